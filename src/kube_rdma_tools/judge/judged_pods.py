@@ -10,6 +10,8 @@ from kube_rdma.model.install.blueprint import Json
 from kube_rdma_tools.judge.violation import Violation
 
 DEFAULT_ACCOUNT = "default"
+ARMOR_ANNOTATION = "container.apparmor.security.beta.kubernetes.io/"
+"""With the container's name behind it, as AppArmor's profile is given before Kubernetes 1.30."""
 _TEMPLATE = "spec.template"
 # Where a kind has its pod: labels and spec stand below.
 _PATHS = {
@@ -45,6 +47,7 @@ class JudgedPod(Frozen):
     namespace: str
     path: str
     labels: Json
+    annotations: Json
     spec: Json
 
     @property
@@ -108,5 +111,6 @@ def judged_pods(objects: Sequence[Json]) -> Iterator[JudgedPod]:
             made["metadata"].get("namespace", "default"),
             f"{path}.spec".lstrip("."),
             dict(template.get("metadata", {}).get("labels") or {}),
+            dict(template.get("metadata", {}).get("annotations") or {}),
             template["spec"],
         )

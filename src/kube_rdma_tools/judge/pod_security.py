@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from kube_rdma.model.frozen import Frozen
 from kube_rdma_tools.judge.environment import SecurityLevel
-from kube_rdma_tools.judge.judged_pods import JudgedContainer, JudgedPod
+from kube_rdma_tools.judge.judged_pods import ARMOR_ANNOTATION, JudgedContainer, JudgedPod
 
 HOST_FIELDS = ("hostNetwork", "hostPID", "hostIPC")
 _ADDABLE = frozenset(
@@ -62,6 +62,7 @@ _VOLUMES = frozenset(
         "secret",
     )
 )
+_PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
 _PROFILES = ("RuntimeDefault", "Localhost")
 
 
@@ -135,6 +136,10 @@ def _app_armor(pod: JudgedPod) -> Breaches:
     for container, profile in contexts(pod, "appArmorProfile"):
         if profile["type"] not in _PROFILES:
             yield Breach("securityContext.appArmorProfile.type", profile["type"], container)
+    for container in pod.containers:
+        older = pod.annotations.get(f"{ARMOR_ANNOTATION}{container.name}", "")
+        if older and older != "runtime/default" and not older.startswith("localhost/"):
+            yield Breach("securityContext.appArmorProfile", f"annotation {older}", container)
 
 
 def _selinux(pod: JudgedPod) -> Breaches:
@@ -157,6 +162,18 @@ def _proc_mount(pod: JudgedPod) -> Breaches:
         mount = container.security.get("procMount", "Default")
         if mount != "Default":
             yield Breach("securityContext.procMount", mount, container)
+
+
+def _probe_hosts(pod: JudgedPod) -> Breaches:
+    """Probes and hooks that ask another host than the pod."""
+    for container in pod.containers:
+        hooks = container.body.get("lifecycle") or {}
+        probes = {name: container.body.get(name) for name in _PROBES} | hooks
+        for name, probe in probes.items():
+            for kind in ("httpGet", "tcpSocket"):
+                host = ((probe or {}).get(kind) or {}).get("host")
+                if host:
+                    yield Breach(f"{name}.{kind}.host", host, container)
 
 
 def _sysctls(pod: JudgedPod) -> Breaches:
@@ -209,6 +226,7 @@ _BASELINE = (
     ("SELinux", _selinux),
     ("/proc mount type", _proc_mount),
     ("seccomp", _unconfined),
+    ("host probes", _probe_hosts),
     ("sysctls", _sysctls),
 )
 _RESTRICTED = (

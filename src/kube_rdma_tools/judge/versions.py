@@ -11,6 +11,7 @@ from typing import Any
 
 from kube_rdma.model.install.blueprint import Json
 from kube_rdma_tools.judge.environment import Environment
+from kube_rdma_tools.judge.judged_pods import ARMOR_ANNOTATION
 from kube_rdma_tools.judge.violation import Violation
 
 _ADMISSION, _RBAC = "admissionregistration.k8s.io", "rbac.authorization.k8s.io"
@@ -49,13 +50,14 @@ SERVED: dict[tuple[str, str], tuple[int, int | None]] = {
 }
 _EACH = "*"
 _ANYWHERE = "**"
+_ARMOR = "appArmorProfile"
 _POD = ("spec", "template", "spec")
 _CONTAINERS = tuple((*_POD, name, _EACH) for name in ("containers", "initContainers"))
 # kubernetes.io "Feature Gates (removed)" and "Feature Gates": the minor version in which a field is
 # on by default, and what is lost before it. Paths begin at the object; * is every entry of a list.
 FIELDS: tuple[tuple[tuple[str, ...], int, str], ...] = (
     *(
-        ((*path, "securityContext", "appArmorProfile"), 30, "the container keeps the profile")
+        ((*path, "securityContext", _ARMOR), 30, "the container keeps the profile")
         for path in (*_CONTAINERS, _POD)
     ),
     *(
@@ -86,13 +88,23 @@ def unserved_kind(objects: Sequence[Json], environment: Environment) -> Iterator
         if made["kind"] == "CustomResourceDefinition"
         for version in made["spec"]["versions"]
     }
+    taken = {
+        (definition.group, definition.kind)
+        for neighbour in environment.neighbours
+        for definition in neighbour.definitions
+    }
     for made in objects:
         kind = (made["apiVersion"], made["kind"])
         since, until = SERVED.get(kind, (None, None))
-        if kind in own or (
-            since is not None
-            and since <= environment.kubernetes
-            and (until is None or environment.kubernetes < until)
+        others = (made["apiVersion"].rpartition("/")[0], made["kind"]) in taken
+        if (
+            others
+            or kind in own
+            or (
+                since is not None
+                and since <= environment.kubernetes
+                and (until is None or environment.kubernetes < until)
+            )
         ):
             continue
         yield Violation(
@@ -107,10 +119,15 @@ def unserved_kind(objects: Sequence[Json], environment: Environment) -> Iterator
 
 def unknown_field(objects: Sequence[Json], environment: Environment) -> Iterator[Violation]:
     """The API server drops a field without a word."""
+    later = [row for row in FIELDS if row[1] > environment.kubernetes]
     for made in objects:
-        for path, since, loss in FIELDS:
-            if since > environment.kubernetes and (shown := next(_at(made, path), None)):
+        for path, since, loss in later:
+            places = list(_at(made, path))
+            # Of a definition's many rules the first stands for all.
+            for shown in places[:1] if path[0] == _ANYWHERE else places:
                 container = _container(shown)
+                if path[-1] == _ARMOR and _has_annotation(made, container):
+                    continue
                 yield Violation(
                     f"{made['kind']}/{made['metadata']['name']}",
                     container,
@@ -119,6 +136,12 @@ def unknown_field(objects: Sequence[Json], environment: Environment) -> Iterator
                     f"{loss}",
                     "say the same in a way that this version knows, or document the loss",
                 )
+
+
+def _has_annotation(made: Json, container: str) -> bool:
+    """Whether the older spelling of AppArmor's profile stands beside the field."""
+    metadata = made["spec"].get("template", made).get("metadata", {})
+    return f"{ARMOR_ANNOTATION}{container}" in (metadata.get("annotations") or {})
 
 
 def _container(path: str) -> str:

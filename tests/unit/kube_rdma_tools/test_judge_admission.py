@@ -36,6 +36,9 @@ BREAKING = {
     "SELinux": workload("Job", container(seLinuxOptions={"type": "spc_t"})),
     "/proc mount type": workload("Job", container(procMount="Unmasked")),
     "seccomp": workload("Job", container(seccompProfile={"type": "Unconfined"})),
+    "host probes": workload(
+        "Job", CONTAINER | {"livenessProbe": {"httpGet": {"port": 80, "host": "10.0.0.1"}}}
+    ),
     "sysctls": workload(securityContext={"sysctls": [{"name": "kernel.msgmax", "value": "1"}]}),
     "volume types": workload(volumes=[{"name": "x", "nfs": {}}]),
     "privilege escalation": workload("Job", container(allowPrivilegeEscalation=None)),
@@ -60,6 +63,14 @@ def test_a_pod_that_keeps_everything_breaks_nothing():
             securityContext={"runAsNonRoot": True, "runAsUser": 1000},
         )
     )
+
+
+def test_the_older_spelling_of_an_apparmor_profile_counts_too():
+    made = workload()
+    for profile, broke in (("unconfined", {"AppArmor"}), ("runtime/default", set())):
+        key = "container.apparmor.security.beta.kubernetes.io/agent"
+        made["spec"]["template"]["metadata"]["annotations"] = {key: profile}
+        assert broken(made) == broke
 
 
 def test_on_the_host_s_network_a_port_is_the_host_s():

@@ -63,6 +63,14 @@ ACCOUNT["metadata"]["namespace"] = "team"
 RENDERED = namespace(enforce="privileged")
 WRITES_LABELS = {"args": ["agent", "--node-labels=write-nfd"]}
 
+
+def annotated(made):
+    """The same object with AppArmor's profile as an annotation too."""
+    key = "container.apparmor.security.beta.kubernetes.io/agent"
+    made["spec"]["template"]["metadata"]["annotations"] = {key: "unconfined"}
+    return made
+
+
 # Rule, name of the case, environment, objects with the fault, objects without it.
 PLANTED = (
     (
@@ -207,11 +215,18 @@ PLANTED = (
         [plain(CRI_POLICY, "ValidatingAdmissionPolicy", "own-node")],
     ),
     (
+        "unserved-kind",
+        "a kind of another group",
+        "calico",
+        [plain("whereabouts.cni.cncf.io/v1alpha1", "IPPool", "one")],
+        [plain("crd.projectcalico.org/v1", "IPPool", "one")],
+    ),
+    (
         "unknown-field",
         "AppArmor before 1.30",
         "kubeadm-1.28",
         [workload("DaemonSet", container(**ARMOR))],
-        [workload()],
+        [workload(), annotated(workload("DaemonSet", container(**ARMOR)))],
     ),
     (
         "unknown-field",
