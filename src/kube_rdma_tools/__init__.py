@@ -1,4 +1,4 @@
-"""What developers of kube-rdma run: it writes files that are made from the product, and makes load.
+"""What developers run: it writes files made from the product, makes load, judges installations.
 
 tools/crds, tools/metrics and the tests start it from a checkout; neither wheel nor image has it.
 """

@@ -25,6 +25,7 @@ ALLOWED = {
     "tests/unit/adapters/cni/conf/test_distributions.py": "the same folder",
     "config/distributions/gke.yaml": "the same folder",
     "src/kube_rdma/rules/install/presets.py": "the same folder",
+    "src/kube_rdma_tools/judge/environments.py": "the same folder",
     "charts/kube-rdma/README.md": "the same folder",
     "charts/kube-rdma/files/layers.json": "the same folder",
     "charts/kube-rdma/values.schema.json": "the same folder",

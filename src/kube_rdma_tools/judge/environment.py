@@ -1,0 +1,169 @@
+"""A kind of cluster, as far as an installation can fail in it.
+
+The table of environments fills these values; rules read them. Defaults are those of a cluster that
+kubeadm makes on Ubuntu with containerd.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from kube_rdma.model.frozen import Frozen, field
+from kube_rdma.model.node import Taint
+
+EVERY = frozenset(("*",))
+"""A set that has everything in it."""
+IN_MEMORY = ("/run", "/tmp", "/dev", "/sys", "/proc")  # noqa: S108 - folders of a node
+"""Folders that can be written on every node, for they are no files of a disk."""
+
+
+class SecurityLevel(StrEnum):
+    """The levels of the Pod Security Standards; each allows what the one behind it allows."""
+
+    PRIVILEGED = "privileged"
+    BASELINE = "baseline"
+    RESTRICTED = "restricted"
+
+
+class UserRange(StrEnum):
+    """Which users a constraint of OpenShift lets a container name."""
+
+    ANY = "RunAsAny"
+    NOT_ROOT = "MustRunAsNonRoot"
+    OF_NAMESPACE = "MustRunAsRange"
+
+
+class SelinuxPolicy(Frozen):
+    """The types that a container can have where the runtime labels containers.
+
+    A type of `confined` writes below its folders only; the others write everywhere. A container
+    that names no type gets `default`.
+    """
+
+    name: str
+    types: frozenset[str]
+    confined: Mapping[str, tuple[str, ...]]
+    default: str = "container_t"
+
+
+class JudgedNode(Frozen):
+    """One of several nodes that are alike; `cards` have the nodes that agents are for.
+
+    On a virtual node there is no kubelet that starts what the scheduler puts there.
+    """
+
+    name: str
+    cards: bool = False
+    taints: tuple[Taint, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    system: str = "linux"
+    architecture: str = "amd64"
+    virtual: bool = False
+    selinux: SelinuxPolicy | None = None
+
+    @property
+    def all_labels(self) -> dict[str, str]:
+        """Its labels with those that its kubelet writes."""
+        own = {
+            "kubernetes.io/os": self.system,
+            "kubernetes.io/arch": self.architecture,
+            "kubernetes.io/hostname": self.name,
+        }
+        return own | dict(self.labels)
+
+
+class NodePaths(Frozen):
+    """Where programs of a node look for files, and where nothing can be written.
+
+    Below `read_only` a folder is writable again where `writable` names it. The runtime reads CDI
+    files in the folders of `cdi`.
+    """
+
+    kubelet: str = "/var/lib/kubelet"
+    cni_conf: str = "/etc/cni/net.d"
+    cni_binaries: str = "/opt/cni/bin"
+    runtime: str = "/run/containerd"
+    cdi: tuple[str, ...] = ("/etc/cdi", "/var/run/cdi")
+    read_only: tuple[str, ...] = ()
+    writable: tuple[str, ...] = ()
+
+
+class SecurityConstraint(Frozen):
+    """A SecurityContextConstraints of OpenShift; what it does not name it refuses.
+
+    `for_all` are bound to every account of the cluster.
+    """
+
+    name: str
+    for_all: bool = False
+    host: frozenset[str] = frozenset()  # fields of a pod, and hostPort
+    privileged: bool = False
+    escalation: bool = False
+    capabilities: frozenset[str] = frozenset()
+    users: UserRange = UserRange.ANY
+    any_selinux: bool = False
+    seccomp: frozenset[str] = frozenset()
+    volumes: frozenset[str] = frozenset()
+
+
+class TakenObject(Frozen):
+    """An object of another installation, by its name; cluster-wide without a namespace."""
+
+    kind: str
+    name: str
+    namespace: str = ""
+
+
+class TakenDefinition(Frozen):
+    """A CustomResourceDefinition of another installation."""
+
+    name: str  # plural.group
+    kind: str
+    cluster_wide: bool = False
+    short_names: tuple[str, ...] = ()
+
+    @property
+    def plural(self) -> str:
+        """What people write behind `kubectl get`."""
+        return self.name.partition(".")[0]
+
+    @property
+    def group(self) -> str:
+        """The API group."""
+        return self.name.partition(".")[2]
+
+
+class Neighbour(Frozen):
+    """Another project's installation in the cluster.
+
+    Its DaemonSets run on nodes with one of the labels of `selected`.
+    """
+
+    name: str
+    objects: tuple[TakenObject, ...] = ()
+    definitions: tuple[TakenDefinition, ...] = ()
+    selected: tuple[str, ...] = ()
+
+
+class Environment(Frozen):
+    """A kind of cluster.
+
+    Of `distributions` an installation there has the first that the product knows, so a new one is
+    judged as soon as it exists. `values` are those of docs/install.md for this kind of cluster.
+    `quota_classes` are priority classes that a namespace needs a ResourceQuota for.
+    """
+
+    name: str
+    title: str
+    kubernetes: int = 34  # the minor version
+    nodes: tuple[JudgedNode, ...] = (JudgedNode("worker", cards=True),)
+    distributions: tuple[str, ...] = ("kubernetes",)
+    values: Mapping[str, str] = field(default_factory=dict)
+    paths: NodePaths = NodePaths()
+    level: SecurityLevel = SecurityLevel.PRIVILEGED
+    exempt: frozenset[str] = frozenset()  # namespaces that neither level nor constraints hold for
+    constraints: tuple[SecurityConstraint, ...] = ()
+    quota_classes: frozenset[str] = frozenset()
+    image: frozenset[str] = frozenset(("amd64", "arm64"))  # architectures that were built
+    neighbours: tuple[Neighbour, ...] = ()

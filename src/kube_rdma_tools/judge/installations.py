@@ -1,0 +1,86 @@
+"""The installations to judge: every preset in the distribution of every environment, rendered once.
+
+Beside what `kube-rdma render` prints these are the objects of Helm's hooks, and the DaemonSets that
+the operator makes of a NicClusterPolicy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from kube_rdma.model.install.blueprint import Blueprint, Json
+from kube_rdma.model.operator.cluster_policy import (
+    ClusterPolicy,
+    ComponentImage,
+    DevicePluginSection,
+    PeerDriverSection,
+    PolicyDriver,
+)
+from kube_rdma.programs.install.installation import assignment, blueprints, objects
+from kube_rdma.rules.install.fill import filled
+from kube_rdma.rules.install.presets import DISTRIBUTIONS, PRESETS, merged, over
+from kube_rdma.rules.operator.daemon_sets import driver_objects, peer_objects, plugin_objects
+from kube_rdma.rules.operator.node_groups import NodeGroup
+from kube_rdma_tools.judge.environment import Environment
+
+_GROUP = NodeGroup("amd64", "ubuntu", "24.04", "6.8.0-45-generic")
+_IMAGE = ComponentImage("registry.example.com/rdma", "kube-rdma", "1.0")
+_CONFIG = '{"configList": [{"resourceName": "hca_shared_devices_a", "rdmaHcaMax": 63}]}'
+
+
+def distribution(environment: Environment) -> str:
+    """The one that an installation in an environment has: the first that the product knows."""
+    return next(name for name in environment.distributions if name in DISTRIBUTIONS)
+
+
+def installation(preset: str, environment: Environment) -> tuple[Json, ...]:
+    """All objects of a preset as someone installs it in an environment."""
+    return _rendered(preset, distribution(environment), tuple(sorted(environment.values.items())))
+
+
+@cache
+def _rendered(preset: str, name: str, settings: tuple[tuple[str, str], ...]) -> tuple[Json, ...]:
+    layers = [assignment(f"distribution={name}")]
+    layers += [assignment(f"{path}={value}") for path, value in settings]
+    made = objects(layers, preset)
+    given: Any = {"preset": preset}
+    for layer in layers:
+        given = over(given, layer.value)
+    values = merged(given)
+    made += tuple(filled(_hooks(), values))
+    return made + tuple(
+        _of_policy(values["namespace"]["name"]) if values["seed"]["operator"] else ()
+    )
+
+
+@cache
+def _hooks() -> list[Blueprint]:
+    """What Helm has beyond that, as if it were not Helm's alone."""
+    listed = (blueprint for part in blueprints().values() for blueprint in part)
+    return [replace(blueprint, for_helm=False) for blueprint in listed if blueprint.for_helm]
+
+
+def _of_policy(namespace: str) -> Iterator[Json]:
+    """The objects of a policy with all three sections, whose device plugin attaches networks."""
+    policy = ClusterPolicy(
+        "nic-cluster-policy",
+        namespace,
+        "00000000-0000-0000-0000-000000000000",
+        driver=PolicyDriver(_IMAGE),
+        device_plugin=DevicePluginSection(_IMAGE, _CONFIG, networks=True),
+        peer_driver=PeerDriverSection(_IMAGE, "/run/nvidia/driver"),
+    )
+    plugin = plugin_objects(policy)
+    if plugin.config_map:
+        yield plugin.config_map
+    yield from plugin.daemon_sets
+    yield from driver_objects(policy, (_GROUP,)).daemon_sets
+    yield from peer_objects(policy, (_GROUP,)).daemon_sets
+
+
+def presets() -> tuple[str, ...]:
+    """The names of all presets."""
+    return tuple(PRESETS)

@@ -1,0 +1,116 @@
+"""The pods that objects of an installation make, with their paths, for the rules to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.install.blueprint import Json
+from kube_rdma_tools.judge.violation import Violation
+
+DEFAULT_ACCOUNT = "default"
+ARMOR_ANNOTATION = "container.apparmor.security.beta.kubernetes.io/"
+"""With the container's name behind it, as AppArmor's profile is given before Kubernetes 1.30."""
+_TEMPLATE = "spec.template"
+# Where a kind has its pod: labels and spec stand below.
+_PATHS = {
+    "DaemonSet": _TEMPLATE,
+    "Deployment": _TEMPLATE,
+    "ReplicaSet": _TEMPLATE,
+    "StatefulSet": _TEMPLATE,
+    "Job": _TEMPLATE,
+    "CronJob": "spec.jobTemplate.spec.template",
+    "Pod": "",
+}
+_LISTS = ("initContainers", "containers")
+
+
+class JudgedContainer(Frozen):
+    """A container of a template; `path` leads to it, with its name in place of a number."""
+
+    name: str
+    path: str
+    body: Json
+
+    @property
+    def security(self) -> Json:
+        """Its security context."""
+        return dict(self.body.get("securityContext") or {})
+
+
+class JudgedPod(Frozen):
+    """The pod of an object."""
+
+    kind: str
+    name: str
+    namespace: str
+    path: str
+    labels: Json
+    annotations: Json
+    spec: Json
+
+    @property
+    def where(self) -> str:
+        """The object, as violations name it."""
+        return f"{self.kind}/{self.name}"
+
+    @property
+    def account(self) -> str:
+        """The service account that it runs under."""
+        return str(self.spec.get("serviceAccountName") or DEFAULT_ACCOUNT)
+
+    @property
+    def containers(self) -> tuple[JudgedContainer, ...]:
+        """All containers, in the order in which they start."""
+        return tuple(
+            JudgedContainer(body["name"], f"{self.path}.{listed}[{body['name']}]", body)
+            for listed in _LISTS
+            for body in self.spec.get(listed) or ()
+        )
+
+    @property
+    def security(self) -> Json:
+        """The security context of the whole pod."""
+        return dict(self.spec.get("securityContext") or {})
+
+    @property
+    def host_folders(self) -> dict[str, Json]:
+        """The hostPath of each volume that is one."""
+        return {
+            volume["name"]: volume["hostPath"]
+            for volume in self.spec.get("volumes") or ()
+            if "hostPath" in volume
+        }
+
+    def effective(self, container: JudgedContainer, key: str) -> Any:
+        """A field of the security context that containers inherit from the pod."""
+        own = container.security.get(key)
+        return self.security.get(key) if own is None else own
+
+    def violation(
+        self, field: str, problem: str, remedy: str, container: JudgedContainer | None = None
+    ) -> Violation:
+        """A violation at a field below the pod's spec, or below one of its containers."""
+        name, path = (container.name, container.path) if container else ("", self.path)
+        return Violation(self.where, name, f"{path}.{field}", problem, remedy)
+
+
+def judged_pods(objects: Sequence[Json]) -> Iterator[JudgedPod]:
+    """The pods of all objects that make any."""
+    for made in objects:
+        path = _PATHS.get(made["kind"])
+        if path is None:
+            continue
+        template: Any = made
+        for name in filter(None, path.split(".")):
+            template = template[name]
+        yield JudgedPod(
+            made["kind"],
+            made["metadata"]["name"],
+            made["metadata"].get("namespace", "default"),
+            f"{path}.spec".lstrip("."),
+            dict(template.get("metadata", {}).get("labels") or {}),
+            dict(template.get("metadata", {}).get("annotations") or {}),
+            template["spec"],
+        )

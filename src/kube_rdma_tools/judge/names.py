@@ -1,0 +1,110 @@
+"""Names that another installation of the cluster has, and labels by which others start pods.
+
+Helm refuses to take over what another release made; `kubectl apply` overwrites it, and its owner
+breaks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from kube_rdma.model.install.blueprint import Json
+from kube_rdma_tools.judge.environment import Environment
+from kube_rdma_tools.judge.judged_pods import judged_pods
+from kube_rdma_tools.judge.violation import Violation
+
+_DEFINITION = "CustomResourceDefinition"
+_WRITES = "--node-labels=write-nfd"
+_FEATURES = "feature.node.kubernetes.io/"
+
+
+def taken_name(objects: Sequence[Json], environment: Environment) -> Iterator[Violation]:
+    """Another installation has an object of this name."""
+    owners = {
+        (taken.kind, taken.namespace, taken.name): neighbour.name
+        for neighbour in environment.neighbours
+        for taken in neighbour.objects
+    }
+    for made in objects:
+        name, namespace = made["metadata"]["name"], made["metadata"].get("namespace", "")
+        owner = owners.get((made["kind"], namespace, name))
+        if owner:
+            yield Violation(
+                f"{made['kind']}/{name}",
+                "",
+                "metadata.name",
+                f"{owner} has this object{f' in {namespace}' if namespace else ''}: Helm "
+                "refuses, kubectl apply overwrites it",
+                "choose another name, or say how to take it over",
+            )
+
+
+def taken_definition(objects: Sequence[Json], environment: Environment) -> Iterator[Violation]:
+    """Another installation has the CustomResourceDefinition, perhaps with another scope."""
+    owners = {
+        definition.name: (neighbour.name, definition)
+        for neighbour in environment.neighbours
+        for definition in neighbour.definitions
+    }
+    for made in objects:
+        name = made["metadata"]["name"]
+        if made["kind"] != _DEFINITION or name not in owners:
+            continue
+        owner, taken = owners[name]
+        differs = taken.cluster_wide != (made["spec"]["scope"] == "Cluster")
+        yield Violation(
+            f"{_DEFINITION}/{name}",
+            "",
+            "spec.scope" if differs else "metadata.name",
+            f"{owner} owns it"
+            + (", with another scope, which cannot be changed" if differs else ""),
+            "leave the definition out, and serve the other's objects or none",
+        )
+
+
+def ambiguous_plural(objects: Sequence[Json], environment: Environment) -> Iterator[Violation]:
+    """`kubectl get` with this plural or short name may mean the objects of another group."""
+    taken = {
+        word: f"{definition.name} of {neighbour.name}"
+        for neighbour in environment.neighbours
+        for definition in neighbour.definitions
+        for word in (definition.plural, *definition.short_names)
+    }
+    owned = {
+        definition.name
+        for neighbour in environment.neighbours
+        for definition in neighbour.definitions
+    }
+    for made in objects:
+        if made["kind"] != _DEFINITION or made["metadata"]["name"] in owned:
+            continue
+        names = made["spec"]["names"]
+        for word in (names["plural"], *names.get("shortNames", ())):
+            if word in taken:
+                yield Violation(
+                    f"{_DEFINITION}/{made['metadata']['name']}",
+                    "",
+                    "spec.names",
+                    f"kubectl may read {word} as {taken[word]}",
+                    f"write {word}.{made['spec']['group']} in documents, tools and messages",
+                )
+
+
+def starts_others(objects: Sequence[Json], environment: Environment) -> Iterator[Violation]:
+    """Agents write a label by which DaemonSets of another installation select nodes."""
+    selected = {
+        neighbour.name: ", ".join(neighbour.selected)
+        for neighbour in environment.neighbours
+        if any(label.startswith(_FEATURES) for label in neighbour.selected)
+    }
+    for pod in judged_pods(objects):
+        for container in pod.containers:
+            if _WRITES not in (container.body.get("args") or ()):
+                continue
+            for owner, labels in selected.items():
+                yield pod.violation(
+                    "args",
+                    f"it writes labels that DaemonSets of {owner} select: {labels}",
+                    "write no labels of Node Feature Discovery by default",
+                    container,
+                )

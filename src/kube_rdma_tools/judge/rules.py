@@ -1,0 +1,59 @@
+"""All rules of the judge by their names, which lists and tests keep; the first line says what is
+wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from kube_rdma.model.install.blueprint import Json
+from kube_rdma_tools.judge import (
+    admission,
+    names,
+    node_paths,
+    references,
+    scheduling,
+    versions,
+)
+from kube_rdma_tools.judge.environment import Environment
+from kube_rdma_tools.judge.violation import Violation
+
+Rule: TypeAlias = Callable[[Sequence[Json], Environment], Iterator[Violation]]
+
+RULES: Mapping[str, Rule] = {
+    "pod-security": admission.pod_security,
+    "constraint": admission.constraint,
+    "priority-quota": admission.priority_quota,
+    "nowhere": scheduling.nowhere,
+    "unfit-node": scheduling.unfit_node,
+    "missed-node": scheduling.missed_node,
+    "selinux-type": node_paths.selinux_type,
+    "selinux-reach": node_paths.selinux_reach,
+    "read-only-folder": node_paths.read_only_folder,
+    "other-folder": node_paths.other_folder,
+    "unserved-kind": versions.unserved_kind,
+    "unknown-field": versions.unknown_field,
+    "taken-name": names.taken_name,
+    "taken-definition": names.taken_definition,
+    "ambiguous-plural": names.ambiguous_plural,
+    "starts-others": names.starts_others,
+    "missing-reference": references.missing_reference,
+    "late-object": references.late_object,
+    "malformed-object": references.malformed_object,
+}
+
+
+def judge(objects: Sequence[Json], environment: Environment) -> tuple[Violation, ...]:
+    """Everything that an environment refuses of an installation, by rule and object."""
+    return tuple(
+        replace(violation, rule=name)
+        for name, rule in RULES.items()
+        for violation in sorted(set(rule(objects, environment)))
+    )
+
+
+def meaning(name: str) -> str:
+    """What a rule says is wrong, the first line of its docstring."""
+    return (RULES[name].__doc__ or "").partition("\n")[0].rstrip(".")

@@ -1,0 +1,134 @@
+"""Where the scheduler and the DaemonSet controller put pods, and where they cannot.
+
+Three ways to go wrong: no node takes a pod; a node takes it that can never run it; a node with
+cards has no agent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from kube_rdma.model.install.blueprint import Json
+from kube_rdma.model.node import Taint
+from kube_rdma.rules.operator.affinity import allows
+from kube_rdma_tools.judge.environment import Environment, JudgedNode
+from kube_rdma_tools.judge.judged_pods import JudgedPod, judged_pods
+from kube_rdma_tools.judge.violation import Violation
+
+DAEMON_SET = "DaemonSet"
+OWN_LABELS = "kube-rdma.io/"
+"""Labels that kube-rdma's programs write: nodes with cards get those that they need."""
+_REPELLING = ("NoSchedule", "NoExecute")
+
+
+def nowhere(objects: Sequence[Json], environment: Environment) -> Iterator[Violation]:
+    """No node of the cluster takes the pod: it stays Pending."""
+    for pod in judged_pods(objects):
+        fit = [node for node in environment.nodes if not unfit(node, environment)]
+        if pod.kind != DAEMON_SET and not any(takes(node, pod) for node in fit):
+            taints = sorted(
+                {taint.key for node in fit for taint in node.taints if not tolerated(taint, pod)}
+            )
+            yield pod.violation(
+                "tolerations",
+                f"no node takes the pod; not tolerated: {', '.join(taints) or 'none'}",
+                "let the chart's values set tolerations for it, by default those of the agents",
+            )
+
+
+def unfit_node(objects: Sequence[Json], environment: Environment) -> Iterator[Violation]:
+    """A node takes the pod on which it can never run."""
+    for pod in judged_pods(objects):
+        for node in environment.nodes:
+            # The operator gives its labels to nodes for which it has an image.
+            chosen = _asks_own_label(pod)
+            if not chosen and takes(node, pod) and (reason := unfit(node, environment)):
+                yield pod.violation(
+                    "affinity" if node.virtual else "nodeSelector",
+                    f"node {node.name} takes the pod, and {reason}",
+                    _avoiding(node),
+                )
+
+
+def unfit(node: JudgedNode, environment: Environment) -> str:
+    """Why no pod of the installation can run on a node; "" where pods can."""
+    if node.virtual:
+        return "is virtual: it has no kubelet that starts the pod, which stays Pending"
+    if node.system != "linux":
+        return f"runs {node.system}, for which there is no image"
+    if node.architecture not in environment.image:
+        return f"is {node.architecture}, for which this image was not built"
+    return ""
+
+
+def _avoiding(node: JudgedNode) -> str:
+    """How a pod stays off such nodes."""
+    if node.virtual:
+        keys = sorted(node.labels) or ["its label"]
+        return f"require {keys[0]} NotIn {node.labels.get(keys[0], '…')} by nodeAffinity"
+    if node.system != "linux":
+        return "select kubernetes.io/os=linux"
+    return "let the chart's values select kubernetes.io/arch, or build for both architectures"
+
+
+def missed_node(objects: Sequence[Json], environment: Environment) -> Iterator[Violation]:
+    """A node with cards has no pod of the DaemonSet."""
+    for pod in judged_pods(objects):
+        if pod.kind != DAEMON_SET:
+            continue
+        for node in environment.nodes:
+            if node.cards and not unfit(node, environment) and not takes(node, pod):
+                yield pod.violation(*_missed(pod, node))
+
+
+def _missed(pod: JudgedPod, node: JudgedNode) -> tuple[str, str, str]:
+    """Field, problem and remedy of a DaemonSet that leaves a node with cards out."""
+    repelling = [taint.key for taint in node.taints if not tolerated(taint, pod)]
+    if repelling:
+        problem = f"node {node.name} has cards and the taint {', '.join(repelling)}"
+        return "tolerations", problem, "tolerate it: operator Exists without an effect"
+    labels = node.all_labels
+    missing = [key for key, value in _selector(pod).items() if labels.get(key) != value]
+    if missing:
+        problem = f"node {node.name} has cards and not the label {', '.join(missing)}"
+        return "nodeSelector", problem, "label the nodes, or select none"
+    return "affinity", f"node {node.name} has cards and is not in the affinity", "widen it"
+
+
+def takes(node: JudgedNode, pod: JudgedPod) -> bool:
+    """Whether a pod may be put on a node."""
+    labels = node.all_labels
+    affinity: Mapping[str, Any] | None = pod.spec.get("affinity", {}).get("nodeAffinity", {})
+    return (
+        all(labels.get(key) == value for key, value in _selector(pod).items())
+        and (node.cards or not _asks_own_label(pod))
+        and allows(affinity, node.name, labels)
+        and all(tolerated(taint, pod) for taint in node.taints)
+    )
+
+
+def _selector(pod: JudgedPod) -> dict[str, str]:
+    """The labels that a pod asks for, but those that kube-rdma writes itself."""
+    selector = pod.spec.get("nodeSelector") or {}
+    return {key: value for key, value in selector.items() if not key.startswith(OWN_LABELS)}
+
+
+def _asks_own_label(pod: JudgedPod) -> bool:
+    """Whether the operator chooses the pod's nodes itself, by a label."""
+    return any(key.startswith(OWN_LABELS) for key in pod.spec.get("nodeSelector") or ())
+
+
+def tolerated(taint: Taint, pod: JudgedPod) -> bool:
+    """Whether a taint keeps no pod like this one away."""
+    tolerations = pod.spec.get("tolerations") or ()
+    return taint.effect not in _REPELLING or any(_tolerates(row, taint) for row in tolerations)
+
+
+def _tolerates(toleration: Mapping[str, Any], taint: Taint) -> bool:
+    key, value = toleration.get("key", ""), toleration.get("value", "")
+    if toleration.get("effect", "") not in ("", taint.effect):
+        return False
+    if toleration.get("operator", "Equal") == "Exists":
+        return key in ("", taint.key)
+    return (key, value) == (taint.key, taint.value)

@@ -1,0 +1,20 @@
+"""What is wrong with an object of an installation in a kind of cluster, and what to do."""
+
+from __future__ import annotations
+
+from kube_rdma.model.frozen import Frozen
+
+
+class Violation(Frozen, order=True):
+    """One breach of one rule; `rule` is its name in the table of rules, which puts it in.
+
+    `where` is kind and name, such as Deployment/kube-rdma-controller. Where no container is to
+    blame, `container` is empty.
+    """
+
+    where: str
+    container: str
+    field: str
+    problem: str
+    remedy: str
+    rule: str = ""

@@ -1,0 +1,409 @@
+"""A planted fault for every rule of the judge, beside a good object that it passes."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kube_rdma.model.node import Taint
+from kube_rdma_tools.judge.environment import JudgedNode
+from kube_rdma_tools.judge.environments import ENVIRONMENTS
+from kube_rdma_tools.judge.judged_pods import judged_pods
+from kube_rdma_tools.judge.rules import RULES, judge, meaning
+from kube_rdma_tools.judge.scheduling import takes, tolerated
+from kube_rdma_tools.judge.selinux_policies import SELINUX_POLICIES
+
+from .judged_objects import (
+    CONTAINER,
+    EVERYWHERE,
+    bound,
+    container,
+    definition,
+    mounting,
+    namespace,
+    plain,
+    workload,
+)
+
+SPC = {"type": "spc_t"}
+CARDS = "feature.node.kubernetes.io/pci-15b3.present"
+LINUX = {"kubernetes.io/os": "linux"}
+VIRTUAL = {
+    "nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [
+                {
+                    "matchExpressions": [
+                        {"key": "type", "operator": "NotIn", "values": ["virtual-kubelet"]}
+                    ]
+                }
+            ]
+        }
+    }
+}
+CRITICAL = {"priorityClassName": "system-node-critical"}
+QUOTA = plain("v1", "ResourceQuota", "critical")
+QUOTA["metadata"]["namespace"] = "team"
+QUOTA["spec"] = {
+    "scopeSelector": {
+        "matchExpressions": [
+            {
+                "scopeName": "PriorityClass",
+                "operator": "In",
+                "values": ["system-node-critical"],
+            }
+        ]
+    }
+}
+CRI_POLICY = "admissionregistration.k8s.io/v1"
+OTHERS_DEFINITION = "nicclusterpolicies.mellanox.com"
+ARMOR = {"appArmorProfile": {"type": "Unconfined"}}
+CHECKED = {"schema": {"openAPIV3Schema": {"x-kubernetes-validations": [{"rule": "true"}]}}}
+ACCOUNT = plain("v1", "ServiceAccount", "agent")
+ACCOUNT["metadata"]["namespace"] = "team"
+RENDERED = namespace(enforce="privileged")
+WRITES_LABELS = {"args": ["agent", "--node-labels=write-nfd"]}
+
+
+def annotated(made):
+    """The same object with AppArmor's profile as an annotation too."""
+    key = "container.apparmor.security.beta.kubernetes.io/agent"
+    made["spec"]["template"]["metadata"]["annotations"] = {key: "unconfined"}
+    return made
+
+
+# Rule, name of the case, environment, objects with the fault, objects without it.
+PLANTED = (
+    (
+        "pod-security",
+        "host network at level baseline",
+        "talos",
+        [workload(hostNetwork=True)],
+        [namespace(enforce="privileged"), workload(hostNetwork=True)],
+    ),
+    (
+        "pod-security",
+        "a namespace's own level",
+        "kubeadm-1.36",
+        [namespace(enforce="restricted"), workload("DaemonSet", container(runAsNonRoot=False))],
+        [namespace(enforce="restricted"), workload()],
+    ),
+    (
+        "constraint",
+        "a user outside of the range",
+        "openshift",
+        [workload("Deployment", container(runAsUser=65532))],
+        [workload("Deployment"), workload("Job", container(runAsUser=1_000_650_001))],
+    ),
+    (
+        "constraint",
+        "an account that is bound to nothing",
+        "openshift",
+        [workload(hostNetwork=True), bound("system:openshift:scc:privileged", "other")],
+        [workload(hostNetwork=True), bound("system:openshift:scc:privileged")],
+    ),
+    (
+        "priority-quota",
+        "no quota for the class",
+        "gke",
+        [workload(**CRITICAL)],
+        [workload(**CRITICAL), QUOTA, workload(namespace="kube-system", **CRITICAL)],
+    ),
+    (
+        "nowhere",
+        "all nodes are tainted",
+        "tainted",
+        [workload("Deployment")],
+        [workload("Deployment", tolerations=EVERYWHERE)],
+    ),
+    (
+        "nowhere",
+        "a label that no node has",
+        "kubeadm-1.36",
+        [workload("Deployment", nodeSelector={"disk": "fast"})],
+        [workload("Deployment", nodeSelector={"kubernetes.io/arch": "amd64"})],
+    ),
+    (
+        "unfit-node",
+        "Windows",
+        "windows",
+        [workload("Job")],
+        [workload("Job", nodeSelector=LINUX)],
+    ),
+    (
+        "unfit-node",
+        "a virtual node that is tolerated",
+        "aks",
+        [workload(tolerations=EVERYWHERE)],
+        [workload(), workload(tolerations=EVERYWHERE, affinity=VIRTUAL)],
+    ),
+    (
+        "unfit-node",
+        "an architecture without an image",
+        "mixed",
+        [workload("Deployment")],
+        [workload("Deployment", nodeSelector={"kubernetes.io/arch": "amd64"})],
+    ),
+    (
+        "missed-node",
+        "a taint of the GPU nodes",
+        "gke",
+        [workload()],
+        [workload(tolerations=EVERYWHERE), workload("Deployment")],
+    ),
+    (
+        "missed-node",
+        "a label that is nobody's",
+        "nfd",
+        [workload(nodeSelector={CARDS: "true"})],
+        [workload(nodeSelector={"kube-rdma.io/driver-ready": "true"})],
+    ),
+    (
+        "selinux-type",
+        "a type of another policy",
+        "bottlerocket",
+        [workload("DaemonSet", container(seLinuxOptions={"type": "container_device_plugin_t"}))],
+        [workload(), workload("DaemonSet", container(seLinuxOptions=SPC))],
+    ),
+    (
+        "selinux-reach",
+        "a folder of the host without a type",
+        "rhel",
+        [mounting("/opt/cni/bin")],
+        [
+            workload(),
+            mounting("/opt/cni/bin", security={"seLinuxOptions": SPC}),
+            mounting("/opt/cni/bin", security={"privileged": True}),
+        ],
+    ),
+    (
+        "read-only-folder",
+        "a folder of a read-only root",
+        "gke",
+        [mounting("/opt/cni/bin")],
+        [mounting("/opt/cni/bin", readOnly=True), mounting("/var/lib/x"), mounting("/run/x")],
+    ),
+    (
+        "other-folder",
+        "the runtime's folder of CDI files",
+        "talos-dra",
+        [mounting("/var/run/cdi", "cdi")],
+        [mounting("/var/cdi/dynamic", "cdi"), mounting("/var/cdi", "cdi")],
+    ),
+    (
+        "unserved-kind",
+        "a policy before 1.30",
+        "kubeadm-1.28",
+        [plain(CRI_POLICY, "ValidatingAdmissionPolicy", "own-node")],
+        [
+            workload(),
+            definition("widgets.example.com", "Widget"),
+            plain("example.com/v1", "Widget", "one"),
+        ],
+    ),
+    (
+        "unserved-kind",
+        "a version that is gone",
+        "kubeadm-1.36",
+        [plain("policy/v1beta1", "PodDisruptionBudget", "controller")],
+        [plain("policy/v1", "PodDisruptionBudget", "controller")],
+    ),
+    (
+        "unserved-kind",
+        "a kind without its definition",
+        "kubeadm-1.36",
+        [plain("example.com/v1", "Widget", "one")],
+        [plain(CRI_POLICY, "ValidatingAdmissionPolicy", "own-node")],
+    ),
+    (
+        "unserved-kind",
+        "a kind of another group",
+        "calico",
+        [plain("whereabouts.cni.cncf.io/v1alpha1", "IPPool", "one")],
+        [plain("crd.projectcalico.org/v1", "IPPool", "one")],
+    ),
+    (
+        "unknown-field",
+        "AppArmor before 1.30",
+        "kubeadm-1.28",
+        [workload("DaemonSet", container(**ARMOR))],
+        [workload(), annotated(workload("DaemonSet", container(**ARMOR)))],
+    ),
+    (
+        "unknown-field",
+        "rules of a definition before 1.25",
+        "kubeadm-1.24",
+        [definition("widgets.example.com", "Widget", **CHECKED)],
+        [definition("widgets.example.com", "Widget")],
+    ),
+    (
+        "taken-name",
+        "the vendor's ClusterRole",
+        "network-operator",
+        [plain("rbac.authorization.k8s.io/v1", "ClusterRole", "network-operator")],
+        [plain("rbac.authorization.k8s.io/v1", "ClusterRole", "kube-rdma-operator")],
+    ),
+    (
+        "taken-definition",
+        "another scope",
+        "network-operator",
+        [definition(OTHERS_DEFINITION, "NicClusterPolicy", "Namespaced")],
+        [definition("ippools.kube-rdma.io", "IPPool")],
+    ),
+    (
+        "ambiguous-plural",
+        "Calico's pools",
+        "calico",
+        [definition("ippools.kube-rdma.io", "IPPool")],
+        [definition("ipblocks.kube-rdma.io", "IPBlock")],
+    ),
+    (
+        "starts-others",
+        "labels of the vendor's drivers",
+        "network-operator",
+        [workload("DaemonSet", CONTAINER | WRITES_LABELS)],
+        [workload("DaemonSet", CONTAINER | {"args": ["agent", "--node-labels=write"]})],
+    ),
+    (
+        "missing-reference",
+        "an account that is not rendered",
+        "kubeadm-1.36",
+        [RENDERED, workload(serviceAccountName="agent")],
+        [RENDERED, ACCOUNT, workload(serviceAccountName="agent")],
+    ),
+    (
+        "missing-reference",
+        "a namespace that is not rendered",
+        "kubeadm-1.36",
+        [workload()],
+        [workload(namespace="kube-system")],
+    ),
+    (
+        "missing-reference",
+        "a role of OpenShift elsewhere",
+        "kubeadm-1.36",
+        [RENDERED, ACCOUNT, bound("system:openshift:scc:privileged", "agent")],
+        [RENDERED, ACCOUNT, bound("view", "agent")],
+    ),
+    (
+        "missing-reference",
+        "a ConfigMap that is not rendered",
+        "kubeadm-1.36",
+        [RENDERED, workload(volumes=[{"name": "x", "configMap": {"name": "rdma-devices"}}])],
+        [
+            RENDERED,
+            workload(volumes=[{"name": "x", "configMap": {"name": "x", "optional": True}}]),
+        ],
+    ),
+    (
+        "late-object",
+        "a pod before its namespace",
+        "kubeadm-1.36",
+        [workload(), namespace()],
+        [namespace(), workload()],
+    ),
+    (
+        "late-object",
+        "an object before its definition",
+        "kubeadm-1.36",
+        [
+            plain("example.com/v1", "Widget", "one"),
+            definition("widgets.example.com", "Widget"),
+        ],
+        [
+            definition("widgets.example.com", "Widget"),
+            plain("example.com/v1", "Widget", "one"),
+        ],
+    ),
+    (
+        "malformed-object",
+        "a name with capitals",
+        "kubeadm-1.36",
+        [plain("v1", "ConfigMap", "Rdma")],
+        [plain("rbac.authorization.k8s.io/v1", "ClusterRole", "system:Rdma")],
+    ),
+    (
+        "malformed-object",
+        "two objects of one name",
+        "kubeadm-1.36",
+        [workload(), workload()],
+        [workload(), workload(namespace="other")],
+    ),
+    (
+        "malformed-object",
+        "a mount without its volume",
+        "kubeadm-1.36",
+        [workload("DaemonSet", container() | {"volumeMounts": [{"name": "x", "mountPath": "/x"}]})],
+        [mounting("/x")],
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("rule", "environment", "bad", "good"),
+    [
+        pytest.param(rule, environment, bad, good, id=f"{rule}, {case}")
+        for rule, case, environment, bad, good in PLANTED
+    ],
+)
+def test_a_planted_fault_is_seen_and_a_good_object_is_not(rule, environment, bad, good):
+    row = ENVIRONMENTS[environment]
+    seen = [violation for violation in judge(bad, row) if violation.rule == rule]
+    assert seen
+    for violation in seen:
+        assert violation.where
+        assert violation.field
+        assert violation.problem
+        assert violation.remedy
+    assert not [violation for violation in judge(good, row) if violation.rule == rule]
+
+
+def test_every_rule_has_a_planted_fault_and_says_what_is_wrong():
+    assert {rule for rule, *_ in PLANTED} == RULES.keys()
+    assert all(meaning(rule) for rule in RULES)
+
+
+def test_a_violation_leads_to_the_field():
+    (violation,) = judge(
+        [workload("Deployment", container(runAsUser=65532))], ENVIRONMENTS["openshift"]
+    )[:1]
+    assert violation.rule == "constraint"
+    assert violation.where == "Deployment/agent"
+    assert violation.container == "agent"
+    assert violation.field == "spec.template.spec.containers[agent].securityContext.runAsUser"
+    assert "65532" in violation.problem
+
+
+@pytest.mark.parametrize("policy", SELINUX_POLICIES, ids=lambda policy: policy.name)
+def test_a_policy_has_the_types_that_it_speaks_of(policy):
+    assert policy.default in policy.types
+    assert policy.confined.keys() <= policy.types
+    assert "spc_t" in policy.types
+
+
+names = st.sampled_from(("dedicated", "gpu", "os"))
+values = st.sampled_from(("", "a", "b"))
+effects = st.sampled_from(("NoSchedule", "NoExecute", "PreferNoSchedule"))
+taints = st.builds(Taint, names, effects, values)
+
+
+def template(**spec):
+    (pod,) = judged_pods([workload(**spec)])
+    return pod
+
+
+@given(st.lists(taints))
+def test_who_tolerates_everything_goes_everywhere(listed):
+    node = JudgedNode("n", taints=tuple(listed))
+    assert takes(node, template(tolerations=EVERYWHERE))
+
+
+@given(taints)
+def test_a_toleration_is_for_its_own_taint(taint):
+    """By key and value or by key alone, for one effect or for all."""
+    own = {"key": taint.key, "value": taint.value, "effect": taint.effect}
+    for row in (own, {"key": taint.key, "operator": "Exists"}, own | {"effect": ""}):
+        assert tolerated(taint, template(tolerations=[row]))
+    others = ({"key": "elsewhere", "operator": "Exists"}, own | {"value": "c"})
+    for row in (*others, own | {"effect": "PreferNoSchedule"}):
+        repels = taint.effect != "PreferNoSchedule"
+        assert tolerated(taint, template(tolerations=[row])) is not repels
