@@ -18,9 +18,9 @@ from kube_rdma.programs.install.installation import (
     objects,
 )
 from kube_rdma.rules.install.admission import AGENTS
+from kube_rdma.rules.install.agent_cel import NFD_RIGHT
 from kube_rdma.rules.install.fill import filled
 from kube_rdma.rules.install.presets import DISTRIBUTIONS, PRESETS, merged
-from kube_rdma.rules.install.rights import NFD_RIGHT
 
 from .test_manifests import QUOTA, patched
 

@@ -1,7 +1,7 @@
 """From the values of an installation to its objects, and to the files of the Helm chart.
 
 values files, --set ─► checked (api) ─► merged, filled (rules/install) ─► `kube-rdma render`
-blueprints of rules/install ─► views/install/chart ─► charts/kube-rdma (tools/chart writes it)
+rules/install: objects/*.yaml, policies ─► views/install/chart ─► charts/kube-rdma (tools/chart)
 sentences (api), defaults (rules) ─► views/install/chart_values ─► what people read of its values
 policy of rules/install for agents anywhere ─► views/install/manifests ─► config/admission (it too)
 """
@@ -23,10 +23,11 @@ from kube_rdma.api.text.document import Document
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.install.blueprint import Blueprint
 from kube_rdma.programs.config import parse_config
+from kube_rdma.programs.install.described import described
 from kube_rdma.rules.install import admission
-from kube_rdma.rules.install import objects as install
 from kube_rdma.rules.install.defaults import completed
 from kube_rdma.rules.install.fill import filled
+from kube_rdma.rules.install.parts import PARTS, parts
 from kube_rdma.rules.install.presets import DEFAULTS, DISTRIBUTIONS, PRESETS, merged, over
 from kube_rdma.rules.install.webhook import check_webhook
 from kube_rdma.views.install import chart, chart_values
@@ -54,7 +55,8 @@ _POLICY = """\
 
 def blueprints() -> Mapping[str, list[Blueprint]]:
     """Every part of the installation with its blueprints."""
-    return install.parts(
+    return parts(
+        {part: described(part) for part in PARTS},
         [definition(resource) for resource in DEFINITIONS],
         [definition(resource) for resource in OPERATOR_DEFINITIONS],
     )

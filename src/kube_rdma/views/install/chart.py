@@ -115,12 +115,12 @@ def _item(node: Any, indent: int) -> Iterator[str]:
     """An entry of a list; an object in it begins on the line of its dash."""
     blanks = " " * indent
     match node:
-        case When(path, then, otherwise):
-            yield f"{{{{- if {_condition(path)} }}}}"
-            yield from () if then is ABSENT else _item(then, indent)
+        case When(condition, then, otherwise):
+            yield f"{{{{- if {_condition(condition)} }}}}"
+            yield from _items(then, indent)
             if otherwise is not ABSENT:
                 yield "{{- else }}"
-                yield from _item(otherwise, indent)
+                yield from _items(otherwise, indent)
             yield "{{- end }}"
         case dict() if node:
             first, *rest = _fields(node, indent + _STEP)
@@ -130,6 +130,13 @@ def _item(node: Any, indent: int) -> Iterator[str]:
             yield from rest
         case _:
             yield f"{blanks}- {_value(node)}"
+
+
+def _items(chosen: Any, indent: int) -> Iterator[str]:
+    """A branch of a choice in a list: nothing, an entry, or several."""
+    for value in chosen if isinstance(chosen, list) else [chosen]:
+        if value is not ABSENT:
+            yield from _item(value, indent)
 
 
 def _branches(head: str, choice: tuple[str, Any, Any], indent: int) -> Iterator[str]:
