@@ -1,8 +1,8 @@
 """Blueprints as templates of a Helm chart: the holes become what Go's text/template fills.
 
-The second reader of model/install/blueprint. Constants are written as JSON, which is YAML, so that
-no text has to be quoted twice; a value that is filled in goes through `toJson` for the same reason.
-All templates take their values from `kube-rdma.values` (templates/_values.tpl), which lays the
+The second reader of model/install/blueprint. Constants are written as people write them
+(views/install/constants); a value that is filled in goes through `toJson`, which is YAML, so that
+no text has to be quoted twice. All templates take their values from `kube-rdma.values` (templates/_values.tpl), which lays the
 user's over those of the preset, as rules/install/presets does.
 """
 
@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kube_rdma.model.install.blueprint import ABSENT, EITHER, IS, Blueprint, Hole, Joined, When
+from kube_rdma.views.install.constants import WIDTH, assigned, in_line, scalar
 
 HEAD = "{{- /* Written by tools/chart from src/kube_rdma/rules/install; do not edit. */}}\n"
 VALUES = '{{- $values := include "kube-rdma.values" . | fromJson }}\n'
@@ -63,9 +64,15 @@ def _object(blueprint: Blueprint) -> str:
     lines = ["---", *_fields(body, 0)]
     if blueprint.over:
         lines = [f"{{{{- range $entry := {_path(blueprint.over)} }}}}", *lines, "{{- end }}"]
-    for path in reversed(blueprint.conditions):
-        lines = [f"{{{{- if {_condition(path)} }}}}", *lines, "{{- end }}"]
+    if blueprint.conditions:
+        lines = [f"{{{{- if {_all(blueprint.conditions)} }}}}", *lines, "{{- end }}"]
     return "".join(f"{line}\n" for line in lines)
+
+
+def _all(conditions: Sequence[str]) -> str:
+    if len(conditions) == 1:
+        return _condition(conditions[0])
+    return f"and {' '.join(_condition(one, inner=True) for one in conditions)}"
 
 
 def _condition(condition: str, *, inner: bool = False) -> str:
@@ -92,7 +99,7 @@ def _path(path: str) -> str:
 
 def _fields(body: Mapping[str, Any], indent: int) -> Iterator[str]:
     for name, value in body.items():
-        yield from _entry(f"{' ' * indent}{_plain(name)}:", value, indent)
+        yield from _entry(f"{' ' * indent}{scalar(name)}:", value, indent)
 
 
 def _entry(head: str, node: Any, indent: int) -> Iterator[str]:
@@ -104,11 +111,12 @@ def _entry(head: str, node: Any, indent: int) -> Iterator[str]:
             yield head
             yield from _fields(node, indent + _STEP)
         case list() if node:
-            yield head
-            for value in node:
+            line = "" if any(map(_filled_in, node)) else in_line(node, WIDTH - len(head) - 1)
+            yield f"{head} {_escaped(line)}" if line else head
+            for value in () if line else node:
                 yield from _item(value, indent)
         case _:
-            yield f"{head} {_value(node)}"
+            yield from _value(head, node, indent)
 
 
 def _item(node: Any, indent: int) -> Iterator[str]:
@@ -129,7 +137,7 @@ def _item(node: Any, indent: int) -> Iterator[str]:
             yield f"{blanks}- {first.lstrip()}" if shared else f"{blanks}-\n{first}"
             yield from rest
         case _:
-            yield f"{blanks}- {_value(node)}"
+            yield from _value(f"{blanks}-", node, indent)
 
 
 def _items(chosen: Any, indent: int) -> Iterator[str]:
@@ -153,19 +161,29 @@ def _branches(head: str, choice: tuple[str, Any, Any], indent: int) -> Iterator[
     yield "{{- end }}"
 
 
-def _value(node: Any) -> str:
+def _value(head: str, node: Any, indent: int) -> Iterator[str]:
     match node:
         case Hole(path):
-            return f"{{{{ {_path(path)} | toJson }}}}"
+            yield f"{head} {{{{ {_path(path)} | toJson }}}}"
         case Joined(parts):
-            texts = [
-                f"({_path(part.path)} | toString)" if isinstance(part, Hole) else _constant(part)
-                for part in parts
-            ]
-            return f"{{{{ list {' '.join(texts)} | join {_constant('')} | toJson }}}}"
+            form = "".join("%v" if isinstance(part, Hole) else _form(part) for part in parts)
+            paths = " ".join(_path(part.path) for part in parts if isinstance(part, Hole))
+            yield f"{head} {{{{ printf {_constant(form)} {paths} | toJson }}}}"
         case _:
-            # Helm reads a template in what is printed, such as Grafana's own; this prints {{.
-            return json.dumps(node).replace("{{", '{{ "{{" }}')
+            yield from map(_escaped, assigned(head, node, indent))
+
+
+def _filled_in(node: Any) -> bool:
+    return isinstance(node, Hole | Joined | When)
+
+
+def _escaped(line: str) -> str:
+    """Helm reads a template in what is printed, such as Grafana's own; this prints {{."""
+    return line.replace("{{", '{{ "{{" }}')
+
+
+def _form(text: str) -> str:
+    return text.replace("%", "%%")
 
 
 def _constant(value: Any) -> str:
@@ -174,8 +192,3 @@ def _constant(value: Any) -> str:
     if "{{" in text:
         raise ValueError(f"Helm would read this as a template: {text}")
     return text
-
-
-def _plain(name: str) -> str:
-    """A field's name, quoted where YAML might read something else."""
-    return name if name.replace("-", "").isalnum() and name.lower() != "off" else json.dumps(name)
