@@ -19,7 +19,6 @@ Helm alone, and so does an object that is a hook of an uninstall.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import yaml
@@ -31,22 +30,13 @@ _HELM = "helm.sh/"
 _UNINSTALL = ("helm.sh/hook", "pre-delete")
 
 
-class _Reader(yaml.CSafeLoader):
+class _MarkLoader(yaml.CSafeLoader):
     """Reads the marks as values of model/install/blueprint."""
 
 
 def read(text: str) -> tuple[Blueprint, ...]:
     """The objects of a file in their order."""
-    reader = _Reader(text)
-    try:
-        return tuple(_blueprint(document) for document in _documents(reader))
-    finally:
-        reader.dispose()
-
-
-def _documents(reader: _Reader) -> Iterator[dict[str, Any]]:
-    while reader.check_data():
-        yield reader.get_data()
+    return tuple(map(_blueprint, yaml.load_all(text, _MarkLoader)))
 
 
 def _blueprint(document: dict[str, Any]) -> Blueprint:
@@ -63,7 +53,7 @@ def _blueprint(document: dict[str, Any]) -> Blueprint:
     return Blueprint(document, tuple(conditions), over, notes, _UNINSTALL in notes.items())
 
 
-def _text(reader: _Reader, node: yaml.ScalarNode) -> Node:
+def _text(reader: _MarkLoader, node: yaml.ScalarNode) -> Node:
     parts = _HOLE.split(reader.construct_scalar(node))
     if len(parts) == 1:
         return parts[0]
@@ -72,8 +62,8 @@ def _text(reader: _Reader, node: yaml.ScalarNode) -> Node:
     return joined[0] if len(joined) == 1 else Joined(joined)
 
 
-def _when(reader: _Reader, node: yaml.MappingNode) -> When:
-    branches = reader.construct_mapping(node, deep=True)
+def _when(reader: _MarkLoader, node: yaml.MappingNode) -> When:
+    branches = _branches(reader, node)
     chosen: Any = branches.pop("else", ABSENT)
     for condition, then in reversed(branches.items()):
         chosen = When(condition, then, chosen)
@@ -84,11 +74,15 @@ def _when(reader: _Reader, node: yaml.MappingNode) -> When:
     return chosen
 
 
-def _unless(reader: _Reader, node: yaml.MappingNode) -> When:
-    ((condition, value),) = reader.construct_mapping(node, deep=True).items()
+def _branches(reader: _MarkLoader, node: yaml.MappingNode) -> dict[str, Node]:
+    return {str(name): value for name, value in reader.construct_mapping(node, deep=True).items()}
+
+
+def _unless(reader: _MarkLoader, node: yaml.MappingNode) -> When:
+    ((condition, value),) = _branches(reader, node).items()
     return unless(condition, value)
 
 
-_Reader.add_constructor("tag:yaml.org,2002:str", _text)
-_Reader.add_constructor("!when", _when)
-_Reader.add_constructor("!unless", _unless)
+_MarkLoader.add_constructor("tag:yaml.org,2002:str", _text)
+_MarkLoader.add_constructor("!when", _when)
+_MarkLoader.add_constructor("!unless", _unless)

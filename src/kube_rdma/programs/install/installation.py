@@ -28,12 +28,13 @@ from kube_rdma.rules.install import admission
 from kube_rdma.rules.install.defaults import completed
 from kube_rdma.rules.install.fill import filled
 from kube_rdma.rules.install.parts import PARTS, parts
-from kube_rdma.rules.install.presets import DEFAULTS, DISTRIBUTIONS, PRESETS, merged, over
+from kube_rdma.rules.install.presets import DEFAULTS, DISTRIBUTIONS, PRESETS, merged, over, written
 from kube_rdma.rules.install.webhook import check_webhook
 from kube_rdma.views.install import chart, chart_values
 from kube_rdma.views.install.manifests import manifests
 
 CONFIG = "agent.config"
+MERGED_BY_HELM = ("agent.resources", "controller.resources")
 NO_POOL = (
     "The network rdma has no addresses: set `pools`, or create an IPPool named rdma (docs/ip.md). "
     "RoCE pods are refused until then, but those with cards that bring their own."
@@ -123,8 +124,11 @@ def _values(layers: Sequence[Document], preset: str) -> dict[str, Any]:
     given: Any = {}
     last = document.read(json.dumps({"preset": chosen}).encode(), "--preset")
     for layer in (*layers, last):
-        value = {"preset": chosen, **layer.value} if isinstance(layer.value, dict) else layer.value
-        given = over(given, installation.load(replace(layer, value=value)))
+        value = layer.value
+        if isinstance(value, dict):
+            value = {"preset": chosen, **written(value)}
+        installation.check(replace(layer, value=value))
+        given = over(given, layer.value)
     return merged(given)
 
 
@@ -137,8 +141,8 @@ def chart_files() -> dict[str, str]:
         "README.md": chart_values.readme(values),
         "values.yaml": chart_values.values_file(values),
         "files/layers.json": json.dumps(layers, indent=2) + "\n",
-        "templates/_values.tpl": chart.merging(DEFAULTS["distribution"]),
-        "values.schema.json": installation.schema(left_out),
+        "templates/_values.tpl": chart.merging(DEFAULTS["distribution"], MERGED_BY_HELM),
+        "values.schema.json": installation.schema(left_out, {v.path for v in values if v.others}),
         **{
             f"templates/{name}.yaml": chart.template(listed)
             for name, listed in blueprints().items()

@@ -2,8 +2,9 @@
 
 The second reader of model/install/blueprint. Constants are written as people write them
 (views/install/constants); a value that is filled in goes through `toJson`, which is YAML, so that
-no text has to be quoted twice. All templates take their values from `kube-rdma.values` (templates/_values.tpl), which lays the
-user's over those of the preset, as rules/install/presets does.
+no text has to be quoted twice. All templates take their values from `kube-rdma.values`
+(templates/_values.tpl), which lays the user's over those of the preset, as rules/install/presets
+does.
 """
 
 from __future__ import annotations
@@ -25,11 +26,13 @@ def template(blueprints: Sequence[Blueprint]) -> str:
     return HEAD + VALUES + "".join(map(_object, blueprints))
 
 
-def merging(distribution: str) -> str:
+def merging(distribution: str, objects: Sequence[str]) -> str:
     """templates/_values.tpl: the values of an installation, as JSON; a `distribution` by default.
 
     Lists and single values of a later layer replace those of an earlier one; sprig's own merge
-    would take a false or an empty one for a missing one.
+    would take a false or an empty one for a missing one. `objects` are defaults such as
+    ``agent.resources``, with which Helm has merged the user's already: by a null there the user
+    takes a part of them away.
     """
     return f"""{HEAD}{{{{- define "kube-rdma.over" }}}}
 {{{{- $values := deepCopy .below }}}}
@@ -38,13 +41,18 @@ def merging(distribution: str) -> str:
 {{{{- $inner := dict "below" (get $values $name) "above" $value }}}}
 {{{{- $value = include "kube-rdma.over" $inner | fromJson }}}}
 {{{{- end }}}}
+{{{{- if not (kindIs "invalid" $value) }}}}
 {{{{- $_ := set $values $name $value }}}}
+{{{{- end }}}}
 {{{{- end }}}}
 {{{{- toJson $values }}}}
 {{{{- end }}}}
 {{{{- define "kube-rdma.values" }}}}
+{{{{- /* The defaults of values.yaml once more: `helm upgrade --reuse-values` has those of an older
+chart, and null takes one away. */}}}}
 {{{{- $layers := .Files.Get "files/layers.json" | fromJson }}}}
 {{{{- $values := $layers.defaults }}}}
+{"".join(map(_replaced, objects))}\
 {{{{- $preset := get $layers.presets .Values.preset }}}}
 {{{{- $distribution := get $layers.distributions
     (.Values.distribution | default {json.dumps(distribution)}) }}}}
@@ -52,6 +60,15 @@ def merging(distribution: str) -> str:
 {{{{- $values = include "kube-rdma.over" (dict "below" $values "above" $layer) | fromJson }}}}
 {{{{- end }}}}
 {{{{- toJson $values }}}}
+{{{{- end }}}}
+"""
+
+
+def _replaced(path: str) -> str:
+    """Lines that leave out a default where the user's values have all of it."""
+    part, _, name = path.rpartition(".")
+    return f"""{{{{- if kindIs "map" (get (.Values.{part} | default dict) "{name}") }}}}
+{{{{- $_ := unset $values.{part} "{name}" }}}}
 {{{{- end }}}}
 """
 

@@ -94,5 +94,5 @@ CONSTANTS = st.text(CHARACTERS) | st.text("ab: #-\n{", max_size=12) | st.boolean
 
 @given(st.dictionaries(st.text("ab.:/-"), CONSTANTS | st.lists(CONSTANTS)))
 def test_whatever_is_written_is_read_again(body):
-    text = "\n".join(lines(body)).replace('{{ "{{" }}', "{{")
+    text = "".join(f"{line}\n" for line in lines(body)).replace('{{ "{{" }}', "{{")
     assert (yaml.safe_load(text) or {}) == body

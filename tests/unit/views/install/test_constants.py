@@ -48,7 +48,7 @@ TEXTS = st.text(CHARACTERS) | st.text("ab: #-\n'", min_size=90, max_size=300)
 @given(TEXTS, st.sampled_from([0, 4]))
 def test_a_text_is_read_as_it_was(text, indent):
     written = [f"{' ' * indent}- a", *assigned(f"{' ' * indent}-", text, indent)]
-    assert yaml.safe_load("\n".join(written)) == ["a", text]
+    assert yaml.safe_load("".join(f"{line}\n" for line in written)) == ["a", text]
 
 
 def test_a_long_text_is_folded_and_one_of_lines_stays():
