@@ -15,9 +15,14 @@ from kube_rdma.rules.install.metrics import metrics
 from kube_rdma.rules.install.pod_admission import pod_policies
 from kube_rdma.rules.install.pod_completion import completing_policy
 
-DEFINITIONS = "definitions"
 PARTS = (
-    *("namespace", DEFINITIONS, "admission", "rights", "pools", "workloads", "metrics"),
+    "namespace",
+    "definitions",
+    "admission",
+    "rights",
+    "pools",
+    "workloads",
+    "metrics",
     "retirement",
 )
 # `helm uninstall` would delete the blocks of living pods with their definition.
@@ -31,7 +36,7 @@ def parts(
 ) -> Mapping[str, list[Blueprint]]:
     """Every part with its blueprints; `operator` are definitions that only the operator needs."""
     computed = {
-        DEFINITIONS: [
+        "definitions": [
             *(Blueprint(body, ("crds.install",), notes=_KEPT) for body in definitions),
             *(Blueprint(body, ("crds.install", "seed.operator"), notes=_KEPT) for body in operator),
         ],
