@@ -6,13 +6,23 @@
 {{- $inner := dict "below" (get $values $name) "above" $value }}
 {{- $value = include "kube-rdma.over" $inner | fromJson }}
 {{- end }}
+{{- if not (kindIs "invalid" $value) }}
 {{- $_ := set $values $name $value }}
+{{- end }}
 {{- end }}
 {{- toJson $values }}
 {{- end }}
 {{- define "kube-rdma.values" }}
+{{- /* The defaults of values.yaml once more: `helm upgrade --reuse-values` has those of an older
+chart, and null takes one away. */}}
 {{- $layers := .Files.Get "files/layers.json" | fromJson }}
 {{- $values := $layers.defaults }}
+{{- if kindIs "map" (get (.Values.agent | default dict) "resources") }}
+{{- $_ := unset $values.agent "resources" }}
+{{- end }}
+{{- if kindIs "map" (get (.Values.controller | default dict) "resources") }}
+{{- $_ := unset $values.controller "resources" }}
+{{- end }}
 {{- $preset := get $layers.presets .Values.preset }}
 {{- $distribution := get $layers.distributions
     (.Values.distribution | default "kubernetes") }}

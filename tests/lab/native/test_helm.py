@@ -23,7 +23,9 @@ RELEASE = ("rdma", str(CHART), "--kube-version", "1.36.0")
 POLICY, HOOK = "helm.sh/resource-policy", "helm.sh/hook"
 
 switches = st.booleans()
-resources = st.fixed_dictionaries({"limits": st.fixed_dictionaries({"memory": st.just("1Gi")})})
+resources = st.none() | st.fixed_dictionaries(
+    {"limits": st.none() | st.fixed_dictionaries({"memory": st.just("1Gi")})}
+)
 texts = st.dictionaries(st.sampled_from(["a", "b/c"]), st.sampled_from(["true", "off", "1"]))
 
 
@@ -37,16 +39,17 @@ values = some(
     image=some(
         repository=st.just("registry.example.com:5000/a/b"),
         tag=st.sampled_from(["0.1.0", "1"]),
-        digest=st.just(f"sha256:{'0' * 64}"),
+        digest=st.sampled_from(["", None, f"sha256:{'0' * 64}"]),
         pullPolicy=st.sampled_from(["Always", "Never"]),
         pullSecrets=st.lists(st.just({"name": "secret"}), max_size=1),
     ),
     namespace=some(name=st.just("elsewhere"), create=switches),
     agent=some(
-        enabled=switches,
-        config=st.just('{\n  "mode": "hca"\n}\n'),
-        nodeSelector=texts,
-        tolerations=st.lists(st.just({"operator": "Exists", "effect": "NoSchedule"}), max_size=2),
+        enabled=st.none() | switches,
+        config=st.sampled_from([None, '{\n  "mode": "hca"\n}\n']),
+        nodeSelector=st.none() | texts,
+        tolerations=st.none()
+        | st.lists(st.just({"operator": "Exists", "effect": "NoSchedule"}), max_size=2),
         resources=resources,
         otherPlugins=switches,
         deviceInfo=switches,
@@ -58,7 +61,7 @@ values = some(
     controller=some(
         enabled=switches, name=st.just("operator"), replicas=st.integers(1, 3), resources=resources
     ),
-    roles=some(install=switches),
+    roles=st.none() | some(install=switches),
     pools=st.lists(
         st.sampled_from(["a", "b"]).map(
             lambda name: {"name": name, "spec": {"ranges": [{"subnet": "10.0.0.0/24", "rail": 0}]}}
@@ -144,6 +147,25 @@ def test_helm_prints_what_render_prints(helm, preset, tmp_path):
     assert helm("lint", str(CHART), "--strict", "--set", f"preset={preset}").returncode == 0
 
 
+@pytest.mark.parametrize("preset", PRESETS)
+def test_whoever_begins_with_a_copy_of_the_values_has_changed_nothing(helm, preset, tmp_path):
+    """Of what `helm show values` prints; the preset decides what is null there."""
+    values = yaml.safe_load(helm("show", "values", str(CHART)).stdout)
+    assert templated(helm, preset, {**values, "preset": preset}, tmp_path) == rendered(preset, {})
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_an_upgrade_with_the_values_of_an_older_chart_has_the_defaults(helm, preset, tmp_path):
+    """--reuse-values puts them in the place of this chart's; the first ones were empty."""
+    older = tmp_path / "older"
+    shutil.copytree(CHART, older)
+    (older / "values.yaml").write_text("{}")
+    printed = helm("template", "rdma", str(older), *RELEASE[2:], "--set", f"preset={preset}")
+    usual = helm("template", *RELEASE, "--set", f"preset={preset}")
+    assert printed.returncode == 0, printed.stderr
+    assert printed.stdout == usual.stdout
+
+
 @pytest.fixture
 def noted(helm, tmp_path):
     """A function of values, which returns what Helm prints behind an installation.
@@ -201,11 +223,11 @@ def test_helm_and_render_agree_on_any_values(helm, tmp_path, preset, given_value
         ("image.tag=0.1.0", "preset"),
         ("preset=acs", "preset"),
         ("preset=ack,agent.confg=x", "confg"),
-        ("preset=ack,agent.enabled=maybe", "want boolean"),
+        ("preset=ack,agent.enabled=maybe", "want null or boolean"),
         ("preset=vke,agent.nodeLabels=all", "nodeLabels"),
         ("preset=vke,pools[0].name=A", "does not match pattern"),
         ("preset=vke,admission.webhook.certificate=own,admission.webhook.secret=a", "secret"),
-        ("preset=ack,agent.tolerations=null", "tolerations"),
+        ("preset=ack,agent.nodeSelector.a=null", "nodeSelector"),
     ],
 )
 def test_helm_refuses_what_render_refuses(helm, given_values, words):

@@ -8,6 +8,7 @@ import yaml
 
 from kube_rdma.adapters.cluster.status_objects import GUARD
 from kube_rdma.api.install.installation import schema
+from kube_rdma.api.text import document
 from kube_rdma.programs.cli.render import PARTS
 from kube_rdma.programs.install.installation import (
     NO_POOL,
@@ -18,9 +19,9 @@ from kube_rdma.programs.install.installation import (
     objects,
 )
 from kube_rdma.rules.install.admission import AGENTS
+from kube_rdma.rules.install.agent_cel import NFD_RIGHT
 from kube_rdma.rules.install.fill import filled
-from kube_rdma.rules.install.presets import DISTRIBUTIONS, PRESETS, merged
-from kube_rdma.rules.install.rights import NFD_RIGHT
+from kube_rdma.rules.install.presets import DEFAULTS, DISTRIBUTIONS, PRESETS, merged
 
 from .test_manifests import QUOTA, patched
 
@@ -385,14 +386,44 @@ def fields(node, parts):
 
 
 def test_values_yaml_tells_every_value():
-    """Each is there as a comment, and as comments they set nothing."""
-    text = (CHART / "values.yaml").read_text()
-    assert yaml.safe_load(text) is None
-    lines = [line for line in text.splitlines() if not line.startswith("##")]
-    values = yaml.safe_load("\n".join(line.removeprefix("# ") for line in lines))
-    made = json.loads(schema({}))
+    """Each with everybody's default, or null where a preset or a distribution decides it."""
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    made = json.loads(schema({}, ()))
     expected = set(fields(made, made["$defs"])) - {"global"}
     assert expected - {"image.pullSecrets.name"} <= set(paths(values))
+    layers = [*PRESETS.values(), *DISTRIBUTIONS.values()]
+    decided = {path for layer in layers for path in paths(layer) if not path.startswith("seed")}
+    for path in expected - {"image.pullSecrets.name", "preset"}:
+        default, value = DEFAULTS, values
+        for name in path.split("."):
+            default, value = default[name], value[name]
+        assert isinstance(value, dict) or value == (None if path in decided else default)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_values_yaml_with_a_preset_is_the_preset(preset):
+    """Whoever begins with a copy of the file has changed nothing."""
+    text = (CHART / "values.yaml").read_text()
+    values = document.read(text.encode(), "values.yaml")
+    assert objects([values], preset) == objects((), preset)
+
+
+def agent_resources(*texts):
+    made = objects([document.read(text.encode(), "values.yaml") for text in texts], "ack")
+    (agent,) = [each for each in made if each["kind"] == "DaemonSet"]
+    return agent["spec"]["template"]["spec"]["containers"][0]["resources"]
+
+
+def test_null_is_left_out_and_inside_of_resources_it_takes_a_default_away():
+    """As Helm has it: a later file of values may take back what an earlier one says."""
+    usual = agent_resources()
+    assert agent_resources("agent: null") == usual
+    assert agent_resources("agent: {resources: null, tolerations: null}") == usual
+    limits = {name: value for name, value in usual.items() if name != "limits"}
+    raised = "agent: {resources: {limits: {memory: 1Gi}}}"
+    assert agent_resources("agent: {resources: {limits: null}}") == limits
+    assert agent_resources(raised, "agent: {resources: {limits: null}}") == limits
+    assert agent_resources(raised, "agent: {resources: null}") == usual
 
 
 def paths(values, path=""):

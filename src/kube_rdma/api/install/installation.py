@@ -8,7 +8,7 @@ made from these models; here the same values are read with the place of each fau
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Literal
 
 from kube_rdma.api.install.admission import InstalledPolicy
@@ -88,11 +88,9 @@ class Installation(Typed):
     """
 
 
-def load(document: Document) -> Mapping[str, Any]:
-    """The values that the document gives; raise Refused with all of its faults."""
+def check(document: Document) -> None:
+    """Raise Refused with all faults of the values that the document gives."""
     validate(Installation, document)
-    assert isinstance(document.value, dict)
-    return document.value
 
 
 def values() -> tuple[ChartValue, ...]:
@@ -101,15 +99,20 @@ def values() -> tuple[ChartValue, ...]:
     return tuple(value for value, _ in _below(made, made["$defs"], ""))
 
 
-def schema(left_out: Mapping[str, str]) -> str:
+def schema(left_out: Mapping[str, str], decided: Collection[str]) -> str:
     """The JSON Schema of the values as Helm wants it, which adds a value `global` of its own.
 
-    `left_out` has what is when a value is left out, a sentence for its path.
+    `left_out` has what is when a value is left out, a sentence for its path. Those `decided` by the
+    preset or the distribution are null in values.yaml.
     """
     made = _whole()
     for value, node in _below(made, made["$defs"], ""):
         if value.path in left_out:
             node["description"] = f"{value.sentence} {left_out[value.path]}"
+        if value.path in decided:
+            node["type"] = [node["type"], "null"]
+            if "enum" in node:
+                node["enum"] = [*node["enum"], None]
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
     return json.dumps(head | _bare(made), indent=2) + "\n"
 
@@ -132,7 +135,6 @@ def _below(
             " ".join(field.get("description", "").split()),
             default=field.get("default", UNSAID),
             required=name in node.get("required", ()),
-            choices=tuple(meant.get("enum", ())),
             whole="properties" in meant,
         )
         yield value, field
@@ -148,7 +150,7 @@ def _meant(node: dict[str, Any], parts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _bare(node: Any) -> Any:
-    """A schema without defaults, which are a preset's, and without null, which is no value."""
+    """A schema without defaults, which are a preset's, and without the nulls of its models."""
     if isinstance(node, list):
         return [_bare(value) for value in node]
     if not isinstance(node, dict):

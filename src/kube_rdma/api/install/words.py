@@ -24,7 +24,7 @@ Tag: TypeAlias = Annotated[
     str, TextForm(r"[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,127}", "a tag of an image", "0.1.0")
 ]
 Digest: TypeAlias = Annotated[
-    str, TextForm(r"sha256:[0-9a-f]{64}", "a digest of an image", f"sha256:{'0' * 64}")
+    str, TextForm(r"(sha256:[0-9a-f]{64})?", "a digest of an image", f"sha256:{'0' * 64}")
 ]
 Folder: TypeAlias = Annotated[
     str, TextForm(r"/[^\s:]*[^\s:/]", "a folder of the host", "/opt/cni/bin")

@@ -1,7 +1,8 @@
 """Objects with holes: the little language in which an installation is described once.
 
-    rules/install: objects ─┬─► fill ─► views/install/manifests (kube-rdma render)
-                            └─► views/install/chart (the templates of the Helm chart)
+    rules/install/objects/*.yaml ─► api/install/blueprints ─┐
+    rules/install: policies, alerts, dashboards ────────────┴─► parts ─┬─► fill (kube-rdma render)
+                                                                       └─► views/install/chart
 
 A blueprint is a Kubernetes object as Python has JSON, in which values may be holes. rules/install
 puts values into the holes; views/install/chart writes the same holes as Helm's templates. So the
@@ -20,8 +21,8 @@ Values: TypeAlias = Mapping[str, Any]
 Node: TypeAlias = Any
 """A JSON value in which Hole, Joined and When stand for values."""
 
-EITHER = "|"  # between conditions of which one is enough
-IS = "="  # between a path and the text that the value there has to be
+EITHER = " or "  # between conditions of which one is enough
+IS = " == "  # between a path and the text that the value there has to be
 
 ABSENT: Any = object()
 """What stands for a field or an entry that is left out."""
@@ -36,29 +37,24 @@ class Hole(Frozen):
     path: str
 
 
+NAMESPACE = Hole("namespace.name")
+
+
 class Joined(Frozen):
     """A text of constants and holes."""
 
     parts: tuple[str | Hole, ...]
 
 
-def either(*conditions: str) -> str:
-    """A condition that holds where one of these does; a path where its value is not empty."""
-    return EITHER.join(conditions)
-
-
-def equals(path: str, text: str) -> str:
-    """A condition that holds where the value at the path is this text."""
-    return f"{path}{IS}{text}"
-
-
 class When(Frozen):
-    """`then` where the value at `path` is neither false nor empty, else `otherwise`.
+    """`then` where the condition holds, else `otherwise`.
 
-    Conditions that `either` and `equals` made may stand for the path.
+    A condition is a path whose value is neither false nor empty, or ``path == text``, or several of
+    these with ``or`` between them. As an entry of a list a choice may be a list, whose entries then
+    stand in its place.
     """
 
-    path: str
+    condition: str
     then: Node
     otherwise: Node = ABSENT
 
@@ -66,9 +62,9 @@ class When(Frozen):
 class Blueprint(Frozen):
     """An object of the installation.
 
-    It is part of one where all values of `conditions` are neither false nor empty; with `over`
-    once for each entry of that list. `notes` are annotations for Helm, which render leaves out, as
-    it does the whole object where it is `for_helm` alone.
+    It is part of one where all `conditions` hold; with `over` once for each entry of that list.
+    `notes` are annotations for Helm, which render leaves out, as it does the whole object where it
+    is `for_helm` alone.
     """
 
     body: Json
@@ -83,6 +79,6 @@ def joined(*parts: str | Hole) -> Joined:
     return Joined(parts)
 
 
-def unless(path: str, node: Node) -> When:
-    """The node where the value at `path` is false or empty, else nothing."""
-    return When(path, ABSENT, node)
+def unless(condition: str, node: Node) -> When:
+    """The node where the condition does not hold, else nothing."""
+    return When(condition, ABSENT, node)

@@ -23,7 +23,6 @@ class ChartValue(Frozen):
     default: Any = UNSAID
     others: tuple[tuple[str, Any], ...] = ()
     required: bool = False
-    choices: tuple[str, ...] = ()
     whole: bool = False
 
     @property

@@ -1,7 +1,7 @@
 """From the values of an installation to its objects, and to the files of the Helm chart.
 
 values files, --set ─► checked (api) ─► merged, filled (rules/install) ─► `kube-rdma render`
-blueprints of rules/install ─► views/install/chart ─► charts/kube-rdma (tools/chart writes it)
+rules/install: objects/*.yaml, policies ─► views/install/chart ─► charts/kube-rdma (tools/chart)
 sentences (api), defaults (rules) ─► views/install/chart_values ─► what people read of its values
 policy of rules/install for agents anywhere ─► views/install/manifests ─► config/admission (it too)
 """
@@ -23,16 +23,18 @@ from kube_rdma.api.text.document import Document
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.install.blueprint import Blueprint
 from kube_rdma.programs.config import parse_config
+from kube_rdma.programs.install.described import described
 from kube_rdma.rules.install import admission
-from kube_rdma.rules.install import objects as install
 from kube_rdma.rules.install.defaults import completed
 from kube_rdma.rules.install.fill import filled
-from kube_rdma.rules.install.presets import DEFAULTS, DISTRIBUTIONS, PRESETS, merged, over
+from kube_rdma.rules.install.parts import PARTS, parts
+from kube_rdma.rules.install.presets import DEFAULTS, DISTRIBUTIONS, PRESETS, merged, over, written
 from kube_rdma.rules.install.webhook import check_webhook
 from kube_rdma.views.install import chart, chart_values
 from kube_rdma.views.install.manifests import manifests
 
 CONFIG = "agent.config"
+MERGED_BY_HELM = ("agent.resources", "controller.resources")
 NO_POOL = (
     "The network rdma has no addresses: set `pools`, or create an IPPool named rdma (docs/ip.md). "
     "RoCE pods are refused until then, but those with cards that bring their own."
@@ -54,7 +56,8 @@ _POLICY = """\
 
 def blueprints() -> Mapping[str, list[Blueprint]]:
     """Every part of the installation with its blueprints."""
-    return install.parts(
+    return parts(
+        {part: described(part) for part in PARTS},
         [definition(resource) for resource in DEFINITIONS],
         [definition(resource) for resource in OPERATOR_DEFINITIONS],
     )
@@ -121,8 +124,11 @@ def _values(layers: Sequence[Document], preset: str) -> dict[str, Any]:
     given: Any = {}
     last = reader.read(json.dumps({"preset": chosen}).encode(), "--preset")
     for layer in (*layers, last):
-        value = {"preset": chosen, **layer.value} if isinstance(layer.value, dict) else layer.value
-        given = over(given, installation.load(replace(layer, value=value)))
+        value = layer.value
+        if isinstance(value, dict):
+            value = {"preset": chosen, **written(value)}
+        installation.check(replace(layer, value=value))
+        given = over(given, layer.value)
     return merged(given)
 
 
@@ -135,8 +141,8 @@ def chart_files() -> dict[str, str]:
         "README.md": chart_values.readme(values),
         "values.yaml": chart_values.values_file(values),
         "files/layers.json": json.dumps(layers, indent=2) + "\n",
-        "templates/_values.tpl": chart.merging(DEFAULTS["distribution"]),
-        "values.schema.json": installation.schema(left_out),
+        "templates/_values.tpl": chart.merging(DEFAULTS["distribution"], MERGED_BY_HELM),
+        "values.schema.json": installation.schema(left_out, {v.path for v in values if v.others}),
         **{
             f"templates/{name}.yaml": chart.template(listed)
             for name, listed in blueprints().items()

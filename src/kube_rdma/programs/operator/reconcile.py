@@ -39,6 +39,7 @@ from kube_rdma.model.errors import KubeRdmaError, Refused
 from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.model.operator.cluster_policy import AppliedState, ClusterPolicy, ComponentName
 from kube_rdma.programs.controller.mirror import Mirror
+from kube_rdma.programs.install.described import described
 from kube_rdma.programs.operator.upgrades import (
     CLOSED_MARK,
     DRIVERS,
@@ -157,7 +158,7 @@ class Operator:
         if policy is None:
             return PolicyVerdict(AppliedState.ERROR, str(stored.spec.refusal))
         nodes = tuple(self._nodes.values.values())
-        parts = components(policy, nodes)
+        parts = components(policy, nodes, described("workloads"))
         await self._upgrades.label(ready_marks(policy, nodes, self._pods.values))
         for part in parts:
             await self._write(policy, part)

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kube_rdma.model.install.blueprint import Blueprint, Json, Node, joined
+from kube_rdma.model.install.blueprint import NAMESPACE, Blueprint, Hole, Json, Node, joined
 from kube_rdma.rules.install import agent_cel
-from kube_rdma.rules.install.rights import AGENT, CONTROLLER, NAMESPACE
 from kube_rdma.rules.operator.placement import PLACE_LABELS, READY_LABEL
 
 AGENTS = "agents-own-node.kube-rdma.io"
 OPERATOR = "operator-closes-nodes.kube-rdma.io"
+_AGENT, _CONTROLLER = "kube-rdma-agent", Hole("controller.name")  # accounts of objects/rights.yaml
 _API = "admissionregistration.k8s.io/v1"
-_ANYWHERE = f"request.userInfo.username.matches('^system:serviceaccount:[^:]+:{AGENT}$')"
+_ANYWHERE = f"request.userInfo.username.matches('^system:serviceaccount:[^:]+:{_AGENT}$')"
 
 # What the agents' policy looks at: group, version, operations and resources.
 _CONCERNED = (
@@ -60,10 +60,10 @@ _OPERATOR_VALIDATIONS = (
 def policies() -> tuple[Blueprint, ...]:
     """The policies of an installation, each with what puts it into force."""
     conditions = ("admission.install",)
-    agents = _agents(joined(NAMESPACE, f".{AGENTS}"), _is(AGENT))
+    agents = _agents(joined(NAMESPACE, f".{AGENTS}"), _is(_AGENT))
     operator = _policy(
         joined(NAMESPACE, f".{OPERATOR}"),
-        _is(CONTROLLER),
+        _is(_CONTROLLER),
         (("", "v1", "UPDATE", "nodes nodes/status"),),
         (_OPERATOR_VARIABLES, _OPERATOR_VALIDATIONS),
     )

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kube_rdma.rules.install.rights import NFD_RIGHT
 from kube_rdma.rules.labels.table import FEATURE
+
+# The right, at no API, by which an agent may write labels by which others start their drivers;
+# objects/rights.yaml gives it.
+NFD_RIGHT = ("kube-rdma.io", "nfdlabels", "write")
 
 _HEX = "[0-9a-f]{1,4}"
 _IPV6 = f"({_HEX}:){{7}}{_HEX}|({_HEX}(:{_HEX})*)?::({_HEX}(:{_HEX})*)?"

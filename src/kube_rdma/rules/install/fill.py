@@ -25,7 +25,7 @@ from kube_rdma.model.install.blueprint import (
 def filled(blueprints: Sequence[Blueprint], values: Values) -> Iterator[Json]:
     """The objects that the blueprints mean for these values, in their order, but Helm's own."""
     for blueprint in blueprints:
-        if blueprint.for_helm or not all(_holds(path, values) for path in blueprint.conditions):
+        if blueprint.for_helm or not all(_holds(one, values) for one in blueprint.conditions):
             continue
         entries = _at(blueprint.over, values) if blueprint.over else [{}]
         for entry in entries:
@@ -58,13 +58,22 @@ def _filled(node: Node, values: Values, entry: Values) -> Any:
             return _at(path, values, entry)
         case Joined(parts):
             return "".join(str(_filled(part, values, entry)) for part in parts)
-        case When(path, then, otherwise):
-            return _filled(then if _holds(path, values, entry) else otherwise, values, entry)
+        case When(condition, then, otherwise):
+            return _filled(then if _holds(condition, values, entry) else otherwise, values, entry)
         case dict():
             inner = {key: _filled(value, values, entry) for key, value in node.items()}
             return {key: value for key, value in inner.items() if value is not ABSENT}
         case list():
-            entries = [_filled(value, values, entry) for value in node]
-            return [value for value in entries if value is not ABSENT]
+            return [made for value in node for made in _entries(value, values, entry)]
         case _:
             return node
+
+
+def _entries(node: Node, values: Values, entry: Values) -> Iterator[Any]:
+    """What an entry of a list comes to: itself, nothing, or the entries that are chosen."""
+    if isinstance(node, When):
+        chosen = node.then if _holds(node.condition, values, entry) else node.otherwise
+        for value in chosen if isinstance(chosen, list) else [chosen]:
+            yield from _entries(value, values, entry)
+    elif (made := _filled(node, values, entry)) is not ABSENT:
+        yield made

@@ -13,6 +13,7 @@ from typing import Any
 from kube_rdma.model.admission.facts import USUAL
 from kube_rdma.model.install.blueprint import Json, Values
 
+RESOURCES = "resources"
 _AGENT_RESOURCES = {"requests": {"cpu": "10m", "memory": "70Mi"}, "limits": {"memory": "256Mi"}}
 _CONTROLLER_RESOURCES = {
     "requests": {"cpu": "10m", "memory": "70Mi"},
@@ -255,11 +256,32 @@ def merged(given: Values) -> Json:
     Objects are merged field by field, everything else is replaced. KeyError for a preset or
     distribution of another name.
     """
+    given = written(given)
     layers = (PRESETS[given["preset"]], DISTRIBUTIONS[given.get("distribution", "kubernetes")])
     values: Any = DEFAULTS
     for layer in (*layers, given):
         values = over(values, layer)
-    return dict(values)
+    return _without_nulls(values)
+
+
+def written(given: Values) -> Json:
+    """The values without those that are null, which are as if they were left out.
+
+    Inside of `resources`, objects of Kubernetes, a null takes away a part of the default.
+    """
+    return {
+        key: written(value) if isinstance(value, Mapping) and key != RESOURCES else value
+        for key, value in given.items()
+        if value is not None
+    }
+
+
+def _without_nulls(values: Values) -> Json:
+    return {
+        key: _without_nulls(value) if isinstance(value, Mapping) else value
+        for key, value in values.items()
+        if value is not None
+    }
 
 
 def over(below: Any, above: Any) -> Any:

@@ -13,6 +13,7 @@ from hashlib import sha256
 from typing import Any, TypeAlias
 
 from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.install.blueprint import Blueprint
 from kube_rdma.model.operator.cluster_policy import (
     ClusterPolicy,
     ComponentImage,
@@ -23,7 +24,6 @@ from kube_rdma.model.operator.cluster_policy import (
 from kube_rdma.model.operator.driver_upgrade import DRIVER_FIELDS
 from kube_rdma.rules.install.fill import filled
 from kube_rdma.rules.install.presets import merged
-from kube_rdma.rules.install.workloads import workloads
 from kube_rdma.rules.operator.names import label_value, legal_names
 from kube_rdma.rules.operator.node_groups import CARDS_LABEL, NodeGroup
 from kube_rdma.rules.operator.placement import PLACE_LABELS, READY_LABEL, value_of
@@ -52,8 +52,13 @@ class WantedObjects(Frozen):
     config_map: Json | None = None
 
 
-def plugin_objects(policy: ClusterPolicy, away: int = 0) -> WantedObjects:
-    """The shared device plugin with its configuration; so many of its nodes are not ready."""
+def plugin_objects(
+    policy: ClusterPolicy, workloads: Sequence[Blueprint], away: int = 0
+) -> WantedObjects:
+    """The shared device plugin with its configuration; so many of its nodes are not ready.
+
+    `workloads` are those of an installation, one of which is the agent's DaemonSet.
+    """
     section = policy.device_plugin
     if section is None:
         return WantedObjects()
@@ -79,7 +84,7 @@ def plugin_objects(policy: ClusterPolicy, away: int = 0) -> WantedObjects:
     }
     if section.networks:
         del template["spec"]["automountServiceAccountToken"]
-        template["spec"] |= _agent_pod(section.image)
+        template["spec"] |= _agent_pod(section.image, workloads)
     else:
         template["spec"] |= _plugin_pod(section.image)
     return WantedObjects((made,), config)
@@ -106,7 +111,7 @@ def _plugin_pod(image: ComponentImage) -> Json:
     return {"containers": [container], "volumes": volumes}
 
 
-def _agent_pod(image: ComponentImage) -> Json:
+def _agent_pod(image: ComponentImage, workloads: Sequence[Blueprint]) -> Json:
     """The pod of kube-rdma's agent with networks, as the preset `nvidia` installs it."""
     values = {
         "preset": "nvidia",
@@ -117,7 +122,7 @@ def _agent_pod(image: ComponentImage) -> Json:
         },
         "seed": {"container": PLUGIN_CONTAINER, "configMap": CONFIG_MAP},
     }
-    objects = filled(workloads(), merged(values))
+    objects = filled(workloads, merged(values))
     (pod,) = (made["spec"]["template"]["spec"] for made in objects if made["kind"] == "DaemonSet")
     fields = ("containers", "volumes", "hostPID", "serviceAccountName")
     return {name: pod[name] for name in fields}

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.install.blueprint import Blueprint
 from kube_rdma.model.operator.cluster_policy import (
     AppliedState,
     ClusterPolicy,
@@ -47,9 +48,12 @@ class Component(Frozen):
     no_nodes: str = ""  # which label no node has, "" when some node has it
 
 
-def components(policy: ClusterPolicy, nodes: Sequence[PolicyNode]) -> tuple[Component, ...]:
-    """All parts of a policy, in the order of the status."""
+def components(
+    policy: ClusterPolicy, nodes: Sequence[PolicyNode], workloads: Sequence[Blueprint]
+) -> tuple[Component, ...]:
+    """All parts of a policy, in the order of the status; `workloads` are an installation's."""
     nodes = allowed(policy, nodes)
+    away = sum(node.away for node in plugin_nodes(policy, nodes))
     drivers, peers = driver_groups(nodes), peer_groups(nodes)
     no_cards = "" if any(node.has_cards for node in nodes) else f"{CARDS_LABEL}=true"
     both = any(node.has_cards and node.has_gpus for node in nodes)
@@ -59,7 +63,7 @@ def components(policy: ClusterPolicy, nodes: Sequence[PolicyNode]) -> tuple[Comp
         Component(
             ComponentName.DEVICE_PLUGIN,
             policy.device_plugin is not None,
-            plugin_objects(policy, sum(node.away for node in plugin_nodes(policy, nodes))),
+            plugin_objects(policy, workloads, away),
             no_nodes=no_cards,
         ),
         _grouped(ComponentName.PEER_DRIVER, policy, peers, peer_objects, no_gpus),

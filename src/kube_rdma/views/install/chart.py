@@ -1,9 +1,10 @@
 """Blueprints as templates of a Helm chart: the holes become what Go's text/template fills.
 
-The second reader of model/install/blueprint. Constants are written as JSON, which is YAML, so that
-no text has to be quoted twice; a value that is filled in goes through `toJson` for the same reason.
-All templates take their values from `kube-rdma.values` (templates/_values.tpl), which lays the
-user's over those of the preset, as rules/install/presets does.
+The second reader of model/install/blueprint. Constants are written as people write them
+(views/install/constants); a value that is filled in goes through `toJson`, which is YAML, so that
+no text has to be quoted twice. All templates take their values from `kube-rdma.values`
+(templates/_values.tpl), which lays the user's over those of the preset, as rules/install/presets
+does.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kube_rdma.model.install.blueprint import ABSENT, EITHER, IS, Blueprint, Hole, Joined, When
+from kube_rdma.views.install.constants import WIDTH, assigned, in_line, scalar
 
 HEAD = "{{- /* Written by tools/chart from src/kube_rdma/rules/install; do not edit. */}}\n"
 VALUES = '{{- $values := include "kube-rdma.values" . | fromJson }}\n'
@@ -24,11 +26,13 @@ def template(blueprints: Sequence[Blueprint]) -> str:
     return HEAD + VALUES + "".join(map(_object, blueprints))
 
 
-def merging(distribution: str) -> str:
+def merging(distribution: str, objects: Sequence[str]) -> str:
     """templates/_values.tpl: the values of an installation, as JSON; a `distribution` by default.
 
     Lists and single values of a later layer replace those of an earlier one; sprig's own merge
-    would take a false or an empty one for a missing one.
+    would take a false or an empty one for a missing one. `objects` are defaults such as
+    ``agent.resources``, with which Helm has merged the user's already: by a null there the user
+    takes a part of them away.
     """
     return f"""{HEAD}{{{{- define "kube-rdma.over" }}}}
 {{{{- $values := deepCopy .below }}}}
@@ -37,13 +41,18 @@ def merging(distribution: str) -> str:
 {{{{- $inner := dict "below" (get $values $name) "above" $value }}}}
 {{{{- $value = include "kube-rdma.over" $inner | fromJson }}}}
 {{{{- end }}}}
+{{{{- if not (kindIs "invalid" $value) }}}}
 {{{{- $_ := set $values $name $value }}}}
+{{{{- end }}}}
 {{{{- end }}}}
 {{{{- toJson $values }}}}
 {{{{- end }}}}
 {{{{- define "kube-rdma.values" }}}}
+{{{{- /* The defaults of values.yaml once more: `helm upgrade --reuse-values` has those of an older
+chart, and null takes one away. */}}}}
 {{{{- $layers := .Files.Get "files/layers.json" | fromJson }}}}
 {{{{- $values := $layers.defaults }}}}
+{"".join(map(_replaced, objects))}\
 {{{{- $preset := get $layers.presets .Values.preset }}}}
 {{{{- $distribution := get $layers.distributions
     (.Values.distribution | default {json.dumps(distribution)}) }}}}
@@ -51,6 +60,15 @@ def merging(distribution: str) -> str:
 {{{{- $values = include "kube-rdma.over" (dict "below" $values "above" $layer) | fromJson }}}}
 {{{{- end }}}}
 {{{{- toJson $values }}}}
+{{{{- end }}}}
+"""
+
+
+def _replaced(path: str) -> str:
+    """Lines that leave out a default where the user's values have all of it."""
+    part, _, name = path.rpartition(".")
+    return f"""{{{{- if kindIs "map" (get (.Values.{part} | default dict) "{name}") }}}}
+{{{{- $_ := unset $values.{part} "{name}" }}}}
 {{{{- end }}}}
 """
 
@@ -63,9 +81,15 @@ def _object(blueprint: Blueprint) -> str:
     lines = ["---", *_fields(body, 0)]
     if blueprint.over:
         lines = [f"{{{{- range $entry := {_path(blueprint.over)} }}}}", *lines, "{{- end }}"]
-    for path in reversed(blueprint.conditions):
-        lines = [f"{{{{- if {_condition(path)} }}}}", *lines, "{{- end }}"]
+    if blueprint.conditions:
+        lines = [f"{{{{- if {_all(blueprint.conditions)} }}}}", *lines, "{{- end }}"]
     return "".join(f"{line}\n" for line in lines)
+
+
+def _all(conditions: Sequence[str]) -> str:
+    if len(conditions) == 1:
+        return _condition(conditions[0])
+    return f"and {' '.join(_condition(one, inner=True) for one in conditions)}"
 
 
 def _condition(condition: str, *, inner: bool = False) -> str:
@@ -92,7 +116,7 @@ def _path(path: str) -> str:
 
 def _fields(body: Mapping[str, Any], indent: int) -> Iterator[str]:
     for name, value in body.items():
-        yield from _entry(f"{' ' * indent}{_plain(name)}:", value, indent)
+        yield from _entry(f"{' ' * indent}{scalar(name)}:", value, indent)
 
 
 def _entry(head: str, node: Any, indent: int) -> Iterator[str]:
@@ -104,23 +128,24 @@ def _entry(head: str, node: Any, indent: int) -> Iterator[str]:
             yield head
             yield from _fields(node, indent + _STEP)
         case list() if node:
-            yield head
-            for value in node:
+            line = "" if any(map(_filled_in, node)) else in_line(node, WIDTH - len(head) - 1)
+            yield f"{head} {_escaped(line)}" if line else head
+            for value in () if line else node:
                 yield from _item(value, indent)
         case _:
-            yield f"{head} {_value(node)}"
+            yield from _value(head, node, indent)
 
 
 def _item(node: Any, indent: int) -> Iterator[str]:
     """An entry of a list; an object in it begins on the line of its dash."""
     blanks = " " * indent
     match node:
-        case When(path, then, otherwise):
-            yield f"{{{{- if {_condition(path)} }}}}"
-            yield from () if then is ABSENT else _item(then, indent)
+        case When(condition, then, otherwise):
+            yield f"{{{{- if {_condition(condition)} }}}}"
+            yield from _items(then, indent)
             if otherwise is not ABSENT:
                 yield "{{- else }}"
-                yield from _item(otherwise, indent)
+                yield from _items(otherwise, indent)
             yield "{{- end }}"
         case dict() if node:
             first, *rest = _fields(node, indent + _STEP)
@@ -129,7 +154,14 @@ def _item(node: Any, indent: int) -> Iterator[str]:
             yield f"{blanks}- {first.lstrip()}" if shared else f"{blanks}-\n{first}"
             yield from rest
         case _:
-            yield f"{blanks}- {_value(node)}"
+            yield from _value(f"{blanks}-", node, indent)
+
+
+def _items(chosen: Any, indent: int) -> Iterator[str]:
+    """A branch of a choice in a list: nothing, an entry, or several."""
+    for value in chosen if isinstance(chosen, list) else [chosen]:
+        if value is not ABSENT:
+            yield from _item(value, indent)
 
 
 def _branches(head: str, choice: tuple[str, Any, Any], indent: int) -> Iterator[str]:
@@ -146,19 +178,29 @@ def _branches(head: str, choice: tuple[str, Any, Any], indent: int) -> Iterator[
     yield "{{- end }}"
 
 
-def _value(node: Any) -> str:
+def _value(head: str, node: Any, indent: int) -> Iterator[str]:
     match node:
         case Hole(path):
-            return f"{{{{ {_path(path)} | toJson }}}}"
+            yield f"{head} {{{{ {_path(path)} | toJson }}}}"
         case Joined(parts):
-            texts = [
-                f"({_path(part.path)} | toString)" if isinstance(part, Hole) else _constant(part)
-                for part in parts
-            ]
-            return f"{{{{ list {' '.join(texts)} | join {_constant('')} | toJson }}}}"
+            form = "".join("%v" if isinstance(part, Hole) else _form(part) for part in parts)
+            paths = " ".join(_path(part.path) for part in parts if isinstance(part, Hole))
+            yield f"{head} {{{{ printf {_constant(form)} {paths} | toJson }}}}"
         case _:
-            # Helm reads a template in what is printed, such as Grafana's own; this prints {{.
-            return json.dumps(node).replace("{{", '{{ "{{" }}')
+            yield from map(_escaped, assigned(head, node, indent))
+
+
+def _filled_in(node: Any) -> bool:
+    return isinstance(node, Hole | Joined | When)
+
+
+def _escaped(line: str) -> str:
+    """Helm reads a template in what is printed, such as Grafana's own; this prints {{."""
+    return line.replace("{{", '{{ "{{" }}')
+
+
+def _form(text: str) -> str:
+    return text.replace("%", "%%")
 
 
 def _constant(value: Any) -> str:
@@ -167,8 +209,3 @@ def _constant(value: Any) -> str:
     if "{{" in text:
         raise ValueError(f"Helm would read this as a template: {text}")
     return text
-
-
-def _plain(name: str) -> str:
-    """A field's name, quoted where YAML might read something else."""
-    return name if name.replace("-", "").isalnum() and name.lower() != "off" else json.dumps(name)

@@ -15,13 +15,14 @@ from typing import Any
 import yaml
 
 from kube_rdma.model.install.chart_value import UNSAID, ChartValue
+from kube_rdma.views.install.constants import WIDTH, assigned
 
-_WIDTH = 100
 _VALUES = """\
-## Written by tools/chart from src/kube_rdma/api and rules/install; do not edit.
-##
-## All values, each with its default. Write into a file of your own what differs from it. Helm
-## merges objects field by field with those of the preset, and replaces lists.
+# Written by tools/chart from src/kube_rdma/api and rules/install; do not edit.
+#
+# All values, each with its default. Write into a file of your own what differs from it. Helm merges
+# objects field by field with those of the preset, and replaces lists. What is null here the preset
+# or the distribution decides; "Left out" says how.
 """
 _README = """\
 <!-- Written by tools/chart from src/kube_rdma/api and rules/install; do not edit. -->
@@ -32,8 +33,8 @@ need. [docs/install.md](../../docs/install.md) says how.
 
 ## Values
 Write into a file of your own what differs from the defaults. Helm merges objects field by field
-with those of the preset, and replaces lists. `kube-rdma render` takes the same values and does the
-same.
+with those of the preset, and replaces lists. A value that is null is left out. `kube-rdma render`
+takes the same values and does the same.
 
 | Value | Default | What it is |
 |---|---|---|
@@ -51,7 +52,7 @@ def readme(values: Sequence[ChartValue]) -> str:
 
 
 def values_file(values: Sequence[ChartValue]) -> str:
-    """values.yaml: all values as comments, which set nothing; those of a list's entries are not."""
+    """values.yaml: every value but those of a list's entries, null where a preset decides it."""
     return _VALUES + "".join(f"{line}\n" for value in values for line in _lines(value))
 
 
@@ -79,24 +80,25 @@ def _lines(value: ChartValue) -> Iterator[str]:
     sentence = f"{value.sentence} {left_out(value)}" if value.others else value.sentence
     yield from textwrap.wrap(
         sentence,
-        _WIDTH,
-        initial_indent=f"## {blanks}",
-        subsequent_indent=f"## {blanks}",
+        WIDTH,
+        initial_indent=f"{blanks}# ",
+        subsequent_indent=f"{blanks}# ",
         break_long_words=False,
         break_on_hyphens=False,
     )
-    example = value.choices[0] if value.choices else ""
-    default = value.default if _is_said(value) else example
-    yield from (f"# {blanks}{line}" for line in _assigned(name, None if value.whole else default))
+    if value.whole:
+        yield f"{blanks}{name}:"
+    elif value.required or value.others:
+        yield f"{blanks}{name}: null"
+    else:
+        yield from (f"{blanks}{line}" for line in _assigned(name, value.default))
 
 
 def _assigned(name: str, value: Any) -> list[str]:
-    """The lines that give a value to a name; None only begins an object."""
-    if value is None:
-        return [f"{name}:"]
-    style = None if isinstance(value, list | dict) else False  # None: the innermost in one line
-    made: str = yaml.safe_dump({name: value}, default_flow_style=style, sort_keys=False, width=999)
-    return made.splitlines()
+    """The lines that give a value to a name, the innermost objects in one line."""
+    if not value or not isinstance(value, list | dict):
+        return list(assigned(f"{name}:", value, 0))
+    return yaml.safe_dump({name: value}, sort_keys=False, default_flow_style=None).splitlines()
 
 
 def _defaults(value: ChartValue, mark: str = "") -> str:

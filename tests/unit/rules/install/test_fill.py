@@ -2,7 +2,7 @@
 
 import pytest
 
-from kube_rdma.model.install.blueprint import Blueprint, Hole, When, either, equals, joined, unless
+from kube_rdma.model.install.blueprint import Blueprint, Hole, When, joined, unless
 from kube_rdma.rules.install.fill import filled
 
 VALUES = {"a": {"on": True, "off": False, "text": "x", "list": [1, 2]}, "pools": [{"name": "p"}]}
@@ -27,10 +27,12 @@ def body(node):
         (unless("a.off", 1), 1),
         (unless("a.on", 1), None),
         (When("a.on", When("a.off", 1)), None),
-        (When(equals("a.text", "x"), 1), 1),
-        (When(equals("a.text", "y"), 1), None),
-        (When(either("a.off", equals("a.text", "x")), 1), 1),
+        (When("a.text == x", 1), 1),
+        (When("a.text == y", 1), None),
+        (When("a.off or a.text == x", 1), 1),
         ([1, When("a.off", 2), When("a.on", {"b": Hole("a.text")})], [1, {"b": "x"}]),
+        ([1, When("a.on", [2, When("a.off", 3, [4, 5])]), When("a.off", [6])], [1, 2, 4, 5]),
+        ([When("a.on", Hole("a.list"))], [[1, 2]]),
     ],
 )
 def test_a_value_is_filled(node, expected):

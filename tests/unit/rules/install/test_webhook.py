@@ -1,11 +1,14 @@
 """The webhook of an installation: by choice, and such that it can lock nobody out."""
 
 import pytest
+from kube_rdma.model.admission.findings import USUAL
 
+from kube_rdma.api.admission.settings import load
 from kube_rdma.model.errors import Refused
-from kube_rdma.programs.admission.server import COMPLETE, CONFINED, VALIDATE
+from kube_rdma.programs.admission.server import COMPLETE, CONFINED, PORT, VALIDATE
 from kube_rdma.programs.install.installation import assignment, objects
-from kube_rdma.rules.install.presets import PRESETS
+from kube_rdma.rules.attach.requests import POD_NETWORKS
+from kube_rdma.rules.install.presets import DEFAULTS, PRESETS
 from kube_rdma.rules.install.webhook import NAME, OWN_SECRET, SERVICE
 
 ASKED = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
@@ -42,6 +45,23 @@ def test_the_controller_serves_what_the_api_server_asks():
             assert asked["namespace"] == service["metadata"]["namespace"]
             paths.setdefault(kind, []).append(asked["path"])
     assert paths == {ASKED[0]: [COMPLETE, CONFINED], ASKED[1]: [VALIDATE]}
+
+
+def test_the_manifests_say_what_the_controller_s_code_says():
+    """Its port, the settings that it takes, and the annotation by which a pod asks for networks."""
+    listed = made("secret=keys")
+    assert listed["Service", SERVICE]["spec"]["ports"][0]["targetPort"] == PORT
+    container, _ = controller(listed)
+    option = "--admission-set="
+    words = [word.removeprefix(option) for word in container["args"] if word.startswith(option)]
+    assert load(words, option) == USUAL
+    own = DEFAULTS["admission"]["pods"]
+    texts = {name for name, value in own.items() if isinstance(value, str)}
+    assert {word.partition("=")[0] for word in words} == texts
+    webhooks = [one for kind in ASKED for one in listed[kind, NAME]["webhooks"]]
+    conditions = {one["matchConditions"][0]["expression"] for one in webhooks}
+    assert len(conditions) == 1
+    assert f"'{POD_NETWORKS}' in object.metadata" in conditions.pop()
 
 
 def test_each_namespace_is_asked_about_by_half_of_what_completes():

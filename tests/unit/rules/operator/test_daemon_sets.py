@@ -11,15 +11,16 @@ from kube_rdma.model.operator.cluster_policy import (
     PeerDriverSection,
     PolicyDriver,
 )
+from kube_rdma.programs.install.described import described
 from kube_rdma.rules.install.fill import filled
 from kube_rdma.rules.install.presets import merged
-from kube_rdma.rules.install.workloads import workloads
 from kube_rdma.rules.operator.daemon_sets import driver_objects, peer_objects, plugin_objects
 from kube_rdma.rules.operator.node_groups import CARDS_LABEL, NodeGroup, policy_node
 from kube_rdma.rules.operator.placement import READY_LABEL
 from kube_rdma.rules.operator.sync import components
 
 IMAGE = ComponentImage("registry.example.com/rdma", "kube-rdma", "1.0")
+WORKLOADS = described("workloads")
 GROUP = NodeGroup("amd64", "debian", "12", "7.3.4_deb13-amd64")
 
 
@@ -38,8 +39,8 @@ def pod(made):
 
 def test_with_networks_the_device_plugin_is_the_agent_of_the_preset():
     """With its mounts, rights and arguments, and with the policy's image and configuration."""
-    agent = pod(plugin_objects(policy(networks=True)))
-    objects = filled(workloads(), merged({"preset": "nvidia"}))
+    agent = pod(plugin_objects(policy(networks=True), WORKLOADS))
+    objects = filled(WORKLOADS, merged({"preset": "nvidia"}))
     (preset,) = (one for one in objects if one["kind"] == "DaemonSet")
     wanted = preset["spec"]["template"]["spec"]
     for field in ("volumes", "hostPID", "serviceAccountName", "hostNetwork"):
@@ -51,7 +52,7 @@ def test_with_networks_the_device_plugin_is_the_agent_of_the_preset():
 
 
 def test_without_networks_it_has_no_token_and_the_original_s_mounts():
-    plugin = pod(plugin_objects(policy()))
+    plugin = pod(plugin_objects(policy(), WORKLOADS))
     assert plugin["automountServiceAccountToken"] is False
     mounts = {mount["mountPath"] for mount in plugin["containers"][0]["volumeMounts"]}
     assert mounts == {"/var/lib/kubelet/", "/k8s-rdma-shared-dev-plugin", "/dev/"}
@@ -109,8 +110,8 @@ def test_a_digest_names_the_image_of_all_kernels():
     for made in (
         driver_objects(given, [GROUP]),
         peer_objects(given, [GROUP]),
-        plugin_objects(given),
-        plugin_objects(policy(image=by_digest, networks=True)),
+        plugin_objects(given, WORKLOADS),
+        plugin_objects(policy(image=by_digest, networks=True), WORKLOADS),
     ):
         (container,) = pod(made)["containers"]
         assert container["image"] == f"registry.example.com/rdma/kube-rdma@{digest}"
@@ -118,7 +119,7 @@ def test_a_digest_names_the_image_of_all_kernels():
 
 def test_the_device_plugin_goes_behind_its_node_s_driver_and_where_the_policy_lets_it():
     affinity = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}
-    plugin = pod(plugin_objects(policy(affinity=affinity)))
+    plugin = pod(plugin_objects(policy(affinity=affinity), WORKLOADS))
     assert plugin["nodeSelector"]["kube-rdma.io/driver-ready"] == "true"
     assert plugin["affinity"] == {"nodeAffinity": affinity}
 
@@ -131,7 +132,7 @@ def test_nodes_that_are_away_come_on_top_of_a_roll_out():
     early = replace(policy_node("c", {CARDS_LABEL: "true"}), away=True)
 
     def at_a_time(*nodes):
-        (_, plugin, _) = components(policy(), nodes)
+        (_, plugin, _) = components(policy(), nodes, WORKLOADS)
         (made,) = plugin.objects.daemon_sets
         return made["spec"]["updateStrategy"]["rollingUpdate"]["maxUnavailable"]
 

@@ -56,24 +56,24 @@ def test_a_value_is_a_row(value, row):
     assert readme([value]).splitlines()[-1] == row
 
 
-def test_values_yaml_sets_nothing_and_shows_all():
+def test_values_yaml_has_every_default_and_leaves_to_presets_what_they_decide():
     values = [
-        ChartValue("preset", "preset is.", required=True, choices=("ack", "vke")),
+        ChartValue("preset", "preset is.", required=True),
         ChartValue("controller", "controller has.", whole=True),
         REPLICAS,
         ChartValue("controller.name", "name is.", "a", (("preset ib", "b"),)),
+        ChartValue("controller.secret", "secret is.", ""),
+        ChartValue("controller.limits", "limits are.", {"a": {"b": "1"}}),
         ChartValue("pools", "pools lists.", [{"name": "rdma"}]),
         ChartValue("pools[].name", "name is.", required=True),
         ChartValue("global", "global is."),
     ]
     text = values_file(values)
-    assert yaml.safe_load(text) is None
-    lines = text.splitlines()
-    assert "##   name is. Left out: a; b with preset ib." in lines
-    assert max(map(len, lines)) <= 100
-    shown = [line.removeprefix("# ") for line in lines if not line.startswith("##")]
-    assert yaml.safe_load("\n".join(shown)) == {
-        "preset": "ack",
-        "controller": {"replicas": 2, "name": "a"},
+    assert yaml.safe_load(text) == {
+        "preset": None,
+        "controller": {"replicas": 2, "name": None, "secret": "", "limits": {"a": {"b": "1"}}},
         "pools": [{"name": "rdma"}],
     }
+    lines = text.splitlines()
+    assert "  # name is. Left out: a; b with preset ib." in lines
+    assert max(map(len, lines)) <= 100

@@ -1,8 +1,11 @@
 """What the templates of the chart look like where YAML and Go's templates could misread them."""
 
 import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
-from kube_rdma.model.install.blueprint import Blueprint, Hole, When, either, equals, joined, unless
+from kube_rdma.model.install.blueprint import Blueprint, Hole, When, joined, unless
 from kube_rdma.views.install.chart import template
 
 
@@ -26,10 +29,10 @@ def test_a_field_that_may_be_left_out_does_not_share_the_line_of_the_dash():
 @pytest.mark.parametrize(
     ("node", "head"),
     [
-        (When(equals("b", "x"), 1), '{{- if eq $values.b "x" }}'),
-        (unless(equals("b", "x"), 1), '{{- if not (eq $values.b "x") }}'),
-        (When(either("c", equals("b", "x")), 1), '{{- if or $values.c (eq $values.b "x") }}'),
-        (unless(either("c", "d"), 1), "{{- if not (or $values.c $values.d) }}"),
+        (When("b == x", 1), '{{- if eq $values.b "x" }}'),
+        (unless("b == x", 1), '{{- if not (eq $values.b "x") }}'),
+        (When("c or b == x", 1), '{{- if or $values.c (eq $values.b "x") }}'),
+        (unless("c or d", 1), "{{- if not (or $values.c $values.d) }}"),
     ],
 )
 def test_a_condition_is_one_of_go_s_templates(node, head):
@@ -37,18 +40,41 @@ def test_a_condition_is_one_of_go_s_templates(node, head):
 
 
 def test_values_are_written_as_json():
+    """A text of several by one action, which prints a sign of its own as it is."""
+    assert lines({"a": joined("5% ", Hole("b"))}) == ['a: {{ printf "5%% %v" $values.b | toJson }}']
     assert lines({"a": Hole("b"), "c": joined("x", Hole("d"))}) == [
         "a: {{ $values.b | toJson }}",
-        'c: {{ list "x" ($values.d | toString) | join "" | toJson }}',
+        'c: {{ printf "x%v" $values.d | toJson }}',
     ]
+
+
+def test_neighbours_share_a_condition():
+    assert lines({"list": [1, When("b", [2, When("c", [3], [4, Hole("d")])])]}) == [
+        "list:",
+        "- 1",
+        "{{- if $values.b }}",
+        "- 2",
+        "{{- if $values.c }}",
+        "- 3",
+        "{{- else }}",
+        "- 4",
+        "- {{ $values.d | toJson }}",
+        "{{- end }}",
+        "{{- end }}",
+    ]
+
+
+def test_an_object_has_one_line_for_all_its_conditions():
+    text = template([Blueprint({"a": 1}, conditions=("b", "c or d == x"))])
+    assert '{{- if and $values.b (or $values.c (eq $values.d "x")) }}\n---\na: 1\n' in text
 
 
 def test_notes_are_annotations():
     assert lines({"metadata": {"name": "a"}}, notes={"helm.sh/hook": "test"}) == [
         "metadata:",
-        '  name: "a"',
+        "  name: a",
         "  annotations:",
-        '    "helm.sh/hook": "test"',
+        "    helm.sh/hook: test",
     ]
 
 
@@ -60,3 +86,13 @@ def test_a_template_of_another_program_is_printed_as_it_is():
 def test_a_text_inside_of_an_action_that_helm_would_read_is_refused():
     with pytest.raises(ValueError, match="template"):
         template([Blueprint({"a": joined("{{ b }}", Hole("c"))})])
+
+
+CHARACTERS = st.characters(max_codepoint=0xFFFF, exclude_categories=["Cs"])
+CONSTANTS = st.text(CHARACTERS) | st.text("ab: #-\n{", max_size=12) | st.booleans() | st.integers()
+
+
+@given(st.dictionaries(st.text("ab.:/-"), CONSTANTS | st.lists(CONSTANTS)))
+def test_whatever_is_written_is_read_again(body):
+    text = "".join(f"{line}\n" for line in lines(body)).replace('{{ "{{" }}', "{{")
+    assert (yaml.safe_load(text) or {}) == body

@@ -1,0 +1,65 @@
+"""Constants as people write them in YAML: unquoted where no parser reads something else.
+
+Parsers of YAML 1.1 and 1.2 read these templates and values; what one of them could take for another
+type, or for a sign of YAML's, is quoted as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+WIDTH = 100
+_STEP = 2
+# A letter or a slash first, perhaps as an option; single blanks, and colons inside of a word.
+_PLAIN = re.compile(r"(--?)?[A-Za-z/](?:[\w./$()=+-]|:(?=[\w/])|(?<=\S) (?=\S))*", re.ASCII)
+_WORDS = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null", "none"))
+_BLANK = re.compile(r"(?<=\S) (?=\S)")
+
+
+def scalar(value: Any) -> str:
+    """A text, a number or the like in one line; an object or a list as JSON."""
+    if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
+        return value
+    return json.dumps(value)
+
+
+def assigned(head: str, value: Any, indent: int) -> Iterator[str]:
+    """The lines of a constant behind `head`, a field's name or a dash; long texts are folded."""
+    line = f"{head} {scalar(value)}"
+    if not isinstance(value, str) or value != value.strip(" ") or "\t" in value:
+        yield line
+    elif "\n" in value.strip("\n") and value == value.strip() + "\n":
+        yield f"{head} |"
+        yield from (
+            f"{' ' * (indent + _STEP)}{text}" if text else "" for text in value.splitlines()
+        )
+    elif len(line) > WIDTH and "\n" not in value and value.isprintable():
+        yield f"{head} >-"
+        yield from (f"{' ' * (indent + _STEP)}{text}" for text in _folded(value, indent + _STEP))
+    else:
+        yield line
+
+
+def in_line(values: Sequence[Any], room: int) -> str:
+    """A list in one line, ``[get, list]``; empty where it does not fit, or could be misread."""
+    if any(isinstance(value, dict | list) for value in values):
+        return ""
+    texts = [scalar(value) for value in values]
+    line = f"[{', '.join(texts)}]"
+    # Older parsers take a colon in such a list for that of an object.
+    return line if len(line) <= room and not any(":" in text for text in texts) else ""
+
+
+def _folded(text: str, indent: int) -> Iterator[str]:
+    """The text in lines of some length, which are read with a blank between them."""
+    line = ""
+    for word in _BLANK.split(text):
+        if line and len(line) + 1 + len(word) > WIDTH - indent:
+            yield line
+            line = word
+        else:
+            line = f"{line} {word}" if line else word
+    yield line
