@@ -19,6 +19,7 @@ from kube_rdma.model.operator.cluster_policy import (
     PeerDriverSection,
     PolicyDriver,
 )
+from kube_rdma.programs.install.described import described
 from kube_rdma.programs.install.installation import assignment, blueprints, objects
 from kube_rdma.rules.install.fill import filled
 from kube_rdma.rules.install.presets import DISTRIBUTIONS, PRESETS, merged, over
@@ -73,7 +74,7 @@ def _of_policy(namespace: str) -> Iterator[Json]:
         device_plugin=DevicePluginSection(_IMAGE, _CONFIG, networks=True),
         peer_driver=PeerDriverSection(_IMAGE, "/run/nvidia/driver"),
     )
-    plugin = plugin_objects(policy)
+    plugin = plugin_objects(policy, described("workloads"))
     if plugin.config_map:
         yield plugin.config_map
     yield from plugin.daemon_sets

@@ -8,7 +8,7 @@ import yaml
 
 from kube_rdma.adapters.cluster.status_objects import GUARD
 from kube_rdma.api.install.installation import schema
-from kube_rdma.api.text import document
+from kube_rdma.api.text import reader
 from kube_rdma.programs.cli.render import PARTS
 from kube_rdma.programs.install.installation import (
     NO_POOL,
@@ -404,12 +404,12 @@ def test_values_yaml_tells_every_value():
 def test_values_yaml_with_a_preset_is_the_preset(preset):
     """Whoever begins with a copy of the file has changed nothing."""
     text = (CHART / "values.yaml").read_text()
-    values = document.read(text.encode(), "values.yaml")
+    values = reader.read(text.encode(), "values.yaml")
     assert objects([values], preset) == objects((), preset)
 
 
 def agent_resources(*texts):
-    made = objects([document.read(text.encode(), "values.yaml") for text in texts], "ack")
+    made = objects([reader.read(text.encode(), "values.yaml") for text in texts], "ack")
     (agent,) = [each for each in made if each["kind"] == "DaemonSet"]
     return agent["spec"]["template"]["spec"]["containers"][0]["resources"]
 

@@ -1,9 +1,9 @@
 """The webhook of an installation: by choice, and such that it can lock nobody out."""
 
 import pytest
-from kube_rdma.model.admission.findings import USUAL
 
 from kube_rdma.api.admission.settings import load
+from kube_rdma.model.admission.facts import USUAL
 from kube_rdma.model.errors import Refused
 from kube_rdma.programs.admission.server import COMPLETE, CONFINED, PORT, VALIDATE
 from kube_rdma.programs.install.installation import assignment, objects
