@@ -2,7 +2,7 @@
 
 Node clients (kube_rdma.programs.ipam.client) run as they do in the agent: journal with fsync, node
 lease, watches. They share this machine with the API server and etcd, so all of it is in a figure.
-A request is timed from when it is made until its answer could be told to the runtime. Writes are
+A request is timed from when it is made until its answer could be sent to the runtime. Writes are
 what the API server counted of blocks and pools, lost races too; renewals of leases are not in it.
 """
 
@@ -251,7 +251,7 @@ def run(lab: Lab, load: Run) -> Result:
 
 
 def result(parts: Sequence[dict[str, Any]], written: int) -> Result:
-    """One result of what all processes told."""
+    """One result of what all processes printed."""
     pods = [pod for part in parts for pod in part["pods"]]
     given = [address for pod in pods for address in pod["addresses"]]
     return Result(

@@ -38,7 +38,7 @@ from kube_rdma.model.ipam import (
     IPPool,
     IPRange,
     NetworkName,
-    NicAsk,
+    NicRequest,
     Owner,
     PoolName,
     Span,
@@ -133,7 +133,7 @@ def nic_ask(
     rail: int | None = None,
     addresses: tuple[Address, ...] = (),
     owner: Owner | None = None,
-) -> NicAsk | None:
+) -> NicRequest | None:
     """What is asked of the pools for one interface; None: it takes no address of a pool.
 
     Raise Refused for a rail without a pool, for addresses without a pool, and for two of a family.
@@ -153,7 +153,7 @@ def nic_ask(
     if len({each.version for each in addresses}) < len(addresses):
         problem = f"{', '.join(map(str, addresses))} are asked for, one of each family is given"
         raise Refused(problem, remedy="Ask for one IPv4 and one IPv6 address", where=where)
-    return NicAsk(interface, name, rail, addresses, owner) if name else None
+    return NicRequest(interface, name, rail, addresses, owner) if name else None
 
 
 def _whereabouts(document: Document) -> IpamConf:

@@ -19,7 +19,7 @@ from kube_rdma.api.text.document import shown
 from kube_rdma.api.text.faults import Slip, slips
 from kube_rdma.api.text.words import TextForm
 from kube_rdma.model.frozen import Frozen
-from kube_rdma.model.ipam import Address, Bits, Cell, Span, Subnet
+from kube_rdma.model.ipam import Address, Bits, BlockKey, Span, Subnet
 
 
 class Word(Frozen):
@@ -103,24 +103,24 @@ def meets(ends: Span, other: Span) -> bool:
     return family == family_2 and first <= last_2 and first_2 <= last
 
 
-def spans_of(cell: Cell, bits: Bits) -> Iterator[str]:
+def spans_of(key: BlockKey, bits: Bits) -> Iterator[str]:
     """The addresses of a set as texts that people read, neighbours in one."""
-    place, rest = 0, int(bits)
-    while rest:
-        gap = (rest & -rest).bit_length() - 1
-        rest >>= gap
-        length = (~rest & (rest + 1)).bit_length() - 1
-        place += gap
-        yield written(Span(cell.address(place), cell.address(place + length - 1)))
-        rest >>= length
-        place += length
+    offset, left = 0, int(bits)
+    while left:
+        gap = (left & -left).bit_length() - 1
+        left >>= gap
+        length = (~left & (left + 1)).bit_length() - 1
+        offset += gap
+        yield written(Span(key.address(offset), key.address(offset + length - 1)))
+        left >>= length
+        offset += length
 
 
-def bits_of(cell: Cell, spans: Iterable[Span]) -> Bits:
-    """The spans as a set of addresses of the cell; they lie inside of it."""
+def bits_of(key: BlockKey, spans: Iterable[Span]) -> Bits:
+    """The spans as a set of addresses of the block; they lie inside of it."""
     bits = 0
     for ends in spans:
-        first, last = int(ends.first) - cell.first, int(ends.last) - cell.first
+        first, last = int(ends.first) - key.first, int(ends.last) - key.first
         bits |= (1 << (last + 1)) - (1 << first)
     return Bits(bits)
 

@@ -12,7 +12,7 @@ from kube_rdma.api.ipam.ip_conf import IpamConf
 from kube_rdma.api.text.object_document import of_value
 from kube_rdma.model.attach.cni import Dns, LinkAddress, LinkRoute
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.ipam import NicAsk, Span
+from kube_rdma.model.ipam import NicRequest, Span
 
 WHEREABOUTS = {
     "type": "whereabouts",
@@ -163,7 +163,7 @@ def test_addresses_by_annotation_and_by_argument():
     )
     assert found == (ip_address("10.0.0.5"), ip_address("fd00::5"))
     conf = load(type="kube-rdma-ipam", pool="all")
-    assert ip_conf.nic_ask(conf, "net1", None, found) == NicAsk("net1", "all", None, found)
+    assert ip_conf.nic_ask(conf, "net1", None, found) == NicRequest("net1", "all", None, found)
 
 
 def test_wrong_wishes_for_addresses():

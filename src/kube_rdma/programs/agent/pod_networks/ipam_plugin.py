@@ -14,7 +14,7 @@ from kube_rdma.model.attach.attachment import AttachmentKey
 from kube_rdma.model.attach.cni import Call, CniResult, LinkAddress, LinkRoute, Verb
 from kube_rdma.model.card import CardId
 from kube_rdma.model.errors import Broken, Refused
-from kube_rdma.model.ipam import NicAsk, Owner, PodUid
+from kube_rdma.model.ipam import NicRequest, Owner, PodUid
 from kube_rdma.programs.agent.pod_networks.attach import AttachDependencies, AttachPipeline
 from kube_rdma.programs.agent.pod_networks.door import (
     Again,
@@ -75,7 +75,7 @@ class PluginAddresses:
             dns=conf.dns,
         )
 
-    async def _nic(self, call: Call) -> NicAsk:
+    async def _nic(self, call: Call) -> NicRequest:
         """What is asked of the pools; raise Refused with all faults of the block."""
         from kube_rdma.api.attach import called_conf
         from kube_rdma.api.ipam.ip_conf import nic_ask
