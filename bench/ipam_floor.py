@@ -130,8 +130,8 @@ async def _node(name: str, cluster: Cluster, load: dict[str, Any]) -> Node:
 
 
 async def _watch(cluster: Cluster, kind: ObjectKind[Any, Any]) -> None:
-    async with aclosing(cluster.watch(kind)) as notices:
-        async for _ in notices:
+    async with aclosing(cluster.watch(kind)) as events:
+        async for _ in events:
             pass
 
 

@@ -114,9 +114,9 @@ class ParsedObjects(Frozen):
 async def see(cluster: Cluster, kind: ObjectKind[S, U], where: Where = EVERYWHERE) -> ParsedObjects:
     """List the objects; a garbled one does not hide the others, as it does from `list`."""
     objects, muddled = [], []
-    async with aclosing(cluster.watch(kind, where)) as notices:
-        async for notice in notices:
-            match notice:
+    async with aclosing(cluster.watch(kind, where)) as events:
+        async for event in events:
+            match event:
                 case Changed(stored):
                     objects.append(stored)
                 case Muddled(why=why):
