@@ -1,8 +1,8 @@
 """`python -m bench.ipam_floor`: the same requests as nodes that give addresses, without any rule.
 
-What an address costs at least: a record that is on the disk, and for every so many of them a write
-of a block; leases, watches and processes are as of kube_rdma.programs.ipam.client, whose words this
-program shares. Nothing is decided and nothing is shared: each node has a block of its own.
+What an address costs at least: a record on the disk, and a write of a block for every so many
+records; leases, watches and processes are as in kube_rdma.programs.ipam.client, whose options this
+program shares. No rule decides and no node shares: each has a block of its own.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Node:
 @click.command()
 @click.argument("nodes", nargs=-1, required=True)
 @click.option("--pool", required=True, help="The network of the blocks.")
-@click.option("--pods", type=int, required=True, help="Of each node.")
+@click.option("--pods", type=int, required=True, help="Pods of each node.")
 @click.option("--every", type=int, required=True, help="Pods for each write of a block.")
 @click.option("--journals", type=click.Path(path_type=Path), required=True)
 @click.option("--kubeconfig", type=click.Path(path_type=Path), required=True)

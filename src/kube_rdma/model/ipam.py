@@ -270,7 +270,7 @@ class AllocationRecord:
 
 
 class JournalIdentity(Frozen):
-    """The record that is made with an empty journal of bookings and never changed."""
+    """The record that is made with an empty journal and never changed."""
 
     journal: JournalId
 

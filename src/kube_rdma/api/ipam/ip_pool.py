@@ -106,7 +106,7 @@ class PoolRange(Typed):
 
     @property
     def span(self) -> Span:
-        """From its first to its last address."""
+        """The addresses of the range, from the first to the last."""
         first, last = self.subnet.network_address, self.subnet.broadcast_address
         return Span(self.start or first, self.end or last)
 
@@ -205,7 +205,7 @@ class IPPoolSpec(Typed):
 
 
 class PoolMetadata(Typed):
-    """Its name; what else the API server keeps about an object is left alone."""
+    """The name; other metadata of the object is ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -238,7 +238,7 @@ def decode(data: bytes) -> IPPool:
 
 
 def named(pool: IPPool, name: str) -> IPPool:
-    """A decoded spec with the name of its object, which its ranges then say too."""
+    """A decoded spec with the name of its object, also in the sources of its ranges."""
     ranges = tuple(replace(each, source=f"IPPool {name}: {each.source}") for each in pool.ranges)
     return replace(pool, name=PoolName(name), ranges=ranges)
 
@@ -249,7 +249,7 @@ def encode(pool: IPPool) -> bytes:
 
 
 def spec(pool: IPPool) -> dict[str, Value]:
-    """The spec as JSON values, without what is not said."""
+    """The spec as JSON values, without empty lists."""
     fields: dict[str, Value] = {
         "network": pool.network,
         "ranges": [_range(each) for each in pool.ranges],

@@ -1,7 +1,7 @@
-"""How addresses are written in documents: one address, a subnet, a span of them, a DNS label.
+"""How documents write addresses: one address, a subnet, a span of addresses, a DNS label.
 
-Used by everything in api that is about addresses (ip_pool, ip_objects, ip_conf). Each word is read
-to its value at once; a text that has another form gets a sentence with an example.
+The readers of addresses in api use it (ip_pool, ip_objects, ip_conf). Each word is read to its
+value at once; a text that has another form gets a sentence with an example.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def bounds(ends: Span) -> tuple[int, int, int]:
 
 
 def meets(ends: Span, other: Span) -> bool:
-    """Whether they have an address in common."""
+    """Whether two spans have an address in common."""
     (family, first, last), (family_2, first_2, last_2) = bounds(ends), bounds(other)
     return family == family_2 and first <= last_2 and first_2 <= last
 

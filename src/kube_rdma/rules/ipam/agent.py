@@ -280,6 +280,7 @@ def tick(agent: IpamAgentState) -> Effects[None]:
 
 
 def _replenish(agent: IpamAgentState) -> Effects[None]:
+    """Claim ahead where spare addresses run low, and give back where they are too many."""
     for subpool in _used_subpools(agent):
         if has_requests_of_others(agent.queues.get(subpool.pool), agent.state.node):
             continue

@@ -149,7 +149,7 @@ def with_record(state: NodeAddressState, record: AllocationRecord, now: float) -
         cooldown_ends.pop(record.container, None)
     state = replace(state, records=records, cooldown_ends=cooldown_ends)
     kept = {(allocation.network, allocation.address) for allocation in record.allocations}
-    dropped = [le for le in old.allocations if (le.network, le.address) not in kept] if old else []
+    dropped = [a for a in old.allocations if (a.network, a.address) not in kept] if old else []
     return _free(state, dropped) if dropped else state
 
 

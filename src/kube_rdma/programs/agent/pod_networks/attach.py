@@ -214,13 +214,13 @@ class AttachPipeline:
         return tuple(given(nic.interface, granted.allocations, pools[nic.pool]) for nic in nics)
 
     def _nics(self, request: AttachRequest, place: PodPlace) -> Iterator[NicRequest]:
-        from kube_rdma.api.ipam.ip_conf import nic_ask
+        from kube_rdma.api.ipam.ip_conf import nic_request
 
         for seat in place.seats:
             ask, network = seat.wish.ask, seat.wish.network
             rail = self._to.node.rail(seat.card.id) if seat.card else None
             pooled = ask.addresses if network.pools else ()  # others are set as they are
-            nic = nic_ask(
+            nic = nic_request(
                 place.definitions[network.name].ipam,
                 ask.interface,
                 rail,
