@@ -67,7 +67,7 @@ from kube_rdma.programs.agent.pod_networks.executor import PlanExecutor
 from kube_rdma.programs.agent.pod_networks.node_networks import host_functions, host_links
 from kube_rdma.programs.agent.pod_networks.node_view import NodeView, NodeViewDependencies
 from kube_rdma.programs.agent.pod_networks.router import CniRouter
-from kube_rdma.programs.ipam.node import IpamDependencies, NodeAddresses
+from kube_rdma.programs.ipam.node_addresses import IpamDependencies, NodeAddresses
 from kube_rdma.programs.survey import take_survey
 from kube_rdma.rules.attach.requests import ANNOTATION
 from kube_rdma_testing.cluster.server import ClientLine, FakeServer

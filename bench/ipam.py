@@ -2,7 +2,7 @@
 
 Node clients (kube_rdma_tools.address_load) run as they do in the agent: journal with fsync, node
 lease, watches. They share this machine with the API server and etcd, so all of it is in a figure.
-A request is timed from when it is made until its answer could be told to the runtime. Writes are
+A request is timed from when it is made until its answer could be sent to the runtime. Writes are
 what the API server counted of blocks and pools, lost races too; renewals of leases are not in it.
 """
 
@@ -57,7 +57,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What it took."""
+    """What a load took."""
 
     addresses: int
     seconds: float
@@ -75,7 +75,7 @@ class Result:
 
     @property
     def writes_per_address(self) -> float:
-        """Of blocks and pools."""
+        """Writes of blocks and pools for each address."""
         return self.writes / self.addresses
 
     def at(self, share: float) -> float:
@@ -184,7 +184,7 @@ def beside(result: Result, floor: Result) -> tuple[Figure, ...]:
 
 
 def exact_fit(name: str, result: Result, goal: str, note: str) -> tuple[Figure, ...]:
-    """A pool that has just enough."""
+    """The figures of a pool that has just enough addresses."""
     return (
         *figures(name, result),
         Figure(f"{name}_seconds", result.seconds, "s", goal, note),
@@ -193,7 +193,7 @@ def exact_fit(name: str, result: Result, goal: str, note: str) -> tuple[Figure, 
 
 
 def figures(name: str, result: Result) -> tuple[Figure, ...]:
-    """The same of another load."""
+    """The same figures for another load."""
     return (
         Figure(
             f"{name}_addresses_per_second", result.rate, "/s", "", f"{result.addresses} of them"
@@ -207,7 +207,7 @@ def figures(name: str, result: Result) -> tuple[Figure, ...]:
 
 @contextmanager
 def control_plane() -> Iterator[Lab]:
-    """A lab of our own without nodes, which knows our kinds."""
+    """A lab of its own without nodes, which has the definitions of IPPool and IPBlock."""
     labs.down(NAME)
     with ExitStack() as stack:
         stack.callback(labs.down, NAME)
@@ -224,7 +224,7 @@ def definitions() -> str:
 
 
 def run(lab: Lab, load: Run) -> Result:
-    """Start the clients, let them all begin at once, count what they tell."""
+    """Start the clients, let them all begin at once, sum up what they print."""
     pool = {
         "apiVersion": "kube-rdma.io/v1alpha1",
         "kind": "IPPool",
@@ -251,7 +251,7 @@ def run(lab: Lab, load: Run) -> Result:
 
 
 def result(parts: Sequence[dict[str, Any]], written: int) -> Result:
-    """One result of what all processes told."""
+    """One result of what all processes printed."""
     pods = [pod for part in parts for pod in part["pods"]]
     given = [address for pod in pods for address in pod["addresses"]]
     return Result(
@@ -301,6 +301,6 @@ def expect(process: subprocess.Popen[str], start: str) -> str:
 
 
 def writes(lab: Lab) -> int:
-    """How many writes of our kinds the API server has answered since it started."""
+    """How many writes of IPPools and IPBlocks the API server has answered since it started."""
     text = cluster.kubectl(lab, "get", "--raw", "/metrics")
     return round(sum(float(count) for count in WRITES.findall(text)))

@@ -1,8 +1,8 @@
 """`python -m bench.ipam_floor`: the same requests as nodes that give addresses, without any rule.
 
-What an address costs at least: a record that is on the disk, and for every so many of them a write
-of a block; leases, watches and processes are as of kube_rdma_tools.address_load, whose words this
-program shares. Nothing is decided and nothing is shared: each node has a block of its own.
+What an address costs at least: a record on the disk, and a write of a block for every so many
+records; leases, watches and processes are as in kube_rdma_tools.address_load, whose options this
+program shares. No rule decides and no node shares: each has a block of its own.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from kube_rdma.adapters.cluster.kinds import ObjectKind
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.ipam import (
-    CELL,
+    BLOCK_ADDRESSES,
     Bits,
     Block,
+    BlockKey,
     BootId,
-    Cell,
-    CellHolding,
     Family,
     JournalId,
     NetworkName,
+    NodeHolding,
     NodeLease,
     NodeName,
 )
@@ -49,7 +49,7 @@ class Node:
     """One node's part: where it writes."""
 
     name: str
-    door: IpamObjects
+    objects: IpamObjects
     block: Block
     folder: Path
 
@@ -60,9 +60,9 @@ class Node:
     async def write(self) -> None:
         """Write the block again."""
         wish = replace(self.block, edition=self.block.edition + 1)
-        written = await self.door.write_block(wish)
+        written = await self.objects.write_block(wish)
         if written is None:
-            raise Unavailable(f"the write of {self.block.cell.name} failed")
+            raise Unavailable(f"the write of {self.block.key.name} failed")
         self.block = written
 
     def _record(self, number: int) -> None:
@@ -80,7 +80,7 @@ class Node:
 @click.command()
 @click.argument("nodes", nargs=-1, required=True)
 @click.option("--pool", required=True, help="The network of the blocks.")
-@click.option("--pods", type=int, required=True, help="Of each node.")
+@click.option("--pods", type=int, required=True, help="Pods of each node.")
 @click.option("--every", type=int, required=True, help="Pods for each write of a block.")
 @click.option("--journals", type=click.Path(path_type=Path), required=True)
 @click.option("--kubeconfig", type=click.Path(path_type=Path), required=True)
@@ -116,20 +116,22 @@ async def _run(nodes: tuple[str, ...], load: dict[str, Any]) -> None:
 
 
 async def _node(name: str, cluster: Cluster, load: dict[str, Any]) -> Node:
-    door = IpamObjects(cluster, _NAMESPACE)
+    objects = IpamObjects(cluster, _NAMESPACE)
     number = int(name.rpartition("-")[2])
-    cell = Cell(NetworkName(load["pool"]), Family.V4, int(ip_address("10.0.0.0")) + CELL * number)
-    await door.write_lease(NodeLease(NodeName(name), JournalId(name), BootId(name)))
-    holding = CellHolding(NodeName(name), Bits((1 << CELL) - 2))
-    node = Node(name, door, Block(cell, (holding,)), load["journals"] / name)
+    key = BlockKey(
+        NetworkName(load["pool"]), Family.V4, int(ip_address("10.0.0.0")) + BLOCK_ADDRESSES * number
+    )
+    await objects.write_lease(NodeLease(NodeName(name), JournalId(name), BootId(name)))
+    holding = NodeHolding(NodeName(name), Bits((1 << BLOCK_ADDRESSES) - 2))
+    node = Node(name, objects, Block(key, (holding,)), load["journals"] / name)
     node.folder.mkdir()
     await node.write()
     return node
 
 
 async def _watch(cluster: Cluster, kind: ObjectKind[Any, Any]) -> None:
-    async with aclosing(cluster.watch(kind)) as notices:
-        async for _ in notices:
+    async with aclosing(cluster.watch(kind)) as events:
+        async for _ in events:
             pass
 
 

@@ -1,6 +1,6 @@
-"""Addresses in memory: all of its pools' addresses are its own, so nobody has to be asked.
+"""Addresses in memory: one node that holds all addresses of its pools, so it asks no other.
 
-The same rules grant and refuse as on a node; only claims, the journal and rests are missing.
+The same rules grant and refuse as on a node; only claims, the journal and cool-downs are missing.
 """
 
 from __future__ import annotations
@@ -9,22 +9,30 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from kube_rdma.model.errors import Broken, KubeRdmaError, Refused
-from kube_rdma.model.ipam import Ask, Bits, Cell, ContainerId, InterfaceName, IPPool, NodeName
-from kube_rdma.rules.ipam.cells import cell_at, mask, zones
-from kube_rdma.rules.ipam.grant import Granted, ask
+from kube_rdma.model.ipam import (
+    AddressRequest,
+    Bits,
+    BlockKey,
+    ContainerId,
+    InterfaceName,
+    IPPool,
+    NodeName,
+)
+from kube_rdma.rules.ipam.grant import Granted, grant
 from kube_rdma.rules.ipam.node_state import (
-    Hold,
+    LocalHolding,
     NodeAddressState,
     abandoned,
+    end_cooldown,
+    extend_right,
     release,
-    removed,
-    renewed,
-    retire,
-    stored,
+    with_record,
+    without_record,
 )
 from kube_rdma.rules.ipam.pools import refuse_namespace
+from kube_rdma.rules.ipam.subpools import key_at, mask, subpools
 
-_CELLS = 64  # of a large pool; as many addresses as any test asks for
+_BLOCKS = 64  # of a large pool; more addresses than any test asks for
 
 
 class FakeAddresses:
@@ -33,56 +41,56 @@ class FakeAddresses:
     def __init__(self, pools: Iterable[IPPool], node: str = "node") -> None:
         self.failing: KubeRdmaError | None = None
         self._pools = {pool.name: pool for pool in pools}
-        self._catalog = {pool.name: zones(pool) for pool in self._pools.values()}
+        self._catalog = {pool.name: subpools(pool) for pool in self._pools.values()}
         self._time = 0.0
-        holds: dict[Cell, Hold] = {}
-        for zone in (zone for pool in self._catalog.values() for zone in pool):
-            for number in range(min(zone.cells, _CELLS)):
-                cell = cell_at(zone, number)
-                mine = holds.get(cell, Hold()).mine | mask(zone, cell)
-                holds[cell] = Hold(mine=Bits(mine))
-        state = replace(NodeAddressState(NodeName(node)), holds=holds)
-        self._state = renewed(state, 0.0, float("inf"))
+        holdings: dict[BlockKey, LocalHolding] = {}
+        for subpool in (subpool for pool in self._catalog.values() for subpool in pool):
+            for number in range(min(subpool.block_count, _BLOCKS)):
+                key = key_at(subpool, number)
+                bits = holdings.get(key, LocalHolding()).confirmed | mask(subpool, key)
+                holdings[key] = LocalHolding(confirmed=Bits(bits))
+        state = replace(NodeAddressState(NodeName(node)), holdings=holdings)
+        self._state = extend_right(state, 0.0, float("inf"))
 
-    async def add(self, request: Ask) -> Granted:
-        """Grant, and know it from now on."""
-        self._working()
+    async def add(self, request: AddressRequest) -> Granted:
+        """Grant, and keep the record."""
+        self._refuse_failing()
         refuse_namespace(request, self._pools)
-        state, answer = ask(self._state, request, self._catalog, self.now())
+        state, answer = grant(self._state, request, self._catalog, self.now())
         if not isinstance(answer, Granted):
-            pool = answer.lacks[0].zone.pool
+            pool = answer.shortages[0].subpool.pool
             raise Refused("the pool is full", remedy="Add a range", where=f"IPPool {pool}")
-        self._state = stored(state, answer.booking, self.now())
+        self._state = with_record(state, answer.record, self.now())
         return answer
 
     async def delete(self, container: ContainerId, interface: InterfaceName | None = None) -> None:
-        """Free them at once."""
-        self._working()
-        booking = release(self._state, container, interface)
-        if booking is None:
+        """Free the addresses at once."""
+        self._refuse_failing()
+        record = release(self._state, container, interface)
+        if record is None:
             return
-        self._state = stored(self._state, booking, self.now())
-        left = retire(self._state, container)
-        if left.leases:
-            self._state = stored(self._state, left, self.now())
+        self._state = with_record(self._state, record, self.now())
+        left = end_cooldown(self._state, container)
+        if left.allocations:
+            self._state = with_record(self._state, left, self.now())
         else:
-            self._state = removed(self._state, container)
+            self._state = without_record(self._state, container)
 
     def now(self) -> float:
-        """Each look is a second later than the one before."""
+        """A clock on which each look is a second later than the one before."""
         self._time += 1
         return self._time
 
     async def collect(self, living: frozenset[ContainerId], since: float) -> None:
-        """Free what no container has."""
+        """Free the addresses of containers that are gone."""
         for container in abandoned(self._state, living, since):
             await self.delete(container)
 
     async def check(self) -> tuple[Broken, ...]:
-        """Nobody can take an address away."""
-        self._working()
+        """No errors: no other node can take an address away."""
+        self._refuse_failing()
         return ()
 
-    def _working(self) -> None:
+    def _refuse_failing(self) -> None:
         if self.failing:
             raise self.failing

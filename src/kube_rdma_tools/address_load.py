@@ -1,9 +1,10 @@
 """`python -m kube_rdma_tools.address_load`: nodes that do nothing but ask for addresses.
 
-For the lab and the benchmark: several nodes in one process, each with a journal, a right and
-watches of its own as in the agent, against a real API server. It says ``ready`` when all nodes may
-give addresses, waits for a line, lets every node add its pods one after the other, prints one JSON
-document with all that was given and how long each took, and goes with the next line.
+For the lab and the benchmark: several nodes in one process, each with a journal, a lease and
+watches of its own as in the agent, against a real API server. It prints ``ready`` when all nodes
+may give addresses and waits for a line. Then every node adds its pods, one after the other. It
+prints one JSON document with all addresses and how long each request took, and ends with the next
+line.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ipam import (
-    Ask,
+    AddressAllocation,
+    AddressRequest,
     BootId,
     ContainerId,
     InterfaceName,
-    Lease,
-    NicAsk,
+    NicRequest,
     NodeName,
     PodUid,
 )
 from kube_rdma.model.ipam import PoolName as Pool
-from kube_rdma.programs.ipam.node import IpamDependencies, NodeAddresses
+from kube_rdma.programs.ipam.node_addresses import IpamDependencies, NodeAddresses
 
 _PATIENCE = 600.0  # seconds; a starved machine took more than one minute
 _TRIES = 5  # for one pod that is refused
@@ -52,10 +53,12 @@ class Load(Frozen):
 @click.command()
 @click.argument("nodes", nargs=-1, required=True)
 @click.option("--pool", required=True)
-@click.option("--pods", default=1, show_default=True, help="Of each node.")
-@click.option("--nics", default=1, show_default=True, help="Of each pod.")
+@click.option("--pods", default=1, show_default=True, help="Pods of each node.")
+@click.option("--nics", default=1, show_default=True, help="NICs of each pod.")
 @click.option("--release", is_flag=True, help="Delete each pod at the end.")
-@click.option("--namespace", default="default", show_default=True, help="Of the nodes' leases.")
+@click.option(
+    "--namespace", default="default", show_default=True, help="Namespace of the nodes' leases."
+)
 @click.option("--journals", type=click.Path(path_type=Path), required=True, metavar="DIR")
 @click.option("--kubeconfig", type=click.Path(path_type=Path), metavar="FILE")
 def main(
@@ -76,19 +79,19 @@ def main(
 async def _run(nodes: tuple[str, ...], load: Load, places: tuple[Path | None, str, Path]) -> None:
     kubeconfig, namespace, journals = places
     async with AsyncExitStack() as stack:
-        givers = []
+        providers = []
         for node in nodes:
             cluster = await stack.enter_async_context(connect(kubeconfig))
-            doors = IpamDependencies(cluster, namespace, Folder(journals / node))
-            giver = NodeAddresses(NodeName(node), BootId(f"boot of {node}"), doors)
-            givers.append(await stack.enter_async_context(giver))
+            dependencies = IpamDependencies(cluster, namespace, Folder(journals / node))
+            provider = NodeAddresses(NodeName(node), BootId(f"boot of {node}"), dependencies)
+            providers.append(await stack.enter_async_context(provider))
         async with asyncio.timeout(_PATIENCE):
-            for giver in givers:
-                await _ready(giver)
+            for provider in providers:
+                await _ready(provider)
         click.echo("ready")
         await asyncio.to_thread(sys.stdin.readline)
         begin, work = time.monotonic(), time.process_time()
-        pods = await asyncio.gather(*map(_load, givers, nodes, [load] * len(nodes)))
+        pods = await asyncio.gather(*map(_load, providers, nodes, [load] * len(nodes)))
         document = {
             "begin": begin,
             "end": time.monotonic(),
@@ -97,47 +100,51 @@ async def _run(nodes: tuple[str, ...], load: Load, places: tuple[Path | None, st
             "pods": [pod for each in pods for pod in each],
         }
         click.echo(json.dumps(document))
-        await asyncio.to_thread(sys.stdin.readline)  # others may want what these nodes have left
+        await asyncio.to_thread(
+            sys.stdin.readline
+        )  # other processes may borrow what these nodes have left
 
 
-async def _ready(giver: NodeAddresses) -> None:
+async def _ready(provider: NodeAddresses) -> None:
     while True:
         try:
-            await giver.check()
+            await provider.check()
         except Unavailable:
             await asyncio.sleep(0.05)
         else:
             return
 
 
-async def _load(giver: NodeAddresses, node: str, load: Load) -> list[dict[str, Any]]:
+async def _load(provider: NodeAddresses, node: str, load: Load) -> list[dict[str, Any]]:
     pods: list[dict[str, Any]] = []
     for number in range(load.pods):
         container = ContainerId(f"{node}-{number}")
-        nics = tuple(NicAsk(InterfaceName(f"net{n}"), load.pool) for n in range(load.nics))
+        nics = tuple(NicRequest(InterfaceName(f"net{n}"), load.pool) for n in range(load.nics))
         begin = time.monotonic()
-        request = Ask(container, PodUid(f"uid-{container}"), nics)
-        leases, refusals = await _patiently(giver, request)
+        request = AddressRequest(container, PodUid(f"uid-{container}"), nics)
+        allocations, refusals = await _patiently(provider, request)
         pods.append(
             {
                 "container": container,
-                "addresses": [str(lease.address) for lease in leases],
+                "addresses": [str(allocation.address) for allocation in allocations],
                 "seconds": time.monotonic() - begin,
                 "refusals": refusals,
             }
         )
     if load.release:
         for pod in pods:
-            await giver.delete(ContainerId(pod["container"]))
+            await provider.delete(ContainerId(pod["container"]))
     return pods
 
 
-async def _patiently(giver: NodeAddresses, request: Ask) -> tuple[tuple[Lease, ...], int]:
+async def _patiently(
+    provider: NodeAddresses, request: AddressRequest
+) -> tuple[tuple[AddressAllocation, ...], int]:
     """Ask again when it was refused, as the runtime does; raise the last refusal."""
     refusals, end = 0, time.monotonic() + _PATIENCE
     while True:
         try:
-            return (await giver.add(request)).leases, refusals
+            return (await provider.add(request)).allocations, refusals
         except Refused:
             refusals += 1
             if refusals == _TRIES:

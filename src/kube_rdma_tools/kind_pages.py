@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator
 
 from kube_rdma.model.install.blueprint import Json
+from kube_rdma.views.text import markdown_row
 
 HEAD = "<!-- Written by tools/crds from the models in src/kube_rdma/api; do not edit. -->"
 _OF_EVERY_OBJECT = ("apiVersion", "kind", "metadata")
@@ -44,8 +45,7 @@ def _table(part: Json) -> Iterator[str]:
     yield "|---|---|---|---|"
     for path, field, needed in _fields(part, ""):
         default = "required" if needed else _default(field)
-        meaning = field.get("description", "").replace("|", "\\|")
-        yield f"| `{path}` | {_type(field)} | {default} | {meaning} |"
+        yield markdown_row((f"`{path}`", _type(field), default, field.get("description", "")))
 
 
 def _fields(part: Json, path: str) -> Iterator[tuple[str, Json, bool]]:

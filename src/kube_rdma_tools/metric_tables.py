@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kube_rdma.model.metrics.families import MetricFamily
+from kube_rdma.views.text import markdown_row
 
 BEGIN, END = "<!-- table: {} -->", "<!-- end of table -->"
 ALERTS = "<!-- alerts -->"
@@ -19,11 +20,11 @@ def table(families: Iterable[MetricFamily]) -> str:
     shared = rows[0].labels if len({row.labels for row in rows}) == 1 else None
     lines = [f"Labels of each: {_labels(shared)}.", ""] if shared else []
     head = ("series", "type", "labels", "meaning", "source")
-    lines += [_line(cell for cell in head if shared is None or cell != "labels")]
+    lines += [markdown_row(cell for cell in head if shared is None or cell != "labels")]
     lines += ["|---" * (5 if shared is None else 4) + "|"]
     for row in rows:
         labels = [] if shared is not None else [_labels(row.labels) or "–"]
-        lines.append(_line((f"`{row.name}`", row.kind, *labels, row.meaning, row.source)))
+        lines.append(markdown_row((f"`{row.name}`", row.kind, *labels, row.meaning, row.source)))
     return "\n".join(lines)
 
 
@@ -50,13 +51,9 @@ def alerts(groups: Iterable[Mapping[str, Any]]) -> str:
     for rule in rows:
         summary = _LABEL.sub(r"`\1`", rule["annotations"]["summary"])
         severity = rule["labels"]["severity"]
-        lines.append(_line((f"`{rule['alert']}`", severity, rule["for"], summary)))
+        lines.append(markdown_row((f"`{rule['alert']}`", severity, rule["for"], summary)))
     return "\n".join(lines)
 
 
 def _labels(labels: Iterable[str] | None) -> str:
     return ", ".join(f"`{label}`" for label in labels or ())
-
-
-def _line(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"

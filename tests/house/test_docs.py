@@ -15,7 +15,7 @@ import click
 
 from kube_rdma.programs.cli.main import cli
 
-from .tree import ROOT, is_generated, is_python, texts
+from .tree import FENCED, ROOT, is_generated, is_python, texts
 
 HEADINGS = ("## Context", "## Decision", "## Consequences")
 PAGES = [(name, text) for name, text in texts() if name.endswith(".md")]
@@ -32,7 +32,7 @@ def dead_links(name: str, text: str) -> Iterator[str]:
 
 def anchors(text: str) -> set[str]:
     """What links may name of a page: its headings, as GitHub and its kind write them."""
-    fenceless = re.sub(r"(?ms)^```.*?^```", "", text)
+    fenceless = FENCED.sub("", text)
     slugs: list[str] = []
     for heading in re.findall(r"(?m)^#{1,6} (.+)$", fenceless):
         plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "").strip().lower()

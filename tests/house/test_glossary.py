@@ -20,7 +20,7 @@ import yaml
 from kube_rdma.programs.cli.main import cli
 
 from .test_help import contexts, paragraphs
-from .tree import texts
+from .tree import COMMENT, FENCED, texts
 
 FEWEST = 4  # words of a sentence; fewer are a name, a key, a word that programs compare
 
@@ -67,9 +67,7 @@ _PATTERNS = [
     for table, flags in ((BANNED, re.IGNORECASE), (BANNED_AS_WRITTEN, 0))
     for words, better in table.items()
 ]
-_FENCED = re.compile(r"(?ms)^ *(`{3,})[^`\n]*\n.*?^ *\1 *$")
 _CODE = re.compile(r"(?s)(`+)(?!`)(?:(?!\n\n).)+?\1")
-_COMMENT = re.compile(r"(?s)<!--.*?-->")
 _TARGET = re.compile(r"\]\([^)\s]*\)")
 _TEMPLATE = re.compile(r"(?s)\{\{.*?\}\}")
 
@@ -122,7 +120,7 @@ def sentence(line: int, text: str) -> Iterator[tuple[int, str]]:
 
 def prose(text: str) -> str:
     """A page without code, comments and targets of links, its lines where they were."""
-    for pattern in (_FENCED, _COMMENT, _CODE, _TARGET):
+    for pattern in (FENCED, COMMENT, _CODE, _TARGET):
         text = pattern.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
     return text
 

@@ -14,19 +14,17 @@ from functools import cache
 
 import pytest
 
-from .tree import ROOT, texts
+from .tree import COMMENT, FENCED, ROOT, texts
 
 ABSOLUTE = re.compile(r"(?i)\b(?:never|always|no harm)\b")
-_FENCED = re.compile(r"(?ms)^ *(`{3,})[^`\n]*\n.*?^ *\1 *$")
 _CODE = re.compile(r"(`+).*?\1")
-_COMMENT = re.compile(r"(?s)<!--.*?-->")
 _HELD_BY = re.compile(r"<!-- held by: (\S+?)::(\S+) -->")
 _BEGINS_ANEW = re.compile(r"\s*(?:[-*+] |\d+\. |\||#|>)")
 
 
 def passages(text: str) -> Iterator[tuple[int, str]]:
     """Paragraphs, list items, rows and headings by first line, each with the comments below."""
-    text = _FENCED.sub(lambda block: re.sub(r"[^\n]", " ", block[0]), text)
+    text = FENCED.sub(lambda block: re.sub(r"[^\n]", " ", block[0]), text)
     begin, lines = 1, list[str]()
     for number, line in enumerate(text.splitlines(), 1):
         goes_on = line.lstrip().startswith("<!-- held by") or not line.strip()
@@ -69,7 +67,7 @@ def faults(page: str, text: str) -> Iterator[str]:
         for file, test in held_by:
             if test not in names(file) or not test.rpartition("::")[2].lower().startswith("test"):
                 yield f"{page}:{line}: there is no test {file}::{test}"
-        prose = _CODE.sub("", _COMMENT.sub("", passage))
+        prose = _CODE.sub("", COMMENT.sub("", passage))
         if (word := ABSOLUTE.search(prose)) and not held_by:
             yield f"{page}:{line}: {word[0]!r} without <!-- held by: FILE::TEST -->; or say less"
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+
+# Parts of a page of Markdown that are not its prose.
+FENCED = re.compile(r"(?ms)^ *(`{3,})[^`\n]*\n.*?^ *\1 *$")
+COMMENT = re.compile(r"(?s)<!--.*?-->")
 
 # Made by tools, never committed; the names in .gitignore.
 _MADE_ANYWHERE = {".git", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache"}

@@ -159,7 +159,7 @@ def encoded(document):
 
 
 class Told:
-    """The notices of a watch, read one after the other: `async with Told(cluster) as told`."""
+    """The events of a watch, read one after the other: `async with Told(cluster) as told`."""
 
     def __init__(self, cluster, where=EVERYWHERE, kind=TRIAL):
         self._closing = aclosing(cluster.watch(kind, where))

@@ -1,9 +1,9 @@
-"""Many nodes that want addresses at the same time, in a time of their own.
+"""Many nodes that need addresses at the same time, with a clock of their own.
 
-The product's generators run as the program runs them (programs/ipam/node, runner): each pod's
-request after the one before, ticks between them, watches that bring news to everybody. The API
-server answers one request after the other, so whoever plans on what it read races with others.
-Nothing is lost here; what this shows is how many requests a rush costs, and who waits for whom.
+The product's operations run as the program runs them (programs/ipam/node_addresses): each pod's
+request after the one before, ticks between them, watches that bring changes to all nodes. The API
+server answers one request after the other, so a node that plans on what it read races with others.
+No message is lost here; this shows how many requests a rush costs, and who waits for whom.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from itertools import count
 from random import Random
 
 from kube_rdma.model.errors import KubeRdmaError
-from kube_rdma.model.ipam import Ask, IPPool, NicAsk, NodeLease, Timing
-from kube_rdma.rules.ipam import agent as serve
-from kube_rdma.rules.ipam import effects as talk
-from kube_rdma.rules.ipam.cells import zones
+from kube_rdma.model.ipam import AddressRequest, Block, IPPool, NicRequest, NodeLease, Timing
+from kube_rdma.rules.ipam import agent as operations
+from kube_rdma.rules.ipam import effects
 from kube_rdma.rules.ipam.node_state import load
+from kube_rdma.rules.ipam.subpools import subpools
 
 from .store import Store
 
 _SERVICE = 0.001  # the API server's work on a request, in seconds
 _WAY = 0.001  # to it, from it, and of its news
 _FSYNC = 0.001
-_SPREAD = 0.1  # as runner._SPREAD
-_LEAST = 0.05  # between two ticks of a node, as programs/ipam/node
-_COUNTED = ("WriteBlock", "WriteBoard")
-_READS = (talk.ReadBlock, talk.ReadLease, talk.ReadBoard, talk.ListBlocks)
+_SPREAD = 0.1  # as effect_runner._SPREAD
+_LEAST = 0.05  # between two ticks of a node, as programs/ipam/node_addresses
+_COUNTED = ("WriteBlock", "WriteBorrowQueue")
+_READS = (effects.ReadBlock, effects.ReadLease, effects.ReadBorrowQueue, effects.ListBlocks)
 
 
 class Crowd:
@@ -62,19 +62,19 @@ class Crowd:
 
     @property
     def writes(self) -> int:
-        """Of blocks and boards, those too that lost against another."""
+        """Writes of blocks and borrow queues, those too that lost against another."""
         return sum(n for kind, n in self.requests.items() if kind.startswith(_COUNTED))
 
-    def ask(self, act: talk.Act, answer: Callable[[object], None]) -> None:
+    def request(self, effect: effects.Effect, answer: Callable[[object], None]) -> None:
         """A request of a node: it waits for its turn at the server."""
         self._idle_at = max(self.now + self.way, self._idle_at) + self.service
 
         def served() -> None:
-            result = self.store.ask(act, False, 0.0)
-            kind = type(act).__name__
-            self.requests[kind if result or isinstance(act, _READS) else f"{kind} lost"] += 1
+            result = self.store.request(effect, False, 0.0)
+            kind = type(effect).__name__
+            self.requests[kind if result or isinstance(effect, _READS) else f"{kind} lost"] += 1
             self.at(self.way, lambda: answer(result))
-            if result and isinstance(act, talk.WriteBlock | talk.WriteBoard):
+            if result and isinstance(effect, effects.WriteBlock | effects.WriteBorrowQueue):
                 self.at(self.way, lambda: self._tell(result))
 
         self.at(self._idle_at - self.now, served)
@@ -90,25 +90,25 @@ class Member:
     def __init__(self, name: str, crowd: Crowd, pool: IPPool) -> None:
         self.crowd, self.pool, self.waits = crowd, pool, True
         self.given: list[str] = []
-        self.desk = talk.IpamAgentState(
+        self.agent = effects.IpamAgentState(
             NodeLease(name, f"journal-{name}", f"boot-{name}"),
             load(name, (), 0.0),
             Timing(),
-            {pool.name: zones(pool)},
+            {pool.name: subpools(pool)},
         )
         self._pauses: list[Callable[[], None]] = []
         self._ticking = self._low = False
 
     def rush(self, pods: int) -> None:
         """Enter, then ask for so many addresses."""
-        self._run(serve.enter(self.desk), lambda _: self._next(pods))
+        self._run(operations.acquire_lease(self.agent), lambda _: self._next(pods))
 
     def hear(self, news: object) -> None:
         """What the watches bring; old news come too."""
-        if hasattr(news, "cell"):
-            self.desk.saw(news.cell, news)
+        if isinstance(news, Block):
+            self.agent.observe(news.key, news)
         else:
-            self.desk.boards = {**self.desk.boards, news.pool: news}
+            self.agent.queues = {**self.agent.queues, news.pool: news}
             self._tick_soon()
         self._wake()
 
@@ -117,20 +117,22 @@ class Member:
             self.waits = False
             self._tick_soon()
             return
-        container = f"{self.desk.state.node}-{len(self.given)}"
-        ask = Ask(container, f"uid-{container}", (NicAsk("net1", self.pool.name),))
+        container = f"{self.agent.state.node}-{len(self.given)}"
+        request = AddressRequest(
+            container, f"uid-{container}", (NicRequest("net1", self.pool.name),)
+        )
 
         def answered(result: object) -> None:
             if isinstance(result, KubeRdmaError):
                 self.crowd.refusals += 1
                 self.crowd.at(0.2, lambda: self._next(pods))
                 return
-            self.given += [str(lease.address) for lease in result.leases]
+            self.given += [str(allocation.address) for allocation in result.allocations]
             self._tick_soon()
             self._wake()
             self._next(pods)
 
-        self._run(serve.add(self.desk, ask), answered)
+        self._run(operations.add(self.agent, request), answered)
 
     def _tick_soon(self) -> None:
         if self._ticking:
@@ -148,32 +150,32 @@ class Member:
 
             self.crowd.at(_LEAST, again)
 
-        self._run(serve.tick(self.desk), over)
+        self._run(operations.tick(self.agent), over)
 
     def _wake(self) -> None:
         pauses, self._pauses = self._pauses, []
         for go_on in pauses:
             self.crowd.at(self.crowd.random.uniform(0, _SPREAD), go_on)
 
-    def _run(self, task: talk.Talk, done: Callable[[object], None]) -> None:
+    def _run(self, task: effects.Effects, done: Callable[[object], None]) -> None:
         def go_on(answer: object) -> None:
             try:
-                act = task.send(answer)
+                effect = task.send(answer)
             except StopIteration as stop:
                 done(stop.value)
                 return
             except KubeRdmaError as error:
                 done(error)
                 return
-            match act:
-                case talk.Clock():
+            match effect:
+                case effects.Clock():
                     go_on(self.crowd.now)
-                case talk.Put() | talk.Remove():
+                case effects.Put() | effects.Remove():
                     self.crowd.at(_FSYNC, lambda: go_on(None))
-                case talk.Pause(seconds):
+                case effects.Pause(seconds):
                     self._pause(seconds, lambda: go_on(None))
                 case _:
-                    self.crowd.ask(act, go_on)
+                    self.crowd.request(effect, go_on)
 
         go_on(None)
 

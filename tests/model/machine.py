@@ -1,7 +1,8 @@
 """A node of the world: a disk that survives, an agent that does not, and the tasks under way.
 
-A task is one generator of ip_serve or ip_patrol; each turn performs one act of it, or delivers the
-answer of an act that was performed earlier. A crash drops all tasks where they stand.
+A task runs one operation of rules/ipam/agent or rules/ipam/gc; each turn performs one effect of it,
+or delivers the answer of an effect that was performed earlier. A crash drops all tasks where they
+stand.
 """
 
 from __future__ import annotations
@@ -11,41 +12,49 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kube_rdma.model.errors import KubeRdmaError
-from kube_rdma.model.ipam import Block, Booking, BootId, Cell, ContainerId, JournalId, NodeName
-from kube_rdma.rules.ipam.effects import Act, IpamAgentState, Talk
+from kube_rdma.model.ipam import (
+    AllocationRecord,
+    Block,
+    BlockKey,
+    BootId,
+    ContainerId,
+    JournalId,
+    NodeName,
+)
+from kube_rdma.rules.ipam.effects import Effect, Effects, IpamAgentState
 
 NOTHING = object()
 
 
 @dataclass
 class Task:
-    """A generator, the act it waits for, and what to do with its result or error."""
+    """An operation, the effect it waits for, and what to do with its result or error."""
 
     what: str
-    talk: Talk[Any]
+    operation: Effects[Any]
     done: Callable[[Any], None]
-    act: Act | None = None
+    effect: Effect | None = None
     answer: Any = NOTHING  # performed, not yet delivered
     wakes: float = 0.0
     over: bool = False
 
     def begin(self) -> None:
-        """Run up to the first act."""
-        self._go(lambda: next(self.talk))
+        """Run up to the first effect."""
+        self._go(lambda: next(self.operation))
 
     def send(self, answer: Any) -> None:
-        """Deliver the result of the act."""
-        self._go(lambda: self.talk.send(answer))
+        """Deliver the result of the effect."""
+        self._go(lambda: self.operation.send(answer))
 
     def throw(self, error: KubeRdmaError) -> None:
-        """Deliver that the act could not be done."""
-        self._go(lambda: self.talk.throw(error))
+        """Deliver that the effect failed."""
+        self._go(lambda: self.operation.throw(error))
 
-    def _go(self, step: Callable[[], Act]) -> None:
+    def _go(self, step: Callable[[], Effect]) -> None:
         self.answer = NOTHING
         self.wakes = 0.0
         try:
-            self.act = step()
+            self.effect = step()
         except StopIteration as stop:
             self.over = True
             self.done(stop.value)
@@ -61,22 +70,24 @@ class Machine:
     name: NodeName
     journal: JournalId
     boot: BootId
-    offset: float  # of its clock, which begins anew with each boot
-    disk: dict[ContainerId, Booking] = field(default_factory=dict)
-    cache: dict[ContainerId, Booking | None] = field(default_factory=dict)  # not yet on the disk
+    offset: float  # of its clock, which begins again with each boot
+    disk: dict[ContainerId, AllocationRecord] = field(default_factory=dict)
+    cache: dict[ContainerId, AllocationRecord | None] = field(
+        default_factory=dict
+    )  # not yet on the disk
     up: bool = True
     cut_off: bool = False
     serving: bool = True  # its Node object exists, without the out-of-service taint
     besieged: float = 0.0  # cut off at least until then
-    desk: IpamAgentState | None = None
+    agent: IpamAgentState | None = None
     tasks: list[Task] = field(default_factory=list)
-    entered: bool = False
+    ready: bool = False
     next_renew: float = 0.0
     next_tick: float = 0.0
-    shown: dict[Cell, Block] = field(default_factory=dict)  # what its watch showed
+    shown: dict[BlockKey, Block] = field(default_factory=dict)  # what its watch showed
     heard: int = 0  # how much of the store's log
     era: int = 0  # of the store that it watches
-    told: int = 0  # the version up to which its watch told all
+    shown_version: int = 0  # the version up to which its watch showed everything
     high: int = 0  # the highest version that it saw
     unaware: bool = False  # the store or the machine went back, and its agent does not know
     reconnects: float = 0.0  # when its watch hears of that, unless it is cut off
@@ -84,10 +95,10 @@ class Machine:
 
     def crash(self) -> None:
         """The agent is gone: what it had in memory, too."""
-        self.desk = None
+        self.agent = None
         self.tasks = []
         self.cache = {}
-        self.entered = False
+        self.ready = False
         self.unaware = self.rewound = False
 
     def running(self, what: str) -> bool:

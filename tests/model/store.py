@@ -12,14 +12,20 @@ from enum import StrEnum
 from random import Random
 
 from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.ipam import Block, Board, Cell, NodeLease, NodeName, PoolName
-from kube_rdma.rules.ipam import effects as talk
+from kube_rdma.model.ipam import Block, BlockKey, BorrowQueue, NodeLease, NodeName, PoolName
+from kube_rdma.rules.ipam import effects
 
 _OTHERS = 1000  # versions at most that others use up between two writes here
 
-Stored = Block | NodeLease | Board
-Write = talk.WriteBlock | talk.WriteLease | talk.WriteBoard | talk.DropBlock | talk.DropLease
-Key = Cell | NodeName | PoolName
+Stored = Block | NodeLease | BorrowQueue
+Write = (
+    effects.WriteBlock
+    | effects.WriteLease
+    | effects.WriteBorrowQueue
+    | effects.DropBlock
+    | effects.DropLease
+)
+Key = BlockKey | NodeName | PoolName
 
 
 class Fate(StrEnum):
@@ -36,9 +42,9 @@ class Fate(StrEnum):
 class Backup:
     """The objects at one moment."""
 
-    blocks: dict[Cell, Block]
+    blocks: dict[BlockKey, Block]
     leases: dict[NodeName, NodeLease]
-    boards: dict[PoolName, Board]
+    queues: dict[PoolName, BorrowQueue]
     version: int
 
 
@@ -52,31 +58,31 @@ class Store:
 
     random: Random
     checks: bool = True  # False: the lost compare-and-swap
-    blocks: dict[Cell, Block] = field(default_factory=dict)
+    blocks: dict[BlockKey, Block] = field(default_factory=dict)
     leases: dict[NodeName, NodeLease] = field(default_factory=dict)
-    boards: dict[PoolName, Board] = field(default_factory=dict)
+    queues: dict[PoolName, BorrowQueue] = field(default_factory=dict)
     on_their_way: list[Write] = field(default_factory=list)
     version: int = 0
     writes: int = 0
-    log: list[tuple[int, Cell, Block | None]] = field(default_factory=list)
+    log: list[tuple[int, BlockKey, Block | None]] = field(default_factory=list)
     era: int = 0
     begun: int = 0
     bumped: bool = False
-    fenced: Callable[[NodeName], None] = lambda _: None  # told when a fence stands
+    fenced: Callable[[NodeName], None] = lambda _: None  # called when a fence is written
 
-    def apply(self, act: Write) -> Stored | None:
+    def apply(self, effect: Write) -> Stored | None:
         """Do it, or do nothing: None is a conflict."""
-        match act:
-            case talk.WriteBlock(block):
-                return self._swap(self.blocks, block.cell, block)
-            case talk.WriteLease(lease):
+        match effect:
+            case effects.WriteBlock(block):
+                return self._swap(self.blocks, block.key, block)
+            case effects.WriteLease(lease):
                 return self._swap(self.leases, lease.node, lease)
-            case talk.WriteBoard(board):
-                return self._swap(self.boards, board.pool, board)
-            case talk.DropBlock(block):
-                if self.blocks.get(block.cell) == block:
-                    self.delete(block.cell)
-            case talk.DropLease(lease):
+            case effects.WriteBorrowQueue(queue):
+                return self._swap(self.queues, queue.pool, queue)
+            case effects.DropBlock(block):
+                if self.blocks.get(block.key) == block:
+                    self.delete(block.key)
+            case effects.DropLease(lease):
                 if self.leases.get(lease.node) == lease:
                     del self.leases[lease.node]
         return None
@@ -95,11 +101,11 @@ class Store:
             self.fenced(value.node)
         return kind[key]
 
-    def delete(self, cell: Cell) -> None:
-        """A block goes, whoever wants it."""
-        del self.blocks[cell]
+    def delete(self, key: BlockKey) -> None:
+        """Delete a block without a look at its version."""
+        del self.blocks[key]
         self._count()
-        self.log.append((self.version, cell, None))
+        self.log.append((self.version, key, None))
 
     def _count(self) -> None:
         """The next version: the store has other objects too, so hardly one comes twice."""
@@ -108,7 +114,7 @@ class Store:
 
     def backup(self) -> Backup:
         """The objects as they are."""
-        return Backup(dict(self.blocks), dict(self.leases), dict(self.boards), self.version)
+        return Backup(dict(self.blocks), dict(self.leases), dict(self.queues), self.version)
 
     def restore(self, backup: Backup, *, bumped: bool) -> None:
         """Go back; requests that were on their way are lost with the server that was stopped.
@@ -117,7 +123,7 @@ class Store:
         write more than was lost before any node is back, so that no version shows it either.
         """
         self.blocks, self.leases = dict(backup.blocks), dict(backup.leases)
-        self.boards = dict(backup.boards)
+        self.queues = dict(backup.queues)
         lost = self.version - backup.version
         others = self.random.choice((0, 0, 2 * lost))
         self.version = self.version + 1_000_000 if bumped else backup.version + others
@@ -126,7 +132,7 @@ class Store:
         self.begun, self.bumped = len(self.log), bumped
 
     def after(self, version: int) -> int | None:
-        """Where a watch goes on that was told all up to `version`; None where it has to list.
+        """Where a watch goes on that has shown all up to `version`; None where it has to list.
 
         A server below that version shows so. One above it goes on in silence, unless the versions
         were bumped, which comes with a compaction.
@@ -136,36 +142,36 @@ class Store:
         news = enumerate(self.log[self.begun :], self.begun)
         return next((at for at, (other, _, _) in news if other > version), len(self.log))
 
-    def read(self, act: talk.Act):
+    def read(self, effect: effects.Effect):
         """The answer to a read that arrives."""
-        match act:
-            case talk.ListBlocks():
+        match effect:
+            case effects.ListBlocks():
                 return dict(self.blocks)
-            case talk.ReadBlock(cell):
-                return self.blocks.get(cell)
-            case talk.ReadLease(node):
+            case effects.ReadBlock(key):
+                return self.blocks.get(key)
+            case effects.ReadLease(node):
                 return self.leases.get(node)
-            case talk.ReadBoard(pool):
-                return self.boards.get(pool, Board(pool))
-        raise TypeError(act)
+            case effects.ReadBorrowQueue(pool):
+                return self.queues.get(pool, BorrowQueue(pool))
+        raise TypeError(effect)
 
-    def ask(self, act: talk.Act, cut_off: bool, faults: float):
+    def request(self, effect: effects.Effect, cut_off: bool, faults: float):
         """One request of a client, with the fate that the world has for it."""
         fate = Fate.LOST if cut_off else Fate.DONE
         if not cut_off and self.random.random() < faults:
             fate = self.random.choice(list(Fate))
-        if not isinstance(act, Write):
+        if not isinstance(effect, Write):
             if fate in (Fate.DONE, Fate.TWICE):
-                return self.read(act)
+                return self.read(effect)
             raise Unavailable("the API server does not answer")
         if fate is Fate.HELD_UP:
-            self.on_their_way.append(act)
+            self.on_their_way.append(effect)
             return None
         if fate is Fate.LOST:
             return None
-        answer = self.apply(act)
+        answer = self.apply(effect)
         if fate is Fate.TWICE:
-            answer = self.apply(act)
+            answer = self.apply(effect)
         return None if fate is Fate.UNANSWERED else answer
 
     def deliver(self) -> None:

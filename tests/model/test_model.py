@@ -16,7 +16,7 @@ from .world import Flaw
 STEPS = 20_000
 
 
-def told(walk: Walk, began: float) -> str:
+def summary(walk: Walk, began: float) -> str:
     """What the run prints."""
     seconds = monotonic() - began
     return (
@@ -26,17 +26,17 @@ def told(walk: Walk, began: float) -> str:
 
 
 def walked(seed: int, steps: int) -> Walk:
-    """A walk without a breach; the seed is told in any case."""
+    """A walk without a breach; it prints the seed in any case."""
     walk, began = Walk(seed), monotonic()
     try:
         walk.run(steps)
     finally:
-        print(told(walk, began))
+        print(summary(walk, began))
     return walk
 
 
 def test_promises_hold() -> None:
-    """20,000 steps: no address has two pods, each rests, none is lost, pools fill to the last."""
+    """20,000 steps: no address has two pods or skips its cool-down, none is lost, pools fill up."""
     walk = walked(1, STEPS)
     assert walk.world.truth.granted > 300, "a walk that grants nothing proves nothing"
 

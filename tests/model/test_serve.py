@@ -9,71 +9,71 @@ from random import Random
 import pytest
 
 from kube_rdma.model.errors import Refused, Unavailable
-from kube_rdma.model.ipam import Ask, IPPool, IPRange, NicAsk, NodeLease, Timing
-from kube_rdma.rules.ipam import agent as serve
-from kube_rdma.rules.ipam import effects as talk
-from kube_rdma.rules.ipam.cells import zones
+from kube_rdma.model.ipam import AddressRequest, IPPool, IPRange, NicRequest, NodeLease, Timing
+from kube_rdma.rules.ipam import agent as operations
+from kube_rdma.rules.ipam import effects
 from kube_rdma.rules.ipam.node_state import load
+from kube_rdma.rules.ipam.subpools import subpools
 
 from .store import Store
 
 
 class Node:
-    """An agent whose every act succeeds; it sees the API server's objects as they are."""
+    """An agent whose every effect succeeds; it sees the API server's objects as they are."""
 
     clock = 0.0
 
     def __init__(self, name: str, store: Store, *pools: IPPool) -> None:
-        self.store, self.acts = store, []
-        self.desk = talk.IpamAgentState(
+        self.store, self.effects = store, []
+        self.agent = effects.IpamAgentState(
             NodeLease(name, f"journal-{name}", f"boot-{name}"),
             load(name, (), 0.0),
             Timing(),
-            {pool.name: zones(pool) for pool in pools},
+            {pool.name: subpools(pool) for pool in pools},
         )
-        self.run(serve.enter(self.desk))
+        self.run(operations.acquire_lease(self.agent))
 
-    def run(self, task: talk.Talk, others: Iterable[Node] = ()):
-        """Carry out all acts of a task; while it waits, the other nodes tick."""
+    def run(self, task: effects.Effects, others: Iterable[Node] = ()):
+        """Carry out all effects of an operation; while it waits, the other nodes tick."""
         answer = None
         while True:
             try:
-                act = task.send(answer)
+                effect = task.send(answer)
             except StopIteration as stop:
                 return stop.value
-            self.acts.append(act)
-            answer = self._do(act, others)
+            self.effects.append(effect)
+            answer = self._do(effect, others)
 
-    def _do(self, act: talk.Act, others: Iterable[Node]):
-        match act:
-            case talk.Clock():
+    def _do(self, effect: effects.Effect, others: Iterable[Node]):
+        match effect:
+            case effects.Clock():
                 return Node.clock
-            case talk.Put() | talk.Remove():
+            case effects.Put() | effects.Remove():
                 return None
-            case talk.Pause(seconds):
+            case effects.Pause(seconds):
                 Node.clock += seconds
                 for other in others:
                     other.tick()
                 self.look()
                 return None
-        return self.store.ask(act, False, 0.0)
+        return self.store.request(effect, False, 0.0)
 
     def look(self) -> None:
         """The watches are up to date."""
-        self.desk.blocks, self.desk.boards = dict(self.store.blocks), dict(self.store.boards)
+        self.agent.blocks, self.agent.queues = dict(self.store.blocks), dict(self.store.queues)
 
     def tick(self) -> None:
         """What an agent does every second."""
         self.look()
-        self.run(serve.renew(self.desk))
-        self.run(serve.tick(self.desk))
+        self.run(operations.renew_lease(self.agent))
+        self.run(operations.tick(self.agent))
 
-    def add(self, container: str, *nics: NicAsk, others: Iterable[Node] = ()) -> list[str]:
+    def add(self, container: str, *nics: NicRequest, others: Iterable[Node] = ()) -> list[str]:
         """The addresses of a request."""
         self.look()
-        ask = Ask(container, f"pod-{container}", nics or (NicAsk("net1", "p"),))
-        granted = self.run(serve.add(self.desk, ask), others)
-        return [str(lease.address) for lease in granted.leases]
+        request = AddressRequest(container, f"pod-{container}", nics or (NicRequest("net1", "p"),))
+        granted = self.run(operations.add(self.agent, request), others)
+        return [str(allocation.address) for allocation in granted.allocations]
 
 
 @pytest.fixture
@@ -89,16 +89,16 @@ def pool(subnet: str = "10.0.0.0/24", **more) -> IPPool:
 def test_common_requests_ask_the_api_server_for_nothing(store: Store) -> None:
     """Eight NICs are one record of the journal; the stock is filled between requests."""
     node = Node("n1", store, pool("10.0.0.0/16"))
-    nics = [NicAsk(f"net{n}", "p") for n in range(8)]
+    nics = [NicRequest(f"net{n}", "p") for n in range(8)]
     node.add("c0", *nics)
     node.tick()
     before = store.writes
-    node.acts.clear()
+    node.effects.clear()
     for number in range(1, 4):
         assert len(set(node.add(f"c{number}", *nics))) == 8
     assert store.writes == before
-    asked = [act for act in node.acts if not isinstance(act, talk.Clock)]
-    assert [type(act) for act in asked] == [talk.Put] * 3
+    asked = [effect for effect in node.effects if not isinstance(effect, effects.Clock)]
+    assert [type(effect) for effect in asked] == [effects.Put] * 3
 
 
 @pytest.mark.parametrize("subnet", ["10.0.0.0/20", "10.64.0.0/10", "fd00::/64"])
@@ -114,7 +114,7 @@ def test_writes_per_address(store: Store, subnet: str) -> None:
 
 
 def test_a_pool_is_filled_to_the_last_address(store: Store) -> None:
-    """One node holds all the stock; another gets the rest, then is refused with the count."""
+    """One node holds all addresses; another gets what is spare, then is refused with the count."""
     one, two = Node("n1", store, pool("10.0.0.0/28")), Node("n2", store, pool("10.0.0.0/28"))
     given = one.add("a")
     assert len(store.blocks) == 1
@@ -127,27 +127,27 @@ def test_a_pool_is_filled_to_the_last_address(store: Store) -> None:
         "IPPool p: the pool is full: 14 of 14 addresses are held, and no node gave back the 1 that "
         "node n2 lacks. Add a range, delete pods, or taint nodes that are down as out-of-service."
     )
-    assert store.boards["p"].wants == ()
+    assert store.queues["p"].requests == ()
 
 
 def test_a_static_address_is_borrowed_or_refused(store: Store) -> None:
     """From another node's stock it comes; from another node's pod it does not."""
     one, two = Node("n1", store, pool("10.0.0.0/28")), Node("n2", store, pool("10.0.0.0/28"))
     used = one.add("a")[0]
-    nic = NicAsk("net1", "p", addresses=(ip_address("10.0.0.9"),))
+    nic = NicRequest("net1", "p", addresses=(ip_address("10.0.0.9"),))
     assert two.add("b", nic, others=[one]) == ["10.0.0.9"]
     with pytest.raises(Refused, match=f"{used} is in use on node n1"):
-        two.add("c", NicAsk("net1", "p", addresses=(ip_address(used),)), others=[one])
+        two.add("c", NicRequest("net1", "p", addresses=(ip_address(used),)), others=[one])
 
 
 def test_a_sticky_address_follows_its_owner(store: Store) -> None:
-    """It rests where it was, the pod waits on the other node, and gets the same one."""
-    wish = pool("10.0.0.0/28", rest=30.0)
+    """It cools down on its old node; the pod waits on the other node, and gets the same one."""
+    wish = pool("10.0.0.0/28", cooldown=30.0)
     one, two = Node("n1", store, wish), Node("n2", store, wish)
-    nic = NicAsk("net1", "p", owner="ns/db-0/net1")
+    nic = NicRequest("net1", "p", owner="ns/db-0/net1")
     first = one.add("a", nic)
     one.tick()
-    one.run(serve.delete(one.desk, "a"))
+    one.run(operations.delete(one.agent, "a"))
     with pytest.raises(Unavailable, match="was the last address of ns/db-0/net1"):
         two.add("b", nic, others=[one])
     Node.clock += 30
@@ -156,25 +156,25 @@ def test_a_sticky_address_follows_its_owner(store: Store) -> None:
 
 def test_a_sticky_pod_starts_without_its_address_if_it_must(store: Store) -> None:
     """Another pod has it by now, and the owner gets one that is free."""
-    wish = pool("10.0.0.0/29", rest=1.0)
+    wish = pool("10.0.0.0/29", cooldown=1.0)
     one, two = Node("n1", store, wish), Node("n2", store, wish)
-    nic = NicAsk("net1", "p", owner="ns/db-0/net1")
+    nic = NicRequest("net1", "p", owner="ns/db-0/net1")
     (first,) = one.add("a", nic)
     one.tick()
-    one.run(serve.delete(one.desk, "a"))
+    one.run(operations.delete(one.agent, "a"))
     Node.clock += 2
     one.tick()
-    assert one.add("x", NicAsk("net1", "p", addresses=(ip_address(first),))) == [first]
+    assert one.add("x", NicRequest("net1", "p", addresses=(ip_address(first),))) == [first]
     one.tick()
     (other,) = two.add("b", nic, others=[one])
     assert other != first
 
 
 def test_waiting_for_a_node_that_does_not_answer_ends(store: Store) -> None:
-    """The old node is silent: after rest and patience the pod gets another address."""
-    wish = pool("10.0.0.0/24", rest=10.0)
+    """The old node is silent: after cool-down and patience the pod gets another address."""
+    wish = pool("10.0.0.0/24", cooldown=10.0)
     one, two = Node("n1", store, wish), Node("n2", store, wish)
-    nic = NicAsk("net1", "p", owner="ns/db-0/net1")
+    nic = NicRequest("net1", "p", owner="ns/db-0/net1")
     first = one.add("a", nic)
     one.tick()
     with pytest.raises(Unavailable):

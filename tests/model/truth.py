@@ -1,9 +1,9 @@
 """What is true in the world, whatever any program believes: which living pod has which address.
 
-Two pods with one address are a breach, an address given again before it rested is one, and so is an
-address that its pod's node does not hold. One risk is written down in the decision and left out: a
-node that lives although somebody declared it dead keeps its pods, whose addresses may be given
-again. What that node grants after it was fenced is no such risk.
+Two pods with one address are a breach, an address given again during its cool-down is one, and so
+is an address that its pod's node does not hold. One risk is written down in the decision and left
+out: a node that lives although somebody declared it dead keeps its pods, whose addresses other pods
+may get. What that node grants after it was fenced is no such risk.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from dataclasses import dataclass, field
 
 from kube_rdma.model.ipam import (
     Address,
-    Ask,
+    AddressAllocation,
+    AddressRequest,
     ContainerId,
-    Lease,
     NetworkName,
     NodeName,
     Owner,
     PoolName,
 )
-from kube_rdma.rules.ipam.blocks import holds_of
-from kube_rdma.rules.ipam.cells import cell_of, mask
+from kube_rdma.rules.ipam.blocks import held_by
 from kube_rdma.rules.ipam.grant import Catalog
 from kube_rdma.rules.ipam.reclaim import conflicts
+from kube_rdma.rules.ipam.subpools import key_of, mask
 
 from .store import Store
 
@@ -38,9 +38,9 @@ class Breach(AssertionError):
 class Pod:
     """A sandbox that lives and has its addresses."""
 
-    ask: Ask
+    request: AddressRequest
     node: NodeName
-    leases: tuple[Lease, ...]
+    allocations: tuple[AddressAllocation, ...]
     at_risk: bool = False
 
 
@@ -56,54 +56,63 @@ class Truth:
     recalling: Store | None = None  # in the minute after it went back
 
     def lives(
-        self, ask: Ask, node: NodeName, leases: tuple[Lease, ...], now: float, *, risky: bool
+        self,
+        request: AddressRequest,
+        node: NodeName,
+        allocations: tuple[AddressAllocation, ...],
+        now: float,
+        *,
+        risky: bool,
     ) -> None:
         """A pod starts with what it was granted; `risky`: by a node that could not know better."""
-        known = self.pods.get(ask.container)
+        known = self.pods.get(request.container)
         if known:
-            if known.leases != leases:
-                raise Breach(f"{ask.container} asked again and got {leases}, not {known.leases}")
+            if known.allocations != allocations:
+                was = known.allocations
+                raise Breach(f"{request.container} asked again and got {allocations}, not {was}")
             return
-        for lease in () if risky else leases:
-            self._check(ask, node, lease, now)
-        for lease in leases:
+        for allocation in () if risky else allocations:
+            self._check(request, node, allocation, now)
+        for allocation in allocations:
             if not risky:
-                self.places[lease.network, lease.address] = ask.container
-        self.pods[ask.container] = Pod(ask, node, leases, at_risk=risky)
-        self.granted += len(leases)
+                self.places[allocation.network, allocation.address] = request.container
+        self.pods[request.container] = Pod(request, node, allocations, at_risk=risky)
+        self.granted += len(allocations)
 
-    def _check(self, ask: Ask, node: NodeName, lease: Lease, now: float) -> None:
-        place = (lease.network, lease.address)
+    def _check(
+        self, request: AddressRequest, node: NodeName, allocation: AddressAllocation, now: float
+    ) -> None:
+        place = (allocation.network, allocation.address)
         holder = self.pods.get(self.places.get(place, ContainerId("")))
         if holder and not holder.at_risk:
             raise Breach(
-                f"{place} given to {ask.container} on {node}, but {holder.ask.container} on "
-                f"{holder.node} has it"
+                f"{place} given to {request.container} on {node}, but {holder.request.container} "
+                f"on {holder.node} has it"
             )
         when, owner = self.left.get(place, (-1e9, None))
-        rest = self.catalog[lease.pool][0].rest
-        if now - when < rest and (owner is None or owner != lease.owner):
+        cooldown = self.catalog[allocation.pool][0].cooldown
+        if now - when < cooldown and (owner is None or owner != allocation.owner):
             raise Breach(f"{place} given {now - when:.1f} s after it was left")
-        cell, bit = cell_of(*place)
-        if not any(mask(zone, cell) & bit for zone in self.catalog[lease.pool]):
-            raise Breach(f"{place} is not of pool {lease.pool}")
+        key, bit = key_of(*place)
+        if not any(mask(subpool, key) & bit for subpool in self.catalog[allocation.pool]):
+            raise Breach(f"{place} is not of pool {allocation.pool}")
 
     def dies(self, container: ContainerId, now: float) -> None:
         """A pod is gone, and its interfaces with it."""
         pod = self.pods.pop(container, None)
-        for lease in pod.leases if pod else ():
-            place = (lease.network, lease.address)
-            if pod and not pod.at_risk and self._is_held(lease, pod):
-                self.left[place] = (now, lease.owner)
+        for allocation in pod.allocations if pod else ():
+            place = (allocation.network, allocation.address)
+            if pod and not pod.at_risk and self._is_held(allocation, pod):
+                self.left[place] = (now, allocation.owner)
             if self.places.get(place) == container:
                 del self.places[place]
 
-    def _is_held(self, lease: Lease, pod: Pod) -> bool:
+    def _is_held(self, allocation: AddressAllocation, pod: Pod) -> bool:
         """The node has it, or can still ask it back: in the minute of a recall only the former."""
         if self.recalling is None:
             return True
-        cell, bit = cell_of(lease.network, lease.address)
-        return bool(holds_of(self.recalling.blocks.get(cell), pod.node) & bit)
+        key, bit = key_of(allocation.network, allocation.address)
+        return bool(held_by(self.recalling.blocks.get(key), pod.node) & bit)
 
     def of(self, node: NodeName) -> list[ContainerId]:
         """The node's living containers."""
@@ -111,7 +120,7 @@ class Truth:
 
     def alive(self, owner: Owner) -> bool:
         """A pod of this StatefulSet's place lives."""
-        return any(nic.owner == owner for pod in self.pods.values() for nic in pod.ask.nics)
+        return any(nic.owner == owner for pod in self.pods.values() for nic in pod.request.nics)
 
     def fenced(self, node: NodeName) -> None:
         """The node was declared dead; what lives there from before is at risk."""
@@ -124,12 +133,12 @@ class Truth:
         Strict: each could do it. Else what a node could not ask back is at risk from now on.
         """
         for pod in self.pods.values():
-            for lease in pod.leases:
-                cell, bit = cell_of(lease.network, lease.address)
-                if pod.at_risk or holds_of(store.blocks.get(cell), pod.node) & bit:
+            for allocation in pod.allocations:
+                key, bit = key_of(allocation.network, allocation.address)
+                if pod.at_risk or held_by(store.blocks.get(key), pod.node) & bit:
                     continue
                 if strict:
-                    raise Breach(f"{pod.node} did not ask back {lease.address}")
+                    raise Breach(f"{pod.node} did not ask back {allocation.address}")
                 pod.at_risk = True
 
     def audit(self, store: Store) -> None:
@@ -138,10 +147,10 @@ class Truth:
             for conflict in conflicts(block):
                 raise Breach(str(conflict))
         for pod in self.pods.values():
-            for lease in pod.leases:
-                cell, bit = cell_of(lease.network, lease.address)
-                if not pod.at_risk and not holds_of(store.blocks.get(cell), pod.node) & bit:
-                    raise Breach(f"{pod.node} does not hold {lease.address} of a living pod")
+            for allocation in pod.allocations:
+                key, bit = key_of(allocation.network, allocation.address)
+                if not pod.at_risk and not held_by(store.blocks.get(key), pod.node) & bit:
+                    raise Breach(f"{pod.node} does not hold {allocation.address} of a living pod")
 
     def capacity(self, pool: PoolName) -> int:
         """How many pods with one NIC the pool serves."""

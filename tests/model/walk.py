@@ -1,9 +1,9 @@
 """The walk: a seed, a world, and at each step one thing that may happen; `calm` asks for the rest.
 
-Most steps are one act of one program. The others are people, hardware and time: pods come and go,
-agents crash, nodes lose power, contact or their disk, watches lag, the store goes back to an
-earlier hour. Every so often the world calms
-down, and then nothing may be lost: every address of a pool can be given, to the last one.
+Most steps are one effect of one program. The others are people, hardware and time: pods come and
+go, agents crash, nodes lose power, contact or their disk, watches lag, the store goes back to an
+earlier hour. Every so often the world calms down, and then nothing may be lost: pods get every
+address of a pool, to the last one.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from ipaddress import ip_address, ip_network
 from random import Random
 
 from kube_rdma.model.ipam import (
-    Ask,
+    AddressRequest,
     ContainerId,
     InterfaceName,
     IPPool,
     IPRange,
     NetworkName,
-    NicAsk,
+    NicRequest,
     NodeName,
     Owner,
     PodUid,
     PoolName,
     Span,
 )
-from kube_rdma.rules.ipam.cells import mask
 from kube_rdma.rules.ipam.node_state import lost
+from kube_rdma.rules.ipam.subpools import mask
 
 from .machine import Machine
 from .truth import Breach
@@ -46,7 +46,7 @@ def _range(subnet: str, first: str = "", last: str = "", gateway: str = "") -> I
 
 def _pool(name: str, network: str, block_size: int, *ranges: IPRange, **more) -> IPPool:
     return IPPool(
-        PoolName(name), ranges, NetworkName(network), block_size=block_size, rest=REST, **more
+        PoolName(name), ranges, NetworkName(network), block_size=block_size, cooldown=REST, **more
     )
 
 
@@ -78,7 +78,7 @@ class Walk:
     def __post_init__(self) -> None:
         self.random = Random(self.seed)  # noqa: S311 - a walk that can be repeated
         self.world = World(self.random, POOLS, self.flaw, faults=0.08)
-        self.asks: list[tuple[NodeName, Ask]] = []
+        self.requests: list[tuple[NodeName, AddressRequest]] = []
         self.backups = [self.world.store.backup()]
         self.past: list[Past] = []
         for name in NODES:
@@ -89,7 +89,7 @@ class Walk:
             (40, self._start), (5, self._siege), (10, self._cut), (12, self._heal),
             (5, self._power_off), (5, self._boot), (2, self._rebuild),
             (12, self._declare_dead), (10, self._collect),
-            (40, self._deliver), (2, self.world.post), (60, self._audit),
+            (40, self._deliver), (2, self.world.controller), (60, self._audit),
             (4, self._backup), (4, self._restore), (2, self._drop_blocks),
             (6, self._remember), (3, self._rewind),
         ]  # fmt: skip
@@ -128,7 +128,7 @@ class Walk:
         return events
 
     def _turn(self) -> None:
-        if self.random.random() < 0.1 and self.world.patrol_turn():
+        if self.random.random() < 0.1 and self.world.gc_turn():
             return
         for machine in self.random.sample(list(self.world.machines.values()), len(NODES)):
             if self.world.turn(machine):
@@ -143,10 +143,10 @@ class Walk:
 
     def _pod(self) -> None:
         machine, world = self._machine(), self.world
-        far = self._one(m for m in self._machines() if m.cut_off and m.desk)
+        far = self._one(m for m in self._machines() if m.cut_off and m.agent)
         if far and self.random.random() < 0.4:
             machine = far[0]
-        if not machine.desk or len(machine.tasks) > 8:
+        if not machine.agent or len(machine.tasks) > 8:
             return
         nics = []
         for number in range(self.random.choice((1, 1, 1, 2, 3))):
@@ -159,34 +159,34 @@ class Walk:
                 if self._busy(owner) or any(nic.owner == owner for nic in nics):
                     continue
             nic = InterfaceName(f"net{number}")
-            nics.append(NicAsk(nic, pool.name, addresses=addresses, owner=owner))
-        ask = Ask(ContainerId(world.name("c")), PodUid(world.name("p")), tuple(nics))
+            nics.append(NicRequest(nic, pool.name, addresses=addresses, owner=owner))
+        request = AddressRequest(ContainerId(world.name("c")), PodUid(world.name("p")), tuple(nics))
         if nics:
-            self._ask(machine, ask)
+            self._request(machine, request)
 
     def _busy(self, owner: Owner) -> bool:
         """A pod of the owner lives or is being started."""
         started = any(
             nic.owner == owner and self.world.machines[node].running("add")
-            for node, ask in self.asks
-            for nic in ask.nics
+            for node, request in self.requests
+            for nic in request.nics
         )
         return started or self.world.truth.alive(owner)
 
-    def _ask(self, machine: Machine, ask: Ask) -> None:
-        self.asks = [*self.asks[-40:], (machine.name, ask)]
-        self.old = [*self.old[-40:], (machine.name, ask.container)]
-        self.world.add(machine, ask)
+    def _request(self, machine: Machine, request: AddressRequest) -> None:
+        self.requests = [*self.requests[-40:], (machine.name, request)]
+        self.old = [*self.old[-40:], (machine.name, request.container)]
+        self.world.add(machine, request)
 
     def _again(self) -> None:
         """The runtime repeats a request whose answer it did not see, or saw."""
-        if not self.asks:
+        if not self.requests:
             return
-        node, ask = self.random.choice(self.asks)
-        sticky = any(nic.owner for nic in ask.nics)
-        gone = ask.container not in self.world.truth.pods
+        node, request = self.random.choice(self.requests)
+        sticky = any(nic.owner for nic in request.nics)
+        gone = request.container not in self.world.truth.pods
         if not (sticky and gone):
-            self.world.add(self.world.machines[node], ask)
+            self.world.add(self.world.machines[node], request)
 
     def _end(self) -> None:
         """A pod ends; its DEL comes at once, late or never."""
@@ -195,7 +195,9 @@ class Walk:
             return
         container = self.random.choice(list(world.truth.pods))
         node = world.truth.pods[container].node
-        self.asks = [(n, ask) for n, ask in self.asks if ask.container != container]
+        self.requests = [
+            (n, request) for n, request in self.requests if request.container != container
+        ]
         if any(task.what == "add" for task in world.machines[node].tasks):
             return  # the runtime ends no sandbox that it is just making
         world.truth.dies(container, world.now)
@@ -209,13 +211,15 @@ class Walk:
             node, container = self.random.choice(self.old)
             machine = self.world.machines[node]
             if container not in self.world.truth.pods and not machine.running("add"):
-                self.asks = [(n, a) for n, a in self.asks if a.container != container]
+                self.requests = [(n, a) for n, a in self.requests if a.container != container]
                 self.world.delete(machine, container)
 
     def _collect(self) -> None:
         machine = self._machine()
         if not machine.running("add"):
-            self.asks = [(n, a) for n, a in self.asks if a.container in self.world.truth.pods]
+            self.requests = [
+                (n, a) for n, a in self.requests if a.container in self.world.truth.pods
+            ]
             self.world.collect(machine)
 
     def _sync(self) -> None:
@@ -238,7 +242,7 @@ class Walk:
         return [self.random.choice(machines)] if machines else []
 
     def _start(self) -> None:
-        for machine in self._one(m for m in self._machines() if m.up and m.desk is None):
+        for machine in self._one(m for m in self._machines() if m.up and m.agent is None):
             self.world.start(machine)
 
     def _cut(self) -> None:
@@ -246,7 +250,7 @@ class Walk:
 
     def _siege(self) -> None:
         """A node that lives is cut off, declared dead, and stays so until it must have stopped."""
-        for machine in self._one(m for m in self._machines() if m.entered):
+        for machine in self._one(m for m in self._machines() if m.ready):
             machine.cut_off, machine.serving = True, False
             machine.besieged = self.world.now + 2 * TIMING.silence
 
@@ -287,7 +291,7 @@ class Walk:
             machine.cut_off, machine.serving = False, True
             if not machine.up:
                 self.world.boot(machine)
-            if machine.desk is None:
+            if machine.agent is None:
                 self.world.start(machine)
         self._wait(6)
 
@@ -309,12 +313,12 @@ class Walk:
     def _rewind(self) -> None:
         """A virtual machine goes back to a snapshot with its memory: two renewals at least."""
         for past in self.past:
-            machine, lease = self.world.machines[past.machine.name], past.desk.lease
+            machine, lease = self.world.machines[past.machine.name], past.agent.lease
             is_same = machine.journal == past.machine.journal and machine.boot == past.machine.boot
             newer = self.world.store.leases.get(machine.name)
-            if is_same and lease and newer and newer.beat > lease.beat + 1:
+            if is_same and lease and newer and newer.heartbeat > lease.heartbeat + 1:
                 self.past.remove(past)
-                self.asks = [(n, ask) for n, ask in self.asks if n != machine.name]
+                self.requests = [(n, request) for n, request in self.requests if n != machine.name]
                 self.old = [(n, container) for n, container in self.old if n != machine.name]
                 self.world.rewind(past)
                 return
@@ -322,10 +326,10 @@ class Walk:
     def _drop_blocks(self) -> None:
         """Somebody deletes a block, or all of them with their definition."""
         self._healed()
-        cells = sorted(self.world.store.blocks)
-        if cells:
-            one = [self.random.choice(cells)]
-            self.world.drop_blocks(cells if self.random.random() < 0.3 else one)
+        keys = sorted(self.world.store.blocks)
+        if keys:
+            one = [self.random.choice(keys)]
+            self.world.drop_blocks(keys if self.random.random() < 0.3 else one)
 
     def _audit(self) -> None:
         if not self.world.recalling:
@@ -349,10 +353,10 @@ class Walk:
             machine.cut_off, machine.serving = False, True
             if not machine.up:
                 world.boot(machine)
-            if machine.desk is None:
+            if machine.agent is None:
                 world.start(machine)
         self._wait(60)
-        self._lost_are_told(alive)
+        self._lost_are_reported(alive)
         for pool in POOLS:
             self._empty(alive)
             self._fill(pool, alive)
@@ -367,26 +371,26 @@ class Walk:
             for machine in self.world.machines.values():
                 self.world.sync(machine)
             self._turn()
-            self.world.patrol_turn()
+            self.world.gc_turn()
         self._audit()
 
-    def _lost_are_told(self, alive: list[Machine]) -> None:
+    def _lost_are_reported(self, alive: list[Machine]) -> None:
         """A living pod whose address was given away is reported by its node."""
         for machine in alive:
-            assert machine.desk is not None
-            told = {lease.address for _, lease in lost(machine.desk.state)}
+            assert machine.agent is not None
+            reported = {allocation.address for _, allocation in lost(machine.agent.state)}
             for container in self.world.truth.of(machine.name):
                 pod = self.world.truth.pods[container]
-                for lease in pod.leases:
-                    place = (lease.network, lease.address)
+                for allocation in pod.allocations:
+                    place = (allocation.network, allocation.address)
                     # Who took it may be gone: then nobody else has it.
                     held = self.world.truth.places.get(place, container)
-                    if held != container and lease.address not in told:
-                        raise Breach(f"{machine.name} is silent about {lease.address}")
+                    if held != container and allocation.address not in reported:
+                        raise Breach(f"{machine.name} is silent about {allocation.address}")
 
     def _empty(self, alive: list[Machine]) -> None:
-        """All pods end, and what was released rests."""
-        self.asks, self.old = [], []
+        """All pods end, and what was released cools down."""
+        self.requests, self.old = [], []
         self._served(alive)
         for container in list(self.world.truth.pods):
             self.world.truth.dies(container, self.world.now)
@@ -405,17 +409,19 @@ class Walk:
 
     def _fill(self, pool: IPPool, alive: list[Machine]) -> None:
         """As many pods as the pool has addresses, on any nodes, and each gets its own."""
-        world, zones = self.world, self.world.truth.catalog[pool.name]
-        size = waiting = min(zone.size for zone in zones)
+        world, subpools = self.world, self.world.truth.catalog[pool.name]
+        size = waiting = min(subpool.size for subpool in subpools)
         for _ in range(6):
             for _ in range(waiting):
-                nic = NicAsk(InterfaceName("net1"), pool.name)
-                ask = Ask(ContainerId(world.name("c")), PodUid(world.name("p")), (nic,))
-                world.add(self.random.choice(alive), ask)
+                nic = NicRequest(InterfaceName("net1"), pool.name)
+                request = AddressRequest(
+                    ContainerId(world.name("c")), PodUid(world.name("p")), (nic,)
+                )
+                world.add(self.random.choice(alive), request)
             self._served(alive)
             waiting = size - len(world.truth.pods)
             if not waiting:
                 return
-        held = {c.name: [bin(h.bits & mask(z, c)) + h.node for z in zones for h in b.holdings]
+        held = {c.name: [bin(h.bits & mask(s, c)) + h.node for s in subpools for h in b.holdings]
                 for c, b in world.store.blocks.items()}  # fmt: skip
         raise Breach(f"pool {pool.name}: {waiting} of {size} addresses are lost: {held}")

@@ -1,7 +1,7 @@
-"""What was said already, so that it is said once while it stands, and again when it comes back.
+"""Sentences that stand, so that a loop logs each one once, and again when it comes back.
 
-Loops look again and again, and most of what they find was there the last time. For adapters and
-programs alike, like backoff.py beside it; who says a thing, and how loud, is theirs.
+Loops look again and again, and most of what they see they saw the last time. Adapters and programs
+use it, like backoff.py beside it; they choose how to log a sentence.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from collections.abc import Hashable
 
 
 class Notices:
-    """What stands now, by topic. A topic is heard of whenever somebody looked."""
+    """The sentences that stand now, by topic. The loop reports a topic each time it looked."""
 
     def __init__(self) -> None:
         self._standing: dict[Hashable, frozenset[str]] = {}
 
     def news(self, topic: Hashable, *sentences: str) -> tuple[str, ...]:
-        """Those of `sentences` that did not stand before; no others stand about `topic` now."""
+        """The new ones of `sentences`; from now on these stand about `topic`, and no others."""
         before = self._standing.pop(topic, frozenset())
         if sentences:
             self._standing[topic] = frozenset(sentences)
         return tuple(sentence for sentence in dict.fromkeys(sentences) if sentence not in before)
 
     def over(self, topic: Hashable) -> bool:
-        """Nothing stands about `topic` any more; whether something did."""
+        """End all sentences about `topic`; return whether any stood."""
         return bool(self._standing.pop(topic, None))

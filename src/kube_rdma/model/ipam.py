@@ -1,9 +1,9 @@
-"""Addresses of a cluster: what pools wish for, which node holds what, which container has what.
+"""Addresses of a cluster: what pools give, which node holds what, which container has what.
 
-Three kinds of truth, each with one owner (docs/decisions/0007-ipam-cells.md). Pools are written by
-people. Blocks, node leases and boards are objects of the API server, changed by compare-and-swap
-only. Bookings are a node's own, in its journal. rules/ipam decides over them, api compiles the
-custom resources to them and back.
+Three kinds of truth, each with one owner (docs/decisions/0007-ipam-cells.md). People write pools.
+Blocks, node leases and borrow queues live at the API server and change by compare-and-swap only.
+Allocation records are a node's own, in its journal. rules/ipam decides over these values; api
+compiles the custom resources to them and back.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ NetworkName = NewType("NetworkName", str)
 PodUid = NewType("PodUid", str)
 InterfaceName = NewType("InterfaceName", str)  # inside the pod
 Owner = NewType("Owner", str)
-"""Who keeps an address over its pods' lives: ``namespace/pod/interface``."""
+"""Owner is the interface of a pod that keeps its address over restarts: namespace/pod/interface."""
 
 JournalId = NewType("JournalId", str)  # made at random with an empty journal, kept inside it
 BootId = NewType("BootId", str)  # /proc/sys/kernel/random/boot_id
 Version = NewType("Version", str)  # the API server's resourceVersion
 Bits = NewType("Bits", int)
-"""A set of addresses of one cell: bit n stands for the cell's first address plus n."""
+"""A set of addresses of one block: bit n stands for the block's first address plus n."""
 
 Address = IPv4Address | IPv6Address
 Subnet = IPv4Network | IPv6Network
@@ -46,8 +46,8 @@ def gid_of(address: Address) -> str:
     return address.exploded
 
 
-CELL = 64
-"""Addresses in a cell: a /26 of IPv4, a /122 of IPv6. Part of every object's name: it stays."""
+BLOCK_ADDRESSES = 64
+"""Addresses in a block: a /26 of IPv4, a /122 of IPv6. Names of IPBlocks depend on it: it stays."""
 
 
 class Family(IntEnum):
@@ -87,10 +87,10 @@ class Route(Frozen):
 
 
 class IPPool(Frozen):
-    """What people wish for: every NIC that names the pool gets one address of each family in it.
+    """An IPPool as people write it: a NIC that names it gets one address of each of its families.
 
-    `block_size` is how many addresses a node claims at once, `rest` how many seconds an address is
-    left alone after its release. `probe`: ask the network for each address before a pod uses it.
+    `block_size` is how many addresses a node claims at once, `cooldown` how many seconds an address
+    is left alone after its release. `probe`: ask the network for each address before a pod uses it.
     `namespaces` are those whose pods may have addresses of it; none: every namespace's.
     """
 
@@ -100,82 +100,82 @@ class IPPool(Frozen):
     excludes: tuple[Span, ...] = ()
     routes: tuple[Route, ...] = ()
     block_size: int = 32
-    rest: float = 60.0
+    cooldown: float = 60.0
     probe: bool = False
     namespaces: tuple[str, ...] = ()
 
 
-class Cell(Frozen, order=True):
-    """CELL addresses of one network, aligned: the grid that all pools of a network share.
+class BlockKey(Frozen, order=True):
+    """Which block: BLOCK_ADDRESSES aligned addresses of one network, whatever pools give them.
 
-    Overlapping pools meet in the same cells, so an address has one place where it is held.
+    Overlapping pools of a network meet in the same blocks, so each address is held in one place.
     """
 
     network: NetworkName
     family: Family
-    first: int  # a multiple of CELL
+    first: int  # a multiple of BLOCK_ADDRESSES
 
     @property
     def name(self) -> str:
-        """Of its object, a DNS subdomain: ``default.10-0-0-64``, ``rail.fd00-0-0-0-0-0-0-40``."""
+        """The name of its IPBlock: ``default.10-0-0-64``, ``rail.fd00-0-0-0-0-0-0-40``."""
         if self.family is Family.V4:
             parts = [f"{self.first >> shift & 0xFF}" for shift in range(24, -1, -8)]
         else:
             parts = [f"{self.first >> shift & 0xFFFF:x}" for shift in range(112, -1, -16)]
         return f"{self.network}.{'-'.join(parts)}"
 
-    def address(self, place: int) -> Address:
-        """The address at `place`, 0 to CELL - 1."""
-        number = self.first + place
+    def address(self, offset: int) -> Address:
+        """The address at `offset`, 0 to BLOCK_ADDRESSES - 1."""
+        number = self.first + offset
         return IPv4Address(number) if self.family is Family.V4 else IPv6Address(number)
 
 
-class CellHolding(Frozen):
-    """What one node holds of a cell: nobody else may give these addresses away."""
+class NodeHolding(Frozen):
+    """What one node holds of a block: no other node may allocate these addresses."""
 
     node: NodeName
     bits: Bits
 
 
 class Pin(Frozen):
-    """The address that `owner` had last; free for others only when nothing else is."""
+    """The address that `owner` had last; other pods get it only when no other address is free."""
 
     owner: Owner
-    place: int
+    offset: int
 
 
 class Block(Frozen):
-    """A cell's object: who holds what in it. What nobody holds is free.
+    """An IPBlock: which node holds which of its addresses. An address that no node holds is free.
 
-    Every write raises `edition`, so that no two writes are equal and each that succeeds makes all
-    older ones that are still under way fail. `version` None: the object is not there yet.
+    Every write raises `edition`, so no two writes are equal, and each that succeeds makes all older
+    ones that are still under way fail. `version` None: the object does not exist yet.
     """
 
-    cell: Cell
-    holdings: tuple[CellHolding, ...] = ()
+    key: BlockKey
+    holdings: tuple[NodeHolding, ...] = ()
     pins: tuple[Pin, ...] = ()
     edition: int = 0
     version: Version | None = None
 
 
 class NodeLease(Frozen):
-    """A node's right to grant, renewed by its agent (coordination.k8s.io Lease).
+    """A node's right to allocate, renewed by its agent (coordination.k8s.io Lease).
 
     `journal` says who renews it: a rebuilt node has another journal. `duration` is T in seconds, as
-    the node itself counts it. `fenced`: the controller has taken the right away.
+    the node itself counts it. `fenced`: the controller has revoked the right.
     """
 
     node: NodeName
     journal: JournalId
     boot: BootId
-    beat: int = 0  # raised by every write
+    heartbeat: int = 0  # raised by every write
     duration: float = 600.0
     fenced: bool = False
     version: Version | None = None
 
 
-class Want(Frozen):
-    """A node cannot serve a pod: others give back `count` spare addresses, or just `address`."""
+class BorrowRequest(Frozen):
+    """A node lacks addresses for a pod: others give back `count` spare ones, or just `address`."""
 
     node: NodeName
     family: Family
@@ -184,33 +184,33 @@ class Want(Frozen):
     address: Address | None = None
 
 
-class Board(Frozen):
-    """The wants of one pool, oldest first; kept in the pool's status."""
+class BorrowQueue(Frozen):
+    """The borrow requests for one pool, oldest first; status.wants of its IPPool."""
 
     pool: PoolName
-    wants: tuple[Want, ...] = ()
+    requests: tuple[BorrowRequest, ...] = ()
     version: Version | None = None
 
 
 class Timing(Frozen):
-    """The seconds that nodes and controller agree on; every one is measured by one clock alone."""
+    """The seconds that nodes and controller agree on; each is measured by one clock alone."""
 
-    contact: float = 600.0  # T: how long a node grants after the last renewal that it began
+    contact: float = 600.0  # T: how long a node allocates after the start of its last renewal
     margin: float = 60.0  # what reclaiming waits beyond T
     patience: float = 5.0  # how long a request waits for addresses that others give back
-    recall: float = 60.0  # how long a node claims nothing after the store went back
+    recall: float = 60.0  # how long a node claims nothing after a rollback of the store
 
     @property
     def silence(self) -> float:
-        """After this long without a renewal, a node has surely stopped to grant."""
+        """After this long without a renewal, a node has surely stopped to allocate."""
         return self.contact + self.margin
 
 
-class NicAsk(Frozen):
+class NicRequest(Frozen):
     """Addresses for one interface, one of each family that the pool has for the rail.
 
     `addresses` are static: just these, or nothing. `owner` keeps its address while it is spare:
-    `prefer` says where its pins lie.
+    `prefer` are the addresses that its pins name.
     """
 
     interface: InterfaceName
@@ -221,22 +221,22 @@ class NicAsk(Frozen):
     prefer: tuple[Address, ...] = ()
 
 
-class Ask(Frozen):
-    """All NICs of one container's request: it gets all addresses or none.
+class AddressRequest(Frozen):
+    """The NICs of one container: it gets an address for each of them, or none at all.
 
-    `namespace` is the pod's, as the runtime tells it; empty where nobody told.
+    `namespace` is the pod's, as the runtime names it; empty where the runtime names none.
     """
 
     container: ContainerId
     pod: PodUid
-    nics: tuple[NicAsk, ...]
+    nics: tuple[NicRequest, ...]
     namespace: str = ""
 
 
-class Lease(Frozen):
-    """One address that a container has; with the booking its key is network, pod, container, NIC.
+class AddressAllocation(Frozen):
+    """One address of a container; with its record the key is network, pod, container, NIC.
 
-    `resting`: released, but not yet given to others; `rest` is for how many seconds.
+    `cooling`: released, but still in its cool-down of `cooldown` seconds, so no other pod gets it.
     """
 
     network: NetworkName
@@ -245,32 +245,32 @@ class Lease(Frozen):
     address: Address
     subnet: Subnet
     gateway: Address | None = None
-    rest: float = 0.0
+    cooldown: float = 0.0
     owner: Owner | None = None
-    resting: bool = False
+    cooling: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Booking:
-    """All that one container has or had of this node: one record of the journal.
+class AllocationRecord:
+    """The allocations of one container on this node: one record of the journal.
 
-    `began` is when its newest lease was granted, by the clock of the process that did; a process
-    that loads the record sets it to its own start.
+    `began` is when its newest address was allocated, by the clock of the process that did; a
+    process that loads the record sets it to its own start.
     """
 
     container: ContainerId
     pod: PodUid
-    leases: tuple[Lease, ...]
+    allocations: tuple[AddressAllocation, ...]
     began: float = field(default=0.0, compare=False)
 
     @property
-    def live(self) -> tuple[Lease, ...]:
-        """Those that the container still has."""
-        return tuple(lease for lease in self.leases if not lease.resting)
+    def live(self) -> tuple[AddressAllocation, ...]:
+        """Allocations that the container still has."""
+        return tuple(allocation for allocation in self.allocations if not allocation.cooling)
 
 
 class JournalIdentity(Frozen):
-    """The record that is made with an empty journal of bookings and never changed."""
+    """The record that is made with an empty journal and never changed."""
 
     journal: JournalId
 
@@ -287,5 +287,5 @@ class Usage(Frozen):
 
     @property
     def free(self) -> int:
-        """What no node holds."""
+        """The number of addresses that no node holds."""
         return self.size - self.held

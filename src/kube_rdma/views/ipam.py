@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from kube_rdma.model.finding import Finding
 from kube_rdma.model.frozen import Frozen
-from kube_rdma.model.ipam import Board, IPPool, NodeName, Usage
+from kube_rdma.model.ipam import BorrowQueue, IPPool, NodeName, Usage
 from kube_rdma.views.text import aligned, widths, wrapped
 
 _NONE = "-"
@@ -22,7 +22,7 @@ _KEPT = ("ADDRESS", "NETWORK", "POD", "INTERFACE", "NODE", "POOLS")
 
 
 class PoolState(Frozen):
-    """A pool, how full it is, who holds what of it, who is short.
+    """A pool, how full it is, which nodes hold what of it, and which lack addresses.
 
     `notes` are sentences about it; `holders` are sorted by node.
     """
@@ -30,7 +30,7 @@ class PoolState(Frozen):
     pool: IPPool
     usages: tuple[Usage, ...]
     holders: tuple[Holder, ...] = ()
-    board: Board | None = None
+    queue: BorrowQueue | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -78,14 +78,18 @@ def pool_text(state: PoolState, width: int = 100) -> str:
         "Excluded": excluded,
         "Routes": routes,
         "A node takes": f"{pool.block_size} at once",
-        "Freed ones rest": f"{pool.rest:g} s",
+        "Freed ones rest": f"{pool.cooldown:g} s",
     }
     for name, fact in facts.items():
         lines += wrapped(f"{name + ':':<17}{fact or _NONE}", width, " " * 17)
     lines += ["", *_holders(state.holders)]
-    for want in state.board.wants if state.board else ():
-        what = str(want.address) if want.address else f"{want.count} IPv{want.family} addresses"
-        lines += wrapped(f"Node {want.node} is short of {what}.", width, "  ")
+    for request in state.queue.requests if state.queue else ():
+        what = (
+            str(request.address)
+            if request.address
+            else f"{request.count} IPv{request.family} addresses"
+        )
+        lines += wrapped(f"Node {request.node} is short of {what}.", width, "  ")
     return "\n".join(lines)
 
 
@@ -95,7 +99,7 @@ def pools_document(states: Sequence[PoolState]) -> list[dict[str, object]]:
 
 
 def findings_text(findings: Sequence[Finding], width: int = 100) -> str:
-    """A sentence for each finding, those that need somebody first."""
+    """A sentence for each finding, warnings last."""
     if not findings:
         return "All is well: every address has one holder, and every holder is there."
     lines: list[str] = []
@@ -237,12 +241,12 @@ def _document(state: PoolState) -> dict[str, object]:
         ],
         "wants": [
             {
-                "node": want.node,
-                "family": f"IPv{want.family}",
-                "count": want.count,
-                "address": str(want.address) if want.address else None,
+                "node": request.node,
+                "family": f"IPv{request.family}",
+                "count": request.count,
+                "address": str(request.address) if request.address else None,
             }
-            for want in (state.board.wants if state.board else ())
+            for request in (state.queue.requests if state.queue else ())
         ],
         "notes": list(state.notes),
     }

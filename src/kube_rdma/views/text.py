@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 GAP = "  "
 
@@ -20,6 +20,12 @@ def aligned(row: Sequence[str], columns: Sequence[int], right: Collection[int] =
         for index, (cell, width) in enumerate(zip(row, columns, strict=True))
     )
     return GAP.join(cells).rstrip()
+
+
+def markdown_row(cells: Iterable[str]) -> str:
+    """One line of a table in Markdown; a cell may hold a bar, but no end of line."""
+    escaped = (cell.replace("|", "\\|") for cell in cells)
+    return f"| {' | '.join(escaped)} |"
 
 
 def wrapped(text: str, width: int, indent: str) -> list[str]:

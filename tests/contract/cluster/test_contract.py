@@ -238,10 +238,10 @@ async def test_a_watch_keeps_to_its_selection(door):
 async def test_rounds_of_a_watch_repeat_nothing(brisk, door):
     """The server ends the stream; the next one goes on, and tells only what changed since."""
     made = await make(door.other)
-    async with aclosing(brisk.watch(TRIAL, Where(name="a"))) as notices:
-        assert await anext(notices) == Changed(made)
-        assert isinstance(await anext(notices), Synced)
-        following = asyncio.ensure_future(anext(notices))
+    async with aclosing(brisk.watch(TRIAL, Where(name="a"))) as events:
+        assert await anext(events) == Changed(made)
+        assert isinstance(await anext(events), Synced)
+        following = asyncio.ensure_future(anext(events))
         await asyncio.wait((following,), timeout=2.5)  # at least one stream has ended
         assert not following.done()
         changed = await door.other.replace(TRIAL, replace(made, spec=Spec(size=2)))

@@ -169,23 +169,23 @@ async def times_of(door, node):
 
 async def test_a_node_is_watched(door, node):
     """Its labels come as they change, and its end."""
-    async with aclosing(Nodes(door.cluster).watch(node)) as notices:
-        seen = await anext(notices)
+    async with aclosing(Nodes(door.cluster).watch(node)) as events:
+        seen = await anext(events)
         assert seen.labels == (("a", "1"),)
         await door.other.patch(NODE, node, labels=(("a", None), ("mode", "shared")))
-        async for notice in notices:  # the cluster's own changes are told, too
-            if isinstance(notice, NodeState) and notice.labels == (("mode", "shared"),):
+        async for event in events:  # the cluster's own changes are told, too
+            if isinstance(event, NodeState) and event.labels == (("mode", "shared"),):
                 break
         await clear_all(door.other, NODE, Where(name=node))
-        assert [each async for each in notices_until(notices, Deleted)][-1] == Deleted(
+        assert [each async for each in events_until(events, Deleted)][-1] == Deleted(
             node, "", seen.uid
         )
 
 
-async def notices_until(notices, end):
-    async for notice in notices:
-        yield notice
-        if isinstance(notice, end):
+async def events_until(events, end):
+    async for event in events:
+        yield event
+        if isinstance(event, end):
             return
 
 

@@ -1,4 +1,4 @@
-"""Pools, blocks, boards and leases through the door, and compare-and-swap on each of them.
+"""Pools, blocks, borrow queues and leases of nodes, and compare-and-swap on each of them.
 
 On the fake, and where conftest says on a real API server (tests/lab/native/test_ip_crds.py).
 """
@@ -16,26 +16,26 @@ from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.model.errors import Broken, Refused, Unavailable
 from kube_rdma.model.ipam import (
     Block,
-    Board,
-    CellHolding,
+    BorrowQueue,
+    BorrowRequest,
     Family,
     IPPool,
     IPRange,
+    NodeHolding,
     NodeLease,
     Pin,
-    Want,
 )
-from kube_rdma.rules.ipam.cells import cell_of
+from kube_rdma.rules.ipam.subpools import key_of
 from kube_rdma_testing.cluster.server import FakeServer
 from tests.kit.api_server import QUICK, REAL, clear_all
 
 ON_FAKE = pytest.mark.skipif(bool(REAL), reason="faults are planted in the fake")
 
 POOL = IPPool("rail-0", (IPRange(ip_network("10.0.0.0/24")),))
-CELL, _ = cell_of("default", ip_address("10.0.0.70"))
-BLOCK = Block(CELL, (CellHolding("node-1", 0b1011),), (Pin("a/b/c", 3),), 1)
+KEY, _ = key_of("default", ip_address("10.0.0.70"))
+BLOCK = Block(KEY, (NodeHolding("node-1", 0b1011),), (Pin("a/b/c", 3),), 1)
 LEASE = NodeLease("node-1", "journal", "boot", 1)
-WANT = Want("node-2", Family.V4, None, 2)
+REQUEST = BorrowRequest("node-2", Family.V4, None, 2)
 GARBLED = {
     "apiVersion": "kube-rdma.io/v1alpha1",
     "kind": "IPBlock",
@@ -55,7 +55,7 @@ async def cluster(api):
     if not REAL:
         yield Cluster(api.line(), QUICK)
         return
-    async with connect(Path(REAL), pace=QUICK) as real:
+    async with connect(Path(REAL), timing=QUICK) as real:
         await clear_all(real, ipam_objects.IP_POOL)
         await clear_all(real, ipam_objects.IP_BLOCK)
         await clear_all(real, ipam_objects.LEASE, ipam_objects.LEASES)
@@ -63,117 +63,117 @@ async def cluster(api):
 
 
 @pytest.fixture
-def door(cluster):
+def objects(cluster):
     return ipam_objects.IpamObjects(cluster, "kube-system")
 
 
-async def test_a_block_is_made_changed_and_dropped(door):
+async def test_a_block_is_made_changed_and_dropped(objects):
     """What is read is what was written, with the version of the object."""
-    made = await door.write_block(BLOCK)
+    made = await objects.write_block(BLOCK)
     assert replace(made, version=None) == BLOCK
-    more = replace(made, holdings=(CellHolding("node-2", 1),), edition=2)
-    changed = await door.write_block(more)
-    assert await door.block(CELL) == changed == replace(more, version=changed.version)
-    assert await door.blocks() == {CELL: changed}
-    await door.drop_block(made)
-    assert await door.block(CELL) == changed
-    await door.drop_block(changed)
-    assert await door.block(CELL) is None
+    more = replace(made, holdings=(NodeHolding("node-2", 1),), edition=2)
+    changed = await objects.write_block(more)
+    assert await objects.block(KEY) == changed == replace(more, version=changed.version)
+    assert await objects.blocks() == {KEY: changed}
+    await objects.drop_block(made)
+    assert await objects.block(KEY) == changed
+    await objects.drop_block(changed)
+    assert await objects.block(KEY) is None
 
 
-async def test_only_one_of_two_writes_of_a_block_succeeds(door):
+async def test_only_one_of_two_writes_of_a_block_succeeds(objects):
     """Create and replace; the loser gets None and has changed nothing."""
-    made = await door.write_block(BLOCK)
-    assert await door.write_block(BLOCK) is None
-    won = await door.write_block(replace(made, edition=2))
-    assert await door.write_block(replace(made, edition=3)) is None
-    assert (await door.block(CELL)).edition == won.edition == 2
+    made = await objects.write_block(BLOCK)
+    assert await objects.write_block(BLOCK) is None
+    won = await objects.write_block(replace(made, edition=2))
+    assert await objects.write_block(replace(made, edition=3)) is None
+    assert (await objects.block(KEY)).edition == won.edition == 2
 
 
 @ON_FAKE
 async def test_a_write_without_an_answer_is_none(api):
     """Whether it was done, only reading tells."""
     line = api.line()
-    door = ipam_objects.IpamObjects(Cluster(line, QUICK), "kube-system")
+    objects = ipam_objects.IpamObjects(Cluster(line, QUICK), "kube-system")
     line.lose = 1
-    assert await door.write_block(BLOCK) is None
-    assert (await door.block(CELL)).edition == 1
+    assert await objects.write_block(BLOCK) is None
+    assert (await objects.block(KEY)).edition == 1
     line.cut()
-    assert await door.write_block(BLOCK) is None
+    assert await objects.write_block(BLOCK) is None
     with pytest.raises(Unavailable):
-        await door.block(CELL)
+        await objects.block(KEY)
 
 
 @ON_FAKE
-async def test_a_write_that_is_forbidden_is_said(api, door):
+async def test_a_write_that_is_forbidden_is_said(api, objects):
     """RBAC is no lost race: nobody would ever hear of it."""
     api.forbidden.add(("create", "ipblocks"))
     with pytest.raises(Refused, match="ipblocks"):
-        await door.write_block(BLOCK)
+        await objects.write_block(BLOCK)
 
 
-async def test_a_lease_is_made_renewed_fenced_and_dropped(door):
+async def test_a_lease_is_made_renewed_fenced_and_dropped(objects):
     """The whole value survives, in a Lease of Kubernetes."""
-    made = await door.write_lease(LEASE)
+    made = await objects.write_lease(LEASE)
     assert replace(made, version=None) == LEASE
-    renewed = await door.write_lease(replace(made, beat=2))
-    assert await door.write_lease(replace(made, beat=2, fenced=True)) is None
-    fenced = await door.write_lease(replace(renewed, beat=3, fenced=True))
-    assert await door.lease("node-1") == fenced
+    renewed = await objects.write_lease(replace(made, heartbeat=2))
+    assert await objects.write_lease(replace(made, heartbeat=2, fenced=True)) is None
+    fenced = await objects.write_lease(replace(renewed, heartbeat=3, fenced=True))
+    assert await objects.lease("node-1") == fenced
     assert fenced.fenced
-    await door.drop_lease(renewed)
-    assert await door.lease("node-1") == fenced
-    await door.drop_lease(fenced)
-    assert await door.lease("node-1") is None
+    await objects.drop_lease(renewed)
+    assert await objects.lease("node-1") == fenced
+    await objects.drop_lease(fenced)
+    assert await objects.lease("node-1") is None
 
 
-async def test_a_lease_without_a_journal(door):
+async def test_a_lease_without_a_journal(objects):
     """What the controller makes to fence a node that has none."""
-    fence = NodeLease("node-1", "", "", beat=1, fenced=True)
-    assert replace(await door.write_lease(fence), version=None) == fence
+    fence = NodeLease("node-1", "", "", heartbeat=1, fenced=True)
+    assert replace(await objects.write_lease(fence), version=None) == fence
 
 
-async def test_wants_live_in_the_status_beside_all_else(cluster, door):
-    """Another field of the status stays; the spec stays; a stale board is not written."""
+async def test_wants_live_in_the_status_beside_all_else(cluster, objects):
+    """Another field of the status stays; the spec stays; a stale queue is not written."""
     await cluster.create(ipam_objects.IP_POOL, Wanted("rail-0", spec=POOL))
-    empty = await door.board("rail-0")
-    posted = await door.write_board(replace(empty, wants=(WANT,)))
-    assert posted.wants == (WANT,)
-    assert await door.write_board(replace(empty, wants=())) is None
+    empty = await objects.borrow_queue("rail-0")
+    queued = await objects.write_borrow_queue(replace(empty, requests=(REQUEST,)))
+    assert queued.requests == (REQUEST,)
+    assert await objects.write_borrow_queue(replace(empty, requests=())) is None
     stored = await cluster.get(ipam_objects.IP_POOL, "rail-0")
     status = stored.status.model_copy(update={"used": "7"})
     await cluster.replace_status(ipam_objects.IP_POOL, replace(stored, status=status))
-    board = await door.board("rail-0")
-    await door.write_board(replace(board, wants=()))
+    queue = await objects.borrow_queue("rail-0")
+    await objects.write_borrow_queue(replace(queue, requests=()))
     stored = await cluster.get(ipam_objects.IP_POOL, "rail-0")
     assert (stored.status.used, stored.status.wants) == ("7", ())
     assert [r.subnet for r in ipam_objects.pool(stored).ranges] == [ip_network("10.0.0.0/24")]
     assert ipam_objects.pool(stored).ranges[0].source == "IPPool rail-0: spec.ranges[0]"
 
 
-async def test_a_pool_that_is_not_there_has_an_empty_board(door):
-    assert await door.board("nobody") == Board("nobody")
-    assert await door.write_board(Board("nobody", (WANT,))) is None
+async def test_a_pool_that_is_not_there_has_an_empty_queue(objects):
+    assert await objects.borrow_queue("nobody") == BorrowQueue("nobody")
+    assert await objects.write_borrow_queue(BorrowQueue("nobody", (REQUEST,))) is None
 
 
 @ON_FAKE
-async def test_a_garbled_object_hides_no_other(api, cluster, door):
+async def test_a_garbled_object_hides_no_other(api, cluster, objects):
     """`see` tells it with a sentence that names object and field; `blocks` refuses."""
-    await door.write_block(BLOCK)
+    await objects.write_block(BLOCK)
     api.put(ipam_objects.IP_BLOCK, GARBLED)
     seen = await ipam_objects.see(cluster, ipam_objects.IP_BLOCK)
-    assert [each.name for each in seen.objects] == [CELL.name]
+    assert [each.name for each in seen.objects] == [KEY.name]
     (why,) = seen.muddled
     assert why.startswith("IPBlock default.10-0-0-0: ")
     assert "spec.first: 10.0.0.1 is not the first of 64 addresses" in why
     with pytest.raises(Refused, match=r"default\.10-0-0-0"):
-        await door.blocks()
+        await objects.blocks()
 
 
 @ON_FAKE
-async def test_a_block_under_another_name_is_broken(api, door):
-    """Two objects for one cell would be two holders for one address."""
+async def test_a_block_under_another_name_is_broken(api, objects):
+    """Two objects for one block could be two holders for one address."""
     spec = {"network": "default", "first": "10.0.0.64"}
     api.put(ipam_objects.IP_BLOCK, {**GARBLED, "spec": spec})
     with pytest.raises(Broken, match=r"IPBlock default.10-0-0-0, spec.first: 10.0.0.64"):
-        await door.blocks()
+        await objects.blocks()

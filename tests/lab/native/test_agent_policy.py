@@ -26,15 +26,15 @@ from kube_rdma.api.text import reader
 from kube_rdma.model.attach.restart import RestartRequest
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.ipam import (
-    Ask,
+    AddressRequest,
     Bits,
     Block,
-    Cell,
-    CellHolding,
+    BlockKey,
     ContainerId,
     Family,
     NetworkName,
-    NicAsk,
+    NicRequest,
+    NodeHolding,
     NodeName,
     Owner,
     Pin,
@@ -43,8 +43,8 @@ from kube_rdma.model.ipam import (
     Timing,
 )
 from kube_rdma.programs.install.installation import assignment, objects
-from kube_rdma.programs.ipam.node import IpamDependencies, NodeAddresses
-from kube_rdma.programs.ipam.pace import IpamTiming
+from kube_rdma.programs.ipam.node_addresses import IpamDependencies, NodeAddresses
+from kube_rdma.programs.ipam.timing import IpamTiming
 from kube_rdma.rules.install.agent_cel import ANNOTATIONS
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
@@ -139,12 +139,12 @@ def request(verb, kind, name="", body=None, *, part="", namespace=""):
 def block_at(first, **holdings):
     """A block with what nodes hold of it: places by the node's name, with _ for a dash."""
     address = ip_address(first)
-    cell = Cell(NetworkName(NETWORK), Family(address.version), int(address))
+    key = BlockKey(NetworkName(NETWORK), Family(address.version), int(address))
     held = [
-        CellHolding(NodeName(node.replace("_", "-")), Bits(sum(1 << place for place in places)))
+        NodeHolding(NodeName(node.replace("_", "-")), Bits(sum(1 << place for place in places)))
         for node, places in sorted(holdings.items())
     ]
-    return Block(cell, tuple(each for each in held if each.bits))
+    return Block(key, tuple(each for each in held if each.bits))
 
 
 def document_of(block):
@@ -152,7 +152,7 @@ def document_of(block):
     return {
         "apiVersion": "kube-rdma.io/v1alpha1",
         "kind": "IPBlock",
-        "metadata": {"name": block.cell.name},
+        "metadata": {"name": block.key.name},
         "spec": json.loads(encode_block(block)),
     }
 
@@ -163,9 +163,9 @@ def stored(lab):
     names = []
 
     def put(block):
-        names.append(block.cell.name)
+        names.append(block.key.name)
         cluster.apply(lab, document_of(block))
-        return cluster.get(lab, "ipblock", block.cell.name)
+        return cluster.get(lab, "ipblock", block.key.name)
 
     yield put
     cluster.kubectl(lab, "delete", "ipblocks", "--ignore-not-found", *names)
@@ -346,13 +346,15 @@ class Node:
                 await asyncio.sleep(0.1)
 
     async def add(self, number):
-        nic = NicAsk("net1", PoolName(NETWORK), owner=Owner(f"default/{self.name}-{number}/net1"))
+        nic = NicRequest(
+            "net1", PoolName(NETWORK), owner=Owner(f"default/{self.name}-{number}/net1")
+        )
         container = ContainerId(f"{self.name}-{number}")
-        return await self.addresses.add(Ask(container, PodUid(container), (nic,)))
+        return await self.addresses.add(AddressRequest(container, PodUid(container), (nic,)))
 
 
 async def test_two_nodes_share_a_pool_to_its_last_address(agents, pool):
-    """Claims, wants of one, gifts of the other, leases: all that IPAM writes, at agents' tokens."""
+    """Claims, borrow requests of one, loans of the other, leases: all that IPAM writes."""
     first, second = (Node(agents, node) for node in NODES)
     async with first.addresses, second.addresses:
         await asyncio.gather(first.entered(), second.entered())
@@ -360,7 +362,7 @@ async def test_two_nodes_share_a_pool_to_its_last_address(agents, pool):
         for number in range(12):
             await first.addresses.delete(ContainerId(f"{OWN}-{number}"))
         granted = granted[12:] + [await second.add(number) for number in range(22)]
-        addresses = {lease.address for each in granted for lease in each.booking.leases}
+        addresses = {lease.address for each in granted for lease in each.record.allocations}
         assert len(addresses) == len(granted) == 30
         blocks = await agents[OWN].list(IP_BLOCK)
         nodes = {held.node for each in blocks for held in each.spec.holdings}

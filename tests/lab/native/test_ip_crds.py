@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kube_rdma.api.ipam import ip_objects, ip_pool, ip_pool_status
-from kube_rdma.api.ipam.ip_pool_status import Findings
+from kube_rdma.api.ipam.ip_pool_status import PoolFindings
 from kube_rdma.api.text.object_document import of_value
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.ipam import Family, NodeLease, Usage
@@ -78,7 +78,7 @@ def test_the_api_server_keeps_our_objects(installed, lab, write):
     """Pool with status, block and lease come back as they were; kubectl shows the columns."""
     pool = ip_pool.load(of_value(document("IPPool", "training", SPEC), "pool"))
     usages = (Usage("training", Family.V4, 0, 234, 32, 1),)
-    status = ip_pool_status.pool_status(None, pool, Findings(usages), "2026-01-01T00:00:00Z")
+    status = ip_pool_status.pool_status(None, pool, PoolFindings(usages), "2026-01-01T00:00:00Z")
     whole = document("IPPool", "training", SPEC)
     whole["status"] = json.loads(ip_pool_status.encode(status))
     objects = document("IPPool", "training", SPEC), document("IPBlock", BLOCK_NAME, BLOCK)

@@ -1,7 +1,7 @@
 """Etcd goes back to a backup under nodes that have given addresses since; none is given twice.
 
 The nodes are IPAM's own, each with a journal and watches as in an agent, beside a controller's
-patrol; none of them starts anew. The API server and its etcd are the lab's.
+gc; none of them starts again. The API server and its etcd are the lab's.
 """
 
 import asyncio
@@ -15,10 +15,10 @@ from kube_rdma.adapters.cluster import ipam_objects
 from kube_rdma.adapters.cluster.connect import connect
 from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.ipam import Ask, NicAsk, Timing
-from kube_rdma.programs.ipam.gc import run_patrol
-from kube_rdma.programs.ipam.node import IpamDependencies, NodeAddresses
-from kube_rdma.programs.ipam.pace import IpamTiming
+from kube_rdma.model.ipam import AddressRequest, NicRequest, Timing
+from kube_rdma.programs.ipam.gc import run_gc
+from kube_rdma.programs.ipam.node_addresses import IpamDependencies, NodeAddresses
+from kube_rdma.programs.ipam.timing import IpamTiming
 from kube_rdma_lab import backups, cluster
 from kube_rdma_lab import lab as labs
 from tests.groups import own
@@ -53,31 +53,31 @@ def lab():
 async def working(lab, folder):
     """Nodes and a controller at the lab's API server."""
     async with AsyncExitStack() as stack:
-        door = await stack.enter_async_context(connect(lab.kubeconfig))
-        patrol = asyncio.create_task(run_patrol(door, "default", PACE))
+        client = await stack.enter_async_context(connect(lab.kubeconfig))
+        gc = asyncio.create_task(run_gc(client, "default", PACE))
         nodes = []
         for name in NODES:
-            door = await stack.enter_async_context(connect(lab.kubeconfig))
-            to = IpamDependencies(door, "default", Folder(folder / name))
+            client = await stack.enter_async_context(connect(lab.kubeconfig))
+            to = IpamDependencies(client, "default", Folder(folder / name))
             node = NodeAddresses(f"{name}-{uuid4()}", f"boot of {name}", to, PACE)
             nodes.append(await stack.enter_async_context(node))
         yield nodes
-        assert not patrol.done()
-        patrol.cancel()
-        await asyncio.gather(patrol, return_exceptions=True)
+        assert not gc.done()
+        gc.cancel()
+        await asyncio.gather(gc, return_exceptions=True)
 
 
 async def patiently(node, container):
     """Ask as a runtime does, again and again; the address."""
-    request = Ask(container, f"uid-{container}", (NicAsk("net1", "restored"),))
+    request = AddressRequest(container, f"uid-{container}", (NicRequest("net1", "restored"),))
     async with asyncio.timeout(300):
         while True:
             try:
-                (lease,) = (await node.add(request)).leases
+                (allocation,) = (await node.add(request)).allocations
             except Unavailable:
                 await asyncio.sleep(0.2)
             else:
-                return str(lease.address)
+                return str(allocation.address)
 
 
 async def add(nodes, word, count):
@@ -88,10 +88,10 @@ async def add(nodes, word, count):
 
 async def held(lab):
     """Every address that some node holds."""
-    async with connect(lab.kubeconfig) as door:
-        blocks = [ipam_objects.block(one) for one in await door.list(ipam_objects.IP_BLOCK)]
+    async with connect(lab.kubeconfig) as client:
+        blocks = [ipam_objects.block(one) for one in await client.list(ipam_objects.IP_BLOCK)]
     return {
-        str(block.cell.address(place))
+        str(block.key.address(place))
         for block in blocks
         for holding in block.holdings
         for place in range(64)

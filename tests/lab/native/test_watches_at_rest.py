@@ -68,9 +68,9 @@ class Counted:
 
 
 async def follow(door, kind, where, synced):
-    async with aclosing(door.watch(kind, where)) as notices:
-        async for notice in notices:
-            if isinstance(notice, Synced):
+    async with aclosing(door.watch(kind, where)) as events:
+        async for event in events:
+            if isinstance(event, Synced):
                 synced.release()
 
 

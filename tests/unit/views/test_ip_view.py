@@ -6,7 +6,16 @@ from ipaddress import ip_address, ip_network
 import pytest
 
 from kube_rdma.model.finding import Finding, Severity
-from kube_rdma.model.ipam import Board, Family, IPPool, IPRange, Route, Span, Usage, Want
+from kube_rdma.model.ipam import (
+    BorrowQueue,
+    BorrowRequest,
+    Family,
+    IPPool,
+    IPRange,
+    Route,
+    Span,
+    Usage,
+)
 from kube_rdma.views.ipam import (
     Holder,
     Migration,
@@ -32,7 +41,7 @@ POOL = IPPool(
         Route(ip_network("10.0.0.0/8")),
         Route(ip_network("0.0.0.0/0"), ip_address("10.10.0.2")),
     ),
-    rest=0.5,
+    cooldown=0.5,
 )
 STATE = PoolState(
     POOL,
@@ -41,11 +50,11 @@ STATE = PoolState(
         Holder("node-1", 246, ("10.10.1.9-10.10.1.254",)),
         Holder("old", 1, ("10.10.0.3",), is_gone=True),
     ),
-    Board(
+    BorrowQueue(
         "training",
         (
-            Want("node-2", Family.V4, 1, 3),
-            Want("node-3", Family.V4, 1, 1, ip_address("10.10.1.20")),
+            BorrowRequest("node-2", Family.V4, 1, 3),
+            BorrowRequest("node-3", Family.V4, 1, 1, ip_address("10.10.1.20")),
         ),
     ),
     ("246 of 246 are held",),

@@ -1,8 +1,8 @@
-"""Pools, blocks, boards and node leases at the API server: the kinds, and one door for all of them.
+"""Pools, blocks, borrow queues and node leases at the API server: their kinds, and IpamObjects.
 
-`IpamObjects` does what the acts of rules/ipam/effects ask of the API server; values of model/ipam
-go in and out. Reads raise Unavailable without an answer. A write answers with the object as stored,
-or None when it was lost or its outcome is unknown: then read, and decide again.
+`IpamObjects` does what the effects of rules/ipam/effects ask of the API server; values of
+model/ipam go in and out. A read raises Unavailable without an answer. A write returns the object as
+stored, or None when it was lost or its outcome is unknown: then read, and decide again.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from kube_rdma.model.errors import Broken, Unavailable
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ipam import (
     Block,
-    Board,
-    Cell,
+    BlockKey,
+    BorrowQueue,
     IPPool,
     JournalId,
     NodeLease,
@@ -81,19 +81,21 @@ def pool(stored: Stored[IPPool, IPPoolStatus]) -> IPPool:
 
 
 def block(stored: Stored[Block, None]) -> Block:
-    """The value of an IPBlock object; raise Broken when its name is not that of its cell."""
-    if stored.name != stored.spec.cell.name:
+    """The value of an IPBlock object; raise Broken when its name is not that of its addresses."""
+    if stored.name != stored.spec.key.name:
         raise Broken(
-            f"IPBlock {stored.name}, spec.first: {stored.spec.cell.address(0)} of network "
-            f"{stored.spec.cell.network} belongs in the block {stored.spec.cell.name}, so it was "
+            f"IPBlock {stored.name}, spec.first: {stored.spec.key.address(0)} of network "
+            f"{stored.spec.key.network} belongs in the block {stored.spec.key.name}, so it was "
             "edited; write back what it was, or delete it when no pod uses an address of it"
         )
     return replace(stored.spec, version=Version(stored.version))
 
 
-def board(stored: Stored[IPPool, IPPoolStatus]) -> Board:
-    """The wants on an IPPool object."""
-    return ip_pool_status.board(PoolName(stored.name), stored.status, Version(stored.version))
+def borrow_queue(stored: Stored[IPPool, IPPoolStatus]) -> BorrowQueue:
+    """The borrow queue in the status of an IPPool object."""
+    return ip_pool_status.borrow_queue(
+        PoolName(stored.name), stored.status, Version(stored.version)
+    )
 
 
 def lease(stored: Stored[LeaseSpec, None]) -> NodeLease:
@@ -110,11 +112,11 @@ class ParsedObjects(Frozen):
 
 
 async def see(cluster: Cluster, kind: ObjectKind[S, U], where: Where = EVERYWHERE) -> ParsedObjects:
-    """What is there now; one garbled object does not hide the others, as it does from `list`."""
+    """List the objects; a garbled one does not hide the others, as it does from `list`."""
     objects, muddled = [], []
-    async with aclosing(cluster.watch(kind, where)) as notices:
-        async for notice in notices:
-            match notice:
+    async with aclosing(cluster.watch(kind, where)) as events:
+        async for event in events:
+            match event:
                 case Changed(stored):
                     objects.append(stored)
                 case Muddled(why=why):
@@ -127,25 +129,25 @@ async def see(cluster: Cluster, kind: ObjectKind[S, U], where: Where = EVERYWHER
 
 
 class IpamObjects:
-    """The door of IPAM. `namespace` is where the leases of the nodes are."""
+    """The objects of IPAM at the API server. `namespace` is where the leases of the nodes are."""
 
     def __init__(self, cluster: Cluster, namespace: str) -> None:
         self._cluster = cluster
         self._namespace = namespace
 
-    async def blocks(self) -> dict[Cell, Block]:
+    async def blocks(self) -> dict[BlockKey, Block]:
         """All blocks, consistently; raise Refused or Broken when one of them is garbled."""
         stored = await self._cluster.list(IP_BLOCK)
-        return {each.spec.cell: block(each) for each in stored}
+        return {each.spec.key: block(each) for each in stored}
 
-    async def block(self, cell: Cell) -> Block | None:
-        """One block, None where the cell has no object."""
-        stored = await self._cluster.get(IP_BLOCK, cell.name)
+    async def block(self, key: BlockKey) -> Block | None:
+        """One block, None where it has no object."""
+        stored = await self._cluster.get(IP_BLOCK, key.name)
         return block(stored) if stored else None
 
     async def write_block(self, written: Block) -> Block | None:
         """Create it when it has no version, else replace that version."""
-        name = written.cell.name
+        name = written.key.name
         if written.version is None:
             made = self._cluster.create(IP_BLOCK, Wanted(name, spec=written))
         else:
@@ -156,7 +158,7 @@ class IpamObjects:
 
     async def drop_block(self, seen: Block) -> None:
         """Delete exactly this version, if it is still there."""
-        current = await self._cluster.get(IP_BLOCK, seen.cell.name)
+        current = await self._cluster.get(IP_BLOCK, seen.key.name)
         if current and current.version == seen.version:
             await _outcome(self._cluster.delete(IP_BLOCK, current))
 
@@ -188,24 +190,24 @@ class IpamObjects:
         if current and current.version == seen.version:
             await _outcome(self._cluster.delete(LEASE, current))
 
-    async def board(self, name: PoolName) -> Board:
-        """The wants on a pool; an empty board without a version where there is no pool."""
+    async def borrow_queue(self, name: PoolName) -> BorrowQueue:
+        """The borrow queue of a pool; an empty one without a version where the pool is missing."""
         stored = await self._cluster.get(IP_POOL, name)
-        return board(stored) if stored else Board(name)
+        return borrow_queue(stored) if stored else BorrowQueue(name)
 
-    async def write_board(self, written: Board) -> Board | None:
-        """Replace the wants on exactly this version of the pool; the rest of the status stays."""
+    async def write_borrow_queue(self, written: BorrowQueue) -> BorrowQueue | None:
+        """Replace the queue in exactly this version of the pool; the rest of the status stays."""
         current = await self._cluster.get(IP_POOL, written.pool)
         if current is None or current.version != written.version:
             return None
-        status = ip_pool_status.with_wants(current.status, written.wants)
+        status = ip_pool_status.with_wants(current.status, written.requests)
         made = self._cluster.replace_status(IP_POOL, replace(current, status=status))
         stored = await _outcome(made)
-        return board(stored) if stored else None
+        return borrow_queue(stored) if stored else None
 
 
 async def _outcome(writing: Awaitable[S]) -> S | None:
-    """What was written; None when it was lost, or nobody knows. Refused is raised: say so."""
+    """What was written; None when it was lost or the outcome is unknown; raise Refused."""
     try:
         return await writing
     except Unavailable:
@@ -220,5 +222,5 @@ def _stored(
     labels: Pairs = (),
     annotations: Pairs = (),
 ) -> Stored[S, None]:
-    """What a replacement is made of: the version says which object is meant."""
+    """The object for a replacement; its version says which one it replaces."""
     return Stored(name, namespace, "", version, labels, annotations, spec, None)

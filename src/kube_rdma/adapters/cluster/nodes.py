@@ -105,10 +105,10 @@ class Nodes:
     async def watch(
         self, name: str
     ) -> AsyncGenerator[NodeState | Deleted | Muddled | Synced | Cut, None]:
-        """One node now and whenever it changes, without end; the other notices as in `watching`."""
-        async with aclosing(self._cluster.watch(NODE, Where(name=name))) as notices:
-            async for notice in notices:
-                yield node_state(notice.object) if isinstance(notice, Changed) else notice
+        """One node now and whenever it changes, without end; other events as in `watching`."""
+        async with aclosing(self._cluster.watch(NODE, Where(name=name))) as events:
+            async for event in events:
+                yield node_state(event.object) if isinstance(event, Changed) else event
 
     async def remove_taint(self, name: str, key: str, effect: str) -> bool:
         """Take the taint of this key and effect off a node; False when it does not have it.

@@ -17,7 +17,7 @@ from kube_rdma.adapters.cluster import wire
 from kube_rdma.adapters.cluster.calls import ApiRequests, RequestTiming, make
 from kube_rdma.adapters.cluster.errors import Conflict, Expired, Lost
 from kube_rdma.adapters.cluster.kinds import EVERYWHERE, ObjectKind, Pairs, Stored, Wanted, Where
-from kube_rdma.adapters.cluster.watching import Level, Notice
+from kube_rdma.adapters.cluster.watching import Level, WatchEvent
 
 S = TypeVar("S")
 U = TypeVar("U")
@@ -191,7 +191,7 @@ class Cluster:
 
     def watch(
         self, kind: ObjectKind[S, U], where: Where = EVERYWHERE
-    ) -> AsyncGenerator[Notice[S, U], None]:
+    ) -> AsyncGenerator[WatchEvent[S, U], None]:
         """What is there, then what changes, without end: see `watching`. Close it with aclosing.
 
         Raise Refused, while iterating, when the very first list is refused.

@@ -11,7 +11,7 @@ from typing import Any
 
 from kube_rdma.adapters.cluster.kinds import NOTHING, ObjectCodec, ObjectKind, Stored
 from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.cluster.watching import Notice
+from kube_rdma.adapters.cluster.watching import WatchEvent
 from kube_rdma.model.pools.node_policy import ClusterNodePolicy
 
 NODE_POLICY: ObjectKind[bytes, None] = ObjectKind(
@@ -25,7 +25,7 @@ NODE_POLICY: ObjectKind[bytes, None] = ObjectKind(
 )
 
 
-def watch_policies(cluster: Cluster) -> AsyncGenerator[Notice[bytes, None], None]:
+def watch_policies(cluster: Cluster) -> AsyncGenerator[WatchEvent[bytes, None], None]:
     """All policies now and whenever one changes; raise Refused when their kind is not served."""
     return cluster.watch(NODE_POLICY)
 

@@ -19,7 +19,7 @@ from kube_rdma.adapters.cluster.kinds import (
     Where,
 )
 from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.cluster.watching import Notice
+from kube_rdma.adapters.cluster.watching import WatchEvent
 from kube_rdma.adapters.cluster.wire import Unreadable
 from kube_rdma.api.reports import node_report
 from kube_rdma.api.reports.node_report_models import NodeReportStatus
@@ -45,7 +45,7 @@ class NodeReports(Frozen):
     cluster: Cluster
     node: str
 
-    def watch(self) -> AsyncGenerator[Notice[None, NodeReportStatus], None]:
+    def watch(self) -> AsyncGenerator[WatchEvent[None, NodeReportStatus], None]:
         """The report now and whenever it changes; raise Refused when its kind is not served."""
         return self.cluster.watch(NODE_REPORT, Where(name=self.node))
 

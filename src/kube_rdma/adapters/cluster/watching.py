@@ -74,11 +74,12 @@ class Cut(Frozen):
     why: str
 
 
-Notice = Changed[S, U] | Deleted | Muddled | Synced | Cut
+WatchEvent = Changed[S, U] | Deleted | Muddled | Synced | Cut
+"""What a watch yields."""
 
 
 class Level(Generic[S, U]):
-    """One watch. `run` yields Notices without end.
+    """One watch. `run` yields WatchEvents without end.
 
     Raise Refused when the very first list is refused (RBAC, no such resource). Later refusals are
     a Cut: an API server that starts forbids for seconds what it will allow.
@@ -96,7 +97,7 @@ class Level(Generic[S, U]):
         self._synced = False
         self._cut = False
 
-    async def run(self) -> AsyncGenerator[Notice[S, U], None]:
+    async def run(self) -> AsyncGenerator[WatchEvent[S, U], None]:
         """Round after round."""
         pace = self._calls.pace
         failures = 0
@@ -104,9 +105,9 @@ class Level(Generic[S, U]):
             began = pace.clock()
             cut: Cut | None = None
             try:
-                async with aclosing(self._round()) as notices:
-                    async for notice in notices:
-                        yield notice
+                async with aclosing(self._round()) as events:
+                    async for event in events:
+                        yield event
             except Expired:
                 self._version = ""
             except (Refused, Unavailable) as error:
@@ -120,12 +121,12 @@ class Level(Generic[S, U]):
             failures = 0 if pace.clock() - began >= _HELD else failures + 1
             await asyncio.sleep(pace.pause(failures))
 
-    async def _round(self) -> AsyncGenerator[Notice[S, U], None]:
+    async def _round(self) -> AsyncGenerator[WatchEvent[S, U], None]:
         clock = self._calls.pace.clock
         began = clock()
         if not self._version or began >= self._due or self._is_over:
-            async for notice in self._list():
-                yield notice
+            async for event in self._list():
+                yield event
             yield self._sync(began)
         elif not self._is_sure:
             await self._calls.confirm(self._kind, self._where)
@@ -139,8 +140,8 @@ class Level(Generic[S, U]):
             async with aclosing(changes.lines) as lines:
                 async for data in lines:
                     change, item = wire.line(data)
-                    for notice in self._follow(change, item):
-                        yield notice
+                    for event in self._follow(change, item):
+                        yield event
             self._is_sure = clock() - began >= _PUNCTUAL * changes.seconds
 
     @property
@@ -152,7 +153,7 @@ class Level(Generic[S, U]):
         self._synced, self._cut, self._is_sure = True, False, True
         return Synced(began)
 
-    async def _list(self) -> AsyncGenerator[Notice[S, U], None]:
+    async def _list(self) -> AsyncGenerator[WatchEvent[S, U], None]:
         """What differs between a list and what was reported."""
         self._version = ""
         era = self._calls.horizon.era
@@ -163,8 +164,8 @@ class Level(Generic[S, U]):
                 new = wire.identity(item)
                 present.add(new.key)
                 self._judge(new, version)
-                for notice in self._show(new, item):
-                    yield notice
+                for event in self._show(new, item):
+                    yield event
         for key in [key for key in self._reported if key not in present]:
             yield self._forget(self._reported[key])
         self._version, self._era = version, era
@@ -178,7 +179,7 @@ class Level(Generic[S, U]):
             reported = old.version if old else ""
             self._calls.horizon.listed(self._kind, new, version, reported)
 
-    def _follow(self, change: str, item: msgspec.Raw) -> Iterator[Notice[S, U]]:
+    def _follow(self, change: str, item: msgspec.Raw) -> Iterator[WatchEvent[S, U]]:
         """What a line of the stream says."""
         if change == "ERROR":
             kind = self._kind
@@ -194,7 +195,7 @@ class Level(Generic[S, U]):
         if not self._is_over:
             self._calls.horizon.shown(self._kind, new.version)
 
-    def _show(self, new: wire.Identity, item: msgspec.Raw) -> Iterator[Notice[S, U]]:
+    def _show(self, new: wire.Identity, item: msgspec.Raw) -> Iterator[WatchEvent[S, U]]:
         old = self._reported.get(new.key)
         if old == new:
             return

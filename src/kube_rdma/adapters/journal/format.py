@@ -22,7 +22,7 @@ from kube_rdma.model.attach.attachment import (
 from kube_rdma.model.attach.cni import Dns
 from kube_rdma.model.functions import step as function_step
 from kube_rdma.model.functions.function import MadeFunctions
-from kube_rdma.model.ipam import Booking, JournalIdentity, Lease
+from kube_rdma.model.ipam import AddressAllocation, AllocationRecord, JournalIdentity
 from kube_rdma.model.late_binding.binding import Binding, PodName, Promise
 from kube_rdma.model.link import PlannedHostLink
 from kube_rdma.model.pools.pool import AppliedPools, ExtraInfo, FunctionRange, PoolSpec, Selector
@@ -35,8 +35,8 @@ BINDINGS: Mapping[str, type[Promise | Binding]] = {"promise": Promise, "binding"
 FUNCTIONS: Mapping[str, type[MadeFunctions]] = {"made-functions": MadeFunctions}
 POOLS: Mapping[str, type[AppliedPools]] = {"applied-pools": AppliedPools}
 RAILS: Mapping[str, type[RailRecord]] = {"rails": RailRecord}
-ADDRESSES: Mapping[str, type[Booking | JournalIdentity]] = {
-    "booking": Booking,
+ADDRESSES: Mapping[str, type[AllocationRecord | JournalIdentity]] = {
+    "booking": AllocationRecord,
     "identity": JournalIdentity,
 }
 
@@ -107,11 +107,11 @@ FORMS = (
     # the rails of cards
     form(RailRecord, "Rails", "functions names guids? places? boot? waiting? came?"),
     # addresses
-    form(Booking, "Booking", "container pod leases began"),
+    form(AllocationRecord, "Booking", "container pod leases=allocations began"),
     form(
-        Lease,
+        AddressAllocation,
         "Lease",
-        "network interface pool address subnet gateway rest owner resting",
+        "network interface pool address subnet gateway rest=cooldown owner resting=cooling",
         identity="network interface address",
     ),
     form(JournalIdentity, "Identity", "journal"),

@@ -117,7 +117,9 @@ def addresses(call: Call) -> tuple[IpamConf, tuple[Address, ...], str | None]:
     """
     document = read(call.config, f"network {call.network}")
     conf = validate(_Called, document)
-    wanted = ip_conf.asked((), _texts(call, conf), document.where(("runtimeConfig", "ips")))
+    wanted = ip_conf.requested_addresses(
+        (), _texts(call, conf), document.where(("runtimeConfig", "ips"))
+    )
     device = conf.runtime_config.device_id or conf.device_id or conf.master
     return ip_conf.load(document), wanted, device or None
 
@@ -221,7 +223,7 @@ def _of_static(
 
 def _with_gateway(address: InterfaceAddress, call: Call) -> InterfaceAddress:
     texts = [text for key, value in call.args if key == "GATEWAY" for text in value.split(",")]
-    gateways = ip_conf.asked((), texts, f"CNI_ARGS of network {call.network}")
+    gateways = ip_conf.requested_addresses((), texts, f"CNI_ARGS of network {call.network}")
     subnet = ip_network((address.address, address.prefix), strict=False)
     inside = [gateway for gateway in gateways if gateway in subnet]
     return replace(address, gateway=inside[-1]) if inside else address
@@ -240,7 +242,7 @@ def _asked(texts: Iterable[str], document: Document) -> tuple[AskedAddress, ...]
     where = document.where(("runtimeConfig", "ips"))
     asked = []
     for text in dict.fromkeys(text.strip() for text in texts):
-        (address,) = ip_conf.asked((), (text,), where)
+        (address,) = ip_conf.requested_addresses((), (text,), where)
         length = ip_interface(text).network.prefixlen if "/" in text else None
         asked.append(AskedAddress(address, length))
     return tuple(asked)

@@ -70,10 +70,9 @@ class Installation(Typed):
     chart creates no bindings of them; an administrator does.
     """
     pools: Many[InstalledPool] = ()
-    """
-    pools lists the IPPools that Helm creates when it installs; an upgrade does not
-    change them. Preset vke needs
-    one named rdma for RoCE. Example: [{name: rdma, spec: {ranges: [{subnet: 10.0.0.0/24}]}}].
+    """pools lists the IPPools that Helm creates when it installs; an upgrade does not change them.
+    Preset vke needs one named rdma for RoCE. Example:
+    [{name: rdma, spec: {ranges: [{subnet: 10.0.0.0/24}]}}].
     """
     crds: InstalledDefinitions = InstalledDefinitions()
     """crds are the custom resource definitions (CRDs). Uninstalling keeps them."""

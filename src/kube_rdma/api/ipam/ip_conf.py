@@ -1,9 +1,9 @@
 """The ``"ipam": {…}`` block of a CNI configuration, whatever plugin it names, and its meaning here.
 
-People come with configurations for whereabouts, host-local and static; they work as they are
-written, with addresses from IPPools. Ranges become an IPPool whose name follows from its content,
-so every node and every attachment with the same ranges means the same pool. What a key meant there
-and no longer means anything is reported in `notes`, once for each.
+Configurations for whereabouts, host-local and static work as they are written, with addresses from
+IPPools. Ranges become an IPPool whose name follows from its content, so every node and every
+attachment with the same ranges means the same pool. `notes` has a sentence for each key that has no
+effect here.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from kube_rdma.model.ipam import (
     IPPool,
     IPRange,
     NetworkName,
-    NicAsk,
+    NicRequest,
     Owner,
     PoolName,
     Span,
@@ -54,11 +54,11 @@ _CLUSTER_WIDE = (
 
 
 class IpamConf(Frozen):
-    """What the block means. Nothing at all: the interface gets no address.
+    """What the block means. With all fields empty the interface gets no address.
 
-    `pools` are named pools by rail, None for every rail; `pool` is one to be there, made from the
-    block's own ranges. `addresses` are set as they are, besides those of the pool; `yields`: those
-    that a pod asks for by runtimeConfig or args come in their place.
+    `pools` are names of pools by rail, None for every rail; `pool` is one to create, made from the
+    block's own ranges. `addresses` are set as they are, besides those of the pool; `yields`: the
+    addresses that a pod asks for by runtimeConfig or args replace them.
     """
 
     pools: tuple[tuple[int | None, PoolName], ...] = ()
@@ -98,7 +98,7 @@ def load(document: Document) -> IpamConf:
 def foreign(document: Document) -> str:
     """The IPAM plugin that gives the addresses itself; empty for those whose blocks mean pools.
 
-    A type that is like one of these was probably meant as it, and is left to `load` to refuse.
+    A type that resembles one of these is probably a typing error, and `load` refuses it.
     """
     block = document.value.get("ipam") if isinstance(document.value, dict) else None
     kind = block.get("type") if isinstance(block, dict) else None
@@ -106,10 +106,12 @@ def foreign(document: Document) -> str:
     return kind if is_other and isinstance(kind, str) else ""
 
 
-def asked(args: Iterable[tuple[str, str]], ips: Iterable[str], where: str) -> tuple[Address, ...]:
+def requested_addresses(
+    args: Iterable[tuple[str, str]], ips: Iterable[str], where: str
+) -> tuple[Address, ...]:
     """The addresses that a pod asks for: IP in CNI_ARGS, and `ips` of its annotation.
 
-    Both come with or without a length, which the pool knows better. Raise Refused for what is no
+    Both come with or without a length; the pool's own counts. Raise Refused for a text that is no
     address.
     """
     texts = [text for key, value in args if key == "IP" for text in value.split(",")]
@@ -127,14 +129,14 @@ def asked(args: Iterable[tuple[str, str]], ips: Iterable[str], where: str) -> tu
     return tuple(dict.fromkeys(addresses))
 
 
-def nic_ask(
+def nic_request(
     conf: IpamConf,
     interface: InterfaceName,
     rail: int | None = None,
     addresses: tuple[Address, ...] = (),
     owner: Owner | None = None,
-) -> NicAsk | None:
-    """What is asked of the pools for one interface; None: it takes no address of a pool.
+) -> NicRequest | None:
+    """The request for one interface to the pools; None: it takes no address of a pool.
 
     Raise Refused for a rail without a pool, for addresses without a pool, and for two of a family.
     """
@@ -153,7 +155,7 @@ def nic_ask(
     if len({each.version for each in addresses}) < len(addresses):
         problem = f"{', '.join(map(str, addresses))} are asked for, one of each family is given"
         raise Refused(problem, remedy="Ask for one IPv4 and one IPv6 address", where=where)
-    return NicAsk(interface, name, rail, addresses, owner) if name else None
+    return NicRequest(interface, name, rail, addresses, owner) if name else None
 
 
 def _whereabouts(document: Document) -> IpamConf:
@@ -249,7 +251,7 @@ def _subnets(
 
 
 def _gateway(subnet: Subnet, gateway: Address | None) -> Address | None:
-    """As host-local has it: the first address by default. None for one that nobody can reach."""
+    """The gateway as host-local sets it, by default the first address; None if out of reach."""
     if gateway is not None:
         return gateway if gateway in subnet else None
     return subnet.network_address + 1 if subnet.num_addresses > 2 else None
@@ -282,7 +284,7 @@ def _kube_rdma(document: Document) -> IpamConf:
 
 
 def _with_pool(base: IpamConf, wish: IPPool, document: Document) -> IpamConf:
-    """The conf with a pool, whose name so far is the plugin's.
+    """The conf with a pool; the pool in `wish` still has the plugin's name.
 
     Raise Refused when its ranges contradict themselves.
     """
@@ -321,7 +323,7 @@ def _placed(fault: Refused, document: Document) -> Refused:
 
 
 def _range_of(entry: WhereaboutsRange, gateway: Address | None) -> IPRange:
-    """As whereabouts has it: the ends in `range` come first, one that is no end is passed over."""
+    """The range as whereabouts reads it: ends in `range` come first, an end outside is ignored."""
     assert entry.range is not None
     subnet, first, last = entry.range
     start, end = entry.range_start, entry.range_end
@@ -333,14 +335,14 @@ def _range_of(entry: WhereaboutsRange, gateway: Address | None) -> IPRange:
 
 
 def _without_ends(block: Whereabouts) -> list[str]:
-    """Where whereabouts would give the ends of a subnet too, that this is not done."""
+    """A note where whereabouts would give the ends of a subnet too, for kube-rdma does not."""
     if not any(each.enable_l3 for each in (block, *block.ip_ranges)):
         return []
     return ["enable_l3 is ignored: the first and the last address of a subnet are not assigned"]
 
 
 def _one_of_each(subnets: Sequence[Subnet], what: str) -> list[str]:
-    """Where the plugin would give more addresses than one of each family, that this is not done."""
+    """A note where the plugin would give more than one address of each family."""
     if len({subnet.version for subnet in subnets}) == len(subnets):
         return []
     rest = f"from whichever range has room, not one of each {what}"
@@ -356,10 +358,10 @@ def _with_gateway(
     gateways: Iterable[Address | None],
     wished: Iterable[Address | None],
 ) -> tuple[tuple[LinkRoute, ...], list[str]]:
-    """The routes that lead somewhere, and a note of each other one.
+    """The routes that lead somewhere, and a note for each other one.
 
-    One without gw takes the gateway of its family; where the only one that was `wished` is out of
-    reach, it would lead nowhere. A default route without any would take that of eth0 away.
+    A route without gw takes the gateway of its family; where the only gateway that was `wished` is
+    out of reach, it would lead nowhere. A default route without one would replace that of eth0.
     """
     have = {gateway.version for gateway in gateways if gateway}
     lost = {gateway.version for gateway in wished if gateway} - have

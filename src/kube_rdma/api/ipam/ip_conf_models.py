@@ -41,7 +41,7 @@ def _range(text: str) -> WrittenRange:
 
 
 def _decimal(text: str) -> str:
-    """Without the zeros before a number, which whereabouts passes over and others refuse."""
+    """The text without leading zeros of numbers, which whereabouts ignores and others refuse."""
     return text if ":" in text else re.sub(r"(?<![0-9])0+(?=[0-9])", "", text)
 
 
@@ -84,7 +84,7 @@ ZeroedAddress: TypeAlias = Annotated[
 
 
 class _Block(GoTyped):
-    """The configuration around the block belongs to others."""
+    """A configuration of which only the ipam block is read; the other keys belong to others."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -107,7 +107,7 @@ class PlainDns(GoTyped):
     options: Many[str] = ()
 
     def value(self) -> Dns:
-        """As a CNI result has it."""
+        """The value as a CNI result has it."""
         return Dns(self.nameservers, self.domain, self.search, self.options)
 
 

@@ -1,6 +1,6 @@
 """The documents that programs write for each other: IPBlock, and a node's lease.
 
-An IPBlock says which node holds which addresses of a cell, in texts that people can read with
+An IPBlock says which node holds which addresses of a block, in texts that people can read with
 kubectl. A node's lease is a coordination.k8s.io Lease; what that kind has no field for stands in
 its annotations. Whoever edits one by hand gets a sentence that names object and field.
 """
@@ -23,15 +23,15 @@ from kube_rdma.api.text.typed import Many, Typed
 from kube_rdma.api.text.words import TextForm
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.ipam import (
-    CELL,
+    BLOCK_ADDRESSES,
     Address,
     Block,
+    BlockKey,
     BootId,
-    Cell,
-    CellHolding,
     Family,
     JournalId,
     NetworkName,
+    NodeHolding,
     NodeLease,
     NodeName,
     Owner,
@@ -42,7 +42,7 @@ from kube_rdma.model.ipam import (
 
 LEASE_PREFIX = "ipam."  # of the object's name, before the node's: kubelets have leases too
 LEASE_LABEL = ("kube-rdma.io/lease", "ipam")
-_LONGEST_BEAT = 20  # digits; one a second for longer than there are clusters
+_LONGEST_HEARTBEAT = 20  # digits; one a second for longer than there are clusters
 _ANNOTATION = "kube-rdma.io/ipam-"
 _NODE = TextForm("[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", "the name of a node", "node-1")
 _REPAIR = "Delete the block only when no pod uses an address of it; else write back what it was"
@@ -70,7 +70,7 @@ class BlockPin(Typed):
 
 
 class IPBlockSpec(Typed):
-    """CELL addresses of a network, and who holds which of them."""
+    """The addresses of a block, and which node holds which of them."""
 
     network: Label = Field(examples=["default"])
     """network is the address space of the block, as in spec.network of an IPPool."""
@@ -89,9 +89,9 @@ class IPBlockSpec(Typed):
     @field_validator("first")
     @classmethod
     def _aligned(cls, first: Address) -> Address:
-        if int(first) % CELL:
-            below = ip_address(int(first) - int(first) % CELL)
-            problem = f"{first} is not the first of {CELL} addresses"
+        if int(first) % BLOCK_ADDRESSES:
+            below = ip_address(int(first) - int(first) % BLOCK_ADDRESSES)
+            problem = f"{first} is not the first of {BLOCK_ADDRESSES} addresses"
             raise slips(Slip(problem, f"Write back what it was, perhaps {below}"))
         return first
 
@@ -154,7 +154,7 @@ class _LeaseNotes(Typed):
     @field_validator("beat")
     @classmethod
     def _counts(cls, beat: str) -> str:
-        if not (beat.isascii() and beat.isdecimal() and len(beat) <= _LONGEST_BEAT):
+        if not (beat.isascii() and beat.isdecimal() and len(beat) <= _LONGEST_HEARTBEAT):
             raise slips(Slip(f"{shown(beat)} is not a number", "Write back what it was"))
         return beat
 
@@ -162,28 +162,28 @@ class _LeaseNotes(Typed):
 def decode_block(data: bytes) -> Block:
     """The spec of an IPBlock, still without its version; raise Refused with all of its faults."""
     spec = validate(IPBlockSpec, of_json(data, base=("spec",)))
-    cell = Cell(NetworkName(spec.network), Family(spec.first.version), int(spec.first))
+    key = BlockKey(NetworkName(spec.network), Family(spec.first.version), int(spec.first))
     return Block(
-        cell,
-        tuple(CellHolding(NodeName(h.node), bits_of(cell, h.addresses)) for h in spec.holdings),
-        tuple(Pin(Owner(pin.owner), int(pin.address) - cell.first) for pin in spec.pins),
+        key,
+        tuple(NodeHolding(NodeName(h.node), bits_of(key, h.addresses)) for h in spec.holdings),
+        tuple(Pin(Owner(pin.owner), int(pin.address) - key.first) for pin in spec.pins),
         spec.edition,
     )
 
 
 def encode_block(block: Block) -> bytes:
     """The spec that `decode_block` reads."""
-    cell = block.cell
+    key = block.key
     spec: dict[str, Value] = {
-        "network": cell.network,
-        "first": str(cell.address(0)),
+        "network": key.network,
+        "first": str(key.address(0)),
         "edition": block.edition,
         "holdings": [
-            {"node": each.node, "addresses": list(spans_of(cell, each.bits))}
+            {"node": each.node, "addresses": list(spans_of(key, each.bits))}
             for each in block.holdings
         ],
         "pins": [
-            {"owner": pin.owner, "address": str(cell.address(pin.place))} for pin in block.pins
+            {"owner": pin.owner, "address": str(key.address(pin.offset))} for pin in block.pins
         ],
     }
     return json.dumps({key: value for key, value in spec.items() if value != []}).encode()
@@ -239,7 +239,7 @@ def lease(
 
 def lease_annotations(lease: NodeLease) -> dict[str, str]:
     """What a Lease's spec has no field for."""
-    notes = {"boot": lease.boot, "beat": str(lease.beat), "fenced": str(lease.fenced).lower()}
+    notes = {"boot": lease.boot, "beat": str(lease.heartbeat), "fenced": str(lease.fenced).lower()}
     return {_ANNOTATION + key: value for key, value in notes.items()}
 
 
@@ -249,4 +249,4 @@ def _is_stray(span: Span, info: ValidationInfo) -> bool:
     if first is None:
         return False
     inside = span.first.version == first.version and int(span.first) >= int(first)
-    return not (inside and int(span.last) < int(first) + CELL)
+    return not (inside and int(span.last) < int(first) + BLOCK_ADDRESSES)

@@ -1,8 +1,8 @@
-"""The document ``kind: IPPool`` (kube-rdma.io/v1alpha1): what people wish, checked and compiled.
+"""The document ``kind: IPPool`` (kube-rdma.io/v1alpha1): what people write, checked and compiled.
 
 The same check serves a file, admission and the controller: each gives a Document and gets the
 IPPool value, or a Refused with every fault of it. Whether anything is left to give is arithmetic
-and stays with rules/ipam/cells.zones; what a change does to pods with rules/ipam/pools.
+and stays with rules/ipam/subpools.subpools; what a change does to pods with rules/ipam/pools.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class PoolRange(Typed):
 
     @property
     def span(self) -> Span:
-        """From its first to its last address."""
+        """The addresses of the range, from the first to the last."""
         first, last = self.subnet.network_address, self.subnet.broadcast_address
         return Span(self.start or first, self.end or last)
 
@@ -135,8 +135,8 @@ class IPPoolSpec(Typed):
     """A pool of addresses as an administrator writes it."""
 
     network: Label = Field("default", examples=["default"])
-    """network is the address space of the pool. Pools of one network
-    share no address; pools of different networks can. Left out: default.
+    """network is the address space of the pool. Pools of one network share no address; pools of
+    different networks can. Left out: default.
     """
     ranges: Many[PoolRange] = Field(min_length=1, examples=[[{"subnet": "10.0.0.0/24"}]])
     """ranges are the subnets, or parts of them, that pods get addresses of. A NIC gets one address
@@ -205,7 +205,7 @@ class IPPoolSpec(Typed):
 
 
 class PoolMetadata(Typed):
-    """Its name; what else the API server keeps about an object is left alone."""
+    """The name; other metadata of the object is ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -238,25 +238,25 @@ def decode(data: bytes) -> IPPool:
 
 
 def named(pool: IPPool, name: str) -> IPPool:
-    """A decoded spec with the name of its object, which its ranges then say too."""
+    """A decoded spec with the name of its object, also in the sources of its ranges."""
     ranges = tuple(replace(each, source=f"IPPool {name}: {each.source}") for each in pool.ranges)
     return replace(pool, name=PoolName(name), ranges=ranges)
 
 
 def encode(pool: IPPool) -> bytes:
-    """The spec as `decode` reads it; a part of a second of rest becomes a whole one."""
+    """The spec as `decode` reads it; a part of a second of cool-down becomes a whole one."""
     return json.dumps(spec(pool)).encode()
 
 
 def spec(pool: IPPool) -> dict[str, Value]:
-    """The spec as JSON values, without what is not said."""
+    """The spec as JSON values, without empty lists."""
     fields: dict[str, Value] = {
         "network": pool.network,
         "ranges": [_range(each) for each in pool.ranges],
         "excludes": [written(each) for each in pool.excludes],
         "routes": [_route(each) for each in pool.routes],
         "blockSize": pool.block_size,
-        "restSeconds": math.ceil(pool.rest),
+        "restSeconds": math.ceil(pool.cooldown),
         "probe": pool.probe,
         "namespaces": list(pool.namespaces),
     }
@@ -274,7 +274,7 @@ def _route(route: Route) -> Value:
     return {"dst": str(route.to), "gw": str(route.via)} if route.via else {"dst": str(route.to)}
 
 
-def _compiled(wish: IPPoolSpec, name: str, document: Document, path: tuple[str, ...]) -> IPPool:
+def _compiled(spec: IPPoolSpec, name: str, document: Document, path: tuple[str, ...]) -> IPPool:
     return IPPool(
         PoolName(name),
         tuple(
@@ -286,15 +286,15 @@ def _compiled(wish: IPPoolSpec, name: str, document: Document, path: tuple[str, 
                 each.rail,
                 source=document.where((*path, index)),
             )
-            for index, each in enumerate(wish.ranges)
+            for index, each in enumerate(spec.ranges)
         ),
-        NetworkName(wish.network),
-        wish.excludes,
-        tuple(Route(each.dst, each.gw) for each in wish.routes),
-        wish.block_size,
-        float(wish.rest_seconds),
-        wish.probe,
-        tuple(wish.namespaces),
+        NetworkName(spec.network),
+        spec.excludes,
+        tuple(Route(each.dst, each.gw) for each in spec.routes),
+        spec.block_size,
+        float(spec.rest_seconds),
+        spec.probe,
+        tuple(spec.namespaces),
     )
 
 

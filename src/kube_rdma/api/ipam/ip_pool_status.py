@@ -1,7 +1,8 @@
-"""The status of an IPPool: how full it is, who is short, what is wrong.
+"""The status of an IPPool: how full it is, which nodes lack addresses, what is wrong.
 
-Two write it, each by compare-and-swap of the whole: nodes their wants (Board), the controller all
-the rest. Numbers of addresses end at the largest whole number that JSON clients agree on.
+Nodes write their `wants` (a BorrowQueue of model/ipam), the controller all the rest; each replaces
+the whole status by compare-and-swap. Numbers of addresses end at the largest whole number that JSON
+clients agree on.
 """
 
 from __future__ import annotations
@@ -15,9 +16,16 @@ from kube_rdma.api.conditions import Condition, StatusPart, condition
 from kube_rdma.api.ipam.ip_words import address as read_address
 from kube_rdma.api.text.typed import Many
 from kube_rdma.model.frozen import Frozen
-from kube_rdma.model.ipam import Board, Family, IPPool, NodeName, PoolName, Usage
+from kube_rdma.model.ipam import (
+    BorrowQueue,
+    BorrowRequest,
+    Family,
+    IPPool,
+    NodeName,
+    PoolName,
+    Usage,
+)
 from kube_rdma.model.ipam import Version as ObjectVersion
-from kube_rdma.model.ipam import Want as WantValue
 
 MOST = 2**53 - 1  # a /64 has more; then the number means: at least so many
 FamilyName = Literal["IPv4", "IPv6"]
@@ -97,11 +105,11 @@ class IPPoolStatus(StatusPart):
     """
 
 
-class Findings(Frozen):
+class PoolFindings(Frozen):
     """What the controller found out about one pool.
 
-    Sentences: `broken` why it cannot be used at all, `scarce` which parts are nearly full,
-    `conflicts` what contradicts itself in its blocks.
+    `broken` says why it cannot be used at all, `scarce` which parts are nearly full, `conflicts`
+    which addresses two nodes hold.
     """
 
     usages: Sequence[Usage] = ()
@@ -110,10 +118,12 @@ class Findings(Frozen):
     conflicts: Sequence[str] = ()
 
 
-def board(pool: PoolName, status: IPPoolStatus | None, version: ObjectVersion) -> Board:
-    """The wants on a pool."""
-    wants = tuple(
-        WantValue(
+def borrow_queue(
+    pool: PoolName, status: IPPoolStatus | None, version: ObjectVersion
+) -> BorrowQueue:
+    """The borrow queue that a pool's status holds."""
+    requests = tuple(
+        BorrowRequest(
             NodeName(each.node),
             _family(each.family),
             each.rail,
@@ -122,11 +132,11 @@ def board(pool: PoolName, status: IPPoolStatus | None, version: ObjectVersion) -
         )
         for each in (status.wants if status else ())
     )
-    return Board(pool, wants, version)
+    return BorrowQueue(pool, requests, version)
 
 
-def with_wants(status: IPPoolStatus | None, wants: Iterable[WantValue]) -> IPPoolStatus:
-    """The status with these wants, everything else as it was."""
+def with_wants(status: IPPoolStatus | None, requests: Iterable[BorrowRequest]) -> IPPoolStatus:
+    """The status with these requests as its `wants`, everything else as it was."""
     entries = tuple(
         WantEntry(
             node=each.node,
@@ -135,13 +145,13 @@ def with_wants(status: IPPoolStatus | None, wants: Iterable[WantValue]) -> IPPoo
             count=each.count,
             address=str(each.address) if each.address else None,
         )
-        for each in wants
+        for each in requests
     )
     return (status or IPPoolStatus()).model_copy(update={"wants": entries})
 
 
 def pool_status(
-    old: IPPoolStatus | None, pool: IPPool, findings: Findings, now: str
+    old: IPPoolStatus | None, pool: IPPool, findings: PoolFindings, now: str
 ) -> IPPoolStatus:
     """The status that says `findings`; wants stay. `now` is a time as in RFC 3339, for changes."""
     before = old or IPPoolStatus()
@@ -192,7 +202,9 @@ def _short(count: int) -> str:
     return str(count) if count < 10**9 else f"{count:.1e}".replace("e+", "e")
 
 
-def _conditions(old: tuple[Condition, ...], findings: Findings, now: str) -> tuple[Condition, ...]:
+def _conditions(
+    old: tuple[Condition, ...], findings: PoolFindings, now: str
+) -> tuple[Condition, ...]:
     """Ready and NearlyFull."""
     ready = ("Usable", "Nodes give addresses of it.")
     if findings.broken:

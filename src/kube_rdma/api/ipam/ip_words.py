@@ -1,7 +1,7 @@
-"""How addresses are written in documents: one address, a subnet, a span of them, a DNS label.
+"""How documents write addresses: one address, a subnet, a span of addresses, a DNS label.
 
-Used by everything in api that is about addresses (ip_pool, ip_objects, ip_conf). Each word is read
-to its value at once; a text that has another form gets a sentence with an example.
+The readers of addresses in api use it (ip_pool, ip_objects, ip_conf). Each word is read to its
+value at once; a text that has another form gets a sentence with an example.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kube_rdma.api.text.document import shown
 from kube_rdma.api.text.faults import Slip, slips
 from kube_rdma.api.text.words import TextForm
 from kube_rdma.model.frozen import Frozen
-from kube_rdma.model.ipam import Address, Bits, Cell, Span, Subnet
+from kube_rdma.model.ipam import Address, Bits, BlockKey, Span, Subnet
 
 
 class Word(Frozen):
@@ -98,29 +98,29 @@ def bounds(ends: Span) -> tuple[int, int, int]:
 
 
 def meets(ends: Span, other: Span) -> bool:
-    """Whether they have an address in common."""
+    """Whether two spans have an address in common."""
     (family, first, last), (family_2, first_2, last_2) = bounds(ends), bounds(other)
     return family == family_2 and first <= last_2 and first_2 <= last
 
 
-def spans_of(cell: Cell, bits: Bits) -> Iterator[str]:
+def spans_of(key: BlockKey, bits: Bits) -> Iterator[str]:
     """The addresses of a set as texts that people read, neighbours in one."""
-    place, rest = 0, int(bits)
-    while rest:
-        gap = (rest & -rest).bit_length() - 1
-        rest >>= gap
-        length = (~rest & (rest + 1)).bit_length() - 1
-        place += gap
-        yield written(Span(cell.address(place), cell.address(place + length - 1)))
-        rest >>= length
-        place += length
+    offset, left = 0, int(bits)
+    while left:
+        gap = (left & -left).bit_length() - 1
+        left >>= gap
+        length = (~left & (left + 1)).bit_length() - 1
+        offset += gap
+        yield written(Span(key.address(offset), key.address(offset + length - 1)))
+        left >>= length
+        offset += length
 
 
-def bits_of(cell: Cell, spans: Iterable[Span]) -> Bits:
-    """The spans as a set of addresses of the cell; they lie inside of it."""
+def bits_of(key: BlockKey, spans: Iterable[Span]) -> Bits:
+    """The spans as a set of addresses of the block; they lie inside of it."""
     bits = 0
     for ends in spans:
-        first, last = int(ends.first) - cell.first, int(ends.last) - cell.first
+        first, last = int(ends.first) - key.first, int(ends.last) - key.first
         bits |= (1 << (last + 1)) - (1 << first)
     return Bits(bits)
 

@@ -191,8 +191,8 @@ class PolicyPool(Typed):
     attach: Annotated[Attach, _Named] | None = None
     """attach says when a container gets device files. none: when the kubelet allocates shares.
     required: when the pod's network is attached. auto: like required, or at the start if the pod
-    has no networks. On nodes without CDI it is none. Left out: auto; none in sriov, and in
-    hca on nodes without networks of kube-rdma.
+    has no networks. On nodes without CDI it is none. Left out: auto; none in sriov, and in hca on
+    nodes without networks of kube-rdma.
     """
     prefer: Annotated[Preference, _Named] | None = None
     """prefer says which free shares a container gets. pack: on the fullest cards. spread: on as
@@ -253,8 +253,7 @@ class PolicyFunctions(Typed):
     """
     force: bool = False
     """force says whether the number changes also where the node is reached through the card, or
-    where others made or use the virtual functions. Functions that pods hold stay. Left
-    out: false.
+    where others made or use the virtual functions. Functions that pods hold stay. Left out: false.
     """
 
     @field_validator("selectors")

@@ -126,10 +126,10 @@ def release(
     Takes ADDRESS from the node that holds it. Use it only for a node that never gives it back, such
     as a machine that was thrown away. It says what the risk is and asks before it frees.
     """
-    from kube_rdma.programs.ipam.release import find, free
+    from kube_rdma.programs.ipam.release import find_holders, free
 
     wanted = _address(address)
-    held = _run(opener, cluster, lambda api: find(api, network, wanted))
+    held = _run(opener, cluster, lambda api: find_holders(api, network, wanted))
     if output == "table":
         click.echo(held.risk)
     if not yes:
@@ -182,9 +182,9 @@ def _run(
 
 
 def _snapshot(opener: Opener | None, cluster: ClusterOptions) -> Snapshot:
-    from kube_rdma.programs.ipam.snapshot import take
+    from kube_rdma.programs.ipam.snapshot import take_snapshot
 
-    return _run(opener, cluster, take)
+    return _run(opener, cluster, take_snapshot)
 
 
 def _named(snapshot: Snapshot, name: str) -> PoolState:

@@ -15,7 +15,7 @@ import structlog
 from kube_rdma.adapters.bulkhead import contained
 from kube_rdma.adapters.cluster.kinds import EVERYWHERE, ObjectKind, Stored, Where
 from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.cluster.watching import Changed, Cut, Deleted, Muddled, Notice, Synced
+from kube_rdma.adapters.cluster.watching import Changed, Cut, Deleted, Muddled, Synced, WatchEvent
 from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
 
@@ -58,16 +58,16 @@ class Mirror(Generic[V]):
         while True:
             self._unseen = {*self.values, *self.faults}
             try:
-                async with aclosing(cluster.watch(self._kind, self._where)) as notices:
-                    async for notice in notices:
-                        self._take(notice)
+                async with aclosing(cluster.watch(self._kind, self._where)) as events:
+                    async for event in events:
+                        self._take(event)
             except Refused as error:
                 self._hear(Cut(str(error)))
             await asyncio.sleep(pause(failures))
             failures += 1
 
-    def _take(self, notice: Notice[Any, Any]) -> None:
-        match notice:
+    def _take(self, event: WatchEvent[Any, Any]) -> None:
+        match event:
             case Changed(stored):
                 self._show(stored)
             case Deleted(name, namespace):
@@ -77,9 +77,9 @@ class Mirror(Generic[V]):
             case Muddled(name, namespace, why=why):
                 self._fault(self._key(namespace, name), Unavailable(why))
             case Synced() | Cut():
-                if isinstance(notice, Synced):
+                if isinstance(event, Synced):
                     self._forget_unseen()
-                self._hear(notice)
+                self._hear(event)
 
     def _show(self, stored: Stored[Any, Any]) -> None:
         key = self._key(stored.namespace, stored.name)
@@ -124,8 +124,8 @@ class Mirror(Generic[V]):
         if old is not None or value is not None:
             self._changed(old, value)
 
-    def _hear(self, notice: Synced | Cut) -> None:
-        self.trouble = notice.why if isinstance(notice, Cut) else ""
+    def _hear(self, event: Synced | Cut) -> None:
+        self.trouble = event.why if isinstance(event, Cut) else ""
         self.outages += bool(self.trouble)
         for why in self._notices.news("watch", *filter(None, [self.trouble])):
             log.warning("watch interrupted", kind=self._kind.kind, why=why)

@@ -1,8 +1,8 @@
 """The parts of a controller, each behind walls of its own (adapters/bulkhead).
 
     every copy          events, the admission webhook
-    the copy that leads patrol of addresses, reports of pools, evictions, status of policies,
-                        bandwidth checks, the webhook's certificate, the operator
+    the copy that leads garbage collection of addresses, reports of pools, evictions, status of
+                        policies, bandwidth checks, the webhook's certificate, the operator
 
 Opened by the command of the same name. A part that fails is begun anew, as a fresh object, while
 the others go on; all of them are cancelled when the lead is lost, or the program is asked to end.
@@ -23,8 +23,8 @@ from kube_rdma.model.frozen import Frozen
 from kube_rdma.programs.admission.server import AdmissionServer, SecretPlace
 from kube_rdma.programs.controller.evictions import Evictions
 from kube_rdma.programs.controller.leadership import Leadership
-from kube_rdma.programs.ipam.gc import run_patrol
-from kube_rdma.programs.ipam.report import Reporter
+from kube_rdma.programs.ipam.gc import run_gc
+from kube_rdma.programs.ipam.pool_status_reporter import PoolStatusReporter
 from kube_rdma.programs.operator.reconcile import Operator
 from kube_rdma.programs.reports.policies import PolicyStatuses
 from kube_rdma.programs.verify.bandwidth_checks import BandwidthChecks
@@ -52,8 +52,8 @@ def leading(cluster: Cluster, events: Events, options: ControllerOptions) -> Par
     """What writes to the cluster, so one copy does it."""
     namespace = options.namespace
     parts: dict[str, Part] = {
-        "addresses of gone nodes": partial(run_patrol, cluster, namespace),
-        "pool reports": lambda: Reporter(cluster, events).run(),
+        "addresses of gone nodes": partial(run_gc, cluster, namespace),
+        "pool reports": lambda: PoolStatusReporter(cluster, events).run(),
         "evictions": lambda: Evictions(cluster, events).run(),
         "policy status": lambda: PolicyStatuses(cluster).run(),
         "bandwidth checks": lambda: BandwidthChecks(cluster, events).run(),

@@ -52,9 +52,9 @@ class Retirement(Frozen):
         uids: set[str] = set()
         synced = False
         where = Where(namespace=self.namespace, labels=labels)
-        async with aclosing(self.cluster.watch(POD, where)) as notices:
-            async for notice in notices:
-                match notice:
+        async with aclosing(self.cluster.watch(POD, where)) as events:
+            async for event in events:
+                match event:
                     case Changed(pod):
                         uids.add(pod.uid)
                     case Deleted(uid=uid):
@@ -79,9 +79,9 @@ async def retire_drivers(cluster: Cluster, namespace: str) -> None:
 async def available(cluster: Cluster, namespace: str, daemon_set: str) -> None:
     """Wait until every pod that a DaemonSet wants is available; none is wanted on no node."""
     where = Where(namespace=namespace, fields=f"metadata.name={daemon_set}")
-    async with aclosing(cluster.watch(DAEMON_SET, where)) as notices:
-        async for notice in notices:
-            match notice:
+    async with aclosing(cluster.watch(DAEMON_SET, where)) as events:
+        async for event in events:
+            match event:
                 case Changed(stored) if stored.status is not None:
                     progress = progress_of(stored)
                     if progress.current and progress.available == progress.desired:

@@ -1,1 +1,1 @@
-"""Addresses as they are given: the rules of IPAM with real neighbours, on nodes and controller."""
+"""IPAM, running: its rules with real neighbours, on nodes and in the controller."""

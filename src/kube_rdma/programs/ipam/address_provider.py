@@ -1,7 +1,7 @@
-"""What everybody asks for addresses: attach in the agent, the IPAM plugin, DRA.
+"""The interface by which pods get addresses: attach in the agent and the IPAM plugin call it.
 
-NodeAddresses (programs/ipam/node) is the real one, FakeAddresses lives in memory; the same tests
-run on both.
+NodeAddresses (programs/ipam/node_addresses) is the real one, FakeAddresses lives in memory; the
+same tests run on both.
 """
 
 from __future__ import annotations
@@ -9,36 +9,35 @@ from __future__ import annotations
 from typing import Protocol
 
 from kube_rdma.model.errors import Broken
-from kube_rdma.model.ipam import Ask, ContainerId, InterfaceName
+from kube_rdma.model.ipam import AddressRequest, ContainerId, InterfaceName
 from kube_rdma.rules.ipam.grant import Granted
 
 
 class AddressProvider(Protocol):
     """Gives addresses to containers of this node."""
 
-    async def add(self, request: Ask) -> Granted:
-        """All addresses of a request, durably; the same again for a container that has them.
+    async def add(self, request: AddressRequest) -> Granted:
+        """Allocate all addresses of a request, durably; a container that has some keeps them.
 
         Raise Refused (no such pool, rail or address; a pool that is full, or not for the pod's
-        namespace), Unavailable (no contact, a disk that is full) and Broken (its addresses
-        were taken away). When the caller gives up, the request goes on to its end: repeat it, or
-        delete.
+        namespace), Unavailable (no contact, a disk that is full) and Broken (another node has its
+        addresses). When the caller gives up, the request goes on to its end: repeat it, or delete.
         """
         ...
 
     async def delete(self, container: ContainerId, interface: InterfaceName | None = None) -> None:
-        """Let its addresses rest (of one interface); no error when it has none.
+        """Release the container's addresses (of one interface); no error when it has none.
 
-        Raise Unavailable when the disk fails: it still has them.
+        Raise Unavailable when the disk fails: the container still has them.
         """
         ...
 
     def now(self) -> float:
-        """Take this before the runtime is asked which containers live."""
+        """The time by the clock of `collect`; take it before the runtime lists its containers."""
         ...
 
     async def collect(self, living: frozenset[ContainerId], since: float) -> None:
-        """Release what no container has; `living` are all of the runtime, listed after `since`."""
+        """Release what containers had that are gone: not among `living`, listed after `since`."""
         ...
 
     async def check(self) -> tuple[Broken, ...]:

@@ -1,4 +1,4 @@
-"""The controller's side of IPAM, running: four watches and, every few seconds, one patrol.
+"""The controller's side of IPAM, running: four watches, and a round of gc every few seconds.
 
 Only the leader runs it, but two at a time do no harm (rules/ipam/gc).
 """
@@ -16,22 +16,22 @@ from kube_rdma.adapters.cluster.nodes import NODE, node_state
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.errors import KubeRdmaError
-from kube_rdma.model.ipam import Board, NodeName
+from kube_rdma.model.ipam import BorrowQueue, NodeName
 from kube_rdma.programs.controller.mirror import Mirror
-from kube_rdma.programs.ipam.pace import IpamTiming
-from kube_rdma.programs.ipam.runner import Runner
-from kube_rdma.rules.ipam.gc import ClusterView, Post, patrol
-from kube_rdma.rules.ipam.reclaim import strangers
+from kube_rdma.programs.ipam.effect_runner import EffectRunner
+from kube_rdma.programs.ipam.timing import IpamTiming
+from kube_rdma.rules.ipam.gc import ClusterView, GcState, collect_garbage
+from kube_rdma.rules.ipam.reclaim import foreign_nodes
 
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"  # KEP-2268: nothing of the node runs any more
 
 log = structlog.get_logger()
 
 
-async def run_patrol(cluster: Cluster, namespace: str, pace: IpamTiming | None = None) -> None:
-    """Fence, reclaim and tidy up until cancelled. `namespace`: of the nodes' leases."""
-    pace = pace or IpamTiming()
-    pools = Mirror(ipam_objects.IP_POOL, _rest_and_board)
+async def run_gc(cluster: Cluster, namespace: str, timing: IpamTiming | None = None) -> None:
+    """Fence and reclaim until cancelled. `namespace` is where the leases of the nodes are."""
+    timing = timing or IpamTiming()
+    pools = Mirror(ipam_objects.IP_POOL, _cooldown_and_queue)
     blocks = Mirror(ipam_objects.IP_BLOCK, ipam_objects.block)
     leases = Mirror(
         ipam_objects.LEASE,
@@ -41,35 +41,37 @@ async def run_patrol(cluster: Cluster, namespace: str, pace: IpamTiming | None =
     nodes = Mirror(NODE, _is_serving)
     mirrors: tuple[Mirror[Any], ...] = (pools, blocks, leases, nodes)
     notices = Notices()
-    post = Post(rest=0.0, timing=pace.timing)
-    runner = Runner(ipam_objects.IpamObjects(cluster, namespace), pace)
+    state = GcState(cooldown=0.0, timing=timing.agreed)
+    runner = EffectRunner(ipam_objects.IpamObjects(cluster, namespace), timing)
     async with asyncio.TaskGroup() as tasks:
         for mirror in mirrors:
-            tasks.create_task(mirror.follow(cluster, pace.pause))
+            tasks.create_task(mirror.follow(cluster, timing.pause))
         for mirror in mirrors:
             await mirror.synced.wait()
         while True:
             if not any(mirror.trouble for mirror in mirrors):
-                # Never less than before: a pool that was taken away may have addresses that rest.
-                post.rest = max([post.rest, *(rest for rest, _ in pools.values.values())])
-                scene = ClusterView(
-                    {block.cell: block for block in blocks.values.values()},
+                # Never less than before: addresses of a deleted pool may still cool down.
+                state.cooldown = max(
+                    [state.cooldown, *(cooldown for cooldown, _ in pools.values.values())]
+                )
+                view = ClusterView(
+                    {block.key: block for block in blocks.values.values()},
                     {lease.node: lease for lease in leases.values.values()},
-                    tuple(board for _, board in pools.values.values()),
+                    tuple(queue for _, queue in pools.values.values()),
                     frozenset(NodeName(n) for n, serves in nodes.values.items() if serves),
                 )
                 try:
-                    await runner.run(patrol(post, scene))
+                    await runner.run(collect_garbage(state, view))
                 except KubeRdmaError as error:
                     log.warning("patrol interrupted", why=str(error))
-                for node in notices.news("strangers", *strangers(post.watch)):
+                for node in notices.news("foreign nodes", *foreign_nodes(state.observations)):
                     why = f"there was never a lease ipam.{node} in namespace {namespace}"
                     log.warning("addresses left", node=node, why=why)
-            await asyncio.sleep(pace.patrol)
+            await asyncio.sleep(timing.gc_interval)
 
 
-def _rest_and_board(stored: Stored[Any, Any]) -> tuple[float, Board]:
-    return ipam_objects.pool(stored).rest, ipam_objects.board(stored)
+def _cooldown_and_queue(stored: Stored[Any, Any]) -> tuple[float, BorrowQueue]:
+    return ipam_objects.pool(stored).cooldown, ipam_objects.borrow_queue(stored)
 
 
 def _is_serving(node: Stored[Any, Any]) -> bool:

@@ -1,7 +1,8 @@
 """Frees one address by hand: `kube-rdma ip release`.
 
-Nodes and the controller do this by themselves and safely; this is for what they cannot know, such
-as a machine that was thrown away while the controller was down. Compare-and-swap like every write.
+Nodes and the controller free addresses by themselves, and safely. This is for what they cannot
+know, such as a machine that was thrown away while the controller was down. Like every write it is a
+compare-and-swap.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ipam import Address, Bits, Block, NetworkName, NodeName
-from kube_rdma.rules.ipam.cells import cell_of
+from kube_rdma.rules.ipam.subpools import key_of
 
 
-class Held(Frozen):
-    """An address, its block as it was read and the nodes that hold it; `risk` says what may be."""
+class HeldAddress(Frozen):
+    """An address, its block as read and its holders; `risk` says what its release risks."""
 
     address: Address
     bit: Bits
@@ -28,10 +29,10 @@ class Held(Frozen):
     risk: str
 
 
-async def find(cluster: Cluster, network: str, address: Address) -> Held:
-    """Who holds the address; raise Refused when nobody does."""
-    cell, bit = cell_of(NetworkName(network), address)
-    stored = await cluster.get(IP_BLOCK, cell.name)
+async def find_holders(cluster: Cluster, network: str, address: Address) -> HeldAddress:
+    """The address with the nodes that hold it; raise Refused when none does."""
+    key, bit = key_of(NetworkName(network), address)
+    stored = await cluster.get(IP_BLOCK, key.name)
     holders = [h.node for h in block(stored).holdings if h.bits & bit] if stored else []
     if stored is None or not holders:
         raise Refused(
@@ -52,11 +53,11 @@ async def find(cluster: Cluster, network: str, address: Address) -> Held:
                 "of this cluster. If that machine still runs, its pods still use the address: "
                 "make sure that it is off."
             )
-    return Held(address, bit, stored, tuple(holders), "\n".join(sentences))
+    return HeldAddress(address, bit, stored, tuple(holders), "\n".join(sentences))
 
 
-async def free(cluster: Cluster, held: Held) -> None:
-    """Take it from all of them; raise Conflict (an Unavailable) when the block changed since."""
+async def free(cluster: Cluster, held: HeldAddress) -> None:
+    """Take the address from all holders; raise Conflict (an Unavailable) when the block changed."""
     spec = held.stored.spec
     left = [replace(h, bits=Bits(h.bits & ~held.bit)) for h in spec.holdings]
     holdings = tuple(each for each in left if each.bits)

@@ -1,6 +1,7 @@
-"""What the API server knows of addresses at one moment, and what is wrong with it.
+"""What the API server has of addresses at one moment, and what is wrong with it.
 
-For `kube-rdma ip`: objects are read once, garbled ones are told and left out, rules say the rest.
+For `kube-rdma ip`: it reads all objects once, reports and leaves out garbled ones, and asks the
+rules about the others.
 """
 
 from __future__ import annotations
@@ -14,40 +15,48 @@ from kube_rdma.api.ipam.ip_words import spans_of
 from kube_rdma.model.errors import KubeRdmaError, Refused
 from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.frozen import Frozen
-from kube_rdma.model.ipam import Bits, Block, Board, IPPool, NodeLease, NodeName, PoolName
-from kube_rdma.rules.ipam.cells import Zone, mask, zones
+from kube_rdma.model.ipam import (
+    Bits,
+    Block,
+    BorrowQueue,
+    IPPool,
+    NodeLease,
+    NodeName,
+    PoolName,
+)
 from kube_rdma.rules.ipam.pools import counted, overlaps
-from kube_rdma.rules.ipam.reclaim import conflicts, near_dry, outside, usage
+from kube_rdma.rules.ipam.reclaim import conflicts, nearly_full, outside, usage
+from kube_rdma.rules.ipam.subpools import Subpool, mask, subpools
 from kube_rdma.views.ipam import Holder, PoolState
 
 
 class Snapshot(Frozen):
-    """All of it. `zones` lacks pools that cannot be used; `faults` are sentences, with kinds."""
+    """All of it. `subpools` lacks pools that cannot be used; `faults` are sentences, with kinds."""
 
     pools: Mapping[PoolName, IPPool]
-    zones: Mapping[PoolName, tuple[Zone, ...]]
-    boards: Mapping[PoolName, Board]
+    subpools: Mapping[PoolName, tuple[Subpool, ...]]
+    queues: Mapping[PoolName, BorrowQueue]
     blocks: tuple[Block, ...]
     leases: tuple[NodeLease, ...]
     nodes: frozenset[NodeName]
     faults: tuple[Finding, ...]
 
 
-async def take(cluster: Cluster) -> Snapshot:
-    """Read pools, blocks, leases and nodes; raise Unavailable or Refused as the door does."""
+async def take_snapshot(cluster: Cluster) -> Snapshot:
+    """Read pools, blocks, leases and nodes; raise Unavailable or Refused as the API client does."""
     faults: list[Finding] = []
     pools: dict[PoolName, IPPool] = {}
-    compiled: dict[PoolName, tuple[Zone, ...]] = {}
-    boards: dict[PoolName, Board] = {}
+    compiled: dict[PoolName, tuple[Subpool, ...]] = {}
+    queues: dict[PoolName, BorrowQueue] = {}
     blocks: list[Block] = []
     leases: list[NodeLease] = []
     nodes = await ipam_objects.see(cluster, NODE)
     seen_pools = await ipam_objects.see(cluster, ipam_objects.IP_POOL)
     for stored in seen_pools.objects:
         pool = ipam_objects.pool(stored)
-        pools[pool.name], boards[pool.name] = pool, ipam_objects.board(stored)
+        pools[pool.name], queues[pool.name] = pool, ipam_objects.borrow_queue(stored)
         try:
-            compiled[pool.name] = zones(pool)
+            compiled[pool.name] = subpools(pool)
         except Refused as error:
             faults += [Finding("", line, code="unusable") for line in str(error).splitlines()]
     seen_blocks = await ipam_objects.see(cluster, ipam_objects.IP_BLOCK)
@@ -67,7 +76,7 @@ async def take(cluster: Cluster) -> Snapshot:
     return Snapshot(
         pools,
         compiled,
-        boards,
+        queues,
         tuple(blocks),
         tuple(leases),
         frozenset(NodeName(node.name) for node in nodes.objects),
@@ -79,20 +88,20 @@ def states(snapshot: Snapshot) -> tuple[PoolState, ...]:
     """Every pool as the views show it."""
     pool_states = []
     for name, pool in sorted(snapshot.pools.items()):
-        parts = snapshot.zones.get(name, ())
+        parts = snapshot.subpools.get(name, ())
         usages = usage(parts, snapshot.blocks)
-        notes = tuple(filter(None, map(near_dry, usages)))
+        notes = tuple(filter(None, map(nearly_full, usages)))
         if not parts:
             notes = tuple(
                 each.problem for each in snapshot.faults if f"IPPool {name}" in each.problem
             )
         holders = tuple(_holders(parts, snapshot))
-        pool_states.append(PoolState(pool, usages, holders, snapshot.boards.get(name), notes))
+        pool_states.append(PoolState(pool, usages, holders, snapshot.queues.get(name), notes))
     return tuple(pool_states)
 
 
 def findings(snapshot: Snapshot) -> tuple[Finding, ...]:
-    """What somebody should look at."""
+    """What a person should look at."""
     return (
         *snapshot.faults,
         *_block_findings(snapshot),
@@ -104,10 +113,10 @@ def findings(snapshot: Snapshot) -> tuple[Finding, ...]:
 def _block_findings(snapshot: Snapshot) -> Iterator[Finding]:
     for block in snapshot.blocks:
         here = [
-            zone
-            for parts in snapshot.zones.values()
-            for zone in parts
-            if zone.network == block.cell.network
+            subpool
+            for parts in snapshot.subpools.values()
+            for subpool in parts
+            if subpool.network == block.key.network
         ]
         for error in conflicts(block):
             yield Finding("", str(error), code="two holders")
@@ -139,25 +148,25 @@ def _node_findings(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _pool_findings(snapshot: Snapshot) -> Iterator[Finding]:
-    for parts in snapshot.zones.values():
+    for parts in snapshot.subpools.values():
         for full in usage(parts, snapshot.blocks):
-            if sentence := near_dry(full):
+            if sentence := nearly_full(full):
                 yield Finding("", f"IPPool {full.pool}: {sentence}", code="nearly full")
-    usable = [snapshot.pools[name] for name in snapshot.zones]
+    usable = [snapshot.pools[name] for name in snapshot.subpools]
     for sentence in overlaps(usable):
         yield Finding("", sentence, severity=Severity.WARNING, code="overlap")
 
 
-def _holders(parts: tuple[Zone, ...], snapshot: Snapshot) -> Iterator[Holder]:
+def _holders(parts: tuple[Subpool, ...], snapshot: Snapshot) -> Iterator[Holder]:
     counts: dict[NodeName, int] = {}
     spans: dict[NodeName, list[str]] = {}
-    for block in sorted(snapshot.blocks, key=lambda each: each.cell):
+    for block in sorted(snapshot.blocks, key=lambda each: each.key):
         given = 0
-        for zone in parts:
-            given |= mask(zone, block.cell)
+        for subpool in parts:
+            given |= mask(subpool, block.key)
         for holding in block.holdings:
             if bits := Bits(holding.bits & given):
                 counts[holding.node] = counts.get(holding.node, 0) + bits.bit_count()
-                spans.setdefault(holding.node, []).extend(spans_of(block.cell, bits))
+                spans.setdefault(holding.node, []).extend(spans_of(block.key, bits))
     for node, count in sorted(counts.items()):
         yield Holder(node, count, tuple(spans[node]), is_gone=node not in snapshot.nodes)

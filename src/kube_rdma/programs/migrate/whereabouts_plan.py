@@ -42,7 +42,7 @@ from kube_rdma.model.ipam import (
 )
 from kube_rdma.model.pod import PodState
 from kube_rdma.rules.ipam.blocks import held
-from kube_rdma.rules.ipam.cells import cell_of, mask, zones
+from kube_rdma.rules.ipam.subpools import key_of, mask, subpools
 
 _UNNAMED = NetworkName("default")
 _OFFSET = re.compile(r"[0-9]{1,39}")  # of an IPv6 range
@@ -133,7 +133,7 @@ def plan(legacy: Legacy, pods: Iterable[PodState], present: Present) -> Migratio
     """What to do; pure."""
     living = {f"{pod.namespace}/{pod.name}": pod for pod in pods if pod.phase not in _OVER}
     kept, over, unmapped = [], [], list(legacy.faults)
-    compiled = [zone for pool in legacy.pools for zone in zones(pool)]
+    compiled = [subpool for pool in legacy.pools for subpool in subpools(pool)]
     takes: dict[PoolName, set[Address]] = {pool.name: set() for pool in legacy.pools}
     for allocation in sorted(
         legacy.allocated, key=lambda each: (each.network, each.address.packed)
@@ -145,8 +145,10 @@ def plan(legacy: Legacy, pods: Iterable[PodState], present: Present) -> Migratio
                 f"{what} was of pod {allocation.pod or '(no name)'}, which no longer exists"
             )
             continue
-        cell, bit = cell_of(allocation.network, allocation.address)
-        pool_names = tuple(dict.fromkeys(zone.pool for zone in compiled if mask(zone, cell) & bit))
+        key, bit = key_of(allocation.network, allocation.address)
+        pool_names = tuple(
+            dict.fromkeys(subpool.pool for subpool in compiled if mask(subpool, key) & bit)
+        )
         if not pool_names:
             unmapped.append(
                 f"{what} of pod {allocation.pod} is in no range of an attachment "
@@ -197,7 +199,7 @@ def _attachments(
             try:
                 ipam_config = ip_conf.load(of_value(plugin, source))
                 if pool := ipam_config.pool:
-                    zones(pool)
+                    subpools(pool)
                     pools[pool.name] = pool
                     sliced |= {pool.name} if _is_sliced(plugin) else set()
             except Refused as error:
@@ -309,12 +311,12 @@ def _reservation(
 
 def _contested(allocation: Allocated, blocks: Iterable[Block]) -> list[str]:
     """Addresses that nodes hold already: perhaps a second pod has them."""
-    cell, bit = cell_of(allocation.network, allocation.address)
+    key, bit = key_of(allocation.network, allocation.address)
     return [
-        f"{allocation.address} of pod {allocation.pod} is held by a node in IPBlock {cell.name} "
+        f"{allocation.address} of pod {allocation.pod} is held by a node in IPBlock {key.name} "
         "too: if another pod has it, delete one of the two"
         for block in blocks
-        if block.cell == cell and held(block) & bit
+        if block.key == key and held(block) & bit
     ]
 
 

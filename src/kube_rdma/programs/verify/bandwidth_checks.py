@@ -147,7 +147,7 @@ class BandwidthChecks:
             spaces = {each.namespace for each in self._checks.values.values()}
             self._served = {space: at for space, at in self._served.items() if space in spaces}
             kept = {each.uid for each in self._checks.values.values()}
-            self._too_many = {one: it for one, it in self._too_many.items() if one in kept}
+            self._too_many = {uid: excess for uid, excess in self._too_many.items() if uid in kept}
             self._wake.set()
 
     def _next(self, now: datetime) -> tuple[datetime, SeenCheck] | tuple[None, None]:

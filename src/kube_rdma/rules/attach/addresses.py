@@ -1,7 +1,7 @@
 """What one interface got of a pool, for the plan of its attachment.
 
-Between IPAM, which grants leases, and rules/attach/plan: of the pool's routes only those are the
-interface's whose gateway it can reach.
+Between IPAM, which grants allocations, and rules/attach/plan: an interface gets only those routes
+of the pool whose gateway it can reach.
 """
 
 from __future__ import annotations
@@ -9,20 +9,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kube_rdma.model.attach.attachment import Given, InterfaceAddress, NetworkRoute
-from kube_rdma.model.ipam import InterfaceName, IPPool, Lease, Owner, Route
+from kube_rdma.model.ipam import AddressAllocation, InterfaceName, IPPool, Owner, Route
 from kube_rdma.model.pod import PodState
 
 
-def given(interface: InterfaceName, leases: Sequence[Lease], pool: IPPool) -> Given:
-    """Addresses and routes of an interface, out of the leases of its container."""
-    own = [one for one in leases if one.interface == interface]
+def given(
+    interface: InterfaceName, allocations: Sequence[AddressAllocation], pool: IPPool
+) -> Given:
+    """Addresses and routes of an interface, out of the allocations of its container."""
+    own = [one for one in allocations if one.interface == interface]
     addresses = tuple(
         InterfaceAddress(one.address, one.subnet.prefixlen, one.gateway) for one in own
     )
     routes = tuple(
         NetworkRoute(one.to, one.via)
         for one in pool.routes
-        if any(_reaches(lease, one) for lease in own)
+        if any(_reaches(allocation, one) for allocation in own)
     )
     return Given(interface, addresses, routes, pool.probe)
 
@@ -37,10 +39,10 @@ def owner(pod: PodState, interface: InterfaceName) -> Owner | None:
     return Owner(f"{pod.namespace}/{pod.name}/{interface}")
 
 
-def _reaches(lease: Lease, route: Route) -> bool:
+def _reaches(allocation: AddressAllocation, route: Route) -> bool:
     """Whether a route of the pool is one of this NIC: its gateway may be another rail's."""
     if route.via is not None:
-        return route.via in lease.subnet
-    if not route.to.prefixlen and lease.gateway is None:
+        return route.via in allocation.subnet
+    if not route.to.prefixlen and allocation.gateway is None:
         return False  # it would take the pod's own default route away, and lead nowhere
-    return route.to.version == lease.address.version
+    return route.to.version == allocation.address.version

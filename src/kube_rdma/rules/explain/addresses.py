@@ -14,19 +14,19 @@ from kube_rdma.model.attach.attachment import Attached, Given, NetworkSeat
 from kube_rdma.model.explain import PodEvidence, StandIn
 from kube_rdma.model.ipam import (
     Address,
-    Ask,
+    AddressAllocation,
+    AddressRequest,
     Family,
     InterfaceName,
     IPPool,
-    Lease,
-    NicAsk,
+    NicRequest,
     PodUid,
 )
 from kube_rdma.model.late_binding.binding import ContainerId
 from kube_rdma.rules.attach.addresses import given
-from kube_rdma.rules.ipam.cells import Zone, range_of, zones
-from kube_rdma.rules.ipam.grant import demands
+from kube_rdma.rules.ipam.grant import nics_with_subpools
 from kube_rdma.rules.ipam.pools import refuse_namespace
+from kube_rdma.rules.ipam.subpools import Subpool, range_of, subpools
 from kube_rdma.rules.phrases import listed
 
 Words = tuple[tuple[InterfaceName, StandIn], ...]
@@ -45,28 +45,30 @@ def addresses(
     request = _request(evidence, seats)
     refuse_namespace(request, evidence.ip_pools)
     catalog = {
-        name: zones(pool)
+        name: subpools(pool)
         for name in dict.fromkeys(nic.pool for nic in request.nics)
         if (pool := evidence.ip_pools.get(name))
     }
-    leases: dict[InterfaceName, list[Lease]] = {nic.interface: [] for nic in request.nics}
+    allocations: dict[InterfaceName, list[AddressAllocation]] = {
+        nic.interface: [] for nic in request.nics
+    }
     words, used = [], set[Address]()
-    for nic, zone in demands(request, catalog):
-        asked = next((one for one in nic.addresses if one.version == zone.family), None)
-        address = asked or _first_free(zone, used)
+    for nic, subpool in nics_with_subpools(request, catalog):
+        asked = next((one for one in nic.addresses if one.version == subpool.family), None)
+        address = asked or _first_free(subpool, used)
         used.add(address)
-        leases[nic.interface].append(_lease(nic.interface, zone, address))
+        allocations[nic.interface].append(_allocation(nic.interface, subpool, address))
         if asked is None:
             seat = next(one for one in seats if one.wish.ask.interface == nic.interface)
-            words.append((nic.interface, _word(address, zone, seat, evidence)))
+            words.append((nic.interface, _word(address, subpool, seat, evidence)))
     fresh = (
-        given(nic.interface, leases[nic.interface], evidence.ip_pools[nic.pool])
+        given(nic.interface, allocations[nic.interface], evidence.ip_pools[nic.pool])
         for nic in request.nics
     )
     return (*held, *fresh), tuple(words)
 
 
-def _request(evidence: PodEvidence, seats: Sequence[NetworkSeat]) -> Ask:
+def _request(evidence: PodEvidence, seats: Sequence[NetworkSeat]) -> AddressRequest:
     """What would be asked of IPAM; of pools that nobody could look for nothing is."""
     nics = []
     for seat in seats:
@@ -77,8 +79,8 @@ def _request(evidence: PodEvidence, seats: Sequence[NetworkSeat]) -> Ask:
         if name is not None:
             asked = tuple(one.address for one in seat.wish.ask.addresses)
             rail = _rail(evidence.ip_pools.get(name), asked)
-            nics.append(NicAsk(seat.wish.ask.interface, name, rail, asked))
-    return Ask(ContainerId("none"), PodUid(""), tuple(nics), evidence.template.namespace)
+            nics.append(NicRequest(seat.wish.ask.interface, name, rail, asked))
+    return AddressRequest(ContainerId("none"), PodUid(""), tuple(nics), evidence.template.namespace)
 
 
 def _rail(pool: IPPool | None, asked: Sequence[Address]) -> int | None:
@@ -89,21 +91,23 @@ def _rail(pool: IPPool | None, asked: Sequence[Address]) -> int | None:
     return None if None in rails or not rails else rails[0]
 
 
-def _first_free(zone: Zone, used: set[Address]) -> Address:
-    make = IPv4Address if zone.family is Family.V4 else IPv6Address
-    numbers = (number for first, last in zone.spans for number in range(first, last + 1))
+def _first_free(subpool: Subpool, used: set[Address]) -> Address:
+    make = IPv4Address if subpool.family is Family.V4 else IPv6Address
+    numbers = (number for first, last in subpool.spans for number in range(first, last + 1))
     every = [make(number) for number in islice(numbers, _MOST)]
     return next((one for one in every if one not in used), every[0])
 
 
-def _lease(name: InterfaceName, zone: Zone, address: Address) -> Lease:
-    origin = range_of(zone, address)
-    return Lease(zone.network, name, zone.pool, address, origin.subnet, origin.gateway)
+def _allocation(name: InterfaceName, subpool: Subpool, address: Address) -> AddressAllocation:
+    origin = range_of(subpool, address)
+    return AddressAllocation(
+        subpool.network, name, subpool.pool, address, origin.subnet, origin.gateway
+    )
 
 
-def _word(address: Address, zone: Zone, seat: NetworkSeat, evidence: PodEvidence) -> StandIn:
+def _word(address: Address, subpool: Subpool, seat: NetworkSeat, evidence: PodEvidence) -> StandIn:
     word, names = _WORDS[address.version], seat.wish.network.pools
-    ranges = evidence.ip_pools[zone.pool].ranges
+    ranges = evidence.ip_pools[subpool.pool].ranges
     rails = {one.rail for one in ranges if one.subnet.version == address.version}
     which = "IPPool " + listed(names) if len(names) == 1 else f"IPPools {listed(names)}"
     by_rail = ", by the rail of its card" if len(names) > 1 or len(rails) > 1 else ""
@@ -126,19 +130,19 @@ def _held(name: InterfaceName, attached: Attached, pools: Sequence[IPPool]) -> G
     """With subnet, gateway and routes of the pool that an address is of."""
     own = [one.address for one in attached.addresses]
     for pool in pools:
-        leases = [
-            _lease(name, zone, address)
+        allocations = [
+            _allocation(name, subpool, address)
             for address in own
-            for zone in zones(pool)
-            if _has(zone, address)
+            for subpool in subpools(pool)
+            if _has(subpool, address)
         ]
-        if leases:
-            whole, of_pool = given(name, leases, pool), {one.address for one in leases}
+        if allocations:
+            whole, of_pool = given(name, allocations, pool), {one.address for one in allocations}
             others = (one for one in attached.addresses if one.address not in of_pool)
             return Given(name, (*whole.addresses, *others), whole.routes, whole.probe)
     return Given(name, attached.addresses)
 
 
-def _has(zone: Zone, address: Address) -> bool:
+def _has(subpool: Subpool, address: Address) -> bool:
     number, family = int(address), address.version
-    return zone.family == family and any(a <= number <= b for a, b in zone.spans)
+    return subpool.family == family and any(a <= number <= b for a, b in subpool.spans)

@@ -1,9 +1,9 @@
-"""What a node's agent does, act by act: serve requests, keep its right, keep its holdings true.
+"""What a node's agent does, one effect at a time: serve requests, keep its right, settle blocks.
 
-`enter` once after the journal was loaded, then `renew` every third of T and `tick` every second or
-when a block or board changed; `add` and `delete` for each request, one at a time per container.
-Each may stop anywhere, by a crash or an error: whatever was done is found again, from the journal
-and from the blocks.
+The program runs `acquire_lease` once after it loaded the journal, then `renew_lease` every third of
+T, and `tick` every second or when a block or borrow queue changed; it runs `add` and `delete` for
+each request, one at a time per container. Each operation may stop anywhere, by a crash or an error:
+the next one reads what was done from the journal and from the blocks.
 """
 
 from __future__ import annotations
@@ -18,95 +18,101 @@ from math import inf
 
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.ipam import (
-    Ask,
+    AddressRequest,
     Bits,
     Block,
-    Board,
-    Cell,
+    BlockKey,
+    BorrowQueue,
     ContainerId,
     InterfaceName,
     NodeLease,
     PoolName,
 )
 from kube_rdma.rules.ipam.blocks import (
-    choose,
-    confirmed,
+    ahead_limit,
+    choose_claims,
+    confirm,
+    forget,
     forgettable,
-    forgotten,
     free_of,
     held,
-    holds_of,
+    held_by,
+    is_rollback,
     last_of,
     missing,
     plan,
-    portion,
-    recalled,
+    recall,
     unsettled,
-    went_back,
 )
-from kube_rdma.rules.ipam.borrowing import gifts, is_posted, is_wanted, posted, surplus
-from kube_rdma.rules.ipam.cells import NONE, Zone, cell_of, mask
+from kube_rdma.rules.ipam.borrowing import (
+    has_requests_of,
+    has_requests_of_others,
+    lendable,
+    surplus,
+    with_requests_of,
+)
 from kube_rdma.rules.ipam.effects import (
     Clock,
+    Effects,
     IpamAgentState,
     ListBlocks,
     Pause,
     Put,
     ReadBlock,
-    ReadBoard,
+    ReadBorrowQueue,
     ReadLease,
     Remove,
-    Talk,
     WriteBlock,
-    WriteBoard,
+    WriteBorrowQueue,
     WriteLease,
 )
-from kube_rdma.rules.ipam.grant import Granted, Short, ask
-from kube_rdma.rules.ipam.node_lease import entry, is_back, is_ours, renewal
+from kube_rdma.rules.ipam.grant import Granted, Insufficient, grant
+from kube_rdma.rules.ipam.node_lease import acquisition, is_lease_rollback, is_ours, renewal
 from kube_rdma.rules.ipam.node_state import (
     abandoned,
-    cut,
-    due,
+    cooled_down,
+    end_cooldown,
+    extend_right,
     release,
-    removed,
-    renewed,
-    retire,
     spare,
-    stored,
+    suspend_right,
+    with_record,
+    without_record,
 )
+from kube_rdma.rules.ipam.subpools import NONE, Subpool, key_of, mask
 
-_TRIES = 4  # of one write, before its cell is left in doubt for the next tick
-_MOMENT = 0.2  # seconds between two looks at a pool that is full
-_QUEUE = 12  # times the patience: so long a request may lose races while something is free
+_TRIES = 4  # of one write; then the block stays uncertain until the next tick
+_MOMENT = 0.2  # seconds until the next try
+_QUEUE = 12  # times the patience: how long a request may lose races while addresses are free
 
 
 class _Claim(IntEnum):
-    """How a claim ended: nothing was free, others were first, it was made."""
+    """How a claim ended: no address was free, other nodes were first, the claim was made."""
 
     NONE = 0
     LOST = 1
     MADE = 2
 
 
-def _just(bits: Bits) -> Callable[[Block | None], Bits]:
+def _exactly(bits: Bits) -> Callable[[Block | None], Bits]:
     return lambda _: bits
 
 
-_NOTHING = _just(NONE)
+_NOTHING = _exactly(NONE)
 
 
-def enter(desk: IpamAgentState) -> Talk[None]:
-    """Get the right to grant, then confirm every holding; waits while another journal has it."""
+def acquire_lease(agent: IpamAgentState) -> Effects[None]:
+    """Get the right to grant, then confirm all holdings; wait while another journal has it."""
     seen: NodeLease | None = None
     since: float = yield Clock()
     while True:
-        lease: NodeLease | None = yield ReadLease(desk.mine.node)
+        lease: NodeLease | None = yield ReadLease(agent.identity.node)
         sent: float = yield Clock()
         if lease != seen:
             seen, since = lease, sent
-        if lease and desk.lease and lease.beat < desk.lease.beat:
-            since = -inf  # an older store: who had the right then lost it to this process
-        wish = entry(desk.mine, lease, sent - since, desk.timing, desk.rest)
+        if lease and agent.lease and lease.heartbeat < agent.lease.heartbeat:
+            since = -inf  # an older store: this process had already taken that right over
+        wish = acquisition(agent.identity, lease, sent - since, agent.timing, agent.cooldown)
         if not isinstance(wish, NodeLease):
             yield Pause(wish)
             continue
@@ -114,406 +120,417 @@ def enter(desk: IpamAgentState) -> Talk[None]:
         if written:
             break
         yield Pause(_MOMENT)
-    desk.lease = written
-    desk.state = renewed(desk.state, sent, written.duration)
-    yield from _list(desk, sent, is_kept=is_ours(lease, desk.mine.journal))
-    yield from settle(desk)
+    agent.lease = written
+    agent.state = extend_right(agent.state, sent, written.duration)
+    yield from _list(agent, sent, is_kept=is_ours(lease, agent.identity.journal))
+    yield from settle(agent)
 
 
-def _list(desk: IpamAgentState, sent: float, *, is_kept: bool) -> Talk[None]:
-    """Read all blocks; after the store went back, ask back and give back before all else.
+def _list(agent: IpamAgentState, sent: float, *, is_kept: bool) -> Effects[None]:
+    """Read all blocks; after a rollback of the store, recall the node's addresses before all else.
 
-    `is_kept`: nobody took the node's right away, so what its pods have must stand in the blocks.
+    `is_kept`: the node kept its right, so the blocks must list what its pods have.
     """
-    term = desk.state.term
+    term = agent.state.term
     now: float = yield Clock()
-    listed: dict[Cell, Block] = yield ListBlocks()
-    if is_kept and not desk.is_back and missing(desk.state, listed):
-        right = desk.state.right_until
-        desk.go_back(sent)
-        desk.state, term = replace(desk.state, right_until=right), desk.state.term
-    desk.blocks = listed
-    if desk.is_back and desk.state.term == term:
-        desk.state = recalled(desk.state, listed, desk.sure)
-        desk.recall_until = now + desk.timing.recall
+    listed: dict[BlockKey, Block] = yield ListBlocks()
+    if is_kept and not agent.is_rolled_back and missing(agent.state, listed):
+        right = agent.state.right_until
+        agent.note_rollback(sent)
+        agent.state, term = replace(agent.state, right_until=right), agent.state.term
+    agent.blocks = listed
+    if agent.is_rolled_back and agent.state.term == term:
+        agent.state = recall(agent.state, listed, agent.trusted)
+        agent.recall_until = now + agent.timing.recall
 
 
-def renew(desk: IpamAgentState) -> Talk[None]:
-    """Keep the right; where it was taken away, stop granting at once and enter again."""
+def renew_lease(agent: IpamAgentState) -> Effects[None]:
+    """Keep the right; where it was revoked, stop granting at once and acquire it again."""
     for _ in range(2):
-        if desk.is_back:
+        if agent.is_rolled_back:
             break
-        if desk.lease:
+        if agent.lease:
             sent: float = yield Clock()
-            written: NodeLease | None = yield WriteLease(renewal(desk.lease))
+            written: NodeLease | None = yield WriteLease(renewal(agent.lease))
             if written:
-                desk.lease = written
-                desk.state = renewed(desk.state, sent, written.duration)
+                agent.lease = written
+                agent.state = extend_right(agent.state, sent, written.duration)
                 return
-        current: NodeLease | None = yield ReadLease(desk.mine.node)
+        current: NodeLease | None = yield ReadLease(agent.identity.node)
         now: float = yield Clock()
-        has_right = now < desk.state.right_until
-        if desk.lease and is_back(desk.lease, current, has_right=has_right):
-            is_behind = current is not None and current.beat < desk.lease.beat
-            desk.go_back(now, alone=not is_behind)
+        has_right = now < agent.state.right_until
+        if agent.lease and is_lease_rollback(agent.lease, current, has_right=has_right):
+            is_behind = current is not None and current.heartbeat < agent.lease.heartbeat
+            agent.note_rollback(now, of_machine=not is_behind)
             break
-        desk.lease = current if is_ours(current, desk.mine.journal) else None
-        if desk.lease is None:
+        agent.lease = current if is_ours(current, agent.identity.journal) else None
+        if agent.lease is None:
             break
     else:
         return
-    desk.state = cut(desk.state)
-    yield from enter(desk)
+    agent.state = suspend_right(agent.state)
+    yield from acquire_lease(agent)
 
 
-def add(desk: IpamAgentState, request: Ask) -> Talk[Granted]:
-    """Serve a request: from what the node holds, else after claims, else of what others give back.
+def add(agent: IpamAgentState, request: AddressRequest) -> Effects[Granted]:
+    """Serve a request: from what the node holds, else from claims, else from what others give back.
 
-    Raises Refused, Unavailable and Broken as `ask` does, and Refused for a pool that stays full.
+    Raises Refused, Unavailable and Broken as `grant` does, and Refused for a pool that stays full.
     """
-    yield from _turn(desk, request.container)
+    yield from _wait_for_turn(agent, request.container)
     try:
-        granted = yield from _add(desk, request)
+        granted = yield from _add(agent, request)
     except Exception:
-        yield from _satisfied(desk, request.container)
+        yield from _withdraw_requests(agent, request.container)
         raise
     finally:
-        desk.serving.discard(request.container)
-    yield from _satisfied(desk, request.container)
+        agent.serving.discard(request.container)
+    yield from _withdraw_requests(agent, request.container)
     return granted
 
 
-def _add(desk: IpamAgentState, request: Ask) -> Talk[Granted]:
+def _add(agent: IpamAgentState, request: AddressRequest) -> Effects[Granted]:
     now: float = yield Clock()
-    deadline = now + desk.timing.patience
-    last = now + _QUEUE * desk.timing.patience
-    wish = _with_pins(desk, request)
+    deadline = now + agent.timing.patience
+    last = now + _QUEUE * agent.timing.patience
+    wanted = _with_pins(agent, request)
     while True:
-        if desk.is_back:
-            raise _recalling(desk, now)
-        term = desk.state.term
-        desk.state, answer = ask(desk.state, wish, desk.catalog, now)
+        if agent.is_rolled_back:
+            raise _unavailable(agent, now)
+        term = agent.state.term
+        agent.state, answer = grant(agent.state, wanted, agent.catalog, now)
         if isinstance(answer, Granted):
-            yield Put(answer.booking)
+            yield Put(answer.record)
             now = yield Clock()
-            desk.state = stored(desk.state, answer.booking, now)
-            if desk.state.term != term or now >= desk.state.right_until:
-                raise Unavailable(f"node {desk.state.node} lost its contact while it granted")
+            agent.state = with_record(agent.state, answer.record, now)
+            if agent.state.term != term or now >= agent.state.right_until:
+                raise Unavailable(f"node {agent.state.node} lost its contact while it granted")
             return answer
-        if not desk.may_claim(now):
-            raise _recalling(desk, now)
+        if not agent.may_claim(now):
+            raise _unavailable(agent, now)
         if now >= deadline:
-            wish, deadline = _less(desk, request, answer, now), now + desk.timing.patience
-        ahead, writes = request.container not in desk.lacking, _writes_seen(desk)
-        match (yield from _claim(desk, answer, ahead=ahead)):
+            wanted = _without_preferred(agent, request, answer, now)
+            deadline = now + agent.timing.patience
+        ahead, writes = request.container not in agent.waiting, _writes_seen(agent)
+        match (yield from _claim(agent, answer, ahead=ahead)):
             case _Claim.NONE:
-                desk.lacking[request.container] = answer.lacks
-                yield from _post(desk, {lack.zone.pool for lack in answer.lacks})
+                agent.waiting[request.container] = answer.shortages
+                yield from _publish_requests(agent, {s.subpool.pool for s in answer.shortages})
                 yield Pause(_MOMENT)
             case _Claim.LOST:
                 yield Pause(_MOMENT)
                 now = yield Clock()
-                if _writes_seen(desk) != writes:  # others get on: it is a queue, not a full pool
-                    deadline = min(last, now + desk.timing.patience)
+                if _writes_seen(agent) != writes:  # others succeed: the pool is busy, not full
+                    deadline = min(last, now + agent.timing.patience)
         now = yield Clock()
 
 
 def delete(
-    desk: IpamAgentState, container: ContainerId, interface: InterfaceName | None = None
-) -> Talk[None]:
-    """Let the container's addresses rest; a container that has none is no error.
+    agent: IpamAgentState, container: ContainerId, interface: InterfaceName | None = None
+) -> Effects[None]:
+    """Release the container's addresses into their cool-down; a container without any is no error.
 
-    A full or read-only disk holds up no pod's end: they rest in memory then, and are given only
-    once the journal has it. A process that begins before finds a container that is gone.
+    A full or read-only disk delays no pod's end: the addresses then cool down in memory, and no
+    other pod gets them before the journal has their release. A process that starts before that
+    releases them as those of a container that is gone.
     """
-    yield from _turn(desk, container)
+    yield from _wait_for_turn(agent, container)
     try:
-        booking = release(desk.state, container, interface)
-        if booking:
+        record = release(agent.state, container, interface)
+        if record:
             with suppress(Unavailable):
-                yield Put(booking)
+                yield Put(record)
             now: float = yield Clock()
-            desk.state = stored(desk.state, booking, now)
+            agent.state = with_record(agent.state, record, now)
     finally:
-        desk.serving.discard(container)
+        agent.serving.discard(container)
 
 
-def collect(desk: IpamAgentState, living: frozenset[ContainerId], since: float) -> Talk[None]:
-    """Release what no container has; `living` are all of the runtime, listed after `since`."""
-    for container in abandoned(desk.state, living, since):
-        if container not in desk.serving:
-            yield from delete(desk, container)
+def collect(agent: IpamAgentState, living: frozenset[ContainerId], since: float) -> Effects[None]:
+    """Release what containers had that are gone: not among `living`, listed after `since`."""
+    for container in abandoned(agent.state, living, since):
+        if container not in agent.serving:
+            yield from delete(agent, container)
 
 
-def tick(desk: IpamAgentState) -> Talk[None]:
-    """Everything that no request waits for: doubts, ends of rest, wants, stock.
+def tick(agent: IpamAgentState) -> Effects[None]:
+    """Do what no request waits for: settle blocks, end cool-downs, lend, claim ahead.
 
-    Nothing after the store went back, before the node has its lease again: a holder without a
-    lease is nobody's.
+    After a rollback do nothing before the node has its lease again: no controller would reclaim the
+    addresses of a node without a lease.
     """
-    if desk.is_back:
+    if agent.is_rolled_back:
         return
     now: float = yield Clock()
-    if now >= desk.recall_until and desk.state.taken:
-        desk.state = replace(desk.state, taken={})
-    yield from settle(desk)
+    if now >= agent.recall_until and agent.state.taken:
+        agent.state = replace(agent.state, taken={})
+    yield from settle(agent)
     now = yield Clock()
-    for container in due(desk.state, now):
-        yield from _retire(desk, container)
-    for pool, board in tuple(desk.boards.items()):
-        if not desk.lacking and is_posted(board, desk.state.node):
-            yield from _post(desk, [pool])
-        if _gifts(desk, pool, board):  # all who have some see the want: the first gift is enough
-            yield Pause(_MOMENT)
-            for cell, bits in _gifts(desk, pool, desk.boards.get(pool, board)):
-                yield from write(desk, cell, give=bits)
-    if desk.may_claim(now):
-        yield from _keep_stock(desk)
+    for container in cooled_down(agent.state, now):
+        yield from _end_cooldown(agent, container)
+    for pool, queue in tuple(agent.queues.items()):
+        if not agent.waiting and has_requests_of(queue, agent.state.node):
+            yield from _publish_requests(agent, [pool])
+        if _lendable(agent, pool, queue):
+            yield Pause(_MOMENT)  # every node sees the request, and the first to give is enough
+            for key, bits in _lendable(agent, pool, agent.queues.get(pool, queue)):
+                yield from write(agent, key, give_back=bits)
+    if agent.may_claim(now):
+        yield from _replenish(agent)
 
 
-def _keep_stock(desk: IpamAgentState) -> Talk[None]:
-    for zone in _used_zones(desk):
-        if is_wanted(desk.boards.get(zone.pool), desk.state.node):
+def _replenish(agent: IpamAgentState) -> Effects[None]:
+    """Claim ahead where spare addresses run low, and give back where they are too many."""
+    for subpool in _used_subpools(agent):
+        if has_requests_of_others(agent.queues.get(subpool.pool), agent.state.node):
             continue
-        is_low = spare(desk.state, zone) < zone.block_size // 2
-        if is_low and portion(desk.state, desk.blocks, zone) >= zone.block_size:
-            yield from _stock(desk, zone, zone.block_size)
-        for cell, bits in surplus(desk.state, zone):
-            yield from write(desk, cell, give=bits)
+        is_low = spare(agent.state, subpool) < subpool.block_size // 2
+        if is_low and ahead_limit(agent.state, agent.blocks, subpool) >= subpool.block_size:
+            yield from _claim_from(agent, subpool, subpool.block_size)
+        for key, bits in surplus(agent.state, subpool):
+            yield from write(agent, key, give_back=bits)
 
 
-def settle(desk: IpamAgentState) -> Talk[None]:
-    """Write every cell that is in doubt or not as the node believes."""
-    for cell in unsettled(desk.state, desk.blocks):
-        yield from write(desk, cell)
+def settle(agent: IpamAgentState) -> Effects[None]:
+    """Write each block that is uncertain or differs from what the node believes."""
+    for key in unsettled(agent.state, agent.blocks):
+        yield from write(agent, key)
 
 
 def write(
-    desk: IpamAgentState,
-    cell: Cell,
+    agent: IpamAgentState,
+    key: BlockKey,
     *,
     claim: Callable[[Block | None], Bits] = _NOTHING,
-    give: Bits = NONE,
-) -> Talk[bool]:
-    """Write one cell until a write surely succeeds; False: it is busy, or stays in doubt.
+    give_back: Bits = NONE,
+) -> Effects[bool]:
+    """Write one block until a write surely succeeds; False: it is busy, or stays uncertain.
 
-    `claim` says which addresses to take of a block as it was just read; others may have been first.
-    A claim ends with its term.
+    `claim` says which addresses to take of a block as it was just read, for other nodes may have
+    been first. A claim ends with its term.
     """
-    if cell in desk.busy:
+    if key in agent.busy:
         return False
-    desk.busy.add(cell)
-    began, latest, is_gone = desk.state.term, desk.blocks.get(cell), False
+    agent.busy.add(key)
+    began, latest, is_gone = agent.state.term, agent.blocks.get(key), False
     try:
         for attempt in range(_TRIES):
-            hold = desk.state.holds.get(cell)
-            if attempt > 1:  # many want this cell: who tries again at once only adds to the queue
+            holding = agent.state.holdings.get(key)
+            if attempt > 1:  # many nodes write this block: another try at once adds to the load
                 yield Pause(_MOMENT)
-            if attempt or (hold and hold.doubt):
-                earlier = latest if desk.state.term == began else None  # no sign of another restore
-                is_gone = yield from _read(desk, cell, earlier)
-            term = desk.state.term
+            if attempt or (holding and holding.uncertain):
+                earlier = latest if agent.state.term == began else None  # else a rollback is known
+                is_gone = yield from _read(agent, key, earlier)
+            term = agent.state.term
             if claim is not _NOTHING and term != began:
                 return False
-            add = claim(desk.blocks.get(cell))
-            if attempt and not add and forgettable(desk.state, cell, desk.blocks.get(cell)):
-                desk.state = forgotten(desk.state, cell)
+            bits = claim(agent.blocks.get(key))
+            if attempt and not bits and forgettable(agent.state, key, agent.blocks.get(key)):
+                agent.state = forget(agent.state, key)
                 return False
-            desk.state, written = plan(desk.state, cell, desk.blocks.get(cell), add=add, give=give)
+            agent.state, written = plan(
+                agent.state, key, agent.blocks.get(key), claim=bits, give_back=give_back
+            )
             block = yield WriteBlock(written)
             if block is None:
                 continue
-            if is_gone and desk.state.term == began:  # it could be made: it was not only garbled
-                desk.saw(cell, latest)
-                yield from _go_back(desk)
+            if is_gone and agent.state.term == began:  # it was deleted, not only garbled
+                agent.observe(key, latest)
+                yield from _note_rollback(agent)
             is_gone = False
-            desk.saw(cell, block)
-            if desk.state.term == term:
-                desk.state = confirmed(desk.state, block)
+            agent.observe(key, block)
+            if agent.state.term == term:
+                agent.state = confirm(agent.state, block)
                 return True
         return False
     finally:
-        desk.leave(cell, latest if is_gone else None)
+        agent.end_write(key, latest if is_gone else None)
 
 
-def _read(desk: IpamAgentState, cell: Cell, latest: Block | None) -> Talk[bool]:
-    """Read a block; True when there is none where there was a held one, as of a garbled one."""
-    shown, term = desk.blocks.get(cell), desk.state.term
-    block: Block | None = yield ReadBlock(cell)
-    is_back = desk.state.term == term and went_back(latest, block)
-    if block and is_back:
-        yield from _go_back(desk)
-    if block or desk.blocks.get(cell) is shown:  # else a watch was faster
-        desk.saw(cell, block)
-    return is_back and block is None
+def _read(agent: IpamAgentState, key: BlockKey, latest: Block | None) -> Effects[bool]:
+    """Read a block; True when it is gone or garbled though a node held addresses of it."""
+    shown, term = agent.blocks.get(key), agent.state.term
+    block: Block | None = yield ReadBlock(key)
+    is_rolled_back = agent.state.term == term and is_rollback(latest, block)
+    if block and is_rolled_back:
+        yield from _note_rollback(agent)
+    if block or agent.blocks.get(key) is shown:  # else a watch was faster
+        agent.observe(key, block)
+    return is_rolled_back and block is None
 
 
-def _go_back(desk: IpamAgentState) -> Talk[None]:
+def _note_rollback(agent: IpamAgentState) -> Effects[None]:
     now: float = yield Clock()
-    desk.go_back(now)
+    agent.note_rollback(now)
 
 
-def _turn(desk: IpamAgentState, container: ContainerId) -> Talk[None]:
-    """Wait until nothing else is done for the container: its records must not cross."""
-    while container in desk.serving:
+def _wait_for_turn(agent: IpamAgentState, container: ContainerId) -> Effects[None]:
+    """Wait until no other operation serves the container: its records must not cross."""
+    while container in agent.serving:
         yield Pause(_MOMENT)
-    desk.serving.add(container)
+    agent.serving.add(container)
 
 
-def _writes_seen(desk: IpamAgentState) -> int:
-    """How many writes made the blocks that the node sees: it grows while anybody gets on."""
-    return sum(block.edition for block in desk.blocks.values())
+def _writes_seen(agent: IpamAgentState) -> int:
+    """The number of writes in the blocks that the node sees: it grows while any node succeeds."""
+    return sum(block.edition for block in agent.blocks.values())
 
 
-def _less(desk: IpamAgentState, request: Ask, short: Short, now: float) -> Ask:
-    """The request without its owners' last addresses, once they were waited for long enough.
+def _without_preferred(
+    agent: IpamAgentState, request: AddressRequest, insufficient: Insufficient, now: float
+) -> AddressRequest:
+    """The request without its owners' last addresses, once it has waited for them long enough.
 
-    They may be resting where their owner was, so that long it is worth to wait; the runtime asks
-    again meanwhile. Raises Refused when more than that is lacking.
+    They may be in cool-down on the owner's last node, so the wait lasts as long; the runtime asks
+    again meanwhile. Raises Refused when other addresses are lacking too.
     """
-    for lack in short.lacks:
-        if lack.must or lack.owner is None:
-            raise _full(desk, short)
-        since = desk.awaited.setdefault(lack.owner, now)
-        if now - since < lack.zone.rest + desk.timing.patience:
+    for shortage in insufficient.shortages:
+        if shortage.must or shortage.owner is None:
+            raise _full(agent, insufficient)
+        since = agent.awaited_since.setdefault(shortage.owner, now)
+        if now - since < shortage.subpool.cooldown + agent.timing.patience:
             raise Unavailable(
-                f"{lack.address} was the last address of {lack.owner}, and another node still has "
-                "it: waiting until it has rested"
+                f"{shortage.address} was the last address of {shortage.owner}, and another node "
+                "still has it: waiting until it has rested"
             )
-    for lack in short.lacks:
-        if lack.owner:
-            desk.awaited.pop(lack.owner, None)
+    for shortage in insufficient.shortages:
+        if shortage.owner:
+            agent.awaited_since.pop(shortage.owner, None)
     return request
 
 
-def _claim(desk: IpamAgentState, short: Short, *, ahead: bool) -> Talk[_Claim]:
-    """Claim what is lacking, and some more for the next."""
+def _claim(agent: IpamAgentState, insufficient: Insufficient, *, ahead: bool) -> Effects[_Claim]:
+    """Claim what is lacking, and some more for the next requests."""
     result = _Claim.NONE
-    for lack in short.lacks:
-        zone = lack.zone
-        if lack.address:
-            cell, bit = cell_of(zone.network, lack.address)
-            block = desk.blocks.get(cell)
-            if bit & held(block) & ~holds_of(block, desk.state.node):
+    for shortage in insufficient.shortages:
+        subpool = shortage.subpool
+        if shortage.address:
+            key, bit = key_of(subpool.network, shortage.address)
+            block = agent.blocks.get(key)
+            if bit & held(block) & ~held_by(block, agent.state.node):
                 continue
-            done = yield from write(desk, cell, claim=_just(bit))
+            done = yield from write(agent, key, claim=_exactly(bit))
             result = max(result, _Claim.MADE if done else _Claim.LOST)
             continue
-        count = lack.count
-        if ahead and not is_wanted(desk.boards.get(zone.pool), desk.state.node):
-            count = max(count, portion(desk.state, desk.blocks, zone))
-        stocked = yield from _stock(desk, zone, count)
-        result = max(result, stocked)
+        count = shortage.count
+        if ahead and not has_requests_of_others(agent.queues.get(subpool.pool), agent.state.node):
+            count = max(count, ahead_limit(agent.state, agent.blocks, subpool))
+        claimed = yield from _claim_from(agent, subpool, count)
+        result = max(result, claimed)
     return result
 
 
-def _stock(desk: IpamAgentState, zone: Zone, count: int) -> Talk[_Claim]:
-    """Claim up to `count` addresses of the zone."""
+def _claim_from(agent: IpamAgentState, subpool: Subpool, count: int) -> Effects[_Claim]:
+    """Claim up to `count` addresses of the subpool."""
     result = _Claim.NONE
-    for cell, bits in choose(desk.state, desk.blocks, zone, count):
-        claim = partial(free_of, zone=zone, cell=cell, count=bits.bit_count())
-        done = yield from write(desk, cell, claim=claim)
+    for key, bits in choose_claims(agent.state, agent.blocks, subpool, count):
+        claim = partial(free_of, subpool=subpool, key=key, count=bits.bit_count())
+        done = yield from write(agent, key, claim=claim)
         result = max(result, _Claim.MADE if done else _Claim.LOST)
     return result
 
 
-def _gifts(desk: IpamAgentState, pool: PoolName, board: Board) -> tuple[tuple[Cell, Bits], ...]:
-    """What to give back now for the wants on a board."""
-    pool_zones = desk.catalog.get(pool, ())
-    return gifts(desk.state, board, pool_zones, bool(desk.lacking), desk.blocks)
+def _lendable(
+    agent: IpamAgentState, pool: PoolName, queue: BorrowQueue
+) -> tuple[tuple[BlockKey, Bits], ...]:
+    """What to give back now for the requests of a borrow queue."""
+    pool_subpools = agent.catalog.get(pool, ())
+    return lendable(agent.state, queue, pool_subpools, bool(agent.waiting), agent.blocks)
 
 
-def _retire(desk: IpamAgentState, container: ContainerId) -> Talk[None]:
-    """End rests: first in the journal, then here."""
-    if container in desk.serving or container not in desk.state.ends:
+def _end_cooldown(agent: IpamAgentState, container: ContainerId) -> Effects[None]:
+    """End a container's cool-down: first in the journal, then in memory."""
+    if container in agent.serving or container not in agent.state.cooldown_ends:
         return
-    desk.serving.add(container)
+    agent.serving.add(container)
     try:
-        booking = retire(desk.state, container)
-        if booking.leases:
-            yield Put(booking)
+        record = end_cooldown(agent.state, container)
+        if record.allocations:
+            yield Put(record)
             now: float = yield Clock()
-            desk.state = stored(desk.state, booking, now)
+            agent.state = with_record(agent.state, record, now)
         else:
             yield Remove(container)
-            desk.state = removed(desk.state, container)
+            agent.state = without_record(agent.state, container)
     finally:
-        desk.serving.discard(container)
+        agent.serving.discard(container)
 
 
-def _satisfied(desk: IpamAgentState, container: ContainerId) -> Talk[None]:
-    """The request waits no more; what cannot be taken down now, the next tick will."""
-    lacks = desk.lacking.pop(container, ())
+def _withdraw_requests(agent: IpamAgentState, container: ContainerId) -> Effects[None]:
+    """Withdraw the borrow requests of a container; what fails now, the next tick repeats."""
+    shortages = agent.waiting.pop(container, ())
     try:
-        yield from _post(desk, {lack.zone.pool for lack in lacks})
+        yield from _publish_requests(agent, {shortage.subpool.pool for shortage in shortages})
     except Unavailable:
         return
 
 
-def _post(desk: IpamAgentState, pools: Iterable[PoolName]) -> Talk[None]:
-    """Make the boards say what all requests of this node lack."""
+def _publish_requests(agent: IpamAgentState, pools: Iterable[PoolName]) -> Effects[None]:
+    """Write what all requests of this node lack into the borrow queues."""
     for pool in sorted(pools):
-        board: Board = yield ReadBoard(pool)
-        lacks = [lack for waiting in desk.lacking.values() for lack in waiting]
-        if changed := posted(board, desk.state.node, lacks):
-            yield WriteBoard(changed)
+        queue: BorrowQueue = yield ReadBorrowQueue(pool)
+        shortages = [shortage for waiting in agent.waiting.values() for shortage in waiting]
+        if changed := with_requests_of(queue, agent.state.node, shortages):
+            yield WriteBorrowQueue(changed)
 
 
-def _with_pins(desk: IpamAgentState, request: Ask) -> Ask:
+def _with_pins(agent: IpamAgentState, request: AddressRequest) -> AddressRequest:
     """The request, with the addresses that its owners had last."""
     nics = []
     for nic in request.nics:
-        zones = desk.catalog.get(nic.pool, ())
+        subpools = agent.catalog.get(nic.pool, ())
         if nic.owner and not nic.addresses:
-            last = chain.from_iterable(last_of(desk.blocks, z, nic.owner) for z in zones)
+            last = chain.from_iterable(last_of(agent.blocks, s, nic.owner) for s in subpools)
             nic = replace(nic, prefer=tuple(last))  # noqa: PLW2901 - the same NIC, completed
         nics.append(nic)
     return replace(request, nics=tuple(nics))
 
 
-def _used_zones(desk: IpamAgentState) -> tuple[Zone, ...]:
-    """Zones that the node gives from: only for these does it keep stock."""
-    pools = {lease.pool for b in desk.state.bookings.values() for lease in b.leases}
+def _used_subpools(agent: IpamAgentState) -> tuple[Subpool, ...]:
+    """Subpools that the node allocates from: it claims ahead only for these."""
+    pools = {a.pool for record in agent.state.records.values() for a in record.allocations}
     return tuple(
-        zone
-        for pool in sorted(pools & set(desk.catalog))
-        for zone in desk.catalog[pool]
-        if any(hold.used & mask(zone, cell) for cell, hold in desk.state.holds.items())
+        subpool
+        for pool in sorted(pools & set(agent.catalog))
+        for subpool in agent.catalog[pool]
+        if any(holding.in_use & mask(subpool, key) for key, holding in agent.state.holdings.items())
     )
 
 
-def _recalling(desk: IpamAgentState, now: float) -> Unavailable:
-    """The sentence for a store that went back, or may have."""
-    if now >= desk.recall_until:
+def _unavailable(agent: IpamAgentState, now: float) -> Unavailable:
+    """The error for a store that went back, or may have."""
+    if now >= agent.recall_until:
         return Unavailable(
-            f"node {desk.state.node} takes no new addresses while its watch of the IPBlocks is "
+            f"node {agent.state.node} takes no new addresses while its watch of the IPBlocks is "
             "interrupted"
         )
-    wait = "once it has asked back" if desk.is_back else f"in {desk.recall_until - now:.0f} s"
+    left = f"in {agent.recall_until - now:.0f} s"
+    wait = "once it has asked back" if agent.is_rolled_back else left
     return Unavailable(
         "the IPBlocks went back to an earlier state, by a restore of etcd or by hand: every node "
-        f"first asks back what its pods have, and node {desk.state.node} takes new addresses {wait}"
+        f"first asks back what its pods have, and node {agent.state.node} takes new addresses "
+        f"{wait}"
     )
 
 
-def _full(desk: IpamAgentState, short: Short) -> Refused:
-    """The sentence for a pool that stayed full."""
-    lack = short.lacks[0]
-    zone, where = lack.zone, f"IPPool {lack.zone.pool}"
-    if lack.address:
-        cell, bit = cell_of(zone.network, lack.address)
-        block = desk.blocks.get(cell)
+def _full(agent: IpamAgentState, insufficient: Insufficient) -> Refused:
+    """The error for a pool that stayed full."""
+    shortage = insufficient.shortages[0]
+    subpool, where = shortage.subpool, f"IPPool {shortage.subpool.pool}"
+    if shortage.address:
+        key, bit = key_of(subpool.network, shortage.address)
+        block = agent.blocks.get(key)
         holders = [h.node for h in block.holdings if h.bits & bit] if block else []
         by = f"node {holders[0]}" if holders else "a node"
         return Refused(
-            f"{lack.address} is in use on {by}",
+            f"{shortage.address} is in use on {by}",
             remedy="Delete the pod that has it, or ask for another address",
             where=where,
         )
-    parts = [(held(block) & mask(zone, cell)).bit_count() for cell, block in desk.blocks.items()]
+    parts = [(held(block) & mask(subpool, key)).bit_count() for key, block in agent.blocks.items()]
     return Refused(
-        f"the pool is full: {sum(parts)} of {zone.size} addresses are held, and no node gave back "
-        f"the {lack.count} that node {desk.state.node} lacks",
+        f"the pool is full: {sum(parts)} of {subpool.size} addresses are held, and no node gave "
+        f"back the {shortage.count} that node {agent.state.node} lacks",
         remedy="Add a range, delete pods, or taint nodes that are down as out-of-service",
         where=where,
     )

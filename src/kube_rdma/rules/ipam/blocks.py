@@ -1,11 +1,11 @@
-"""What a node writes into blocks: claims, what it gives back, and what settles a doubt.
+"""What a node writes into blocks: what it claims, what it gives back, what settles uncertainty.
 
-Every write of a node is made by `plan`, from the block as it was just read, and says the whole of
-the node's part: what the block says it holds, with what is to be added, without what is to leave.
-So each write that succeeds tells the node exactly what it holds, and makes every older write that
-is still under way fail. An outcome that is not a plain success is no outcome: the cell stays in
-doubt until a later write succeeds. A conflict too, since a repeated delivery of a write that
-succeeded is answered with one.
+`plan` makes every write of a node, from the block as it was just read. A write says the whole of
+the node's holding: what the block lists, plus what the node claims, minus what it gives back. So
+each write that succeeds tells the node exactly what it holds, and makes every older write that is
+still under way fail. Only a plain success counts: after any other outcome the block stays uncertain
+until a later write succeeds. So after a conflict too, for the API server answers with one to the
+second delivery of a write that succeeded.
 """
 
 from __future__ import annotations
@@ -14,31 +14,33 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from kube_rdma.model.ipam import (
-    CELL,
+    BLOCK_ADDRESSES,
     Address,
     Bits,
     Block,
-    Cell,
-    CellHolding,
+    BlockKey,
+    NodeHolding,
     NodeName,
     Owner,
     Pin,
     Version,
 )
-from kube_rdma.rules.ipam.cells import NONE, Zone, cell_at, cell_of, lowest, mask, start
-from kube_rdma.rules.ipam.node_state import Hold, NodeAddressState, cut
+from kube_rdma.rules.ipam.node_state import LocalHolding, NodeAddressState, suspend_right
+from kube_rdma.rules.ipam.subpools import NONE, Subpool, key_at, key_of, lowest, mask, start_block
 
-_ROOMY = 256  # blocks: as many nodes may begin at the same time, before they see each other
-_ALL = (1 << CELL) - 1
+_ROOMY = 256  # block sizes: room for so many nodes that claim before they see each other
+_ALL = (1 << BLOCK_ADDRESSES) - 1
 _FIRST = 4  # addresses that a node claims first in a smaller pool; then twice what it uses
-_Tenants = Mapping[int, Owner | None]  # who lives at which place of a cell; None: not sticky
+_Tenants = Mapping[
+    int, Owner | None
+]  # who has the address at each offset of a block; None: not sticky
 
-Blocks = Mapping[Cell, Block]
-"""The blocks as the node sees them, perhaps late; a cell that is missing has no object."""
+Blocks = Mapping[BlockKey, Block]
+"""The blocks as the node sees them, perhaps late; a key that is missing has no object."""
 
 
-def holds_of(block: Block | None, node: NodeName) -> Bits:
-    """What the block says that `node` holds."""
+def held_by(block: Block | None, node: NodeName) -> Bits:
+    """The addresses that `node` holds, by the block."""
     bits = 0
     for holding in block.holdings if block else ():
         if holding.node == node:
@@ -47,7 +49,7 @@ def holds_of(block: Block | None, node: NodeName) -> Bits:
 
 
 def held(block: Block | None) -> Bits:
-    """What any node holds."""
+    """The addresses that any node holds."""
     bits = 0
     for holding in block.holdings if block else ():
         bits |= holding.bits
@@ -55,60 +57,65 @@ def held(block: Block | None) -> Bits:
 
 
 def pinned(block: Block | None) -> Bits:
-    """The addresses that were somebody's last."""
+    """The addresses that an owner had last."""
     bits = 0
     for pin in block.pins if block else ():
-        bits |= 1 << pin.place
+        bits |= 1 << pin.offset
     return Bits(bits)
 
 
 def plan(
-    state: NodeAddressState, cell: Cell, block: Block | None, *, add: Bits = NONE, give: Bits = NONE
+    state: NodeAddressState,
+    key: BlockKey,
+    block: Block | None,
+    *,
+    claim: Bits = NONE,
+    give_back: Bits = NONE,
 ) -> tuple[NodeAddressState, Block]:
-    """The next write of a cell, and the state while it is under way.
+    """The next write of a block, and the state while it is under way.
 
-    What has users is asked back where nobody holds it. Of `add` it takes what is free, of `give` it
-    leaves what is spare.
+    The write asks back what is in use where no other node holds it. Of `claim` it takes what is
+    free, of `give_back` it gives back what is not in use.
     """
-    hold = state.holds.get(cell, Hold())
-    own = state.claims(cell)
-    leaving = Bits((hold.leaving | give) & ~own)
-    others = held(block) & ~holds_of(block, state.node)
-    mine = (holds_of(block, state.node) | own | add) & ~others & ~leaving
-    keep = [h for h in (block.holdings if block else ()) if h.node != state.node]
-    if mine:
-        keep.append(CellHolding(state.node, Bits(mine)))
+    holding = state.holdings.get(key, LocalHolding())
+    needed = state.needed(key)
+    returning = Bits((holding.returning | give_back) & ~needed)
+    others = held(block) & ~held_by(block, state.node)
+    own = (held_by(block, state.node) | needed | claim) & ~others & ~returning
+    holdings = [h for h in (block.holdings if block else ()) if h.node != state.node]
+    if own:
+        holdings.append(NodeHolding(state.node, Bits(own)))
     written = Block(
-        cell,
-        tuple(sorted(keep, key=lambda h: h.node)),
-        _pins(block, _tenants(state, cell).get(cell, {})),
+        key,
+        tuple(sorted(holdings, key=lambda h: h.node)),
+        _pins(block, _tenants(state, key).get(key, {})),
         (block.edition if block else 0) + 1,
         block.version if block else None,
     )
-    hold = replace(hold, leaving=leaving, doubt=True)
-    return replace(state, holds={**state.holds, cell: hold}), written
+    holding = replace(holding, returning=returning, uncertain=True)
+    return replace(state, holdings={**state.holdings, key: holding}), written
 
 
-def confirmed(state: NodeAddressState, block: Block) -> NodeAddressState:
-    """The write surely succeeded: this is what the node holds now.
+def confirm(state: NodeAddressState, block: Block) -> NodeAddressState:
+    """The state after a write that surely succeeded: the node holds what `block` says.
 
-    Only for writes planned in the same term, one at a time for each cell (agent.write).
+    Only for writes planned in the same term, one at a time for each block (agent.write).
     """
-    mine = holds_of(block, state.node)
-    holds = dict(state.holds)
-    hold = Hold(mine=mine, used=holds[block.cell].used, pinned=pinned(block))
-    if hold.mine or hold.used:
-        holds[block.cell] = hold
+    own = held_by(block, state.node)
+    holdings = dict(state.holdings)
+    holding = LocalHolding(confirmed=own, in_use=holdings[block.key].in_use, pinned=pinned(block))
+    if holding.confirmed or holding.in_use:
+        holdings[block.key] = holding
     else:
-        del holds[block.cell]
-    return replace(state, holds=holds)
+        del holdings[block.key]
+    return replace(state, holdings=holdings)
 
 
-def went_back(old: Block | None, new: Block | None) -> bool:
-    """No store that goes on shows `new` after `old`: an older one, or none where one was held.
+def is_rollback(old: Block | None, new: Block | None) -> bool:
+    """Whether `new` after `old` shows that the store went back: an older block, or a held one gone.
 
-    Only a block that nobody holds is deleted, and may be there anew: with an edition that began
-    again, and a version that is higher than before.
+    The controller deletes a block only when no node holds addresses of it. The next one has an
+    edition that began again and a higher version than before.
     """
     if old is None:
         return False
@@ -120,158 +127,164 @@ def went_back(old: Block | None, new: Block | None) -> bool:
 
 
 def is_older(block: Block, other: Block) -> bool:
-    """By the API server's count, where it has one."""
+    """Whether `block` is older than `other` by the API server's count, where it has one."""
     return _number(block.version) < _number(other.version)
 
 
 def _number(version: Version | None) -> int:
-    """Versions of one resource are numbers that rise (KEP-5504); of others nothing is known."""
+    """The version as a number that rises with each write (KEP-5504); 0 where it is no number."""
     return int(version) if version and version.isdecimal() else 0
 
 
-def outdated(state: NodeAddressState, blocks: Blocks) -> NodeAddressState:
-    """The right is lost since the store went back; what others had by then is theirs."""
+def after_rollback(state: NodeAddressState, blocks: Blocks) -> NodeAddressState:
+    """The state after a rollback: the right is lost, and what other nodes had by then is theirs."""
     taken = {
-        cell: Bits(hold.used & held(blocks.get(cell)) & ~holds_of(blocks.get(cell), state.node))
-        for cell, hold in state.holds.items()
+        key: Bits(holding.in_use & held(blocks.get(key)) & ~held_by(blocks.get(key), state.node))
+        for key, holding in state.holdings.items()
     }
-    return replace(cut(state), taken=taken)
+    return replace(suspend_right(state), taken=taken)
 
 
 def missing(state: NodeAddressState, blocks: Blocks) -> bool:
-    """Addresses in use stand in no block as the node's, though nobody took its right away."""
+    """Whether the blocks lack addresses in use of a node whose right was not revoked."""
     return any(
-        hold.used & ~holds_of(blocks.get(cell), state.node) for cell, hold in state.holds.items()
+        holding.in_use & ~held_by(blocks.get(key), state.node)
+        for key, holding in state.holdings.items()
     )
 
 
-def recalled(
-    state: NodeAddressState, blocks: Blocks, sure: Mapping[Cell, Bits]
+def recall(
+    state: NodeAddressState, blocks: Blocks, trusted: Mapping[BlockKey, Bits]
 ) -> NodeAddressState:
-    """The state after the store went back: of what blocks say, only `sure` is believed.
+    """The state after a rollback of the store: of the blocks, the node believes `trusted` only.
 
-    What has users is asked back. All else is given back, for since then it may have become
-    another node's. Writes that were planned before count no more.
+    It asks back what is in use and gives back all else, for another node may have claimed it since.
+    Writes that were planned before count no more.
     """
-    holds = dict(state.holds)
-    for cell in {c for c, block in blocks.items() if holds_of(block, state.node)} | set(holds):
-        hold = holds.get(cell, Hold())
-        leaving = Bits(_ALL & ~sure.get(cell, NONE) & ~state.claims(cell))
-        holds[cell] = Hold(used=hold.used, leaving=leaving, doubt=True)
-    return replace(state, holds=holds, term=state.term + 1)
+    holdings = dict(state.holdings)
+    for key in {k for k, block in blocks.items() if held_by(block, state.node)} | set(holdings):
+        holding = holdings.get(key, LocalHolding())
+        returning = Bits(_ALL & ~trusted.get(key, NONE) & ~state.needed(key))
+        holdings[key] = LocalHolding(in_use=holding.in_use, returning=returning, uncertain=True)
+    return replace(state, holdings=holdings, term=state.term + 1)
 
 
-def forgettable(state: NodeAddressState, cell: Cell, block: Block | None) -> bool:
-    """A claim failed where the node has nothing, and the block as just read says so too.
+def forgettable(state: NodeAddressState, key: BlockKey, block: Block | None) -> bool:
+    """Whether a failed claim leaves nothing of the node, by its state and by the block just read.
 
-    Nothing is granted there, so nothing has to be settled; a late claim shows up as a holding.
+    The node grants nothing there, so nothing is to settle; a late claim shows up as a holding.
     """
-    hold = state.holds.get(cell, Hold())
-    return not (hold.mine | hold.used | hold.leaving | holds_of(block, state.node))
+    holding = state.holdings.get(key, LocalHolding())
+    return not (holding.confirmed | holding.in_use | holding.returning | held_by(block, state.node))
 
 
-def forgotten(state: NodeAddressState, cell: Cell) -> NodeAddressState:
-    """The state without the cell."""
-    return replace(state, holds={key: hold for key, hold in state.holds.items() if key != cell})
+def forget(state: NodeAddressState, key: BlockKey) -> NodeAddressState:
+    """The state without the block."""
+    return replace(
+        state,
+        holdings={other: holding for other, holding in state.holdings.items() if other != key},
+    )
 
 
-def unsettled(state: NodeAddressState, blocks: Blocks) -> tuple[Cell, ...]:
-    """Cells to write again: in doubt, or seen to be otherwise than this node believes."""
-    owned = {cell for cell, block in blocks.items() if holds_of(block, state.node)}
+def unsettled(state: NodeAddressState, blocks: Blocks) -> tuple[BlockKey, ...]:
+    """Blocks to write again: uncertain, or other than this node believes."""
+    owned = {key for key, block in blocks.items() if held_by(block, state.node)}
     tenants = _tenants(state)
     return tuple(
-        cell
-        for cell in sorted(owned | set(state.holds))
-        if _differs(state, cell, blocks.get(cell))
-        or _mispinned(blocks.get(cell), tenants.get(cell, {}))
+        key
+        for key in sorted(owned | set(state.holdings))
+        if _differs(state, key, blocks.get(key))
+        or _mispinned(blocks.get(key), tenants.get(key, {}))
     )
 
 
-def choose(
-    state: NodeAddressState, blocks: Blocks, zone: Zone, count: int
-) -> tuple[tuple[Cell, Bits], ...]:
-    """Where to claim `count` addresses, in a zone of any size; fewer where it has no more.
+def choose_claims(
+    state: NodeAddressState, blocks: Blocks, subpool: Subpool, count: int
+) -> tuple[tuple[BlockKey, Bits], ...]:
+    """Where to claim `count` addresses of a subpool of any size; fewer where it has no more.
 
-    The walk begins at the node's own place and ends after as many cells as there are blocks: one
-    without an object is free. Others' pinned addresses come last.
+    The walk begins at the node's own start block and visits no more blocks than there are objects:
+    a block without an object is free. Pinned addresses of other owners come last.
     """
-    return _walk(state, blocks, zone, count, pins=False) or _walk(
-        state, blocks, zone, count, pins=True
+    return _walk(state, blocks, subpool, count, pins=False) or _walk(
+        state, blocks, subpool, count, pins=True
     )
 
 
-def free_of(block: Block | None, zone: Zone, cell: Cell, count: int) -> Bits:
-    """Up to `count` addresses of the cell that nobody holds, of those nobody's last ones first."""
-    free = mask(zone, cell) & ~held(block)
+def free_of(block: Block | None, subpool: Subpool, key: BlockKey, count: int) -> Bits:
+    """Up to `count` free addresses of the block, those without a pin first."""
+    free = mask(subpool, key) & ~held(block)
     fresh = free & ~pinned(block)
     return lowest(fresh or free, count)
 
 
-def vacancy(blocks: Blocks, zone: Zone) -> tuple[int, int]:
-    """How many addresses of the zone nobody holds, and how many nodes hold some."""
+def vacancy(blocks: Blocks, subpool: Subpool) -> tuple[int, int]:
+    """How many addresses of the subpool are free, and how many nodes hold some."""
     taken, nodes = 0, set()
-    for cell, block in blocks.items():
-        if block.holdings and (given := mask(zone, cell)):
+    for key, block in blocks.items():
+        if block.holdings and (given := mask(subpool, key)):
             for holding in block.holdings:
                 if bits := holding.bits & given:
                     taken += bits.bit_count()
                     nodes.add(holding.node)
-    return zone.size - taken, len(nodes)
+    return subpool.size - taken, len(nodes)
 
 
-def portion(state: NodeAddressState, blocks: Blocks, zone: Zone) -> int:
+def ahead_limit(state: NodeAddressState, blocks: Blocks, subpool: Subpool) -> int:
     """How many addresses the node may claim ahead, the block size at most.
 
-    Nobody knows how many nodes will ask. So of what is left a node takes half of an even share, and
-    where many nodes at once could empty the pool with a block each, it begins small. The last
-    addresses of a pool are claimed singly, and none has to be given back.
+    How many nodes will claim is unknown. So a node takes half of an even share of what is left, and
+    begins small where many nodes at once could empty the pool with a block size each. Nodes claim
+    the last addresses of a pool one by one, so none has to be given back.
     """
-    vacant, nodes = vacancy(blocks, zone)
-    share = min(zone.block_size, vacant // (2 * max(nodes, 1)))
-    if vacant >= _ROOMY * zone.block_size:
+    vacant, nodes = vacancy(blocks, subpool)
+    share = min(subpool.block_size, vacant // (2 * max(nodes, 1)))
+    if vacant >= _ROOMY * subpool.block_size:
         return share
-    used = sum((hold.used & mask(zone, cell)).bit_count() for cell, hold in state.holds.items())
+    used = sum(
+        (holding.in_use & mask(subpool, key)).bit_count() for key, holding in state.holdings.items()
+    )
     return min(share, max(_FIRST, 2 * used))
 
 
-def last_of(blocks: Blocks, zone: Zone, owner: Owner) -> tuple[Address, ...]:
-    """Where the owner's pins lie in the zone."""
+def last_of(blocks: Blocks, subpool: Subpool, owner: Owner) -> tuple[Address, ...]:
+    """The addresses of the subpool that the owner had last."""
     return tuple(
-        cell.address(pin.place)
-        for cell, block in blocks.items()
+        key.address(pin.offset)
+        for key, block in blocks.items()
         for pin in block.pins
-        if pin.owner == owner and mask(zone, cell) >> pin.place & 1
+        if pin.owner == owner and mask(subpool, key) >> pin.offset & 1
     )
 
 
 def _walk(
-    state: NodeAddressState, blocks: Blocks, zone: Zone, count: int, *, pins: bool
-) -> tuple[tuple[Cell, Bits], ...]:
-    claims: list[tuple[Cell, Bits]] = []
-    origin = start(zone, state.node)
-    for step in range(min(zone.cells, len(blocks) + len(zone.spans) + count)):
+    state: NodeAddressState, blocks: Blocks, subpool: Subpool, count: int, *, pins: bool
+) -> tuple[tuple[BlockKey, Bits], ...]:
+    claims: list[tuple[BlockKey, Bits]] = []
+    origin = start_block(subpool, state.node)
+    for step in range(min(subpool.block_count, len(blocks) + len(subpool.spans) + count)):
         if count <= 0:
             break
-        cell = cell_at(zone, (origin + step) % zone.cells)
-        hold = state.holds.get(cell)
-        if hold and hold.doubt:
+        key = key_at(subpool, (origin + step) % subpool.block_count)
+        holding = state.holdings.get(key)
+        if holding and holding.uncertain:
             continue
-        block = blocks.get(cell)
-        free = mask(zone, cell) & ~held(block)
+        block = blocks.get(key)
+        free = mask(subpool, key) & ~held(block)
         if not pins:
             free &= ~pinned(block)
         if free:
             bits = lowest(free, count)
-            claims.append((cell, bits))
+            claims.append((key, bits))
             count -= bits.bit_count()
     return tuple(claims)
 
 
-def _differs(state: NodeAddressState, cell: Cell, block: Block | None) -> bool:
-    """The block says otherwise, or an address in use could be asked back."""
-    hold = state.holds.get(cell, Hold())
-    is_other = hold.doubt or holds_of(block, state.node) != hold.mine
-    return is_other or bool(state.claims(cell) & ~held(block))
+def _differs(state: NodeAddressState, key: BlockKey, block: Block | None) -> bool:
+    """Whether the block says otherwise, or an address in use could be asked back."""
+    holding = state.holdings.get(key, LocalHolding())
+    is_other = holding.uncertain or held_by(block, state.node) != holding.confirmed
+    return is_other or bool(state.needed(key) & ~held(block))
 
 
 def _mispinned(block: Block | None, tenants: _Tenants) -> bool:
@@ -279,29 +292,29 @@ def _mispinned(block: Block | None, tenants: _Tenants) -> bool:
 
 
 def _tenants(
-    state: NodeAddressState, only: Cell | None = None
-) -> dict[Cell, dict[int, Owner | None]]:
-    """Who lives where, of the addresses that the node surely holds; in one cell, or in all."""
-    tenants: dict[Cell, dict[int, Owner | None]] = {}
-    if only and not (only in state.holds and state.holds[only].used):
+    state: NodeAddressState, only: BlockKey | None = None
+) -> dict[BlockKey, dict[int, Owner | None]]:
+    """The owners of the addresses that the node surely holds, by offset, in one block or in all."""
+    tenants: dict[BlockKey, dict[int, Owner | None]] = {}
+    if only and not (only in state.holdings and state.holdings[only].in_use):
         return tenants
-    for booking in state.bookings.values():
-        for lease in booking.live:
-            if only and not 0 <= int(lease.address) - only.first < CELL:
+    for record in state.records.values():
+        for allocation in record.live:
+            if only and not 0 <= int(allocation.address) - only.first < BLOCK_ADDRESSES:
                 continue
-            cell, bit = cell_of(lease.network, lease.address)
-            if state.holds[cell].mine & bit:
-                tenants.setdefault(cell, {})[bit.bit_length() - 1] = lease.owner
+            key, bit = key_of(allocation.network, allocation.address)
+            if state.holdings[key].confirmed & bit:
+                tenants.setdefault(key, {})[bit.bit_length() - 1] = allocation.owner
     return tenants
 
 
 def _pins(block: Block | None, tenants: _Tenants) -> tuple[Pin, ...]:
-    """The block's pins made true: a place is its tenant's, and an owner has one place in a cell."""
+    """The block's pins, corrected: an offset is its tenant's, and an owner has one in a block."""
     owners = set(tenants.values())
     kept = [
         pin
         for pin in (block.pins if block else ())
-        if pin.place not in tenants and pin.owner not in owners
+        if pin.offset not in tenants and pin.owner not in owners
     ]
-    kept += [Pin(owner, place) for place, owner in tenants.items() if owner]
-    return tuple(sorted(kept, key=lambda pin: (pin.place, pin.owner)))
+    kept += [Pin(owner, offset) for offset, owner in tenants.items() if owner]
+    return tuple(sorted(kept, key=lambda pin: (pin.offset, pin.owner)))

@@ -1,8 +1,8 @@
-"""Borrowing: how a node that can serve no pod tells the others, and what they give back.
+"""Borrowing: how a node that lacks addresses asks the other nodes, and what they give back.
 
-A want stands on the board of its pool, where every node sees it. A node that has spare addresses
-gives up to as many back; they are then nobody's, and whoever is short claims them. While a want
-stands nobody claims ahead, so a pool is filled to its last address.
+A node writes a BorrowRequest into the queue of the pool, where every node sees it. Nodes with spare
+addresses give back as many; these are then free, and the node that lacks addresses claims them.
+While a pool has borrow requests no node claims ahead, so pods get its last address too.
 """
 
 from __future__ import annotations
@@ -10,87 +10,99 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from kube_rdma.model.ipam import Address, Bits, Board, Cell, NodeName, Want
+from kube_rdma.model.ipam import Address, Bits, BlockKey, BorrowQueue, BorrowRequest, NodeName
 from kube_rdma.rules.ipam.blocks import Blocks, vacancy
-from kube_rdma.rules.ipam.cells import Zone, cell_of, lowest, mask, zones_for
-from kube_rdma.rules.ipam.grant import Lack
+from kube_rdma.rules.ipam.grant import Shortage
 from kube_rdma.rules.ipam.node_state import NodeAddressState, spare
+from kube_rdma.rules.ipam.subpools import Subpool, key_of, lowest, mask, subpools_for
 
 _AHEAD = 3  # times the block size: more than this is given back unasked
 
 
-def posted(board: Board, node: NodeName, lacks: Iterable[Lack]) -> Board | None:
-    """The board with the node's wants, in the place where it stood before; None: they stand."""
-    wants = tuple(
-        Want(node, lack.zone.family, lack.zone.rail, lack.count, lack.address)
-        for lack in lacks
-        if lack.zone.pool == board.pool
+def with_requests_of(
+    queue: BorrowQueue, node: NodeName, shortages: Iterable[Shortage]
+) -> BorrowQueue | None:
+    """The queue with the node's requests, in the node's old place; None: it has them already."""
+    requests = tuple(
+        BorrowRequest(
+            node, shortage.subpool.family, shortage.subpool.rail, shortage.count, shortage.address
+        )
+        for shortage in shortages
+        if shortage.subpool.pool == queue.pool
     )
-    own = [at for at, want in enumerate(board.wants) if want.node == node]
-    at = own[0] if own else len(board.wants)
-    others = tuple(want for want in board.wants if want.node != node)
-    whole = (*others[:at], *wants, *others[at:])
-    return replace(board, wants=whole) if whole != board.wants else None
+    own = [at for at, request in enumerate(queue.requests) if request.node == node]
+    at = own[0] if own else len(queue.requests)
+    others = tuple(request for request in queue.requests if request.node != node)
+    whole = (*others[:at], *requests, *others[at:])
+    return replace(queue, requests=whole) if whole != queue.requests else None
 
 
-def is_posted(board: Board, node: NodeName) -> bool:
-    """The node has wants on the board."""
-    return any(want.node == node for want in board.wants)
+def has_requests_of(queue: BorrowQueue, node: NodeName) -> bool:
+    """Whether the node has requests in the queue."""
+    return any(request.node == node for request in queue.requests)
 
 
-def is_wanted(board: Board | None, node: NodeName) -> bool:
-    """Another node is short: claim no more than what is needed now."""
-    return board is not None and any(want.node != node for want in board.wants)
+def has_requests_of_others(queue: BorrowQueue | None, node: NodeName) -> bool:
+    """Whether another node lacks addresses: then claim no more than what is needed now."""
+    return queue is not None and any(request.node != node for request in queue.requests)
 
 
-def gifts(
-    state: NodeAddressState, board: Board, pool: tuple[Zone, ...], waiting: bool, blocks: Blocks
-) -> tuple[tuple[Cell, Bits], ...]:
-    """What to give back for the wants; a node that is `waiting` itself serves those before it.
+def lendable(
+    state: NodeAddressState,
+    queue: BorrowQueue,
+    pool: tuple[Subpool, ...],
+    waiting: bool,
+    blocks: Blocks,
+) -> tuple[tuple[BlockKey, Bits], ...]:
+    """What to give back for the requests; a node that is `waiting` itself serves those before it.
 
-    What nobody holds by now serves them first: all see each want, and one gift for it is enough.
+    Free addresses serve a request first: every node sees it, and the first to give back is enough.
     """
-    given: dict[Cell, int] = {}
+    lent: dict[BlockKey, int] = {}
     vacant: dict[tuple[int, int | None], int] = {}
-    for want in board.wants:
-        if want.node == state.node:
+    for request in queue.requests:
+        if request.node == state.node:
             if waiting:
                 break
             continue
-        for zone in zones_for(pool, want.rail):
-            if zone.family == want.family:
-                count, key = want.count, (zone.family, zone.rail)
-                if want.address is None:
-                    if key not in vacant:
-                        vacant[key] = vacancy(blocks, zone)[0]
-                    served = min(count, vacant[key])
-                    vacant[key] -= served
+        for subpool in subpools_for(pool, request.rail):
+            if subpool.family == request.family:
+                count, part = request.count, (subpool.family, subpool.rail)
+                if request.address is None:
+                    if part not in vacant:
+                        vacant[part] = vacancy(blocks, subpool)[0]
+                    served = min(count, vacant[part])
+                    vacant[part] -= served
                     count -= served
-                _give(state, given, zone, count, want.address)
-    return tuple((cell, Bits(bits)) for cell, bits in given.items())
+                _lend(state, lent, subpool, count, request.address)
+    return tuple((key, Bits(bits)) for key, bits in lent.items())
 
 
-def surplus(state: NodeAddressState, zone: Zone) -> tuple[tuple[Cell, Bits], ...]:
-    """What to give back unasked: after many pods went, a node would keep their addresses."""
-    given: dict[Cell, int] = {}
-    too_many = spare(state, zone) - _AHEAD * zone.block_size
+def surplus(state: NodeAddressState, subpool: Subpool) -> tuple[tuple[BlockKey, Bits], ...]:
+    """What to give back unasked: else a node would keep the addresses of many pods that ended."""
+    lent: dict[BlockKey, int] = {}
+    too_many = spare(state, subpool) - _AHEAD * subpool.block_size
     if too_many > 0:
-        _give(state, given, zone, too_many + zone.block_size, None)
-    return tuple((cell, Bits(bits)) for cell, bits in given.items())
+        _lend(state, lent, subpool, too_many + subpool.block_size, None)
+    return tuple((key, Bits(bits)) for key, bits in lent.items())
 
 
-def _give(
-    state: NodeAddressState, given: dict[Cell, int], zone: Zone, count: int, address: Address | None
+def _lend(
+    state: NodeAddressState,
+    lent: dict[BlockKey, int],
+    subpool: Subpool,
+    count: int,
+    address: Address | None,
 ) -> None:
-    """Add `count` spare addresses of the zone, or just `address`, to what is given."""
-    cells = list(state.holds)
+    """Add `count` spare addresses of the subpool, or just `address`, to what the node lends."""
+    keys = list(state.holdings)
     only = -1
     if address is not None:
-        cell, only = cell_of(zone.network, address)
-        cells = [cell] if cell in state.holds else []
-    for cell in cells:
-        free = state.holds[cell].spare & mask(zone, cell) & only & ~given.get(cell, 0)
+        key, only = key_of(subpool.network, address)
+        keys = [key] if key in state.holdings else []
+    for key in keys:
+        free = state.holdings[key].spare & mask(subpool, key) & only & ~lent.get(key, 0)
         if free and count > 0:
             bits = lowest(free, count)
-            given[cell] = given.get(cell, 0) | bits
+            lent[key] = lent.get(key, 0) | bits
             count -= bits.bit_count()

@@ -1,14 +1,14 @@
-"""What the address rules say to the world, one act at a time, and the desk where they work.
+"""What the address rules ask of the world, one effect at a time, and the state that they share.
 
 Order is what makes the addresses safe: read, write, only then believe. So the order is a rule too:
-agent.py (a node) and gc.py (the controller) are generators that yield an Act and are sent its
-result. The program carries each act to its adapter; the model test carries it to a world where
-everything goes wrong. Between two acts a generator works alone, so a desk needs no lock as long as
-one thread runs all generators of a desk.
+the operations in agent.py (a node) and gc.py (the controller) are generators that yield an Effect
+and are sent its result. The program carries out each effect with its adapter; the model test does
+it in a world where everything goes wrong. Between two effects an operation works alone, so the
+state needs no lock as long as one thread runs all operations on it.
 
-Acts that cannot be done raise Unavailable where they are yielded. A write to the API server never
-raises: its result is the object as stored, or None for everything that is not a plain success
-(conflict, timeout, no contact). A write that has been given up must not be answered later.
+An effect that fails raises Unavailable where it is yielded. A write to the API server never raises:
+its result is the object as stored, or None for everything that is not a plain success (conflict,
+timeout, no contact). A write that has been given up must not be answered later.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from msgspec import Struct, field
 
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ipam import (
+    AllocationRecord,
     Bits,
     Block,
-    Board,
-    Booking,
-    Cell,
+    BlockKey,
+    BorrowQueue,
     ContainerId,
     NodeLease,
     NodeName,
@@ -33,9 +33,9 @@ from kube_rdma.model.ipam import (
     PoolName,
     Timing,
 )
-from kube_rdma.rules.ipam.blocks import is_older, outdated
-from kube_rdma.rules.ipam.grant import Catalog, Lack
-from kube_rdma.rules.ipam.node_state import NodeAddressState, cut, trusted
+from kube_rdma.rules.ipam.blocks import after_rollback, is_older
+from kube_rdma.rules.ipam.grant import Catalog, Shortage
+from kube_rdma.rules.ipam.node_state import NodeAddressState, confirmed_bits, suspend_right
 
 
 class Clock(Frozen):
@@ -43,9 +43,9 @@ class Clock(Frozen):
 
 
 class Put(Frozen):
-    """→ None: the booking is in the journal and survives a loss of power (fsync)."""
+    """→ None: the record is in the journal and survives a loss of power (fsync)."""
 
-    booking: Booking
+    record: AllocationRecord
 
 
 class Remove(Frozen):
@@ -61,7 +61,7 @@ class ListBlocks(Frozen):
 class ReadBlock(Frozen):
     """→ Block | None: as the API server has it now."""
 
-    cell: Cell
+    key: BlockKey
 
 
 class WriteBlock(Frozen):
@@ -94,25 +94,25 @@ class DropLease(Frozen):
     lease: NodeLease
 
 
-class ReadBoard(Frozen):
-    """→ Board: as the API server has it now; empty where the pool has no wants."""
+class ReadBorrowQueue(Frozen):
+    """→ Board: as the API server has it now; empty where the pool has no borrow requests."""
 
     pool: PoolName
 
 
-class WriteBoard(Frozen):
+class WriteBorrowQueue(Frozen):
     """→ Board | None: like WriteBlock."""
 
-    board: Board
+    queue: BorrowQueue
 
 
 class Pause(Frozen):
-    """→ None: go on after `seconds`, or earlier when a block or board changed."""
+    """→ None: go on after `seconds`, or earlier when a block or borrow queue changed."""
 
     seconds: float
 
 
-Act = (
+Effect = (
     Clock
     | Put
     | Remove
@@ -123,80 +123,83 @@ Act = (
     | ReadLease
     | WriteLease
     | DropLease
-    | ReadBoard
-    | WriteBoard
+    | ReadBorrowQueue
+    | WriteBorrowQueue
     | Pause
 )
 
 T = TypeVar("T")
-Talk = Generator[Act, Any, T]
+Effects = Generator[Effect, Any, T]
+"""An operation: it yields effects, is sent their results, and returns a T."""
 
 
 class IpamAgentState(Struct):
-    """The one thing that changes: what a node's agent knows now. Its generators share it.
+    """What a node's agent knows now: the one value that changes. The agent's operations share it.
 
-    The program puts in `catalog`, `blocks` and `boards` what its watches tell, which may be late.
-    `lease` is the node lease as last written by this process; `mine` says who writes it. `busy`
-    are cells with a write under way, `serving` containers with a request under way, `lacking` what
-    those lack that wait for others to give back, `awaited` since when owners wait for their last
-    address. Until `recall_until` the node claims nothing: the store went back to an earlier hour,
-    and every node first asks back what its pods have; infinite until the node has entered again.
-    `sure` is what it knew then to be its own. While `is_blind` the watch of the blocks is
-    interrupted, by a server that may come back restored: then it claims nothing either.
+    The program writes what its watches show into `catalog`, `blocks` and `queues`, perhaps late.
+    `lease` is the node lease as last written by this process; `identity` says who writes it. `busy`
+    are blocks with a write under way, `serving` containers with a request under way. `waiting` is
+    what requests lack that wait for other nodes, `awaited_since` when owners began to wait for
+    their last address. Until `recall_until` the node claims nothing: the store went back, and every
+    node first asks back what its pods have; infinite until the node has acquired its lease again.
+    `trusted` is what it surely held at the rollback. While `is_watch_interrupted` it claims nothing
+    either: the server may come back restored.
     """
 
-    mine: NodeLease
+    identity: NodeLease
     state: NodeAddressState
     timing: Timing = field(default_factory=Timing)
     catalog: Catalog = field(default_factory=dict)
-    blocks: dict[Cell, Block] = field(default_factory=dict)
-    boards: Mapping[PoolName, Board] = field(default_factory=dict)
+    blocks: dict[BlockKey, Block] = field(default_factory=dict)
+    queues: Mapping[PoolName, BorrowQueue] = field(default_factory=dict)
     lease: NodeLease | None = None
-    busy: set[Cell] = field(default_factory=set)
+    busy: set[BlockKey] = field(default_factory=set)
     serving: set[ContainerId] = field(default_factory=set)
-    lacking: dict[ContainerId, tuple[Lack, ...]] = field(default_factory=dict)
-    awaited: dict[Owner, float] = field(default_factory=dict)
+    waiting: dict[ContainerId, tuple[Shortage, ...]] = field(default_factory=dict)
+    awaited_since: dict[Owner, float] = field(default_factory=dict)
     recall_until: float = -inf
-    sure: Mapping[Cell, Bits] = field(default_factory=dict)
-    is_blind: Callable[[], bool] = lambda: False
+    trusted: Mapping[BlockKey, Bits] = field(default_factory=dict)
+    is_watch_interrupted: Callable[[], bool] = lambda: False
 
     def may_claim(self, now: float) -> bool:
         """Whether the node may take addresses that it does not hold."""
-        return now >= self.recall_until and not self.is_blind()
+        return now >= self.recall_until and not self.is_watch_interrupted()
 
     @property
-    def is_back(self) -> bool:
-        """The store went back, and the node has not entered since."""
+    def is_rolled_back(self) -> bool:
+        """Whether the store went back and the node has not acquired its lease since."""
         return self.recall_until == inf
 
     @property
-    def rest(self) -> float:
-        """The longest rest of any pool, in seconds."""
-        return max((zone.rest for pool in self.catalog.values() for zone in pool), default=0.0)
+    def cooldown(self) -> float:
+        """The longest cool-down of any pool, in seconds."""
+        return max(
+            (subpool.cooldown for pool in self.catalog.values() for subpool in pool), default=0.0
+        )
 
-    def go_back(self, now: float, *, alone: bool = False) -> None:
-        """The store went back: grant and claim nothing until the node has entered again.
+    def note_rollback(self, now: float, *, of_machine: bool = False) -> None:
+        """Grant and claim nothing until the node has acquired its lease again.
 
-        `alone`: it is this machine that went back, so nothing that it believes is sure.
+        `of_machine`: this machine went back, not the store, so nothing that it believes is sure.
         """
-        if self.is_back:
-            self.state = cut(self.state)
+        if self.is_rolled_back:
+            self.state = suspend_right(self.state)
             return
         self.recall_until = inf
-        is_sure = not alone and now < self.state.right_until
-        self.sure = trusted(self.state) if is_sure else {}
-        self.state = outdated(self.state, self.blocks)
+        is_sure = not of_machine and now < self.state.right_until
+        self.trusted = confirmed_bits(self.state) if is_sure else {}
+        self.state = after_rollback(self.state, self.blocks)
 
-    def leave(self, cell: Cell, missed: Block | None) -> None:
-        """A write of the cell is over; a later one has to know what is `missed`."""
-        if missed and cell not in self.blocks:
-            self.blocks[cell] = missed
-        self.busy.discard(cell)
+    def end_write(self, key: BlockKey, missed: Block | None) -> None:
+        """Free the block for the next write, which has to know the block that is `missed`."""
+        if missed and key not in self.blocks:
+            self.blocks[key] = missed
+        self.busy.discard(key)
 
-    def saw(self, cell: Cell, block: Block | None) -> None:
-        """A block was read or written; a watch calls it too. Older news change nothing."""
-        latest = self.blocks.get(cell)
+    def observe(self, key: BlockKey, block: Block | None) -> None:
+        """Keep a block that was read, written or shown by a watch, unless it is older."""
+        latest = self.blocks.get(key)
         if block is None:
-            self.blocks.pop(cell, None)
-        elif latest is None or self.is_back or not is_older(block, latest):
-            self.blocks[cell] = block
+            self.blocks.pop(key, None)
+        elif latest is None or self.is_rolled_back or not is_older(block, latest):
+            self.blocks[key] = block

@@ -1,8 +1,8 @@
-"""What the controller does, act by act: fence nodes that are gone, free what they held, tidy up.
+"""What the controller does, one effect at a time: fence nodes that are gone, free what they held.
 
-Only the leader patrols, but nothing depends on it being alone. The order of reclaiming is the
-point: read a block, then see that the lease is still fenced, then write that version of the block.
-A node that comes back first unfences its lease and then writes every block that it holds, so one of
+Only the leader collects garbage, but two at a time do no harm. Reclaiming depends on its order:
+read a block, then check that the lease is still fenced, then write that version of the block. A
+node that comes back first unfences its lease and then writes every block that it holds, so one of
 the two writes of a block fails.
 """
 
@@ -13,27 +13,27 @@ from collections.abc import Mapping
 from msgspec import Struct, field
 
 from kube_rdma.model.frozen import Frozen
-from kube_rdma.model.ipam import Block, Board, Cell, NodeLease, NodeName, Timing
+from kube_rdma.model.ipam import Block, BlockKey, BorrowQueue, NodeLease, NodeName, Timing
 from kube_rdma.rules.ipam.effects import (
     Clock,
     DropBlock,
     DropLease,
+    Effects,
     ReadBlock,
     ReadLease,
-    Talk,
     WriteBlock,
-    WriteBoard,
+    WriteBorrowQueue,
     WriteLease,
 )
 from kube_rdma.rules.ipam.node_lease import fence
 from kube_rdma.rules.ipam.reclaim import (
     EMPTY,
-    Watch,
-    ended,
+    Observations,
+    expired,
     is_empty,
-    look,
-    reclaimed,
-    stale_wants,
+    observe_leases,
+    without_holder,
+    without_stale_requests,
 )
 
 
@@ -43,49 +43,53 @@ class ClusterView(Frozen):
     `serving` are the nodes that exist and lack the out-of-service taint.
     """
 
-    blocks: Mapping[Cell, Block]
+    blocks: Mapping[BlockKey, Block]
     leases: Mapping[NodeName, NodeLease]
-    boards: tuple[Board, ...]
+    queues: tuple[BorrowQueue, ...]
     serving: frozenset[NodeName]
 
 
-class Post(Struct):
-    """The one thing that changes: what the patrol remembers. `rest`: the longest of any pool."""
+class GcState(Struct):
+    """What the controller remembers between two rounds; `cooldown` is the longest of any pool."""
 
-    rest: float
+    cooldown: float
     timing: Timing = field(default_factory=Timing)
-    watch: Watch = EMPTY
+    observations: Observations = EMPTY
 
 
-def patrol(post: Post, scene: ClusterView) -> Talk[None]:
-    """One round; the program begins one every few seconds."""
+def collect_garbage(state: GcState, view: ClusterView) -> Effects[None]:
+    """Do one round; the program starts one every few seconds."""
     now: float = yield Clock()
-    holders = frozenset(h.node for block in scene.blocks.values() for h in block.holdings)
-    watch = post.watch = look(post.watch, scene.leases, holders, scene.serving, now)
-    for node in ended(watch, post.timing, post.rest, now):
-        yield WriteLease(fence(node, watch.nodes[node].lease))
-    for node, seen in watch.nodes.items():
-        if seen.lease and seen.lease.fenced and node not in scene.serving:
-            yield from _reclaim(node, scene.blocks)
+    holders = frozenset(h.node for block in view.blocks.values() for h in block.holdings)
+    observations = state.observations = observe_leases(
+        state.observations, view.leases, holders, view.serving, now
+    )
+    for node in expired(observations, state.timing, state.cooldown, now):
+        yield WriteLease(fence(node, observations.nodes[node].lease))
+    for node, seen in observations.nodes.items():
+        if seen.lease and seen.lease.fenced and node not in view.serving:
+            yield from _reclaim(node, view.blocks)
             if node not in holders:
                 yield DropLease(seen.lease)
-    for block in scene.blocks.values():
+    for block in view.blocks.values():
         if is_empty(block):
             yield DropBlock(block)
-    post.watch, boards = stale_wants(post.watch, scene.boards, post.timing, now)
-    for board in boards:
-        yield WriteBoard(board)
+    state.observations, queues = without_stale_requests(
+        state.observations, view.queues, state.timing, now
+    )
+    for queue in queues:
+        yield WriteBorrowQueue(queue)
 
 
-def _reclaim(node: NodeName, blocks: Mapping[Cell, Block]) -> Talk[None]:
+def _reclaim(node: NodeName, blocks: Mapping[BlockKey, Block]) -> Effects[None]:
     """Free what a fenced node holds."""
-    for cell, shown in blocks.items():
-        if reclaimed(shown, node) is None:
+    for key, shown in blocks.items():
+        if without_holder(shown, node) is None:
             continue
-        block: Block | None = yield ReadBlock(cell)
+        block: Block | None = yield ReadBlock(key)
         lease: NodeLease | None = yield ReadLease(node)
         if lease is None or not lease.fenced:
             return
-        left = reclaimed(block, node) if block else None
+        left = without_holder(block, node) if block else None
         if left:
             yield WriteBlock(left)

@@ -1,4 +1,4 @@
-"""The node lease: who may grant for a node, for how long, and how that right is taken away.
+"""The node lease: who may grant for a node, for how long, and how that right is revoked.
 
 A node grants for T seconds after a renewal that it began and that succeeded, by its own clock. The
 controller that has seen no renewal for T plus a margin, by its own clock, fences: it writes the
@@ -15,52 +15,53 @@ from kube_rdma.model.ipam import BootId, JournalId, NodeLease, NodeName, Timing
 
 
 def renewal(lease: NodeLease) -> NodeLease:
-    """What a node writes to keep its right."""
-    return replace(lease, beat=lease.beat + 1)
+    """The lease that a node writes to keep its right."""
+    return replace(lease, heartbeat=lease.heartbeat + 1)
 
 
 def is_ours(lease: NodeLease | None, journal: JournalId) -> bool:
-    """It is still this journal's, so the right was never interrupted."""
+    """Whether the lease is still this journal's, so that the right was never interrupted."""
     return lease is not None and lease.journal == journal and not lease.fenced
 
 
-def is_back(last: NodeLease, current: NodeLease | None, *, has_right: bool) -> bool:
-    """The store or this machine went back to an earlier hour; `last` is what this process wrote.
+def is_lease_rollback(last: NodeLease, current: NodeLease | None, *, has_right: bool) -> bool:
+    """Whether the store or this machine went back; `last` is what this process wrote last.
 
-    One write may be unknown whose answer was lost. Nobody takes a right away before it has ended,
-    and whoever does raises the beat.
+    One later write may have lost its answer. Nobody revokes a right before it has ended,
+    and to revoke it raises the heartbeat.
     """
     if current and is_ours(current, last.journal):
-        return current.beat not in (last.beat, last.beat + 1)
-    return has_right or (current is not None and current.beat < last.beat)
+        return current.heartbeat not in (last.heartbeat, last.heartbeat + 1)
+    return has_right or (current is not None and current.heartbeat < last.heartbeat)
 
 
-def entry(
-    mine: NodeLease, lease: NodeLease | None, unchanged: float, timing: Timing, rest: float
+def acquisition(
+    identity: NodeLease, lease: NodeLease | None, unchanged: float, timing: Timing, cooldown: float
 ) -> NodeLease | float:
-    """What a node writes to get its right, or how many seconds it has to wait before it may.
+    """The lease that a node writes to get its right, or how many seconds it has to wait first.
 
-    `mine` says who asks; `lease` is what is there, seen unchanged for `unchanged` seconds; `rest`
-    is the longest rest of any pool. Another journal's right must have ended, and the addresses of
-    its pods must have rested. Raises Broken where the journal was lost while its pods may live.
+    `identity` says which node and journal; `lease` is the stored one, unchanged for `unchanged`
+    seconds; `cooldown` is the longest of any pool. Another journal's right must have ended, and so
+    must the cool-down of its pods' addresses. Raises Broken where the journal was lost while its
+    pods may live.
     """
     if lease is None:
-        return replace(mine, beat=1)
-    taken = replace(mine, beat=lease.beat + 1, version=lease.version)
-    if lease.journal == mine.journal:
+        return replace(identity, heartbeat=1)
+    taken = replace(identity, heartbeat=lease.heartbeat + 1, version=lease.version)
+    if lease.journal == identity.journal:
         return taken
-    if lease.boot == mine.boot:
+    if lease.boot == identity.boot:
         raise Broken(
-            f"the IPAM journal of node {mine.node} is new, but the node has not been restarted "
+            f"the IPAM journal of node {identity.node} is new, but the node has not been restarted "
             "since the old one was in use: pods may live whose addresses are no longer known; "
             "drain and restart the node"
         )
-    ended = 0.0 if lease.fenced else max(rest, lease.duration + timing.margin) - unchanged
+    ended = 0.0 if lease.fenced else max(cooldown, lease.duration + timing.margin) - unchanged
     return ended if ended > 0 else taken
 
 
 def fence(node: NodeName, lease: NodeLease | None) -> NodeLease:
-    """What the controller writes to take the right away; a lease that is missing is made."""
+    """The lease that the controller writes to revoke the right, also where there is none."""
     if lease is None:
-        return NodeLease(node, JournalId(""), BootId(""), beat=1, fenced=True)
-    return replace(lease, beat=lease.beat + 1, fenced=True)
+        return NodeLease(node, JournalId(""), BootId(""), heartbeat=1, fenced=True)
+    return replace(lease, heartbeat=lease.heartbeat + 1, fenced=True)

@@ -1,9 +1,10 @@
-"""What a node knows and grants by itself: holdings that it has confirmed, bookings of its journal.
+"""What a node knows and grants by itself: holdings that it has confirmed, records of its journal.
 
 A grant needs three things: the right to grant (a node lease renewed less than T ago), an address
-that the node's own last write of the block confirmed, and that nobody uses it. All of a request's
-NICs are one new Booking, so one record of the journal. What frees an address takes effect only when
-the journal has it: `release` and `retire` change nothing, `stored` and `removed` do.
+that the node's own last write of the block confirmed, and that no container has it. A request is
+one AllocationRecord for all its NICs, so one record of the journal. An address becomes free only
+when the journal has it: `release` and `end_cooldown` say what to store, `with_record` and
+`without_record` are the state after it is stored.
 """
 
 from __future__ import annotations
@@ -14,208 +15,223 @@ from math import inf
 
 from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.model.ipam import (
+    AddressAllocation,
+    AllocationRecord,
     Bits,
-    Booking,
-    Cell,
+    BlockKey,
     ContainerId,
     InterfaceName,
-    Lease,
     NodeName,
 )
-from kube_rdma.rules.ipam.cells import NONE, Zone, cell_of, mask
+from kube_rdma.rules.ipam.subpools import NONE, Subpool, key_of, mask
 
 
-class Hold(Frozen):
-    """What the node knows of its part of one cell.
+class LocalHolding(Frozen):
+    """What the node knows of its holding in one block.
 
-    `mine` is what its last write that surely succeeded says. `used` are the addresses of bookings,
-    resting ones too. `leaving` are being given back: whether they are gone is not known yet.
-    `doubt`: a write is under way or its outcome is unknown. `pinned` were others' last addresses.
+    `confirmed` is what its last write that surely succeeded says. `in_use` are the addresses of its
+    records, those in cool-down too. `returning` are being given back: the node does not know yet
+    whether they are gone. `uncertain`: a write is under way or its outcome is unknown. `pinned` are
+    last addresses of owners.
     """
 
-    mine: Bits = NONE
-    used: Bits = NONE
-    leaving: Bits = NONE
+    confirmed: Bits = NONE
+    in_use: Bits = NONE
+    returning: Bits = NONE
     pinned: Bits = NONE
-    doubt: bool = False
+    uncertain: bool = False
 
     @property
     def spare(self) -> Bits:
-        """What can be granted."""
-        return Bits(self.mine & ~self.used & ~self.leaving)
+        """The addresses that can be granted."""
+        return Bits(self.confirmed & ~self.in_use & ~self.returning)
 
 
 class NodeAddressState(Frozen):
     """All that a node's agent knows of addresses.
 
-    `ends` says when a container's rests are over. The right to grant ends at `right_until`; `term`
-    counts how often it was lost: what was begun in another term counts no more. `taken` are
-    addresses in use that others had when the store went back: they are not asked back first.
+    `cooldown_ends` says when the cool-down of a container's addresses ends. The right to grant ends
+    at `right_until`; `term` counts how often it was lost: what began in another term counts no
+    more. `taken` are addresses in use that other nodes had when the store went back: the node does
+    not ask them back at first.
     """
 
     node: NodeName
-    holds: Mapping[Cell, Hold] = field(default_factory=dict)
-    bookings: Mapping[ContainerId, Booking] = field(default_factory=dict)
-    ends: Mapping[ContainerId, float] = field(default_factory=dict)
+    holdings: Mapping[BlockKey, LocalHolding] = field(default_factory=dict)
+    records: Mapping[ContainerId, AllocationRecord] = field(default_factory=dict)
+    cooldown_ends: Mapping[ContainerId, float] = field(default_factory=dict)
     right_until: float = -inf
     term: int = 0
-    taken: Mapping[Cell, Bits] = field(default_factory=dict)
+    taken: Mapping[BlockKey, Bits] = field(default_factory=dict)
 
-    def claims(self, cell: Cell) -> Bits:
-        """What is asked back wherever nobody holds it."""
-        hold = self.holds.get(cell)
-        return Bits(hold.used & ~self.taken.get(cell, NONE)) if hold else NONE
+    def needed(self, key: BlockKey) -> Bits:
+        """The addresses in use that the node asks back where no other node holds them."""
+        holding = self.holdings.get(key)
+        return Bits(holding.in_use & ~self.taken.get(key, NONE)) if holding else NONE
 
 
-def load(node: NodeName, bookings: Iterable[Booking], now: float) -> NodeAddressState:
-    """The state of a process that has just read the journal: it holds nothing, rests begin again.
+def load(node: NodeName, records: Iterable[AllocationRecord], now: float) -> NodeAddressState:
+    """The state of a process that just read the journal: no holdings, and all cool-downs restarted.
 
-    Nothing is granted before the node lease and the blocks are this process's own (agent.enter).
+    It grants nothing before it has acquired the node lease and written the blocks
+    (agent.acquire_lease).
     """
-    kept = {b.container: replace(b, began=now) for b in bookings}
-    ends = {c: now + _rest(b) for c, b in kept.items() if b.live != b.leases}
-    state = NodeAddressState(node, bookings=kept, ends=ends)
-    for booking in kept.values():
-        state = replace(state, holds=used(state.holds, booking.leases))
+    kept = {r.container: replace(r, began=now) for r in records}
+    cooldown_ends = {c: now + _cooldown(r) for c, r in kept.items() if r.live != r.allocations}
+    state = NodeAddressState(node, records=kept, cooldown_ends=cooldown_ends)
+    for record in kept.values():
+        state = replace(state, holdings=mark_in_use(state.holdings, record.allocations))
     return state
 
 
-def cut(state: NodeAddressState) -> NodeAddressState:
-    """The right is lost: every holding must be confirmed again before it is granted from."""
-    doubted = {
-        cell: replace(hold, mine=NONE, leaving=NONE, doubt=True)
-        for cell, hold in state.holds.items()
+def suspend_right(state: NodeAddressState) -> NodeAddressState:
+    """The state without the right: the node must confirm each holding before it grants from it."""
+    uncertain = {
+        key: replace(holding, confirmed=NONE, returning=NONE, uncertain=True)
+        for key, holding in state.holdings.items()
     }
-    return replace(state, holds=doubted, right_until=-inf, term=state.term + 1)
+    return replace(state, holdings=uncertain, right_until=-inf, term=state.term + 1)
 
 
-def trusted(state: NodeAddressState) -> Mapping[Cell, Bits]:
-    """What the node surely holds, whatever an older store says, as long as it has the right."""
-    return {cell: Bits(hold.mine & ~hold.leaving) for cell, hold in state.holds.items()}
+def confirmed_bits(state: NodeAddressState) -> Mapping[BlockKey, Bits]:
+    """The addresses that the node surely holds as long as it has the right."""
+    return {
+        key: Bits(holding.confirmed & ~holding.returning) for key, holding in state.holdings.items()
+    }
 
 
-def renewed(state: NodeAddressState, sent: float, duration: float) -> NodeAddressState:
-    """A renewal succeeded: the right holds from when it was sent, not from its answer."""
+def extend_right(state: NodeAddressState, sent: float, duration: float) -> NodeAddressState:
+    """The state after a renewal: the right counts from when the renewal was sent, not answered."""
     return replace(state, right_until=sent + duration)
 
 
 def release(
     state: NodeAddressState, container: ContainerId, interface: InterfaceName | None = None
-) -> Booking | None:
-    """What to store so that the container's addresses (of one interface) rest; None: nothing to do.
+) -> AllocationRecord | None:
+    """The record to store so that the container's addresses (of one interface) begin to cool down.
 
-    Only this container's: a late DEL of an old sandbox finds nothing of the new one.
+    None: there is nothing to store. Only this container's record changes: a late DEL of an old
+    sandbox finds nothing of the new one.
     """
-    booking = state.bookings.get(container)
-    if booking is None:
+    record = state.records.get(container)
+    if record is None:
         return None
-    leases = tuple(
-        replace(lease, resting=True) if interface in (None, lease.interface) else lease
-        for lease in booking.leases
+    allocations = tuple(
+        replace(allocation, cooling=True)
+        if interface in (None, allocation.interface)
+        else allocation
+        for allocation in record.allocations
     )
-    return replace(booking, leases=leases) if leases != booking.leases else None
+    return replace(record, allocations=allocations) if allocations != record.allocations else None
 
 
-def due(state: NodeAddressState, now: float) -> tuple[ContainerId, ...]:
-    """Containers whose released addresses have rested."""
-    return tuple(container for container, end in state.ends.items() if end <= now)
+def cooled_down(state: NodeAddressState, now: float) -> tuple[ContainerId, ...]:
+    """Containers whose released addresses have ended their cool-down."""
+    return tuple(container for container, end in state.cooldown_ends.items() if end <= now)
 
 
-def retire(state: NodeAddressState, container: ContainerId) -> Booking:
-    """What to store to end the container's rests; without leases, the record is to be removed."""
-    booking = state.bookings[container]
-    return replace(booking, leases=booking.live)
+def end_cooldown(state: NodeAddressState, container: ContainerId) -> AllocationRecord:
+    """The record to store at the end of a cool-down; remove it if it has no allocations left."""
+    record = state.records[container]
+    return replace(record, allocations=record.live)
 
 
-def stored(state: NodeAddressState, booking: Booking, now: float) -> NodeAddressState:
-    """The journal has it: newly released addresses begin to rest, those it lacks are spare."""
-    old = state.bookings.get(booking.container)
-    bookings = {**state.bookings, booking.container: booking}
-    ends = dict(state.ends)
-    before = {lease for lease in old.leases if lease.resting} if old else set()
-    resting = {lease for lease in booking.leases if lease.resting}
-    if resting - before:
-        ends[booking.container] = now + _rest(booking)
-    elif not resting:
-        ends.pop(booking.container, None)
-    state = replace(state, bookings=bookings, ends=ends)
-    kept = {(lease.network, lease.address) for lease in booking.leases}
-    dropped = [le for le in old.leases if (le.network, le.address) not in kept] if old else []
-    return _freed(state, dropped) if dropped else state
+def with_record(state: NodeAddressState, record: AllocationRecord, now: float) -> NodeAddressState:
+    """The state once the journal has the record: newly released addresses begin their cool-down."""
+    old = state.records.get(record.container)
+    records = {**state.records, record.container: record}
+    cooldown_ends = dict(state.cooldown_ends)
+    before = {allocation for allocation in old.allocations if allocation.cooling} if old else set()
+    cooling = {allocation for allocation in record.allocations if allocation.cooling}
+    if cooling - before:
+        cooldown_ends[record.container] = now + _cooldown(record)
+    elif not cooling:
+        cooldown_ends.pop(record.container, None)
+    state = replace(state, records=records, cooldown_ends=cooldown_ends)
+    kept = {(allocation.network, allocation.address) for allocation in record.allocations}
+    dropped = [a for a in old.allocations if (a.network, a.address) not in kept] if old else []
+    return _free(state, dropped) if dropped else state
 
 
-def removed(state: NodeAddressState, container: ContainerId) -> NodeAddressState:
-    """The journal no longer has a record of the container."""
-    bookings, ends = dict(state.bookings), dict(state.ends)
-    old = bookings.pop(container)
-    ends.pop(container, None)
-    return _freed(replace(state, bookings=bookings, ends=ends), old.leases)
+def without_record(state: NodeAddressState, container: ContainerId) -> NodeAddressState:
+    """The state once the journal has no record of the container."""
+    records, cooldown_ends = dict(state.records), dict(state.cooldown_ends)
+    old = records.pop(container)
+    cooldown_ends.pop(container, None)
+    return _free(replace(state, records=records, cooldown_ends=cooldown_ends), old.allocations)
 
 
 def abandoned(
     state: NodeAddressState, living: frozenset[ContainerId], since: float
 ) -> tuple[ContainerId, ...]:
-    """Containers to release: not among the living, which were listed beginning at `since`."""
+    """Containers to release: not among `living`, whose listing began at `since`."""
     return tuple(
         container
-        for container, booking in state.bookings.items()
-        if booking.live and container not in living and booking.began < since
+        for container, record in state.records.items()
+        if record.live and container not in living and record.began < since
     )
 
 
-def is_lost(state: NodeAddressState, lease: Lease) -> bool:
-    """Its block was written by this node and does not leave it the address."""
-    cell, bit = cell_of(lease.network, lease.address)
-    hold = state.holds[cell]
-    return not hold.doubt and not hold.mine & bit
+def is_lost(state: NodeAddressState, allocation: AddressAllocation) -> bool:
+    """Whether the node lost the address: its last write of the block succeeded without it."""
+    key, bit = key_of(allocation.network, allocation.address)
+    holding = state.holdings[key]
+    return not holding.uncertain and not holding.confirmed & bit
 
 
-def lost(state: NodeAddressState) -> tuple[tuple[Booking, Lease], ...]:
-    """Living addresses that another node holds now: each pod has to be told of, as Broken."""
+def lost(state: NodeAddressState) -> tuple[tuple[AllocationRecord, AddressAllocation], ...]:
+    """Addresses of living containers that another node holds now; each is reported as Broken."""
     return tuple(
-        (booking, lease)
-        for booking in state.bookings.values()
-        for lease in booking.live
-        if is_lost(state, lease)
+        (record, allocation)
+        for record in state.records.values()
+        for allocation in record.live
+        if is_lost(state, allocation)
     )
 
 
-def spare(state: NodeAddressState, zone: Zone) -> int:
-    """How many addresses of the zone could be granted now."""
-    return sum((hold.spare & mask(zone, cell)).bit_count() for cell, hold in state.holds.items())
+def spare(state: NodeAddressState, subpool: Subpool) -> int:
+    """How many addresses of the subpool could be granted now."""
+    return sum(
+        (holding.spare & mask(subpool, key)).bit_count() for key, holding in state.holdings.items()
+    )
 
 
-def _rest(booking: Booking) -> float:
-    """How long its released addresses rest, in seconds; 0 where there are none."""
-    return max((lease.rest for lease in booking.leases if lease.resting), default=0.0)
+def _cooldown(record: AllocationRecord) -> float:
+    """The cool-down of its released addresses, in seconds; 0 where there are none."""
+    return max(
+        (allocation.cooldown for allocation in record.allocations if allocation.cooling),
+        default=0.0,
+    )
 
 
-def used(holds: Mapping[Cell, Hold], leases: Iterable[Lease]) -> Mapping[Cell, Hold]:
-    """The holds, with the addresses of `leases` marked."""
-    changed = dict(holds)
-    for lease in leases:
-        cell, bit = cell_of(lease.network, lease.address)
-        hold = changed.get(cell, Hold(doubt=True))
-        changed[cell] = replace(hold, used=Bits(hold.used | bit))
+def mark_in_use(
+    holdings: Mapping[BlockKey, LocalHolding], allocations: Iterable[AddressAllocation]
+) -> Mapping[BlockKey, LocalHolding]:
+    """The holdings, with the addresses of `allocations` marked as in use."""
+    changed = dict(holdings)
+    for allocation in allocations:
+        key, bit = key_of(allocation.network, allocation.address)
+        holding = changed.get(key, LocalHolding(uncertain=True))
+        changed[key] = replace(holding, in_use=Bits(holding.in_use | bit))
     return changed
 
 
-def _freed(state: NodeAddressState, dropped: Iterable[Lease]) -> NodeAddressState:
-    """What leases had that no booking has any more is used no longer.
+def _free(state: NodeAddressState, dropped: Iterable[AddressAllocation]) -> NodeAddressState:
+    """The state without the dropped allocations: their addresses are in use no longer.
 
-    Only an owner's address can be in two bookings: it comes back to its owner before it rested.
+    An owner's address can stand in two records, for its owner gets it back during the cool-down.
     """
-    holds = dict(state.holds)
-    for lease in dropped:
-        place = (lease.network, lease.address)
-        if lease.owner and any(
+    holdings = dict(state.holdings)
+    for allocation in dropped:
+        place = (allocation.network, allocation.address)
+        if allocation.owner and any(
             (other.network, other.address) == place
-            for booking in state.bookings.values()
-            for other in booking.leases
+            for record in state.records.values()
+            for other in record.allocations
         ):
             continue
-        cell, bit = cell_of(*place)
-        holds[cell] = replace(holds[cell], used=Bits(holds[cell].used & ~bit))
-        if holds[cell] == Hold(pinned=holds[cell].pinned):
-            del holds[cell]
-    return replace(state, holds=holds)
+        key, bit = key_of(*place)
+        holdings[key] = replace(holdings[key], in_use=Bits(holdings[key].in_use & ~bit))
+        if holdings[key] == LocalHolding(pinned=holdings[key].pinned):
+            del holdings[key]
+    return replace(state, holdings=holdings)

@@ -1,7 +1,7 @@
-"""Pools beside each other and over time: overlaps, and what a change would take from under pods.
+"""Pools beside each other and over time: overlaps, and which held addresses a change drops.
 
 Admission asks when a pool is changed or deleted, `kube-rdma ip check` asks about what is there.
-Nothing here protects an address: cells do that whatever pools say. It spares people surprises.
+Nothing here protects an address: blocks do that, whatever pools say. It spares people surprises.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import combinations
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.ipam import (
     Address,
-    Ask,
+    AddressRequest,
     Bits,
     Block,
     Family,
@@ -21,7 +21,7 @@ from kube_rdma.model.ipam import (
     NodeName,
     PoolName,
 )
-from kube_rdma.rules.ipam.cells import Zone, mask, places, zones
+from kube_rdma.rules.ipam.subpools import Subpool, mask, offsets, subpools
 from kube_rdma.rules.phrases import listed
 
 
@@ -30,12 +30,14 @@ def overlaps(pools: Iterable[IPPool]) -> tuple[str, ...]:
 
     That is allowed, an address is still given once; but the pools are full earlier than they look.
     """
-    compiled = [(pool, zones(pool)) for pool in sorted(pools, key=lambda each: each.name)]
+    compiled = [(pool, subpools(pool)) for pool in sorted(pools, key=lambda each: each.name)]
     warnings = []
-    for (pool, own_zones), (other, other_zones) in combinations(compiled, 2):
+    for (pool, own_subpools), (other, other_subpools) in combinations(compiled, 2):
         if pool.network != other.network:
             continue
-        common = sorted({span for a in own_zones for b in other_zones for span in _common(a, b)})
+        common = sorted(
+            {span for a in own_subpools for b in other_subpools for span in _common(a, b)}
+        )
         if common:
             family, first, last = common[0]
             more = f" and {len(common) - 1} more ranges" if len(common) > 1 else ""
@@ -53,8 +55,8 @@ def lost(old: IPPool, new: IPPool | None, blocks: Iterable[Block]) -> str:
     No address comes to harm, pods keep what they have. It is not a refusal since a node holds more
     than its pods use, and what pods use the node alone knows.
     """
-    kept = zones(new) if new and new.network == old.network else ()
-    gone = list(_lost(zones(old), kept, blocks))
+    kept = subpools(new) if new and new.network == old.network else ()
+    gone = list(_lost(subpools(old), kept, blocks))
     if not gone:
         return ""
     named = listed([str(address) for _, addresses in gone for address in addresses])
@@ -67,10 +69,10 @@ def lost(old: IPPool, new: IPPool | None, blocks: Iterable[Block]) -> str:
     )
 
 
-def refuse_namespace(request: Ask, pools: Mapping[PoolName, IPPool]) -> None:
+def refuse_namespace(request: AddressRequest, pools: Mapping[PoolName, IPPool]) -> None:
     """Raise Refused for the first NIC whose pool is not for the pod's namespace.
 
-    A pool that is not in `pools` is left to who grants: it is refused there for another reason.
+    A pool that is not in `pools` is left to grant.grant, which refuses it for another reason.
     """
     for nic in request.nics:
         pool = pools.get(nic.pool)
@@ -91,30 +93,30 @@ def counted(addresses: int) -> str:
 
 
 def _lost(
-    before: Sequence[Zone], kept: Sequence[Zone], blocks: Iterable[Block]
+    before: Sequence[Subpool], kept: Sequence[Subpool], blocks: Iterable[Block]
 ) -> Iterator[tuple[NodeName, list[Address]]]:
     for block in blocks:
         gone = 0
-        for zone in before:
-            gone |= mask(zone, block.cell)
-        for zone in kept:
-            gone &= ~mask(zone, block.cell)
+        for subpool in before:
+            gone |= mask(subpool, block.key)
+        for subpool in kept:
+            gone &= ~mask(subpool, block.key)
         for holding in block.holdings:
             if bits := Bits(holding.bits & gone):
-                yield holding.node, [block.cell.address(place) for place in places(bits)]
+                yield holding.node, [block.key.address(offset) for offset in offsets(bits)]
 
 
-def _common(zone: Zone, other: Zone) -> Iterator[tuple[Family, int, int]]:
+def _common(subpool: Subpool, other: Subpool) -> Iterator[tuple[Family, int, int]]:
     """The spans that both have; both are sorted, so each is walked once."""
-    if zone.family != other.family:
+    if subpool.family != other.family:
         return
     a = b = 0
-    while a < len(zone.spans) and b < len(other.spans):
-        first = max(zone.spans[a][0], other.spans[b][0])
-        last = min(zone.spans[a][1], other.spans[b][1])
+    while a < len(subpool.spans) and b < len(other.spans):
+        first = max(subpool.spans[a][0], other.spans[b][0])
+        last = min(subpool.spans[a][1], other.spans[b][1])
         if first <= last:
-            yield zone.family, first, last
-        if zone.spans[a][1] < other.spans[b][1]:
+            yield subpool.family, first, last
+        if subpool.spans[a][1] < other.spans[b][1]:
             a += 1
         else:
             b += 1

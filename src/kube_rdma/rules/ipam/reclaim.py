@@ -1,4 +1,4 @@
-"""The controller's side: whose right has ended, what becomes free, how full a pool is.
+"""The controller's side: which right has ended, what becomes free, how full a pool is.
 
 A node is fenced when it is gone (no Node object, or the out-of-service taint: whoever set it says
 that nothing runs there) and when its lease was silent for T plus a margin. Both are measured by the
@@ -17,23 +17,23 @@ from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ipam import (
     Bits,
     Block,
-    Board,
+    BorrowQueue,
+    BorrowRequest,
     NodeLease,
     NodeName,
     PoolName,
     Timing,
     Usage,
-    Want,
 )
-from kube_rdma.rules.ipam.cells import Zone, mask, places
+from kube_rdma.rules.ipam.subpools import Subpool, mask, offsets
 
-_NEAR_DRY = 0.9  # of a pool, from which on its status warns
+_NEARLY_FULL = 0.9  # share of a pool that nodes hold; from then on its status warns
 
 
-class Sighting(Frozen):
-    """A node lease as last seen, since when it is so, and since when its node is gone.
+class NodeObservation(Frozen):
+    """A node lease as last seen, since when it is unchanged, and since when its node is gone.
 
-    `is_own`: there was a lease, so the node is one of this controller's.
+    `is_own`: the node had a lease, so it is one of this controller's.
     """
 
     lease: NodeLease | None
@@ -42,27 +42,27 @@ class Sighting(Frozen):
     is_own: bool
 
 
-class Watch(Frozen):
-    """What the controller remembers between two looks; it begins empty with each process."""
+class Observations(Frozen):
+    """What the controller has observed, and since when; each process begins with none."""
 
-    nodes: Mapping[NodeName, Sighting]
-    wants: Mapping[tuple[PoolName, Want], float]
-
-
-EMPTY = Watch({}, {})
+    nodes: Mapping[NodeName, NodeObservation]
+    requests: Mapping[tuple[PoolName, BorrowRequest], float]
 
 
-def look(
-    watch: Watch,
+EMPTY = Observations({}, {})
+
+
+def observe_leases(
+    observations: Observations,
     leases: Mapping[NodeName, NodeLease],
     holders: frozenset[NodeName],
     serving: frozenset[NodeName],
     now: float,
-) -> Watch:
-    """The watch after a look; `serving` are nodes that exist without the out-of-service taint."""
+) -> Observations:
+    """The observations by now; `serving` are nodes that exist without the out-of-service taint."""
     nodes = {}
     for node in sorted(holders | set(leases)):
-        before = watch.nodes.get(node)
+        before = observations.nodes.get(node)
         lease = leases.get(node)
         since = before.since if before and before.lease == lease else now
         gone: float | None = None
@@ -71,36 +71,38 @@ def look(
             if before and before.gone_since is not None:
                 gone = before.gone_since
         is_own = lease is not None or bool(before and before.is_own)
-        nodes[node] = Sighting(lease, since, gone, is_own)
-    return replace(watch, nodes=nodes)
+        nodes[node] = NodeObservation(lease, since, gone, is_own)
+    return replace(observations, nodes=nodes)
 
 
-def ended(watch: Watch, timing: Timing, rest: float, now: float) -> tuple[NodeName, ...]:
-    """Nodes to fence; `rest` is the longest rest of any pool, so that their addresses had it."""
+def expired(
+    observations: Observations, timing: Timing, cooldown: float, now: float
+) -> tuple[NodeName, ...]:
+    """Nodes to fence: gone for the longest `cooldown` of any pool, and silent for T plus margin."""
     return tuple(
         sorted(
             node
-            for node, seen in watch.nodes.items()
+            for node, seen in observations.nodes.items()
             if seen.is_own
             and seen.gone_since is not None
-            and now - seen.gone_since >= rest
+            and now - seen.gone_since >= cooldown
             and now - seen.since >= _silence(seen.lease, timing)
             and not (seen.lease and seen.lease.fenced)
         )
     )
 
 
-def strangers(watch: Watch) -> tuple[NodeName, ...]:
+def foreign_nodes(observations: Observations) -> tuple[NodeName, ...]:
     """Nodes that are gone and hold addresses, and never had a lease here."""
     return tuple(
         node
-        for node, seen in watch.nodes.items()
+        for node, seen in observations.nodes.items()
         if not seen.is_own and seen.gone_since is not None
     )
 
 
-def reclaimed(block: Block, node: NodeName) -> Block | None:
-    """The block without what `node` held; None: it holds nothing there."""
+def without_holder(block: Block, node: NodeName) -> Block | None:
+    """The block without what `node` held; None: `node` holds nothing of it."""
     left = tuple(holding for holding in block.holdings if holding.node != node)
     if left == block.holdings:
         return None
@@ -108,47 +110,49 @@ def reclaimed(block: Block, node: NodeName) -> Block | None:
 
 
 def is_empty(block: Block) -> bool:
-    """Its object says nothing more than its absence would."""
+    """Whether the block has neither holdings nor pins: then its object can go."""
     return not block.holdings and not block.pins
 
 
-def stale_wants(
-    watch: Watch, boards: Iterable[Board], timing: Timing, now: float
-) -> tuple[Watch, tuple[Board, ...]]:
-    """Boards without wants that stood far longer than a request waits: their node forgot them."""
-    wants = {}
+def without_stale_requests(
+    observations: Observations, queues: Iterable[BorrowQueue], timing: Timing, now: float
+) -> tuple[Observations, tuple[BorrowQueue, ...]]:
+    """The queues without requests that are older than any pod's wait: their node forgot them."""
+    requests = {}
     changed = []
-    for board in boards:
+    for queue in queues:
         left = []
-        for want in board.wants:
-            since = watch.wants.get((board.pool, want), now)
-            wants[board.pool, want] = since
+        for request in queue.requests:
+            since = observations.requests.get((queue.pool, request), now)
+            requests[queue.pool, request] = since
             if now - since < 6 * timing.patience:
-                left.append(want)
-        if len(left) != len(board.wants):
-            changed.append(replace(board, wants=tuple(left)))
-    return replace(watch, wants=wants), tuple(changed)
+                left.append(request)
+        if len(left) != len(queue.requests):
+            changed.append(replace(queue, requests=tuple(left)))
+    return replace(observations, requests=requests), tuple(changed)
 
 
-def usage(zones: Iterable[Zone], blocks: Iterable[Block]) -> tuple[Usage, ...]:
-    """How full each zone of a pool is; counted over blocks, never over addresses."""
+def usage(subpools: Iterable[Subpool], blocks: Iterable[Block]) -> tuple[Usage, ...]:
+    """How full each subpool of a pool is; counted over blocks, never over addresses."""
     blocks = tuple(blocks)
     usages = []
-    for zone in zones:
+    for subpool in subpools:
         held, nodes = 0, set()
         for block in blocks:
-            given = mask(zone, block.cell)
+            given = mask(subpool, block.key)
             for holding in block.holdings if given else ():
                 if bits := holding.bits & given:
                     held += bits.bit_count()
                     nodes.add(holding.node)
-        usages.append(Usage(zone.pool, zone.family, zone.rail, zone.size, held, len(nodes)))
+        usages.append(
+            Usage(subpool.pool, subpool.family, subpool.rail, subpool.size, held, len(nodes))
+        )
     return tuple(usages)
 
 
-def near_dry(full: Usage) -> str:
+def nearly_full(full: Usage) -> str:
     """A warning for a pool that is nearly full; empty where it is not."""
-    if full.held < _NEAR_DRY * full.size:
+    if full.held < _NEARLY_FULL * full.size:
         return ""
     rail = "" if full.rail is None else f" of rail {full.rail}"
     return (
@@ -158,13 +162,13 @@ def near_dry(full: Usage) -> str:
 
 
 def conflicts(block: Block) -> tuple[Broken, ...]:
-    """What kube-rdma never writes: addresses with two holders, or places that are none."""
+    """An error for addresses that two nodes hold: kube-rdma never writes such a block."""
     problems = []
     for first, second in combinations(block.holdings, 2):
         if both := first.bits & second.bits:
             problems.append(
                 Broken(
-                    f"IPBlock {block.cell.name}, spec.holdings: {_listed(block, Bits(both))} held "
+                    f"IPBlock {block.key.name}, spec.holdings: {_listed(block, Bits(both))} held "
                     f"by node {first.node} and node {second.node}; take it from the one that has "
                     "no pod with it"
                 )
@@ -172,15 +176,15 @@ def conflicts(block: Block) -> tuple[Broken, ...]:
     return tuple(problems)
 
 
-def outside(block: Block, zones: Iterable[Zone]) -> tuple[Broken, ...]:
-    """Held addresses that no pool gives any more: it was shrunk, or the object edited by hand."""
+def outside(block: Block, subpools: Iterable[Subpool]) -> tuple[Broken, ...]:
+    """Held addresses that no pool gives any more: it was shrunk, or the block edited by hand."""
     given = 0
-    for zone in zones:
-        given |= mask(zone, block.cell)
+    for subpool in subpools:
+        given |= mask(subpool, block.key)
     return tuple(
         Broken(
-            f"IPBlock {block.cell.name}, spec.holdings: {_listed(block, Bits(bits))} held by node "
-            f"{holding.node}, but no IPPool of network {block.cell.network} gives it"
+            f"IPBlock {block.key.name}, spec.holdings: {_listed(block, Bits(bits))} held by node "
+            f"{holding.node}, but no IPPool of network {block.key.network} gives it"
         )
         for holding in block.holdings
         if (bits := holding.bits & ~given)
@@ -194,6 +198,6 @@ def _silence(lease: NodeLease | None, timing: Timing) -> float:
 
 def _listed(block: Block, bits: Bits) -> str:
     """The addresses of a set, the first few by name."""
-    addresses = [str(block.cell.address(place)) for place in places(bits)]
+    addresses = [str(block.key.address(offset)) for offset in offsets(bits)]
     more = f" and {len(addresses) - 3} more" if len(addresses) > 3 else ""
     return f"{', '.join(addresses[:3])}{more} {'are' if len(addresses) > 1 else 'is'}"

@@ -16,6 +16,7 @@ import yaml
 
 from kube_rdma.model.install.chart_value import UNSAID, ChartValue
 from kube_rdma.views.install.constants import WIDTH, assigned
+from kube_rdma.views.text import markdown_row
 
 _VALUES = """\
 # Written by tools/chart from src/kube_rdma/api and rules/install; do not edit.
@@ -65,9 +66,7 @@ def _row(value: ChartValue) -> str:
     if value.default not in (UNSAID, None) and not value.whole:
         default = _defaults(value, "`")
     sentence = re.sub(r"\bdocs/([\w-]+\.md)", r"[docs/\1](../../docs/\1)", value.sentence)
-    cells = (f"`{value.path}`", default, sentence)
-    row = " | ".join(cell.replace("|", "\\|") for cell in cells)
-    return f"| {row} |"
+    return markdown_row((f"`{value.path}`", default, sentence))
 
 
 def _lines(value: ChartValue) -> Iterator[str]:

@@ -36,7 +36,7 @@ from kube_rdma.model.attach.cni import Dns
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.functions import step as vf
 from kube_rdma.model.functions.function import MadeFunctions
-from kube_rdma.model.ipam import Booking, JournalIdentity, Lease
+from kube_rdma.model.ipam import AddressAllocation, AllocationRecord, JournalIdentity
 from kube_rdma.model.late_binding.binding import Binding, PodName, Promise
 from kube_rdma.model.link import PlannedHostLink
 from kube_rdma.model.pools.pool import (
@@ -262,19 +262,21 @@ ON_FABRICS = AppliedPools(
         PoolSpec("rdma/e", Mode.SHARED, "s", fabric=FabricProfile(), host_network=True),
     )
 )
-BOOKING = Booking(
+BOOKING = AllocationRecord(
     CONTAINER,
     SANDBOX.uid,
     (
-        Lease("default/rail-1", "net1", "rail", V4, ip_network("192.168.111.0/24"), GATEWAY, 30.0),
-        Lease(
+        AddressAllocation(
+            "default/rail-1", "net1", "rail", V4, ip_network("192.168.111.0/24"), GATEWAY, 30.0
+        ),
+        AddressAllocation(
             "default/rail-1",
             "net1",
             "rail6",
             V6,
             ip_network("fd00:111::/64"),
             owner="default/trainer-0/net1",
-            resting=True,
+            cooling=True,
         ),
     ),
     12.25,

@@ -62,7 +62,9 @@ def test_what_changes_keeps_what_belongs_to_it(value):
     for number, place in enumerate(objects(data)):
         place["later"] = number
     if value is BOOKING:
-        changed = replace(value, began=99.0, leases=(replace(value.leases[1], rest=5.0),))
+        changed = replace(
+            value, began=99.0, allocations=(replace(value.allocations[1], cooldown=5.0),)
+        )
         carried = CODEC.carry(CODEC.encode(changed), data)
         assert [carried["later"], carried["leases"][0]["later"]] == [0, 2]
         assert (carried["began"], carried["leases"][0]["rest"]) == (99.0, 5.0)

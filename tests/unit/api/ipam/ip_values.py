@@ -1,23 +1,23 @@
-"""Values of model/ipam for hypothesis: pools that are right, blocks, leases and boards."""
+"""Values of model/ipam for hypothesis: pools that are right, blocks, leases and borrow queues."""
 
 from ipaddress import ip_network
 
 from hypothesis import strategies as st
 
 from kube_rdma.model.ipam import (
-    CELL,
+    BLOCK_ADDRESSES,
     Block,
-    Board,
-    Cell,
-    CellHolding,
+    BlockKey,
+    BorrowQueue,
+    BorrowRequest,
     Family,
     IPPool,
     IPRange,
+    NodeHolding,
     NodeLease,
     Pin,
     Route,
     Span,
-    Want,
 )
 
 LABELS = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,9}[a-z0-9])?", fullmatch=True)
@@ -78,19 +78,21 @@ def pools(draw):
 
 
 @st.composite
-def cells(draw):
-    """A cell anywhere in either family."""
+def keys(draw):
+    """A block anywhere in either family."""
     family = draw(FAMILIES)
-    most = 2 ** (32 if family == 4 else 128) // CELL - 1
-    return Cell(draw(LABELS), family, draw(st.integers(0, most)) * CELL)
+    most = 2 ** (32 if family == 4 else 128) // BLOCK_ADDRESSES - 1
+    return BlockKey(draw(LABELS), family, draw(st.integers(0, most)) * BLOCK_ADDRESSES)
 
 
-BITS = st.integers(0, 2**CELL - 1)
-PINS = st.builds(Pin, st.text("abc/-0", min_size=1, max_size=9), st.integers(0, CELL - 1))
+BITS = st.integers(0, 2**BLOCK_ADDRESSES - 1)
+PINS = st.builds(
+    Pin, st.text("abc/-0", min_size=1, max_size=9), st.integers(0, BLOCK_ADDRESSES - 1)
+)
 BLOCKS = st.builds(
     Block,
-    cells(),
-    st.lists(st.builds(CellHolding, NODES, BITS), max_size=4).map(tuple),
+    keys(),
+    st.lists(st.builds(NodeHolding, NODES, BITS), max_size=4).map(tuple),
     st.lists(PINS, max_size=3).map(tuple),
     st.integers(0, 2**40),
 )
@@ -103,13 +105,13 @@ LEASES = st.builds(
     st.integers(1, 10**6).map(float),
     st.booleans(),
 )
-ADDRESSES = cells().map(lambda cell: cell.address(5))
-WANTS = st.builds(
-    Want,
+ADDRESSES = keys().map(lambda key: key.address(5))
+REQUESTS = st.builds(
+    BorrowRequest,
     NODES,
     FAMILIES,
     st.none() | st.integers(0, 7),
     st.integers(1, 99),
     st.none() | ADDRESSES,
 )
-BOARDS = st.builds(Board, LABELS, st.lists(WANTS, max_size=3).map(tuple))
+QUEUES = st.builds(BorrowQueue, LABELS, st.lists(REQUESTS, max_size=3).map(tuple))

@@ -12,7 +12,7 @@ from kube_rdma.api.ipam.ip_conf import IpamConf
 from kube_rdma.api.text.object_document import of_value
 from kube_rdma.model.attach.cni import Dns, LinkAddress, LinkRoute
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.ipam import NicAsk, Span
+from kube_rdma.model.ipam import NicRequest, Span
 
 WHEREABOUTS = {
     "type": "whereabouts",
@@ -143,41 +143,41 @@ def test_static_has_no_pool():
 def test_without_ipam_there_is_no_address(conf):
     found = ip_conf.load(of_value(conf, "conf"))
     assert found == IpamConf()
-    assert ip_conf.nic_ask(found, "net1") is None
+    assert ip_conf.nic_request(found, "net1") is None
 
 
 def test_a_pool_for_each_rail():
     """A NIC's own, else the one for all, else a refusal that names the rails."""
     both = load(type="kube-rdma-ipam", pool="all", pools={"0": "zero"})
-    asks = [ip_conf.nic_ask(both, "net1", rail).pool for rail in (0, 1, None)]
+    asks = [ip_conf.nic_request(both, "net1", rail).pool for rail in (0, 1, None)]
     assert asks == ["zero", "all", "all"]
     rails = load(type="kube-rdma-ipam", pools={"0": "zero", "1": "one"})
     with pytest.raises(Refused, match=r"no pool for rail 2.*which has 0, 1"):
-        ip_conf.nic_ask(rails, "net1", 2)
+        ip_conf.nic_request(rails, "net1", 2)
 
 
 def test_addresses_by_annotation_and_by_argument():
     """With or without length, from both places, each once; then one of each family."""
-    found = ip_conf.asked(
+    found = ip_conf.requested_addresses(
         [("IgnoreUnknown", "1"), ("IP", "10.0.0.5/24,fd00::5")], ["10.0.0.5"], "pod a/b"
     )
     assert found == (ip_address("10.0.0.5"), ip_address("fd00::5"))
     conf = load(type="kube-rdma-ipam", pool="all")
-    assert ip_conf.nic_ask(conf, "net1", None, found) == NicAsk("net1", "all", None, found)
+    assert ip_conf.nic_request(conf, "net1", None, found) == NicRequest("net1", "all", None, found)
 
 
 def test_wrong_wishes_for_addresses():
     """No address, two of a family, and one where there is no pool."""
     with pytest.raises(Refused, match=r'pod a/b: "10\.0\.0" is not an IP address'):
-        ip_conf.asked([("IP", "10.0.0")], (), "pod a/b")
+        ip_conf.requested_addresses([("IP", "10.0.0")], (), "pod a/b")
     for wrong in ("fe80::1%eth0", "10.0.0.5/33"):
         with pytest.raises(Refused, match=wrong):
-            ip_conf.asked((), [wrong], "pod a/b")
+            ip_conf.requested_addresses((), [wrong], "pod a/b")
     two = (ip_address("10.0.0.5"), ip_address("10.0.0.6"))
     with pytest.raises(Refused, match="one of each family is given"):
-        ip_conf.nic_ask(load(type="kube-rdma-ipam", pool="all"), "net1", None, two)
+        ip_conf.nic_request(load(type="kube-rdma-ipam", pool="all"), "net1", None, two)
     with pytest.raises(Refused, match=r"ipam names no pool to take it from"):
-        ip_conf.nic_ask(load(type="static"), "net1", None, two[:1])
+        ip_conf.nic_request(load(type="static"), "net1", None, two[:1])
 
 
 KEYS = [*WHEREABOUTS, "subnet", "rangeStart", "ranges", "dst", "gw", "address", "pool", "pools"]

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from kube_rdma.api.ipam import ip_objects
 from kube_rdma.api.ipam.ip_words import bits_of, span, spans_of
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.ipam import Bits, Block, Cell, Family, Version
+from kube_rdma.model.ipam import Bits, Block, BlockKey, Family, Version
 
-from .ip_values import BITS, BLOCKS, LEASES, cells
+from .ip_values import BITS, BLOCKS, LEASES, keys
 
-CELL = Cell("default", Family.V4, 0x0A000040)
+KEY = BlockKey("default", Family.V4, 0x0A000040)
 GOOD = {
     "network": "default",
     "first": "10.0.0.64",
@@ -30,11 +30,11 @@ def test_a_block_survives_its_document(block):
     assert ip_objects.decode_block(ip_objects.encode_block(block)) == block
 
 
-@given(cells(), BITS)
-def test_spans_are_the_set(cell, bits):
+@given(keys(), BITS)
+def test_spans_are_the_set(key, bits):
     """Every address once, neighbours in one text."""
-    texts = list(spans_of(cell, Bits(bits)))
-    assert bits_of(cell, map(span, texts)) == bits
+    texts = list(spans_of(key, Bits(bits)))
+    assert bits_of(key, map(span, texts)) == bits
     joints = bits & ~(bits << 1)
     assert len(texts) == joints.bit_count()
 
@@ -118,4 +118,4 @@ def test_a_block_reads_well():
     """What kubectl shows: addresses, not bits."""
     text = json.loads(ip_objects.encode_block(ip_objects.decode_block(json.dumps(GOOD).encode())))
     assert text == GOOD
-    assert CELL.name == "default.10-0-0-64"
+    assert KEY.name == "default.10-0-0-64"

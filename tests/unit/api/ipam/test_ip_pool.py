@@ -9,13 +9,13 @@ import yaml
 from hypothesis import given
 
 from kube_rdma.api.ipam import ip_pool, ip_pool_status
-from kube_rdma.api.ipam.ip_pool_status import Findings, IPPoolStatus
+from kube_rdma.api.ipam.ip_pool_status import IPPoolStatus, PoolFindings
 from kube_rdma.api.text.object_document import of_value
 from kube_rdma.api.text.reader import read
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.ipam import Family, Usage, Version
 
-from .ip_values import BOARDS, pools
+from .ip_values import QUEUES, pools
 
 DOCS = Path(__file__).parents[4] / "docs"
 EXAMPLES = [
@@ -94,12 +94,12 @@ def test_faults_of_an_object_name_object_and_field():
     ]
 
 
-@given(BOARDS)
-def test_wants_survive_the_status(board):
+@given(QUEUES)
+def test_wants_survive_the_status(queue):
     """Value, JSON, value."""
-    status = ip_pool_status.with_wants(None, board.wants)
+    status = ip_pool_status.with_wants(None, queue.requests)
     again = ip_pool_status.decode(ip_pool_status.encode(status))
-    assert ip_pool_status.board(board.pool, again, Version("7")).wants == board.wants
+    assert ip_pool_status.borrow_queue(queue.pool, again, Version("7")).requests == queue.requests
 
 
 USAGES = (
@@ -117,7 +117,7 @@ def pool():
 
 def test_the_status_sums_by_family(pool):
     """Columns of kubectl are short; no number is larger than JSON clients can hold."""
-    status = ip_pool_status.pool_status(None, pool, Findings(USAGES), "T1")
+    status = ip_pool_status.pool_status(None, pool, PoolFindings(USAGES), "T1")
     assert (status.ranges, status.used) == ("10.0.0.0/24, fd00::/64", "254 v4, 8 v6")
     assert status.free == "254 v4, 1.8e19 v6"
     sizes = [each["size"] for each in json.loads(ip_pool_status.encode(status))["usage"]]
@@ -129,8 +129,8 @@ def test_a_condition_keeps_its_time_until_it_changes(pool):
     wants = IPPoolStatus.model_validate(
         {"wants": [{"node": "n", "family": "IPv4", "count": 1}]}, strict=False
     )
-    first = ip_pool_status.pool_status(wants, pool, Findings(USAGES), "T1")
-    scarce = Findings(USAGES, scarce=("250 of 254 are held",))
+    first = ip_pool_status.pool_status(wants, pool, PoolFindings(USAGES), "T1")
+    scarce = PoolFindings(USAGES, scarce=("250 of 254 are held",))
     second = ip_pool_status.pool_status(first, pool, scarce, "T2")
     found = {each.type: (each.status, each.last_transition_time) for each in second.conditions}
     assert found == {"Ready": ("True", "T1"), "NearlyFull": ("True", "T2")}
@@ -139,7 +139,10 @@ def test_a_condition_keeps_its_time_until_it_changes(pool):
 
 @pytest.mark.parametrize(
     ("found", "reason"),
-    [(Findings(broken="no range"), "Refused"), (Findings(conflicts=("twice",)), "Conflict")],
+    [
+        (PoolFindings(broken="no range"), "Refused"),
+        (PoolFindings(conflicts=("twice",)), "Conflict"),
+    ],
 )
 def test_a_pool_that_cannot_be_trusted_is_not_ready(pool, found, reason):
     status = ip_pool_status.pool_status(None, pool, found, "T1")
@@ -149,7 +152,7 @@ def test_a_pool_that_cannot_be_trusted_is_not_ready(pool, found, reason):
 
 def test_the_same_findings_twice_are_the_same_status(pool):
     """A second reconciliation writes nothing."""
-    found = Findings(USAGES, conflicts=("twice",))
+    found = PoolFindings(USAGES, conflicts=("twice",))
     status = ip_pool_status.pool_status(None, pool, found, "T1")
     assert ip_pool_status.pool_status(status, pool, found, "T2") == status
 

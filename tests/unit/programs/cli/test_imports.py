@@ -74,7 +74,7 @@ def test_an_import_that_is_planted_is_found(tmp_path):
 
 def test_a_part_of_pod_networks_in_the_plugin_is_found():
     """The whole of a package is meant, not its first file alone."""
-    code = "import kube_rdma.rules.ipam.cells"
+    code = "import kube_rdma.rules.ipam.subpools"
     assert needless("agent", modules([sys.executable, "-c", code])) >= {
-        "kube_rdma.rules.ipam.cells"
+        "kube_rdma.rules.ipam.subpools"
     }

@@ -14,7 +14,7 @@ from kube_rdma.model.errors import Refused
 from kube_rdma.model.ipam import IPPool, IPRange
 from kube_rdma.model.pod import PodState
 from kube_rdma.programs.migrate.whereabouts_plan import Allocated, Legacy, Present, plan
-from kube_rdma.rules.ipam.cells import cell_of, mask, zones
+from kube_rdma.rules.ipam.subpools import key_of, mask, subpools
 
 from .ip_world import LEGACY, World, meta
 
@@ -215,9 +215,9 @@ def test_no_address_of_a_living_pod_is_ever_given(given_, first, then):
         found = plan(legacy, pods, present)
         for change in found.changes:
             present = Present({"p": change.pool}, {"p": frozenset(change.imported)})
-    (zone,) = zones(present.pools["p"])
+    (subpool,) = subpools(present.pools["p"])
     for at, pod in given_.items():
-        cell, bit = cell_of("default", at)
+        key, bit = key_of("default", at)
         inside = at in ip_network("10.0.0.0/25") and int(at) % 128 != 127
-        assert bool(mask(zone, cell) & bit) == (inside and pod.removeprefix("a/") not in then)
+        assert bool(mask(subpool, key) & bit) == (inside and pod.removeprefix("a/") not in then)
     assert plan(legacy, pods, present).changes == ()

@@ -11,9 +11,9 @@ from kube_rdma.adapters.cluster.calls import RequestTiming as WatchPace
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.api.ipam import ip_objects
 from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.ipam import Ask, NicAsk, Timing
-from kube_rdma.programs.ipam.node import IpamDependencies, NodeAddresses
-from kube_rdma.programs.ipam.pace import IpamTiming
+from kube_rdma.model.ipam import AddressRequest, NicRequest, Timing
+from kube_rdma.programs.ipam.node_addresses import IpamDependencies, NodeAddresses
+from kube_rdma.programs.ipam.timing import IpamTiming
 from kube_rdma_testing.cluster.server import FakeServer
 from kube_rdma_testing.disk import FakeDisk
 
@@ -45,7 +45,7 @@ class World:
     def __init__(self):
         self.server = FakeServer([ipam_objects.IP_POOL, ipam_objects.IP_BLOCK, ipam_objects.LEASE])
         self.clock = Clock()
-        self.pace = IpamTiming(TIMING, self.clock, tick=0.005, patrol=0.005, pause=at_once)
+        self.timing = IpamTiming(TIMING, self.clock, tick=0.005, gc_interval=0.005, pause=at_once)
         self.disks = {}
         self.lines = {}
 
@@ -68,12 +68,12 @@ class World:
         return Cluster(self.lines[node], WatchPace(self.clock, quickly))
 
     @asynccontextmanager
-    async def node(self, name="node-1", *, boot="boot-1", disk=None, entered=True):
+    async def node(self, name="node-1", *, boot="boot-1", disk=None, ready=True):
         """A running node; its disk stays when it ends."""
         disk = disk or self.disks.setdefault(name, FakeDisk())
-        doors = IpamDependencies(self.cluster(name), SPACE, disk)
-        async with NodeAddresses(name, boot, doors, self.pace) as addresses:
-            if entered:
+        dependencies = IpamDependencies(self.cluster(name), SPACE, disk)
+        async with NodeAddresses(name, boot, dependencies, self.timing) as addresses:
+            if ready:
                 await until(lambda: gives(addresses))
             yield addresses
 
@@ -106,12 +106,12 @@ async def until(condition):
 
 
 def ask(container, *nics, pool="p", namespace=""):
-    found = nics or (NicAsk("net1", pool),)
-    return Ask(container, f"uid-{container}", tuple(found), namespace)
+    found = nics or (NicRequest("net1", pool),)
+    return AddressRequest(container, f"uid-{container}", tuple(found), namespace)
 
 
 def texts(granted):
-    return [str(lease.address) for lease in granted.leases]
+    return [str(allocation.address) for allocation in granted.allocations]
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import pytest
 from kube_rdma.adapters.cluster import ipam_objects
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.model.errors import Broken, Refused, Unavailable
-from kube_rdma.model.ipam import JournalId, NicAsk, NodeLease
-from kube_rdma.programs.ipam.runner import Runner
+from kube_rdma.model.ipam import JournalId, NicRequest, NodeLease
+from kube_rdma.programs.ipam.effect_runner import EffectRunner
 from kube_rdma.rules.ipam.effects import ReadLease, WriteLease
 from kube_rdma_testing.disk import Failing, FakeDisk, Killed
 
@@ -39,10 +39,14 @@ async def test_lost_answers(world, lost):
         found = [texts(await _patiently(addresses, f"c{n}")) for n in range(40)]
         assert len({*map(tuple, found)}) == 40
         assert await addresses.check() == ()
-        state = addresses._desk.state
-        await until(lambda: all(not hold.doubt for hold in addresses._desk.state.holds.values()))
+        state = addresses._agent.state
+        await until(
+            lambda: all(
+                not holding.uncertain for holding in addresses._agent.state.holdings.values()
+            )
+        )
         assert state.node == "node-1"
-        mine = sum(h.mine.bit_count() for h in addresses._desk.state.holds.values())
+        mine = sum(h.confirmed.bit_count() for h in addresses._agent.state.holdings.values())
         assert world.held("node-1") == mine
 
 
@@ -64,11 +68,11 @@ async def test_two_nodes_race_for_the_last_addresses(world):
         granted = await asyncio.gather(*asked)
         assert len({text for each in granted for text in texts(each)}) == 6
         seventh = asyncio.create_task(two.add(ask("b3", pool="small")))
-        await until(lambda: bool(two._desk.lacking))
+        await until(lambda: bool(two._agent.waiting))
         world.clock.time += 2 * TIMING.patience
         with pytest.raises(Refused, match=r"pool is full: 6 of 6 addresses are held.*node-2 lacks"):
             await seventh
-        await until(lambda: not any(board.wants for board in two._boards.values()))
+        await until(lambda: not any(queue.requests for queue in two._queues.values()))
 
 
 async def test_a_restart_goes_on_with_the_journal(world):
@@ -80,7 +84,7 @@ async def test_a_restart_goes_on_with_the_journal(world):
         assert texts(await addresses.add(ask("c2"))) != before
         await addresses.delete("c1")
     async with world.node() as addresses:
-        await until(lambda: "c1" not in addresses._desk.state.bookings)
+        await until(lambda: "c1" not in addresses._agent.state.records)
 
 
 @pytest.mark.parametrize("step", range(25))
@@ -106,7 +110,7 @@ async def test_killed_at_any_step_of_the_journal(world, step):
 
 
 async def test_a_full_disk(world):
-    """The pod is told what the journal needs; with room again it gets its address."""
+    """The pod's error says what the journal needs; with room again it gets its address."""
     disk = FakeDisk()
     async with world.node(disk=disk) as addresses:
         disk.capacity = 10
@@ -118,7 +122,7 @@ async def test_a_full_disk(world):
 
 @pytest.mark.parametrize("fault", [{"capacity": 0}, {"read_only": True}])
 async def test_a_disk_that_takes_nothing_holds_up_no_end(world, fault):
-    """The address rests in memory; it is given once the journal could note that it is free."""
+    """The address cools down in memory; it is given once the journal could note that it is free."""
     world.pool("one", subnet="10.1.0.0/30", rest=5)
     disk = FakeDisk()
     async with world.node(disk=disk) as addresses:
@@ -135,7 +139,7 @@ async def test_a_disk_that_takes_nothing_holds_up_no_end(world, fault):
 
 @pytest.mark.parametrize("fault", [{"capacity": 0}, {"read_only": True}])
 async def test_a_restart_frees_what_could_not_be_noted(world, fault):
-    """The record still has the address of a container that is gone: it rests from now on."""
+    """The record still has the address of a container that is gone: its cool-down begins now."""
     world.pool("one", subnet="10.1.0.0/30", rest=5)
     disk = FakeDisk()
     async with world.node(disk=disk) as addresses:
@@ -154,9 +158,9 @@ async def test_a_restart_frees_what_could_not_be_noted(world, fault):
 
 
 async def refused(world, addresses, request):
-    """Whether a request that waited for as long as requests do is told that the pool is full."""
+    """Whether a request that waited as long as requests do is refused, for the pool is full."""
     waiting = asyncio.create_task(addresses.add(request))
-    await asyncio.sleep(10 * world.pace.tick)
+    await asyncio.sleep(10 * world.timing.tick)
     world.clock.time += TIMING.patience
     with pytest.raises(Refused, match="the pool is full"):
         await waiting
@@ -167,7 +171,7 @@ async def test_a_journal_that_is_gone(world):
     """In the same boot it is Broken: pods may live that nobody knows. It says what to do."""
     async with world.node() as addresses:
         await addresses.add(ask("c1"))
-    async with world.node(disk=FakeDisk(), entered=False) as addresses:
+    async with world.node(disk=FakeDisk(), ready=False) as addresses:
         await until(lambda: addresses._trouble)
         with pytest.raises(Broken, match=r"gives no addresses yet: .*drain and restart the node"):
             await addresses.add(ask("c1"))
@@ -177,7 +181,7 @@ async def test_a_node_that_was_rebuilt_waits_for_the_old_right(world):
     """Another journal in another boot takes over when T and margin have passed."""
     async with world.node() as addresses:
         await addresses.add(ask("c1"))
-    async with world.node(disk=FakeDisk(), boot="boot-2", entered=False) as addresses:
+    async with world.node(disk=FakeDisk(), boot="boot-2", ready=False) as addresses:
         numbers = count()
 
         def looked_again():
@@ -217,7 +221,7 @@ async def test_a_record_of_a_later_version(world):
         await addresses.add(ask("c2"))
     held, content = world.held("node-1"), disk.read("c1.json")
     _overwrite(disk, "c1.json", content.replace(b'"Lease"', b'"Lease2"'))
-    async with world.node(disk=disk, entered=False) as addresses:
+    async with world.node(disk=disk, ready=False) as addresses:
         await until(lambda: addresses._trouble)
         with pytest.raises(Unavailable, match=r"gives no addresses yet: .*run the version that"):
             await addresses.add(ask("c3"))
@@ -235,7 +239,7 @@ async def test_a_record_of_a_later_version_that_a_person_removed(world):
     disk = FakeDisk()
     async with world.node(disk=disk):
         _overwrite(disk, "c1.json", b'{"version": 2}')
-    async with world.node(disk=disk, entered=False) as addresses:
+    async with world.node(disk=disk, ready=False) as addresses:
         await until(lambda: addresses._trouble)
         disk.unlink("c1.json")
         world.clock.time += TIMING.contact
@@ -276,10 +280,10 @@ async def test_a_pool_that_is_edited(world):
     """A pool that comes later is known at once, one that gives nothing says why."""
     async with world.node() as addresses:
         world.pool("late", subnet="10.2.0.0/24")
-        await until(lambda: "late" in addresses._desk.catalog)
+        await until(lambda: "late" in addresses._agent.catalog)
         await addresses.add(ask("c1", pool="late"))
         world.pool("late", subnet="10.2.0.0/32")
-        await until(lambda: "late" not in addresses._desk.catalog)
+        await until(lambda: "late" not in addresses._agent.catalog)
         with pytest.raises(Refused, match="nothing is left to give"):
             await addresses.add(ask("c2", pool="late"))
 
@@ -288,9 +292,9 @@ async def test_a_pool_is_shown_as_addresses_are_given_out_of_it(world):
     """With its latest change; not while the API server tells none, for then it may be old."""
     world.pool("late", subnet="10.2.0.0/24")
     async with world.node() as addresses:
-        assert addresses.pool("p").rest == 0
+        assert addresses.pool("p").cooldown == 0
         world.pool("p", rest=7, subnet="10.0.0.0/24")
-        await until(lambda: addresses.pool("p").rest == 7)
+        await until(lambda: addresses.pool("p").cooldown == 7)
         assert addresses.pool("late").name == "late"
         assert addresses.pool("nobody's") is None
         world.lines["node-1"].cut()
@@ -307,14 +311,14 @@ async def test_a_caller_that_gives_up(world):
         asked.cancel()
         await asyncio.gather(asked, return_exceptions=True)
         await until(lambda: not addresses._requests)
-        booked = addresses._desk.state.bookings["c1"].leases
-        assert texts(await addresses.add(ask("c1"))) == [str(booked[0].address)]
+        recorded = addresses._agent.state.records["c1"].allocations
+        assert texts(await addresses.add(ask("c1"))) == [str(recorded[0].address)]
 
 
 async def test_a_block_that_was_garbled(world):
-    """Pods get addresses of other cells, and what else there is to do is done."""
+    """Pods get addresses of other blocks, and what else there is to do is done."""
     async with world.node() as addresses:
-        await addresses.add(ask("c1", NicAsk("net1", "p")))
+        await addresses.add(ask("c1", NicRequest("net1", "p")))
         (block,) = world.server.documents("ipblocks")
         spec = {**block["spec"], "edition": "many"}
         world.server.put(
@@ -323,7 +327,7 @@ async def test_a_block_that_was_garbled(world):
         found = [texts(await _patiently(addresses, f"d{n}")) for n in range(60)]
         assert len({*map(tuple, found)}) == 60
         await addresses.delete("d59")
-        await until(lambda: "d59" not in addresses._desk.state.bookings)
+        await until(lambda: "d59" not in addresses._agent.state.records)
 
 
 class Loop(asyncio.SelectorEventLoop):
@@ -353,16 +357,16 @@ class Starved:
 
 
 def renewal():
-    """A talk that writes the node's lease, then reads it."""
+    """An operation that writes the node's lease, then reads it."""
     written = yield WriteLease(NodeLease("node-1", JournalId("j"), "b"))
     return written, (yield ReadLease("node-1"))
 
 
 def test_an_answer_that_a_starved_node_reads_late_counts(world):
     """A limit by the clock would throw it away, and with it the node's right to give addresses."""
-    door = ipam_objects.IpamObjects(Cluster(Starved(world.server.line())), SPACE)
+    objects = ipam_objects.IpamObjects(Cluster(Starved(world.server.line())), SPACE)
     with asyncio.Runner(loop_factory=Loop) as runner:
-        written, read = runner.run(Runner(door, world.pace).run(renewal()))
+        written, read = runner.run(EffectRunner(objects, world.timing).run(renewal()))
     assert written == read
     assert read.journal == "j"
 
@@ -371,8 +375,8 @@ async def test_a_write_without_an_answer_is_unknown(world):
     """It may be done: None, and a read shows it."""
     line = world.server.line()
     line.lose = 1
-    door = ipam_objects.IpamObjects(Cluster(line), SPACE)
-    written, read = await Runner(door, world.pace).run(renewal())
+    objects = ipam_objects.IpamObjects(Cluster(line), SPACE)
+    written, read = await EffectRunner(objects, world.timing).run(renewal())
     assert written is None
     assert read.journal == "j"
 
@@ -380,7 +384,7 @@ async def test_a_write_without_an_answer_is_unknown(world):
 async def test_a_list_that_is_refused_is_told_at_once(world):
     """A node that cannot list its blocks says why, and gives addresses as soon as it can."""
     world.server.forbidden.add(("list", "ipblocks"))
-    async with world.node(entered=False) as addresses:
+    async with world.node(ready=False) as addresses:
         await until(lambda: "ipblocks" in str(addresses._trouble))
         with pytest.raises(Unavailable, match=r"gives no addresses yet:.*ipblocks"):
             await addresses.check()

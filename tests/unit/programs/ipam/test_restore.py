@@ -8,7 +8,7 @@ import pytest
 
 from kube_rdma.adapters.cluster import ipam_objects
 from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.ipam import NicAsk
+from kube_rdma.model.ipam import NicRequest
 
 from .conftest import TIMING, ask, gives, texts, until
 
@@ -23,7 +23,7 @@ async def knows(world, node):
     addresses = (ip_address(f"10.9.{n // 256}.{n % 256}") for n in count(1))
 
     async def claims_nothing():
-        wish = NicAsk("net1", "other", addresses=(next(addresses),))
+        wish = NicRequest("net1", "other", addresses=(next(addresses),))
         try:
             await node.add(ask(f"probe-{wish.addresses[0]}", wish))
         except Unavailable as why:
@@ -113,7 +113,7 @@ async def test_a_node_that_starts_without_the_definition_keeps_its_pods_addresse
     async with world.node() as one:
         before = [await given(one, f"a{n}") for n in range(40)]
     world.server.uninstall(ipam_objects.IP_BLOCK, seen=True)
-    async with world.node(entered=False) as one:
+    async with world.node(ready=False) as one:
         line = world.lines["node-1"]
         await until(lambda: asked_in_vain(line.requests))
         world.server.add(ipam_objects.IP_BLOCK)
@@ -138,16 +138,16 @@ async def test_one_block_that_is_garbled_recalls_nothing(world):
         (document,) = world.server.documents("ipblocks")
         spec = {**document["spec"], "first": "10.77.0.0"}
         world.server.put(ipam_objects.IP_BLOCK, {**document, "spec": spec})
-        await asyncio.sleep(10 * world.pace.tick)
+        await asyncio.sleep(10 * world.timing.tick)
         assert texts(await one.add(ask("b", pool="other")))[0].startswith("10.9.")
 
 
 def held(world):
     """Every address that some node holds."""
     return {
-        str(block.cell.address(place))
+        str(block.key.address(offset))
         for block in world.blocks()
         for holding in block.holdings
-        for place in range(64)
-        if holding.bits >> place & 1
+        for offset in range(64)
+        if holding.bits >> offset & 1
     }

@@ -8,9 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.ipam import Ask, Block, CellHolding, IPPool, IPRange, NicAsk, Span
-from kube_rdma.rules.ipam.cells import cell_of
+from kube_rdma.model.ipam import (
+    AddressRequest,
+    Block,
+    IPPool,
+    IPRange,
+    NicRequest,
+    NodeHolding,
+    Span,
+)
 from kube_rdma.rules.ipam.pools import lost, overlaps, refuse_namespace
+from kube_rdma.rules.ipam.subpools import key_of
 
 
 def pool(name, *subnets, network="default", **more):
@@ -18,12 +26,12 @@ def pool(name, *subnets, network="default", **more):
 
 
 def block(node, *addresses):
-    """The block of these addresses, which lie in one cell."""
-    cells = [cell_of("default", ip_address(each)) for each in addresses]
+    """The block of these addresses, which lie in one block."""
+    keys = [key_of("default", ip_address(each)) for each in addresses]
     bits = 0
-    for _, bit in cells:
+    for _, bit in keys:
         bits |= bit
-    return Block(cells[0][0], (CellHolding(node, bits),))
+    return Block(keys[0][0], (NodeHolding(node, bits),))
 
 
 def test_pools_of_a_network_that_share_addresses_are_named():
@@ -59,7 +67,7 @@ OLD = pool("a", "10.0.0.0/24")
         OLD,
         pool("a", "10.0.0.0/23"),
         pool("a", "10.0.0.4/30", "10.0.0.200/32"),
-        replace(OLD, block_size=1, rest=0.0),
+        replace(OLD, block_size=1, cooldown=0.0),
     ],
 )
 def test_a_change_that_keeps_what_is_held_is_silent(new):
@@ -89,7 +97,7 @@ def test_an_unused_pool_may_go():
 
 @given(st.sets(st.integers(1, 254)), st.sets(st.integers(1, 254), max_size=8))
 def test_exactly_what_is_lost_is_counted(held, excluded):
-    """An address that is held and newly excluded is told of, any other is not."""
+    """An address that is held and newly excluded is named in the warning, any other is not."""
     base = ip_address("10.0.0.0")
     blocks = [block("n", str(base + each)) for each in held]
     spans = tuple(Span(base + each, base + each) for each in excluded)
@@ -106,9 +114,9 @@ OPEN_TO = st.lists(NAMESPACES.filter(bool), max_size=3, unique=True).map(tuple)
 def test_a_pool_with_namespaces_is_for_their_pods_alone(open_to, namespace):
     """One pool of a request that is closed refuses it, by name; unnamed callers get none of it."""
     pools = {f"p{n}": pool(f"p{n}", "10.0.0.0/24", namespaces=of) for n, of in enumerate(open_to)}
-    nics = tuple(NicAsk(f"net{n}", name) for n, name in enumerate(pools))
+    nics = tuple(NicRequest(f"net{n}", name) for n, name in enumerate(pools))
     closed = [name for name, of in zip(pools, open_to, strict=True) if of and namespace not in of]
-    request = Ask("c", "uid", nics, namespace)
+    request = AddressRequest("c", "uid", nics, namespace)
     if not closed:
         refuse_namespace(request, pools)
         return
@@ -120,4 +128,4 @@ def test_a_pool_with_namespaces_is_for_their_pods_alone(open_to, namespace):
 
 def test_a_pool_that_is_not_there_is_left_to_who_grants():
     """Its refusal has another sentence."""
-    refuse_namespace(Ask("c", "uid", (NicAsk("net1", "gone"),), "a"), {})
+    refuse_namespace(AddressRequest("c", "uid", (NicRequest("net1", "gone"),), "a"), {})

@@ -37,10 +37,10 @@ class Online:
         """Watch the node and write events, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             start(tasks, {"events": self._events.run})
-            async for notice in Nodes(self._cluster).watch(self._node):
-                match notice:
+            async for event in Nodes(self._cluster).watch(self._node):
+                match event:
                     case NodeState():
-                        seen(notice)
+                        seen(event)
                     case Deleted():
                         log.warning("Node object missing", node=self._node)
                     case Cut(why) | Muddled(why=why):

@@ -14,7 +14,7 @@ from contextlib import aclosing
 import structlog
 
 from kube_rdma.adapters.cluster.policy_watch import policy_of
-from kube_rdma.adapters.cluster.watching import Changed, Deleted, Muddled, Notice, Synced
+from kube_rdma.adapters.cluster.watching import Changed, Deleted, Muddled, Synced, WatchEvent
 from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.errors import KubeRdmaError, Refused
 from kube_rdma.model.node import NodeState
@@ -23,7 +23,7 @@ from kube_rdma.programs.agent.node.report import pause
 from kube_rdma.rules.pools.node_policies import node_wishes
 
 Wished = tuple[NodeWishes, tuple[Refused, ...]]
-Watch = Callable[[], AsyncGenerator[Notice[bytes, None], None]]
+Watch = Callable[[], AsyncGenerator[WatchEvent[bytes, None], None]]
 
 log = structlog.get_logger()
 
@@ -63,9 +63,9 @@ class NodePolicies:
         self._wish = wish
         while True:
             try:
-                async with aclosing(self._watch()) as notices:
-                    async for notice in notices:
-                        self._take(notice)
+                async with aclosing(self._watch()) as events:
+                    async for event in events:
+                        self._take(event)
             except Refused as error:
                 for why in self._notices.news("policies", str(error)):
                     log.info("node policies not followed", why=why)
@@ -73,8 +73,8 @@ class NodePolicies:
                 self._tell()
                 await asyncio.sleep(self._pause(error, 0))
 
-    def _take(self, notice: object) -> None:
-        match notice:
+    def _take(self, event: object) -> None:
+        match event:
             case Changed(stored):
                 try:
                     self._policies[stored.name] = policy_of(stored)

@@ -75,7 +75,7 @@ class NodeReporter:
         self._report: NodeReport | None = None
         self._stored: StoredReport | None = None
         self._synced = False  # so `_stored` is what the API server has
-        self._heard = 0  # notices: one that comes during a write may be newer than its answer
+        self._heard = 0  # events: one that comes during a write may be newer than its answer
         self._changes = Debounce(self._pace.quiet, self._pace.longest)
         self._notices = Notices()
 
@@ -100,16 +100,16 @@ class NodeReporter:
         """Watch the object; begin anew when its kind was not served."""
         while True:
             try:
-                async with aclosing(self._reports.watch()) as notices:
-                    async for notice in notices:
-                        self._take(notice)
+                async with aclosing(self._reports.watch()) as events:
+                    async for event in events:
+                        self._take(event)
             except Refused as error:
                 self._tell(error)
                 await asyncio.sleep(self._pace.after(error, 0))
 
-    def _take(self, notice: object) -> None:
+    def _take(self, event: object) -> None:
         self._heard += 1
-        match notice:
+        match event:
             case Changed(stored):
                 self._stored = stored
             case Deleted() | Muddled():  # what is not understood is written anew

@@ -36,7 +36,7 @@ from kube_rdma.model.attach.cni import Call, CniResult
 from kube_rdma.model.attach.pod_view import PodView
 from kube_rdma.model.errors import Broken, HardwareGone, KubeRdmaError, Outdated, Unavailable
 from kube_rdma.model.frozen import Frozen, field
-from kube_rdma.model.ipam import Ask, NicAsk
+from kube_rdma.model.ipam import AddressRequest, NicRequest
 from kube_rdma.model.late_binding.binding import ContainerId
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.programs.agent.late_binding.interface import LateBinding
@@ -207,20 +207,20 @@ class AttachPipeline:
         if not nics:
             return ()
         namespace = request.sandbox.pod.namespace
-        ask = Ask(request.key.container, request.uid, nics, namespace)
+        ask = AddressRequest(request.key.container, request.uid, nics, namespace)
         with self._to.stopwatch.timed(families.IPAM):
             granted = await self._to.giver.add(ask)
         pools = {name: await self._to.node.pool(name) for name in {nic.pool for nic in nics}}
-        return tuple(given(nic.interface, granted.leases, pools[nic.pool]) for nic in nics)
+        return tuple(given(nic.interface, granted.allocations, pools[nic.pool]) for nic in nics)
 
-    def _nics(self, request: AttachRequest, place: PodPlace) -> Iterator[NicAsk]:
-        from kube_rdma.api.ipam.ip_conf import nic_ask
+    def _nics(self, request: AttachRequest, place: PodPlace) -> Iterator[NicRequest]:
+        from kube_rdma.api.ipam.ip_conf import nic_request
 
         for seat in place.seats:
             ask, network = seat.wish.ask, seat.wish.network
             rail = self._to.node.rail(seat.card.id) if seat.card else None
             pooled = ask.addresses if network.pools else ()  # others are set as they are
-            nic = nic_ask(
+            nic = nic_request(
                 place.definitions[network.name].ipam,
                 ask.interface,
                 rail,

@@ -26,7 +26,7 @@ from kube_rdma.model.attach.attachment import (
 from kube_rdma.model.attach.cni import Call, CniResult
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.frozen import Frozen
-from kube_rdma.model.ipam import NicAsk, PodUid
+from kube_rdma.model.ipam import NicRequest, PodUid
 from kube_rdma.model.late_binding.binding import PodName
 from kube_rdma.model.pod import PodState
 
@@ -87,7 +87,7 @@ class AttachRequest(Frozen, kw_only=True):
     pod: PodState | None
     again: Again
     networks: NetworkSource | None = None
-    nics: tuple[NicAsk, ...] = ()
+    nics: tuple[NicRequest, ...] = ()
 
 
 class AttachResult(Frozen):

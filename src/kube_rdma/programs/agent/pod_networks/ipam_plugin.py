@@ -14,7 +14,7 @@ from kube_rdma.model.attach.attachment import AttachmentKey
 from kube_rdma.model.attach.cni import Call, CniResult, LinkAddress, LinkRoute, Verb
 from kube_rdma.model.card import CardId
 from kube_rdma.model.errors import Broken, Refused
-from kube_rdma.model.ipam import NicAsk, Owner, PodUid
+from kube_rdma.model.ipam import NicRequest, Owner, PodUid
 from kube_rdma.programs.agent.pod_networks.attach import AttachDependencies, AttachPipeline
 from kube_rdma.programs.agent.pod_networks.door import (
     Again,
@@ -75,15 +75,15 @@ class PluginAddresses:
             dns=conf.dns,
         )
 
-    async def _nic(self, call: Call) -> NicAsk:
+    async def _nic(self, call: Call) -> NicRequest:
         """What is asked of the pools; raise Refused with all faults of the block."""
         from kube_rdma.api.attach import called_conf
-        from kube_rdma.api.ipam.ip_conf import nic_ask
+        from kube_rdma.api.ipam.ip_conf import nic_request
 
         conf, wanted, device = called_conf.addresses(call)
         by_rail = any(rail is not None for rail, _ in conf.pools)
         rail = await self._rail(call, device) if by_rail else None
-        if nic := nic_ask(conf, call.interface, rail, wanted, await self._owner(call)):
+        if nic := nic_request(conf, call.interface, rail, wanted, await self._owner(call)):
             return nic
         raise Refused(
             "the ipam block names no pool",

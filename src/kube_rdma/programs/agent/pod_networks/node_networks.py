@@ -76,7 +76,7 @@ from kube_rdma.programs.agent.pod_networks.repair import (
 )
 from kube_rdma.programs.agent.pod_networks.router import CniRouter
 from kube_rdma.programs.agent.pod_networks.worker_pools import WorkerPools
-from kube_rdma.programs.ipam.node import IpamDependencies, NodeAddresses
+from kube_rdma.programs.ipam.node_addresses import IpamDependencies, NodeAddresses
 from kube_rdma.rules.cni_conf.conflist import describe_plan
 from kube_rdma.rules.cni_conf.exclusive import shut_out
 from kube_rdma.rules.health.absence import attached_cards

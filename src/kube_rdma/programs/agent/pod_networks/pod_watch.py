@@ -99,9 +99,9 @@ class NodePodWatch:
         kept: frozenset[PodName] | None = None
         synced = False
         where = Where(fields=f"spec.nodeName={self._to.node}")
-        async with aclosing(self._to.cluster.watch(POD, where)) as notices:
-            async for notice in notices:
-                match notice:
+        async with aclosing(self._to.cluster.watch(POD, where)) as events:
+            async for event in events:
+                match event:
                     case Changed(document):
                         with contained("pods of the node"):  # of one pod, whatever is in it
                             self._note(pod_state(document), wake)

@@ -60,7 +60,7 @@ class OfInterfaces(Addresses):
         self._life.alive()
         granted = await self._giver.add(request)
         for one in request.nics:
-            given = {str(e.address) for e in granted.leases if e.interface == one.interface}
+            given = {str(e.address) for e in granted.allocations if e.interface == one.interface}
             self.held[request.container, one.interface] = given
         self._life.act("addresses taken")
         return granted

@@ -75,7 +75,7 @@ class Addresses:
     async def add(self, request):
         self._life.alive()
         granted = await self._giver.add(request)
-        self.held[request.container] = {str(one.address) for one in granted.leases}
+        self.held[request.container] = {str(one.address) for one in granted.allocations}
         self._life.act("addresses taken")
         return granted
 

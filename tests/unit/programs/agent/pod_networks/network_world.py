@@ -216,7 +216,7 @@ class World:
         self._put(cards)
         self.node = Node(self.kernel, cards, tuple(shares), networks)
         pool = load("default/any", config("macvlan")).ipam.pool
-        self.giver = FakeAddresses([replace(pool, rest=0.0)])
+        self.giver = FakeAddresses([replace(pool, cooldown=0.0)])
         self.node.pools[pool.name] = pool
         self.veths = Veths(self.kernel)
         plugins = dict.fromkeys(("bridge", "whereabouts"), self.veths.call)

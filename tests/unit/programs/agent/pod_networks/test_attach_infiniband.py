@@ -135,7 +135,7 @@ async def test_a_guid_of_a_pod_that_lives_is_refused(tmp_path):
 async def test_one_guid_is_not_given_to_two_pods_at_once(tmp_path):
     """The second asks while the first, whose GUID was found free, has no record of it yet."""
     world, _ = made(tmp_path, cards=(VIRTUAL, card(1, virtual=True, wide=True)))
-    world.giver = Halting(replace(pool, rest=0.0) for pool in world.node.pools.values())
+    world.giver = Halting(replace(pool, cooldown=0.0) for pool in world.node.pools.values())
     world.start()
     new = world.sandbox()
     async with asyncio.TaskGroup() as tasks:

@@ -186,7 +186,7 @@ WIDE = [share(card(n, virtual=True, wide=True), Mode.SRIOV) for n in range(2)]
 def wide(tmp_path):
     """Two sandboxes whose pod holds the first of two functions of InfiniBand; the giver halts."""
     found = DelegateWorld(tmp_path / "w", [cards for one in WIDE for cards in one.cards], WIDE, {})
-    found.giver = Halting(replace(pool, rest=0.0) for pool in found.node.pools.values())
+    found.giver = Halting(replace(pool, cooldown=0.0) for pool in found.node.pools.values())
     found.start()
     found.node.shares = (WIDE[0],)
     for _ in range(2):

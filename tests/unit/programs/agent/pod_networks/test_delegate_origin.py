@@ -161,7 +161,9 @@ def cello(tmp_path, mode=Mode.SHARED, pool=True):
     if pool:
         pool = IPPool(PoolName("rdma"), (IPRange(ip_network("10.8.0.0/24")),))
         found.node.pools[pool.name] = pool
-        found.giver = FakeAddresses([replace(one, rest=0.0) for one in found.node.pools.values()])
+        found.giver = FakeAddresses(
+            [replace(one, cooldown=0.0) for one in found.node.pools.values()]
+        )
         found.start()
     found.sandbox()
     found.node.annotations[POD_NETWORKS] = json.dumps([RDMA, RDMA])

@@ -143,7 +143,7 @@ async def ended_by_a_meta_plugin(pod):
 async def test_a_del_waits_for_the_add_of_another_door(door, end, tmp_path):
     """Both are about one sandbox: half an ADD would be ended, and go on."""
     pod = Pod(tmp_path, door)
-    pod.giver = Halting(replace(pool, rest=0.0) for pool in pod.node.pools.values())
+    pod.giver = Halting(replace(pool, cooldown=0.0) for pool in pod.node.pools.values())
     pod.start()
     adding = asyncio.create_task(pod.by_door("ADD"))
     await pod.giver.asked.wait()
@@ -186,7 +186,7 @@ async def test_a_plugin_that_is_run_for_a_pod_may_ask_for_addresses(tmp_path):
 async def test_what_a_plugin_asked_for_has_ended_when_its_pod_goes_on(tmp_path):
     """A plugin that gave up waiting leaves no ADD behind that takes addresses after the end."""
     pod = Pod(tmp_path, "chained")
-    pod.giver = Halting(replace(pool, rest=0.0) for pool in pod.node.pools.values())
+    pod.giver = Halting(replace(pool, cooldown=0.0) for pool in pod.node.pools.values())
     pod.start()
     pod.ask("other")
     loop, asked = asyncio.get_running_loop(), []

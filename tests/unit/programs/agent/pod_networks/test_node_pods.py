@@ -27,7 +27,7 @@ LATER = 3600 * 10**9
 
 
 class Watched:
-    """A cluster whose notices of pods come one by one; its API server has the pods."""
+    """A cluster whose watch events of pods come one by one; its API server has the pods."""
 
     def __init__(self):
         self._server, self._notices = FakeServer(), asyncio.Queue()
@@ -54,9 +54,9 @@ class Watched:
     async def synced(self):
         await self._tell(Synced(0.0))
 
-    async def _tell(self, notice):
+    async def _tell(self, event):
         """Return when it was dealt with."""
-        self._notices.put_nowait(notice)
+        self._notices.put_nowait(event)
         await self._notices.join()
 
 

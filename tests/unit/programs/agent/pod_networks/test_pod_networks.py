@@ -43,7 +43,7 @@ RDMA = {"cniConf": {"name": "rdma"}}
 WITH_ADDRESS = {**RDMA, "deviceConf": {"ips": ["10.9.0.9/24"]}}
 MASTER = {"cniConf": {"name": "cello-chainer"}, "master": True}
 MODES = [Mode.EXCLUSIVE, Mode.SHARED, Mode.SHARED_MULTI]
-POOL = IPPool(PoolName("rdma"), (IPRange(ip_network("10.9.0.0/24")),), rest=0.0)
+POOL = IPPool(PoolName("rdma"), (IPRange(ip_network("10.9.0.0/24")),), cooldown=0.0)
 CELLO = {
     "name": "rdma",
     "plugins": [{"type": "host-device", "ipam": {"type": "host-local"}}],
@@ -376,7 +376,7 @@ async def test_the_network_rdma_needs_no_custom_resource():
     cluster, node_ = real()
     for pool, addresses in ((None, CardAddresses.MOVE), (POOL, CardAddresses.STAY)):
         if pool:
-            await cluster.create(IP_POOL, Wanted("rdma", spec=replace(pool, rest=60.0)))
+            await cluster.create(IP_POOL, Wanted("rdma", spec=replace(pool, cooldown=60.0)))
         asks, definitions = await meant(asking_for("rdma"), node_)
         found = definitions["train/rdma"].network
         assert [one.namespace for one in asks] == ["train"]

@@ -64,7 +64,7 @@ def node(folder, number, pod, *, ours=True):
     bound = replace(virtual, devices=(replace(virtual.devices[0], node_guid=shown),))
     found.node.shares = (share(bound, Mode.SRIOV, RESOURCE),)
     spec = ip_pool.decode(json.dumps(pool["spec"]).encode())
-    spec = replace(ip_pool.named(spec, pool["metadata"]["name"]), rest=0.0)
+    spec = replace(ip_pool.named(spec, pool["metadata"]["name"]), cooldown=0.0)
     found.giver, found.node.pools = FakeAddresses([spec]), {spec.name: spec}
     found.before = found.on_node()
     found.start()

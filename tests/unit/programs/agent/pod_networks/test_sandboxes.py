@@ -11,7 +11,7 @@ from kube_rdma.adapters.runtime.cri import read_netns, read_sandboxes
 from kube_rdma.model.attach.cni import Verb
 from kube_rdma.model.attach.restart import RESTART
 from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.ipam import Ask, NicAsk
+from kube_rdma.model.ipam import AddressRequest, NicRequest
 from kube_rdma.model.late_binding.binding import PodName
 from kube_rdma.model.late_binding.runtime import PodSandbox
 from kube_rdma.model.pod import PodState
@@ -303,7 +303,7 @@ async def test_addresses_that_no_sandbox_has_are_freed(node):
     living = node.run()
     await node.world.add(living)
     (pool,) = node.world.node.pools
-    await node.world.giver.add(Ask(container(77), "uid-77", (NicAsk(eth0, pool),)))
+    await node.world.giver.add(AddressRequest(container(77), "uid-77", (NicRequest(eth0, pool),)))
     node.world.held[container(77)] = {"lost"}
     await node.rounds(2, ABSENT - 1)
     assert set(node.world.held) == {container(living), container(77)}

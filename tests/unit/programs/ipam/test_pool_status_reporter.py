@@ -9,8 +9,8 @@ from kube_rdma.adapters.cluster.events import Events
 from kube_rdma.adapters.cluster.ipam_objects import IP_BLOCK, IP_POOL, LEASE
 from kube_rdma.adapters.cluster.kinds import Wanted
 from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.model.ipam import Block, Cell, CellHolding, Family, IPPool, IPRange
-from kube_rdma.programs.ipam.report import Reporter
+from kube_rdma.model.ipam import Block, BlockKey, Family, IPPool, IPRange, NodeHolding
+from kube_rdma.programs.ipam.pool_status_reporter import PoolStatusReporter
 from kube_rdma_testing.cluster.server import FakeServer
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -26,15 +26,15 @@ async def cluster():
 
 
 async def hold(cluster, count):
-    """Let a node hold so many addresses of the pool's only cell."""
-    cell = Cell("default", Family.V4, int(SUBNET.network_address))
+    """Let a node hold so many addresses of the pool's only block."""
+    key = BlockKey("default", Family.V4, int(SUBNET.network_address))
     bits = ((1 << count) - 1) << 1
-    block = Block(cell, (CellHolding("node-1", bits),))
-    await cluster.create(IP_BLOCK, Wanted(cell.name, spec=block))
+    block = Block(key, (NodeHolding("node-1", bits),))
+    await cluster.create(IP_BLOCK, Wanted(key.name, spec=block))
 
 
 async def test_the_status_is_written_once_and_again_when_it_changes(cluster):
-    reporter = Reporter(cluster, Events(cluster, "test"))
+    reporter = PoolStatusReporter(cluster, Events(cluster, "test"))
     assert await reporter.report(NOW) == 1
     assert await reporter.report(NOW) == 0
     await hold(cluster, 10)
@@ -49,6 +49,6 @@ async def test_the_status_is_written_once_and_again_when_it_changes(cluster):
 
 async def test_a_pool_that_runs_dry_is_said_before_it_does(cluster):
     await hold(cluster, 60)
-    await Reporter(cluster, Events(cluster, "test")).report(NOW)
+    await PoolStatusReporter(cluster, Events(cluster, "test")).report(NOW)
     conditions = (await cluster.get(IP_POOL, "pool")).status.conditions
     assert {one.type: one.status for one in conditions}["NearlyFull"] == "True"

@@ -1,4 +1,4 @@
-"""How fast IPAM goes: its clock, and the seconds that the program itself chooses."""
+"""The timing of IPAM: its clock, what nodes and controller agree on, and what each chooses."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ def boot_time() -> float:
 
 
 class IpamTiming(Frozen):
-    """Tests have their own.
+    """Seconds of IPAM; tests have their own.
 
-    `tick` is how often a node looks after what no request waits for, `patrol` how often the
-    controller looks. `pause` says how long to wait after so many failures, counted from 0. How long
-    one call may take is adapters/cluster's to say: it counts silence, which no clock here can.
+    `agreed` is the same for nodes and controller. `tick` is how often a node does what no request
+    waits for, `gc_interval` how often the controller does a round. `pause` says how long to wait
+    after so many failures, counted from 0. adapters/cluster limits single calls by their silence.
     """
 
-    timing: Timing = field(default_factory=Timing)
+    agreed: Timing = field(default_factory=Timing)
     clock: Callable[[], float] = boot_time
     tick: float = 1.0
-    patrol: float = 5.0
+    gc_interval: float = 5.0
     pause: Callable[[int], float] = full_jitter

@@ -1,8 +1,8 @@
-"""The node's bookings on disk, and the id that says that it is this journal and no other.
+"""The node's allocation records on disk, and the random id that tells this journal from any other.
 
-Every record is written in a thread of its own, so that an fsync holds up nobody but who waits for
-it. What cannot be read stops everything: an address of a living pod may stand in it. While it is a
-record of another version, what this one knows of can still be given back.
+A thread writes each record, so an fsync delays only the request that waits for it. A record that
+cannot be read stops the node from giving addresses: it may hold the address of a living pod. If
+another version wrote that record, the node can still release the addresses it knows of.
 """
 
 from __future__ import annotations
@@ -15,42 +15,42 @@ from kube_rdma.adapters.journal.disk import Disk
 from kube_rdma.adapters.journal.format import ADDRESSES
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.model.errors import Broken
-from kube_rdma.model.ipam import Booking, JournalId, JournalIdentity
+from kube_rdma.model.ipam import AllocationRecord, JournalId, JournalIdentity
 from kube_rdma.programs.records import Records
 from kube_rdma.rules.ipam.effects import Put, Remove
 
 _IDENTITY = "journal@id"  # CNI allows no @ in a container's id
-_THREADS = 4  # records that are on their way to the disk at a time
+_THREADS = 4  # records that are written at the same time
 
 
-class Ledger:
+class AddressJournal:
     """The journal of one node's addresses; only `put` and `remove` are for the event loop."""
 
     def __init__(self, disk: Disk) -> None:
-        """Read it. Raise Broken when a record cannot be read, Unavailable when the disk fails."""
+        """Read the journal; raise Broken for an unreadable record, Unavailable for the disk."""
         journal = Journal(disk, ADDRESSES)
         self._threads = ThreadPoolExecutor(_THREADS, "addresses")
         try:
             self._records = Records(journal, threads=self._threads)
             _refuse(self._records.broken)
             values = self._records.values
-            self.bookings = tuple(value for value in values if isinstance(value, Booking))
+            self.records = tuple(value for value in values if isinstance(value, AllocationRecord))
             ids = [value.journal for value in values if isinstance(value, JournalIdentity)]
-            self.journal = ids[0] if ids else self._founded(disk.path)
+            self.journal = ids[0] if ids else self._create_id(disk.path)
         except BaseException:
             journal.close()
             raise
 
-    async def put(self, act: Put) -> None:
+    async def put(self, effect: Put) -> None:
         """Carry out Put."""
-        await self._records.put(act.booking.container, act.booking)
+        await self._records.put(effect.record.container, effect.record)
 
-    async def remove(self, act: Remove) -> None:
+    async def remove(self, effect: Remove) -> None:
         """Carry out Remove."""
-        await self._records.remove(act.container)
+        await self._records.remove(effect.container)
 
     def close(self) -> None:
-        """Let the next writer in, after what is on its way."""
+        """Finish the writes under way, then let the next writer in."""
         self._threads.shutdown()
         self._records.close()
 
@@ -58,10 +58,10 @@ class Ledger:
         """Raise Unavailable while another version's record may have any address of this node."""
         await self._records.refuse_foreign(*self._records.foreign_names)
 
-    def _founded(self, path: str) -> JournalId:
-        """The id of a journal that begins here."""
+    def _create_id(self, path: str) -> JournalId:
+        """Store and return the id of a journal that is new."""
         _refuse(self._records.foreign)  # the id may be in one of them
-        if self.bookings:
+        if self.records:
             raise Broken(
                 f"{path} has records of containers, but not the journal's own id, so it was "
                 "removed: drain the node, empty the folder, restart the node"

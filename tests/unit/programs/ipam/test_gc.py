@@ -7,14 +7,14 @@ import pytest
 
 from kube_rdma.adapters.cluster.nodes import NODE
 from kube_rdma.model.errors import Broken
-from kube_rdma.programs.ipam.gc import OUT_OF_SERVICE, run_patrol
+from kube_rdma.programs.ipam.gc import OUT_OF_SERVICE, run_gc
 
 from .conftest import SPACE, TIMING, ask, gives, texts, until
 
 
 @asynccontextmanager
 async def patrolling(world):
-    task = asyncio.create_task(run_patrol(world.cluster("controller"), SPACE, world.pace))
+    task = asyncio.create_task(run_gc(world.cluster("controller"), SPACE, world.timing))
     yield
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
@@ -67,7 +67,7 @@ async def test_a_node_that_is_only_silent_keeps_its_addresses(world):
 async def test_two_releases_leave_each_others_nodes_alone(world):
     """The leases of the other lie in its own namespace, and its node may live."""
     join(world, "node-1")
-    other = run_patrol(world.cluster("other"), "other-release", world.pace)
+    other = run_gc(world.cluster("other"), "other-release", world.timing)
     task = asyncio.create_task(other)
     async with world.node("node-1") as one:
         given = texts(await one.add(ask("c1")))
@@ -115,4 +115,4 @@ async def test_a_patrol_begins_only_with_a_whole_picture(world):
 
 async def _round(world):
     """Wait until the controller has looked: it tells nobody, so give it some rounds' time."""
-    await asyncio.sleep(10 * world.pace.patrol)
+    await asyncio.sleep(10 * world.timing.gc_interval)

@@ -1,8 +1,8 @@
-"""The arithmetic of pools: what a pool can give, as sorted intervals that meet the grid of cells.
+"""The arithmetic of pools: what a pool can give, as sorted intervals over the grid of blocks.
 
-Nothing here walks over a range: a /10 or a /64 costs as much as a /24. A Zone is one pool's
-addresses of one family and rail; every other rule asks it for `mask`, the set of a cell's addresses
-that the zone gives, and finds cells by their number.
+Nothing here walks over a range: a /10 or a /64 costs as much as a /24. A Subpool is a pool's
+addresses of one family and rail; every other rule asks it for `mask`, the set of a block's
+addresses that the subpool gives, and finds blocks by their number.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from itertools import accumulate
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ipam import (
-    CELL,
+    BLOCK_ADDRESSES,
     Address,
     Bits,
-    Cell,
+    BlockKey,
     Family,
     IPPool,
     IPRange,
@@ -29,15 +29,15 @@ from kube_rdma.model.ipam import (
 
 Interval = tuple[int, int]  # first and last address as numbers, both in it
 NONE = Bits(0)
-_ALL = (1 << CELL) - 1
+_ALL = (1 << BLOCK_ADDRESSES) - 1
 _ZERO_EVERY = 256  # IPv4 addresses that end in .0 are never given, as whereabouts does
 
 
-class Zone(Frozen):
-    """What a pool gives of one family for one rail (None: for NICs that name none).
+class Subpool(Frozen):
+    """A pool's addresses of one family for one rail (None: for NICs that name none).
 
-    `spans` are sorted, disjoint and apart. `runs` are the cells they touch, as first and last cell
-    number; `before` counts the cells of all earlier runs.
+    `spans` are sorted, disjoint and apart. `runs` are the blocks they touch, as first and last
+    block number; `before` counts the blocks of all earlier runs.
     """
 
     pool: PoolName
@@ -49,11 +49,11 @@ class Zone(Frozen):
     runs: tuple[Interval, ...]
     before: tuple[int, ...]
     block_size: int
-    rest: float
+    cooldown: float
 
     @property
-    def cells(self) -> int:
-        """How many cells it touches."""
+    def block_count(self) -> int:
+        """How many blocks it touches."""
         return self.before[-1] + self.runs[-1][1] - self.runs[-1][0] + 1
 
     @property
@@ -64,8 +64,8 @@ class Zone(Frozen):
         )
 
 
-def zones(pool: IPPool) -> tuple[Zone, ...]:
-    """The pool, compiled: one zone for each family and rail; Refused names every wrong range."""
+def subpools(pool: IPPool) -> tuple[Subpool, ...]:
+    """The pool, compiled: one subpool for each family and rail; Refused names every wrong range."""
     faults = [fault for r in pool.ranges for fault in _faults(r)]
     if not pool.ranges:
         faults = [Refused("it has no ranges", remedy="Add a range", where=f"IPPool {pool.name}")]
@@ -86,90 +86,94 @@ def zones(pool: IPPool) -> tuple[Zone, ...]:
                 remedy="Widen the range or exclude less",
                 where=ranges[0].source or f"IPPool {pool.name}",
             )
-        compiled.append(_zone(pool, ranges, spans))
+        compiled.append(_subpool(pool, ranges, spans))
     return tuple(compiled)
 
 
-def zones_for(pool: Iterable[Zone], rail: int | None) -> tuple[Zone, ...]:
-    """Those that a NIC of this rail draws from: its own, else those for every rail."""
-    own = tuple(zone for zone in pool if zone.rail == rail)
-    return own or tuple(zone for zone in pool if zone.rail is None)
+def subpools_for(pool: Iterable[Subpool], rail: int | None) -> tuple[Subpool, ...]:
+    """The subpools for a NIC of this rail: those of the rail, else those for every rail."""
+    own = tuple(subpool for subpool in pool if subpool.rail == rail)
+    return own or tuple(subpool for subpool in pool if subpool.rail is None)
 
 
-def mask(zone: Zone, cell: Cell) -> Bits:
-    """The addresses of `cell` that the zone gives."""
-    if (cell.network, cell.family) != (zone.network, zone.family):
+def mask(subpool: Subpool, key: BlockKey) -> Bits:
+    """The addresses of the block that the subpool gives."""
+    if (key.network, key.family) != (subpool.network, subpool.family):
         return NONE
-    first, last = cell.first, cell.first + CELL - 1
+    first, last = key.first, key.first + BLOCK_ADDRESSES - 1
     bits = 0
-    for at in range(_reaching(zone.spans, first), len(zone.spans)):
-        start, end = zone.spans[at]
+    for at in range(_reaching(subpool.spans, first), len(subpool.spans)):
+        start, end = subpool.spans[at]
         if start > last:
             break
         bits |= run(max(start, first) - first, min(end, last) - first)
-    if cell.family is Family.V4 and first % _ZERO_EVERY == 0:
+    if key.family is Family.V4 and first % _ZERO_EVERY == 0:
         bits &= ~1
     return Bits(bits)
 
 
-def cell_at(zone: Zone, number: int) -> Cell:
-    """The zone's cell of this number, 0 to `zone.cells` - 1, in order of address."""
-    at = bisect_right(zone.before, number) - 1
-    return Cell(zone.network, zone.family, (zone.runs[at][0] + number - zone.before[at]) * CELL)
+def key_at(subpool: Subpool, number: int) -> BlockKey:
+    """The subpool's block of this number, 0 to `subpool.block_count` - 1, in order of address."""
+    at = bisect_right(subpool.before, number) - 1
+    return BlockKey(
+        subpool.network,
+        subpool.family,
+        (subpool.runs[at][0] + number - subpool.before[at]) * BLOCK_ADDRESSES,
+    )
 
 
-def cell_of(network: NetworkName, address: Address) -> tuple[Cell, Bits]:
-    """The cell of an address, and the address as a set of one."""
+def key_of(network: NetworkName, address: Address) -> tuple[BlockKey, Bits]:
+    """The block of an address, and the address as a set of one."""
     number = int(address)
-    cell = Cell(network, Family(address.version), number - number % CELL)
-    return cell, Bits(1 << number % CELL)
+    key = BlockKey(network, Family(address.version), number - number % BLOCK_ADDRESSES)
+    return key, Bits(1 << number % BLOCK_ADDRESSES)
 
 
-def range_of(zone: Zone, address: Address) -> IPRange:
-    """The range that an address of the zone comes from; its subnet and gateway go with it."""
+def range_of(subpool: Subpool, address: Address) -> IPRange:
+    """The range that an address of the subpool comes from; its subnet and gateway go with it."""
     number = int(address)
-    for r in zone.ranges:
+    for r in subpool.ranges:
         first, last = _bounds(r)
         if first <= number <= last:
             return r
-    raise LookupError(f"{address} is outside of pool {zone.pool}")
+    raise LookupError(f"{address} is outside of pool {subpool.pool}")
 
 
-def start(zone: Zone, node: str) -> int:
-    """The cell where a node begins to look: nodes spread, so that they seldom race."""
-    digest = blake2b(f"{zone.network}/{zone.pool}/{node}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") % zone.cells
+def start_block(subpool: Subpool, node: str) -> int:
+    """The number of the block where a node begins to look: nodes spread, so they seldom race."""
+    digest = blake2b(f"{subpool.network}/{subpool.pool}/{node}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") % subpool.block_count
 
 
-def places(bits: int) -> Iterator[int]:
+def offsets(bits: int) -> Iterator[int]:
     """The numbers of the bits that are set, lowest first."""
-    rest = bits
-    while rest:
-        low = rest & -rest
+    left = bits
+    while left:
+        low = left & -left
         yield low.bit_length() - 1
-        rest ^= low
+        left ^= low
 
 
 def lowest(bits: int, count: int) -> Bits:
     """The `count` lowest of them, or all where there are fewer."""
-    taken, rest = 0, bits
-    while rest and count > 0:
-        low = rest & -rest
+    taken, left = 0, bits
+    while left and count > 0:
+        low = left & -left
         taken |= low
-        rest ^= low
+        left ^= low
         count -= 1
     return Bits(taken)
 
 
 def run(first: int, last: int) -> Bits:
-    """The places from `first` to `last`, both in it."""
-    return Bits((_ALL >> (CELL - 1 - last)) & (_ALL << first))
+    """The set of the offsets from `first` to `last`, both in it."""
+    return Bits((_ALL >> (BLOCK_ADDRESSES - 1 - last)) & (_ALL << first))
 
 
-def _zone(pool: IPPool, ranges: tuple[IPRange, ...], spans: tuple[Interval, ...]) -> Zone:
-    runs = _merged((first // CELL, last // CELL) for first, last in spans)
+def _subpool(pool: IPPool, ranges: tuple[IPRange, ...], spans: tuple[Interval, ...]) -> Subpool:
+    runs = _merged((first // BLOCK_ADDRESSES, last // BLOCK_ADDRESSES) for first, last in spans)
     counts = [last - first + 1 for first, last in runs]
-    return Zone(
+    return Subpool(
         pool.name,
         pool.network,
         Family(ranges[0].subnet.version),
@@ -179,7 +183,7 @@ def _zone(pool: IPPool, ranges: tuple[IPRange, ...], spans: tuple[Interval, ...]
         runs,
         (0, *accumulate(counts[:-1])),
         pool.block_size,
-        pool.rest,
+        pool.cooldown,
     )
 
 

@@ -1,7 +1,7 @@
-"""Tells how full each pool is: in its status, and as an Event before it runs dry.
+"""Reports how full each pool is: in its status, and as an Event when it is nearly full.
 
-The controller's other half of IPAM, beside gc.py. Every few seconds it computes each pool's
-status again out of blocks and pools and writes those that differ (level, not edge).
+The controller's other half of IPAM, beside gc.py. Every few seconds it computes each pool's status
+from pools and blocks and writes those that differ (level, not edge).
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from kube_rdma.adapters.cluster import ipam_objects
 from kube_rdma.adapters.cluster.events import About, Events
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.api.conditions import moment
-from kube_rdma.api.ipam.ip_pool_status import Findings, IPPoolStatus, pool_status
+from kube_rdma.api.ipam.ip_pool_status import IPPoolStatus, PoolFindings, pool_status
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.ipam import Block, IPPool
-from kube_rdma.rules.ipam.cells import zones
-from kube_rdma.rules.ipam.reclaim import conflicts, near_dry, usage
+from kube_rdma.rules.ipam.reclaim import conflicts, nearly_full, usage
+from kube_rdma.rules.ipam.subpools import subpools
 
 REPORT_SECONDS = 10.0
 
 log = structlog.get_logger()
 
 
-class Reporter:
-    """The pools of one cluster; `events` is run by who made it."""
+class PoolStatusReporter:
+    """Writes the status of each pool of a cluster; the caller runs `events`."""
 
     def __init__(self, cluster: Cluster, events: Events) -> None:
         self._cluster = cluster
         self._events = events
 
     async def run(self) -> None:
-        """Report until cancelled; an API server that is away is waited for."""
+        """Report until cancelled, and wait for an API server that is away."""
         while True:
             try:
                 await self.report(datetime.now(UTC))
@@ -44,13 +44,13 @@ class Reporter:
             await asyncio.sleep(REPORT_SECONDS)
 
     async def report(self, now: datetime) -> int:
-        """Write the status of every pool whose status is another by now; how many were written."""
+        """Write the status of each pool where it changed; return how many were written."""
         seen_blocks = await ipam_objects.see(self._cluster, ipam_objects.IP_BLOCK)
         blocks = tuple(ipam_objects.block(stored) for stored in seen_blocks.objects)
         written = 0
         for stored in (await ipam_objects.see(self._cluster, ipam_objects.IP_POOL)).objects:
             pool = ipam_objects.pool(stored)
-            findings = find(pool, blocks)
+            findings = pool_findings(pool, blocks)
             status: IPPoolStatus = pool_status(stored.status, pool, findings, moment(now))
             for sentence in findings.scarce:
                 about = About("IPPool", pool.name, api_version="kube-rdma.io/v1alpha1")
@@ -67,16 +67,16 @@ class Reporter:
         return written
 
 
-def find(pool: IPPool, blocks: tuple[Block, ...]) -> Findings:
-    """What there is to say about a pool."""
+def pool_findings(pool: IPPool, blocks: tuple[Block, ...]) -> PoolFindings:
+    """What the status of a pool reports, from the blocks of its network."""
     try:
-        compiled = zones(pool)
+        compiled = subpools(pool)
     except Refused as error:
-        return Findings(broken=str(error))
-    mine = [block for block in blocks if block.cell.network == pool.network]
-    usages = usage(compiled, mine)
-    return Findings(
+        return PoolFindings(broken=str(error))
+    own = [block for block in blocks if block.key.network == pool.network]
+    usages = usage(compiled, own)
+    return PoolFindings(
         usages=usages,
-        scarce=tuple(text for one in usages if (text := near_dry(one))),
-        conflicts=tuple(str(one) for block in mine for one in conflicts(block)),
+        scarce=tuple(text for one in usages if (text := nearly_full(one))),
+        conflicts=tuple(str(one) for block in own for one in conflicts(block)),
     )

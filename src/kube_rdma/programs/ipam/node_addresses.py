@@ -1,9 +1,9 @@
 """The node's side of IPAM, running: the one place where this node's pods get their addresses.
 
-The rules decide (rules/ipam/agent); here they get their neighbours and their time. Two watches tell
-what the API server has: pools with their boards, and blocks. One task keeps the node's right to
-give addresses, one does what no request waits for, and each request is a task of its own, which
-nobody cancels: half a request would leave a want on a board.
+The rules decide (rules/ipam/agent); this program gives them their neighbours and their clock. Two
+watches show what the API server has: pools with their borrow queues, and blocks. One task keeps the
+node's right to give addresses, one does what no request waits for, and each request is a task of
+its own. Nothing cancels a request: half of one would leave a borrow request in a queue.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.errors import Broken, KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ipam import (
-    Ask,
+    AddressRequest,
     Block,
-    Board,
+    BlockKey,
     BootId,
-    Cell,
+    BorrowQueue,
     ContainerId,
     InterfaceName,
     IPPool,
@@ -38,17 +38,17 @@ from kube_rdma.model.ipam import (
     PoolName,
 )
 from kube_rdma.programs.controller.mirror import Mirror
-from kube_rdma.programs.ipam.ledger import Ledger
-from kube_rdma.programs.ipam.pace import IpamTiming
-from kube_rdma.programs.ipam.runner import Handler, Runner
+from kube_rdma.programs.ipam.address_journal import AddressJournal
+from kube_rdma.programs.ipam.effect_runner import EffectRunner, Handler
+from kube_rdma.programs.ipam.timing import IpamTiming
 from kube_rdma.rules.ipam import agent, effects
-from kube_rdma.rules.ipam.blocks import went_back
-from kube_rdma.rules.ipam.cells import Zone, zones, zones_for
+from kube_rdma.rules.ipam.blocks import is_rollback
 from kube_rdma.rules.ipam.grant import Granted, describe_loss
 from kube_rdma.rules.ipam.node_state import load, lost, spare
 from kube_rdma.rules.ipam.pools import refuse_namespace
+from kube_rdma.rules.ipam.subpools import Subpool, subpools, subpools_for
 
-_TICKS = 20  # at most so many in the time of one, however much happens
+_TICKS = 20  # at most so many ticks in the time of one
 
 T = TypeVar("T")
 
@@ -56,8 +56,11 @@ log = structlog.get_logger()
 
 
 class IpamDependencies(Frozen):
-    """Whom the node needs. `namespace` is where the leases of the nodes are, `disk` the journal's
-    folder, /var/lib/kube-rdma/addresses."""
+    """What NodeAddresses needs from outside.
+
+    `namespace` is where the leases of the nodes are, `disk` the journal's folder,
+    /var/lib/kube-rdma/addresses.
+    """
 
     cluster: Cluster
     namespace: str
@@ -66,58 +69,68 @@ class IpamDependencies(Frozen):
 
 class _Pool(Frozen):
     value: IPPool
-    zones: tuple[Zone, ...]
-    board: Board
+    subpools: tuple[Subpool, ...]
+    queue: BorrowQueue
 
 
 class NodeAddresses:
-    """An AddressProvider: ``async with NodeAddresses(node, boot, doors) as addresses``.
+    """An AddressProvider: ``async with NodeAddresses(node, boot, dependencies) as addresses``.
 
     Entering reads the journal and raises Broken when it cannot be relied on, Unavailable when the
     disk fails; it does not wait for the API server.
     """
 
     def __init__(
-        self, node: NodeName, boot: BootId, doors: IpamDependencies, pace: IpamTiming | None = None
+        self,
+        node: NodeName,
+        boot: BootId,
+        dependencies: IpamDependencies,
+        timing: IpamTiming | None = None,
     ) -> None:
-        self._node, self._boot, self._doors = node, boot, doors
-        self._pace = pace or IpamTiming()
+        self._node, self._boot, self._dependencies = node, boot, dependencies
+        self._timing = timing or IpamTiming()
         self._stack = AsyncExitStack()
         self._watching: asyncio.Task[None] | None = None
         self._requests: set[asyncio.Task[Any]] = set()
-        self._entered = asyncio.Event()
+        self._ready = asyncio.Event()
         self._trouble: KubeRdmaError | None = None
-        self._low = asyncio.Event()  # the stock is, or a pool has changed
+        self._low = asyncio.Event()  # the node holds few spare addresses, or a pool has changed
         self._notices = Notices()
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
-            ledger = self._ledger = await asyncio.to_thread(Ledger, self._doors.disk)
-            stack.callback(ledger.close)
-            mine = NodeLease(
-                self._node, ledger.journal, self._boot, duration=self._pace.timing.contact
+            journal = self._journal = await asyncio.to_thread(
+                AddressJournal, self._dependencies.disk
             )
-            state = load(self._node, ledger.bookings, self.now())
-            self._desk = effects.IpamAgentState(mine, state, self._pace.timing)
-            self._desk.is_blind = self._is_blind
+            stack.callback(journal.close)
+            identity = NodeLease(
+                self._node, journal.journal, self._boot, duration=self._timing.agreed.contact
+            )
+            state = load(self._node, journal.records, self.now())
+            self._agent = effects.IpamAgentState(identity, state, self._timing.agreed)
+            self._agent.is_watch_interrupted = self._is_watch_interrupted
             self._blocks: Mirror[Block] | None = None
-            self._boards: dict[PoolName, Board] = {}
-            self._desk.boards = self._boards
-            self._doors.cluster.listeners.append(self._store_went_back)
-            stack.callback(self._doors.cluster.listeners.remove, self._store_went_back)
+            self._queues: dict[PoolName, BorrowQueue] = {}
+            self._agent.queues = self._queues
+            self._dependencies.cluster.listeners.append(self._note_rollback)
+            stack.callback(self._dependencies.cluster.listeners.remove, self._note_rollback)
             self._pools = Mirror(ipam_objects.IP_POOL, _pool, self._pool_changed)
-            own: dict[type[effects.Act], Handler] = {
-                effects.Put: ledger.put,
-                effects.Remove: ledger.remove,
+            own: dict[type[effects.Effect], Handler] = {
+                effects.Put: journal.put,
+                effects.Remove: journal.remove,
                 effects.ListBlocks: self._list,
             }
-            door = ipam_objects.IpamObjects(self._doors.cluster, self._doors.namespace)
-            self._runner = Runner(door, self._pace, own)
+            objects = ipam_objects.IpamObjects(
+                self._dependencies.cluster, self._dependencies.namespace
+            )
+            self._runner = EffectRunner(objects, self._timing, own)
             self._tasks = await stack.enter_async_context(asyncio.TaskGroup())
             parts: dict[str, Part] = {
-                "IP pools": partial(self._pools.follow, self._doors.cluster, self._pace.pause),
+                "IP pools": partial(
+                    self._pools.follow, self._dependencies.cluster, self._timing.pause
+                ),
                 "node lease": self._keep_right,
-                "address upkeep": self._keep_order,
+                "address upkeep": self._keep_up,
             }
             loops = [self._tasks.create_task(kept(*part)) for part in parts.items()]
             stack.push_async_callback(self._end, loops)
@@ -134,12 +147,12 @@ class NodeAddresses:
             return await self._stack.__aexit__(kind, error, trace)
         except BaseExceptionGroup as group:
             if group.exceptions == (error,):
-                return False  # nothing of this node failed, so it goes on as it came
+                return False  # nothing of this node failed, so the caller's error goes on unchanged
             raise
 
-    async def add(self, request: Ask) -> Granted:
+    async def add(self, request: AddressRequest) -> Granted:
         """As AddressProvider.add."""
-        self._serving()
+        self._refuse_unready()
         for nic in request.nics:
             if fault := self._pools.faults.get(nic.pool):
                 raise fault
@@ -147,7 +160,7 @@ class NodeAddresses:
         refuse_namespace(request, {pool.value.name: pool.value for pool in pools})
         before = self._runner.refusal
         try:
-            granted = await self._serve(agent.add(self._desk, request))
+            granted = await self._serve(agent.add(self._agent, request))
         except (Refused, Unavailable) as error:
             refusal = self._runner.refusal
             if refusal and refusal is not before:  # else the pool only looks full
@@ -159,78 +172,78 @@ class NodeAddresses:
 
     async def delete(self, container: ContainerId, interface: InterfaceName | None = None) -> None:
         """As AddressProvider.delete; works without the API server."""
-        await self._serve(agent.delete(self._desk, container, interface))
+        await self._serve(agent.delete(self._agent, container, interface))
 
     def now(self) -> float:
         """As AddressProvider.now."""
-        return self._pace.clock()
+        return self._timing.clock()
 
     async def collect(self, living: frozenset[ContainerId], since: float) -> None:
         """As AddressProvider.collect; works without the API server."""
-        await self._serve(agent.collect(self._desk, living, since))
+        await self._serve(agent.collect(self._agent, living, since))
 
     async def check(self) -> tuple[Broken, ...]:
         """As AddressProvider.check."""
-        self._serving()
-        if self.now() >= self._desk.state.right_until:
+        self._refuse_unready()
+        if self.now() >= self._agent.state.right_until:
             raise self._trouble or Unavailable(f"node {self._node} has lost its right to grant")
         return self._lost()
 
     def pool(self, name: PoolName) -> IPPool | None:
-        """A pool as the watch shows it, by which addresses are given too; None: nothing is known.
+        """A pool as the watch shows it, by which the node gives addresses too; None: it is unknown.
 
-        Nor while the watch is interrupted: what it showed before may be old.
+        It is unknown while the watch is interrupted too: what the watch showed may be old.
         """
         pool = None if self._pools.trouble else self._pools.values.get(name)
         return pool.value if pool else None
 
-    def _serving(self) -> None:
-        """Raise why there is no right to give addresses yet."""
-        if not self._entered.is_set():
+    def _refuse_unready(self) -> None:
+        """Raise why the node has no right to give addresses yet."""
+        if not self._ready.is_set():
             why = self._trouble or self._pools.trouble or "it waits for its lease"
             kind = Broken if isinstance(why, Broken) else Unavailable
             raise kind(f"node {self._node} gives no addresses yet: {why}")
 
-    async def _serve(self, operation: effects.Talk[T]) -> T:
+    async def _serve(self, operation: effects.Effects[T]) -> T:
         task = asyncio.create_task(self._runner.run(operation))
         self._requests.add(task)
-        task.add_done_callback(self._served)
+        task.add_done_callback(self._finish)
         return await asyncio.shield(task)
 
-    def _served(self, task: asyncio.Task[Any]) -> None:
+    def _finish(self, task: asyncio.Task[Any]) -> None:
         self._requests.discard(task)
         if not task.cancelled():
-            task.exception()  # the one who asked may be gone
+            task.exception()  # the caller may be gone
         self._runner.wake()
 
     async def _keep_right(self) -> None:
-        """Renew in time, by a clock that goes on while the machine sleeps.
+        """Renew the lease in time, by a clock that goes on while the machine sleeps.
 
-        At once after an outage: the lease shows whether the server, or this machine, was restored.
+        After an outage renew at once: the lease shows whether server or machine went back.
         """
         await self._pools.synced.wait()
         failures, due, outages = 0, self.now(), 0
         while True:
             if self._pools.outages != outages and not self._pools.trouble:
                 outages, due = self._pools.outages, self.now()
-            if self.now() >= due or (self._desk.is_back and not failures):
+            if self.now() >= due or (self._agent.is_rolled_back and not failures):
                 sent = self.now()
                 done = await self._renew()
                 failures = 0 if done else failures + 1
-                third = self._pace.timing.contact / 3
-                pause = min(third, self._pace.pause(failures))
+                third = self._timing.agreed.contact / 3
+                pause = min(third, self._timing.pause(failures))
                 due = sent + third if done else self.now() + pause  # the right counts from `sent`
-            await asyncio.sleep(self._pace.tick)
+            await asyncio.sleep(self._timing.tick)
 
     async def _renew(self) -> bool:
-        """Enter or renew; False when it has to be tried again soon."""
+        """Acquire or renew the lease; False when it has to be tried again soon."""
         try:
-            await self._ledger.refuse_foreign()
-            if self._entered.is_set():
-                await self._runner.run(agent.renew(self._desk))
+            await self._journal.refuse_foreign()
+            if self._ready.is_set():
+                await self._runner.run(agent.renew_lease(self._agent))
             else:
-                await self._runner.run(agent.enter(self._desk))
-                self._entered.set()
+                await self._runner.run(agent.acquire_lease(self._agent))
+                self._ready.set()
                 log.info("address assignment enabled", node=self._node)
         except KubeRdmaError as error:
             for why in self._notices.news("right", str(error)):
@@ -239,9 +252,11 @@ class NodeAddresses:
             return False
         self._trouble = None
         self._notices.over("right")
-        if self._desk.is_back:  # anew, by now: the next look enters once more
+        if (
+            self._agent.is_rolled_back
+        ):  # again, meanwhile: the next renewal acquires the lease once more
             return True
-        recalls = self._desk.recall_until - self.now()
+        recalls = self._agent.recall_until - self.now()
         if recalls <= 0:
             self._notices.over("recall")
             return True
@@ -251,76 +266,78 @@ class NodeAddresses:
             log.warning("addresses recalled", node=self._node, why=why, seconds=round(recalls))
         return True
 
-    async def _keep_order(self) -> None:
-        """Tick, and tell which addresses were lost."""
-        await self._entered.wait()
+    async def _keep_up(self) -> None:
+        """Tick, and log which addresses were lost."""
+        await self._ready.wait()
         while True:
             self._low.clear()
             try:
-                await self._runner.run(agent.tick(self._desk))
+                await self._runner.run(agent.tick(self._agent))
             except KubeRdmaError as error:
                 log.debug("address upkeep interrupted", why=str(error))
             for sentence in self._notices.news("lost", *map(str, self._lost())):
                 log.error("address lost", why=sentence)
-            await asyncio.sleep(self._pace.tick / _TICKS)
+            await asyncio.sleep(self._timing.tick / _TICKS)
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._pace.tick):
+                async with asyncio.timeout(self._timing.tick):
                     await self._low.wait()
 
-    async def _list(self, _: effects.ListBlocks) -> dict[Cell, Block]:
-        """Begin to watch the blocks again: the watch's own list is the one that is asked for."""
+    async def _list(self, _: effects.ListBlocks) -> dict[BlockKey, Block]:
+        """Watch the blocks again; the first list of the watch is the answer."""
         if self._watching:
             self._watching.cancel()
         blocks = Mirror(ipam_objects.IP_BLOCK, ipam_objects.block, self._block_changed)
         self._blocks = blocks
-        follow = partial(blocks.follow, self._doors.cluster, self._pace.pause)
+        follow = partial(blocks.follow, self._dependencies.cluster, self._timing.pause)
         self._watching = self._tasks.create_task(kept("IP blocks", follow))
         await blocks.tried.wait()
         if blocks.trouble:
             raise Unavailable(blocks.trouble)
-        return {block.cell: block for block in blocks.values.values()}
+        return {block.key: block for block in blocks.values.values()}
 
-    def _store_went_back(self) -> None:
-        """Whatever shows it: grant nothing more, and enter anew at the next look."""
-        self._desk.go_back(self.now())
+    def _note_rollback(self) -> None:
+        """Grant nothing more, and acquire the lease again at the next renewal."""
+        self._agent.note_rollback(self.now())
 
-    def _is_blind(self) -> bool:
+    def _is_watch_interrupted(self) -> bool:
         return bool(self._blocks and self._blocks.trouble)
 
     def _block_changed(self, old: Block | None, new: Block | None) -> None:
         block = new or old
         assert block
-        is_garbled = bool(self._blocks and block.cell.name in self._blocks.faults)
-        if went_back(old, new) and not is_garbled:
-            self._store_went_back()
-        self._desk.saw(block.cell, new)
+        is_garbled = bool(self._blocks and block.key.name in self._blocks.faults)
+        if is_rollback(old, new) and not is_garbled:
+            self._note_rollback()
+        self._agent.observe(block.key, new)
         self._runner.wake()
 
     def _pool_changed(self, old: _Pool | None, new: _Pool | None) -> None:
         pool = new or old
         assert pool
-        name = pool.board.pool
-        catalog = {key: value for key, value in self._desk.catalog.items() if key != name}
-        self._boards.pop(name, None)
+        name = pool.queue.pool
+        catalog = {key: value for key, value in self._agent.catalog.items() if key != name}
+        self._queues.pop(name, None)
         if new:
-            catalog[name] = new.zones
-            self._boards[name] = new.board
-        self._desk.catalog = catalog
+            catalog[name] = new.subpools
+            self._queues[name] = new.queue
+        self._agent.catalog = catalog
         self._low.set()
         self._runner.wake()
 
     def _is_low(self, pool: PoolName, rail: int | None) -> bool:
-        pool_zones = zones_for(self._desk.catalog.get(pool, ()), rail)
-        return any(spare(self._desk.state, zone) < zone.block_size // 2 for zone in pool_zones)
+        pool_subpools = subpools_for(self._agent.catalog.get(pool, ()), rail)
+        return any(
+            spare(self._agent.state, subpool) < subpool.block_size // 2 for subpool in pool_subpools
+        )
 
     def _lost(self) -> tuple[Broken, ...]:
-        if self.now() < self._desk.recall_until:
-            return ()  # who has them now may be about to give them back
-        state = self._desk.state
-        return tuple(Broken(describe_loss(state, booking, lease)) for booking, lease in lost(state))
+        if self.now() < self._agent.recall_until:
+            return ()  # the nodes that hold them now may be about to give them back
+        state = self._agent.state
+        return tuple(Broken(describe_loss(state, record, gone)) for record, gone in lost(state))
 
     async def _end(self, loops: list[asyncio.Task[None]]) -> None:
-        """The program ends: every talk stops where it is, as in a crash."""
+        """End the program: every operation stops where it is, as in a crash."""
         if self._watching:
             loops = [*loops, self._watching]
         requests = tuple(self._requests)
@@ -331,4 +348,4 @@ class NodeAddresses:
 
 def _pool(stored: Stored[Any, Any]) -> _Pool:
     value = ipam_objects.pool(stored)
-    return _Pool(value, zones(value), ipam_objects.board(stored))
+    return _Pool(value, subpools(value), ipam_objects.borrow_queue(stored))

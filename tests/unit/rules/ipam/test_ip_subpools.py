@@ -1,4 +1,4 @@
-"""The arithmetic of pools: every zone is compared with the plain enumeration of its addresses."""
+"""The arithmetic of pools: each subpool is compared with a plain list of its addresses."""
 
 from ipaddress import ip_address, ip_network
 
@@ -7,17 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.ipam import CELL, Cell, Family, IPPool, IPRange, Span
-from kube_rdma.rules.ipam.cells import (
-    cell_at,
-    cell_of,
+from kube_rdma.model.ipam import BLOCK_ADDRESSES, BlockKey, Family, IPPool, IPRange, Span
+from kube_rdma.rules.ipam.subpools import (
+    key_at,
+    key_of,
     lowest,
     mask,
-    places,
+    offsets,
     range_of,
-    start,
-    zones,
-    zones_for,
+    start_block,
+    subpools,
+    subpools_for,
 )
 
 BASE = int(ip_address("10.0.0.0"))
@@ -27,11 +27,11 @@ def pool(*ranges, **more):
     return IPPool("p", ranges, **more)
 
 
-def addresses(zone):
+def addresses(subpool):
     return {
-        cell_at(zone, n).address(place)
-        for n in range(zone.cells)
-        for place in places(mask(zone, cell_at(zone, n)))
+        key_at(subpool, n).address(offset)
+        for n in range(subpool.block_count)
+        for offset in offsets(mask(subpool, key_at(subpool, n)))
     }
 
 
@@ -41,7 +41,7 @@ spans = st.tuples(st.integers(0, 1100), st.integers(0, 90)).map(
 
 
 @given(st.lists(spans, min_size=1, max_size=4), st.lists(spans, max_size=4))
-def test_a_zone_is_what_the_ranges_say(ranges, excludes):
+def test_a_subpool_is_what_the_ranges_say(ranges, excludes):
     """Ranges, overlapping or not, without excludes, gateway, network, broadcast and every .0."""
     subnet = ip_network("10.0.0.0/21")
     gateway = ip_address("10.0.0.9")
@@ -57,13 +57,13 @@ def test_a_zone_is_what_the_ranges_say(ranges, excludes):
     } - {ip_address(n) for low, high in excludes for n in range(int(low), int(high) + 1)}
     if not expected:
         with pytest.raises(Refused) as caught:
-            zones(wish)
+            subpools(wish)
         assert "nothing is left to give" in caught.value.problem
         return
-    (zone,) = zones(wish)
-    assert addresses(zone) == expected
-    assert zone.size == len(expected)
-    assert all(range_of(zone, address).subnet == subnet for address in expected)
+    (subpool,) = subpools(wish)
+    assert addresses(subpool) == expected
+    assert subpool.size == len(expected)
+    assert all(range_of(subpool, address).subnet == subnet for address in expected)
 
 
 @pytest.mark.parametrize(
@@ -82,27 +82,32 @@ def test_a_zone_is_what_the_ranges_say(ranges, excludes):
 )
 def test_any_prefix_costs_the_same(subnet, size):
     """From one address to 2**96 of them: what is reserved is missing, nothing is enumerated."""
-    (zone,) = zones(pool(IPRange(ip_network(subnet))))
-    assert zone.size == size
-    for number in (0, zone.cells // 2, zone.cells - 1, start(zone, "node-1")):
-        cell = cell_at(zone, number)
-        assert mask(zone, cell)
-        assert cell.address(0) in ip_network(subnet) or zone.size < CELL
+    (subpool,) = subpools(pool(IPRange(ip_network(subnet))))
+    assert subpool.size == size
+    for number in (
+        0,
+        subpool.block_count // 2,
+        subpool.block_count - 1,
+        start_block(subpool, "node-1"),
+    ):
+        key = key_at(subpool, number)
+        assert mask(subpool, key)
+        assert key.address(0) in ip_network(subnet) or subpool.size < BLOCK_ADDRESSES
 
 
-def test_families_and_rails_are_zones_of_their_own():
-    """A NIC draws from its rail's zones, else from those for every rail; no other rail's."""
+def test_families_and_rails_are_subpools_of_their_own():
+    """A NIC gets addresses of its rail's subpools, else of those for every rail."""
     wish = pool(
         IPRange(ip_network("10.0.0.0/24"), rail=0),
         IPRange(ip_network("10.0.1.0/24"), rail=1),
         IPRange(ip_network("fd00::/64"), rail=0),
     )
-    found = zones(wish)
-    assert [(z.family, z.rail) for z in zones_for(found, 0)] == [(4, 0), (6, 0)]
-    assert [(z.family, z.rail) for z in zones_for(found, 1)] == [(4, 1)]
-    assert zones_for(found, 2) == ()
-    every = zones(pool(IPRange(ip_network("10.0.0.0/24"))))
-    assert zones_for(every, 5) == every
+    found = subpools(wish)
+    assert [(z.family, z.rail) for z in subpools_for(found, 0)] == [(4, 0), (6, 0)]
+    assert [(z.family, z.rail) for z in subpools_for(found, 1)] == [(4, 1)]
+    assert subpools_for(found, 2) == ()
+    every = subpools(pool(IPRange(ip_network("10.0.0.0/24"))))
+    assert subpools_for(every, 5) == every
 
 
 def test_wrong_ranges_are_all_named():
@@ -110,25 +115,25 @@ def test_wrong_ranges_are_all_named():
     subnet, outside = ip_network("10.0.0.0/24"), ip_address("10.1.0.0")
     backwards = IPRange(subnet, ip_address("10.0.0.9"), ip_address("10.0.0.2"), source="ranges[1]")
     with pytest.raises(Refused) as caught:
-        zones(pool(IPRange(subnet, gateway=outside, source="ranges[0]"), backwards))
+        subpools(pool(IPRange(subnet, gateway=outside, source="ranges[0]"), backwards))
     first, second = str(caught.value).splitlines()
     assert first.startswith("ranges[0]: 10.1.0.0 is outside of 10.0.0.0/24")
     assert second.startswith("ranges[1]: the range ends at 10.0.0.2, before its start")
 
 
-def test_names_of_cells_are_dns_names_and_differ():
+def test_names_of_blocks_are_dns_names_and_differ():
     """Networks and families never meet in one object."""
-    cells = [Cell("a", Family.V4, BASE + 64), Cell("b", Family.V4, BASE + 64)]
-    cells.append(cell_of("a", ip_address("fd00::40"))[0])
-    assert [cell.name for cell in cells] == [
+    keys = [BlockKey("a", Family.V4, BASE + 64), BlockKey("b", Family.V4, BASE + 64)]
+    keys.append(key_of("a", ip_address("fd00::40"))[0])
+    assert [key.name for key in keys] == [
         "a.10-0-0-64",
         "b.10-0-0-64",
         "a.fd00-0-0-0-0-0-0-40",
     ]
 
 
-@given(st.integers(0, 2**CELL - 1), st.integers(0, CELL))
+@given(st.integers(0, 2**BLOCK_ADDRESSES - 1), st.integers(0, BLOCK_ADDRESSES))
 def test_bits_are_sets(bits, count):
-    """`lowest` is the first ones of `places`."""
+    """`lowest` is the first ones of `offsets`."""
     chosen = lowest(bits, count)
-    assert list(places(chosen)) == list(places(bits))[:count]
+    assert list(offsets(chosen)) == list(offsets(bits))[:count]
