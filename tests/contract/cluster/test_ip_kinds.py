@@ -141,7 +141,7 @@ async def test_wants_live_in_the_status_beside_all_else(cluster, door):
     assert posted.wants == (WANT,)
     assert await door.write_board(replace(empty, wants=())) is None
     stored = await cluster.get(ipam_objects.IP_POOL, "rail-0")
-    status = stored.status.model_copy(update={"used": "7"})
+    status = replace(stored.status, used="7")
     await cluster.replace_status(ipam_objects.IP_POOL, replace(stored, status=status))
     board = await door.board("rail-0")
     await door.write_board(replace(board, wants=()))

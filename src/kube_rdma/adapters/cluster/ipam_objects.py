@@ -49,7 +49,7 @@ IP_POOL = ObjectKind(
     "ippools",
     namespaced=False,
     spec=ObjectCodec(ip_pool.decode, ip_pool.encode),
-    status=ObjectCodec(ip_pool_status.decode, ip_pool_status.encode),
+    status=ObjectCodec.of(IPPoolStatus),
 )
 IP_BLOCK = ObjectKind(
     "kube-rdma.io",
