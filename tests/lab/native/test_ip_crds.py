@@ -117,7 +117,7 @@ def test_the_api_server_keeps_a_node_lease(lab, write):
             "labels": dict((ip_objects.LEASE_LABEL,)),
             "annotations": ip_objects.lease_annotations(LEASE),
         },
-        "spec": json.loads(ip_objects.encode_lease((LEASE.journal, LEASE.duration))),
+        "spec": msgspec.to_builtins(ip_objects.lease_spec(LEASE)),
     }
     write("create", lease)
     try:
