@@ -56,7 +56,7 @@ BANNED_AS_WRITTEN = {
 ALLOWED: dict[tuple[str, str, str], str] = {
     ("definitions", "nodepolicies.yaml", "remarks say for"): "the field status.remarks",
     ("pages", "docs/reference/nodepolicy.md", "remarks say for"): "the field status.remarks",
-    ("messages", "measures.py", "ns, us, ms, s"): "microseconds, as Go writes them",
+    ("messages", "bandwidth_check.py", "ns, us, ms, s"): "microseconds, as Go writes them",
     ("definitions", "bandwidthchecks.yaml", "ns, us, ms or s"): "microseconds, as Go writes them",
     ("pages", "bandwidthcheck.md", "ns, us, ms or s"): "microseconds, as Go writes them",
 }

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from contextlib import asynccontextmanager
 
+import msgspec
+
 from kube_rdma.adapters.cluster import status_objects as objects
 from kube_rdma.adapters.cluster.ipam_objects import IP_POOL
 from kube_rdma.adapters.cluster.networks import DEFINITION
@@ -14,7 +16,7 @@ from kube_rdma.adapters.cluster.pods import POD
 from kube_rdma.adapters.cluster.policy_watch import NODE_POLICY
 from kube_rdma.adapters.cluster.report_objects import NODE_REPORT
 from kube_rdma.api.attach.network_status import OWN_ANNOTATION, own_attached
-from kube_rdma.api.reports import node_report
+from kube_rdma.api.reports.node_report import report_status
 from kube_rdma.model.card import CardId
 from kube_rdma.model.reports.node_report import NodeReport, ReportedCard, ReportedPool, ReportedPort
 from kube_rdma_testing.cluster.server import FakeServer
@@ -47,8 +49,8 @@ def server(mode="shared", shares=2, resource=HCA):
     labels = {"kube-rdma.io/rdma-namespaces": "shared", "zone": "a"}
     allocatable = {"allocatable": {resource: str(shares)}}
     made.put(NODE, {"metadata": {"name": NODE_NAME, "labels": labels}, "status": allocatable})
-    report = node_report.report_status(None, reported(mode, shares, resource), NOW)
-    status = json.loads(node_report.encode(report))
+    report = report_status(None, reported(mode, shares, resource), NOW)
+    status = msgspec.to_builtins(report)
     made.put(NODE_REPORT, {"metadata": {"name": NODE_NAME}, "status": status})
     add_pool(made, "rail")
     made.put(DEFINITION, definition("rail-net", type="kube-rdma"))
@@ -80,7 +82,7 @@ def reported(mode="shared", shares=2, resource=HCA):
 def card(number, resource=HCA):
     """A card of the report."""
     name = f"mlx5_{number}"
-    port = ReportedPort(name, 1, "ACTIVE", "Ethernet", 200, f"ens{number}f0")
+    port = ReportedPort(name, 1, "ACTIVE", "Ethernet", "200G", netdev=f"ens{number}f0")
     return ReportedCard(CardId(f"0000:8{number}:00.0"), name, (resource,), 0, (port,))
 
 

@@ -29,7 +29,6 @@ from kube_rdma.adapters.cni.exec import protocol
 from kube_rdma.adapters.cni.exec.process import ProcessOutcome
 from kube_rdma.adapters.files import bundle
 from kube_rdma.adapters.kernel.sysfs import record
-from kube_rdma.api.reports import node_report
 from kube_rdma.model.attach.cni import Verb
 from kube_rdma.model.attach.step import PluginConf
 from kube_rdma.model.doctor import Observation, ObservedLink, ObservedRoute
@@ -240,7 +239,8 @@ def _recorded(data: bytes) -> None:
 
 def _report(data: bytes) -> None:
     if status := wire.stored(NODE_REPORT, data).status:
-        node_report.node_report(status)
+        for card in (*status.cards, *status.rejected):
+            assert all(port.gbps is None or port.gbps >= 0 for port in card.ports)
 
 
 def _whereabouts(data: bytes) -> None:

@@ -12,12 +12,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from random import Random
+from typing import Any
 
 from kube_rdma.adapters.cluster import wire
 from kube_rdma.adapters.cluster.bandwidth_check_objects import BANDWIDTH_CHECK, seen_check
 from kube_rdma.adapters.cluster.errors import failure
-from kube_rdma.adapters.cluster.ipam_objects import IP_POOL, pool
-from kube_rdma.adapters.cluster.kinds import ObjectKind
+from kube_rdma.adapters.cluster.ipam_objects import IP_POOL, board, pool
+from kube_rdma.adapters.cluster.kinds import ObjectKind, Stored
 from kube_rdma.adapters.cluster.pods import POD, pod_state
 from kube_rdma.adapters.cluster.policy_watch import NODE_POLICY, policy_of
 from kube_rdma.adapters.cluster.restarts import request_of
@@ -61,7 +62,18 @@ CHECK_OBJECT = META | {
         "everySeconds": 60,
         "startSeconds": 3,
         "template": {"spec": {"containers": [CONTAINER]}},
-    }
+    },
+    "status": {
+        "observedGeneration": 1,
+        "state": "Well",
+        "startTime": "2026-11-22T12:00:00Z",
+        "suspects": [{"kind": "node", "node": "a", "pairs": 1, "of": 1, "medianDue": "80G"}, "b"],
+        "pairs": [{"client": "a", "server": "b", "rail": 0, "measured": "9G", "rating": "ok"}],
+    },
+}
+POOL_OBJECT = META | {
+    "spec": {"ranges": [{"subnet": "10.0.0.0/24"}]},
+    "status": {"wants": [{"node": "n", "family": "IPv4", "count": 1, "address": "10.0.0.4"}]},
 }
 POLICY_OBJECT = META | {
     "spec": {
@@ -136,6 +148,12 @@ def _call(data: bytes) -> None:
     called_conf.addresses(call)
 
 
+def _check(stored: Stored[Any, Any]) -> None:
+    if status := seen_check(stored).status:
+        assert all(figure >= 0 for figure in status.figures_of(1).values())
+        assert status.history is None or status.history.generation == status.observed_generation
+
+
 def _network(data: bytes) -> None:
     called_conf.network(protocol.decode(ENVIRONMENT, data, 3), "default/x", None)
 
@@ -158,9 +176,10 @@ PARSERS: Mapping[str, tuple[object, Parser]] = {
     "line of a watch": ({"type": "ADDED", "object": POD_OBJECT}, wire.line),
     "identity": (POD_OBJECT, wire.identity),
     "Pod": (POD_OBJECT, _of(POD, pod_state)),
-    "BandwidthCheck": (CHECK_OBJECT, _of(BANDWIDTH_CHECK, seen_check)),
+    "BandwidthCheck": (CHECK_OBJECT, _of(BANDWIDTH_CHECK, _check)),
     "NodePolicy": (POLICY_OBJECT, _of(NODE_POLICY, policy_of)),
-    "IPPool": (META | {"spec": {"ranges": [{"subnet": "10.0.0.0/24"}]}}, _of(IP_POOL, pool)),
+    "IPPool": (POOL_OBJECT, _of(IP_POOL, pool)),
+    "board of an IPPool": (POOL_OBJECT, _of(IP_POOL, board)),
     "refusal of the API server": (
         STATUS,
         lambda data: failure(

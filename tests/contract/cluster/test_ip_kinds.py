@@ -141,7 +141,7 @@ async def test_wants_live_in_the_status_beside_all_else(cluster, objects):
     assert queued.requests == (REQUEST,)
     assert await objects.write_borrow_queue(replace(empty, requests=())) is None
     stored = await cluster.get(ipam_objects.IP_POOL, "rail-0")
-    status = stored.status.model_copy(update={"used": "7"})
+    status = replace(stored.status, used="7")
     await cluster.replace_status(ipam_objects.IP_POOL, replace(stored, status=status))
     queue = await objects.borrow_queue("rail-0")
     await objects.write_borrow_queue(replace(queue, requests=()))

@@ -6,10 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from kube_rdma.api.ipam import ip_objects, ip_pool, ip_pool_status
-from kube_rdma.api.ipam.ip_pool_status import PoolFindings
+from kube_rdma.api.ipam.ip_pool_status import IPPoolStatus, PoolFindings
 from kube_rdma.api.text.object_document import of_value
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.ipam import Family, NodeLease, Usage
@@ -80,7 +81,7 @@ def test_the_api_server_keeps_our_objects(installed, lab, write):
     usages = (Usage("training", Family.V4, 0, 234, 32, 1),)
     status = ip_pool_status.pool_status(None, pool, PoolFindings(usages), "2026-01-01T00:00:00Z")
     whole = document("IPPool", "training", SPEC)
-    whole["status"] = json.loads(ip_pool_status.encode(status))
+    whole["status"] = msgspec.to_builtins(status)
     objects = document("IPPool", "training", SPEC), document("IPBlock", BLOCK_NAME, BLOCK)
     write("apply", *objects)
     write("replace", whole, options=("--subresource=status",))
@@ -98,7 +99,7 @@ def test_the_api_server_keeps_our_objects(installed, lab, write):
     spec = json.dumps(found["spec"]).encode()
     assert ip_pool.decode(spec).excludes == pool.excludes
     assert (found["spec"]["blockSize"], found["spec"]["network"]) == (32, "default")
-    assert ip_pool_status.decode(json.dumps(found["status"]).encode()) == status
+    assert msgspec.convert(found["status"], IPPoolStatus) == status
     block = json.loads(cluster.kubectl(lab, "get", "ipblocks", BLOCK_NAME, "-o", "json"))
     assert block["spec"] == BLOCK
     write("delete", *objects)
@@ -116,7 +117,7 @@ def test_the_api_server_keeps_a_node_lease(lab, write):
             "labels": dict((ip_objects.LEASE_LABEL,)),
             "annotations": ip_objects.lease_annotations(LEASE),
         },
-        "spec": json.loads(ip_objects.encode_lease((LEASE.journal, LEASE.duration))),
+        "spec": msgspec.to_builtins(ip_objects.lease_spec(LEASE)),
     }
     write("create", lease)
     try:

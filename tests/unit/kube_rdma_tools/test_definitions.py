@@ -5,10 +5,18 @@ from typing import Annotated, Literal
 
 import pytest
 import yaml
+from msgspec import Meta
 from pydantic import BaseModel, ConfigDict, Field
 
+from kube_rdma.api.ipam import ip_pool
 from kube_rdma.api.schema.definitions import DEFINITIONS, OPERATOR_DEFINITIONS
-from kube_rdma.api.schema.structural import definition, structural
+from kube_rdma.api.schema.structural import LIST_KEYS, LIST_TYPE, definition, structural
+from kube_rdma.api.text.object_document import of_value
+from kube_rdma.model.card import CardId
+from kube_rdma.model.conditions import Condition, StatusPart
+from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import field
+from kube_rdma.model.pools.node_policy import PolicyOutcome
 from kube_rdma_tools.definitions import files
 
 ROOT = Path(__file__).parents[3]
@@ -154,6 +162,73 @@ def test_the_converter_turns_everything():
         "text": {"type": "string"},
         "keyed": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
     }
+
+
+class Part(StatusPart):
+    """A part
+    of a status."""
+
+    state_now: PolicyOutcome
+    share: float | None = None
+    word: Annotated[str, Meta(max_length=3, pattern="^a$")] | None = None
+    count: Annotated[int, Meta(ge=1)] = 1
+
+
+class Whole(StatusPart, kw_only=True):
+    """All that a status may have."""
+
+    part: Part
+    perhaps: Part | None = None
+    parts: Annotated[tuple[Part, ...], Meta(max_length=2)] = ()
+    conditions: tuple[Condition, ...] = ()
+    choice: Literal["b", "a"]
+    flag: bool = False
+    id: CardId = field(name="name", default="")
+
+
+def test_a_struct_has_a_schema_as_a_model_has():
+    """Its fields as the wire has them, choices in their order."""
+    parts = structural(Whole)["properties"]
+    assert structural(Whole)["required"] == ["part", "choice"]
+    part = {
+        "required": ["stateNow"],
+        "type": "object",
+        "properties": {
+            "stateNow": {
+                "description": "",
+                "enum": ["applied", "pending", "refused", "overruled"],
+                "type": "string",
+            },
+            "share": {"type": "number", "description": "", "nullable": True},
+            "word": {
+                "maxLength": 3,
+                "pattern": "^a$",
+                "type": "string",
+                "description": "",
+                "nullable": True,
+            },
+            "count": {"default": 1, "description": "", "minimum": 1, "type": "integer"},
+        },
+    }
+    assert parts["part"] == {"description": "A part of a status.", **part}
+    assert parts["perhaps"] == {"description": "", **part, "nullable": True}
+    assert parts["parts"]["items"] == part
+    assert (parts["parts"]["maxItems"], parts["parts"][LIST_TYPE]) == (2, "atomic")
+    assert parts["conditions"][LIST_KEYS] == ["type"]
+    assert parts["choice"]["enum"] == ["b", "a"]
+    assert (parts["flag"]["type"], parts["flag"]["default"]) == ("boolean", False)
+    assert parts["name"]["type"] == "string"
+
+
+def test_a_status_in_a_document_of_people_is_a_struct_with_its_fault():
+    """`config check` gets whole objects, as kubectl shows them."""
+    whole = {"apiVersion": "kube-rdma.io/v1alpha1", "kind": "IPPool", "metadata": {"name": "p"}}
+    whole["spec"] = {"ranges": [{"subnet": "10.0.0.0/24"}]}
+    want = {"node": "n", "family": "IPv4", "count": 1, "address": "10.0.0.4"}
+    assert ip_pool.load(of_value({**whole, "status": {"wants": [want], "news": 1}})).ranges
+    for broken in ({"wants": [{**want, "count": "1"}]}, {"wants": [{**want, "address": "x"}]}, 7):
+        with pytest.raises(Refused, match="status: kube-rdma does not write it so"):
+            ip_pool.load(of_value({**whole, "status": broken}))
 
 
 @pytest.mark.parametrize("one", DEFINITIONS, ids=lambda one: one.kind)

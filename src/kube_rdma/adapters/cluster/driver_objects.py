@@ -12,7 +12,6 @@ from kube_rdma.adapters.cluster.kinds import ObjectCodec, ObjectKind, Stored, Wh
 from kube_rdma.adapters.cluster.nodes import whole
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.report_objects import NODE_REPORT
-from kube_rdma.api.reports.node_report import node_report
 from kube_rdma.model.operator.driver_upgrade import (
     DRIVER_FIELDS,
     DrainPolicy,
@@ -144,9 +143,7 @@ async def all_reports(cluster: Cluster, nodes: Collection[str]) -> dict[str, Nod
     except NotInstalled:
         return {}
     return {
-        report.name: node_report(report.status)
-        for report in stored
-        if report.name in nodes and report.status
+        report.name: report.status for report in stored if report.name in nodes and report.status
     }
 
 

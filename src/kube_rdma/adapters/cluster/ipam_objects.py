@@ -12,6 +12,8 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, TypeVar
 
+import msgspec
+
 from kube_rdma.adapters.cluster.kinds import (
     EVERYWHERE,
     NOTHING,
@@ -25,6 +27,7 @@ from kube_rdma.adapters.cluster.kinds import (
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.watching import Changed, Cut, Muddled, Synced
 from kube_rdma.api.ipam import ip_objects, ip_pool, ip_pool_status
+from kube_rdma.api.ipam.ip_objects import LeaseSpec
 from kube_rdma.api.ipam.ip_pool_status import IPPoolStatus
 from kube_rdma.model.errors import Broken, Unavailable
 from kube_rdma.model.frozen import Frozen
@@ -33,14 +36,11 @@ from kube_rdma.model.ipam import (
     BlockKey,
     BorrowQueue,
     IPPool,
-    JournalId,
     NodeLease,
     NodeName,
     PoolName,
     Version,
 )
-
-LeaseSpec = tuple[JournalId, float]
 
 IP_POOL = ObjectKind(
     "kube-rdma.io",
@@ -49,7 +49,7 @@ IP_POOL = ObjectKind(
     "ippools",
     namespaced=False,
     spec=ObjectCodec(ip_pool.decode, ip_pool.encode),
-    status=ObjectCodec(ip_pool_status.decode, ip_pool_status.encode),
+    status=ObjectCodec.of(IPPoolStatus),
 )
 IP_BLOCK = ObjectKind(
     "kube-rdma.io",
@@ -66,7 +66,7 @@ LEASE = ObjectKind(
     "Lease",
     "leases",
     namespaced=True,
-    spec=ObjectCodec(ip_objects.decode_lease, ip_objects.encode_lease),
+    spec=ObjectCodec(ip_objects.decode_lease, msgspec.json.encode),
     status=NOTHING,
 )
 LEASES = Where(labels="=".join(ip_objects.LEASE_LABEL))
@@ -171,7 +171,7 @@ class IpamObjects:
     async def write_lease(self, written: NodeLease) -> NodeLease | None:
         """Create it when it has no version, else replace that version."""
         name = ip_objects.lease_name(written.node)
-        spec = (written.journal, written.duration)
+        spec = ip_objects.lease_spec(written)
         notes = tuple(sorted(ip_objects.lease_annotations(written).items()))
         labels = (ip_objects.LEASE_LABEL,)
         if written.version is None:

@@ -2,8 +2,7 @@
 
 A caller describes its kind once (`ObjectKind`) and gets frozen values (`Stored`) ever after; the
 same door serves kube-rdma's own resources and those of Kubernetes. Field names in the wire's JSON
-are the caller's codec's business: `Codec(TypeAdapter(T).validate_json, TypeAdapter(T).dump_json)`
-with pydantic, `Codec.of(T)` for a dataclass whose fields are named as on the wire.
+are the caller's codec's business: `ObjectCodec.of(T)` for a Struct that has them.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import msgspec
 
 from kube_rdma.adapters.cluster.kinds import ObjectCodec, ObjectKind, Owner, Stored, Wanted
 from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.api.operator import nic_cluster_policy, nic_cluster_policy_status
+from kube_rdma.api.operator import nic_cluster_policy
 from kube_rdma.api.operator.nic_cluster_policy_status import NicClusterPolicyStatus
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.foreign_json import decoded
@@ -56,7 +56,7 @@ NIC_CLUSTER_POLICY: ObjectKind[PolicyText, NicClusterPolicyStatus] = ObjectKind(
     "nicclusterpolicies",
     namespaced=True,
     spec=ObjectCodec(_text),
-    status=ObjectCodec(nic_cluster_policy_status.decode, nic_cluster_policy_status.encode),
+    status=ObjectCodec.of(NicClusterPolicyStatus),
 )
 DAEMON_SET: ObjectKind[Json, _DaemonSetStatus] = ObjectKind(
     "apps",

@@ -8,7 +8,6 @@ from __future__ import annotations
 from kube_rdma.adapters.cluster.kinds import ObjectCodec, ObjectKind, Stored
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.policy_watch import NODE_POLICY, policy_of
-from kube_rdma.api.reports import node_policy_status
 from kube_rdma.api.reports.node_policy_status import NodePolicyStatus
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.frozen import Frozen
@@ -21,7 +20,7 @@ NODE_POLICY_STATUS: ObjectKind[bytes, NodePolicyStatus] = ObjectKind(
     NODE_POLICY.plural,
     namespaced=False,
     spec=ObjectCodec(bytes),
-    status=ObjectCodec(node_policy_status.decode, node_policy_status.encode),
+    status=ObjectCodec.of(NodePolicyStatus),
 )
 
 

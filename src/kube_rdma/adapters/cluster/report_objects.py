@@ -21,10 +21,9 @@ from kube_rdma.adapters.cluster.kinds import (
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.watching import WatchEvent
 from kube_rdma.adapters.cluster.wire import Unreadable
-from kube_rdma.api.reports import node_report
-from kube_rdma.api.reports.node_report_models import NodeReportStatus
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.node import NodeState
+from kube_rdma.model.reports.node_report import NodeReportStatus
 
 NODE_REPORT: ObjectKind[None, NodeReportStatus] = ObjectKind(
     "kube-rdma.io",
@@ -33,7 +32,7 @@ NODE_REPORT: ObjectKind[None, NodeReportStatus] = ObjectKind(
     "nodereports",
     namespaced=False,
     spec=NOTHING,
-    status=ObjectCodec(node_report.decode, node_report.encode),
+    status=ObjectCodec.of(NodeReportStatus),
 )
 
 StoredReport: TypeAlias = Stored[None, NodeReportStatus]

@@ -18,11 +18,10 @@ from kube_rdma.adapters.cluster.policy_objects import NIC_CLUSTER_POLICY
 from kube_rdma.adapters.cluster.policy_status_objects import NODE_POLICY_STATUS
 from kube_rdma.adapters.cluster.report_objects import NODE_REPORT
 from kube_rdma.api.attach import networks, pod_networks
-from kube_rdma.api.conditions import Condition
 from kube_rdma.api.ipam.ip_pool_status import IPPoolStatus
 from kube_rdma.api.operator.nic_cluster_policy_status import NicClusterPolicyStatus
 from kube_rdma.api.reports.node_policy_status import NodePolicyStatus
-from kube_rdma.api.reports.node_report import node_report
+from kube_rdma.model.conditions import Condition
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.node import NodeState
 from kube_rdma.model.reports.cluster import (
@@ -222,7 +221,7 @@ async def pods_of(cluster: Cluster, workload: SeenWorkload) -> tuple[ProgramPod,
 async def reports(cluster: Cluster) -> Mapping[str, NodeReport]:
     """The reports of all nodes; one that is not understood counts as none."""
     parsed = await ipam_objects.see(cluster, NODE_REPORT)
-    return {each.name: node_report(each.status) for each in parsed.objects if each.status}
+    return {each.name: each.status for each in parsed.objects if each.status}
 
 
 async def policies(cluster: Cluster) -> tuple[PolicyState, ...]:

@@ -7,24 +7,22 @@ its annotations. Whoever edits one by hand gets a sentence that names object and
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from ipaddress import ip_address
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
-from pydantic import Field, ValidationInfo, field_validator
+import msgspec
+from msgspec import Meta, field
 
-from kube_rdma.api.ipam.ip_words import IpAddress, IpSpan, Label, bits_of, spans_of, written
-from kube_rdma.api.text.document import Value, shown
-from kube_rdma.api.text.faults import Slip, slips, validate
-from kube_rdma.api.text.object_document import of_json, of_value
-from kube_rdma.api.text.typed import Many, Typed
-from kube_rdma.api.text.words import TextForm
+from kube_rdma.api.ipam.ip_words import LABEL, address, bits_of, span, spans_of, written
+from kube_rdma.api.text.document import shown
+from kube_rdma.model.conditions import SparsePart, StatusPart
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.foreign_json import Undecodable, decoded
 from kube_rdma.model.ipam import (
     BLOCK_ADDRESSES,
-    Address,
     Block,
     BlockKey,
     BootId,
@@ -40,92 +38,60 @@ from kube_rdma.model.ipam import (
     Version,
 )
 
+T = TypeVar("T")
+
 LEASE_PREFIX = "ipam."  # of the object's name, before the node's: kubelets have leases too
 LEASE_LABEL = ("kube-rdma.io/lease", "ipam")
-_LONGEST_HEARTBEAT = 20  # digits; one a second for longer than there are clusters
 _ANNOTATION = "kube-rdma.io/ipam-"
-_NODE = TextForm("[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", "the name of a node", "node-1")
+_NODE = "^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$"
+_UNDO = "Write back what it was"
 _REPAIR = "Delete the block only when no pod uses an address of it; else write back what it was"
+_ADDRESS = "an IP address"
+_SPAN = "an address, a subnet or a range of addresses"
+_WHY = re.compile(r"(?P<problem>.*?)(?: - at `\$(?P<path>.*)`)?", re.DOTALL)
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 
 
-class BlockHolding(Typed):
+class BlockHolding(SparsePart, forbid_unknown_fields=True):
     """A node and its part of the block."""
 
-    node: Annotated[str, _NODE] = Field(examples=["node-1"])
+    node: Annotated[str, Meta(pattern=_NODE)]
     """node is the name of the node."""
-    addresses: Many[IpSpan] = ()
+    addresses: tuple[str, ...] = ()
     """addresses are the addresses that only this node can give to pods: single addresses, or two
     ends with a dash. Example: 10.0.0.64-10.0.0.70.
     """
 
 
-class BlockPin(Typed):
+class BlockPin(SparsePart, forbid_unknown_fields=True):
     """The last address of an owner."""
 
-    owner: str = Field(examples=["default/train-0/net1"])
+    owner: str
     """owner is the interface of a pod, as namespace/pod/interface. Example: default/train-0/net1.
     """
-    address: IpAddress = Field(examples=["10.0.0.70"])
+    address: str
     """address is the address that the owner had last. Example: 10.0.0.70."""
 
 
-class IPBlockSpec(Typed):
+class IPBlockSpec(SparsePart, forbid_unknown_fields=True):
     """The addresses of a block, and which node holds which of them."""
 
-    network: Label = Field(examples=["default"])
+    network: Annotated[str, Meta(pattern=f"^{LABEL.pattern}$")]
     """network is the address space of the block, as in spec.network of an IPPool."""
-    first: IpAddress = Field(examples=["10.0.0.64"])
+    first: str
     """first is the first of the 64 addresses. Example: 10.0.0.64."""
-    edition: int = Field(0, ge=0)
+    edition: Annotated[int, Meta(ge=0)] = 0
     """edition is a number that every write of the block raises by one."""
-    holdings: Many[BlockHolding] = ()
+    holdings: tuple[BlockHolding, ...] = ()
     """holdings say which node holds which addresses of the block. An address in no entry is free.
     """
-    pins: Many[BlockPin] = ()
+    pins: tuple[BlockPin, ...] = ()
     """pins are the last addresses of pods of StatefulSets. A pod that comes again gets its address
     back if possible; other pods get it only when no other is free.
     """
 
-    @field_validator("first")
-    @classmethod
-    def _aligned(cls, first: Address) -> Address:
-        if int(first) % BLOCK_ADDRESSES:
-            below = ip_address(int(first) - int(first) % BLOCK_ADDRESSES)
-            problem = f"{first} is not the first of {BLOCK_ADDRESSES} addresses"
-            raise slips(Slip(problem, f"Write back what it was, perhaps {below}"))
-        return first
 
-    @field_validator("holdings")
-    @classmethod
-    def _held_inside(
-        cls, holdings: tuple[BlockHolding, ...], info: ValidationInfo
-    ) -> tuple[BlockHolding, ...]:
-        strays = [
-            Slip(f"{written(each)} is outside of the block", _REPAIR, (n, "addresses", m))
-            for n, holding in enumerate(holdings)
-            for m, each in enumerate(holding.addresses)
-            if _is_stray(each, info)
-        ]
-        if strays:
-            raise slips(*strays)
-        return holdings
-
-    @field_validator("pins")
-    @classmethod
-    def _pinned_inside(
-        cls, pins: tuple[BlockPin, ...], info: ValidationInfo
-    ) -> tuple[BlockPin, ...]:
-        strays = [
-            Slip(f"{pin.address} is outside of the block", "Remove the pin", (n, "address"))
-            for n, pin in enumerate(pins)
-            if _is_stray(Span(pin.address, pin.address), info)
-        ]
-        if strays:
-            raise slips(*strays)
-        return pins
-
-
-class IPBlockObject(Typed):
+class IPBlockObject(StatusPart):
     """IPBlock records which node holds which of 64 addresses of a network.
 
     Only kube-rdma writes it: a change by hand can give an address to two pods.
@@ -137,56 +103,53 @@ class IPBlockObject(Typed):
     """spec says which addresses the block has, and which nodes hold them."""
 
 
-class _LeaseSpec(Typed):
+class LeaseSpec(SparsePart, forbid_unknown_fields=True):
     """The fields of a coordination.k8s.io Lease that kube-rdma writes; any other is a fault."""
 
-    holder_identity: str = Field("", examples=["a journal id"])
-    lease_duration_seconds: int = Field(ge=1, examples=[600])
+    duration: Annotated[int, Meta(ge=1)] = field(name="leaseDurationSeconds")
+    journal: JournalId = field(name="holderIdentity", default=JournalId(""))
 
 
-class _LeaseNotes(Typed):
+class _LeaseNotes(StatusPart, forbid_unknown_fields=True):
     """The annotations, without their prefix."""
 
-    boot: str = Field(examples=["a boot id"])
-    beat: str = Field(examples=["1"])
+    boot: BootId
+    beat: str
     fenced: Literal["true", "false"] = "false"
-
-    @field_validator("beat")
-    @classmethod
-    def _counts(cls, beat: str) -> str:
-        if not (beat.isascii() and beat.isdecimal() and len(beat) <= _LONGEST_HEARTBEAT):
-            raise slips(Slip(f"{shown(beat)} is not a number", "Write back what it was"))
-        return beat
 
 
 def decode_block(data: bytes) -> Block:
-    """The spec of an IPBlock, still without its version; raise Refused with all of its faults."""
-    spec = validate(IPBlockSpec, of_json(data, base=("spec",)))
-    key = BlockKey(NetworkName(spec.network), Family(spec.first.version), int(spec.first))
-    return Block(
-        key,
-        tuple(NodeHolding(NodeName(h.node), bits_of(key, h.addresses)) for h in spec.holdings),
-        tuple(Pin(Owner(pin.owner), int(pin.address) - key.first) for pin in spec.pins),
-        spec.edition,
+    """The spec of an IPBlock, still without its version; raise Refused that names the field."""
+    spec = _part(data, IPBlockSpec, "spec")
+    first = _value(address, spec.first, _ADDRESS, "spec.first")
+    if int(first) % BLOCK_ADDRESSES:
+        below = ip_address(int(first) - int(first) % BLOCK_ADDRESSES)
+        problem = f"{first} is not the first of {BLOCK_ADDRESSES} addresses"
+        raise Refused(problem, remedy=f"{_UNDO}, perhaps {below}", where="spec.first")
+    key = BlockKey(NetworkName(spec.network), Family(first.version), int(first))
+    holdings = (
+        NodeHolding(
+            NodeName(holding.node),
+            bits_of(key, _spans(key, holding.addresses, f"spec.holdings[{n}].addresses")),
+        )
+        for n, holding in enumerate(spec.holdings)
     )
+    pins = (
+        Pin(Owner(pin.owner), _place(key, pin.address, f"spec.pins[{n}].address"))
+        for n, pin in enumerate(spec.pins)
+    )
+    return Block(key, tuple(holdings), tuple(pins), spec.edition)
 
 
 def encode_block(block: Block) -> bytes:
     """The spec that `decode_block` reads."""
     key = block.key
-    spec: dict[str, Value] = {
-        "network": key.network,
-        "first": str(key.address(0)),
-        "edition": block.edition,
-        "holdings": [
-            {"node": each.node, "addresses": list(spans_of(key, each.bits))}
-            for each in block.holdings
-        ],
-        "pins": [
-            {"owner": pin.owner, "address": str(key.address(pin.offset))} for pin in block.pins
-        ],
-    }
-    return json.dumps({key: value for key, value in spec.items() if value != []}).encode()
+    holdings = (BlockHolding(h.node, tuple(spans_of(key, h.bits))) for h in block.holdings)
+    pins = (BlockPin(pin.owner, str(key.address(pin.offset))) for pin in block.pins)
+    first = str(key.address(0))
+    return msgspec.json.encode(
+        IPBlockSpec(key.network, first, block.edition, tuple(holdings), tuple(pins))
+    )
 
 
 def lease_name(node: NodeName) -> str:
@@ -194,24 +157,18 @@ def lease_name(node: NodeName) -> str:
     return f"{LEASE_PREFIX}{node}"
 
 
-def decode_lease(data: bytes) -> tuple[JournalId, float]:
-    """Journal and duration in a Lease's spec; raise Refused with all faults."""
-    spec = validate(_LeaseSpec, of_json(data, base=("spec",)))
-    return JournalId(spec.holder_identity), float(spec.lease_duration_seconds)
+def decode_lease(data: bytes) -> LeaseSpec:
+    """Journal and duration in a Lease's spec; raise Refused that names the field."""
+    return _part(data, LeaseSpec, "spec")
 
 
-def encode_lease(spec: tuple[JournalId, float]) -> bytes:
-    """The Lease's spec that `decode_lease` reads; a part of a second becomes a whole one."""
-    journal, duration = spec
-    holder = {"holderIdentity": journal} if journal else {}
-    return json.dumps({**holder, "leaseDurationSeconds": math.ceil(duration)}).encode()
+def lease_spec(lease: NodeLease) -> LeaseSpec:
+    """The spec that says a lease; a part of a second becomes a whole one."""
+    return LeaseSpec(math.ceil(lease.duration), lease.journal)
 
 
 def lease(
-    name: str,
-    spec: tuple[JournalId, float],
-    annotations: Mapping[str, str],
-    version: Version | None = None,
+    name: str, spec: LeaseSpec, annotations: Mapping[str, str], version: Version | None = None
 ) -> NodeLease:
     """The value of a Lease object; raise Refused that names object and annotation."""
     if not name.startswith(LEASE_PREFIX):
@@ -222,16 +179,14 @@ def lease(
         for key, value in annotations.items()
         if key.startswith(_ANNOTATION)
     }
-    notes = validate(
-        _LeaseNotes, of_value(dict(ours), f"Lease {name}", ("metadata", "annotations"))
-    )
-    journal, duration = spec
+    place = f"Lease {name}: metadata.annotations"
+    notes = _part(msgspec.json.encode(ours), _LeaseNotes, place)
     return NodeLease(
         NodeName(name.removeprefix(LEASE_PREFIX)),
-        journal,
-        BootId(notes.boot),
-        int(notes.beat),
-        duration,
+        spec.journal,
+        notes.boot,
+        _value(_count, notes.beat, "a number", f"{place}.beat"),
+        float(spec.duration),
         notes.fenced == "true",
         version,
     )
@@ -243,10 +198,49 @@ def lease_annotations(lease: NodeLease) -> dict[str, str]:
     return {_ANNOTATION + key: value for key, value in notes.items()}
 
 
-def _is_stray(span: Span, info: ValidationInfo) -> bool:
-    """Whether it leads out of the block; not so when the block itself is not understood."""
-    first: Address | None = info.data.get("first")
-    if first is None:
-        return False
-    inside = span.first.version == first.version and int(span.first) >= int(first)
-    return not (inside and int(span.last) < int(first) + BLOCK_ADDRESSES)
+def _part(data: bytes, kind: type[T], where: str) -> T:
+    """The part of an object at `where`; its fault is named by field."""
+    try:
+        return decoded(data, kind)
+    except Undecodable as error:
+        match = _WHY.fullmatch(error.why)
+        problem, path = (match["problem"], match["path"] or "") if match else (error.why, "")
+        if unknown := _UNKNOWN.fullmatch(problem):
+            problem, path = "there is no such field", f"{path}.{unknown[1]}"
+        raise Refused(problem, remedy=_UNDO, where=where + path) from None
+
+
+def _value(read: Callable[[str], T], text: str, what: str, where: str) -> T:
+    try:
+        return read(text)
+    except ValueError:
+        raise Refused(f"{shown(text)} is not {what}", remedy=_UNDO, where=where) from None
+
+
+def _count(text: str) -> int:
+    if not re.fullmatch("[0-9]{1,20}", text):  # one a second for longer than there are clusters
+        raise ValueError(text)
+    return int(text)
+
+
+def _spans(key: BlockKey, texts: Iterable[str], where: str) -> Iterator[Span]:
+    for n, text in enumerate(texts):
+        place = f"{where}[{n}]"
+        yield _inside(key, _value(span, text, _SPAN, place), place)
+
+
+def _place(key: BlockKey, text: str, where: str) -> int:
+    pinned = _value(address, text, _ADDRESS, where)
+    return int(_inside(key, Span(pinned, pinned), where).first) - key.first
+
+
+def _inside(key: BlockKey, ends: Span, where: str) -> Span:
+    """The addresses, all of which are of the block."""
+    family_fits = ends.first.version == key.family
+    if (
+        family_fits
+        and key.first <= int(ends.first)
+        and int(ends.last) < key.first + BLOCK_ADDRESSES
+    ):
+        return ends
+    raise Refused(f"{written(ends)} is outside of the block", remedy=_REPAIR, where=where)

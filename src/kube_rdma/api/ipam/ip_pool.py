@@ -28,7 +28,7 @@ from kube_rdma.api.ipam.ip_words import (
 from kube_rdma.api.text.document import Document, Value, shown
 from kube_rdma.api.text.faults import Slip, slips, validate
 from kube_rdma.api.text.object_document import of_json
-from kube_rdma.api.text.typed import Many, Typed
+from kube_rdma.api.text.typed import Many, OfPrograms, Typed
 from kube_rdma.model.ipam import (
     Address,
     IPPool,
@@ -221,7 +221,7 @@ class IPPoolObject(Typed):
     metadata: PoolMetadata = Field(examples=[{"name": "rail-0"}])
     spec: IPPoolSpec = Field(examples=[{"ranges": [{"subnet": "10.0.0.0/24"}]}])
     """spec says which addresses the pool has, and which pods get them."""
-    status: IPPoolStatus | None = None
+    status: OfPrograms[IPPoolStatus] | None = None
     """status says how full the pool is and whether it can be used. kube-rdma writes it."""
 
 

@@ -8,13 +8,11 @@ clients agree on.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Literal
 
-from pydantic import field_validator
-
-from kube_rdma.api.conditions import Condition, StatusPart, condition
 from kube_rdma.api.ipam.ip_words import address as read_address
-from kube_rdma.api.text.typed import Many
+from kube_rdma.model.conditions import Condition, SparsePart, StatusPart, condition
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ipam import (
     BorrowQueue,
@@ -31,7 +29,7 @@ MOST = 2**53 - 1  # a /64 has more; then the number means: at least so many
 FamilyName = Literal["IPv4", "IPv6"]
 
 
-class UsageEntry(StatusPart):
+class UsageEntry(SparsePart, kw_only=True):
     """Addresses of one family, for one rail or for all NICs without one of their own."""
 
     family: FamilyName
@@ -52,7 +50,7 @@ class UsageEntry(StatusPart):
     """nodes is the number of nodes that hold addresses."""
 
 
-class WantEntry(StatusPart):
+class WantEntry(SparsePart, kw_only=True):
     """A node that cannot serve a pod, and asks the others to give back."""
 
     node: str
@@ -68,12 +66,10 @@ class WantEntry(StatusPart):
     address: str | None = None
     """address is the certain address that a pod waits for. Left out: any address will do."""
 
-    @field_validator("address")
-    @classmethod
-    def _an_address(cls, text: str | None) -> str | None:
-        if text is not None:
-            read_address(text)
-        return text
+    def __post_init__(self) -> None:
+        """ValueError when what was read is no address."""
+        if self.address is not None:
+            read_address(self.address)
 
 
 class IPPoolStatus(StatusPart):
@@ -89,17 +85,17 @@ class IPPoolStatus(StatusPart):
     """free is the number of addresses that no node holds, as a text for kubectl get. With two
     families it has both numbers. Example: 12 v4, 8 v6.
     """
-    usage: Many[UsageEntry] = ()
+    usage: tuple[UsageEntry, ...] = ()
     """usage says how full the pool is, in one entry for each address family and rail."""
-    wants: Many[WantEntry] = ()
+    wants: tuple[WantEntry, ...] = ()
     """wants are the requests of nodes that lack addresses for pods. Nodes with spare addresses give
     them back. A node removes its entries when it no longer waits.
     """
-    conditions: Many[Condition] = ()
+    conditions: tuple[Condition, ...] = ()
     """conditions are Ready and NearlyFull. Ready: the pool can be used, and no address has two
     holders. NearlyFull: nodes hold at least 90 percent of the addresses of a family and rail.
     """
-    conflicts: Many[str] = ()
+    conflicts: tuple[str, ...] = ()
     """conflicts are sentences about addresses that two nodes hold by their IPBlocks. Empty: there
     are none.
     """
@@ -147,7 +143,7 @@ def with_wants(status: IPPoolStatus | None, requests: Iterable[BorrowRequest]) -
         )
         for each in requests
     )
-    return (status or IPPoolStatus()).model_copy(update={"wants": entries})
+    return replace(status or IPPoolStatus(), wants=entries)
 
 
 def pool_status(
@@ -166,15 +162,14 @@ def pool_status(
         )
         for each in findings.usages
     )
-    return before.model_copy(
-        update={
-            "ranges": ", ".join(str(each.subnet) for each in pool.ranges),
-            "used": counted((each.family, each.held) for each in findings.usages),
-            "free": counted((each.family, each.free) for each in findings.usages),
-            "usage": usage,
-            "conditions": _conditions(before.conditions, findings, now),
-            "conflicts": tuple(findings.conflicts),
-        }
+    return replace(
+        before,
+        ranges=", ".join(str(each.subnet) for each in pool.ranges),
+        used=counted((each.family, each.held) for each in findings.usages),
+        free=counted((each.family, each.free) for each in findings.usages),
+        usage=usage,
+        conditions=_conditions(before.conditions, findings, now),
+        conflicts=tuple(findings.conflicts),
     )
 
 
@@ -186,16 +181,6 @@ def counted(parts: Iterable[tuple[Family, int]]) -> str:
     if len(sums) == 1:
         return "".join(_short(count) for count in sums.values())
     return ", ".join(f"{_short(count)} v{family}" for family, count in sorted(sums.items()))
-
-
-def decode(data: bytes) -> IPPoolStatus:
-    """Read a status; ValueError for another shape."""
-    return IPPoolStatus.model_validate_json(data)
-
-
-def encode(status: IPPoolStatus) -> bytes:
-    """Write a status, without what is not said."""
-    return status.model_dump_json(by_alias=True, exclude_none=True).encode()
 
 
 def _short(count: int) -> str:

@@ -31,7 +31,7 @@ from kube_rdma.api.pools import config
 from kube_rdma.api.text.document import Document, Path
 from kube_rdma.api.text.faults import validate
 from kube_rdma.api.text.object_document import of_json
-from kube_rdma.api.text.typed import Many, Typed
+from kube_rdma.api.text.typed import Many, OfPrograms, Typed
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.operator.cluster_policy import (
     ClusterPolicy,
@@ -285,5 +285,5 @@ class NicClusterPolicyObject(Typed):
     metadata: PolicyMetadata
     spec: NicClusterPolicySpec
     """spec is what the policy asks for. A section that is left out is not deployed."""
-    status: NicClusterPolicyStatus | None = None
+    status: OfPrograms[NicClusterPolicyStatus] | None = None
     """status is how far the operator is with the policy. Only the operator writes it."""

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from kube_rdma.api.conditions import Condition, StatusPart, condition
-from kube_rdma.api.text.typed import Many
+from kube_rdma.model.conditions import Condition, StatusPart, condition
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.operator.cluster_policy import AppliedState, ComponentName, ComponentStatus
 from kube_rdma.model.operator.driver_upgrade import UpgradeState
@@ -22,7 +21,7 @@ class AppliedStateEntry(StatusPart):
     """name is the part: state-OFED (driver), state-RDMA-device-plugin or state-NV-Peer (peer-memory
     driver).
     """
-    state: Literal["ready", "notReady", "ignore", "error"]
+    state: AppliedState
     """state is ready when all pods of the part run, notReady while they do not, and ignore when the
     policy does not have the part. error is not used here.
     """
@@ -41,11 +40,11 @@ class NicClusterPolicyStatus(StatusPart):
     """reason is why state is not ready: the parts and what they lack, or what is wrong with the
     policy. Empty: the policy is ready.
     """
-    applied_states: Many[AppliedStateEntry] = ()
+    applied_states: tuple[AppliedStateEntry, ...] = ()
     """appliedStates is a list of the parts of the policy with the state of each. Empty: state is
     error, or the policy is being deleted.
     """
-    conditions: Many[Condition] = ()
+    conditions: tuple[Condition, ...] = ()
     """conditions is a list of conditions. Ready is the whole policy, OFEDDriverReady,
     RDMASharedDevicePluginReady and NVPeerDriverReady its parts. DriversCurrent says whether drivers
     still change, FieldsIgnored which fields have no effect.
@@ -82,23 +81,10 @@ def policy_status(
         state=verdict.state.value,
         reason=verdict.reason,
         applied_states=tuple(
-            AppliedStateEntry(
-                name=part.component.value, state=part.state.value, message=part.message
-            )
-            for part in verdict.parts
+            AppliedStateEntry(part.component, part.state, part.message) for part in verdict.parts
         ),
         conditions=tuple(_conditions(old.conditions if old else (), verdict, now)),
     )
-
-
-def decode(data: bytes) -> NicClusterPolicyStatus:
-    """Read a status; ValueError for another shape."""
-    return NicClusterPolicyStatus.model_validate_json(data)
-
-
-def encode(status: NicClusterPolicyStatus) -> bytes:
-    """Write a status."""
-    return status.model_dump_json(by_alias=True).encode()
 
 
 def _conditions(

@@ -7,32 +7,24 @@ Lists have an end, and what is worst stands first in them.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Annotated
 
-from pydantic import Field
+from msgspec import Meta
 
-from kube_rdma.api.conditions import Condition, StatusPart, condition
 from kube_rdma.api.pools.node_policy import NodePolicy
-from kube_rdma.api.reports.node_report_models import Outcome, Sentence, Word, cut
-from kube_rdma.api.text.typed import Many
+from kube_rdma.api.text.typed import OfPrograms
+from kube_rdma.model.conditions import Condition, StatusPart, condition, cut
 from kube_rdma.model.pools.node_policy import PolicyOutcome, PolicyRemark, PolicyRollup
 
 MOST_REMARKS = 16  # a policy may be for thousands of nodes
 
 
-class RemarkEntry(StatusPart):
-    """A node where the policy is not applied, and why."""
-
-    node: Word
-    """node is the name of the node."""
-    state: Outcome
-    """state is pending, refused or overruled, as the fields of these names say."""
-    message: Sentence
-    """message says why the policy is not applied on the node."""
-
-
 class NodePolicyStatus(StatusPart):
-    """The whole status; the numbers after `nodes` add up to it."""
+    """The whole status; the numbers after `nodes` add up to it.
+
+    Numbers of nothing are written too: they are columns of kubectl.
+    """
 
     observed_generation: int
     """observedGeneration is metadata.generation of the policy that this status is about."""
@@ -52,11 +44,11 @@ class NodePolicyStatus(StatusPart):
     """overruled is the number of nodes where a policy of a higher priority or the node's own file
     counts.
     """
-    remarks: Annotated[Many[RemarkEntry], Field(max_length=MOST_REMARKS)] = ()
+    remarks: Annotated[tuple[PolicyRemark, ...], Meta(max_length=MOST_REMARKS)] = ()
     """remarks say for the first 16 nodes where the policy is not applied why it is not. Refused
     nodes come first.
     """
-    conditions: Annotated[Many[Condition], Field(max_length=16)] = ()
+    conditions: Annotated[tuple[Condition, ...], Meta(max_length=16)] = ()
     """conditions are Accepted (the policy is understood), Applied (it selects nodes, and no node
     refuses or waits) and Ready (both).
     """
@@ -65,7 +57,7 @@ class NodePolicyStatus(StatusPart):
 class NodePolicyObject(NodePolicy):
     """NodePolicy defines which cards nodes offer to pods, and under which resource names."""
 
-    status: NodePolicyStatus | None = None
+    status: OfPrograms[NodePolicyStatus] | None = None
     """status says on how many nodes the policy is applied, where not, and why. kube-rdma writes it.
     """
 
@@ -85,26 +77,11 @@ def node_policy_status(
         pending=rollup.count(PolicyOutcome.PENDING),
         refused=rollup.count(PolicyOutcome.REFUSED),
         overruled=rollup.count(PolicyOutcome.OVERRULED),
-        remarks=tuple(_remarks(rollup.remarks[:MOST_REMARKS])),
+        remarks=tuple(
+            replace(each, sentence=cut(each.sentence)) for each in rollup.remarks[:MOST_REMARKS]
+        ),
         conditions=tuple(_conditions(old.conditions if old else (), refusal, rollup, now)),
     )
-
-
-def decode(data: bytes) -> NodePolicyStatus:
-    """Read a status; ValueError for another shape."""
-    return NodePolicyStatus.model_validate_json(data)
-
-
-def encode(status: NodePolicyStatus) -> bytes:
-    """Write a status, numbers of nothing too: they are columns of kubectl."""
-    return status.model_dump_json(by_alias=True).encode()
-
-
-def _remarks(remarks: tuple[PolicyRemark, ...]) -> Iterator[RemarkEntry]:
-    for remark in remarks:
-        yield RemarkEntry(
-            node=remark.node, state=remark.outcome.value, message=cut(remark.sentence)
-        )
 
 
 def _conditions(

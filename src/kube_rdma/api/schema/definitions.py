@@ -10,9 +10,9 @@ from kube_rdma.api.ipam.ip_objects import IPBlockObject
 from kube_rdma.api.ipam.ip_pool import IPPoolObject
 from kube_rdma.api.operator.nic_cluster_policy import NicClusterPolicyObject
 from kube_rdma.api.reports.node_policy_status import NodePolicyObject
-from kube_rdma.api.reports.node_report_models import NodeReportObject
 from kube_rdma.api.schema.structural import Column, ResourceDefinition
 from kube_rdma.api.verify.bandwidth_check import BandwidthCheck
+from kube_rdma.model.reports.node_report import NodeReportObject
 
 _AGE = Column("Age", ".metadata.creationTimestamp", "date")
 _READY = Column("Ready", '.status.conditions[?(@.type=="Ready")].status')

@@ -1,7 +1,8 @@
 """Custom resource definitions, made from the models that read the objects.
 
 The API server wants a structural schema: no $ref, no title, each null said as nullable. What
-pydantic writes is turned into that here, so that nothing is written by hand twice.
+pydantic writes of documents of people, and struct_schema of those of programs, is turned into that
+here, so that nothing is written by hand twice.
 api/schema/definitions lists the kinds, tools/crds writes config/crds. The rules are Kubernetes'
 "Specifying a structural schema".
 """
@@ -15,8 +16,10 @@ from functools import cache
 from typing import Any, TypeAlias
 
 import yaml
+from msgspec import Struct
 from pydantic import BaseModel
 
+from kube_rdma.api.schema.struct_schema import LIST_KEYS, struct_schema
 from kube_rdma.model.frozen import Frozen
 
 GROUP = "kube-rdma.io"
@@ -26,7 +29,6 @@ CATEGORY = "kube-rdma"
 Json: TypeAlias = dict[str, Any]
 
 LIST_TYPE = "x-kubernetes-list-type"
-LIST_KEYS = "x-kubernetes-list-map-keys"
 
 _KEPT = frozenset(
     (
@@ -55,7 +57,7 @@ class ResourceDefinition(Frozen):
     are in the category kube-rdma, so `kubectl get kube-rdma` shows them.
     """
 
-    model: type[BaseModel]
+    model: type[BaseModel | Struct]
     plural: str
     short: str = ""
     columns: tuple[Column, ...] = ()
@@ -132,16 +134,18 @@ def text(resource: ResourceDefinition) -> str:
     return yaml.safe_dump(plain, sort_keys=False, width=100)
 
 
-def structural(model: type[BaseModel]) -> Json:
+def structural(model: type[BaseModel | Struct]) -> Json:
     """The structural schema of a model's documents."""
-    made = _of_pydantic(model)
+    made = _json_schema(model)
     return _converted(made, made.get("$defs", {}))
 
 
 @cache
-def _of_pydantic(model: type[BaseModel]) -> Mapping[str, Any]:
-    """What pydantic writes; it takes most of the time of a definition, which asks several times."""
-    return model.model_json_schema()
+def _json_schema(model: type[BaseModel | Struct]) -> Mapping[str, Any]:
+    """What takes most of the time of a definition, which asks several times."""
+    if issubclass(model, BaseModel):
+        return model.model_json_schema()
+    return struct_schema(model)
 
 
 def _converted(schema: Mapping[str, Any], parts: Mapping[str, Json]) -> Json:

@@ -7,11 +7,15 @@ in.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, Strict
+import msgspec
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, Strict
 from pydantic.alias_generators import to_camel
+from pydantic_core import CoreSchema, core_schema
 
+from kube_rdma.api.text.faults import Slip, slips
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.functions.function import FunctionsWish
 from kube_rdma.model.pools.pool import PoolSpec
@@ -21,6 +25,33 @@ MOST_SHARES = 100_000  # of one pool: all of them travel in one message, and gRP
 
 T = TypeVar("T")
 Many: TypeAlias = Annotated[tuple[T, ...], Strict(strict=False)]  # a list in the document
+
+
+class _StructPart:
+    """The door of pydantic for a Struct: the part of a document that programs write."""
+
+    def __get_pydantic_core_schema__(self, kind: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        read = partial(_converted, kind)
+        return core_schema.no_info_plain_validator_function(read, metadata={"struct": kind})
+
+    def __get_pydantic_json_schema__(
+        self, core: Any, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        from kube_rdma.api.schema.struct_schema import struct_schema  # as below
+
+        return struct_schema(core["metadata"]["struct"])
+
+
+def _converted(kind: type[T], value: Any) -> T:
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        problem = f"kube-rdma does not write it so: {error}"
+        raise slips(Slip(problem, "Leave it out, as only kube-rdma writes it")) from None
+
+
+OfPrograms: TypeAlias = Annotated[T, _StructPart()]
+"""A status, in a document that people write: a Struct (model/conditions)."""
 
 
 class Typed(BaseModel):

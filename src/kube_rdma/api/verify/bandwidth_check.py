@@ -12,12 +12,14 @@ from pydantic import ConfigDict, Field, Strict, ValidationInfo, field_validator
 from pydantic.alias_generators import to_camel
 
 from kube_rdma.api.text.faults import Slip, slips, validate
-from kube_rdma.api.text.measures import Latency, LeastBandwidth, gbps, microseconds
 from kube_rdma.api.text.object_document import of_json
-from kube_rdma.api.text.typed import Many, Typed
+from kube_rdma.api.text.typed import Many, OfPrograms, Typed
+from kube_rdma.api.text.words import TextForm
 from kube_rdma.api.verify.status import BandwidthCheckStatus
 from kube_rdma.api.verify.template import BandwidthTemplate
+from kube_rdma.model import measures
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.measures import gbps, microseconds
 from kube_rdma.model.verify.bandwidth import Operation, PairStandard, PerftestRun
 from kube_rdma.model.verify.bandwidth_check import BandwidthPlan
 
@@ -51,6 +53,24 @@ _RULES = [
         "message": "minGbps is the old form of minBandwidth, maxMicroseconds that of maxLatency: "
         "leave the old one out",
     },
+]
+LeastBandwidth = Annotated[  # 180 alone would be 180 bit/s, which nobody means
+    str,
+    Field(max_length=measures.LONGEST),
+    TextForm(
+        f"{measures.NUMBER}(?:{measures.SUFFIX})",
+        "a bandwidth, a quantity of bit/s with a suffix: k, M, G, T",
+        "180G",
+    ),
+]
+Latency = Annotated[
+    str,
+    Field(max_length=measures.LONGEST),
+    TextForm(
+        f"{measures.NUMBER}(?:{measures.UNIT})",
+        "a latency, a number with one unit: ns, us, ms, s",
+        "5us",
+    ),
 ]
 
 
@@ -234,7 +254,7 @@ class BandwidthCheck(Typed):
     """spec says which pods are measured, how, and which figures are good. A change of it starts a
     new run.
     """
-    status: BandwidthCheckStatus | None = None
+    status: OfPrograms[BandwidthCheckStatus] | None = None
     """status is the result of the last run, and whether one is under way. The controller writes it.
     """
 

@@ -7,16 +7,32 @@ The controller that leads writes it, by server-side apply of the whole
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+import msgspec
+from msgspec import Meta
 
-from kube_rdma.api.conditions import Condition, StatusPart, condition, moment
-from kube_rdma.api.reports.node_report_models import Sentence, Word, cut
-from kube_rdma.api.text.measures import Measure, figure_of, figure_text
-from kube_rdma.api.text.typed import Many
-from kube_rdma.model.verify.bandwidth import PairKey, PairProof, RatedPair, Rating, Suspect
+from kube_rdma.model.conditions import (
+    Condition,
+    Sentence,
+    StatusPart,
+    Word,
+    condition,
+    cut,
+    moment,
+)
+from kube_rdma.model.foreign_json import decoded
+from kube_rdma.model.measures import Measure, figure_of, figure_text
+from kube_rdma.model.verify.bandwidth import (
+    PairKey,
+    PairProof,
+    RatedPair,
+    Rating,
+    Suspect,
+    SuspectKind,
+)
 from kube_rdma.model.verify.bandwidth_check import BandwidthHistory
 
 MOST_PAIRS = 500  # 32 nodes of one card; some 100 kB
@@ -27,7 +43,7 @@ _WORST_FIRST = (Rating.FAILED, Rating.SLOW, Rating.WELL)
 State = Literal["Measuring", "Well", "NotWell", "NotMeasured"]
 
 
-class PairEntry(StatusPart):
+class PairEntry(StatusPart, kw_only=True):
     """What a client measured against a server."""
 
     client: Word
@@ -37,7 +53,7 @@ class PairEntry(StatusPart):
     """server is the pod that answers: its node if it is a copy, else namespace/name."""
     rail: int
     """rail is the place of the measured devices among the devices of each pod, counted from 0."""
-    devices: Annotated[Many[Word], Field(max_length=2)] = ()
+    devices: Annotated[tuple[Word, ...], Meta(max_length=2)] = ()
     """devices are the RDMA devices of client and server, in this order. Example: [mlx5_0, mlx5_1].
     """
     measured: Measure | None = None
@@ -49,17 +65,17 @@ class PairEntry(StatusPart):
     """figure is the old form of measured, in Gbit/s or microseconds; it goes with the next release.
     Controllers of the release before write it.
     """
-    rating: Literal["ok", "slow", "failed"]
+    rating: Rating
     """rating is ok, slow (measured misses a limit) or failed (nothing was measured)."""
     why: Sentence = ""
     """why is the limit that the pair missed, or the reason of its failure. Empty: the pair is good.
     """
 
 
-class SuspectEntry(StatusPart):
+class SuspectEntry(StatusPart, kw_only=True):
     """What bad pairs have in common: a card, a node, a rail, or the two that they are between."""
 
-    kind: Literal["card", "node", "rail", "pair"]
+    kind: SuspectKind
     """kind is what the bad pairs have in common: card, node, rail, or pair (the same two ends)."""
     node: Word | None = None
     """node is the node of the suspect, or namespace/name of its pod; of a pair it is one end. Left
@@ -112,7 +128,7 @@ class LeftOutEntry(StatusPart):
     """why is the reason. Example: it is cordoned."""
 
 
-class BandwidthCheckStatus(StatusPart):
+class BandwidthCheckStatus(StatusPart, kw_only=True):
     """The last run with figures, and the state of the run after it, if there is one."""
 
     observed_generation: int
@@ -165,28 +181,20 @@ class BandwidthCheckStatus(StatusPart):
     """highest is the old form of highestMeasured, in Gbit/s or microseconds; it goes with the next
     release.
     """
-    suspects: Annotated[Many[SuspectEntry], Field(max_length=MOST_NAMES)] = ()
+    suspects: Annotated[tuple[SuspectEntry, ...], Meta(max_length=MOST_NAMES)] = ()
     """suspects are the probable causes of bad pairs: first cards, then nodes, rails and pairs.
     Empty: no pair is bad, or all are.
     """
-    left_out: Annotated[Many[LeftOutEntry], Field(max_length=MOST_NAMES)] = ()
+    left_out: Annotated[tuple[LeftOutEntry, ...], Meta(max_length=MOST_NAMES)] = ()
     """leftOut is a list of the nodes and pods that took no part, with the reason."""
-    pairs: Annotated[Many[PairEntry], Field(max_length=MOST_PAIRS)] = ()
+    pairs: Annotated[tuple[PairEntry, ...], Meta(max_length=MOST_PAIRS)] = ()
     """pairs are the results pair by pair: failed ones first, then slow ones, then good ones. Only
     the first 500 are listed.
     """
-    conditions: Annotated[Many[Condition], Field(max_length=16)] = ()
+    conditions: Annotated[tuple[Condition, ...], Meta(max_length=16)] = ()
     """conditions are Complete and Well. Complete is True while no run is under way. Well is True if
     the last run measured all that it had to and each pair is good.
     """
-
-    @field_validator("suspects", mode="before")
-    @classmethod
-    def _of_now(cls, suspects: Any) -> Any:
-        """Before they had fields they were names; the next run says them anew."""
-        if not isinstance(suspects, list | tuple):
-            return suspects
-        return [each for each in suspects if not isinstance(each, str)]
 
     @property
     def history(self) -> BandwidthHistory | None:
@@ -223,19 +231,18 @@ def begun(old: BandwidthCheckStatus | None, generation: int, now: datetime) -> B
     kept = old or BandwidthCheckStatus(observed_generation=generation, state="Measuring")
     words = ("Measuring", "the pairs are being measured")
     before = kept.conditions
-    return kept.model_copy(
-        update={
-            "observed_generation": generation,
-            "measured_generation": kept.figures_generation,
-            "state": "Measuring",
-            "result": "",
-            "start_time": moment(now),
-            "completion_time": None,
-            "conditions": (
-                condition(before, moment(now), "Complete", False, words),
-                *(each for each in before if each.type == "Well"),
-            ),
-        }
+    return replace(
+        kept,
+        observed_generation=generation,
+        measured_generation=kept.figures_generation,
+        state="Measuring",
+        result="",
+        start_time=moment(now),
+        completion_time=None,
+        conditions=(
+            condition(before, moment(now), "Complete", False, words),
+            *(each for each in before if each.type == "Well"),
+        ),
     )
 
 
@@ -276,24 +283,33 @@ def not_measured(
 ) -> BandwidthCheckStatus:
     """A run has ended without figures: `refused` when only another spec can be better."""
     reason = REFUSED if refused else "NotMeasured"
-    return running.model_copy(
-        update={
-            "state": "NotMeasured",
-            "result": cut(why),
-            "completion_time": moment(now),
-            "conditions": _ended(running, now, (reason, cut(why)), well=False),
-        }
+    return replace(
+        running,
+        state="NotMeasured",
+        result=cut(why),
+        completion_time=moment(now),
+        conditions=_ended(running, now, (reason, cut(why)), well=False),
     )
 
 
 def decode(data: bytes) -> BandwidthCheckStatus:
     """Read a status; ValueError for another shape."""
-    return BandwidthCheckStatus.model_validate_json(data)
+    document = decoded(data)
+    if isinstance(document, dict) and isinstance(suspects := document.get("suspects"), list):
+        # Before they had fields they were names; the next run says them anew.
+        document["suspects"] = [each for each in suspects if not isinstance(each, str)]
+    return decoded(msgspec.json.encode(document), BandwidthCheckStatus)
 
 
 def encode(status: BandwidthCheckStatus) -> bytes:
     """Write a status; what is not there is left out."""
-    return status.model_dump_json(by_alias=True, exclude_none=True).encode()
+    return msgspec.json.encode(_without_nulls(msgspec.to_builtins(status)))
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(part) for key, part in value.items() if part is not None}
+    return [_without_nulls(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _ended(
@@ -308,7 +324,7 @@ def _ended(
 
 def _suspect(suspect: Suspect, *, latency: bool) -> SuspectEntry:
     return SuspectEntry(
-        kind=suspect.kind.value,
+        kind=suspect.kind,
         node=suspect.node or None,
         device=suspect.device or None,
         rail=suspect.rail,
@@ -330,6 +346,6 @@ def _entry(pair: RatedPair, *, latency: bool) -> PairEntry:
         rail=outcome.rail,
         devices=outcome.devices,
         measured=None if row is None else figure_text(row.figure, latency=latency),
-        rating=pair.rating.value,
+        rating=pair.rating,
         why=cut(pair.why),
     )

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.conditions import Sentence, SparsePart, StatusPart, Word
+from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.model.functions.function import FunctionsWish
 from kube_rdma.model.pools.pool import PoolSpec
 
@@ -50,21 +51,31 @@ class PolicyOutcome(StrEnum):
     OVERRULED = "overruled"
 
 
-class PolicyAtNode(Frozen):
-    """One policy, of this generation, on one node; the sentence is empty when it is applied."""
+class PolicyAtNode(SparsePart):
+    """A NodePolicy that selects the node, as the agent has seen it, and what became of it."""
 
-    name: str
+    name: Word
+    """name is the name of the NodePolicy."""
     generation: int
-    outcome: PolicyOutcome
-    sentence: str = ""
+    """generation is the metadata.generation of the policy that the agent has seen."""
+    outcome: PolicyOutcome = field(name="state")
+    """state is applied, pending, refused or overruled. pending: it waits. refused: the node cannot
+    do it, or a policy of the same priority contradicts it. overruled: a policy of higher priority,
+    or the node's own file, says otherwise.
+    """
+    sentence: Sentence = field(name="message", default="")
+    """message is why the policy is not applied. Left out: it is applied."""
 
 
-class PolicyRemark(Frozen):
-    """Why a policy is not applied on a node."""
+class PolicyRemark(StatusPart):
+    """A node where the policy is not applied, and why."""
 
-    node: str
-    outcome: PolicyOutcome
-    sentence: str
+    node: Word
+    """node is the name of the node."""
+    outcome: PolicyOutcome = field(name="state")
+    """state is pending, refused or overruled, as the fields of these names say."""
+    sentence: Sentence = field(name="message")
+    """message says why the policy is not applied on the node."""
 
 
 class PolicyRollup(Frozen):

@@ -1,79 +1,151 @@
 """What one node says of itself: its cards, its pools, what waits and what is wrong.
 
-rules/reports/node_report makes it of each look of the agent, api/reports/node_report writes it
-down.
+rules/reports/node_report makes it of each look of the agent, api/reports/node_report makes it the
+status of an object: lists and texts have an end there, so an object has one too, and columns of
+kubectl, which show one value each, have texts of their own.
 """
 
 from __future__ import annotations
 
+from typing import Annotated, Literal
+
+from msgspec import Meta, field
+
 from kube_rdma.model.card import CardId
-from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.conditions import Condition, Sentence, SparsePart, StatusPart, Word
+from kube_rdma.model.measures import Bandwidth, gbps
 from kube_rdma.model.pools.node_policy import PolicyAtNode
 
 
-class ReportedPort(Frozen):
-    """One port of an RDMA device; states and link layers are spelled as the kernel does."""
+class ReportedPort(SparsePart):
+    """A port of an RDMA device."""
 
-    device: str
+    device: Word
+    """device is the RDMA device of the port. Example: mlx5_0."""
     number: int
-    state: str
-    link_layer: str
+    """number is the number of the port on its device. Example: 1."""
+    state: Word
+    """state is the state of the port as the kernel spells it; a port carries traffic if it is
+    ACTIVE. Other values are DOWN, INIT, ARMED, ACTIVE_DEFER, NOP and UNKNOWN.
+    """
+    link_layer: Word
+    """linkLayer is what the port speaks: InfiniBand, Ethernet (RoCE) or Unknown."""
+    rate: Bandwidth | None = None
+    """rate is the speed of the port in bit/s, a quantity. Left out: the kernel does not tell it.
+    Example: 400G.
+    """
     rate_gbps: float | None = None
-    netdev: str | None = None
-
-
-class ReportedCard(Frozen):
-    """One card; `reasons` are empty exactly when it can be given away.
-
-    `resources` have it; a pool had one that is `gone`, without a word of which. `carries` says what
-    the node itself needs its interfaces for, `addresses` are the node's on them.
+    """rateGbps is the old form of rate, in Gbit/s; it goes with the next release. Agents of the
+    release before write it.
+    """
+    netdev: Word | None = None
+    """netdev is the network interface of the port, of Ethernet or IPoIB. Left out: the node sees
+    none. Example: ens2f0np0.
     """
 
-    id: CardId
-    name: str
-    resources: tuple[str, ...] = ()
+    @property
+    def gbps(self) -> float | None:
+        """The rate as a number; None where the kernel does not tell it."""
+        return self.rate_gbps if self.rate is None else gbps(self.rate)
+
+
+class ReportedCard(SparsePart):
+    """A card, in a pool or not; the operator reads `carries` and `addresses` before it acts."""
+
+    id: Annotated[CardId, Meta(max_length=253)]
+    """id is the name of the card that survives renames and reboots, mostly its PCI address.
+    Example: 0000:81:00.0.
+    """
+    name: Word
+    """name is what people call the card: its RDMA devices, else its interfaces, else its id.
+    Example: mlx5_0.
+    """
+    resources: Annotated[tuple[Word, ...], Meta(max_length=16)] = ()
+    """resources are the resource names whose pools have the card. Left out: no pool has it.
+    Example: [rdma/hca].
+    """
     numa_node: int | None = None
-    ports: tuple[ReportedPort, ...] = ()
-    reasons: tuple[str, ...] = ()
-    gone: bool = False
-    carries: tuple[str, ...] = ()
-    addresses: tuple[str, ...] = ()
+    """numaNode is the NUMA node that the card is near to. Left out: it is not known."""
+    ports: Annotated[tuple[ReportedPort, ...], Meta(max_length=16)] = ()
+    """ports are the ports of the card's RDMA devices. Left out: the node sees no RDMA device of it.
+    """
+    reasons: Annotated[tuple[Sentence, ...], Meta(max_length=8)] = ()
+    """reasons are why the card cannot be given to pods. Left out: the card is healthy. Example: no
+    port is ACTIVE; port 1 is DOWN (Disabled).
+    """
+    gone: bool | None = None
+    """gone is true if a pool had the card and the node no longer has it. Left out: the card is
+    there.
+    """
+    carries: Annotated[tuple[Sentence, ...], Meta(max_length=8)] = ()
+    """carries is what the node itself uses the card for: its default route, further routes, mounted
+    storage. The operator does not change the driver of such a node. Left out: none of these.
+    """
+    addresses: Annotated[tuple[Word, ...], Meta(max_length=16)] = ()
+    """addresses are the IP addresses of the node on the card's interfaces, without prefix length.
+    Left out: none. Example: [192.0.2.7].
+    """
 
 
-class ReportedPool(Frozen):
+class ReportedPool(SparsePart):
     """A resource as the kubelet is told of it."""
 
-    resource: str
-    mode: str
-    shares: int
-    healthy: int
-    cards: int
-
-
-class PendingMode(Frozen):
-    """A resource that is to be in another mode; `sentence` says until what it waits."""
-
-    resource: str
-    mode: str
-    sentence: str
-
-
-class NodeReport(Frozen):
-    """One node at one moment.
-
-    `rejected` are RDMA cards that no pool has and nobody could use. `omitted` cards had no room.
-    `refusals` are sentences about configuration that is not understood, `troubles` about the rest.
+    resource: Word
+    """resource is the resource name that pods ask for. Example: rdma/hca."""
+    mode: Word
+    """mode is how the pool gives its cards to pods: hca, exclusive, shared, shared-multi or sriov.
     """
+    shares: int
+    """shares is how many shares the agent tells the kubelet of, healthy or not."""
+    healthy: int
+    """healthy is how many of these shares are healthy; the kubelet gives no others to pods."""
+    cards: int
+    """cards is how many cards the pool has, healthy or not."""
 
-    version: str  # of the agent
-    cards: tuple[ReportedCard, ...] = ()
-    rejected: tuple[ReportedCard, ...] = ()
-    pools: tuple[ReportedPool, ...] = ()
-    pending: tuple[PendingMode, ...] = ()
-    refusals: tuple[str, ...] = ()
-    troubles: tuple[str, ...] = ()
+
+class PendingMode(SparsePart):
+    """A wish for a resource that waits."""
+
+    resource: Word
+    """resource is the resource name that the change is for. Example: rdma/hca."""
+    mode: Word
+    """mode is the mode that the resource is to have. Example: shared."""
+    sentence: Sentence = field(name="message")
+    """message is what the change waits for, such as pods that have to end."""
+
+
+class NodeReport(SparsePart):
+    """What the agent of the node saw at its last look."""
+
+    version: Word = field(name="agentVersion")
+    """agentVersion is the version of kube-rdma that the agent of the node has. Example: 0.1.0."""
+    cards: Annotated[tuple[ReportedCard, ...], Meta(max_length=256)] = ()
+    """cards are all cards of the node's pools, and other RDMA cards that could be used. Where there
+    is no room for all, unhealthy ones are kept before others.
+    """
+    rejected: Annotated[tuple[ReportedCard, ...], Meta(max_length=64)] = ()
+    """rejected are RDMA cards that no pool has and that cannot be used, with the reasons. Left out:
+    none.
+    """
+    pools: Annotated[tuple[ReportedPool, ...], Meta(max_length=64)] = ()
+    """pools are the resources that the agent offers to the kubelet. Left out: none."""
+    pending: Annotated[tuple[PendingMode, ...], Meta(max_length=64)] = ()
+    """pending are resources whose configured mode is not in force yet, and what each waits for.
+    Left out: none.
+    """
+    refusals: Annotated[tuple[Sentence, ...], Meta(max_length=16)] = ()
+    """refusals are sentences about configuration that the agent does not understand. Left out:
+    none.
+    """
+    troubles: Annotated[tuple[Sentence, ...], Meta(max_length=16)] = ()
+    """troubles are sentences about configuration that contradicts itself or the node, such as two
+    pools that name one card. Left out: none.
+    """
     omitted: int = 0
-    policies: tuple[PolicyAtNode, ...] = ()  # NodePolicies that select the node
+    """omitted is how many cards had no room in cards and rejected. Left out: none."""
+    policies: Annotated[tuple[PolicyAtNode, ...], Meta(max_length=64)] = ()
+    """policies are the NodePolicies that select the node, with what became of each. Left out: none.
+    """
 
     @property
     def pooled(self) -> tuple[ReportedCard, ...]:
@@ -84,3 +156,50 @@ class NodeReport(Frozen):
     def ill(self) -> tuple[ReportedCard, ...]:
         """Those of them that cannot be given away."""
         return tuple(card for card in self.pooled if card.reasons)
+
+
+class ReportSummary(SparsePart):
+    """The columns of kubectl."""
+
+    cards: int
+    """cards is how many cards the pools of the node have, cards that are gone included."""
+    healthy: int
+    """healthy is how many of these cards can be given to pods."""
+    pools: Word = ""
+    """pools is each resource with its healthy shares and all of them. Example: rdma/hca 1000/1000.
+    """
+    mode: Word = ""
+    """mode is the mode of the pools, or several with commas between them. Example: hca."""
+    pending: Word = ""
+    """pending is each resource that waits and the mode that it is to have. Left out: none waits.
+    Example: rdma/hca to shared.
+    """
+    problems: Word = ""
+    """problems is the first problem, and how many others there are. Left out: there is none.
+    Example: mlx5_3: no port is ACTIVE (+2).
+    """
+
+
+class NodeReportStatus(NodeReport, kw_only=True):
+    """A report as the status of its object: short enough, with what people ask for first."""
+
+    summary: ReportSummary
+    """summary has a short text or number for each column of kubectl get."""
+    conditions: Annotated[tuple[Condition, ...], Meta(max_length=16)] = ()
+    """conditions are CardsHealthy, ConfigurationAccepted, ConfigurationApplied and Ready. Ready is
+    True if the three others are True.
+    """
+
+
+class NodeReportObject(StatusPart):
+    """NodeReport says which RDMA cards a node has, what its agent offers, and what is wrong.
+
+    The agent of the node writes it. It has the name of its node, and is deleted with it.
+    """
+
+    api_version: Literal["kube-rdma.io/v1alpha1"]
+    kind: Literal["NodeReport"]
+    status: NodeReportStatus | None = None
+    """status is what the agent of the node reports. The agent restores it when another client
+    changes it.
+    """

@@ -21,7 +21,6 @@ from kube_rdma.adapters.cluster.policy_watch import NODE_POLICY, policy_of
 from kube_rdma.adapters.cluster.report_objects import NODE_REPORT
 from kube_rdma.adapters.journal.glance import glances
 from kube_rdma.api.attach import network_status
-from kube_rdma.api.reports import node_report
 from kube_rdma.model.admission.facts import AdmissionFacts, OfferedPool
 from kube_rdma.model.admission.pod_template import PodTemplate
 from kube_rdma.model.attach.attachment import Attachment, HostNetwork
@@ -235,7 +234,7 @@ async def _report(cluster: Cluster, name: str) -> NodeReport:
     stored = await cluster.get(NODE_REPORT, name)
     if stored is None or stored.status is None:
         raise Unavailable(f"there is no NodeReport {name}, which an agent with --networks writes")
-    return node_report.node_report(stored.status)
+    return stored.status
 
 
 async def _specs(cluster: Cluster, report: NodeReport) -> tuple[PoolSpec, ...]:

@@ -15,8 +15,8 @@ import structlog
 from kube_rdma.adapters.cluster import ipam_objects
 from kube_rdma.adapters.cluster.events import About, Events
 from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.api.conditions import moment
 from kube_rdma.api.ipam.ip_pool_status import IPPoolStatus, PoolFindings, pool_status
+from kube_rdma.model.conditions import moment
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.ipam import Block, IPPool
 from kube_rdma.rules.ipam.reclaim import conflicts, nearly_full, usage

@@ -33,8 +33,8 @@ from kube_rdma.adapters.cluster.policy_objects import (
     progress_of,
 )
 from kube_rdma.adapters.notices import Notices
-from kube_rdma.api.conditions import moment
 from kube_rdma.api.operator.nic_cluster_policy_status import PolicyVerdict, policy_status
+from kube_rdma.model.conditions import moment
 from kube_rdma.model.errors import KubeRdmaError, Refused
 from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.model.operator.cluster_policy import AppliedState, ClusterPolicy, ComponentName

@@ -27,7 +27,7 @@ from kube_rdma.adapters.cluster.kinds import Stored
 from kube_rdma.adapters.cluster.nodes import Nodes
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import Pods
-from kube_rdma.api.conditions import moment
+from kube_rdma.model.conditions import moment
 from kube_rdma.model.errors import KubeRdmaError
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.operator.cluster_policy import ClusterPolicy, ComponentName, PolicyNode

@@ -29,9 +29,8 @@ from kube_rdma.adapters.cluster.policy_status_objects import (
 )
 from kube_rdma.adapters.cluster.report_objects import NODE_REPORT
 from kube_rdma.adapters.notices import Notices
-from kube_rdma.api.conditions import moment
 from kube_rdma.api.reports.node_policy_status import node_policy_status
-from kube_rdma.api.reports.node_report import policies_at_node
+from kube_rdma.model.conditions import moment
 from kube_rdma.model.errors import KubeRdmaError
 from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.model.pools.node_policy import PolicyAtNode
@@ -122,4 +121,4 @@ def _labels(stored: Stored[Any, Any]) -> Labels:
 
 
 def _reported(stored: Stored[Any, Any]) -> tuple[PolicyAtNode, ...]:
-    return policies_at_node(stored.status) if stored.status else ()
+    return stored.status.policies if stored.status else ()

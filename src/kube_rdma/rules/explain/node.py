@@ -93,7 +93,7 @@ def _device(card: ReportedCard, name: str, seat: PciSeat | None) -> Device:
             PortState(port.state) if port.state in set(PortState) else PortState.UNKNOWN,
             PhysicalState.UNKNOWN,
             LinkLayer(port.link_layer) if port.link_layer in set(LinkLayer) else LinkLayer.UNKNOWN,
-            port.rate_gbps,
+            port.gbps,
             port.netdev,
             (),
         )

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from kube_rdma.model.card import Card, CardId, Function, Netdev
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.functions.function import FunctionsPlan
+from kube_rdma.model.measures import figure_text
 from kube_rdma.model.pools.node_policy import ClusterNodePolicy, PolicyAtNode
 from kube_rdma.model.pools.pool import Pool
 from kube_rdma.model.reports.node_report import (
@@ -127,8 +128,8 @@ def _reported(
             port.number,
             port.state.value,
             port.link_layer.value,
-            port.rate_gbps,
-            port.netdev,
+            figure_text(port.rate_gbps, latency=False),
+            netdev=port.netdev,
         )
         for device in card.devices
         for port in device.ports

@@ -3,6 +3,7 @@
 import json
 from contextlib import suppress
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,7 +43,8 @@ def test_spans_are_the_set(key, bits):
 @given(LEASES)
 def test_a_lease_survives_its_document(lease):
     """Spec and annotations together are the value."""
-    spec = ip_objects.decode_lease(ip_objects.encode_lease((lease.journal, lease.duration)))
+    written = msgspec.json.encode(ip_objects.lease_spec(lease))
+    spec = ip_objects.decode_lease(written)
     notes = {"others": "stay", **ip_objects.lease_annotations(lease)}
     name = ip_objects.lease_name(lease.node)
     assert ip_objects.lease(name, spec, notes) == lease
@@ -61,6 +63,20 @@ def test_a_lease_survives_its_document(lease):
         ({"holdings": [7]}, "spec.holdings[0]"),
         ({"pins": [{"owner": "a/b/c", "address": "10.0.0.63"}]}, "spec.pins[0].address"),
         ({"edition": -1}, "spec.edition"),
+        ({"network": 7}, "spec.network: Expected `str`, got `int`"),
+        (
+            {"first": "10.0.0.64-10.0.0.65"},
+            'spec.first: "10.0.0.64-10.0.0.65" is not an IP address',
+        ),
+        ({"pins": [{"owner": "a/b/c", "address": "10.0.0.64/30"}]}, "spec.pins[0].address"),
+        (
+            {"holdings": [{"node": "n", "addresses": ["10.0.0.70-10.0.0.65"]}]},
+            'holdings[0].addresses[0]: "10.0.0.70-10.0.0.65" is not an address',
+        ),
+        (
+            {"holdings": [{"node": "n", "more": 1}]},
+            "spec.holdings[0].more: there is no such field",
+        ),
         ({"extra": 1}, "spec.extra: there is no such field"),
     ],
 )
@@ -110,7 +126,7 @@ def test_an_edited_lease_is_named(name, key, value, says):
     notes = {"kube-rdma.io/ipam-boot": "b", "kube-rdma.io/ipam-beat": "1"}
     notes |= {f"kube-rdma.io/ipam-{key}": value} if key else {}
     with pytest.raises(Refused) as caught:
-        ip_objects.lease(name, ("j", 600.0), notes)
+        ip_objects.lease(name, ip_objects.LeaseSpec(600, "j"), notes)
     assert says in str(caught.value)
 
 

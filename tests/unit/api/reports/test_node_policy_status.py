@@ -2,11 +2,16 @@
 
 from dataclasses import replace
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.api.reports import node_policy_status as api
-from kube_rdma.api.reports.node_policy_status import MOST_REMARKS, node_policy_status
+from kube_rdma.api.reports.node_policy_status import (
+    MOST_REMARKS,
+    NodePolicyStatus,
+    node_policy_status,
+)
+from kube_rdma.model.foreign_json import decoded
 from kube_rdma.model.pools.node_policy import PolicyOutcome, PolicyRemark, PolicyRollup
 
 NOW, LATER = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
@@ -34,7 +39,7 @@ def conditions(status):
 @given(st.lists(remarks, max_size=40).map(counted) | st.text(min_size=1, max_size=1000))
 def test_a_status_survives_its_way_and_has_an_end(rolled):
     status = node_policy_status(None, 7, rolled, NOW)
-    assert api.decode(api.encode(status)) == status
+    assert decoded(msgspec.json.encode(status), NodePolicyStatus) == status
     assert len(status.remarks) <= MOST_REMARKS
     assert status.applied + status.pending + status.refused + status.overruled == status.nodes
     assert node_policy_status(status, 7, rolled, LATER) == status

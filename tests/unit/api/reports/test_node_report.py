@@ -4,18 +4,22 @@ import json
 from dataclasses import replace
 from functools import cache
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.api.reports import node_report
 from kube_rdma.api.reports.node_report import report_status
-from kube_rdma.api.reports.node_report_models import LONGEST, NodeReportStatus
 from kube_rdma.api.schema.definitions import DEFINITIONS
 from kube_rdma.api.schema.structural import definition
 from kube_rdma.model.card import CardId
+from kube_rdma.model.conditions import LONGEST
+from kube_rdma.model.device import PciAddress
+from kube_rdma.model.foreign_json import decoded
+from kube_rdma.model.measures import figure_text
 from kube_rdma.model.reports.node_report import (
     NodeReport,
+    NodeReportStatus,
     PendingMode,
     ReportedCard,
     ReportedPool,
@@ -23,7 +27,7 @@ from kube_rdma.model.reports.node_report import (
 )
 
 NOW, LATER = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
-PORT = ReportedPort("mlx5_0", 1, "ACTIVE", "InfiniBand", 400.0, "ib0")
+PORT = ReportedPort("mlx5_0", 1, "ACTIVE", "InfiniBand", "400G", netdev="ib0")
 CARD = ReportedCard(CardId("0000:81:00.0"), "mlx5_0", ("rdma/hca",), 0, (PORT,))
 POOL = ReportedPool("rdma/hca", "hca", 1000, 1000, 1)
 WELL = NodeReport("0.1.0", (CARD,), (), (POOL,))
@@ -37,13 +41,14 @@ ports = st.builds(
     st.integers(0, 255),
     st.just("ACTIVE"),
     st.just("Ethernet"),
+    st.none() | st.floats(0, 3200).map(lambda number: figure_text(number, latency=False)),
     st.none() | st.floats(0, 3200),
     st.none() | st.just("eth0"),
 )
 cards = st.builds(
     ReportedCard,
-    words.map(lambda text: CardId(text[:63])),
-    words,
+    words.map(lambda text: CardId(text[:63])) | st.just(CardId(PciAddress("0000:81:00.0"))),
+    words | st.just(PciAddress("0000:81:00.0")),
     st.lists(st.just("rdma/hca"), max_size=20).map(tuple),
     st.none() | st.integers(0, 7),
     st.lists(ports, max_size=20).map(tuple),
@@ -105,16 +110,16 @@ def test_every_text_and_list_has_an_end():
 def test_whatever_a_node_has_its_report_fits_the_schema(report):
     """And comes back as the same status: else every look would write it anew."""
     status = report_status(None, report, NOW)
-    document = json.loads(node_report.encode(status))
+    document = json.loads(msgspec.json.encode(status))
     assert list(fits(schema(), document)) == []
-    read = node_report.decode(json.dumps(document).encode())
+    read = decoded(json.dumps(document), NodeReportStatus)
     assert read == status
     assert report_status(read, report, LATER) == status
 
 
 @given(reports)
 def test_what_is_read_is_what_was_reported_as_far_as_it_fits(report):
-    read = node_report.node_report(report_status(None, report, NOW))
+    read = report_status(None, report, NOW)
     assert [card.id for card in read.cards] == [card.id for card in report.cards]
     assert len(read.ill) == len([c for c in report.cards if (c.resources or c.gone) and c.reasons])
     assert read.version == report.version
@@ -165,18 +170,20 @@ def test_a_column_is_short_and_says_how_much_it_leaves_out(count):
 def test_a_report_of_an_agent_of_the_release_before_is_read():
     """Its rates are numbers; the next look writes them in the new form."""
     status = report_status(None, WELL, NOW)
-    document = json.loads(node_report.encode(status))
+    document = json.loads(msgspec.json.encode(status))
     port = document["cards"][0]["ports"][0]
     assert port.pop("rate") == "400G"
     port["rateGbps"] = 400.0
     assert list(fits(schema(), document)) == []
-    read = node_report.decode(json.dumps(document).encode())
-    assert node_report.node_report(read) == node_report.node_report(status)
+    read = decoded(json.dumps(document), NodeReportStatus)
+    (card,) = read.cards
+    assert card.ports[0].gbps == PORT.gbps == 400
+    assert report_status(read, read, LATER) == read
     assert read != status
 
 
 def test_a_status_of_a_later_version_is_read():
     """What it adds is not a fault."""
-    document = json.loads(node_report.encode(report_status(None, WELL, NOW)))
+    document = json.loads(msgspec.json.encode(report_status(None, WELL, NOW)))
     document["news"] = {"more": 1}
-    assert isinstance(node_report.decode(json.dumps(document).encode()), NodeReportStatus)
+    assert isinstance(decoded(json.dumps(document), NodeReportStatus), NodeReportStatus)

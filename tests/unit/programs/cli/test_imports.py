@@ -63,6 +63,12 @@ def test_a_program_imports_nothing_that_only_others_need(name, tmp_path):
     assert name == "bare_python" or "kube_rdma" in imported
 
 
+def test_what_writes_reports_reads_no_documents_of_people():
+    """Statuses are Structs, for programs write them."""
+    code = "import kube_rdma.programs.agent.node.report"
+    assert "pydantic" not in modules([sys.executable, "-c", code])
+
+
 def test_an_import_that_is_planted_is_found(tmp_path):
     """In a program that imports it two modules further on."""
     (tmp_path / "planted.py").write_text(

@@ -3,6 +3,7 @@
 import json
 from contextlib import asynccontextmanager
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
@@ -13,7 +14,7 @@ from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD
 from kube_rdma.adapters.cluster.policy_objects import NIC_CLUSTER_POLICY
 from kube_rdma.adapters.cluster.report_objects import NODE_REPORT
-from kube_rdma.api.reports.node_report import encode, report_status
+from kube_rdma.api.reports.node_report import report_status
 from kube_rdma.model.card import CardId
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.reports.node_report import NodeReport, ReportedCard, ReportedPool
@@ -80,7 +81,7 @@ class World:
         card = ReportedCard(CardId("0000:81:00.0"), "mlx5_0", (HCA,), reasons=reasons)
         pool = ReportedPool(HCA, "hca", 1000, healthy, 1)
         made = report_status(None, NodeReport("0.1.0", (card,), (), (pool,)), NOW)
-        document = {"metadata": meta(node), "status": json.loads(encode(made))}
+        document = {"metadata": meta(node), "status": msgspec.to_builtins(made)}
         self.server.put(NODE_REPORT, document)
 
     def pool(self, **more):

@@ -13,7 +13,7 @@ from kube_rdma.adapters.cluster.nodes import NODE
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD
 from kube_rdma.adapters.cluster.wire import Answer
-from kube_rdma.api.conditions import moment
+from kube_rdma.model.conditions import moment
 from kube_rdma.programs.verify.bandwidth_checks import BandwidthChecks, CheckTiming
 from kube_rdma.programs.verify.pairs import GRACE, Pacing
 from kube_rdma.rules.verify.copies import CHECK_LABEL

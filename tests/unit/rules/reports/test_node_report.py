@@ -30,7 +30,7 @@ def test_cards_of_pools_come_with_ports_resources_and_reasons():
     report = node_report(look(hard_card(0), hard_card(1, PortState.DOWN)))
     well, ill = report.cards
     assert (well.name, well.resources, well.reasons) == ("mlx5_0", ("rdma/hca",), ())
-    assert (ill.ports[0].state, ill.ports[0].rate_gbps) == ("DOWN", 100.0)
+    assert (ill.ports[0].state, ill.ports[0].rate) == ("DOWN", "100G")
     assert ill.reasons[0].startswith("no port is ACTIVE")
     assert report.ill == (ill,)
     (pool,) = report.pools

@@ -22,13 +22,12 @@ from kube_rdma.adapters.cluster.errors import Conflict, NotInstalled
 from kube_rdma.adapters.cluster.report_objects import NodeReports, StoredReport, is_owned
 from kube_rdma.adapters.cluster.watching import Changed, Cut, Deleted, Muddled, Synced
 from kube_rdma.adapters.notices import Notices
-from kube_rdma.api.conditions import moment
 from kube_rdma.api.reports.node_report import report_status
-from kube_rdma.api.reports.node_report_models import NodeReportStatus
+from kube_rdma.model.conditions import moment
 from kube_rdma.model.errors import KubeRdmaError, Refused
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.node import NodeState
-from kube_rdma.model.reports.node_report import NodeReport
+from kube_rdma.model.reports.node_report import NodeReport, NodeReportStatus
 from kube_rdma.programs.agent.node.debounce import Debounce
 
 REFUSED_SECONDS = 600.0  # an old ClusterRole lacks the right: every node of a cluster at once

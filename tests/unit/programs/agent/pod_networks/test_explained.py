@@ -27,7 +27,7 @@ def reported(of):
     """A card as a report has it."""
     (device,) = of.devices
     (port,) = device.ports
-    seen = ReportedPort(device.name, port.number, port.state, port.link_layer, None, port.netdev)
+    seen = ReportedPort(device.name, port.number, port.state, port.link_layer, netdev=port.netdev)
     return ReportedCard(of.id, of.name, (RESOURCE,), 0, (seen,))
 
 

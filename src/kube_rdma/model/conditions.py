@@ -1,26 +1,37 @@
-"""Parts of a status that several kinds have: conditions, and how their times are written."""
+"""Parts of a status that several kinds have: conditions, texts with an end, how times are written.
+
+A status is a Struct that programs write and programs read: the value that rules and views see is
+what the API server stores. api/schema/struct_schema makes its definition, in which the sentence
+below a field is what `kubectl explain` shows.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import ConfigDict
+from msgspec import Meta
 
-from kube_rdma.api.text.typed import Typed
+from kube_rdma.model.frozen import Frozen
+
+LONGEST = 512  # characters of a sentence
+_CUT = "…"
+
+Sentence = Annotated[str, Meta(max_length=LONGEST)]
+Word = Annotated[str, Meta(max_length=253)]
 
 
-class StatusPart(Typed):
+class StatusPart(Frozen, rename="camel"):
     """A part of a status: what a newer version adds is not a fault."""
 
-    model_config = ConfigDict(extra="ignore", validate_by_name=True)
+
+class SparsePart(StatusPart, omit_defaults=True):
+    """A part that leaves out what has its default."""
 
 
 class Condition(StatusPart):
-    """As meta/v1 Condition. In a list there is one of each type (api/schema/structural)."""
-
-    model_config = ConfigDict(json_schema_extra={"x-kubernetes-list-map-keys": ["type"]})
+    """As meta/v1 Condition. In a list there is one of each type (api/schema/struct_schema)."""
 
     type: str
     """type is the name of the condition. Example: Ready."""
@@ -51,6 +62,9 @@ def condition(
     same = (each for each in before if (each.type, each.status) == (kind, status))
     since = next((each.last_transition_time for each in same), now)
     reason, message = words
-    return Condition(
-        type=kind, status=status, reason=reason, message=message, last_transition_time=since
-    )
+    return Condition(kind, status, reason, message, since)
+
+
+def cut(text: str, longest: int = LONGEST) -> str:
+    """At most so many characters of a text; an end that is cut off shows."""
+    return text if len(text) <= longest else text[: longest - len(_CUT)] + _CUT

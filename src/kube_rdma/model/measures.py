@@ -7,25 +7,24 @@ Everything else counts in numbers of Gbit/s and microseconds, so here one become
 from __future__ import annotations
 
 import math
+import re
 from fractions import Fraction
 from typing import Annotated
 
-from pydantic import Field
+from msgspec import Meta
 
-from kube_rdma.api.text.words import TextForm
 from kube_rdma.model.quantity import quantity
 
-_NUMBER = r"[0-9]{1,15}(?:\.[0-9]{1,9})?"
-_SUFFIX = r"[kMGTPE]|[KMGTPE]i|[eE][0-9]{1,2}"
-_UNIT = "ns|us|µs|ms|s"
-_BANDWIDTH = TextForm(f"{_NUMBER}(?:{_SUFFIX})?", "a bandwidth, a quantity of bit/s", "180G")
-_LIMIT = TextForm(  # 180 alone would be 180 bit/s, which nobody means
-    f"{_NUMBER}(?:{_SUFFIX})", "a bandwidth, a quantity of bit/s with a suffix: k, M, G, T", "180G"
-)
-_LATENCY = TextForm(
-    f"{_NUMBER}(?:{_UNIT})", "a latency, a number with one unit: ns, us, ms, s", "5us"
-)
-_MEASURE = TextForm(f"{_NUMBER}(?:{_SUFFIX}|{_UNIT})?", "a bandwidth or a latency", "94.2G")
+NUMBER = r"[0-9]{1,15}(?:\.[0-9]{1,9})?"
+SUFFIX = r"[kMGTPE]|[KMGTPE]i|[eE][0-9]{1,2}"
+UNIT = "ns|us|µs|ms|s"
+LONGEST = 32  # characters
+_BANDWIDTH = f"^{NUMBER}(?:{SUFFIX})?$"
+_LATENCY = f"^{NUMBER}(?:{UNIT})$"
+_MEASURE = f"^{NUMBER}(?:{SUFFIX}|{UNIT})?$"
+
+Bandwidth = Annotated[str, Meta(max_length=LONGEST, pattern=_BANDWIDTH)]
+Measure = Annotated[str, Meta(max_length=LONGEST, pattern=_MEASURE)]
 _GIGA = 10**9
 _PER_MICROSECOND = {
     "ns": Fraction(1, 1000),
@@ -37,22 +36,17 @@ _PER_MICROSECOND = {
 _MOST = 1e12
 """What pods print is written as no more than that, so each text has an end."""
 
-_LONGEST = Field(max_length=32)
-Bandwidth = Annotated[str, _LONGEST, _BANDWIDTH]
-LeastBandwidth = Annotated[str, _LONGEST, _LIMIT]
-Latency = Annotated[str, _LONGEST, _LATENCY]
-Measure = Annotated[str, _LONGEST, _MEASURE]
-
 
 def gbps(text: str) -> float:
-    """The Gbit/s of a bandwidth; raise slips (a ValueError) for another text."""
-    return float(quantity(_BANDWIDTH.check(text)) / _GIGA)
+    """The Gbit/s of a bandwidth; ValueError for another text."""
+    return float(quantity(_checked(text, _BANDWIDTH)) / _GIGA)
 
 
 def microseconds(text: str) -> float:
-    """The microseconds of a latency; raise slips (a ValueError) for another text."""
-    unit = _LATENCY.check(text).lstrip("0123456789.")
-    return float(Fraction(text.removesuffix(unit)) * _PER_MICROSECOND[unit])
+    """The microseconds of a latency; ValueError for another text."""
+    number = _checked(text, _LATENCY)
+    unit = number.lstrip("0123456789.")
+    return float(Fraction(number.removesuffix(unit)) * _PER_MICROSECOND[unit])
 
 
 def figure_of(text: str) -> float:
@@ -79,6 +73,13 @@ def figure_text(number: float | None, *, latency: bool) -> str | None:
     if number is None or not math.isfinite(number):
         return None
     return latency_text(number) if latency else bandwidth_text(number)
+
+
+def _checked(text: str, pattern: str) -> str:
+    """The text without the line's end that a pattern's end lets pass."""
+    if not re.search(pattern, text):
+        raise ValueError(f"neither a bandwidth nor a latency: {text!r}")
+    return text.removesuffix("\n")
 
 
 def _plain(number: float) -> str:
