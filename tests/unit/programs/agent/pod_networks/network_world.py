@@ -19,7 +19,7 @@ from kube_rdma.api.attach import network_definition
 from kube_rdma.model.attach.attachment import GidTable, GrantedShare, HostLink, HostNetwork
 from kube_rdma.model.attach.cni import Call, CniAttachment, CniResult, Verb
 from kube_rdma.model.card import Card, CardId, Function, Netdev
-from kube_rdma.model.device import CharDevice, CharKind, Gid, GidType, PciAddress, PciSeat
+from kube_rdma.model.device import CharDevice, CharKind, Gid, GidType, PciAddress, PciPosition
 from kube_rdma.model.functions.step import FunctionPlace
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.late_binding.binding import ContainerId, PodName
@@ -63,7 +63,7 @@ def card(number, *, soft=False, virtual=False, wide=False):
     """
     pci = PciAddress(f"0000:{0x10 + number:02x}:00.1")
     physical = PciAddress(f"0000:{0x10 + number:02x}:00.0") if virtual else None
-    seat = PciSeat(pci, "pci0000:00", (pci,), 0, physical)
+    seat = PciPosition(pci, "pci0000:00", (pci,), 0, physical)
     link_type = "infiniband" if wide else "ether"
     netdev = Netdev(f"ens{number}f0", link_type, up=True, carrier=True)
     rxe = device(number)
