@@ -42,8 +42,8 @@ from kube_rdma.model.selftest import (
     Trouble,
     UntriedCard,
 )
-from kube_rdma.programs.agent.pod_networks.node_view import host_network
 from kube_rdma.programs.survey import take_survey
+from kube_rdma.rules.attach.host_links import host_network
 from kube_rdma.rules.attach.undo import check, undo
 from kube_rdma.rules.health.evaluate import node_cards
 from kube_rdma.rules.selftest import differences, trials

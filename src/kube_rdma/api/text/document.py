@@ -8,15 +8,20 @@ People mix both languages up, and JSON is YAML, but for tabs in front of its fir
 are read as blanks. What is JSON to the letter is read here; api/text/yaml_text reads all else, and
 says what is wrong with it. So YAML's liberties, such as a comma after the last entry, are taken
 from JSON too, and a process that meets no YAML loads no parser for it.
+
+What comes from the API server has no lines that a person could look at: its faults are reported by
+object and field (ObjectDocument).
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from typing import TypeAlias
 
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.foreign_json import Undecodable, decoded
 from kube_rdma.model.frozen import Frozen
 
 Path: TypeAlias = tuple[str | int, ...]
@@ -295,3 +300,45 @@ def _decode(data: bytes, source: str, most: int) -> str:
         raise Refused(problem, remedy=remedy, where=source) from None
     blanks = _BEFORE_JSON.match(text)
     return blanks[0].replace("\t", " ") + text[blanks.end() :] if blanks else text
+
+
+class ObjectDocument(Document):
+    """An object of the API server; `source` says which, if that is known, `base` where in it the
+    value stands."""
+
+    base: Path = ()
+
+    def where(self, path: Path, *, key: bool = False) -> str:
+        """``IPPool rail-0: spec.ranges[0].end``."""
+        return ": ".join(part for part in (self.source, name((*self.base, *path))) if part)
+
+    def place(self, path: Path, *, key: bool = False) -> TextPosition:
+        """Only an order: in which the fields stand in the object."""
+        order = {part: number for number, part in enumerate(_paths(self.value, ()))}
+        near = path
+        while near and near not in order:
+            near = near[:-1]
+        return TextPosition(order.get(near, 0), len(path))
+
+
+def of_value(value: Value, source: str = "", base: Path = ()) -> ObjectDocument:
+    """The Document of a decoded object, or of the part of one at `base`."""
+    return ObjectDocument(source, value, {}, {}, base)
+
+
+def of_json(data: bytes, source: str = "", base: Path = ()) -> ObjectDocument:
+    """The same of JSON; raise Refused when it is not JSON."""
+    try:
+        return of_value(decoded(data), source, base)
+    except Undecodable as error:
+        raise Refused(f"this is not JSON: {error.why}", remedy="Write JSON", where=source) from None
+
+
+def _paths(value: Value, path: Path) -> Iterator[Path]:
+    yield path
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _paths(inner, (*path, key))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _paths(inner, (*path, index))

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from kube_rdma.api.admission import pod_manifest
 from kube_rdma.api.admission import review as admission_review
-from kube_rdma.api.text.document import name
-from kube_rdma.api.text.object_document import of_value
+from kube_rdma.api.text.document import name, of_value
 from kube_rdma.model.admission.findings import (
     NOTHING_KNOWN,
     USUAL,

@@ -36,11 +36,11 @@ from kube_rdma.model.node import NodeState
 from kube_rdma.model.pools.pool import PoolSpec
 from kube_rdma.model.reports.node_report import NodeReport
 from kube_rdma.model.survey import NamespaceMode
-from kube_rdma.programs.agent.pod_networks.attachment_journal import as_named
 from kube_rdma.programs.doctor.pod import observed_pod, present, with_processes, with_reason
 from kube_rdma.programs.explain.networks import PodDocuments, read_documents
 from kube_rdma.programs.explain.node import node_here
 from kube_rdma.rules.admission.findings import findings
+from kube_rdma.rules.attach.records import as_read
 from kube_rdma.rules.explain.node import basis
 
 T = TypeVar("T")
@@ -227,7 +227,7 @@ def _records(state: Path, pod: PodName, uid: str = "") -> _Records:
     """The newest sandbox's; a pod of that name and another uid is another pod."""
     try:
         attachments = [
-            as_named(name, one)
+            as_read(name, one)
             for folder in ("attachments", "delegated")
             for name, one in glances(state / folder, "attachment", Attachment) or ()
             if one.sandbox.pod == pod and uid in ("", one.sandbox.uid)

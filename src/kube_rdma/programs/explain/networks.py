@@ -1,7 +1,7 @@
 """The documents that a pod's annotations name, read as the agent reads them, and nothing made.
 
-Part of programs/explain/evidence. Which document a name means is
-programs/agent/pod_networks/requests' to say; here is only where it looks.
+Part of programs/explain/evidence. Which document a name means is programs/annotated_networks' to
+say; here is only where it looks.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from kube_rdma.model.explain import Obstacle, Stage
 from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.model.ipam import IPPool, PoolName
 from kube_rdma.model.pod import PodState
-from kube_rdma.programs.agent.pod_networks.requests import Asking, asking, meant
+from kube_rdma.programs.annotated_networks import AnnotatedNetworks, asking, meant
 from kube_rdma.rules.attach.requests import (
     ANNOTATION,
     POD_NETWORKS,
@@ -154,12 +154,12 @@ def _with(
     )
 
 
-def _asking(template: PodTemplate) -> Asking:
+def _asking(template: PodTemplate) -> AnnotatedNetworks:
     """As the agent reads it; elsewhere nobody knows what the cluster's own network is called."""
     annotations = dict(template.annotations)
     alone = not any(annotations.get(key, "").strip() for key in _OTHERS)
     if template.blocks is not None and alone and not template.faults:
-        return Asking(POD_NETWORKS, template.blocks)
+        return AnnotatedNetworks(POD_NETWORKS, template.blocks)
     return asking(_pod(template), "")
 
 

@@ -23,7 +23,7 @@ from kube_rdma.model.ipam import (
     PodUid,
 )
 from kube_rdma.model.late_binding.binding import ContainerId
-from kube_rdma.rules.attach.addresses import given
+from kube_rdma.rules.attach.addresses import of_leases
 from kube_rdma.rules.ipam.cells import Zone, range_of, zones
 from kube_rdma.rules.ipam.grant import demands
 from kube_rdma.rules.ipam.pools import refuse_namespace
@@ -60,7 +60,7 @@ def addresses(
             seat = next(one for one in seats if one.wish.ask.interface == nic.interface)
             words.append((nic.interface, _word(address, zone, seat, evidence)))
     fresh = (
-        given(nic.interface, leases[nic.interface], evidence.ip_pools[nic.pool])
+        of_leases(nic.interface, leases[nic.interface], evidence.ip_pools[nic.pool])
         for nic in request.nics
     )
     return (*held, *fresh), tuple(words)
@@ -133,7 +133,7 @@ def _held(name: InterfaceName, attached: Attached, pools: Sequence[IPPool]) -> G
             if _has(zone, address)
         ]
         if leases:
-            whole, of_pool = given(name, leases, pool), {one.address for one in leases}
+            whole, of_pool = of_leases(name, leases, pool), {one.address for one in leases}
             others = (one for one in attached.addresses if one.address not in of_pool)
             return Given(name, (*whole.addresses, *others), whole.routes, whole.probe)
     return Given(name, attached.addresses)
