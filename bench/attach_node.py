@@ -60,10 +60,9 @@ from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
 from kube_rdma.programs.agent.late_binding import binder
 from kube_rdma.programs.agent.node.survey_cache import SurveyCache
 from kube_rdma.programs.agent.pod_networks.attach import AttachDependencies
-from kube_rdma.programs.agent.pod_networks.attachment_journal import AttachmentJournal
-from kube_rdma.programs.agent.pod_networks.chain import PodNetworks
+from kube_rdma.programs.agent.pod_networks.chain import SandboxNetworks
 from kube_rdma.programs.agent.pod_networks.context import NodeContext
-from kube_rdma.programs.agent.pod_networks.executor import PlanExecutor
+from kube_rdma.programs.agent.pod_networks.executor import AttachmentJournal, PlanExecutor
 from kube_rdma.programs.agent.pod_networks.node_networks import host_functions, host_links
 from kube_rdma.programs.agent.pod_networks.node_view import NodeView, NodeViewDependencies
 from kube_rdma.programs.agent.pod_networks.router import CniRouter
@@ -129,7 +128,7 @@ class Node:
         self._before = self.spent()
         self._resident = 0.0
         self.attachments: PlanExecutor
-        self.networks: PodNetworks
+        self.networks: SandboxNetworks
 
     def spent(self) -> Spent:
         """Until now."""

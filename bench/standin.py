@@ -41,7 +41,7 @@ from kube_rdma.model.device import (
     GidType,
     LinkLayer,
     PciAddress,
-    PciSeat,
+    PciPosition,
     PhysicalState,
     Port,
     PortState,
@@ -81,7 +81,7 @@ def card(number: int, layer: LinkLayer = LinkLayer.ETHERNET, *, up: bool = True)
         char_devices=(
             CharDevice(CharKind.UVERBS, f"/dev/infiniband/uverbs{number}", 231, 192 + number),
         ),
-        seat=PciSeat(pci, f"pci0000:{0x10 * number:02x}", (pci,), number // 8),
+        seat=PciPosition(pci, f"pci0000:{0x10 * number:02x}", (pci,), number // 8),
     )
 
 

@@ -29,7 +29,7 @@ from kube_rdma.model.device import (
     GidType,
     LinkLayer,
     PciAddress,
-    PciSeat,
+    PciPosition,
     PhysicalState,
     Port,
     PortState,
@@ -155,7 +155,7 @@ def card(number: int) -> Device:
         char_devices=(
             CharDevice(CharKind.UVERBS, f"/dev/infiniband/uverbs{number}", 231, 192 + number),
         ),
-        seat=PciSeat(pci, root, (bridge, pci), node, None, virtual, VIRTUAL),
+        seat=PciPosition(pci, root, (bridge, pci), node, None, virtual, VIRTUAL),
     )
 
 
@@ -165,7 +165,7 @@ def functions(card: Device) -> list[Function]:
     assert seat
     netdev = Netdev(str(card.ports[0].netdev), "ether", True, True)
     virtual = (
-        PciSeat(pci, seat.root, (*seat.path[:-1], pci), seat.numa_node, seat.pci)
+        PciPosition(pci, seat.root, (*seat.path[:-1], pci), seat.numa_node, seat.pci)
         for pci in seat.virtual_functions
     )
     return [

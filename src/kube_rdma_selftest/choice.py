@@ -1,9 +1,9 @@
 """Which plans the hardware self-test tries on which card, and whether the node is as before.
 
-The plans are the agent's own: the same rules make them, for a network that has what a pod's network
-can have: addresses of both families, routes, an MTU and, on a virtual function, settings. What the
-agent would refuse is refused here too, and the reason is shown. Nothing that the node itself is
-reached through is touched, whoever names it.
+The plans are the agent's own: rules/attach/procedure makes them, for a network that has what a
+pod's network can have: addresses of both families, routes, an MTU and, on a virtual function,
+settings. What the agent would refuse is refused here too, and the reason is shown. Nothing that the
+node itself is reached through is touched, whoever names it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from kube_rdma.model.attach.attachment import (
     NetworkRoute,
     Plan,
     Sandbox,
-    Wish,
 )
 from kube_rdma.model.attach.step import MakeRdma
 from kube_rdma.model.card import Card
@@ -32,11 +31,9 @@ from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings, Link
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.late_binding.binding import ContainerId, PodName
 from kube_rdma.model.pools.pool import Bind, Mode, ShareId
-from kube_rdma.rules.attach.infiniband import refuse_taken
-from kube_rdma.rules.attach.plan import plans
-from kube_rdma.rules.attach.requests import wishes
-from kube_rdma.rules.attach.seats import link_of, seats
-from kube_rdma.rules.attach.vf import with_settings
+from kube_rdma.rules.attach import procedure
+from kube_rdma.rules.attach.procedure import NetworkRequest
+from kube_rdma.rules.attach.seats import link_of
 from kube_rdma.rules.phrases import listed
 from kube_rdma.rules.pools.cards import is_vital
 from kube_rdma_selftest.trial import SelftestRequest, SelftestScene, Trial, TrialKind, UntriedCard
@@ -209,18 +206,19 @@ def _plan(scene: SelftestScene, card: Card, link: HostLink, kind: TrialKind) -> 
         own = _own(scene, link)
         guid, mac = (own, None) if network.infiniband else (None, own[: len(_NO_MAC)])
     ask = NetworkAsk("selftest", kind, INTERFACE, card.name, mac=mac, guid=guid)
-    wished: tuple[Wish, ...] = wishes((ask,), (network,))
     mode = Mode.SHARED_MULTI
     if kind.moves:
         mode = Mode.SRIOV if _is_virtual(card) else Mode.EXCLUSIVE
     share = GrantedShare(
         "main", str(network.resource), ShareId(card.id), (card,), mode, Bind.PER_CARD
     )
-    placed = with_settings(seats(wished, (share,), scene.network), scene.functions)
-    refuse_taken(placed, (), scene.network)
+    wished = procedure.match(NetworkRequest((ask,), (network,)), (share,))
+    seated = procedure.seat(wished, scene.network)
+    placed = procedure.place(seated, scene.functions)
     container = ContainerId(f"selftest-{card.id}-{kind}")
     sandbox = Sandbox(container, PodName("selftest", kind), container, "", 0)
-    (plan,) = plans(sandbox, placed, (), scene.network)
+    addressed = procedure.address(placed, sandbox, ())
+    (plan,) = procedure.plan(addressed).own
     return plan
 
 

@@ -32,8 +32,8 @@ from kube_rdma.model.card import CardId
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.functions.step import SetFunction
-from kube_rdma.programs.agent.pod_networks.node_view import host_network
 from kube_rdma.programs.survey import take_survey
+from kube_rdma.rules.attach.host_links import host_network
 from kube_rdma.rules.attach.undo import check, undo
 from kube_rdma.rules.health.evaluate import node_cards
 from kube_rdma_selftest.choice import differences, trials

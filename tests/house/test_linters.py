@@ -15,7 +15,7 @@ import pytest
 from .tree import ROOT, is_shell, texts
 
 BIN = Path(sys.executable).parent
-CONTRACTS = 8
+CONTRACTS = 9
 
 LINTERS = {
     "style": ["ruff", "check"],
@@ -86,6 +86,7 @@ PLANTED = {
     "kube_rdma/programs/leans.py": "import kube_rdma_lab\n",
     "kube_rdma/programs/asks.py": "import h11\n",
     "kube_rdma/programs/signs.py": "import cryptography\n",
+    "kube_rdma/programs/climbs.py": "import kube_rdma.programs.agent\n",
     "kube_rdma_lab/pretends.py": "import kube_rdma_testing\n",
 }
 

@@ -29,7 +29,7 @@ USES = {
     "src/kube_rdma/model/attach/attachment.py HostNetwork": "the field: the kind that the node has",
     "src/kube_rdma/model/attach/attachment.py NetworkSeat": "the field: the kind to make for a pod",
     "src/kube_rdma/model/attach/step.py TakeLink": "the field: those to make again on the way back",
-    "src/kube_rdma/programs/agent/pod_networks/node_view.py host_network": "the kind to make",
+    "src/kube_rdma/rules/attach/host_links.py host_network": "the kind to make",
     f"{ATTACH}/seats.py _seat": "iWARP has no GIDs of addresses; of real devices the type says it",
     f"{ATTACH}/seats.py _rdma": "of real devices the pod gets the card's own",
     f"{ATTACH}/seats.py soft_links": "a card's, by name",

@@ -3,7 +3,7 @@
 import json
 
 from kube_rdma.api.admission import pod_manifest
-from kube_rdma.api.text.object_document import of_value
+from kube_rdma.api.text.document import of_value
 from kube_rdma.rules.attach.requests import ANNOTATION, POD_NETWORKS
 
 VKE = "vke.volcengine.com/rdma"

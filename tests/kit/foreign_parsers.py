@@ -24,7 +24,7 @@ from kube_rdma.adapters.cluster.policy_watch import NODE_POLICY, policy_of
 from kube_rdma.adapters.cluster.restarts import request_of
 from kube_rdma.adapters.cni import protocol, results
 from kube_rdma.api.attach import called_conf
-from kube_rdma.api.text.object_document import of_json
+from kube_rdma.api.text.document import of_json
 from kube_rdma.model.attach.cni import CniResult
 from kube_rdma.model.attach.restart import RESTART
 from kube_rdma.model.pod import PodState

@@ -13,7 +13,7 @@ from kube_rdma.model.device import (
     Device,
     LinkLayer,
     PciAddress,
-    PciSeat,
+    PciPosition,
     PhysicalState,
     Port,
     PortState,
@@ -31,7 +31,7 @@ def seat(bus, number=0, *, numa=0, physical=None, virtual=()):
     """The function 0000:<bus>:00.<number> below a root port of its own."""
     pci = PciAddress(f"0000:{bus:02x}:00.{number}")
     path = (PciAddress(f"0000:00:{bus & 31:02x}.0"), pci)
-    return PciSeat(pci, "pci0000:00", path, numa, physical, virtual)
+    return PciPosition(pci, "pci0000:00", path, numa, physical, virtual)
 
 
 def function(where, *netdevs, vendor=0x15B3, driver="mlx5_core", vf=None):

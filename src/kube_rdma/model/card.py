@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NewType
 
-from kube_rdma.model.device import Device, PciAddress, PciSeat
+from kube_rdma.model.device import Device, PciAddress, PciPosition
 from kube_rdma.model.frozen import Frozen
 
 CardId = NewType("CardId", str)
@@ -61,7 +61,7 @@ class Use(Frozen):
 class Function(Frozen):
     """A PCI function of class 02 (network), with or without a driver, interface or RDMA device."""
 
-    seat: PciSeat
+    seat: PciPosition
     vendor: int  # 16 bits, 0x15b3
     device: int
     driver: str | None
@@ -92,7 +92,7 @@ class Card(Frozen):
         return "+".join(names) or self.id
 
     @property
-    def seat(self) -> PciSeat | None:
+    def seat(self) -> PciPosition | None:
         """Where it sits; None for a soft device on an interface without a function."""
         if self.function:
             return self.function.seat

@@ -111,7 +111,7 @@ class CharDevice(Frozen):
     minor: int
 
 
-class PciSeat(Frozen):
+class PciPosition(Frozen):
     """Where a PCI function sits in the machine.
 
     `path` leads from the root complex down to the function itself, bridges and switches included:
@@ -132,7 +132,7 @@ class PciSeat(Frozen):
 class Gpu(Frozen):
     """An accelerator by its PCI class, 03xx (display) or 12xx (processing accelerator)."""
 
-    seat: PciSeat
+    seat: PciPosition
     pci_class: int  # 24 bits as in sysfs `class`: 0x030200
     vendor: int
     device: int
@@ -156,7 +156,7 @@ class Device(Frozen):
     numa_node: int | None
     ports: tuple[Port, ...]
     char_devices: tuple[CharDevice, ...]
-    seat: PciSeat | None = (
+    seat: PciPosition | None = (
         None  # of the PCI function at or above it, or below a soft device's netdev
     )
     auxiliary: str | None = None  # the auxiliary device below it (mlx5_core.sf.4)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kube_rdma.adapters.cni import frames
+from kube_rdma.adapters.cni import protocol
 from kube_rdma.adapters.cni.socket import SOCKET
 from kube_rdma.adapters.cni.state import ASKING, MISSED
 from kube_rdma.model.cni_conf import ANNOTATIONS, CHAINED, PLUGIN
@@ -70,12 +70,12 @@ class FakeShim:
             for key, value in environment.items()
             if key.startswith("CNI_")
         )
-        if max(len(config) - frames.MAX_INPUT, len(entries) - frames.MAX_ENVIRONMENT) > 0:
-            code = 6 if len(config) > frames.MAX_INPUT else 4
+        if max(len(config) - protocol.MAX_INPUT, len(entries) - protocol.MAX_ENVIRONMENT) > 0:
+            code = 6 if len(config) > protocol.MAX_INPUT else 4
             return _error(config, code, "the configuration or the CNI_ variables are too large")
         netns = environment.get("CNI_NETNS", "")
         seconds = self._add_seconds if verb == "ADD" else self._seconds
-        sent, answer = await self._ask(frames.request(entries, config), netns, seconds)
+        sent, answer = await self._ask(protocol.request(entries, config), netns, seconds)
         if answer is None:
             return self._without_agent(verb, environment, config, sent=sent)
         return ShimOutcome(*answer)
@@ -98,7 +98,7 @@ class FakeShim:
                     first = socket.send_fds(connection, [request], descriptors)
                     await loop.sock_sendall(connection, request[first:])
                     sent = True
-                    head = frames.answer_head(await _exactly(connection, frames.ANSWER_HEADER))
+                    head = protocol.answer_head(await _exactly(connection, protocol.ANSWER_HEADER))
                     if head is None:
                         return sent, None
                     return sent, (head[0], await _exactly(connection, head[1]))

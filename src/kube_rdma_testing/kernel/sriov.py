@@ -19,7 +19,7 @@ from kube_rdma.adapters.kernel.sriov.functions import AUTOPROBE, NUMBER, PROBE
 from kube_rdma.adapters.kernel.sysfs.pci import PciTree
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.model.card import Function, Netdev
-from kube_rdma.model.device import PciAddress, PciSeat
+from kube_rdma.model.device import PciAddress, PciPosition
 from kube_rdma.model.functions.function import SetFunctions
 from kube_rdma_testing.kernel.tree import add_virtual, remove_virtual
 
@@ -128,7 +128,7 @@ class FakeSriov:
         probed = (card / AUTOPROBE).read_text() == "1\n"
         for index in range(count):
             own = _address(above.pci, index)
-            seat = PciSeat(own, above.root, (*above.path[:-1], own), above.numa_node, above.pci)
+            seat = PciPosition(own, above.root, (*above.path[:-1], own), above.numa_node, above.pci)
             netdevs = (Netdev(f"{name}v{index}", "ether", False, None),) if name else ()
             bound = Function(
                 seat, ids[0], ids[1] + 1, _DRIVERS.get(driver, driver), netdevs, vf_index=index

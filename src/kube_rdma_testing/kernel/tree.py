@@ -24,7 +24,7 @@ from kube_rdma.model.device import (
     Gpu,
     LinkLayer,
     PciAddress,
-    PciSeat,
+    PciPosition,
     PhysicalState,
     Port,
     PortState,
@@ -141,7 +141,7 @@ def remove_virtual(root: Path, link: Path) -> None:
     shutil.rmtree(place)
 
 
-def _write_seats(root: Path, seats: dict[PciAddress, PciSeat]) -> None:
+def _write_seats(root: Path, seats: dict[PciAddress, PciPosition]) -> None:
     """The PCI functions, and those that they name as their physical or virtual ones."""
     for seat in list(seats.values()):
         physical = seat.physical_function
@@ -149,13 +149,15 @@ def _write_seats(root: Path, seats: dict[PciAddress, PciSeat]) -> None:
             among = [vf for vf, other in seats.items() if other.physical_function == physical]
             path = (*seat.path[:-1], physical)
             node, count = seat.numa_node, len(among)
-            seats[physical] = PciSeat(physical, seat.root, path, node, None, tuple(among), count)
+            seats[physical] = PciPosition(
+                physical, seat.root, path, node, None, tuple(among), count
+            )
     for seat in list(seats.values()):
         place, node = _place(seat), seat.numa_node
         for index, virtual in enumerate(seat.virtual_functions):
             link(root, f"{place}/virtfn{index}", f"../{virtual}")
             path = (*seat.path[:-1], virtual)
-            seats.setdefault(virtual, PciSeat(virtual, seat.root, path, node, seat.pci))
+            seats.setdefault(virtual, PciPosition(virtual, seat.root, path, node, seat.pci))
         if seat.sriov_total is not None:
             write(root, f"{place}/sriov_totalvfs", str(seat.sriov_total))
     for seat in seats.values():
@@ -166,7 +168,7 @@ def _write_seats(root: Path, seats: dict[PciAddress, PciSeat]) -> None:
             link(root, f"{place}/physfn", f"../{seat.physical_function}")
 
 
-def _place(seat: PciSeat) -> str:
+def _place(seat: PciPosition) -> str:
     return "/".join(("devices", seat.root, *seat.path))
 
 

@@ -20,7 +20,7 @@ from kube_rdma.model.device import (
     GidType,
     Gpu,
     LinkLayer,
-    PciSeat,
+    PciPosition,
     Port,
 )
 from kube_rdma_testing.kernel.tree_rules_pci import seat_complaints
@@ -182,7 +182,7 @@ def _char(char: CharDevice) -> Iterator[str]:
 def _shared_places(devices: Sequence[Device]) -> Iterator[str]:
     """A function and an interface have one NUMA node, seat and bond, whoever sits on them."""
     nodes: dict[str, int | None] = {}
-    seats: dict[str, PciSeat | None] = {}
+    seats: dict[str, PciPosition | None] = {}
     bonds: dict[str, str | None] = {}
     for device in devices:
         for place in {*(p.netdev or "" for p in device.ports), device.pci or ""} - {""}:

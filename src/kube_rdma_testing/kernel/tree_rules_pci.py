@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from kube_rdma.model.card import Function
-from kube_rdma.model.device import Device, Gpu, PciAddress, PciSeat
+from kube_rdma.model.device import Device, Gpu, PciAddress, PciPosition
 
 _ROOT = re.compile(r"pci[0-9a-f]{4,}:[0-9a-f]{2}")  # drivers/pci/probe.c
 _GPU_CLASSES = frozenset({0x03, 0x12})
@@ -30,7 +30,7 @@ def seat_complaints(
         yield "a survey lists its GPUs by address, without doubles"
     all_seats = [device.seat for device in devices if device.seat]
     all_seats += [*(gpu.seat for gpu in gpus), *(function.seat for function in functions)]
-    seats: dict[PciAddress, PciSeat] = {}
+    seats: dict[PciAddress, PciPosition] = {}
     for seat in all_seats:
         yield from _seat(seat)
         if seats.setdefault(seat.pci, seat) != seat:
@@ -50,7 +50,7 @@ def _gpu(gpu: Gpu) -> Iterator[str]:
         yield f"{where}: vendor and device have 16 bits"
 
 
-def _seat(seat: PciSeat) -> Iterator[str]:
+def _seat(seat: PciPosition) -> Iterator[str]:
     if not seat.path or seat.path[-1] != seat.pci or not _ROOT.fullmatch(seat.root):
         yield f"{seat.pci}: its way does not lead from a root to it"
     if seat.numa_node is not None and seat.numa_node < 0:
@@ -63,7 +63,7 @@ def _seat(seat: PciSeat) -> Iterator[str]:
         yield f"{seat.pci}: virtual functions are others, each there once"
 
 
-def _ways(seats: Sequence[PciSeat]) -> Iterator[str]:
+def _ways(seats: Sequence[PciPosition]) -> Iterator[str]:
     """A function is at one place, and nothing but itself is above it twice."""
     above: dict[PciAddress, tuple[str, ...]] = {}
     for seat in seats:
@@ -77,7 +77,7 @@ def _ways(seats: Sequence[PciSeat]) -> Iterator[str]:
                 yield f"{address} is not beside {seat.pci}"
 
 
-def _relations(seats: dict[PciAddress, PciSeat], gpus: set[PciAddress]) -> Iterator[str]:
+def _relations(seats: dict[PciAddress, PciPosition], gpus: set[PciAddress]) -> Iterator[str]:
     owners = Counter(vf for seat in seats.values() for vf in seat.virtual_functions)
     for seat in seats.values():
         physical = seats.get(seat.physical_function) if seat.physical_function else None

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from kube_rdma.adapters.kernel.sriov.addresses import made_of
 from kube_rdma.adapters.kernel.sriov.functions import SriovCards
 from kube_rdma.model.card import Function, Netdev
-from kube_rdma.model.device import PciAddress, PciSeat
+from kube_rdma.model.device import PciAddress, PciPosition
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.programs.survey import take_survey
 from kube_rdma_testing.kernel.network import KilledError
@@ -27,7 +27,7 @@ CARD = PciAddress("0000:81:00.0")
 
 
 def card(driver="igb"):
-    place = PciSeat(CARD, "pci0000:80", (PciAddress("0000:80:01.0"), CARD), 1, sriov_total=7)
+    place = PciPosition(CARD, "pci0000:80", (PciAddress("0000:80:01.0"), CARD), 1, sriov_total=7)
     netdevs = (Netdev("eth0", "ether", True, True),) if driver else ()
     return Function(place, 0x8086, 0x10C9, driver, netdevs)
 

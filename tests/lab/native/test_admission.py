@@ -9,7 +9,7 @@ import json
 import pytest
 
 from kube_rdma.api.admission import pod_manifest
-from kube_rdma.api.text.object_document import of_value
+from kube_rdma.api.text.document import of_value
 from kube_rdma.model.admission.facts import Completes
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.finding import Severity

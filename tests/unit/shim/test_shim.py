@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kube_rdma.adapters.cni import frames
+from kube_rdma.adapters.cni import protocol
 from kube_rdma.adapters.cni.state import MissedDeletes
 from kube_rdma.model.attach.cni import CniAttachment, CniInterface, CniResult, Verb
 from kube_rdma.model.errors import Refused
@@ -28,7 +28,7 @@ async def talking(root, reply, *, wait=True):
 
     async def serve(reader, writer):
         if wait:
-            head = frames.request_head(await reader.readexactly(frames.REQUEST_HEADER))
+            head = protocol.request_head(await reader.readexactly(protocol.REQUEST_HEADER))
             await reader.readexactly(head.environment + head.input)
         writer.write(reply)
         writer.close()
@@ -66,10 +66,10 @@ async def test_only_variables_of_cni_are_handed_over(shim, root):
     seen = []
 
     async def serve(reader, writer):
-        head = frames.request_head(await reader.readexactly(frames.REQUEST_HEADER))
+        head = protocol.request_head(await reader.readexactly(protocol.REQUEST_HEADER))
         seen.append(await reader.readexactly(head.environment))
         await reader.readexactly(head.input)
-        writer.write(frames.answer(0, b""))
+        writer.write(protocol.answer(0, b""))
         writer.close()
 
     server = await asyncio.start_unix_server(serve, root / "run/kube-rdma/agent.sock")
@@ -184,9 +184,9 @@ async def test_garbage_collection_can_wait(shim):
         b"",
         b"kra1",
         b"HTTP/1.1 400 Bad Request\r\n\r\n",
-        frames.answer(0, b'{"cniVersion"')[:-1],
-        frames.answer(0, b"")[:-4] + b"\xff\xff\xff\xff",
-        frames.answer(256, b"{}"),
+        protocol.answer(0, b'{"cniVersion"')[:-1],
+        protocol.answer(0, b"")[:-4] + b"\xff\xff\xff\xff",
+        protocol.answer(256, b"{}"),
     ],
 )
 async def test_an_agent_that_breaks_off_leaves_no_half_of_a_result(shim, root, reply):
@@ -238,9 +238,9 @@ def test_the_times_are_those_of_the_kubelet():
 
 async def test_too_much_of_anything_is_refused(shim):
     """More than 2 MiB on stdin, more than 64 KiB of variables: an error, not a crash."""
-    done = await shim.run(environment(), b" " * (frames.MAX_INPUT + 1))
+    done = await shim.run(environment(), b" " * (protocol.MAX_INPUT + 1))
     assert (done.code, done.document["code"]) == (1, 6)
-    done = await shim.run(environment(CNI_ARGS="x=" + "y" * frames.MAX_ENVIRONMENT), text())
+    done = await shim.run(environment(CNI_ARGS="x=" + "y" * protocol.MAX_ENVIRONMENT), text())
     assert (done.code, done.document["code"]) == (1, 4)
 
 
@@ -251,10 +251,10 @@ async def test_the_largest_call_goes_through(shim, root):
         return CniResult((CniInterface(str(len(call.config))),))
 
     config = text()
-    config += b" " * (frames.MAX_INPUT - len(config))
+    config += b" " * (protocol.MAX_INPUT - len(config))
     async with serving(root, handler):
         done = await shim.run(environment(), config)
-    assert done.document["interfaces"][-1]["name"] == str(frames.MAX_INPUT)
+    assert done.document["interfaces"][-1]["name"] == str(protocol.MAX_INPUT)
 
 
 async def test_a_namespace_that_is_none_is_refused(shim, root, tmp_path):

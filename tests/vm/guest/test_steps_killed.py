@@ -34,10 +34,9 @@ from kube_rdma.adapters.kernel.pod.steps import open_pod
 from kube_rdma.adapters.kernel.pod.sysctl import read_sysctl
 from kube_rdma.model.attach.attachment import Attachment, AttachmentKey, NetworkKind
 from kube_rdma.model.attach.pod_view import PodView, SeenRdma
-from kube_rdma.programs.agent.pod_networks.attachment_journal import AttachmentJournal
-from kube_rdma.programs.agent.pod_networks.executor import PlanExecutor
-from kube_rdma.programs.agent.pod_networks.node_view import host_network
+from kube_rdma.programs.agent.pod_networks.executor import AttachmentJournal, PlanExecutor
 from kube_rdma.programs.survey import take_survey
+from kube_rdma.rules.attach.host_links import host_network
 from kube_rdma.rules.health.discovery import judge
 from kube_rdma.rules.pools.cards import cards
 from kube_rdma_selftest.trial import SelftestScene

@@ -16,7 +16,7 @@ from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD
 from kube_rdma.api.admission import pod_manifest
 from kube_rdma.api.attach import network_definition, network_status
-from kube_rdma.api.text.object_document import of_json
+from kube_rdma.api.text.document import of_json
 from kube_rdma.model.admission.pod_template import PodTemplate
 from kube_rdma.model.doctor import AddressRange, AddressUse
 from kube_rdma.model.errors import Refused

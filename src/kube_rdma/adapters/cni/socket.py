@@ -26,7 +26,6 @@ import structlog
 from msgspec import Struct
 
 from kube_rdma.adapters.bulkhead import contained
-from kube_rdma.adapters.cni import frames
 from kube_rdma.adapters.cni import protocol as wire
 from kube_rdma.adapters.cni.turns import CALLER, Caller, Turns
 from kube_rdma.model.attach.cni import Call, CniResult, Verb
@@ -174,7 +173,7 @@ class CniSocket:
             return
         async with asyncio.timeout(self._limits.seconds):
             loop = asyncio.get_running_loop()
-            await loop.sock_sendall(connection, frames.answer(*answer))
+            await loop.sock_sendall(connection, wire.answer(*answer))
 
     async def _answer(self, request: _Request) -> tuple[int, bytes] | None:
         """Exit code and output; None for a configuration that does not come."""
@@ -212,9 +211,9 @@ class CniSocket:
 
 def _fitting(output: bytes) -> bytes:
     """The result of an ADD; raise Refused where the shim would not take so much."""
-    if len(output) > frames.MAX_ANSWER:
+    if len(output) > wire.MAX_ANSWER:
         raise Refused(
-            f"the result has {len(output)} bytes, of {frames.MAX_ANSWER} that fit",
+            f"the result has {len(output)} bytes, of {wire.MAX_ANSWER} that fit",
             remedy="Ask for fewer addresses and routes",
         )
     return output
@@ -225,8 +224,8 @@ async def _receive(connection: socket.socket, descriptors: list[int]) -> _Reques
 
     Descriptors are the caller's to close.
     """
-    head = await _bytes(connection, frames.REQUEST_HEADER, descriptors)
-    announced = frames.request_head(head) if head is not None else None
+    head = await _bytes(connection, wire.REQUEST_HEADER, descriptors)
+    announced = wire.request_head(head) if head is not None else None
     if announced is None:
         return None
     environment = await _bytes(connection, announced.environment, descriptors)

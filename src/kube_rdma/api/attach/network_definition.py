@@ -158,6 +158,7 @@ def _network(base: Network, kind: NetworkKind, plugin: Plugin, ipam: IpamConf) -
         ),
         yields_to=_yields_to(plugin, ipam),
         routes=tuple(NetworkRoute(route.to, route.via) for route in ipam.routes),
+        dns=ipam.dns,
     )
 
 

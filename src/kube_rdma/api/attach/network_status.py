@@ -1,10 +1,11 @@
-"""The annotations that tell a pod's networks: the one that everybody reads, and that of kube-rdma.
+"""The annotations that tell a pod's networks: those that others read, and that of kube-rdma.
 
 ``k8s.v1.cni.cncf.io/network-status`` is written byte for byte as Multus does, because tools compare
 it: objects indented by four, joined by commas, empty fields left out, ``dns`` always there. Whoever
 reads a pod's annotation writes all of it, so it is written whole: first the cluster's network, of
 which one entry is called default. The second says besides which RDMA device and GID an interface
-has, for the applications and the tools that need them.
+has, for the applications and the tools that need them. A pod that asks in Cello's way gets
+``k8s.volcengine.com/network-status`` in place of the first, as Cello's meta plugin writes it.
 """
 
 from __future__ import annotations
@@ -16,17 +17,33 @@ from ipaddress import ip_interface
 from typing import Any, TypeAlias
 
 from kube_rdma.model.attach.attachment import Attached, InterfaceAddress
-from kube_rdma.model.attach.cni import CniInterface, CniResult, Dns, LinkAddress
+from kube_rdma.model.attach.cni import Call, CniInterface, CniResult, Dns, LinkAddress
 from kube_rdma.model.card import CardId
 from kube_rdma.model.doctor import AddressUse
 from kube_rdma.model.foreign_json import Undecodable, decoded
 from kube_rdma.model.ipam import InterfaceName
+from kube_rdma.model.pod import PodState
 
 ANNOTATION = "k8s.v1.cni.cncf.io/network-status"
 OWN_ANNOTATION = "kube-rdma.io/network-status"
+POD_NETWORKS_STATUS = "k8s.volcengine.com/network-status"
+_POD_NETWORKS = "k8s.volcengine.com/pod-networks"  # its models (pod_networks) are not needed here
 DEVICE_INFO_VERSION = "1.1.0"
 
 Json: TypeAlias = dict[str, Any]
+
+
+def statuses(
+    pod: PodState, interfaces: Sequence[Attached], call: Call
+) -> tuple[tuple[str, str], ...]:
+    """The annotations that tell the pod what it got, key and text: in its way and the own one."""
+    annotations = dict(pod.annotations)
+    own = (OWN_ANNOTATION, own_status(interfaces))
+    if annotations.get(_POD_NETWORKS, "").strip():
+        text = pod_networks_status(interfaces, call.network, call.previous)
+        return (POD_NETWORKS_STATUS, text), own
+    before = annotations.get(ANNOTATION, "")
+    return (ANNOTATION, status(interfaces, call.network, call.previous, before)), own
 
 
 def status(
@@ -43,6 +60,26 @@ def status(
     """
     first = _of_cluster(cluster, result) if result is not None else _clusters(before)
     return _joined([*first, *map(_entry, attached)])
+
+
+def pod_networks_status(
+    attached: Sequence[Attached], cluster: str, result: CniResult | None
+) -> str:
+    """The annotation of pods that ask by ``k8s.volcengine.com/pod-networks``, as status.
+
+    Without a result the cluster's network has no entry.
+    """
+    entries = [] if result is None else [_block_of_cluster(cluster, result)]
+    entries += [
+        _block(
+            one.network.partition("/")[2],
+            one.interface,
+            [str(each.address) for each in one.addresses],
+            one.mac,
+        )
+        for one in attached
+    ]
+    return _joined(entries)
 
 
 def own_status(attached: Sequence[Attached], before: str = "", others: Collection[str] = ()) -> str:
@@ -218,3 +255,18 @@ def _own(attached: Attached) -> Json:
 def _without_empty(**values: object) -> Json:
     """What is not empty, as Go's omitempty leaves it out."""
     return {key: value for key, value in values.items() if value not in (None, "", [], {}, 0)}
+
+
+def _block_of_cluster(name: str, result: CniResult) -> Json:
+    """The last of the interfaces in the pod, as there."""
+    inside = [link for link in result.links if link.sandbox]
+    link = inside[-1] if inside else None
+    addresses = [str(one.address.ip) for one in result.addresses]
+    return _block(name, link.name if link else "", addresses, link.mac if link else "")
+
+
+def _block(name: str, interface: str, addresses: list[str], mac: str) -> Json:
+    """What is empty is left out, but never the device itself."""
+    device = {"ifName": interface, "ips": addresses, "mac": mac}
+    device_info = {key: value for key, value in device.items() if value}
+    return {"cniName": name, "deviceInfo": device_info}

@@ -6,6 +6,9 @@ meaning are those of the Network Plumbing Working Group's specification, version
 What only other plugins can do with an entry is kept for them, rules/attach/requests refuses it for
 those of kube-rdma. Programs in Go write such lists too (go_typed), and a key that is nobody's is
 passed over there, here with a warning.
+
+A list becomes a Document with one field, so that every entry has a name and a number and a fault
+reads like ``networks[2].ips[0]``; that of api/attach/pod_networks likewise.
 """
 
 from __future__ import annotations
@@ -20,10 +23,10 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import BaseModel, BeforeValidator, Field, field_validator
 
 from kube_rdma.api.ipam.ip_words import IpAddress, Label, Word, address
-from kube_rdma.api.text.document import Document, Path, TextPosition, Value, shown
-from kube_rdma.api.text.entries import entries, refuse_long, refuse_many
+from kube_rdma.api.text.document import Document, Path, TextPosition, Value, name, shown
 from kube_rdma.api.text.faults import Slip, near, slips, validate
 from kube_rdma.api.text.go_typed import GoTyped, fields_of
+from kube_rdma.api.text.reader import read
 from kube_rdma.api.text.typed import Many, Typed
 from kube_rdma.api.text.words import TextForm
 from kube_rdma.model.attach.attachment import AskedAddress, NetworkAsk
@@ -32,6 +35,21 @@ from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ipam import InterfaceName
 
 ANNOTATION = "k8s.v1.cni.cncf.io/networks"
+
+MOST = 128
+"""Networks of a pod: each has a routing table of its own from 101 on, the kernel's begin at 253."""
+
+LONGEST = 64 << 10
+"""Bytes of an annotation that asks for networks, 512 for each; the API server takes 256 KiB."""
+
+MOST_VALUES = 1280
+"""Values in it, 10 for each network: each costs some microseconds, at every try of the kubelet."""
+
+MOST_LISTED = 256
+"""Addresses and ports in it, two for each network: each costs 20 microseconds."""
+
+_IN_BRACKETS = (",", "[", "{")  # what values follow in JSON
+_IN_LINES = (*_IN_BRACKETS, "\n", "- ", "? ")  # and in YAML without brackets
 
 _IB_KUBERNETES = "mellanox.infiniband.app"
 """What ib-kubernetes writes into the cni-args of an entry when its GUID is known to the fabric."""
@@ -181,11 +199,11 @@ def load(text: str, namespace: str, source: str = ANNOTATION) -> Found:
     """
     if not text.strip():
         return Found()
-    refuse_long(text, source)
+    _refuse_long(text, source)
     # What Multus looks for too: no name has one of these.
     is_json = any(each in text for each in '[{"')
     if not is_json:
-        refuse_many(text.count(",") + 1, source)
+        _refuse_many(text.count(",") + 1, source)
     document = entries(text, source, _FIELD) if is_json else _of_names(text, source)
     strays = _Strays()
     filtered = replace(document, value=_filtered(document.value, NetworkList, (), strays))
@@ -197,6 +215,75 @@ def load(text: str, namespace: str, source: str = ANNOTATION) -> Found:
             warnings.append(f"{where}: only plugins that read it themselves heed it")
     asked = tuple(_ask(number, entry, namespace) for number, entry in enumerate(networks))
     return Found(asked, tuple(warnings))
+
+
+class _Entries(Document):
+    """The list below a field whose name is written as it is, dashes included."""
+
+    field: str
+
+    def where(self, path: Path, *, key: bool = False) -> str:
+        place = self.place(path, key=key)
+        at = f"{self.source}:{place.line}:{place.column}"
+        return f"{at}: {self.field}{name(path[1:])}" if path else at
+
+
+def entries(text: str, source: str, field: str) -> Document:
+    """What the text holds, below `field`; raise Refused where it is not JSON or too long."""
+    _refuse_long(text, source)
+    try:
+        document = read(text.encode(), source)
+    except Refused as error:
+        faults = (_named(each, source, field) for each in (error, *error.more))
+        raise Refused.all(list(faults)) from None
+    if isinstance(document.value, list):
+        _refuse_many(len(document.value), source)
+        _refuse_lists(document.value, source)
+    places = {(): TextPosition(1, 1), **_below(field, document.values)}
+    return _Entries(source, {field: document.value}, places, _below(field, document.keys), field)
+
+
+def _refuse_long(text: str, source: str) -> None:
+    """Before it is read: whoever writes it does not pay for that."""
+    if (size := len(text.encode())) > LONGEST:
+        problem = f"the annotation has {size} bytes, of which {LONGEST} are read"
+        raise Refused(problem, remedy="Say less in each network", where=source)
+    signs = _IN_BRACKETS if text.lstrip()[:1] in {"[", "{"} else _IN_LINES
+    if (count := sum(map(text.count, signs))) > MOST_VALUES:
+        problem = f"the annotation has {count} values, of which {MOST_VALUES} are read"
+        raise Refused(problem, remedy="Say less in each network", where=source)
+
+
+def _refuse_many(count: int, source: str) -> None:
+    """Before each entry is looked at, and complained about."""
+    if count > MOST:
+        remedy = f"Ask for {MOST} or fewer"
+        raise Refused(f"these are {count} networks", remedy=remedy, where=source)
+
+
+def _refuse_lists(networks: list[Value], source: str) -> None:
+    """Before each is read: the addresses, routes and ports of entries and of what is in them."""
+    if (count := sum(map(_listed, networks))) > MOST_LISTED:
+        problem = f"its lists have {count} entries, of which {MOST_LISTED} are read"
+        raise Refused(problem, remedy="Ask for fewer addresses and routes", where=source)
+
+
+def _listed(value: Value) -> int:
+    """How many entries all lists inside have; the reader has bounded the depth."""
+    own = len(value) if isinstance(value, list) else 0
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return own + sum(map(_listed, inside))
+
+
+def _named(fault: Refused, source: str, field: str) -> Refused:
+    """A fault of the reading, with the name of the field that the list then gets."""
+    place, path, entry = fault.where.removeprefix(source).partition(": [")
+    where = f"{source}{place}: {field}[{entry}" if path else fault.where
+    return Refused(fault.problem, remedy=fault.remedy, where=where)
+
+
+def _below(field: str, places: dict[Path, TextPosition]) -> dict[Path, TextPosition]:
+    return {(field, *path): place for path, place in places.items()}
 
 
 class _Strays:

@@ -14,10 +14,9 @@ from typing import Annotated, TypeAlias
 
 from pydantic import ConfigDict, Field, field_validator
 
-from kube_rdma.api.attach.networks import Asked, Found, Mac, PodInterface
+from kube_rdma.api.attach.networks import Asked, Found, Mac, PodInterface, entries
 from kube_rdma.api.ipam.ip_words import Word, address
 from kube_rdma.api.text.document import Document, shown
-from kube_rdma.api.text.entries import entries
 from kube_rdma.api.text.faults import Slip, slips, validate
 from kube_rdma.api.text.go_typed import GoTyped
 from kube_rdma.api.text.typed import Many, Typed
@@ -237,6 +236,7 @@ def _ask(number: int, index: int, entry: PodNetworksEntry, namespace: str) -> Ne
         mac=device.mac.lower() if device.mac else None,
         routes=entry.routes,
         default=entry.traffic.routes.default,
+        by_pod_networks=True,
     )
 
 

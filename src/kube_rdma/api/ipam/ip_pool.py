@@ -25,9 +25,8 @@ from kube_rdma.api.ipam.ip_words import (
     meets,
     written,
 )
-from kube_rdma.api.text.document import Document, Value, shown
+from kube_rdma.api.text.document import Document, Value, of_json, shown
 from kube_rdma.api.text.faults import Slip, slips, validate
-from kube_rdma.api.text.object_document import of_json
 from kube_rdma.api.text.typed import Many, OfPrograms, Typed
 from kube_rdma.model.ipam import (
     Address,

@@ -28,9 +28,8 @@ from kube_rdma.api.operator.driver import (
 )
 from kube_rdma.api.operator.nic_cluster_policy_status import NicClusterPolicyStatus
 from kube_rdma.api.pools import config
-from kube_rdma.api.text.document import Document, Path
+from kube_rdma.api.text.document import Document, Path, of_json
 from kube_rdma.api.text.faults import validate
-from kube_rdma.api.text.object_document import of_json
 from kube_rdma.api.text.typed import Many, OfPrograms, Typed
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.operator.cluster_policy import (

@@ -15,9 +15,8 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationInfo, field_validator
 
 from kube_rdma.api.pools.policy_fabric import PolicyFabric
-from kube_rdma.api.text.document import Document, Path
+from kube_rdma.api.text.document import Document, Path, of_json
 from kube_rdma.api.text.faults import Slip, slips, validate
-from kube_rdma.api.text.object_document import of_json
 from kube_rdma.api.text.typed import MOST_SHARES, Config, Many, Typed
 from kube_rdma.api.text.words import (
     DeviceId,

@@ -1,16 +1,20 @@
 """A JSON or YAML text as values that remember where they stood.
 
 What every dialect of api is given: plain values and a place for each path, so that whoever judges
-the values can point at the line. api/text/reader makes it of bytes.
+the values can point at the line. api/text/reader makes it of bytes. What comes from the API server
+has no lines that a person could look at: its faults are reported by object and field
+(ObjectDocument).
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from typing import TypeAlias
 
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.foreign_json import Undecodable, decoded
 from kube_rdma.model.frozen import Frozen
 
 Path: TypeAlias = tuple[str | int, ...]
@@ -140,3 +144,45 @@ def plain(word: str) -> Value:
     if _INT.fullmatch(word):
         return int(word)
     return float(word) if _FLOAT.fullmatch(word) else word
+
+
+class ObjectDocument(Document):
+    """An object of the API server; `source` says which, if that is known, `base` where in it the
+    value stands."""
+
+    base: Path = ()
+
+    def where(self, path: Path, *, key: bool = False) -> str:
+        """``IPPool rail-0: spec.ranges[0].end``."""
+        return ": ".join(part for part in (self.source, name((*self.base, *path))) if part)
+
+    def place(self, path: Path, *, key: bool = False) -> TextPosition:
+        """Only an order: in which the fields stand in the object."""
+        order = {part: number for number, part in enumerate(_paths(self.value, ()))}
+        near = path
+        while near and near not in order:
+            near = near[:-1]
+        return TextPosition(order.get(near, 0), len(path))
+
+
+def of_value(value: Value, source: str = "", base: Path = ()) -> ObjectDocument:
+    """The Document of a decoded object, or of the part of one at `base`."""
+    return ObjectDocument(source, value, {}, {}, base)
+
+
+def of_json(data: bytes, source: str = "", base: Path = ()) -> ObjectDocument:
+    """The same of JSON; raise Refused when it is not JSON."""
+    try:
+        return of_value(decoded(data), source, base)
+    except Undecodable as error:
+        raise Refused(f"this is not JSON: {error.why}", remedy="Write JSON", where=source) from None
+
+
+def _paths(value: Value, path: Path) -> Iterator[Path]:
+    yield path
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _paths(inner, (*path, key))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _paths(inner, (*path, index))

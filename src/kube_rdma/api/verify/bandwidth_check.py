@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import ConfigDict, Field, Strict, ValidationInfo, field_validator
 from pydantic.alias_generators import to_camel
 
+from kube_rdma.api.text.document import of_json
 from kube_rdma.api.text.faults import Slip, slips, validate
-from kube_rdma.api.text.object_document import of_json
 from kube_rdma.api.text.typed import Many, OfPrograms, Typed
 from kube_rdma.api.text.words import TextForm
 from kube_rdma.api.verify.status import BandwidthCheckStatus

@@ -86,7 +86,7 @@ class Network(Frozen):
     ib-kubernetes has seen. `sysctls` are of the interface: ``ipv4/conf``, ``arp_notify``, ``1``.
     `lends`: a pod may name the card, by the capability deviceID. `config` is the document itself,
     for plugins that are called; `source` its place. `ipam_plugin` is the binary that gives the
-    addresses of an interface of kube-rdma's, where no pool does.
+    addresses of an interface of kube-rdma's, where no pool does; `dns` is that of the document.
     """
 
     name: str  # namespace/name, as status tells it
@@ -115,6 +115,7 @@ class Network(Frozen):
     config: bytes = b""
     plugin: str = ""  # the CNI type, of kind OTHER
     ipam_plugin: str = ""
+    dns: Dns | None = None
 
 
 class AskedAddress(Frozen):
@@ -130,7 +131,8 @@ class NetworkAsk(Frozen):
     `capabilities` are what only other plugins can do (``portMappings``, ``bandwidth``), as JSON.
     `routes` come before those of the network. `default`: the pod's default routes lead to the
     gateways of this interface's addresses, whichever those turn out to be. `argued_guid` is the
-    GUID of its cni-args, `configured`: ib-kubernetes has put it there.
+    GUID of its cni-args, `configured`: ib-kubernetes has put it there. `by_pod_networks`: it is a
+    block of ``k8s.volcengine.com/pod-networks``, which calls some fields otherwise.
     """
 
     namespace: str
@@ -148,6 +150,7 @@ class NetworkAsk(Frozen):
     configured: bool = False
     arguments: bytes = b"{}"  # cni-args, as JSON
     capabilities: tuple[tuple[str, bytes], ...] = ()
+    by_pod_networks: bool = False
 
 
 class Wish(Frozen):

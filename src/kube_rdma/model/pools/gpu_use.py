@@ -7,7 +7,7 @@ no more of a GPU than its NUMA nodes, so the seat can be missing.
 
 from __future__ import annotations
 
-from kube_rdma.model.device import PciSeat
+from kube_rdma.model.device import PciPosition
 from kube_rdma.model.frozen import Frozen
 
 
@@ -15,7 +15,7 @@ class FreeGpu(Frozen):
     """A GPU that no container holds."""
 
     numa_nodes: tuple[int, ...]
-    seat: PciSeat | None = None
+    seat: PciPosition | None = None
 
 
 class HeldGpu(Frozen):
@@ -23,4 +23,4 @@ class HeldGpu(Frozen):
 
     name: str
     numa_nodes: tuple[int, ...]
-    seat: PciSeat | None = None
+    seat: PciPosition | None = None

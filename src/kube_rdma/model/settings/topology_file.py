@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kube_rdma.model.device import PciAddress, PciSeat
+from kube_rdma.model.device import PciAddress, PciPosition
 from kube_rdma.model.frozen import Frozen, field
 
 
@@ -15,7 +15,7 @@ class PlacedNet(Frozen):
     """An RDMA device by its name and where it sits; without a seat it is by its NUMA node alone."""
 
     name: str
-    seat: PciSeat | None
+    seat: PciPosition | None
     numa_node: int | None
 
 

@@ -12,8 +12,7 @@ from dataclasses import replace
 
 from kube_rdma.api.admission import pod_manifest
 from kube_rdma.api.admission import review as admission_review
-from kube_rdma.api.text.document import name
-from kube_rdma.api.text.object_document import of_value
+from kube_rdma.api.text.document import name, of_value
 from kube_rdma.model.admission.facts import NOTHING_KNOWN, USUAL, AdmissionFacts, AdmissionSettings
 from kube_rdma.model.admission.pod_template import PodTemplate
 from kube_rdma.model.errors import Refused

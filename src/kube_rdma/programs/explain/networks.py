@@ -1,7 +1,7 @@
 """The documents that a pod's annotations name, read as the agent reads them, and nothing made.
 
 Part of programs/explain/evidence, whose PodEvidence gets what they mean. Which document a name
-means is programs/agent/pod_networks/requests' to say; here is only where it looks.
+means is programs/annotated_networks' to say; here is only where it looks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kube_rdma.model.explain import PodEvidence
 from kube_rdma.model.finding import Finding, Stage
 from kube_rdma.model.ipam import IPPool, PoolName
 from kube_rdma.model.pod import PodState
-from kube_rdma.programs.agent.pod_networks.requests import Asking, asking, meant
+from kube_rdma.programs.annotated_networks import AnnotatedNetworks, asking, meant
 from kube_rdma.programs.part_reader import PartReader
 from kube_rdma.rules.attach.requests import (
     ANNOTATION,
@@ -119,12 +119,12 @@ async def _pools(cluster: Cluster) -> dict[PoolName, IPPool]:
     return {PoolName(one.name): ip_pool.named(one.spec, one.name) for one in parsed.objects}
 
 
-def _asking(template: PodTemplate) -> Asking:
+def _asking(template: PodTemplate) -> AnnotatedNetworks:
     """As the agent reads it; elsewhere nobody knows what the cluster's own network is called."""
     annotations = dict(template.annotations)
     alone = not any(annotations.get(key, "").strip() for key in _OTHERS)
     if template.blocks is not None and alone and not template.faults:
-        return Asking(POD_NETWORKS, template.blocks)
+        return AnnotatedNetworks(POD_NETWORKS, template.blocks)
     return asking(_pod(template), "")
 
 

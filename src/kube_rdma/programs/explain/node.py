@@ -18,14 +18,13 @@ from kube_rdma.model.errors import KubeRdmaError
 from kube_rdma.model.explain import NodeBasis
 from kube_rdma.model.pools.pool import AppliedPools
 from kube_rdma.programs.survey import take_survey, with_uses
+from kube_rdma.rules.attach.host_links import host_network
 from kube_rdma.rules.health.evaluate import NodeFacts, evaluate, node_cards
 from kube_rdma.rules.pools.modes import terms
 
 
 def node_here(name: str, state: Path) -> NodeBasis | None:
     """The node of this machine now; None where no agent has written which pools it serves."""
-    from kube_rdma.programs.agent.pod_networks.node_view import host_network
-
     try:
         record = glance(state / "pools", AppliedPools)
         if record is None:

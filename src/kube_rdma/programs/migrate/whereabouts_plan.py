@@ -25,8 +25,7 @@ from kube_rdma.adapters.cluster.whereabouts import (
 )
 from kube_rdma.api.ipam import ip_conf
 from kube_rdma.api.ipam.ip_words import address as read_address
-from kube_rdma.api.text.document import Value
-from kube_rdma.api.text.object_document import of_value
+from kube_rdma.api.text.document import Value, of_value
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.foreign_json import Undecodable, decoded
 from kube_rdma.model.frozen import Frozen, field

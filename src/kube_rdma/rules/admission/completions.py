@@ -29,7 +29,7 @@ from kube_rdma.rules.attach.requests import POD_NETWORKS, names_networks
 ANNOTATION = "kube-rdma.io/complete"
 NOTHING = "none"
 VOLUME = "kube-rdma-shm"
-MOST_BLOCKS = 128  # networks of a pod (api/text/entries)
+MOST_BLOCKS = 128  # networks of a pod (api/attach/networks)
 
 _SHM = "/dev/shm"  # noqa: S108 (where every program looks for it)
 _LOCK = "IPC_LOCK"

@@ -161,7 +161,7 @@ def _addressless(
     """Why an entry gets no address; empty where it gets one, or nobody can know."""
     network = network_of(ask, facts)
     if network is None:
-        built_in = ask.network == settings.block and ask.source.startswith("pod-networks")
+        built_in = ask.network == settings.block and ask.by_pod_networks
         if not built_in or facts.ip_pools is None or settings.block in facts.ip_pools:
             return ""
         mode = fixed_mode(template, settings.counted, facts)

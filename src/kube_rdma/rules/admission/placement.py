@@ -9,7 +9,7 @@ from __future__ import annotations
 from kube_rdma.model.admission.facts import AdmissionFacts, OfferedPool
 from kube_rdma.model.admission.pod_template import PodTemplate
 from kube_rdma.model.pools.pool import Mode
-from kube_rdma.rules.attach.pod_networks import RESOURCE
+from kube_rdma.rules.attach.requests import RESOURCE
 from kube_rdma.rules.labels.table import MODE
 
 VKE_LABEL = "vke.node.rdma.mode"

@@ -1,19 +1,40 @@
-"""What one interface got of a pool, for the plan of its attachment.
+"""Where the addresses of an interface come from: a pool, its card, or another IPAM plugin.
 
-Between IPAM, which grants allocations, and rules/attach/plan: an interface gets only those routes
-of the pool whose gateway it can reach.
+Between rules/attach/seats and rules/attach/plan, by turns of rules/attach/procedure. Of a pool's
+routes only those are the interface's whose gateway it can reach. A card brings along the addresses
+that it has on the node, where its network says so. An IPAM plugin gets the configuration that the
+main plugin of its network would have had (CNI specification 1.1.0, section 4), and its answer
+becomes what an IPPool would have given; it is asked when the link is up, so its call is a Step of
+the plan (rules/attach/plan: `begun`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from kube_rdma.model.attach.attachment import Given, InterfaceAddress, NetworkRoute
-from kube_rdma.model.ipam import AddressAllocation, InterfaceName, IPPool, Owner, Route
+from kube_rdma.model.attach.attachment import (
+    CardAddresses,
+    Given,
+    InterfaceAddress,
+    NetworkRoute,
+    NetworkSeat,
+    Way,
+)
+from kube_rdma.model.attach.cni import CniResult
+from kube_rdma.model.attach.step import CallPlugin
+from kube_rdma.model.ipam import Address, AddressAllocation, InterfaceName, IPPool, Owner, Route
 from kube_rdma.model.pod import PodState
+from kube_rdma.rules.attach.foreign_plugins import call, given_to_plugins
+from kube_rdma.rules.attach.plan import subnet_of
+from kube_rdma.rules.attach.requests import refused
+from kube_rdma.rules.phrases import listed
+
+_OLDEST = "0.3.1"  # before 0.3.0 an answer has another form, and CNI_ARGS were all that pods had
+_MAIN_TABLE = 254  # RT_TABLE_MAIN, linux/rtnetlink.h
 
 
-def given(
+def of_allocations(
     interface: InterfaceName, allocations: Sequence[AddressAllocation], pool: IPPool
 ) -> Given:
     """Addresses and routes of an interface, out of the allocations of its container."""
@@ -39,6 +60,70 @@ def owner(pod: PodState, interface: InterfaceName) -> Owner | None:
     return Owner(f"{pod.namespace}/{pod.name}/{interface}")
 
 
+def with_calls(seats: Sequence[NetworkSeat]) -> tuple[NetworkSeat, ...]:
+    """The seats with the calls of the IPAM plugins that their networks name.
+
+    Raise Refused for a document that plugins cannot read.
+    """
+    return tuple(
+        replace(seat, ipam=_call(seat)) if seat.wish.network.ipam_plugin else seat for seat in seats
+    )
+
+
+def of_answer(seat: NetworkSeat, result: CniResult) -> Given:
+    """What a plugin's answer comes to.
+
+    Routes of other tables are left out: kube-rdma gives each interface one of its own. Raise
+    Refused where the pod asks for an address that is not in the answer.
+    """
+    addresses = tuple(
+        InterfaceAddress(one.address.ip, one.address.network.prefixlen, one.gateway)
+        for one in result.addresses
+    )
+    wish, got = seat.wish, [one.address for one in addresses]
+    if untaken := [str(one.address) for one in wish.ask.addresses if one.address not in got]:
+        plugin = wish.network.ipam_plugin
+        problem = f"{listed(untaken)} is asked for, and {plugin} gave {listed([*map(str, got)])}"
+        remedy = (
+            f'Write "capabilities": {{"ips": true}} into the configuration if {plugin} heeds it, '
+            "or ask for no address"
+        )
+        raise refused(wish, "ips", problem, remedy)
+    routes = tuple(
+        NetworkRoute(one.to, one.via) for one in result.routes if one.table in (None, _MAIN_TABLE)
+    )
+    return Given(wish.ask.interface, addresses, routes)
+
+
+def with_card_addresses(seats: Sequence[NetworkSeat], given: Sequence[Given]) -> tuple[Given, ...]:
+    """What each interface gets, with the addresses that its card brings along from the node.
+
+    Raise Refused where they are required and there are none, or the card does not move; and where
+    RDMA devices would have no GID, for neither the card nor a pool nor the pod has an address.
+    """
+    by_interface = {one.interface: one for one in given}
+    for seat in seats:
+        name = seat.wish.ask.interface
+        brought = tuple(_of_card(seat))
+        if seat.wish.network.card_addresses is CardAddresses.MOVE and not brought:
+            _refuse_bare(seat)
+        if brought:
+            before = by_interface.get(name, Given(name))
+            by_interface[name] = replace(before, addresses=(*before.addresses, *brought))
+    return tuple(by_interface.values())
+
+
+def with_default_routes(
+    seats: Sequence[NetworkSeat], given: Sequence[Given]
+) -> tuple[NetworkSeat, ...]:
+    """The seats with the gateways that the default route of an entry leads to.
+
+    Raise Refused for an entry whose addresses have none.
+    """
+    by_interface = {one.interface: one for one in given}
+    return tuple(_routed(seat, by_interface) if seat.wish.ask.default else seat for seat in seats)
+
+
 def _reaches(allocation: AddressAllocation, route: Route) -> bool:
     """Whether a route of the pool is one of this NIC: its gateway may be another rail's."""
     if route.via is not None:
@@ -46,3 +131,67 @@ def _reaches(allocation: AddressAllocation, route: Route) -> bool:
     if not route.to.prefixlen and allocation.gateway is None:
         return False  # it would take the pod's own default route away, and lead nowhere
     return route.to.version == allocation.address.version
+
+
+def _call(seat: NetworkSeat) -> CallPlugin:
+    """Of all plugins of the network the first one's part, for it has the ipam block."""
+    whole = call(seat.wish, given_to_plugins(seat.share, seat.card), _OLDEST)
+    conf = replace(whole.plugins[0], type=seat.wish.network.ipam_plugin)
+    return replace(whole, plugins=(conf,), addresses=True)
+
+
+def _refuse_bare(seat: NetworkSeat) -> None:
+    """The built-in network without its pool; on InfiniBand GIDs come from the fabric."""
+    if not seat.roce or seat.wish.ask.addresses:
+        return
+    _, _, pool = seat.wish.network.name.rpartition("/")
+    problem = f"no IPPool {pool} is there to give {seat.wish.ask.interface} an address"
+    remedy = f"Create the IPPool {pool} with the subnets of the cards; docs/ip.md has an example"
+    raise refused(seat.wish, "cniConf.name", problem, remedy)
+
+
+def _of_card(seat: NetworkSeat) -> Iterator[InterfaceAddress]:
+    """The first address of each family, as Cello takes them; the gateway is that of host-local."""
+    wanted = seat.wish.network.card_addresses
+    if wanted is CardAddresses.STAY:
+        return
+    if seat.way is not Way.TAKE:
+        if wanted is CardAddresses.REQUIRED:
+            problem = f"{seat.link.name} stays on the node with its addresses: its card is shared"
+            remedy = "Use a pool of mode exclusive, or write ipam in place of ipRangesSource"
+            raise refused(seat.wish, "meta.ipRangesSource", problem, remedy)
+        return
+    first: dict[int, tuple[Address, int]] = {}
+    for address, prefix in seat.link.addresses:
+        first.setdefault(address.version, (address, prefix))
+    if not first and wanted is CardAddresses.REQUIRED:
+        problem = f"{seat.link.name} has no address on the node that could go into the pod"
+        remedy = "Give the card an address on the node, or write ipam in place of ipRangesSource"
+        raise refused(seat.wish, "meta.ipRangesSource", problem, remedy)
+    for address, prefix in first.values():
+        yield InterfaceAddress(address, prefix, _gateway(InterfaceAddress(address, prefix)))
+
+
+def _gateway(address: InterfaceAddress) -> Address | None:
+    """The first address of the subnet, unless that is the card's own or there is no room for it."""
+    subnet = subnet_of(address)
+    if subnet.num_addresses <= 2:
+        return None
+    gateway = subnet.network_address + 1
+    return None if gateway == address.address else gateway
+
+
+def _routed(seat: NetworkSeat, given: Mapping[InterfaceName, Given]) -> NetworkSeat:
+    wish = seat.wish
+    addresses = given[wish.ask.interface].addresses if wish.ask.interface in given else ()
+    gateways: dict[int, Address] = {}
+    candidates = [one.gateway for one in addresses] + [one.gateway for one in wish.network.static]
+    for gateway in candidates:
+        if gateway is not None:
+            gateways.setdefault(gateway.version, gateway)
+    if not gateways:
+        problem = f"no address of {wish.ask.interface} has a gateway, so it leads nowhere"
+        remedy = "Remove default, or give the network a pool whose range has a gateway"
+        raise refused(wish, "traffic.routes.default", problem, remedy)
+    ask = replace(wish.ask, default_routes=tuple(gateways.values()))
+    return replace(seat, wish=replace(wish, ask=ask))

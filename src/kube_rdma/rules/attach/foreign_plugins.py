@@ -32,7 +32,7 @@ from kube_rdma.model.cni_conf import CHAINED, PLUGIN
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.errors import Broken, Refused
 from kube_rdma.model.foreign_json import Undecodable, decoded
-from kube_rdma.rules.attach.requests import POD_NETWORKS, refused
+from kube_rdma.rules.attach.requests import refused
 from kube_rdma.rules.attach.seats import Choice, choices, not_lent
 from kube_rdma.rules.pools.modes import MODES
 
@@ -65,6 +65,12 @@ def called_for(wishes: Sequence[Wish]) -> tuple[Wish, ...]:
     """The networks for which binaries are called, if only for their addresses."""
     others = foreign(wishes)
     return tuple(wish for wish in wishes if wish in others or wish.network.ipam_plugin)
+
+
+def plugin_calls(plans: Sequence[Plan]) -> tuple[CallPlugin, ...]:
+    """What binaries of others do of these plans."""
+    steps = (step for plan in plans for step in plan.steps)
+    return tuple(step for step in steps if isinstance(step, CallPlugin))
 
 
 def refuse_missing(wishes: Sequence[Wish], folder: str, installed: Sequence[str]) -> None:
@@ -272,7 +278,7 @@ def _missing(wish: Wish, folder: str, installed: frozenset[str]) -> Iterator[Ref
     if any(one.get(CHAINED) is True for one in _plugins(_document(wish))):
         problem = "it is the cluster's own network, which every pod has already"
         remedy = "Remove this entry"
-        if wish.ask.source.startswith(POD_NETWORKS.partition("/")[2]):
+        if wish.ask.by_pod_networks:
             remedy = f'{remedy}, or make it the first one with "master": true'
         yield refused(wish, "name", problem, remedy)
         return

@@ -1,20 +1,35 @@
-"""Which interfaces of the node the networks of a pod are on, before anything else is looked at.
+"""The node's interfaces for the networks of a pod: which to look at, and what they are.
 
 Before rules/attach/seats: a node has an interface for each of its pods, and asking the kernel for
-all of them takes longer than making the few that are wanted.
+all of them takes longer than making the few that are wanted. Links of the kernel and the survey of
+the cards become one HostNetwork, for the agent, for `explain` and for the hardware self-test.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 
-from kube_rdma.model.attach.attachment import GrantedShare, NetworkKind, Wish
+from kube_rdma.model.attach.attachment import (
+    GrantedShare,
+    HostLink,
+    HostNetwork,
+    NetworkKind,
+    Wish,
+)
 from kube_rdma.model.attach.pod_view import SeenLink
 from kube_rdma.model.attach.step import VirtualKind
-from kube_rdma.model.card import Card
+from kube_rdma.model.card import Card, Netdev
+from kube_rdma.model.device import PciAddress
+from kube_rdma.model.functions.step import FunctionPlace
+from kube_rdma.model.link import PlannedHostLink
 from kube_rdma.model.survey import Survey
-from kube_rdma.rules.attach.seats import named
+from kube_rdma.rules.attach.infiniband import guid_of_sysfs, is_usable_guid
+from kube_rdma.rules.attach.seats import named, soft_links
+from kube_rdma.rules.health.evaluate import node_cards
 from kube_rdma.rules.pools.modes import MODES
+
+_OWN = ("", VirtualKind.IPOIB)  # kinds of a card's own link
 
 
 def may_leave(wishes: Sequence[Wish], granted: Sequence[GrantedShare]) -> bool:
@@ -63,7 +78,7 @@ def agree(survey: Survey, names: Sequence[str], links: Iterable[SeenLink]) -> bo
         link = seen.get(name)
         if link is None:
             return False
-        if link.virtual or link.kind not in ("", VirtualKind.IPOIB):  # no card's own link
+        if link.virtual or link.kind not in _OWN:  # no card's own link
             if name in cards:
                 return False
         elif name in cards:
@@ -74,7 +89,77 @@ def agree(survey: Survey, names: Sequence[str], links: Iterable[SeenLink]) -> bo
     return True
 
 
+def host_network(survey: Survey, links: Sequence[SeenLink]) -> HostNetwork:
+    """The node's interfaces, each with the function below it; virtual ones of pods are left out."""
+    netdevs = {
+        netdev.name: (function.seat.pci, netdev)
+        for function in survey.functions
+        for netdev in function.netdevs
+    }
+    numbers = {str(link.name): link.index for link in links}
+    virtual = dict(_virtual(survey, numbers))
+    host_links = []
+    for link in links:
+        pci, netdev = netdevs.get(link.name, (link.pci, None))
+        own = netdev is not None or (link.kind in _OWN and not link.virtual)
+        host_links.append(
+            HostLink(
+                index=link.index,
+                name=link.name,
+                mtu=link.mtu,
+                mac=link.mac,
+                up=link.up,
+                pci=pci,
+                link_type=netdev.link_type if netdev else "ether",
+                default_route=_routed(link.name, netdev, survey),
+                addresses=tuple(one for one in link.addresses if not one[0].is_link_local),
+                virtual=virtual.get(pci) if pci else None,
+                master=netdev.master if netdev else None,
+                bonded=netdev is not None and netdev.bonded,
+                kind="" if own else link.kind,
+            )
+        )
+    soft = any(device.is_soft for device in survey.devices)
+    kinds = [kind for card in (node_cards(survey) if soft else ()) for _, kind in soft_links(card)]
+    guids = tuple(
+        (device.name, device.pci, guid)
+        for device in survey.devices
+        if (guid := _usable_guid(device.node_guid))
+    )
+    return HostNetwork(tuple(host_links), survey.namespace_mode, kinds[0] if kinds else None, guids)
+
+
 def _names(card: Card) -> tuple[str, ...]:
     """As rules/attach/seats.link_of looks for them."""
     ports = [port.netdev for device in card.devices for port in device.ports if port.netdev]
     return (*ports, *(each.name for each in card.function.netdevs)) if card.function else (*ports,)
+
+
+def _routed(name: str, netdev: Netdev | None, survey: Survey) -> bool:
+    """Whether the node is reached through a link of any kind, as far as anybody knows."""
+    if netdev:
+        return netdev.vital
+    return survey.routed is None or name in survey.routed
+
+
+@lru_cache(1024)  # of the same survey for every pod
+def _usable_guid(sysfs_guid: str | None) -> str | None:
+    guid = guid_of_sysfs(sysfs_guid)
+    return guid if is_usable_guid(guid) else None
+
+
+def _virtual(
+    survey: Survey, numbers: Mapping[str, int]
+) -> Iterator[tuple[PciAddress, FunctionPlace]]:
+    """Virtual functions whose physical one has an interface on the node."""
+    physical = {
+        function.seat.pci: PlannedHostLink(numbers[netdev.name], netdev.name)
+        for function in survey.functions
+        for netdev in function.netdevs[:1]
+        if netdev.name in numbers
+    }
+    for function in survey.functions:
+        above = function.seat.physical_function
+        if above in physical and function.vf_index is not None:
+            place = FunctionPlace(physical[above], above, function.vf_index)
+            yield function.seat.pci, place

@@ -7,6 +7,9 @@ and the binding makes its RDMA device and interface again. So both are set throu
 function first, then the driver is bound, then what there is by then is found by its PCI address.
 The node and the port of a function have one GUID, for it has one port.
 
+A GUID is an EUI-64: eight octets. sysfs prints four groups of four digits, and the address of an
+IPoIB interface ends with the GUID of its port (RFC 4391, 9.1.1).
+
 A partition is an IPoIB interface of its own, a child of the function's, which comes into the pod
 too and has another name there (docs/decisions/0011-infiniband.md).
 """
@@ -37,15 +40,34 @@ from kube_rdma.model.functions.step import (
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.link import PlannedHostLink
 from kube_rdma.model.survey import NamespaceMode
-from kube_rdma.rules.attach import guids
-from kube_rdma.rules.attach.requests import refused
+from kube_rdma.rules.attach.requests import NO_GUID, asked_guid, refused, wrong_guid
 
 _INFINIBAND = "infiniband"
+_GUID_LENGTH = len("00:00:00:00:00:00:00:00")
+_ADDRESS_LENGTH = 59  # characters of an IPoIB interface's address
+
+
+def is_usable_guid(guid: str | None) -> bool:
+    """Whether a port can talk with this GUID."""
+    return guid is not None and wrong_guid(guid) is None
+
+
+def guid_of_sysfs(text: str | None) -> str | None:
+    """``0200:0000:0000:0001`` in the usual form."""
+    if text is None:
+        return None
+    digits = text.replace(":", "").lower()
+    return ":".join(digits[at : at + 2] for at in range(0, len(digits), 2))
+
+
+def guid_of_address(mac: str) -> str | None:
+    """The GUID of the port in an IPoIB interface's address; None in any other."""
+    return mac.lower()[-_GUID_LENGTH:] if len(mac) == _ADDRESS_LENGTH else None
 
 
 def with_guids(wish: Wish, wanted: FunctionSettings) -> FunctionSettings:
     """The settings with the GUID that the pod asks for."""
-    request = guids.asked(wish)
+    request = asked_guid(wish)
     return replace(wanted, node_guid=request[1], port_guid=request[1]) if request else wanted
 
 
@@ -78,17 +100,17 @@ def with_own_guids(seat: NetworkSeat, reported: FunctionSettings) -> FunctionSet
 
     Those that it has set (it reports zeros where it has none), else those that the function has.
     """
-    node, port = _own(seat.card), guids.of_address(seat.link.mac)
+    node, port = _own(seat.card), guid_of_address(seat.link.mac)
     return replace(
         reported,
-        node_guid=next(filter(guids.usable, (reported.node_guid, node)), guids.NONE),
-        port_guid=next(filter(guids.usable, (reported.port_guid, port)), guids.NONE),
+        node_guid=next(filter(is_usable_guid, (reported.node_guid, node)), NO_GUID),
+        port_guid=next(filter(is_usable_guid, (reported.port_guid, port)), NO_GUID),
     )
 
 
 def rebinding(seat: NetworkSeat) -> Iterator[RebindFunction]:
     """The driver, where the function gets GUIDs."""
-    request, place, card = guids.asked(seat.wish), seat.link.virtual, seat.card
+    request, place, card = asked_guid(seat.wish), seat.link.virtual, seat.card
     if request and place and card and card.pci and card.function and card.function.driver:
         previous_guid = with_own_guids(seat, seat.link.settings or FunctionSettings()).node_guid
         assert previous_guid
@@ -136,7 +158,7 @@ def refuse_infiniband(
     if wide and own and mac:
         problem = f"{link.name} is InfiniBand, its address is made from a GUID, not {mac}"
         raise refused(wish, "mac", problem, 'Remove mac, or write an "infiniband-guid"')
-    request = guids.asked(wish)
+    request = asked_guid(wish)
     if request:
         _refuse_guid(wish, request[0], link, card if own else None)
         _refuse_early(wish, request[0], link, share)
@@ -180,7 +202,7 @@ def refuse_taken(
         for guid in _given(plan.steps)
     }
     for seat in placed:
-        if not (request := guids.asked(seat.wish)):
+        if not (request := asked_guid(seat.wish)):
             continue
         field, guid = request
         devices = [name for name, pci, has in node.guids if has == guid and pci != seat.link.pci]
@@ -221,12 +243,12 @@ def _refuse_early(wish: Wish, field: str, link: HostLink, share: GrantedShare | 
 def _talks(card: Card | None) -> bool:
     """Whether its GUID is one, as far as that is known."""
     own = _own(card)
-    return own is None or guids.usable(own)
+    return own is None or is_usable_guid(own)
 
 
 def _own(card: Card | None) -> str | None:
     """The GUID of the function's node, as its RDMA device shows it."""
-    return guids.of_sysfs(card.devices[0].node_guid) if card and card.devices else None
+    return guid_of_sysfs(card.devices[0].node_guid) if card and card.devices else None
 
 
 def _given(steps: Sequence[Step]) -> Iterator[str]:

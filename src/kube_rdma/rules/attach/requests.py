@@ -1,7 +1,8 @@
 """What a pod asks for meets what there is: entries of its annotation and documents of networks.
 
 First of the rules of an attachment, before cards (rules/attach/seats) and addresses are looked for:
-what is refused here has cost nothing yet.
+what is refused here has cost nothing yet. A list of ``k8s.volcengine.com/pod-networks`` has a block
+for each card, so blocks and shares are counted here too.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import TypeVar
 from kube_rdma.model.attach.attachment import (
     AskedAddress,
     Attached,
+    GrantedShare,
     Network,
     NetworkAsk,
     NetworkKind,
@@ -25,7 +27,7 @@ from kube_rdma.model.attach.attachment import (
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.foreign_json import decoded
 from kube_rdma.model.pod import PodState
-from kube_rdma.rules.attach import guids
+from kube_rdma.model.pools.pool import Bind
 from kube_rdma.rules.phrases import listed
 
 Made = TypeVar("Made", Plan, Attached)
@@ -34,8 +36,15 @@ ANNOTATION = "k8s.v1.cni.cncf.io/networks"
 POD_NETWORKS = "k8s.volcengine.com/pod-networks"
 POD_NETWORKS_DEFINITION = "k8s.volcengine.com/pod-networks-definition"
 DEFAULT_NETWORK = "v1.multus-cni.io/default-network"
+RESOURCE = "vke.volcengine.com/rdma"
+"""The resource that blocks are about when they say no other."""
 
 _ANYWHERE = (NetworkKind.MACVLAN, NetworkKind.IPVLAN)
+
+NO_GUID = "ff:ff:ff:ff:ff:ff:ff:ff"
+"""What a function without a GUID is set back to, as ib-sriov-cni does."""
+
+_GUID_OF_NO_MAC = "00:00:00:ff:fe:00:00:00"  # what mlx5 makes of an administrative MAC of zeros
 
 _NO_EFFECT = {
     "portMappings": "ports are mapped on the cluster's network, where the pod's services are",
@@ -150,6 +159,66 @@ def wishes(
     return tuple(matched)
 
 
+def refuse_traffic(wishes: Sequence[Wish]) -> None:
+    """Raise Refused for routes of entries whose interface other plugins make, and route."""
+    faults = [
+        refused(
+            wish,
+            "traffic",
+            f"networks of type {wish.network.plugin} are made and routed by that plugin",
+            "Remove traffic from this entry, and write the routes into the configuration",
+        )
+        for wish in wishes
+        if wish.network.kind is NetworkKind.OTHER and (wish.ask.routes or wish.ask.default)
+    ]
+    if faults:
+        raise Refused.all(faults)
+
+
+def refuse_count(wishes: Sequence[Wish], granted: Sequence[GrantedShare]) -> None:
+    """Raise Refused where a resource has not as many blocks as the pod holds shares of it.
+
+    A share of a pool (mode hca) is not one card, so there the two may differ. What is held of
+    RESOURCE is held for blocks, also where none names it.
+    """
+    faults = []
+    held = [one.resource for one in granted if one.resource == RESOURCE]
+    for resource in dict.fromkeys((*(wish.network.resource for wish in wishes), *held)):
+        shares = [one for one in granted if one.resource == resource]
+        pooled = any(one.bind is Bind.POOL for one in shares)
+        asking = [wish for wish in wishes if wish.network.resource == resource]
+        if len(shares) > len(asking) and resource == RESOURCE:
+            asking += [wish for wish in wishes if _takes_any(wish)][: len(shares) - len(asking)]
+        if resource is None or pooled or len(asking) == len(shares):
+            continue
+        faults.append(_miscounted(resource, asking, len(shares)))
+    if faults:
+        raise Refused.all(faults)
+
+
+def unknown(asks: Sequence[NetworkAsk], names: Sequence[str], places: Sequence[str]) -> Refused:
+    """The refusal of entries whose network is nowhere.
+
+    `names` are those of the networks on the node and of kube-rdma's own, `places` the namespaces in
+    which a NetworkAttachmentDefinition was looked for.
+    """
+    available = listed(names)
+    faults = []
+    for ask in asks:
+        meant = get_close_matches(ask.network, names, n=1)
+        guess = f"Did you mean {meant[0]}? " if meant else ""
+        faults.append(
+            Refused(
+                f"there is no network {ask.network}: known are {available}, and no "
+                f"NetworkAttachmentDefinition of this name is in namespace {' or '.join(places)}",
+                remedy=f"{guess}Name one of these, install a CNI configuration of this name on "
+                "every node, or create the NetworkAttachmentDefinition",
+                where=f"{ask.source}.cniConf.name",
+            )
+        )
+    return Refused.all(faults)
+
+
 def in_order(wishes: Sequence[Wish], interfaces: Sequence[Made]) -> tuple[Made, ...]:
     """What belongs to interfaces, in the order of the annotation."""
     places = {wish.ask.interface: place for place, wish in enumerate(wishes)}
@@ -162,11 +231,40 @@ def refused(wish: Wish, field: str, problem: str, remedy: str) -> Refused:
     return Refused(problem, remedy=remedy, where=where)
 
 
+def asked_guid(wish: Wish) -> tuple[str, str] | None:
+    """The field that says which GUID the interface has, and the GUID; None where none does."""
+    for field, guid in (
+        ("infiniband-guid", wish.ask.guid),
+        ("cni-args.guid", wish.ask.argued_guid),
+        ("args.cni.guid", wish.network.guid),
+    ):
+        if guid:
+            return field, guid.lower()
+    return None
+
+
+def wrong_guid(guid: str) -> str | None:
+    """Why this is not the GUID of a port; None when it can be one.
+
+    A GUID is an EUI-64: eight octets, here as ``02:00:00:00:00:00:00:01``.
+    """
+    octets = guid.split(":")
+    try:
+        first, *_ = numbers = [int(octet, 16) for octet in octets]
+    except ValueError:
+        numbers = []
+    if len(numbers) != 8 or any(len(octet) != 2 for octet in octets):
+        return "is not a GUID of eight octets"
+    if guid.lower() in (NO_GUID, _GUID_OF_NO_MAC) or not any(numbers):
+        return "stands for no GUID"
+    return "is the GUID of a group, for its first octet is odd" if first & 1 else None
+
+
 def _spelled(ask: NetworkAsk, field: str) -> str:
     """The field as this way of asking writes it, if the entry says it."""
     of_entry = {"ips": ask.addresses, "mac": ask.mac}
-    is_block = ask.source.startswith(POD_NETWORKS.partition("/")[2])
-    return f"deviceConf.{field}" if is_block and of_entry.get(field.partition("[")[0]) else field
+    is_said = bool(of_entry.get(field.partition("[")[0]))
+    return f"deviceConf.{field}" if ask.by_pod_networks and is_said else field
 
 
 def _routed(network: Network, ask: NetworkAsk) -> Network:
@@ -247,9 +345,9 @@ def _unfit(wish: Wish) -> Iterator[Refused]:
 
 def _unfit_infiniband(wish: Wish) -> Iterator[Refused]:
     kind = wish.network.kind
-    if request := guids.asked(wish):
+    if request := asked_guid(wish):
         field, guid = request
-        if why := guids.wrong(guid):
+        if why := wrong_guid(guid):
             remedy = 'Write that of one port, like "02:00:0a:00:00:00:00:01"'
             yield refused(wish, field, f"{guid} {why}", remedy)
         elif kind in (NetworkKind.MACVLAN, NetworkKind.IPVLAN, NetworkKind.IPOIB):
@@ -271,3 +369,22 @@ def _unplaced(wish: Wish) -> Iterator[Refused]:
             remedy = f'Write it with its length, like "{asked.address}/24"'
             problem = f"{asked.address} has no length, and the network has no pool that knows it"
             yield refused(wish, f"ips[{index}]", problem, remedy)
+
+
+def _takes_any(wish: Wish) -> bool:
+    """Whether kube-rdma's interface may be on a share although its network names no resource."""
+    return wish.network.resource is None and wish.network.kind is not NetworkKind.OTHER
+
+
+def _miscounted(resource: str, asking: Sequence[Wish], shares: int) -> Refused:
+    block = f'{{"cniConf": {{"name": "{asking[0].ask.network if asking else "rdma"}"}}}}'
+    blocks = "block" if len(asking) == 1 else "blocks"
+    times = "once" if shares == 1 else f"{shares} times"
+    more = f"write {block} {times}" if shares else "remove them"
+    less = f"Ask for {resource}: {len(asking)}" if asking else f"Ask for no {resource}"
+    return Refused(
+        f"the annotation has {len(asking)} {blocks} for {resource}, and the containers of the pod "
+        f"hold {shares} of it",
+        remedy=f"{less}, or {more}",
+        where=POD_NETWORKS,
+    )

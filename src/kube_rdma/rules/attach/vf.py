@@ -31,8 +31,13 @@ from kube_rdma.model.card import Card
 from kube_rdma.model.device import Device
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings, SetFunction
-from kube_rdma.rules.attach import guids
-from kube_rdma.rules.attach.infiniband import with_guids, with_link, with_own_guids
+from kube_rdma.rules.attach.infiniband import (
+    guid_of_sysfs,
+    is_usable_guid,
+    with_guids,
+    with_link,
+    with_own_guids,
+)
 from kube_rdma.rules.attach.requests import refused
 
 _INFINIBAND = "infiniband"
@@ -194,7 +199,7 @@ def _no_place(wish: Wish, link: HostLink, card: Card | None) -> Refused:
 
 
 def _has_guid(device: Device) -> bool:
-    return device.is_soft or guids.usable(guids.of_sysfs(device.node_guid))
+    return device.is_soft or is_usable_guid(guid_of_sysfs(device.node_guid))
 
 
 def _word(value: object) -> str:

@@ -19,8 +19,12 @@ from kube_rdma.model.cni_conf import BUILT_IN, PLUGIN, ConfFile
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.pod import PodState
-from kube_rdma.rules.attach.pod_networks import RESOURCE
-from kube_rdma.rules.attach.requests import ANNOTATION, POD_NETWORKS, POD_NETWORKS_DEFINITION
+from kube_rdma.rules.attach.requests import (
+    ANNOTATION,
+    POD_NETWORKS,
+    POD_NETWORKS_DEFINITION,
+    RESOURCE,
+)
 from kube_rdma.rules.cni_conf.files import Document, Network, plugins, type_of
 from kube_rdma.rules.phrases import listed
 

@@ -23,7 +23,7 @@ from kube_rdma.model.ipam import (
     PodUid,
 )
 from kube_rdma.model.late_binding.binding import ContainerId
-from kube_rdma.rules.attach.addresses import given
+from kube_rdma.rules.attach.addresses import of_allocations
 from kube_rdma.rules.ipam.grant import nics_with_subpools
 from kube_rdma.rules.ipam.pools import refuse_namespace
 from kube_rdma.rules.ipam.subpools import Subpool, range_of, subpools
@@ -62,7 +62,7 @@ def addresses(
             seat = next(one for one in seats if one.wish.ask.interface == nic.interface)
             words.append((nic.interface, _word(address, subpool, seat, evidence)))
     fresh = (
-        given(nic.interface, allocations[nic.interface], evidence.ip_pools[nic.pool])
+        of_allocations(nic.interface, allocations[nic.interface], evidence.ip_pools[nic.pool])
         for nic in request.nics
     )
     return (*held, *fresh), tuple(words)
@@ -137,7 +137,10 @@ def _held(name: InterfaceName, attached: Attached, pools: Sequence[IPPool]) -> G
             if _has(subpool, address)
         ]
         if allocations:
-            whole, of_pool = given(name, allocations, pool), {one.address for one in allocations}
+            whole, of_pool = (
+                of_allocations(name, allocations, pool),
+                {one.address for one in allocations},
+            )
             others = (one for one in attached.addresses if one.address not in of_pool)
             return Given(name, (*whole.addresses, *others), whole.routes, whole.probe)
     return Given(name, attached.addresses)

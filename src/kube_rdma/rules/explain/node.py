@@ -17,7 +17,7 @@ from kube_rdma.model.device import (
     Device,
     LinkLayer,
     PciAddress,
-    PciSeat,
+    PciPosition,
     PhysicalState,
     Port,
     PortState,
@@ -78,14 +78,14 @@ def _card(card: ReportedCard) -> Card:
     return Card(card.id, devices, function, card.reasons)
 
 
-def _seat(card: ReportedCard) -> PciSeat | None:
+def _seat(card: ReportedCard) -> PciPosition | None:
     with suppress(ValueError):
         pci = PciAddress(card.id)
-        return PciSeat(pci, "", (pci,), card.numa_node)
+        return PciPosition(pci, "", (pci,), card.numa_node)
     return None
 
 
-def _device(card: ReportedCard, name: str, seat: PciSeat | None) -> Device:
+def _device(card: ReportedCard, name: str, seat: PciPosition | None) -> Device:
     """A soft device is known by its card's name: a report does not say more."""
     ports = tuple(
         Port(

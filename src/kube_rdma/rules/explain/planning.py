@@ -1,8 +1,8 @@
 """The Steps that the agent would take for a pod, by its own rules, before anything is decided.
 
-Second of the rules of `kube-rdma explain`. The order is that of the agent's attach pipeline:
-wishes, seats, addresses, plans. What nobody can know before is a stand-in: the first free share,
-the first address of a pool. Where a rule refuses, the agent would refuse in these words.
+Second of the rules of `kube-rdma explain`. It goes through the stages of rules/attach/procedure, as
+the agent does, with stand-ins for what nobody can know before: the first free share, the first
+address of a pool. Where a rule refuses, the agent would refuse in these words.
 """
 
 from __future__ import annotations
@@ -33,16 +33,10 @@ from kube_rdma.model.ipam import (
 )
 from kube_rdma.model.late_binding.binding import ContainerId, PodName
 from kube_rdma.model.pools.pool import Attach, Pool, ShareId
-from kube_rdma.rules.attach import foreign_plugins, ipam_plugins
-from kube_rdma.rules.attach.plan import plans
-from kube_rdma.rules.attach.pod_networks import (
-    refuse_count,
-    refuse_traffic,
-    with_card_addresses,
-    with_default_routes,
-)
-from kube_rdma.rules.attach.requests import POD_NETWORKS, in_order, wishes
-from kube_rdma.rules.attach.seats import link_of, seats
+from kube_rdma.rules.attach import procedure
+from kube_rdma.rules.attach.procedure import NetworkRequest
+from kube_rdma.rules.attach.requests import wishes
+from kube_rdma.rules.attach.seats import link_of
 from kube_rdma.rules.explain.addresses import Words, addresses
 from kube_rdma.rules.explain.node import WIDEST
 from kube_rdma.rules.pools.allocation import granted_cards
@@ -70,25 +64,21 @@ def planned(evidence: PodEvidence, basis: NodeBasis) -> Planned:
     granted, short = _granted(evidence, basis)
     if granted is None:
         return replace(judged(evidence), short=short)
-    so_far = Planned()
+    so_far = Planned(granted=granted, short=short)
     try:
-        so_far = Planned(granted=granted)
-        wished = _wished(evidence, granted)
-        so_far = Planned(wished, granted)
-        host = basis.host if basis.exact else _with_unreported(basis.host, wished)
-        placed = ipam_plugins.with_calls(seats(wished, granted, host))
-        so_far = Planned(wished, granted, placed)
-        called = foreign_plugins.plans(wished, granted, host)
-        leased, stand_ins = addresses(evidence, placed)
-        whole = with_card_addresses(placed, leased)
-        routed = with_default_routes(placed, whole)
-        sandbox = _sandbox(evidence.template)
-        own = plans(sandbox, routed, whole, host, called)
+        wished = procedure.match(_request(evidence), granted)
+        so_far = replace(so_far, wished=wished.wishes)
+        host = basis.host if basis.exact else _with_unreported(basis.host, wished.wishes)
+        seated = procedure.seat(wished, host)
+        so_far = replace(so_far, seats=seated.seats)
+        placed = procedure.place(seated)
+        leased, stand_ins = addresses(evidence, placed.seats)
+        addressed = procedure.address(placed, _sandbox(evidence.template), leased)
+        plan = procedure.plan(addressed)
     except Refused as error:
-        return replace(so_far, refused=error, short=short)
-    every = in_order(wished, (*own, *called))
-    words = (*stand_ins, *_soft_names(every, evidence.attached))
-    return Planned(wished, granted, routed, every, words, short=short)
+        return replace(so_far, refused=error)
+    words = (*stand_ins, *_soft_names(plan.plans, evidence.attached))
+    return replace(so_far, seats=plan.seats, plans=plan.plans, stand_ins=words)
 
 
 def _granted(
@@ -107,7 +97,8 @@ def _granted(
 def judged(evidence: PodEvidence) -> Planned:
     """As far as it goes: what is wrong with the networks, whatever the pod holds and wherever."""
     try:
-        return Planned(wishes(evidence.asks, evidence.networks, others=evidence.other_networks))
+        others = evidence.other_networks
+        return Planned(wishes(evidence.asks, evidence.networks, others=others))
     except Refused as error:
         return Planned(refused=error)
 
@@ -217,13 +208,8 @@ def _share(container: str, pool: Pool, share: ShareId) -> GrantedShare:
     )
 
 
-def _wished(evidence: PodEvidence, granted: Sequence[GrantedShare]) -> tuple[Wish, ...]:
-    others = evidence.other_networks
-    wished = wishes(evidence.asks, evidence.networks, holding=bool(granted), others=others)
-    if any(ask.source.startswith(POD_NETWORKS.partition("/")[2]) for ask in evidence.asks):
-        refuse_traffic(wished)
-        refuse_count(wished, granted)
-    return wished
+def _request(evidence: PodEvidence) -> NetworkRequest:
+    return NetworkRequest(evidence.asks, evidence.networks, evidence.other_networks)
 
 
 def _sandbox(template: PodTemplate) -> Sandbox:

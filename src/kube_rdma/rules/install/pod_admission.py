@@ -13,8 +13,12 @@ from kube_rdma.model.admission.facts import USUAL
 from kube_rdma.model.install.blueprint import Blueprint, Json, Node
 from kube_rdma.model.pools.pool import Mode
 from kube_rdma.rules.admission.placement import VKE_LABEL
-from kube_rdma.rules.attach.pod_networks import RESOURCE
-from kube_rdma.rules.attach.requests import ANNOTATION, POD_NETWORKS, POD_NETWORKS_DEFINITION
+from kube_rdma.rules.attach.requests import (
+    ANNOTATION,
+    POD_NETWORKS,
+    POD_NETWORKS_DEFINITION,
+    RESOURCE,
+)
 from kube_rdma.rules.install.pod_cel import (
     CARDS,
     LIMITS,

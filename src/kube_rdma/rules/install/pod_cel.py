@@ -8,8 +8,7 @@ namespace of the installation alone: so they can lock nobody out.
 from __future__ import annotations
 
 from kube_rdma.model.install.blueprint import NAMESPACE, Hole, Joined, Json, Node, joined
-from kube_rdma.rules.attach.pod_networks import RESOURCE
-from kube_rdma.rules.attach.requests import POD_NETWORKS
+from kube_rdma.rules.attach.requests import POD_NETWORKS, RESOURCE
 
 API = "admissionregistration.k8s.io/v1"
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from kube_rdma.model.card import USER_SPACE
-from kube_rdma.model.device import Device, LinkLayer, PciSeat, Port, PortState
+from kube_rdma.model.device import Device, LinkLayer, PciPosition, Port, PortState
 from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.model.pools.pool import Mode
 from kube_rdma.model.survey import NamespaceMode, Survey
@@ -163,7 +163,7 @@ def _gpus_near(survey: Survey, devices: Iterable[Device]) -> int:
     return sum(any(_is_near(gpu.seat, seat) for seat in seats) for gpu in survey.gpus)
 
 
-def _is_near(gpu: PciSeat, card: PciSeat) -> bool:
+def _is_near(gpu: PciPosition, card: PciPosition) -> bool:
     return nearness(gpu, card).distance <= Nearness.PHB.distance
 
 

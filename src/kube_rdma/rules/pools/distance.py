@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 from kube_rdma.model.card import Card, CardId
-from kube_rdma.model.device import PciSeat
+from kube_rdma.model.device import PciPosition
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.pools.gpu_use import HeldGpu
 from kube_rdma.rules.pools.topology import Nearness, nearness
@@ -52,7 +52,7 @@ def got(cards: Sequence[Card], gpus: Sequence[HeldGpu]) -> tuple[Distance, ...]:
     return tuple(_distance(card, gpus) for card in cards if gpus)
 
 
-def way(card: Card, numa_nodes: Sequence[int], seat: PciSeat | None) -> Way:
+def way(card: Card, numa_nodes: Sequence[int], seat: PciPosition | None) -> Way:
     """What lies between a card and a GPU with these NUMA nodes and, where known, this seat."""
     if card.seat and seat:
         return nearness(card.seat, seat)

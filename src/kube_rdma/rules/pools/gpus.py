@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kube_rdma.model.device import Gpu, PciSeat
+from kube_rdma.model.device import Gpu, PciPosition
 from kube_rdma.model.pools.gpu_use import FreeGpu, HeldGpu
 from kube_rdma.model.pools.holding import Allocatable, Holding
 
@@ -44,5 +44,5 @@ def held_gpus(
     )
 
 
-def _seat(share: str, gpus: Sequence[Gpu]) -> PciSeat | None:
+def _seat(share: str, gpus: Sequence[Gpu]) -> PciPosition | None:
     return next((gpu.seat for gpu in gpus if gpu.seat.pci == share.lower()), None)

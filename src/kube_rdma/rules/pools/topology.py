@@ -11,7 +11,7 @@ from __future__ import annotations
 from enum import StrEnum
 from itertools import takewhile
 
-from kube_rdma.model.device import PciSeat
+from kube_rdma.model.device import PciPosition
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.survey import Survey
 
@@ -35,7 +35,7 @@ class Nearness(StrEnum):
         return tuple(Nearness).index(self)
 
 
-def nearness(a: PciSeat, b: PciSeat) -> Nearness:
+def nearness(a: PciPosition, b: PciPosition) -> Nearness:
     """How near two seats are; the order of the two does not matter.
 
     Two functions whose NUMA node the kernel does not know count as being on one: a machine without
@@ -65,7 +65,7 @@ def matrix(survey: Survey) -> tuple[tuple[Nearness | None, ...], ...]:
 
 
 class _PciPlace(Frozen):
-    seat: PciSeat | None
+    seat: PciPosition | None
     numa_node: int | None
 
 

@@ -13,7 +13,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from kube_rdma.model.device import CharDevice, Device, Gpu, PciSeat, Port
+from kube_rdma.model.device import CharDevice, Device, Gpu, PciPosition, Port
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.survey import Survey
 from kube_rdma.views.devices.documents import plain
@@ -189,7 +189,7 @@ def _port(port: Port) -> str:
     return f"{port.state} on {port.netdev}" if port.netdev else str(port.state)
 
 
-def _seat(seat: PciSeat) -> str:
+def _seat(seat: PciPosition) -> str:
     count = len(seat.virtual_functions)
     return f"{seat.pci} with {count} VF{'' if count == 1 else 's'}"
 
@@ -197,7 +197,7 @@ def _seat(seat: PciSeat) -> str:
 _TEXTS: Mapping[type, Callable[[Any], str]] = {
     Device: _device,
     Port: _port,
-    PciSeat: _seat,
+    PciPosition: _seat,
     Gpu: lambda gpu: gpu.driver or "no driver",
     CharDevice: lambda char: char.path.rpartition("/")[2],
     float: lambda rate: f"{rate:g}G",

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from kube_rdma.model.card import Function, Netdev
-from kube_rdma.model.device import CharDevice, Device, Gid, Gpu, PciSeat, Port
+from kube_rdma.model.device import CharDevice, Device, Gid, Gpu, PciPosition, Port
 from kube_rdma.model.survey import Survey, Verdict
 
 
@@ -154,7 +154,7 @@ def _gpu(gpu: Gpu) -> dict[str, object]:
     }
 
 
-def _seat(seat: PciSeat) -> dict[str, object]:
+def _seat(seat: PciPosition) -> dict[str, object]:
     return {
         "pci": seat.pci,
         "root": seat.root,
@@ -172,5 +172,5 @@ _FORMS: Mapping[type, Callable[[Any], object]] = {
     Gid: _gid,
     CharDevice: _char_device,
     Gpu: _gpu,
-    PciSeat: _seat,
+    PciPosition: _seat,
 }

@@ -12,7 +12,7 @@ from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD, READ, pod_state
 from kube_rdma.adapters.cluster.watching import Changed, Synced
 from kube_rdma.adapters.cluster.wire import Answer
-from kube_rdma.api.attach import network_status, networks, pod_networks, pod_networks_status
+from kube_rdma.api.attach import network_status, networks, pod_networks
 from kube_rdma.model.attach.restart import RESTART
 from kube_rdma.model.pod import MIRROR
 from kube_rdma.rules.attach import repair, requests
@@ -91,7 +91,7 @@ def test_all_that_is_read_is_kept():
     """Each annotation that a rule or a document of a pod's networks names."""
     named = {
         networks.ANNOTATION, network_status.ANNOTATION, network_status.OWN_ANNOTATION,
-        pod_networks.ANNOTATION, pod_networks.DEFINITION, pod_networks_status.ANNOTATION,
+        pod_networks.ANNOTATION, pod_networks.DEFINITION, network_status.POD_NETWORKS_STATUS,
         requests.ANNOTATION, requests.POD_NETWORKS, requests.POD_NETWORKS_DEFINITION,
         requests.DEFAULT_NETWORK, repair.STATUS, repair.OWN_STATUS, files.ANNOTATION,
         RESTART, MIRROR,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kube_rdma.adapters.cni import frames
+from kube_rdma.adapters.cni import protocol
 from kube_rdma.adapters.cni.socket import CniSocket, Limits
 from kube_rdma.adapters.cni.turns import CALLER, refuse_hung_up
 from kube_rdma.model.attach.cni import CniResult, LinkRoute, Verb
@@ -153,9 +153,9 @@ async def test_only_root_may_call(root):
         b"krq",
         b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
         struct.pack(">4sIII", b"krq1", 9, 0, 0),
-        struct.pack(">4sIII", b"krq1", 0, 0, frames.MAX_INPUT + 1),
+        struct.pack(">4sIII", b"krq1", 0, 0, protocol.MAX_INPUT + 1),
         struct.pack(">4sIII", b"krq1", 0, 0xFFFFFFFF, 0),
-        frames.request(b"", CONFIG)[:-1],
+        protocol.request(b"", CONFIG)[:-1],
     ],
 )
 async def test_a_caller_that_talks_nonsense_is_hung_up_on(root, said):
@@ -174,7 +174,7 @@ async def test_a_caller_that_is_silent_is_hung_up_on(root):
     with recorded() as log:
         async with serving(root, quick, Limits(waiting=1, seconds=0.05)):
             connection = await connected(root)
-            connection.sendall(frames.request(b"", CONFIG)[:-1])
+            connection.sendall(protocol.request(b"", CONFIG)[:-1])
             assert await ended(connection) == b""
             assert (await FakeShim(root).run(DELETE, CONFIG)).code == 0
     assert log.events == ["CNI caller disconnected"]
@@ -199,7 +199,7 @@ async def test_whoever_hung_up_while_waiting_is_not_served(root):
         first = asyncio.create_task(FakeShim(root).run(DELETE, CONFIG))
         await gate.until(1)
         gone = await connected(root)
-        gone.sendall(frames.request(b"CNI_COMMAND=GC\0", CONFIG))
+        gone.sendall(protocol.request(b"CNI_COMMAND=GC\0", CONFIG))
         gone.close()
         gate.open.set()
         assert (await first).code == 0
@@ -246,7 +246,7 @@ async def test_who_hangs_up_is_known_to_the_work_for_him(root):
         async with serving(root, handler):
             connection = await connected(root)
             environment = b"CNI_COMMAND=ADD\0CNI_CONTAINERID=c\0CNI_IFNAME=eth0\0CNI_NETNS=x\0"
-            request = frames.request(environment, CONFIG)
+            request = protocol.request(environment, CONFIG)
             with open_netns() as netns:
                 socket.send_fds(connection, [request], [netns.fileno()])
             await begun.wait()
@@ -301,14 +301,14 @@ async def test_the_configuration_of_a_call_that_waits_stays_outside(root):
         loop = asyncio.get_running_loop()
         environment = b"CNI_COMMAND=DEL\0CNI_CONTAINERID=d\0CNI_IFNAME=eth0\0"
         sending = asyncio.create_task(
-            loop.sock_sendall(waiting, frames.request(environment, large))
+            loop.sock_sendall(waiting, protocol.request(environment, large))
         )
         assert (await asyncio.wait((sending, first), timeout=0.2))[0] == set()
         gate.open.set()
         await sending
         assert (await first).code == 0
-        head = await loop.sock_recv(waiting, frames.ANSWER_HEADER)
-        assert frames.answer_head(head) == (0, 0)
+        head = await loop.sock_recv(waiting, protocol.ANSWER_HEADER)
+        assert protocol.answer_head(head) == (0, 0)
         waiting.close()
     assert gate.total == 2
 

@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kube_rdma.api.admission import pod_manifest
-from kube_rdma.api.text.document import section
-from kube_rdma.api.text.object_document import of_value
+from kube_rdma.api.text.document import of_value, section
 from kube_rdma.api.text.reader import MOST_OF_MANIFESTS, read_all
 from kube_rdma.model.admission.pod_template import ContainerRole, NodeDemand, PodTemplate
 from kube_rdma.model.errors import Refused

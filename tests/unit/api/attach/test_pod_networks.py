@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rdma.api.attach import pod_networks
-from kube_rdma.api.text.entries import MOST
+from kube_rdma.api.attach.networks import MOST
 from kube_rdma.model.attach.attachment import AskedAddress, NetworkAsk, NetworkRoute
 from kube_rdma.model.errors import Refused, Unavailable
 
@@ -105,6 +105,7 @@ def test_every_field_of_a_block():
         network="rdma",
         interface="rail0",
         source="pod-networks[0]",
+        by_pod_networks=True,
         addresses=(AskedAddress(ip_address("10.0.0.7"), 24), AskedAddress(ip_address("fd00::7"))),
         mac="02:00:0a:00:00:01",
         routes=(

@@ -11,7 +11,7 @@ from hypothesis import given
 
 from kube_rdma.api.ipam import ip_pool, ip_pool_status
 from kube_rdma.api.ipam.ip_pool_status import IPPoolStatus, PoolFindings, WantEntry
-from kube_rdma.api.text.object_document import of_value
+from kube_rdma.api.text.document import of_value
 from kube_rdma.api.text.reader import read
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.foreign_json import decoded

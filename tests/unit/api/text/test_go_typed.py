@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from pydantic import Field
 
 from kube_rdma.api.ipam.ip_words import IpAddress, Label
+from kube_rdma.api.text.document import of_value
 from kube_rdma.api.text.faults import validate
 from kube_rdma.api.text.go_typed import GoTyped
-from kube_rdma.api.text.object_document import of_value
 from kube_rdma.api.text.typed import Many
 from kube_rdma.model.errors import Refused
 

@@ -13,7 +13,7 @@ from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.kernel.netlink.uevents import Uevent
 from kube_rdma.adapters.kernel.sriov.functions import SriovCards
 from kube_rdma.model.card import Function, Netdev, Use
-from kube_rdma.model.device import PciAddress, PciSeat
+from kube_rdma.model.device import PciAddress, PciPosition
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.programs.agent import virtual_functions
 from kube_rdma.programs.agent.node.startup_taint import StartupTaint
@@ -112,7 +112,7 @@ class VfWorld(World):
 
 
 def physical(number, **facts):
-    seat = PciSeat(CARDS[number], "pci0000:80", (CARDS[number],), 1, sriov_total=7)
+    seat = PciPosition(CARDS[number], "pci0000:80", (CARDS[number],), 1, sriov_total=7)
     netdev = Netdev(f"eth{number}", "ether", **({"up": True, "carrier": True} | facts))
     return Function(seat, 0x8086, 0x10C9, "igb", (netdev,))
 

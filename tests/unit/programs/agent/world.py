@@ -19,7 +19,7 @@ from kube_rdma.adapters.kubelet.registry import Registry, serve
 from kube_rdma.adapters.runtime.cdi import CdiFolder
 from kube_rdma.adapters.runtime.settings import SettingsFolder
 from kube_rdma.model.card import Function, Netdev
-from kube_rdma.model.device import PciAddress, PciSeat, PortState
+from kube_rdma.model.device import PciAddress, PciPosition, PortState
 from kube_rdma.programs.agent.dependencies import AgentDependencies
 from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
 from kube_rdma.programs.agent.device_plugin.loop import run_plugin
@@ -41,7 +41,7 @@ SOCKETS = Path("/proc/net/unix")  # those of this process's network, with their 
 def seat(number):
     """The place of a card; the first half of them is on NUMA node 0."""
     pci = PciAddress(f"0000:{0x81 + number:02x}:00.0")
-    return PciSeat(pci, "pci0000:80", (pci,), numa_node=number // 2)
+    return PciPosition(pci, "pci0000:80", (pci,), numa_node=number // 2)
 
 
 def hard_card(number, state=PortState.ACTIVE):

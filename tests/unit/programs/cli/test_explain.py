@@ -19,7 +19,7 @@ from kube_rdma.model.attach.step import SetLink
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.late_binding.binding import ContainerId, PodName
-from kube_rdma.programs.agent.pod_networks.attachment_journal import AttachmentJournal
+from kube_rdma.programs.agent.pod_networks.executor import AttachmentJournal
 from kube_rdma.programs.cli.explain import explain
 from tests.kit import explained as kit
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rdma.api.admission import pod_manifest
-from kube_rdma.api.text.object_document import of_value
+from kube_rdma.api.text.document import of_value
 from kube_rdma.rules.admission.completions import completions
 from kube_rdma.rules.admission.patch import operations, pointer
 from tests.kit.admission import VKE, asking, container, pod

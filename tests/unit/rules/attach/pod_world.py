@@ -33,7 +33,7 @@ from kube_rdma.model.attach.step import (
 )
 from kube_rdma.model.functions.step import RebindFunction, ResetFunction, SetFunction
 from kube_rdma.model.survey import NamespaceMode
-from kube_rdma.rules.attach.guids import of_sysfs
+from kube_rdma.rules.attach.infiniband import guid_of_sysfs
 
 INFINIBAND_MAC = 59  # characters of a MAC of 20 octets
 NO_MAC = "00:00:00:00:00:00"
@@ -50,7 +50,9 @@ class World:
             facts = (each.name, each.index, each.mtu, each.mac, each.up)
             kind = "ipoib" if each.link_type == "infiniband" else ""
             self.host[each.index] = SeenLink(*facts, kind, pci=each.pci)
-        self.guids = {one.name: of_sysfs(one.node_guid) for each in cards for one in each.devices}
+        self.guids = {
+            one.name: guid_of_sysfs(one.node_guid) for each in cards for one in each.devices
+        }
         self.pci = {one.name: one.pci for each in cards for one in each.devices}
         by_name = {each.name: each.index for each in node.links}
         self.rdma = {

@@ -18,8 +18,8 @@ from kube_rdma.model.functions.step import (
 from kube_rdma.model.link import PlannedHostLink
 from kube_rdma.model.pools.pool import Mode
 from kube_rdma.model.survey import NamespaceMode
-from kube_rdma.rules.attach import guids
 from kube_rdma.rules.attach.infiniband import refuse_taken
+from kube_rdma.rules.attach.requests import NO_GUID, asked_guid
 from kube_rdma.rules.attach.result import as_named
 from kube_rdma.rules.attach.seats import seats
 from kube_rdma.rules.attach.undo import check, undo
@@ -124,7 +124,7 @@ def test_without_a_guid_the_driver_is_left_alone():
     [
         (ZERO, OWN, OWN),
         (None, OWN, OWN),
-        (ZERO, ZERO, guids.NONE),
+        (ZERO, ZERO, NO_GUID),
         (GUID, OWN, GUID),
     ],
     ids=["never set", "not told", "none at all", "set"],
@@ -169,11 +169,11 @@ def test_the_guid_of_cni_args_counts_when_the_entry_has_no_other():
     """And that of the network when neither has one."""
     of = network(kind=NetworkKind.DEVICE, guid="02:00:00:00:00:00:00:03")
     asked = {"argued_guid": "02:00:00:00:00:00:00:02", "guid": GUID}
-    assert guids.asked(wish(of=of, **asked)) == ("infiniband-guid", GUID)
+    assert asked_guid(wish(of=of, **asked)) == ("infiniband-guid", GUID)
     del asked["guid"]
-    assert guids.asked(wish(of=of, **asked)) == ("cni-args.guid", asked["argued_guid"])
-    assert guids.asked(wish(of=of)) == ("args.cni.guid", of.guid)
-    assert guids.asked(wish()) is None
+    assert asked_guid(wish(of=of, **asked)) == ("cni-args.guid", asked["argued_guid"])
+    assert asked_guid(wish(of=of)) == ("args.cni.guid", of.guid)
+    assert asked_guid(wish()) is None
 
 
 def test_check_names_the_guid_of_a_driver_that_has_to_be_bound_again():

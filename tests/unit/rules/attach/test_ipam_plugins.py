@@ -14,8 +14,8 @@ from kube_rdma.model.attach.pod_view import PodView
 from kube_rdma.model.attach.step import AddAddress, CallPlugin
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.pools.pool import Mode
+from kube_rdma.rules.attach.addresses import of_answer, with_calls
 from kube_rdma.rules.attach.foreign_plugins import refuse_missing
-from kube_rdma.rules.attach.ipam_plugins import given, with_calls
 from kube_rdma.rules.attach.plan import begun, plans
 from kube_rdma.rules.attach.seats import seats
 from kube_rdma.rules.attach.undo import check
@@ -102,7 +102,7 @@ def test_addresses_and_routes_of_an_answer_are_as_a_pool_s():
     """Routes of other tables are not: an interface of kube-rdma's has a table of its own."""
     to, via = ip_network("10.9.0.0/16"), ip_address("10.6.0.1")
     routes = (LinkRoute(to, via), LinkRoute(to, table=254), LinkRoute(to, table=7))
-    got = given(seated(), answer("10.6.0.7/24", "fd00::7/64", routes=routes))
+    got = of_answer(seated(), answer("10.6.0.7/24", "fd00::7/64", routes=routes))
     assert [(str(one.address), one.prefix) for one in got.addresses] == [
         ("10.6.0.7", 24),
         ("fd00::7", 64),
@@ -113,9 +113,9 @@ def test_addresses_and_routes_of_an_answer_are_as_a_pool_s():
 def test_an_address_that_was_asked_for_and_not_given_is_refused():
     """The pod would be known by an address that it has not."""
     asked = {"addresses": (AskedAddress(ip_address("10.6.0.9")),)}
-    assert given(seated(ask=asked), answer("10.6.0.9/24"))
+    assert of_answer(seated(ask=asked), answer("10.6.0.9/24"))
     with pytest.raises(Refused, match=r"10\.6\.0\.9 is asked for, and site-ipam gave 10\.6\.0\.2"):
-        given(seated(ask=asked), answer("10.6.0.2/24"))
+        of_answer(seated(ask=asked), answer("10.6.0.2/24"))
 
 
 def test_a_plugin_that_is_not_installed_is_refused_with_the_one_that_was_meant():

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.pod import MIRROR, PodState
-from kube_rdma.rules.attach.outdated import AGAIN, is_remade, refused
 from kube_rdma.rules.attach.repair import LONGEST, REFUSALS
+from kube_rdma.rules.attach.restarts import AGAIN, is_remade, refused
 
 KEYS = [("uid-1", None), ("uid-1", InterfaceName("net1")), ("uid-2", None)]
 TRIES = st.lists(st.tuples(st.floats(0.0, 2 * LONGEST), st.sampled_from(KEYS)), max_size=30)

@@ -202,7 +202,7 @@ CLUSTER = {"name": "cluster", "plugins": [{"type": "x"}, {"type": "kube-rdma", "
 
 def blocked(one):
     """The same, asked for by a block."""
-    return replace(one, ask=replace(one.ask, source="pod-networks[0]"))
+    return replace(one, ask=replace(one.ask, source="pod-networks[0]", by_pod_networks=True))
 
 
 INSTALLED = ("bridge", "host-local", "tuning")

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rdma.model.card import Card, Function
-from kube_rdma.model.device import PciAddress, PciSeat
+from kube_rdma.model.device import PciAddress, PciPosition
 from kube_rdma.model.pools.pool import Mode, Pool, PoolSpec
 from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma.rules.health.condition import LONGEST, CardsState, condition, looked
@@ -19,7 +19,7 @@ PHYSICAL = PciAddress("0000:80:00.0")
 
 def card(number, *reasons, physical=None):
     pci = PciAddress(f"0000:{number:02x}:00.1")
-    seat = PciSeat(pci, "pci0000:00", (pci,), None, physical_function=physical)
+    seat = PciPosition(pci, "pci0000:00", (pci,), None, physical_function=physical)
     return Card(pci, (), Function(seat, 0x15B3, 0x1017, "mlx5_core"), reasons)
 
 
@@ -79,7 +79,7 @@ def test_other_wishes_miss_no_card_of_the_old_ones():
 
 def test_a_virtual_function_is_missed_only_with_its_physical_one():
     """Somebody wrote sriov_numvfs; or the whole card fell off its bus."""
-    seat = PciSeat(PHYSICAL, "pci0000:00", (PHYSICAL,), None)
+    seat = PciPosition(PHYSICAL, "pci0000:00", (PHYSICAL,), None)
     physical = (Function(seat, 0x15B3, 0x1017, "mlx5_core"),)
     virtual = [card(n, physical=PHYSICAL) for n in (1, 2)]
     state = look(CardsState(), *virtual, functions=physical)

@@ -14,7 +14,7 @@ from kube_rdma.model.device import (
     GidType,
     LinkLayer,
     PciAddress,
-    PciSeat,
+    PciPosition,
     PhysicalState,
     Port,
     PortState,
@@ -105,7 +105,7 @@ def test_a_subnet_manager_is_missing_or_named_by_its_lid(state, sm_lid):
 
 def test_a_virtual_link_that_is_down_is_raised_on_the_physical_function():
     physical, virtual = PciAddress("0000:41:00.0"), PciAddress("0000:41:00.1")
-    seat = PciSeat(virtual, "pci0000:40", (virtual,), None, physical)
+    seat = PciPosition(virtual, "pci0000:40", (virtual,), None, physical)
     port = down(PortState.DOWN, PhysicalState.LINK_UP, IB, None)
     (reason,) = reasons_against(replace(CARD, pci=virtual, seat=seat, ports=(port,)))
     assert "virtual link is down, on 0000:41:00.0" in reason

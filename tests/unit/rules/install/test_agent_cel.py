@@ -3,14 +3,14 @@ test_agent_policy for the same at an API server."""
 
 import re
 
-from kube_rdma.api.attach import network_status, pod_networks_status
+from kube_rdma.api.attach import network_status
 from kube_rdma.model.attach.restart import RESTART
 from kube_rdma.rules.install.agent_cel import ANNOTATIONS, LABELS
 
 WRITTEN = {
     network_status.ANNOTATION,
     network_status.OWN_ANNOTATION,
-    pod_networks_status.ANNOTATION,
+    network_status.POD_NETWORKS_STATUS,
     RESTART,
 }
 OTHERS = ("k8s.v1.cni.cncf.io/networks", "x.kube-rdma.io/network-status", "kube-rdma.io/test", "")

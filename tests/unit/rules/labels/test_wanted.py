@@ -14,7 +14,7 @@ from kube_rdma.model.device import (
     Gpu,
     LinkLayer,
     PciAddress,
-    PciSeat,
+    PciPosition,
     PhysicalState,
     Port,
     PortState,
@@ -32,7 +32,7 @@ PREFIX = "fec0:0000:0000:0001"
 
 def seat(number, root="pci0000:80", physical=None):
     pci = PciAddress(f"0000:{number:02x}:00.0")
-    return PciSeat(pci, root, (pci,), 0, physical_function=physical)
+    return PciPosition(pci, root, (pci,), 0, physical_function=physical)
 
 
 def port(

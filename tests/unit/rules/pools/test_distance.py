@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rdma.model.card import Card, CardId
-from kube_rdma.model.device import PciAddress, PciSeat
+from kube_rdma.model.device import PciAddress, PciPosition
 from kube_rdma.model.pools.gpu_use import HeldGpu
 from kube_rdma.rules.pools.distance import Distance, Side, got, rank, way
 from kube_rdma.rules.pools.topology import Nearness
@@ -75,7 +75,7 @@ def test_the_order_is_from_near_to_far():
 
 
 SEATS = st.builds(
-    lambda bus, numa, root: PciSeat(
+    lambda bus, numa, root: PciPosition(
         PciAddress(f"0000:{bus:02x}:00.0"), root, (PciAddress(f"0000:{bus:02x}:00.0"),), numa
     ),
     st.integers(1, 9),

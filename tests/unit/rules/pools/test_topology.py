@@ -13,7 +13,7 @@ from kube_rdma.model.device import (
     Gpu,
     LinkLayer,
     PciAddress,
-    PciSeat,
+    PciPosition,
     PhysicalState,
     Port,
     PortState,
@@ -27,7 +27,7 @@ SELF, PIX, PXB, PHB, NODE, SYS = Nearness
 def seat(path, root="pci0000:00", numa=0):
     """A seat by the buses of its path: "00 01 05" has three functions."""
     addresses = tuple(PciAddress(f"0000:{name}") for name in path.split())
-    return PciSeat(addresses[-1], root, addresses, numa)
+    return PciPosition(addresses[-1], root, addresses, numa)
 
 
 # One root complex: a big switch (01:00.0) with a switch below its first port, and a card beside.
@@ -91,7 +91,7 @@ def seats(draw, length=None):
         PciAddress(f"000{bus}:{int('1' + ''.join(map(str, names[: i + 1])), 2):02x}:{i:02x}.0")
         for i in steps
     )
-    return PciSeat(path[-1], f"pci000{bus}:00", path, bus // 2)
+    return PciPosition(path[-1], f"pci000{bus}:00", path, bus // 2)
 
 
 @given(seats(), seats())

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.device import PciAddress, PciSeat
+from kube_rdma.model.device import PciAddress, PciPosition
 from kube_rdma.model.settings.topology_file import PciFacts, PlacedNet, Processor, TopologyFacts
 from kube_rdma.rules.settings.topology_file import topology_file
 from tests.kit.nccl_xml import found_by_nccl, read
@@ -21,7 +21,7 @@ def seats(draw):
     root, depth = draw(st.integers(0, 3)), draw(st.integers(1, 6))
     steps = [draw(st.integers(0, 2)) for _ in range(depth)]
     path = tuple(PciAddress(f"{root:04x}:{bus:02x}:{step:02x}.0") for bus, step in enumerate(steps))
-    return PciSeat(path[-1], f"pci{root:04x}:00", path, draw(st.just(root) | st.none()))
+    return PciPosition(path[-1], f"pci{root:04x}:00", path, draw(st.just(root) | st.none()))
 
 
 NETS = st.lists(
@@ -87,7 +87,7 @@ def test_every_numa_node_is_named_once(nets, function, masks, processor):
 def test_what_sysfs_says_is_told():
     path = tuple(map(PciAddress, ("0000:00:01.0", "0000:01:00.0", "0000:02:00.0", "0000:03:00.0")))
     card = PciFacts("0x020700", "0x15b3", "0x1021", "0x15b3", "0x0041", "32.0 GT/s PCIe", 16)
-    net = PlacedNet("mlx5_0", PciSeat(path[-1], "pci0000:00", path, 0), 0)
+    net = PlacedNet("mlx5_0", PciPosition(path[-1], "pci0000:00", path, 0), 0)
     facts = TopologyFacts({path[-1]: card}, {0: "ff", 1: "ff00"}, XEON)
     assert topology_file([net], facts) == (
         '<system version="1">\n'

@@ -18,7 +18,7 @@ from kube_rdma.model.device import (
     Gpu,
     LinkLayer,
     PciAddress,
-    PciSeat,
+    PciPosition,
     PhysicalState,
     Port,
     PortState,
@@ -29,9 +29,9 @@ from kube_rdma.views.devices.changes import ChangeKind, changes, entry, line
 AT = datetime(2026, 3, 1, 12, 30, 5, 42_000, tzinfo=UTC)
 PCI = [PciAddress(f"0000:81:00.{i}") for i in range(3)]
 SEATS = [
-    PciSeat(PCI[0], "pci0000:80", (PCI[0],), 1),
-    PciSeat(PCI[0], "pci0000:80", (PCI[0],), 1, None, (PCI[1], PCI[2]), 8),
-    PciSeat(PCI[1], "pci0000:80", (PCI[1],), 1, PCI[0]),
+    PciPosition(PCI[0], "pci0000:80", (PCI[0],), 1),
+    PciPosition(PCI[0], "pci0000:80", (PCI[0],), 1, None, (PCI[1], PCI[2]), 8),
+    PciPosition(PCI[1], "pci0000:80", (PCI[1],), 1, PCI[0]),
 ]
 GIDS = [
     Gid(0, "fe80:0000:0000:0000:0000:0000:0000:0001", GidType.ROCE_V2, "eth0"),
@@ -79,7 +79,7 @@ def devices(name):
 def gpus(i):
     return st.builds(
         Gpu,
-        seat=st.just(PciSeat(PCI[i], "pci0000:80", (PCI[i],), 1)),
+        seat=st.just(PciPosition(PCI[i], "pci0000:80", (PCI[i],), 1)),
         pci_class=st.just(0x030200),
         vendor=st.just(0x10DE),
         device=st.sampled_from([1, 2]),

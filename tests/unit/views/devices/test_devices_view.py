@@ -17,7 +17,7 @@ from kube_rdma.model.device import (
     Gpu,
     LinkLayer,
     PciAddress,
-    PciSeat,
+    PciPosition,
     PhysicalState,
     Port,
     PortState,
@@ -184,9 +184,11 @@ def test_what_is_not_known_is_null_in_the_document():
 
 ROOT = PciAddress("0000:80:01.0")
 PF, VF = PciAddress("0000:81:00.0"), PciAddress("0000:81:00.2")
-PF_SEAT = PciSeat(PF, "pci0000:80", (ROOT, PF), 1, None, (VF,), 8)
-VF_SEAT = PciSeat(VF, "pci0000:80", (ROOT, VF), 1, PF)
-GPU_SEAT = PciSeat(PciAddress("0000:01:00.0"), "pci0000:00", (PciAddress("0000:01:00.0"),), None)
+PF_SEAT = PciPosition(PF, "pci0000:80", (ROOT, PF), 1, None, (VF,), 8)
+VF_SEAT = PciPosition(VF, "pci0000:80", (ROOT, VF), 1, PF)
+GPU_SEAT = PciPosition(
+    PciAddress("0000:01:00.0"), "pci0000:00", (PciAddress("0000:01:00.0"),), None
+)
 
 
 def pci_cells(*devices):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 
-from kube_rdma.model.device import Device, Gpu, PciAddress, PciSeat
+from kube_rdma.model.device import Device, Gpu, PciAddress, PciPosition
 from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma.views.devices.topology import topology_document, topology_text
 
 
 def seat(pci, numa):
-    return PciSeat(PciAddress(pci), "pci0000:00", (PciAddress(pci),), numa)
+    return PciPosition(PciAddress(pci), "pci0000:00", (PciAddress(pci),), numa)
 
 
 def device(name, numa):

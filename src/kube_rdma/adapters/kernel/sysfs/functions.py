@@ -21,7 +21,7 @@ from kube_rdma.adapters.kernel.sysfs.pci import (
 )
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.model.card import Function, Netdev
-from kube_rdma.model.device import PciAddress, PciSeat
+from kube_rdma.model.device import PciAddress, PciPosition
 
 NETDEVS = "class/net"
 LINK_TYPES = {"1": "ether", "32": "infiniband"}  # ARPHRD_*, include/uapi/linux/if_arp.h
@@ -57,7 +57,7 @@ def read_functions(tree: SysfsTree, pci: PciTree) -> tuple[Function, ...]:
 
 
 def _virtual(
-    tree: SysfsTree, pci: PciTree, physical: str, above: PciSeat, netdevs: _Netdevs
+    tree: SysfsTree, pci: PciTree, physical: str, above: PciPosition, netdevs: _Netdevs
 ) -> Iterator[Function]:
     """The virtual functions of the physical one at the place `physical`.
 

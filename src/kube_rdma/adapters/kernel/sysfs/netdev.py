@@ -12,7 +12,7 @@ import re
 
 from kube_rdma.adapters.kernel.sysfs.pci import PciTree
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
-from kube_rdma.model.device import PciSeat, Port
+from kube_rdma.model.device import PciPosition, Port
 from kube_rdma.model.frozen import Frozen
 
 _NETDEV = re.compile(r"[^/\s]{1,15}")  # dev_valid_name(), net/core/dev.c
@@ -35,7 +35,7 @@ class DeviceSite(Frozen):
     """
 
     identity: str
-    seat: PciSeat | None
+    seat: PciPosition | None
     driver: str | None
     numa_node: int | None
     netdevs: tuple[SysfsNetdev, ...]
@@ -113,7 +113,7 @@ def find_site(tree: SysfsTree, pci: PciTree, path: str, ports: tuple[Port, ...])
     )
 
 
-def _seat_below(tree: SysfsTree, pci: PciTree, netdev: str) -> PciSeat | None:
+def _seat_below(tree: SysfsTree, pci: PciTree, netdev: str) -> PciPosition | None:
     """The function of an interface, or the only one right below a virtual one (vlan, bond)."""
     seat = pci.seat(tree.place(f"class/net/{netdev}"))
     if seat:

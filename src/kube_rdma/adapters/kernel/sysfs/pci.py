@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 from functools import lru_cache
 
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
-from kube_rdma.model.device import Gpu, PciAddress, PciSeat
+from kube_rdma.model.device import Gpu, PciAddress, PciPosition
 
 FUNCTIONS = "bus/pci/devices"
 
@@ -48,13 +48,13 @@ class PciTree:
 
     def __init__(self, tree: SysfsTree) -> None:
         self._tree = tree
-        self._seats: dict[str, PciSeat] = {}  # by the place of the function
+        self._seats: dict[str, PciPosition] = {}  # by the place of the function
         self._physical: dict[str, str] = {}  # place of a virtual function → of its physical one
         self._indexes: dict[PciAddress, int] = {}  # N of the virtfnN that leads to a function
         self._classes: dict[str, int | None] = {}
         self._listed = dict.fromkeys(tree.names(FUNCTIONS, required=False))
 
-    def seat(self, place: str | None) -> PciSeat | None:
+    def seat(self, place: str | None) -> PciPosition | None:
         """The seat of the PCI function at or above `place`; None when there is none."""
         function = function_above(place)
         if function is None:
@@ -140,7 +140,7 @@ class PciTree:
             self._classes[name] = self._number(f"{FUNCTIONS}/{name}/class", required=False)
         return self._classes[name]
 
-    def _read(self, function: str) -> PciSeat:
+    def _read(self, function: str) -> PciPosition:
         tree = self._tree
         parts = function.split("/")
         path = tuple(address for part in parts if (address := pci_address(part)))
@@ -151,7 +151,7 @@ class PciTree:
             tree.blame(f"{function}/physfn", f"leads to {physical!r}, which is not a PCI function")
         elif physical and (above := self._physical_place(function, physical)):
             self._physical[function] = above
-        return PciSeat(
+        return PciPosition(
             pci=path[-1],
             root=parts[first - 1] if first else "",
             path=path,

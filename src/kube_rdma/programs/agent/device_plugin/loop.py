@@ -39,9 +39,9 @@ from kube_rdma.programs.agent.device_plugin.handlers import Handlers
 from kube_rdma.programs.agent.device_plugin.mode_changes import ModeChanges
 from kube_rdma.programs.agent.device_plugin.servers import ResourceServers
 from kube_rdma.programs.agent.node import kernel_events
-from kube_rdma.programs.agent.node.debounce import SETTLE, Debounce
 from kube_rdma.programs.agent.node.relevance import CardEvents
 from kube_rdma.programs.agent.virtual_functions import VirtualFunctions
+from kube_rdma.programs.debounce import SETTLE, Debounce
 from kube_rdma.programs.logs import write
 from kube_rdma.rules.health.condition import CardsState, condition, looked
 from kube_rdma.rules.health.damping import Health

@@ -17,11 +17,11 @@ from kube_rdma.adapters.bulkhead import start
 from kube_rdma.model.errors import KubeRdmaError
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.programs.agent.node import kernel_events
-from kube_rdma.programs.agent.node.debounce import Debounce
 from kube_rdma.programs.agent.node.interface import NodeSide
 from kube_rdma.programs.agent.node.kernel_events import KernelSources
 from kube_rdma.programs.agent.node.node_labels import NodeLabels
 from kube_rdma.programs.agent.node.relevance import CardEvents
+from kube_rdma.programs.debounce import Debounce
 
 # The node is looked at again so often, for what the kernel announces to nobody: the state of an
 # InfiniBand port, and whatever its closed doors would have told.

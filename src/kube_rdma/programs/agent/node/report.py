@@ -28,7 +28,7 @@ from kube_rdma.model.errors import KubeRdmaError, Refused
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.node import NodeState
 from kube_rdma.model.reports.node_report import NodeReport, NodeReportStatus
-from kube_rdma.programs.agent.node.debounce import Debounce
+from kube_rdma.programs.debounce import Debounce
 
 REFUSED_SECONDS = 600.0  # an old ClusterRole lacks the right: every node of a cluster at once
 MISSING_SECONDS = 120.0  # the kind may be installed later, or never

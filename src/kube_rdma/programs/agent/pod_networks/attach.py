@@ -1,20 +1,23 @@
 """The one procedure by which pods get networks and addresses, and by which all of it ends.
 
-    door ─ request ─► record begun │ api, rules/attach/seats: place ─► IPAM ─► rules/attach/plan
+    door ─ request ─► record begun │ facts ─► judged ─► IPAM ─► planned
       ─► executor: kernel, other CNI plugins ─► late binding ─► door ─ report ─► record complete
 
-Behind the doors (door.py), which are three callers' ways to ask for the same. What was made is
-known by container and interface. Whatever fails after something was taken gives everything back
-and answers with one sentence, which the kubelet shows in the pod's event before it tries again.
+In which order the rules come, rules/attach/procedure says; here they get their answers. Three doors
+lead here: chain.py (the runtime, for all networks of a pod), delegate.py (a meta-plugin, for one
+interface) and ipam_plugin.py (another plugin, for addresses alone). Each says what a call asks for
+and where the result goes; router.py chooses. What was made is known by container and interface.
+Whatever fails after something was taken gives everything back and answers with one sentence, which
+the kubelet shows in the pod's event before it tries again.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
@@ -24,56 +27,105 @@ from kube_rdma.model.attach.attachment import (
     Attachment,
     AttachmentKey,
     Given,
-    GrantedShare,
-    HostNetwork,
-    NetworkSeat,
     Plan,
-    PluginResult,
     Sandbox,
-    Wish,
 )
 from kube_rdma.model.attach.cni import Call, CniResult
 from kube_rdma.model.attach.pod_view import PodView
 from kube_rdma.model.errors import Broken, HardwareGone, KubeRdmaError, Outdated, Unavailable
 from kube_rdma.model.frozen import Frozen, field
-from kube_rdma.model.ipam import AddressRequest, NicRequest
-from kube_rdma.model.late_binding.binding import ContainerId
+from kube_rdma.model.ipam import AddressRequest, InterfaceName, NicRequest, PodUid
+from kube_rdma.model.late_binding.binding import ContainerId, PodName
+from kube_rdma.model.pod import PodState
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.programs.agent.late_binding.interface import LateBinding
 from kube_rdma.programs.agent.metrics.stopwatch import Stopwatch
 from kube_rdma.programs.agent.pod_networks.claims import GuidClaims, SandboxLocks
-from kube_rdma.programs.agent.pod_networks.door import (
-    Again,
-    AttachRequest,
-    AttachResult,
-    Door,
-)
-from kube_rdma.programs.agent.pod_networks.executor import (
-    PlanExecutor,
-    calls_plugins,
-    is_there,
-    plugin_calls,
-)
+from kube_rdma.programs.agent.pod_networks.executor import PlanExecutor, calls_plugins, is_there
 from kube_rdma.programs.agent.pod_networks.outdated_pods import OutdatedPods
 from kube_rdma.programs.ipam.address_provider import AddressProvider
-from kube_rdma.rules.attach import foreign_plugins, ipam_plugins
-from kube_rdma.rules.attach.addresses import given, owner
-from kube_rdma.rules.attach.delegate import device_names, without_rules
-from kube_rdma.rules.attach.plan import begun, plans
-from kube_rdma.rules.attach.pod_networks import with_card_addresses, with_default_routes
-from kube_rdma.rules.attach.requests import in_order
-from kube_rdma.rules.attach.result import as_named, attached, edits, rdma_names
-from kube_rdma.rules.attach.seats import with_pods
-from kube_rdma.rules.late_binding import early
+from kube_rdma.rules.attach import procedure
+from kube_rdma.rules.attach.addresses import of_allocations, owner
+from kube_rdma.rules.attach.foreign_plugins import refuse_missing
+from kube_rdma.rules.attach.procedure import Addressed, NetworkRequest, Placed
 from kube_rdma.rules.metrics import families
 
 if TYPE_CHECKING:
-    from kube_rdma.api.attach.network_definition import NetworkDefinition
+    from kube_rdma.api.ipam.ip_conf import IpamConf
     from kube_rdma.programs.agent.pod_networks.node_view import NodeView
 
 log = structlog.get_logger()
 
 _FAILED = {True: "network attachment failed", False: "address request failed"}
+
+
+class Again(Enum):
+    """What an ADD means for a key that has a record."""
+
+    ANSWERED = auto()  # what is complete is the answer, the rest is ended and made anew
+    ANEW = auto()  # it is ended and made anew
+    KEPT = auto()  # the addresses that it has it gets again
+
+
+class AskedNetworks(Frozen):
+    """What is asked for, and by network the addresses that its document says to ask for."""
+
+    request: NetworkRequest
+    ipam: Mapping[str, IpamConf]
+
+
+class AttachRequest(Frozen, kw_only=True):
+    """What one ADD asks for, and in which namespace (`netns` is open).
+
+    `uid` is the pod's as its addresses are booked. `networks` reads what is asked for; it raises
+    Refused with all faults, Unavailable when nobody tells. Without it no interface is made: `nics`
+    are all that is asked for.
+    """
+
+    key: AttachmentKey
+    sandbox: Sandbox
+    netns: int
+    uid: PodUid
+    pod: PodState | None
+    again: Again
+    networks: Callable[[], Awaitable[AskedNetworks]] | None = None
+    nics: tuple[NicRequest, ...] = ()
+
+
+class AttachResult(Frozen):
+    """What became of a request: addresses, what kube-rdma planned, all interfaces as they are.
+
+    `beside` are the plans of the sandbox's other interfaces.
+    """
+
+    given: tuple[Given, ...]
+    plans: tuple[Plan, ...] = ()
+    interfaces: tuple[Attached, ...] = ()
+    beside: tuple[Plan, ...] = ()
+
+
+class Door(Protocol):
+    """A way in. `is_within`: its calls may come from what is run for a sandbox's holder."""
+
+    is_within: bool
+
+    async def request(self, call: Call) -> AttachRequest | None:
+        """What an ADD asks for; None: nothing of kube-rdma. Raise KubeRdmaError."""
+
+    async def report(self, call: Call, request: AttachRequest, result: AttachResult) -> CniResult:
+        """Tell whom it concerns, and what the caller gets; raise KubeRdmaError."""
+
+
+def sandbox_of(call: Call, inode: Callable[[int], int]) -> tuple[Sandbox, int]:
+    """Where a call's pod is, and the descriptor of its namespace; raise Unavailable without one.
+
+    `inode` is of the namespace behind a descriptor.
+    """
+    if call.netns is None:
+        raise Unavailable("The pod's network namespace no longer exists.")
+    pod = call.pod or PodName("", "")
+    place = Sandbox(call.container, pod, call.uid, call.netns_path, inode(call.netns))
+    return place, call.netns
 
 
 class AttachDependencies(Frozen, kw_only=True):
@@ -93,30 +145,24 @@ class AttachDependencies(Frozen, kw_only=True):
     outdated: OutdatedPods | None = None
 
 
-class PodPlace(Frozen):
-    """What a request gets, and where: all that is known before anything is taken for it.
+class Judged(Frozen):
+    """What a request gets and where, before anything is taken for it.
 
-    `called` is what other plugins make, `beside` what the sandbox has besides.
+    `nics` are what IPAM will be asked, `holdings` what the pod's containers hold.
     """
 
-    wished: tuple[Wish, ...]
-    definitions: Mapping[str, NetworkDefinition]
-    table: int | None
+    placed: Placed
+    nics: tuple[NicRequest, ...]
     holdings: tuple[Holding, ...]
-    granted: tuple[GrantedShare, ...]
-    host: HostNetwork
-    seats: tuple[NetworkSeat, ...]
-    called: tuple[Plan, ...]
-    beside: tuple[Plan, ...]
 
 
 class AttachPipeline:
     """All doors of this node have this one; calls for one sandbox go one after the other."""
 
-    def __init__(self, to: AttachDependencies) -> None:
-        self._to = to
-        self._attachments = to.attachments
-        self._guids = GuidClaims(to.attachments)
+    def __init__(self, dependencies: AttachDependencies) -> None:
+        self._needs = dependencies
+        self._attachments = dependencies.attachments
+        self._guids = GuidClaims()
         self._sandboxes = SandboxLocks()
 
     async def add(self, call: Call, door: Door) -> CniResult:
@@ -126,32 +172,33 @@ class AttachPipeline:
             if request is None or await self._is_answered(request):
                 return CniResult()
             try:
-                with self._to.stopwatch.timed(families.ATTACH, "add"):
+                with self._needs.stopwatch.timed(families.ATTACH, "add"):
                     answer = await self._attach(call, door, request)
             except Exception as error:
                 event = _FAILED[request.networks is not None]
                 log.warning(event, pod=str(call.pod), why=str(error))
                 await self._give_up(request)
-                if isinstance(error, Outdated) and request.pod and self._to.outdated:
-                    await self._to.outdated.refused(request.pod, request.key.interface, error)
+                if isinstance(error, Outdated) and request.pod and self._needs.outdated:
+                    await self._needs.outdated.refused(request.pod, request.key.interface, error)
                 raise
             finally:
                 self._guids.release(request.key)
-            if request.pod and self._to.outdated:
-                await self._to.outdated.attached(request.pod, request.key.interface)
+            if request.pod and self._needs.outdated:
+                await self._needs.outdated.attached(request.pod, request.key.interface)
             return answer
 
     async def _attach(self, call: Call, door: Door, request: AttachRequest) -> CniResult:
-        # The journal notes the beginning while planning goes on; the note is on the disk before
-        # anything is taken or undone.
+        # Begun: the journal notes the beginning while planning goes on; the note is on the disk
+        # before anything is taken or undone.
         beginning = asyncio.ensure_future(self._attachments.begin(request.key, request.sandbox))
         try:
-            place = await self._place(request)
+            judged = await self._judge(request)
         finally:
             await asyncio.gather(beginning, return_exceptions=True)
         beginning.result()
-        leased = await self._addresses(request, place)
-        result = await self._make(request, place, leased) if place else AttachResult(leased)
+        leased = await self._allocate(request, judged.nics if judged else request.nics)
+        result = await self._make(request, judged, leased) if judged else AttachResult(leased)
+        # Told: the record is complete last, so what a crash interrupts here is ended as well.
         answer = await door.report(call, request, result)
         await self._attachments.complete(request.key)
         _log(request, result)
@@ -166,62 +213,42 @@ class AttachPipeline:
             await self._end(request.key)
         return False
 
-    async def _place(self, request: AttachRequest) -> PodPlace | None:
+    async def _judge(self, request: AttachRequest) -> Judged | None:
         """What a request gets and where, or a refusal; its GUIDs are claimed from now on."""
-        if (source := request.networks) is None:
+        if request.networks is None:
             return None
-        node, sandbox = self._to.node, request.sandbox
-        asking = asyncio.ensure_future(source.asked())
-        holding = asyncio.ensure_future(node.holdings(sandbox.pod))
+        node, attachments, key = self._needs.node, self._attachments, request.key
+        # Facts: what is asked for and what the pod holds, at once, for neither needs the other.
+        asking = asyncio.ensure_future(request.networks())
+        holding = asyncio.ensure_future(node.holdings(request.sandbox.pod))
         await asyncio.gather(asking, holding, return_exceptions=True)
         asked, holdings = asking.result(), holding.result()
-        granted = node.granted(holdings)
-        wished = source.wishes(asked, granted)
-        foreign = foreign_plugins.foreign(wished)
-        if foreign_plugins.called_for(wished):  # before anything is done
-            foreign_plugins.refuse_missing(wished, *await self._attachments.installed())
-        host = with_pods(await node.host(wished, granted), self._attachments.by_key.values())
-        beside = self._attachments.beside(request.key)
-        seats = source.seats(wished, granted, beside, host, asked.table)
-        seats = ipam_plugins.with_calls(await node.with_settings(seats))
-        self._guids.claim(request.key, sandbox, seats, host)
-        called = foreign_plugins.plans(wished, granted, host) if foreign else ()
-        await self._attachments.ready(
-            (*plugin_calls(called), *(one.ipam for one in seats if one.ipam))
-        )
-        return PodPlace(
-            wished=wished,
-            definitions=asked.definitions,
-            table=asked.table,
-            holdings=holdings,
-            granted=granted,
-            host=host,
-            seats=seats,
-            called=called,
-            beside=beside,
-        )
+        wished = procedure.match(asked.request, node.granted(holdings))
+        if wished.needs_plugins:  # first, for without the plugin all further answers are useless
+            refuse_missing(wished.wishes, *await attachments.installed())
+        host = await node.host(wished.wishes, wished.granted)
+        # Judged: from here on each rule may refuse, and nothing has been taken yet.
+        every, beside = attachments.by_key.values(), attachments.beside(key)
+        seated = procedure.seat(wished, host, every, beside)
+        settings = await node.settings(seated.functions)
+        # Nothing is awaited between the look for GUIDs and the claim, so no other ADD takes one.
+        others = [one for other, one in attachments.by_key.items() if other != key]
+        placed = procedure.place(seated, settings, others, self._guids.of_others(key))
+        self._guids.claim(key, request.sandbox, placed.guids)
+        await attachments.ready(placed.plugin_calls)
+        return Judged(placed, tuple(self._nics(request, asked, placed)), holdings)
 
-    async def _addresses(self, request: AttachRequest, place: PodPlace | None) -> tuple[Given, ...]:
-        """One request for all interfaces: they get all addresses or none."""
-        nics = tuple(self._nics(request, place)) if place else request.nics
-        if not nics:
-            return ()
-        namespace = request.sandbox.pod.namespace
-        ask = AddressRequest(request.key.container, request.uid, nics, namespace)
-        with self._to.stopwatch.timed(families.IPAM):
-            granted = await self._to.giver.add(ask)
-        pools = {name: await self._to.node.pool(name) for name in {nic.pool for nic in nics}}
-        return tuple(given(nic.interface, granted.allocations, pools[nic.pool]) for nic in nics)
-
-    def _nics(self, request: AttachRequest, place: PodPlace) -> Iterator[NicRequest]:
+    def _nics(
+        self, request: AttachRequest, asked: AskedNetworks, placed: Placed
+    ) -> Iterator[NicRequest]:
         from kube_rdma.api.ipam.ip_conf import nic_request
 
-        for seat in place.seats:
+        for seat in placed.seats:
             ask, network = seat.wish.ask, seat.wish.network
-            rail = self._to.node.rail(seat.card.id) if seat.card else None
+            rail = self._needs.node.rail(seat.card.id) if seat.card else None
             pooled = ask.addresses if network.pools else ()  # others are set as they are
             nic = nic_request(
-                place.definitions[network.name].ipam,
+                asked.ipam[network.name],
                 ask.interface,
                 rail,
                 tuple(one.address for one in pooled),
@@ -230,54 +257,53 @@ class AttachPipeline:
             if nic:
                 yield nic
 
+    async def _allocate(
+        self, request: AttachRequest, nics: tuple[NicRequest, ...]
+    ) -> tuple[Given, ...]:
+        """One request for all interfaces: they get all addresses or none."""
+        if not nics:
+            return ()
+        namespace = request.sandbox.pod.namespace
+        ask = AddressRequest(request.key.container, request.uid, nics, namespace)
+        with self._needs.stopwatch.timed(families.IPAM):
+            granted = await self._needs.giver.add(ask)
+        pools = {name: await self._needs.node.pool(name) for name in {nic.pool for nic in nics}}
+        return tuple(
+            of_allocations(nic.interface, granted.allocations, pools[nic.pool]) for nic in nics
+        )
+
     async def _make(
-        self, request: AttachRequest, place: PodPlace, leased: tuple[Given, ...]
+        self, request: AttachRequest, judged: Judged, leased: tuple[Given, ...]
     ) -> AttachResult:
         """Plan all steps and do them, and bind the pod's devices to what was made."""
-        addresses = with_card_addresses(place.seats, leased)
-        done, called_addresses = await self._ask_plugins(request, place)
-        addresses = (*addresses, *called_addresses)
-        seats = with_default_routes(place.seats, addresses)
-        alone = request.key.interface is None
-        own = plans(request.sandbox, seats, addresses, place.host, place.called, alone=alone)
-        await self._to.node.refuse_full(own)
-        if place.table is not None:
-            own = tuple(map(without_rules, own))
-        planned = in_order(place.wished, (*own, *place.called))
-        view = await self._execute(request, planned, done)
-        seats = as_named(seats, view)
-        names = [(one, rdma_names((one,), (seat,))) for one, seat in zip(own, seats, strict=True)]
-        names += [(one, device_names(one, place.granted)) for one in place.beside]
-        every = dict.fromkeys(name for _, of_plan in names for name in of_plan)
-        devices, rdma_cm = await self._to.node.devices(tuple(every))
-        early.refuse_renumbered(own, seats, devices)
-        answers = self._attachments.results(request.key)
-        called = foreign_plugins.attached(place.wished, place.called, view, answers)
-        ours = (_with_dns(one, place, answers) for one in attached(own, seats, view, devices))
-        interfaces = in_order(place.wished, (*ours, *called))
-        if place.beside:  # no container of the pod has been made yet that would use the old files
-            await self._to.late.detach(request.key.container)
-        bound = edits(names, place.granted, devices, rdma_cm)
+        node, late, placed = self._needs.node, self._needs.late, judged.placed
+        # Planned: an IPAM plugin is asked through its link (DHCP), so that is made before.
+        addressed = procedure.address(placed, request.sandbox, leased)
+        answers = await self._ask_plugins(request, addressed)
+        planned = procedure.plan(addressed, answers)
+        await node.refuse_full(planned.own)  # with the addresses of plugins, which count too
+        # Done: the executor writes the whole plan to the journal before its first step.
+        view = await self._execute(request, planned.plans, addressed.begun)
+        made = procedure.observe(planned, view)
+        devices, rdma_cm = await node.devices(made.devices)  # now: a rebound driver renames them
+        outcome = procedure.conclude(made, devices, rdma_cm, self._attachments.results(request.key))
+        # Bound: the files of earlier calls go first; no container has been made yet to use them.
+        if placed.beside:
+            await late.detach(request.key.container)
         annotations = dict(request.pod.annotations) if request.pod else {}
-        with self._to.stopwatch.timed(families.LATE_BINDING):
-            await self._to.late.attach(request.sandbox, bound, annotations, place.holdings)
-        return AttachResult(leased, own, interfaces, place.beside)
+        with self._needs.stopwatch.timed(families.LATE_BINDING):
+            await late.attach(request.sandbox, outcome.edits, annotations, judged.holdings)
+        return AttachResult(leased, planned.own, outcome.interfaces, placed.beside)
 
     async def _ask_plugins(
-        self, request: AttachRequest, place: PodPlace
-    ) -> tuple[tuple[Plan, ...], tuple[Given, ...]]:
-        """Make the links whose addresses other IPAM plugins give, and have these; what was done."""
-        alone = request.key.interface is None
-        done = begun(request.sandbox, place.seats, place.host, place.called, alone=alone)
-        if not done:
-            return (), ()
-        await self._execute(request, done)
-        answers = {one.interface: one for one in self._attachments.results(request.key)}
-        return done, tuple(
-            ipam_plugins.given(seat, decoded(answers[seat.wish.ask.interface].document))
-            for seat in place.seats
-            if seat.ipam
-        )
+        self, request: AttachRequest, addressed: Addressed
+    ) -> dict[InterfaceName, CniResult]:
+        """Make the links whose addresses other IPAM plugins give, and have their answers."""
+        if not addressed.begun:
+            return {}
+        await self._execute(request, addressed.begun)
+        results = self._attachments.results(request.key)
+        return {one.interface: decoded(one.document) for one in results}
 
     async def _execute(
         self, request: AttachRequest, planned: tuple[Plan, ...], done: tuple[Plan, ...] = ()
@@ -318,20 +344,20 @@ class AttachPipeline:
         attachment = self._attachments.of(key)
         is_made = attachment is not None and bool(attachment.plans)
         if key.interface is None or (is_made and not self._attachments.beside(key)):
-            await self._to.late.detach(key.container)
+            await self._needs.late.detach(key.container)
         try:
             async with self._while_plugins_run(key, attachment.plans if attachment else ()):
                 await self._attachments.detach(key)
         except HardwareGone:
-            await self._to.giver.delete(key.container, key.interface)
+            await self._needs.giver.delete(key.container, key.interface)
             raise
-        await self._to.giver.delete(key.container, key.interface)
+        await self._needs.giver.delete(key.container, key.interface)
         await self._attachments.forget(key)
 
     async def delete(self, call: Call, key: AttachmentKey, *, within: bool = False) -> CniResult:
         """DEL. A pod does not wait for a card that is nowhere; the rounds of repair.py do."""
         try:
-            with self._to.stopwatch.timed(families.ATTACH, "delete"):
+            with self._needs.stopwatch.timed(families.ATTACH, "delete"):
                 await self.end(key, within=within)
         except HardwareGone as error:
             log.warning("card missing", pod=str(call.pod), why=str(error))
@@ -341,7 +367,7 @@ class AttachPipeline:
         """CHECK; raise Broken with what is not as it was planned."""
         if call.netns is None:
             return CniResult()
-        with self._to.stopwatch.timed(families.ATTACH, "check"):
+        with self._needs.stopwatch.timed(families.ATTACH, "check"):
             async with self._sandboxes.taken(key.container):
                 if wrong := await self._attachments.look(key, call.netns):
                     raise Broken(" ".join(f"{line}." for line in wrong))
@@ -378,14 +404,7 @@ class AttachPipeline:
         The sandbox of an ADD that is under way is not among them yet, but in the journal.
         """
         recorded = {key.container for key in self._attachments.keys}
-        await self._to.giver.collect(living | recorded, since)
-
-
-def _with_dns(interface: Attached, place: PodPlace, answers: Sequence[PluginResult]) -> Attached:
-    """With that of the network's document, or of the IPAM plugin that answered for it."""
-    answered = {one.interface: one.dns for one in answers}
-    own = place.definitions[interface.network].ipam.dns
-    return replace(interface, dns=answered.get(interface.interface, own))
+        await self._needs.giver.collect(living | recorded, since)
 
 
 async def _lives(sandbox: Sandbox) -> bool:

@@ -8,41 +8,38 @@ and STATUS come too, and the ADD that repair.py makes late.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
 
-from kube_rdma.model.attach.attachment import (
-    Attachment,
-    AttachmentKey,
-    GrantedShare,
-    HostNetwork,
-    NetworkSeat,
-    Plan,
-    Wish,
-)
+from kube_rdma.model.attach.attachment import Attachment, AttachmentKey, NetworkAsk
 from kube_rdma.model.attach.cni import Call, CniResult, Verb
 from kube_rdma.model.attach.step import PluginConf
-from kube_rdma.model.errors import Broken, KubeRdmaError, Unavailable
+from kube_rdma.model.errors import Broken, KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.ipam import PodUid
 from kube_rdma.model.late_binding.binding import ContainerId, PodName
-from kube_rdma.programs.agent.pod_networks.attach import AttachDependencies, AttachPipeline
-from kube_rdma.programs.agent.pod_networks.door import (
+from kube_rdma.model.pod import PodState
+from kube_rdma.programs.agent.pod_networks.attach import (
     Again,
     AskedNetworks,
+    AttachDependencies,
+    AttachPipeline,
     AttachRequest,
     AttachResult,
     sandbox_of,
 )
-from kube_rdma.programs.agent.pod_networks.requests import Asking, asking, meant, refuse_replaced
+from kube_rdma.programs.annotated_networks import SHARED, AnnotatedNetworks, asking, meant
+from kube_rdma.rules.attach.procedure import NetworkRequest
 from kube_rdma.rules.attach.requests import (
+    DEFAULT_NETWORK,
     POD_NETWORKS,
+    default_refused,
+    names_default,
+    refuse_count,
     refuse_host_network,
     refuse_isolated,
-    wishes,
 )
-from kube_rdma.rules.attach.seats import seats
 
 if TYPE_CHECKING:
     from kube_rdma.programs.agent.pod_networks.node_view import NodeView
@@ -50,13 +47,13 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 
-class PodNetworks:
+class SandboxNetworks:
     """What the runtime calls for, and what repair.py compares with its sandboxes."""
 
     is_within = False
 
-    def __init__(self, to: AttachDependencies, pipeline: AttachPipeline) -> None:
-        self._to = to
+    def __init__(self, dependencies: AttachDependencies, pipeline: AttachPipeline) -> None:
+        self._needs = dependencies
         self._pipeline = pipeline
 
     async def answer(self, call: Call) -> CniResult:
@@ -67,7 +64,7 @@ class PodNetworks:
                 return await self._pipeline.add(call, self)
             case Verb.DEL:
                 return await self._pipeline.delete(call, key)
-            case Verb.CHECK if self._to.attachments.has(key):
+            case Verb.CHECK if self._needs.attachments.has(key):
                 return await self._pipeline.check(call, key)
             case Verb.GC:
                 await self._gc(call)
@@ -79,18 +76,18 @@ class PodNetworks:
         """As Door.request: what the pod's annotation asks for."""
         if call.pod is None or call.netns is None:
             return None  # no pod of Kubernetes
-        pod = await self._to.node.pod(call.pod, call.uid)
+        pod = await self._needs.node.pod(call.pod, call.uid)
         if pod is None:
             raise Unavailable(f"The API server has no pod {call.pod} with uid {call.uid} yet.")
-        await refuse_replaced(pod, call.network, self._to.node)
+        await _refuse_replaced(pod, call.network, self._needs.node)
         asked = asking(pod, call.network)
         if not asked.asks:
             await self._refuse_idle(call.pod, asked)
             return None
         if asked.annotation != POD_NETWORKS:  # whose names mean the pod's own namespace first
-            refuse_isolated(pod, asked.asks, self._to.everybodys)
+            refuse_isolated(pod, asked.asks, self._needs.everybodys)
         refuse_host_network(pod, asked.asks, asked.annotation)
-        sandbox, netns = sandbox_of(call, self._to.inode)
+        sandbox, netns = sandbox_of(call, self._needs.inode)
         return AttachRequest(
             key=AttachmentKey(call.container),
             sandbox=sandbox,
@@ -98,30 +95,30 @@ class PodNetworks:
             uid=PodUid(pod.uid),
             pod=pod,
             again=Again.ANSWERED,
-            networks=AnnotatedNetworks(asked, self._to.node),
+            networks=partial(_asked, asked, self._needs.node),
         )
 
     async def report(self, call: Call, request: AttachRequest, result: AttachResult) -> CniResult:
         """As Door.report: the pod's annotations have it all."""
         assert request.pod
-        await self._to.node.tell(request.pod, result.interfaces, call)
+        await self._needs.node.tell(request.pod, result.interfaces, call)
         return CniResult()
 
     @property
     def attachments(self) -> tuple[Attachment, ...]:
         """Every attachment of a whole pod that the journal has."""
-        by_key = self._to.attachments.by_key
+        by_key = self._needs.attachments.by_key
         return tuple(one for key, one in by_key.items() if key.interface is None)
 
     @property
     def foreign(self) -> frozenset[ContainerId]:
         """The sandboxes whose attachment another version of kube-rdma has made."""
-        keys = self._to.attachments.foreign
+        keys = self._needs.attachments.foreign
         return frozenset(key.container for key in keys if key.interface is None)
 
     def now(self) -> float:
         """Take this before the runtime is asked which containers live, for `collect`."""
-        return self._to.giver.now()
+        return self._needs.giver.now()
 
     async def end_lost(self, container: ContainerId) -> None:
         """End an attachment whose sandbox no longer exists; raise KubeRdmaError."""
@@ -131,10 +128,10 @@ class PodNetworks:
         """As AttachPipeline.collect."""
         await self._pipeline.collect(living, since)
 
-    async def _refuse_idle(self, pod: PodName, asked: Asking) -> None:
+    async def _refuse_idle(self, pod: PodName, asked: AnnotatedNetworks) -> None:
         """Refuse a list without a network of kube-rdma beside shares that would be for one."""
         if asked.annotation == POD_NETWORKS:
-            asked.check((), self._to.node.granted(await self._to.node.holdings(pod)))
+            refuse_count((), self._needs.node.granted(await self._needs.node.holdings(pod)))
 
     async def _gc(self, call: Call) -> None:
         """End what the runtime does not know any more; one that cannot be ended holds up no other.
@@ -162,38 +159,55 @@ class PodNetworks:
 
         if call.marked:
             return
-        if problems := await self._to.giver.check():
+        if problems := await self._needs.giver.check():
             raise Broken(" ".join(map(str, problems)))
         if plugin := ipam_plugin(call):
-            await self._to.attachments.status(PluginConf(plugin, call.config))
+            await self._needs.attachments.status(PluginConf(plugin, call.config))
 
 
-class AnnotatedNetworks:
-    """As NetworkSource: all entries of a pod's annotation at once."""
+async def _asked(annotated: AnnotatedNetworks, node: NodeView) -> AskedNetworks:
+    """All entries of a pod's annotation at once, with the documents that they name."""
+    asks, definitions = await meant(annotated, node)
+    networks = tuple(one.network for one in definitions.values())
+    ipam = {name: one.ipam for name, one in definitions.items()}
+    return AskedNetworks(NetworkRequest(asks, networks), ipam)
 
-    def __init__(self, asking: Asking, node: NodeView) -> None:
-        self._asking = asking
-        self._node = node
 
-    async def asked(self) -> AskedNetworks:
-        """The entries with the documents that they name."""
-        asks, definitions = await meant(self._asking, self._node)
-        return AskedNetworks(asks, definitions)
+async def _refuse_replaced(pod: PodState, cluster: str, node: NodeView) -> None:
+    """Raise Refused for a pod that wants another network in place of the cluster's.
 
-    def wishes(self, asked: AskedNetworks, granted: Sequence[GrantedShare]) -> tuple[Wish, ...]:
-        """What names no card, in a pod without shares, is for the plugin of that name."""
-        networks = [one.network for one in asked.definitions.values()]
-        wished = wishes(asked.asks, networks, holding=bool(granted))
-        self._asking.check(wished, granted)
-        return wished
+    Multus reads this annotation, looks for a lone name in its own namespace, and calls that network
+    first. Behind the cluster's network it can only be obeyed where it names this very one.
+    """
+    from kube_rdma.api.attach import networks
 
-    def seats(
-        self,
-        wished: Sequence[Wish],
-        granted: Sequence[GrantedShare],
-        beside: Sequence[Plan],
-        host: HostNetwork,
-        table: int | None,
-    ) -> tuple[NetworkSeat, ...]:
-        """In the order of the annotation; all shares are for it."""
-        return seats(wished, granted, host)
+    if not names_default(pod.annotations):
+        return
+    text = dict(pod.annotations)[DEFAULT_NETWORK]
+    wanted = networks.asks(text, SHARED, DEFAULT_NETWORK)
+    if len(wanted) != 1:
+        raise Refused(
+            f"it names {len(wanted)} networks, and a pod has one default network",
+            remedy="Keep one of them",
+            where=f"pod {pod.namespace}/{pod.name}: {DEFAULT_NETWORK}",
+        )
+    if not await _is_cluster_network(wanted[0], cluster, node):
+        raise default_refused(pod, f"{wanted[0].namespace}/{wanted[0].network}", cluster)
+
+
+async def _is_cluster_network(ask: NetworkAsk, cluster: str, node: NodeView) -> bool:
+    """Whether an entry means the network of this name in the node's CNI configuration.
+
+    A document does so by an empty text, or with the name and the plugin of that configuration.
+    """
+    from kube_rdma.api.attach.called_conf import network_name, plugin_type
+
+    document = await node.written(ask.namespace, ask.network)
+    if document is None:
+        return (ask.namespace, ask.network) == (SHARED, cluster)
+    config, _ = document
+    if not config.strip():
+        return ask.network == cluster
+    if (network_name(config) or ask.network) != cluster:
+        return False
+    return plugin_type(config) == plugin_type(await node.configured_text(cluster) or b"")

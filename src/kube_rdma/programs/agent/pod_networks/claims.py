@@ -9,17 +9,14 @@ found it free some time before there is a record that says whose it is.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from weakref import WeakValueDictionary
 
 from msgspec import Struct, field
 
-from kube_rdma.model.attach.attachment import AttachmentKey, HostNetwork, NetworkSeat, Sandbox
+from kube_rdma.model.attach.attachment import AttachmentKey, Sandbox
 from kube_rdma.model.late_binding.binding import ContainerId
-from kube_rdma.programs.agent.pod_networks.executor import PlanExecutor
-from kube_rdma.rules.attach import guids
-from kube_rdma.rules.attach.infiniband import refuse_taken
 
 
 class _Turn(Struct, weakref=True):
@@ -67,31 +64,20 @@ class SandboxLocks:
 
 
 class GuidClaims:
-    """Which GUIDs are taken on this node; `attachments` are those that have a record."""
+    """Which GUIDs are being given to interfaces that have no record yet, and to whom."""
 
-    def __init__(self, attachments: PlanExecutor) -> None:
-        self._attachments = attachments
+    def __init__(self) -> None:
         self._claimed: dict[AttachmentKey, dict[str, str]] = {}  # who gets it, by GUID
 
-    def claim(
-        self,
-        key: AttachmentKey,
-        sandbox: Sandbox,
-        seats: Sequence[NetworkSeat],
-        host: HostNetwork,
-    ) -> None:
-        """Keep the GUIDs of these seats from all others until `release`; raise Refused.
+    def of_others(self, key: AttachmentKey) -> dict[str, str]:
+        """The GUIDs that another ADD than this one is about to give, with whom it gives them."""
+        claims = [claim for other, claim in self._claimed.items() if other != key]
+        return {guid: pod for claim in claims for guid, pod in claim.items()}
 
-        Nothing is awaited in here, so no other ADD comes in between.
-        """
-        others = [one for other, one in self._attachments.by_key.items() if other != key]
-        claims = (of for other, of in self._claimed.items() if other != key)
-        refuse_taken(seats, others, host, {guid: by for of in claims for guid, by in of.items()})
-        requested = [guids.asked(seat.wish) for seat in seats]
-        if mine := {
-            guid: f"{sandbox.pod} is being given it" for _, guid in filter(None, requested)
-        }:
-            self._claimed[key] = mine
+    def claim(self, key: AttachmentKey, sandbox: Sandbox, guids: Iterable[str]) -> None:
+        """Keep these from all others until `release`."""
+        if claim := dict.fromkeys(guids, f"{sandbox.pod} is being given it"):
+            self._claimed[key] = claim
 
     def release(self, key: AttachmentKey) -> None:
         """The ADD has ended, in whatever way: its record tells, or it has nothing."""

@@ -13,38 +13,32 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
 
 from kube_rdma.adapters.files.device_info import DeviceInfoFolder
-from kube_rdma.model.attach.attachment import (
-    Attached,
-    AttachmentKey,
-    GrantedShare,
-    HostNetwork,
-    NetworkAsk,
-    NetworkSeat,
-    Plan,
-    Wish,
-)
+from kube_rdma.model.attach.attachment import Attached, AttachmentKey, NetworkAsk
 from kube_rdma.model.attach.cni import Call, CniResult, Verb
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ipam import PodUid, PoolName
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.pools.pool import DeviceInfo
-from kube_rdma.programs.agent.pod_networks.attach import AttachDependencies, AttachPipeline
-from kube_rdma.programs.agent.pod_networks.door import (
+from kube_rdma.programs.agent.pod_networks.attach import (
     Again,
     AskedNetworks,
+    AttachDependencies,
+    AttachPipeline,
     AttachRequest,
     AttachResult,
     sandbox_of,
 )
-from kube_rdma.programs.agent.pod_networks.requests import SHARED
+from kube_rdma.programs.annotated_networks import SHARED
 from kube_rdma.rules.attach import delegate
-from kube_rdma.rules.attach.requests import DEFAULT_NETWORK, wishes
+from kube_rdma.rules.attach.procedure import NetworkRequest
+from kube_rdma.rules.attach.requests import DEFAULT_NETWORK
 from kube_rdma.rules.cni_conf.callers import FIRST
 
 if TYPE_CHECKING:
@@ -60,11 +54,11 @@ class DelegatedNetworks:
 
     def __init__(
         self,
-        to: AttachDependencies,
+        dependencies: AttachDependencies,
         pipeline: AttachPipeline,
         infos: DeviceInfoFolder | None = None,
     ) -> None:
-        self._to = to
+        self._needs = dependencies
         self._pipeline = pipeline
         self._infos = infos
 
@@ -87,10 +81,10 @@ class DelegatedNetworks:
                 remedy="The caller has to pass CNI_ARGS on as the runtime gave them",
                 where=f"network {call.network}",
             )
-        pod = await self._to.node.pod(call.pod, call.uid)
+        pod = await self._needs.node.pod(call.pod, call.uid)
         if pod is None:
             raise Unavailable(f"The API server has no pod {call.pod} with uid {call.uid} yet.")
-        sandbox, netns = sandbox_of(call, self._to.inode)
+        sandbox, netns = sandbox_of(call, self._needs.inode)
         return AttachRequest(
             key=AttachmentKey(call.container, call.interface),
             sandbox=sandbox,
@@ -98,7 +92,7 @@ class DelegatedNetworks:
             uid=PodUid(pod.uid),
             pod=pod,
             again=Again.ANEW,
-            networks=CalledNetwork(call, pod, self._to.node),
+            networks=partial(_asked, call, pod, self._needs.node),
         )
 
     async def report(self, call: Call, request: AttachRequest, result: AttachResult) -> CniResult:
@@ -107,7 +101,7 @@ class DelegatedNetworks:
         await self._describe_device(call, interface)
         others = frozenset(one.interface for one in result.beside)
         assert request.pod
-        await self._to.node.tell_own(request.pod, result.interfaces, others)
+        await self._needs.node.tell_own(request.pod, result.interfaces, others)
         return delegate.result(plan, interface, call.netns_path)
 
     async def _describe_device(self, call: Call, interface: Attached) -> None:
@@ -124,42 +118,20 @@ class DelegatedNetworks:
                 log.warning("device info file not written", why=str(error))
 
 
-class CalledNetwork:
-    """As NetworkSource: the network of one call, beside those of earlier calls."""
+async def _asked(call: Call, pod: PodState, node: NodeView) -> AskedNetworks:
+    """The network that the configuration means, its pool made, and what the pod asks of it."""
+    from kube_rdma.api import cni_conf
+    from kube_rdma.api.attach import called_conf
 
-    def __init__(self, call: Call, pod: PodState, node: NodeView) -> None:
-        self._call = call
-        self._pod = pod
-        self._node = node
-
-    async def asked(self) -> AskedNetworks:
-        """The network that the configuration means, its pool made, and what the pod asks of it."""
-        from kube_rdma.api import cni_conf
-        from kube_rdma.api.attach import called_conf
-
-        came = await origin(self._call, self._pod, self._node)
-        definition, ask = called_conf.network(self._call, came.name, came.resource)
-        if called_conf.is_built_in(self._call.config):
-            pool = await self._node.has_pool(PoolName(cni_conf.BUILT_IN))
-            definition = cni_conf.built_in(ask.namespace, pool=pool)
-        await self._node.bring(definition.ipam)
-        return AskedNetworks((ask,), {definition.network.name: definition}, came.table)
-
-    def wishes(self, asked: AskedNetworks, granted: Sequence[GrantedShare]) -> tuple[Wish, ...]:
-        """The one; the caller has chosen the plugin, so it is kube-rdma's in any case."""
-        return wishes(asked.asks, [one.network for one in asked.definitions.values()])
-
-    def seats(
-        self,
-        wished: Sequence[Wish],
-        granted: Sequence[GrantedShare],
-        beside: Sequence[Plan],
-        host: HostNetwork,
-        table: int | None,
-    ) -> tuple[NetworkSeat, ...]:
-        """Where it goes, so that many calls come to what one for all of them would."""
-        (wish,) = wished
-        return (delegate.seat(wish, granted, beside, host, table),)
+    came = await origin(call, pod, node)
+    definition, ask = called_conf.network(call, came.name, came.resource)
+    if called_conf.is_built_in(call.config):
+        pool = await node.has_pool(PoolName(cni_conf.BUILT_IN))
+        definition = cni_conf.built_in(ask.namespace, pool=pool)
+    await node.bring(definition.ipam)
+    network = definition.network
+    request = NetworkRequest((ask,), (network,), called=True, table=came.table)
+    return AskedNetworks(request, {network.name: definition.ipam})
 
 
 class Origin(Frozen):

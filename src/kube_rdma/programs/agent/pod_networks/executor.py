@@ -3,19 +3,30 @@
 Between programs/agent/pod_networks/attach, which decides what a pod gets, and
 adapters/kernel/pod/steps; what other plugins make goes to adapters/cni/exec. The whole attachment
 is in the journal before the first step; whatever ends in between (a refusal, a crash, a namespace
-that goes) is taken back by the same undo, which may be run as often as one likes.
+that goes) is taken back by the same undo, which may be run as often as one likes. What a record is
+called on disk, rules/attach/records says.
+
+The loop's own threads (process.BLOCKING) are for short work: the journal, a survey, what Allocate
+asks. What may wait for a GID, a driver that is bound again or a plugin that hangs for its minute
+has threads of its own here. Of what waits for one of them, ends go before beginnings, and a
+beginning that nobody waits for any more is dropped before the kernel is touched
+(adapters/cni/turns).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TypeVar, TypeVarTuple
 
 from kube_rdma.adapters.cni.exec.plugins import Plugins
+from kube_rdma.adapters.cni.turns import Turns, refuse_hung_up, set_aside
+from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.kernel.pod.namespaces import Namespace
 from kube_rdma.adapters.kernel.pod.steps import PodNetwork
 from kube_rdma.model.attach.attachment import Attachment, AttachmentKey, Plan, PluginResult, Sandbox
@@ -23,11 +34,114 @@ from kube_rdma.model.attach.pod_view import PodView
 from kube_rdma.model.attach.step import CallPlugin, EndPlugin, PluginConf, SetSysctl
 from kube_rdma.model.errors import Broken, HardwareGone, KubeRdmaError, Unavailable
 from kube_rdma.model.functions.step import RebindFunction, SetFunction
-from kube_rdma.programs.agent.pod_networks.attachment_journal import AttachmentJournal
-from kube_rdma.programs.agent.pod_networks.worker_pools import WorkerPools
+from kube_rdma.programs.records import Records, in_the_log
+from kube_rdma.rules.attach import records
+from kube_rdma.rules.attach.foreign_plugins import plugin_calls
 from kube_rdma.rules.attach.undo import check, undo_by_plan
 
 Open = Callable[[Namespace | None], AbstractContextManager[PodNetwork]]
+
+STEPS = 8
+PLUGINS = 16
+
+Ts = TypeVarTuple("Ts")
+T = TypeVar("T")
+
+
+class _ThreadKind:
+    """Threads of one kind, and who is served by them next."""
+
+    def __init__(self, threads: int, name: str) -> None:
+        self.executor = ThreadPoolExecutor(threads, name)
+        self.turns = Turns(threads)
+
+
+class WorkerPools:
+    """Both kinds of one agent; whoever finds all of a kind taken waits for the next one.
+
+    Threads are started when there is work for them; both numbers bound what a burst of pods costs.
+    """
+
+    def __init__(self, steps: int = STEPS, plugins: int = PLUGINS) -> None:
+        self._steps = _ThreadKind(steps, "steps")
+        self._plugins = _ThreadKind(plugins, "plugins")
+
+    async def run(
+        self, work: Callable[[*Ts], T], *args: *Ts, plugins: bool, begins: bool = False
+    ) -> T:
+        """The result of work that calls other CNI plugins, or of steps in the kernel alone.
+
+        `begins`: it makes something new for the caller of this task; raise Unavailable when that
+        one has hung up. Everything else is done for whoever is left, and before it. While plugins
+        of others are waited for, the next call is served.
+        """
+        pool = self._plugins if plugins else self._steps
+        async with set_aside() if plugins else nullcontext(), pool.turns.turn(begins=begins):
+            if begins:
+                refuse_hung_up()
+            return await asyncio.get_running_loop().run_in_executor(pool.executor, work, *args)
+
+
+class AttachmentJournal:
+    """The attachments of this node on disk, by key (rules/attach/records).
+
+    `pods` and `interfaces` are the journals of the two folders. `tell` takes a sentence for each
+    record that cannot be read.
+    """
+
+    def __init__(
+        self,
+        pods: Journal[Attachment],
+        interfaces: Journal[Attachment],
+        tell: Callable[[str], None] = in_the_log,
+    ) -> None:
+        """Read both, which blocks; raise Unavailable when the disk fails."""
+        self._pods = Records(pods, tell, read=records.as_read)
+        self._interfaces = Records(interfaces, tell, read=records.as_read)
+
+    @property
+    def attachments(self) -> dict[AttachmentKey, Attachment]:
+        """Every attachment, those of whole pods first."""
+        values = [(records.key_of(one, split=False), one) for one in self._pods.values]
+        values += [(records.key_of(one, split=True), one) for one in self._interfaces.values]
+        return {key: records.plain(key, one) for key, one in values}
+
+    @property
+    def foreign(self) -> frozenset[AttachmentKey]:
+        """Those with a record that this version of kube-rdma does not understand."""
+        pods = (records.key_named(name, split=False) for name in self._pods.foreign_names)
+        interfaces = (
+            records.key_named(name, split=True) for name in self._interfaces.foreign_names
+        )
+        return frozenset((*pods, *interfaces))
+
+    def get(self, key: AttachmentKey) -> Attachment | None:
+        """The attachment of this key."""
+        folder = self._of(key)
+        record = folder.get(records.complete_name(key)) or folder.get(records.begun_name(key))
+        return record and records.plain(key, record)
+
+    async def refuse_foreign(self, key: AttachmentKey) -> None:
+        """Raise Unavailable for a key with such a record: half an undo would be worse than none."""
+        await self._of(key).refuse_foreign(records.begun_name(key), records.complete_name(key))
+
+    def begin(self, key: AttachmentKey, attachment: Attachment) -> None:
+        """Write an attachment that is not complete, from a thread; as Records.begin."""
+        self._of(key).begin(records.begun_name(key), records.written(key, attachment))
+
+    async def complete(self, key: AttachmentKey) -> None:
+        """From now on it is; its name says so, which takes the disk a third of a new record."""
+        folder, begun = self._of(key), records.begun_name(key)
+        record = folder.get(begun)
+        assert record
+        await folder.rename(begun, records.complete_name(key), replace(record, complete=True))
+
+    async def remove(self, key: AttachmentKey) -> None:
+        """Forget it, complete or not; a disk that fails keeps it for the next process."""
+        await self._of(key).forget(records.complete_name(key), records.begun_name(key))
+
+    def _of(self, key: AttachmentKey) -> Records[Attachment]:
+        return self._pods if key.interface is None else self._interfaces
 
 
 class PlanExecutor:
@@ -235,12 +349,6 @@ def _raise_worst(failed: Iterable[KubeRdmaError]) -> None:
 
 def _result(attachment: Attachment, call: CallPlugin) -> PluginResult | None:
     return next((one for one in attachment.results if one.interface == call.name), None)
-
-
-def plugin_calls(plans: Sequence[Plan]) -> tuple[CallPlugin, ...]:
-    """What binaries of others do of it."""
-    steps = (step for plan in plans for step in plan.steps)
-    return tuple(step for step in steps if isinstance(step, CallPlugin))
 
 
 def calls_plugins(plans: Sequence[Plan]) -> bool:

@@ -15,9 +15,10 @@ from kube_rdma.model.attach.cni import Call, CniResult, LinkAddress, LinkRoute, 
 from kube_rdma.model.card import CardId
 from kube_rdma.model.errors import Broken, Refused
 from kube_rdma.model.ipam import NicRequest, Owner, PodUid
-from kube_rdma.programs.agent.pod_networks.attach import AttachDependencies, AttachPipeline
-from kube_rdma.programs.agent.pod_networks.door import (
+from kube_rdma.programs.agent.pod_networks.attach import (
     Again,
+    AttachDependencies,
+    AttachPipeline,
     AttachRequest,
     AttachResult,
     sandbox_of,
@@ -31,8 +32,8 @@ class PluginAddresses:
 
     is_within = True
 
-    def __init__(self, to: AttachDependencies, pipeline: AttachPipeline) -> None:
-        self._to = to
+    def __init__(self, dependencies: AttachDependencies, pipeline: AttachPipeline) -> None:
+        self._needs = dependencies
         self._pipeline = pipeline
 
     async def answer(self, call: Call) -> CniResult:
@@ -49,7 +50,7 @@ class PluginAddresses:
 
     async def request(self, call: Call) -> AttachRequest | None:
         """As Door.request: the pool that the ipam block names, for this interface."""
-        sandbox, netns = sandbox_of(call, self._to.inode)
+        sandbox, netns = sandbox_of(call, self._needs.inode)
         return AttachRequest(
             key=AttachmentKey(call.container, call.interface),
             sandbox=sandbox,
@@ -93,21 +94,21 @@ class PluginAddresses:
 
     async def _check(self, call: Call) -> None:
         """For STATUS what is wrong anywhere on the node, for CHECK what concerns the container."""
-        problems = [str(one) for one in await self._to.giver.check()]
+        problems = [str(one) for one in await self._needs.giver.check()]
         if call.verb is Verb.CHECK:
             problems = [one for one in problems if call.container in one]
         if problems:
             raise Broken(" ".join(problems))
 
     async def _owner(self, call: Call) -> Owner | None:
-        pod = await self._to.node.pod(call.pod, call.uid) if call.pod else None
+        pod = await self._needs.node.pod(call.pod, call.uid) if call.pod else None
         return owner(pod, call.interface) if pod else None
 
     async def _rail(self, call: Call, device: str | None) -> int | None:
         """The rail of the card that the plugin works on; Refused where nothing says which."""
-        links = (await self._to.node.host()).links
+        links = (await self._needs.node.host()).links
         link = next((one for one in links if device and is_link(one, device)), None)
-        rail = self._to.node.rail(CardId(link.pci)) if link and link.pci else None
+        rail = self._needs.node.rail(CardId(link.pci)) if link and link.pci else None
         if rail is not None:
             return rail
         raise Refused(

@@ -55,11 +55,15 @@ from kube_rdma.programs.agent.metrics.stopwatch import Stopwatch
 from kube_rdma.programs.agent.node.address_health import tell_trouble
 from kube_rdma.programs.agent.node.survey_cache import SurveyCache
 from kube_rdma.programs.agent.pod_networks.attach import AttachDependencies
-from kube_rdma.programs.agent.pod_networks.attachment_journal import AttachmentJournal
-from kube_rdma.programs.agent.pod_networks.chain import PodNetworks
+from kube_rdma.programs.agent.pod_networks.chain import SandboxNetworks
 from kube_rdma.programs.agent.pod_networks.cni_wiring import CniWiring
 from kube_rdma.programs.agent.pod_networks.context import NodeContext
-from kube_rdma.programs.agent.pod_networks.executor import Open, PlanExecutor
+from kube_rdma.programs.agent.pod_networks.executor import (
+    AttachmentJournal,
+    Open,
+    PlanExecutor,
+    WorkerPools,
+)
 from kube_rdma.programs.agent.pod_networks.host_places import HostPlaces
 from kube_rdma.programs.agent.pod_networks.node_view import (
     AskFunctions,
@@ -75,7 +79,6 @@ from kube_rdma.programs.agent.pod_networks.repair import (
     SandboxRepair,
 )
 from kube_rdma.programs.agent.pod_networks.router import CniRouter
-from kube_rdma.programs.agent.pod_networks.worker_pools import WorkerPools
 from kube_rdma.programs.ipam.node_addresses import IpamDependencies, NodeAddresses
 from kube_rdma.rules.cni_conf.conflist import describe_plan
 from kube_rdma.rules.cni_conf.exclusive import shut_out
@@ -202,8 +205,8 @@ class NodeNetworks:
         site = self._site
         async with AsyncExitStack() as stack:
             stack.enter_context(self._kubelet.connected())
-            to = await self._attach_dependencies(stack, late)
-            calls = CniRouter(to, self._context, self._machine.infos)
+            needs = await self._attach_dependencies(stack, late)
+            calls = CniRouter(needs, self._context, self._machine.infos)
             await calls.pipeline.recover()
             site.socket.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             missed = MissedDeletes(site.socket.parent / "missed")
@@ -219,7 +222,7 @@ class NodeNetworks:
                     "sandboxes": partial(self._go_round, rounds),
                     "unfinished attachments": calls.run,
                     "address trouble": partial(
-                        tell_trouble, to.giver.check, self._tell, self._machine.look
+                        tell_trouble, needs.giver.check, self._tell, self._machine.look
                     ),
                 }
                 start(tasks, parts)
@@ -284,17 +287,17 @@ class NodeNetworks:
         )
 
     def _node_pods(self) -> NodePodWatch:
-        to = PodWatchDependencies(
+        dependencies = PodWatchDependencies(
             cluster=self._cluster,
             node=self._site.node,
             state=self._site.state,
             context=self._context,
             tell=partial(_tell_pod, self._events),
         )
-        return NodePodWatch(to)
+        return NodePodWatch(dependencies)
 
-    def _rounds(self, networks: PodNetworks, pods: NodePodWatch) -> SandboxRepair:
-        to = RepairDependencies(
+    def _rounds(self, networks: SandboxNetworks, pods: NodePodWatch) -> SandboxRepair:
+        dependencies = RepairDependencies(
             networks=networks,
             listed=partial(read_sandboxes, self._site.runtime),
             netns=partial(read_netns, self._site.runtime),
@@ -305,7 +308,7 @@ class NodeNetworks:
             tell=partial(_tell_pod, self._events),
             refused=self._wired.unread,
         )
-        return SandboxRepair(to, self._machine.pace)
+        return SandboxRepair(dependencies, self._machine.pace)
 
     def _wanting(self, pods: NodePodWatch) -> tuple[PodState, ...]:
         """The pods that should have networks of kube-rdma.

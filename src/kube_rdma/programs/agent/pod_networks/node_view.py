@@ -7,7 +7,7 @@ the adapters.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -28,38 +28,28 @@ from kube_rdma.model.attach.attachment import (
     Attached,
     GidTable,
     GrantedShare,
-    HostLink,
     HostNetwork,
-    NetworkSeat,
     Plan,
     Wish,
 )
 from kube_rdma.model.attach.cni import Call
 from kube_rdma.model.attach.pod_view import SeenLink
-from kube_rdma.model.attach.step import VirtualKind
-from kube_rdma.model.card import CardId, Netdev
+from kube_rdma.model.card import CardId
 from kube_rdma.model.cni_conf import ConfFile
-from kube_rdma.model.device import Device, PciAddress
+from kube_rdma.model.device import Device
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings
 from kube_rdma.model.ipam import InterfaceName, IPPool, PoolName
 from kube_rdma.model.late_binding.binding import PodName
-from kube_rdma.model.link import PlannedHostLink
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.model.pools.pool import Attach, Pool, ShareId
-from kube_rdma.model.survey import Survey
 from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
 from kube_rdma.programs.agent.node.survey_cache import SurveyCache
 from kube_rdma.programs.agent.pod_networks.context import NodeContext
-from kube_rdma.programs.agent.pod_networks.requests import statuses
-from kube_rdma.rules.attach.guids import of_sysfs, usable
-from kube_rdma.rules.attach.host_links import agree, may_leave, wanted
+from kube_rdma.rules.attach.host_links import agree, host_network, may_leave, wanted
 from kube_rdma.rules.attach.plan import gid_room, gids_wanted
-from kube_rdma.rules.attach.seats import soft_links
-from kube_rdma.rules.attach.vf import places, with_settings
-from kube_rdma.rules.health.evaluate import node_cards
 from kube_rdma.rules.phrases import listed
 from kube_rdma.rules.pools.allocation import grant, granted_cards
 from kube_rdma.rules.pools.modes import terms
@@ -70,8 +60,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-
-_OWN = ("", VirtualKind.IPOIB)  # kinds of a card's own link
 
 Links = Callable[[Sequence[str] | None], tuple[SeenLink, ...]]
 AskFunctions = Callable[
@@ -224,15 +212,14 @@ class NodeView:
         owned = tuple((card, pool.spec.resource) for pool in pools for card in pool.cards)
         return replace(host, owned=owned)
 
-    async def with_settings(self, placed: tuple[NetworkSeat, ...]) -> tuple[NetworkSeat, ...]:
-        """The same, virtual functions that move into the pod with what they are set to now.
+    async def settings(
+        self, functions: Sequence[FunctionPlace]
+    ) -> tuple[tuple[FunctionPlace, FunctionSettings], ...]:
+        """What these virtual functions are set to now.
 
         Their physical functions alone are asked: one answer tells all of its virtual ones.
         """
-        wanted = places(placed)
-        if not wanted:
-            return placed
-        return with_settings(placed, await asyncio.to_thread(self._asked.functions, wanted))
+        return await asyncio.to_thread(self._asked.functions, functions) if functions else ()
 
     async def refuse_full(self, planned: Sequence[Plan]) -> None:
         """Raise Refused where a card has no GIDs left for the addresses of these plans."""
@@ -271,7 +258,7 @@ class NodeView:
 
     async def tell(self, pod: PodState, interfaces: Sequence[Attached], call: Call) -> None:
         """Write the pod's status annotations, the cluster's network first."""
-        await self._networks.tell(pod, statuses(pod, interfaces, call))
+        await self._networks.tell(pod, network_status.statuses(pod, interfaces, call))
 
     async def tell_own(
         self, pod: PodState, interfaces: Sequence[Attached], others: frozenset[InterfaceName]
@@ -309,73 +296,3 @@ def _load(
     from kube_rdma.api.attach import network_definition
 
     return network_definition.load(namespace, name, config, resource, host)
-
-
-def host_network(survey: Survey, links: Sequence[SeenLink]) -> HostNetwork:
-    """The node's interfaces, each with the function below it; virtual ones of pods are left out."""
-    netdevs = {
-        netdev.name: (function.seat.pci, netdev)
-        for function in survey.functions
-        for netdev in function.netdevs
-    }
-    numbers = {str(link.name): link.index for link in links}
-    virtual = dict(_virtual(survey, numbers))
-    host_links = []
-    for link in links:
-        pci, netdev = netdevs.get(link.name, (link.pci, None))
-        own = netdev is not None or (link.kind in _OWN and not link.virtual)
-        host_links.append(
-            HostLink(
-                index=link.index,
-                name=link.name,
-                mtu=link.mtu,
-                mac=link.mac,
-                up=link.up,
-                pci=pci,
-                link_type=netdev.link_type if netdev else "ether",
-                default_route=_routed(link.name, netdev, survey),
-                addresses=tuple(one for one in link.addresses if not one[0].is_link_local),
-                virtual=virtual.get(pci) if pci else None,
-                master=netdev.master if netdev else None,
-                bonded=netdev is not None and netdev.bonded,
-                kind="" if own else link.kind,
-            )
-        )
-    soft = any(device.is_soft for device in survey.devices)
-    kinds = [kind for card in (node_cards(survey) if soft else ()) for _, kind in soft_links(card)]
-    guids = tuple(
-        (device.name, device.pci, guid)
-        for device in survey.devices
-        if (guid := _usable_guid(device.node_guid))
-    )
-    return HostNetwork(tuple(host_links), survey.namespace_mode, kinds[0] if kinds else None, guids)
-
-
-def _routed(name: str, netdev: Netdev | None, survey: Survey) -> bool:
-    """Whether the node is reached through a link of any kind, as far as anybody knows."""
-    if netdev:
-        return netdev.vital
-    return survey.routed is None or name in survey.routed
-
-
-@lru_cache(1024)  # of the same survey for every pod
-def _usable_guid(sysfs_guid: str | None) -> str | None:
-    guid = of_sysfs(sysfs_guid)
-    return guid if usable(guid) else None
-
-
-def _virtual(
-    survey: Survey, numbers: Mapping[str, int]
-) -> Iterator[tuple[PciAddress, FunctionPlace]]:
-    """Virtual functions whose physical one has an interface on the node."""
-    physical = {
-        function.seat.pci: PlannedHostLink(numbers[netdev.name], netdev.name)
-        for function in survey.functions
-        for netdev in function.netdevs[:1]
-        if netdev.name in numbers
-    }
-    for function in survey.functions:
-        above = function.seat.physical_function
-        if above in physical and function.vf_index is not None:
-            place = FunctionPlace(physical[above], above, function.vf_index)
-            yield function.seat.pci, place

@@ -2,7 +2,7 @@
 
 Beside programs/agent/pod_networks/attach, which meets them: each of their ADDs is refused.
 
-    ADD refused ─ rules/attach/outdated ─► Event, label and annotation ─► the controller's eviction
+    ADD refused ─ rules/attach/restarts ─► Event, label and annotation ─► the controller's eviction
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kube_rdma.model.attach.restart import RESTART
 from kube_rdma.model.errors import KubeRdmaError, Outdated
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.pod import PodState
-from kube_rdma.rules.attach.outdated import RefusedAdd, RefusedKey, is_remade, refused
+from kube_rdma.rules.attach.restarts import RefusedAdd, RefusedKey, is_remade, refused
 
 EVICTED = (
     "kube-rdma's controller evicts the pod, and its owner makes another; without a controller, "

@@ -31,7 +31,7 @@ from kube_rdma.model.late_binding.binding import PodName
 from kube_rdma.model.late_binding.runtime import PodSandbox
 from kube_rdma.model.pod import PodState
 from kube_rdma.programs.agent.pod_networks.context import NodeContext
-from kube_rdma.programs.agent.pod_networks.requests import asking
+from kube_rdma.programs.annotated_networks import asking
 from kube_rdma.rules.attach.repair import is_owed
 from kube_rdma.rules.attach.requests import is_asking, names_networks, refuse_host_network
 
@@ -52,13 +52,13 @@ class PodWatchDependencies(Frozen):
 class NodePodWatch:
     """``await NodePodWatch(...).follow(wake)``; `wired` when it is known who calls the agent."""
 
-    def __init__(self, to: PodWatchDependencies) -> None:
-        self._to = to
+    def __init__(self, dependencies: PodWatchDependencies) -> None:
+        self._needs = dependencies
         self._asking: dict[tuple[str, str], PodState] = {}
         self._on_host: dict[tuple[str, str], PodState] = {}
         self._notices = Notices()  # to those on the host's network, by their uid
-        self._list = AskingPods(to.state / "asking")
-        self._chained = Mark(to.state / "chained")
+        self._list = AskingPods(dependencies.state / "asking")
+        self._chained = Mark(dependencies.state / "chained")
         self._is_chained = False
 
     @property
@@ -98,8 +98,8 @@ class NodePodWatch:
         self._on_host.clear()
         kept: frozenset[PodName] | None = None
         synced = False
-        where = Where(fields=f"spec.nodeName={self._to.node}")
-        async with aclosing(self._to.cluster.watch(POD, where)) as events:
+        where = Where(fields=f"spec.nodeName={self._needs.node}")
+        async with aclosing(self._needs.cluster.watch(POD, where)) as events:
             async for event in events:
                 match event:
                     case Changed(document):
@@ -138,10 +138,10 @@ class NodePodWatch:
         """Tell each pod on the host's network once. Behind a meta-plugin that one has the word."""
         for pod in self._on_host.values() if self._is_chained else ():
             try:
-                asked = asking(pod, self._to.context.network)
+                asked = asking(pod, self._needs.context.network)
                 refuse_host_network(pod, asked.asks, asked.annotation)
             except Refused as error:
                 for why in self._notices.news(pod.uid, str(error)):
-                    self._to.tell(pod, "NetworksRefused", why, True)
+                    self._needs.tell(pod, "NetworksRefused", why, True)
             except Unavailable:
                 continue  # its annotation is being written; that is news too

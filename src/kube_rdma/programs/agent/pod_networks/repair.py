@@ -32,7 +32,7 @@ from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.late_binding.binding import ContainerId
 from kube_rdma.model.late_binding.runtime import PodSandbox
 from kube_rdma.model.pod import PodState
-from kube_rdma.programs.agent.pod_networks.chain import PodNetworks
+from kube_rdma.programs.agent.pod_networks.chain import SandboxNetworks
 from kube_rdma.programs.agent.pod_networks.context import NodeContext
 from kube_rdma.programs.agent.pod_networks.executor import is_there
 from kube_rdma.rules.attach.repair import (
@@ -79,7 +79,7 @@ class RepairDependencies(Frozen):
     cannot have what it asks for on this node. `opened` gives a descriptor of a namespace.
     """
 
-    networks: PodNetworks
+    networks: SandboxNetworks
     listed: Callable[[], Awaitable[tuple[PodSandbox, ...]]]
     netns: Callable[[ContainerId], Awaitable[str]]
     pods: Callable[[], tuple[PodState, ...]]
@@ -102,8 +102,8 @@ class RepairTiming(Frozen):
 class SandboxRepair:
     """The rounds of one node; one task runs them."""
 
-    def __init__(self, to: RepairDependencies, pace: RepairTiming | None = None) -> None:
-        self._to = to
+    def __init__(self, dependencies: RepairDependencies, pace: RepairTiming | None = None) -> None:
+        self._needs = dependencies
         self._pace = pace or RepairTiming()
         self._state = RepairState()
         self._news = asyncio.Event()
@@ -139,12 +139,12 @@ class SandboxRepair:
 
         What cannot be done for one sandbox holds up no other.
         """
-        now, freed = self._pace.clock(), self._to.networks.now()
-        listed = await self._to.listed()
-        pods = self._to.pods()
-        attachments = self._to.networks.attachments
+        now, freed = self._pace.clock(), self._needs.networks.now()
+        listed = await self._needs.listed()
+        pods = self._needs.pods()
+        attachments = self._needs.networks.attachments
         gone = await asyncio.to_thread(_gone, attachments)
-        seen = RepairView(listed, pods, attachments, gone, self._to.networks.foreign)
+        seen = RepairView(listed, pods, attachments, gone, self._needs.networks.foreign)
         decided = decide(seen, self._state, now)
         self._state = decided.state
         for container in decided.orphans:
@@ -157,7 +157,7 @@ class SandboxRepair:
 
     async def _end(self, container: ContainerId) -> None:
         try:
-            await self._to.networks.end_lost(container)
+            await self._needs.networks.end_lost(container)
             log.info("orphaned attachment removed", container=container)
         except KubeRdmaError as error:
             log.warning("attachment removal failed", container=container, why=str(error))
@@ -172,9 +172,11 @@ class SandboxRepair:
             log.exception("pod repair failed", pod=str(sandbox.pod))
             await self._failed(sandbox, pod, Unavailable("The agent's log has the reason."))
             return
-        if any(one.sandbox.container == sandbox.container for one in self._to.networks.attachments):
+        if any(
+            one.sandbox.container == sandbox.container for one in self._needs.networks.attachments
+        ):
             note = "Its networks were attached late: no request for them came at its start."
-            self._to.tell(pod, "NetworksAttachedLate", note, False)
+            self._needs.tell(pod, "NetworksAttachedLate", note, False)
         else:
             self._state = asks_for_nothing(self._state, sandbox.container)
         if RESTART in dict(pod.labels):
@@ -182,16 +184,16 @@ class SandboxRepair:
 
     async def _attach(self, sandbox: PodSandbox, pod: PodState) -> None:
         """The ADD that never came, as the runtime would have made it."""
-        if why := self._to.refused(pod):
+        if why := self._needs.refused(pod):
             raise why
-        path = await self._to.netns(sandbox.container)
+        path = await self._needs.netns(sandbox.container)
         if not path:
             raise Unavailable(f"The runtime reports no network namespace of pod {sandbox.pod}.")
-        with self._to.opened(path) as descriptor:
+        with self._needs.opened(path) as descriptor:
             call = Call(
                 Verb.ADD,
                 VERSIONS[-1],
-                self._to.context.network,
+                self._needs.context.network,
                 json.dumps(ENTRY).encode(),
                 sandbox.container,
                 InterfaceName("eth0"),
@@ -200,7 +202,7 @@ class SandboxRepair:
                 pod=sandbox.pod,
                 uid=sandbox.uid,
             )
-            await self._to.networks.answer(call)
+            await self._needs.networks.answer(call)
 
     async def _failed(self, sandbox: PodSandbox, pod: PodState, error: KubeRdmaError) -> None:
         container = sandbox.container
@@ -210,17 +212,17 @@ class SandboxRepair:
         note = f"It lacks the networks that it asks for: {error}"
         try:
             hopeless = is_hopeless(self._state, container, pod)
-            if hopeless and await asyncio.to_thread(self._to.owed, sandbox, pod):
+            if hopeless and await asyncio.to_thread(self._needs.owed, sandbox, pod):
                 await self._want(pod, note)
                 note = f"{note} kube-rdma's controller evicts it; without a controller, delete it."
         except KubeRdmaError as why:
             log.warning("disk not readable", pod=str(sandbox.pod), why=str(why))
-        self._to.tell(pod, "NetworksMissing", note, True)
+        self._needs.tell(pod, "NetworksMissing", note, True)
 
     async def _want(self, pod: PodState, why: str | None) -> None:
         """Ask for a pod's restart, or no more; what fails is done by the next try."""
         try:
-            await self._to.restart(pod, why)
+            await self._needs.restart(pod, why)
         except KubeRdmaError as error:
             name = f"{pod.namespace}/{pod.name}"
             log.warning("restart request not written", pod=name, why=str(error))
@@ -230,7 +232,7 @@ class SandboxRepair:
         if self._mark is None:
             self._mark = now, freed
         elif now - self._mark[0] >= ABSENT:
-            await self._to.networks.collect(living, self._mark[1])
+            await self._needs.networks.collect(living, self._mark[1])
             self._mark = now, freed
 
     def _wait(self) -> float:

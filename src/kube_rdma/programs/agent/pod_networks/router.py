@@ -16,7 +16,7 @@ from kube_rdma.model.attach.cni import Call, CniAttachment, CniResult, Verb
 from kube_rdma.model.cni_conf import Wiring
 from kube_rdma.model.late_binding.binding import ContainerId
 from kube_rdma.programs.agent.pod_networks.attach import AttachDependencies, AttachPipeline
-from kube_rdma.programs.agent.pod_networks.chain import PodNetworks
+from kube_rdma.programs.agent.pod_networks.chain import SandboxNetworks
 from kube_rdma.programs.agent.pod_networks.context import NodeContext
 from kube_rdma.programs.agent.pod_networks.delegate import DelegatedNetworks
 from kube_rdma.programs.agent.pod_networks.ipam_plugin import PluginAddresses
@@ -33,14 +33,17 @@ class CniRouter:
     """
 
     def __init__(
-        self, to: AttachDependencies, context: NodeContext, infos: DeviceInfoFolder | None = None
+        self,
+        dependencies: AttachDependencies,
+        context: NodeContext,
+        infos: DeviceInfoFolder | None = None,
     ) -> None:
-        self._to = to
+        self._needs = dependencies
         self._context = context
-        self.pipeline = AttachPipeline(to)
-        self.pods = PodNetworks(to, self.pipeline)
-        self._interfaces = DelegatedNetworks(to, self.pipeline, infos)
-        self._addresses = PluginAddresses(to, self.pipeline)
+        self.pipeline = AttachPipeline(dependencies)
+        self.pods = SandboxNetworks(dependencies, self.pipeline)
+        self._interfaces = DelegatedNetworks(dependencies, self.pipeline, infos)
+        self._addresses = PluginAddresses(dependencies, self.pipeline)
 
     async def answer(self, call: Call) -> CniResult:
         """What the caller gets; raise KubeRdmaError."""
@@ -68,9 +71,10 @@ class CniRouter:
         await self.pipeline.end(AttachmentKey(attachment.container, attachment.interface))
 
     def _refuse_stranded(self, call: Call) -> None:
-        """A runtime takes the configuration `rdma` for the cluster's network where no other is left
+        """Raise Unavailable where a pod would get kube-rdma's network in place of the cluster's.
 
-        for a moment: what Cello alone should call gives a pod no network to talk to the cluster by.
+        While no other configuration is left, a runtime takes `rdma` for the cluster's network. That
+        one is for Cello to call: a pod that has only it cannot talk to the cluster.
         """
         from kube_rdma.api.attach.called_conf import is_built_in
 
@@ -86,7 +90,7 @@ class CniRouter:
         if call.verb is Verb.ADD and call.annotations is not None and _is_plain(call.annotations):
             return CniResult()
         if call.verb is Verb.ADD and self._context.wiring is Wiring.DELEGATE and call.pod:
-            pod = await self._to.node.pod(call.pod, call.uid)
+            pod = await self._needs.node.pod(call.pod, call.uid)
             if pod and (is_asking(pod) or names_default(pod.annotations)):
                 raise turned(call)
             return CniResult()
@@ -94,7 +98,7 @@ class CniRouter:
 
     def _is_delegated(self, container: ContainerId) -> bool:
         """Whether its interfaces end one by one, and not all with the first."""
-        keys = self._to.attachments.keys
+        keys = self._needs.attachments.keys
         one_by_one = any(key.container == container and key.interface for key in keys)
         return one_by_one and AttachmentKey(container) not in keys
 

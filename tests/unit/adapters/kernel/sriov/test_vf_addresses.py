@@ -14,7 +14,7 @@ from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.functions.function import SetFunctions
 from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings, LinkState
 from kube_rdma.model.link import PlannedHostLink
-from kube_rdma.rules.attach.guids import usable
+from kube_rdma.rules.attach.infiniband import is_usable_guid
 from tests.unit.adapters.kernel.vf_answers import INDEX, PLACE, Kernel, answer, function
 
 ACT = SetFunctions(PLACE.pci, "ens1f0", 0, 3)
@@ -76,4 +76,4 @@ def test_made_addresses_are_of_one_interface_and_of_no_vendor(octets, own, numbe
     assert int(found[:2], 16) & 3 == 2
     assert len(found) == 3 * octets - 1
     assert found == made_of(own.upper(), number, octets) != made_of(own, number + 1, octets)
-    assert octets != 8 or usable(found)
+    assert octets != 8 or is_usable_guid(found)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kube_rdma.model.attach.pod_view import SeenLink
 from kube_rdma.model.pools.pool import Mode, PoolSpec
-from kube_rdma.programs.agent.pod_networks.node_view import host_network
 from kube_rdma.programs.survey import take_survey
+from kube_rdma.rules.attach.host_links import host_network
 from kube_rdma.rules.health.evaluate import node_cards
 from kube_rdma.rules.pools.selection import why_not
 from kube_rdma_lab.native.tree_text import unpack

@@ -12,7 +12,7 @@ from kube_rdma.adapters.kernel.sysfs.devices import read_survey, survey_tree
 from kube_rdma.adapters.kernel.sysfs.record import ROUTES_FILE
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.model.card import Function, Netdev
-from kube_rdma.model.device import PciAddress, PciSeat
+from kube_rdma.model.device import PciAddress, PciPosition
 from kube_rdma.model.survey import Fault
 from kube_rdma.programs.survey import take_survey
 from kube_rdma_lab.native.tree_text import unpack
@@ -24,7 +24,7 @@ BUS = "devices/pci0000:80/0000:80:01.0"
 
 
 def seat(pci, **more):
-    return PciSeat(pci, "pci0000:80", (PciAddress("0000:80:01.0"), pci), 1, **more)
+    return PciPosition(pci, "pci0000:80", (PciAddress("0000:80:01.0"), pci), 1, **more)
 
 
 ETH = Netdev("eth0", "ether", up=True, carrier=True)

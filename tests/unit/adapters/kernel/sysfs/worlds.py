@@ -16,7 +16,7 @@ from kube_rdma.model.device import (
     Gpu,
     LinkLayer,
     PciAddress,
-    PciSeat,
+    PciPosition,
     PhysicalState,
     Port,
     PortState,
@@ -74,10 +74,10 @@ def seats(draw, bus: int):
     node = draw(st.sampled_from([None, 0, 1]))
     kind = draw(st.sampled_from(["plain", "physical", "virtual"]))
     if kind == "virtual":
-        return PciSeat(virtual[0], root, (*above, virtual[0]), node, first)
+        return PciPosition(virtual[0], root, (*above, virtual[0]), node, first)
     total = draw(st.integers(0, 3)) if kind == "physical" else None
     listed = tuple(draw(st.permutations(virtual))[: total or 0])
-    return PciSeat(first, root, (*above, first), node, None, listed, total)
+    return PciPosition(first, root, (*above, first), node, None, listed, total)
 
 
 @st.composite
@@ -199,9 +199,9 @@ def _family(device):
     first, node = seat, seat.numa_node
     if physical:
         path = (*seat.path[:-1], physical)
-        first = PciSeat(physical, seat.root, path, node, None, (seat.pci,), 1)
+        first = PciPosition(physical, seat.root, path, node, None, (seat.pci,), 1)
     others = (
-        PciSeat(name, seat.root, (*seat.path[:-1], name), node, first.pci)
+        PciPosition(name, seat.root, (*seat.path[:-1], name), node, first.pci)
         for name in first.virtual_functions
     )
     return device, (first, *others)

@@ -16,10 +16,11 @@ from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.kernel.pod.errors import INFINIBAND
 from kube_rdma.api import cni_conf
 from kube_rdma.api.attach import network_definition
+from kube_rdma.api.attach.network_status import statuses
 from kube_rdma.model.attach.attachment import GidTable, GrantedShare, HostLink, HostNetwork
 from kube_rdma.model.attach.cni import Call, CniAttachment, CniResult, Verb
 from kube_rdma.model.card import Card, CardId, Function, Netdev
-from kube_rdma.model.device import CharDevice, CharKind, Gid, GidType, PciAddress, PciSeat
+from kube_rdma.model.device import CharDevice, CharKind, Gid, GidType, PciAddress, PciPosition
 from kube_rdma.model.functions.step import FunctionPlace
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.late_binding.binding import ContainerId, PodName
@@ -29,14 +30,11 @@ from kube_rdma.model.pools.holding import Holding
 from kube_rdma.model.pools.pool import Bind, Mode, ShareId
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.programs.agent.pod_networks.attach import AttachDependencies
-from kube_rdma.programs.agent.pod_networks.attachment_journal import AttachmentJournal
 from kube_rdma.programs.agent.pod_networks.context import NodeContext
-from kube_rdma.programs.agent.pod_networks.executor import PlanExecutor
-from kube_rdma.programs.agent.pod_networks.requests import statuses
+from kube_rdma.programs.agent.pod_networks.executor import AttachmentJournal, PlanExecutor
 from kube_rdma.programs.agent.pod_networks.router import CniRouter
 from kube_rdma.rules.attach.plan import gid_room, gids_wanted
 from kube_rdma.rules.attach.requests import ANNOTATION
-from kube_rdma.rules.attach.vf import places, with_settings
 from kube_rdma_testing.cni.ipam import FakeIpam
 from kube_rdma_testing.cni.plugins import FakeHost
 from kube_rdma_testing.disk import FakeDisk
@@ -63,7 +61,7 @@ def card(number, *, soft=False, virtual=False, wide=False):
     """
     pci = PciAddress(f"0000:{0x10 + number:02x}:00.1")
     physical = PciAddress(f"0000:{0x10 + number:02x}:00.0") if virtual else None
-    seat = PciSeat(pci, "pci0000:00", (pci,), 0, physical)
+    seat = PciPosition(pci, "pci0000:00", (pci,), 0, physical)
     link_type = "infiniband" if wide else "ether"
     netdev = Netdev(f"ens{number}f0", link_type, up=True, carrier=True)
     rxe = device(number)
@@ -153,9 +151,9 @@ class Node:
         mode = NamespaceMode.SHARED if kernel.shared else NamespaceMode.EXCLUSIVE
         return HostNetwork(links, mode, owned=self.owned)
 
-    async def with_settings(self, placed):
+    async def settings(self, functions):
         self._working()
-        return with_settings(placed, seen_functions(self.kernel, places(placed)))
+        return seen_functions(self.kernel, functions)
 
     async def refuse_full(self, planned):
         self._working()

@@ -27,6 +27,7 @@ from kube_rdma.programs.agent.pod_networks.node_view import (
     host_network,
 )
 from kube_rdma.rules.attach.seats import seats
+from kube_rdma.rules.attach.vf import places
 from kube_rdma_testing.cluster.server import FakeServer
 from tests.kit.nodes import device, function, physical_with_virtual, seat
 from tests.kit.nodes import node as survey_of
@@ -136,13 +137,13 @@ async def test_only_functions_that_move_into_the_pod_are_asked_about():
         return tuple((place, FunctionSettings(vlan=5)) for place in places)
 
     node = NodeView(NodeViewDependencies(None, None, NodeContext({}), None, None, functions=tell))
-    assert await node.with_settings(()) == ()
+    assert await node.settings(()) == ()
     virtual = card(1, virtual=True)
     wanted = [wish(of=network(kind=NetworkKind.DEVICE))]
     placed = seats(wanted, [share(virtual, mode=Mode.SRIOV)], network_of(virtual, settings=None))
-    (seat,) = await node.with_settings(placed)
-    assert seat.link.settings == FunctionSettings(vlan=5)
-    assert asked == [(seat.link.virtual,)]
+    ((_, settings),) = await node.settings(places(placed))
+    assert settings == FunctionSettings(vlan=5)
+    assert asked == [(placed[0].link.virtual,)]
 
 
 SURVEY = survey_of(*physical_with_virtual(0x81, 2)).survey

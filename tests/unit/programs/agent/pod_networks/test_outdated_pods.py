@@ -10,7 +10,7 @@ from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.pools.pool import Mode
 from kube_rdma.programs.agent.pod_networks.outdated_pods import ALONE, EVICTED, OutdatedPods
-from kube_rdma.rules.attach.outdated import AGAIN
+from kube_rdma.rules.attach.restarts import AGAIN
 
 from .network_world import World, card, config, share
 

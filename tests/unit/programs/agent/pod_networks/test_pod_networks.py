@@ -27,7 +27,7 @@ from kube_rdma.programs.agent.pod_networks.node_view import (
     NodeViewDependencies,
     host_network,
 )
-from kube_rdma.programs.agent.pod_networks.requests import asking, meant
+from kube_rdma.programs.annotated_networks import asking, meant
 from kube_rdma_testing.cluster.server import FakeServer
 from kube_rdma_testing.ipam import FakeAddresses
 

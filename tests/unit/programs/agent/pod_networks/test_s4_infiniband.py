@@ -19,7 +19,7 @@ from kube_rdma.api.pools import node_policy
 from kube_rdma.api.text.reader import read
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.pools.pool import Attach, Mode
-from kube_rdma.rules.attach import guids
+from kube_rdma.rules.attach.infiniband import is_usable_guid
 from kube_rdma.rules.pools.modes import terms
 from kube_rdma_testing.ipam import FakeAddresses
 
@@ -98,7 +98,7 @@ async def test_each_pod_has_a_function_with_a_guid_of_its_own(tmp_path):
         assert mac[-23:] == guid
         ((address, _),) = addresses
         assert address in ip_network("192.168.130.0/24")
-        assert guids.usable(guid)
+        assert is_usable_guid(guid)
         (told,) = world.node.told["kube-rdma.io/network-status"]
         assert told["rdmaDevice"] == "mlx5_0"
         above = world.kernel.named(world.kernel.node, "pf10")

@@ -9,7 +9,7 @@ import pytest
 from kube_rdma.adapters.cni.turns import CALLER
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.pools.pool import Mode
-from kube_rdma.programs.agent.pod_networks.worker_pools import WorkerPools
+from kube_rdma.programs.agent.pod_networks.executor import WorkerPools
 from kube_rdma.programs.process import BLOCKING
 from tests.unit.programs.agent.world import until
 

@@ -11,7 +11,7 @@ from kube_rdma.api.attach.networks import ANNOTATION
 from kube_rdma.model.pod import PodState
 from kube_rdma.programs.agent.pod_networks.context import NodeContext
 from kube_rdma.programs.agent.pod_networks.node_view import NodeView, NodeViewDependencies
-from kube_rdma.programs.agent.pod_networks.requests import asking
+from kube_rdma.programs.annotated_networks import asking
 from kube_rdma_testing.cluster.server import FakeServer
 
 META = {"name": "rdma", "namespace": "default"}

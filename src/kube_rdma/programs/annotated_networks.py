@@ -1,9 +1,10 @@
-"""Which networks a pod asks for, in whichever of the two ways, and how it learns the result.
+"""Which networks a pod asks for, in whichever of the two ways.
 
-The one place that knows both annotations, for programs/agent/pod_networks/chain and node_view. In
-the one way a network is a NetworkAttachmentDefinition; in the other (api/attach/pod_networks) a
-name stands for a CNI configuration of the node, else for a definition in the pod's namespace or in
-kube-system, else for the network that kube-rdma has by itself.
+The one place that knows both annotations, for the agent (programs/agent/pod_networks/chain) and for
+`kube-rdma explain` (programs/explain/networks), which look in different places. In the one way a
+network is a NetworkAttachmentDefinition; in the other (api/attach/pod_networks) a name stands for a
+CNI configuration of the node, else for a definition in the pod's namespace or in kube-system, else
+for the network that kube-rdma has by itself.
 """
 
 from __future__ import annotations
@@ -17,25 +18,16 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 import structlog
 
 from kube_rdma.adapters.cluster.errors import NotInstalled
-from kube_rdma.api.attach import network_status, pod_networks_status
-from kube_rdma.model.attach.attachment import Attached, GrantedShare, NetworkAsk, Wish
-from kube_rdma.model.attach.cni import Call
+from kube_rdma.model.attach.attachment import NetworkAsk
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ipam import PoolName
 from kube_rdma.model.pod import PodState
-from kube_rdma.rules.attach.pod_networks import refuse_count, refuse_traffic, unknown
-from kube_rdma.rules.attach.requests import (
-    DEFAULT_NETWORK,
-    POD_NETWORKS,
-    default_refused,
-    names_default,
-)
+from kube_rdma.rules.attach.requests import POD_NETWORKS, unknown
 
 if TYPE_CHECKING:
     from kube_rdma.api.attach.network_definition import NetworkDefinition
     from kube_rdma.api.attach.networks import Found
-    from kube_rdma.programs.agent.pod_networks.node_view import NodeView
 
 SHARED = "kube-system"
 """Namespace of the definitions that a pod of any namespace can name by cniConf."""
@@ -53,7 +45,7 @@ def _load(text: str, namespace: str) -> Found:
 
 
 class NamedNetworks(Protocol):
-    """Where networks are looked for by their names; NodeView is such a place."""
+    """Where networks are looked for by their names; the agent's NodeView is such a place."""
 
     async def definition(self, namespace: str, name: str) -> NetworkDefinition | None:
         """A NetworkAttachmentDefinition, if there is one; raise Refused for its faults."""
@@ -68,20 +60,14 @@ class NamedNetworks(Protocol):
         """Whether there is an IPPool of this name."""
 
 
-class Asking(Frozen):
-    """What the annotation of a pod says."""
+class AnnotatedNetworks(Frozen):
+    """What the annotation of a pod says, and which of the two it is."""
 
     annotation: str
     asks: tuple[NetworkAsk, ...]
 
-    def check(self, wished: Sequence[Wish], granted: Sequence[GrantedShare]) -> None:
-        """Raise Refused for what only the way with blocks can ask for, and kube-rdma cannot do."""
-        if self.annotation == POD_NETWORKS:
-            refuse_traffic(wished)
-            refuse_count(wished, granted)
 
-
-def asking(pod: PodState, cluster: str) -> Asking:
+def asking(pod: PodState, cluster: str) -> AnnotatedNetworks:
     """What a pod asks for; `cluster` is the name of the cluster's own CNI configuration.
 
     Raise Refused for what is not understood and for both ways at once, Unavailable while whoever
@@ -96,7 +82,7 @@ def asking(pod: PodState, cluster: str) -> Asking:
     if not other.strip() and not definition.strip():
         request = _load(text, pod.namespace)
         _warn(pod, request.warnings)
-        return Asking(networks.ANNOTATION, request.asks)
+        return AnnotatedNetworks(networks.ANNOTATION, request.asks)
     if text.strip():
         raise Refused(
             f"the pod has the annotations {networks.ANNOTATION} and {pod_networks.ANNOTATION}, and "
@@ -106,47 +92,7 @@ def asking(pod: PodState, cluster: str) -> Asking:
         )
     request = pod_networks.load(other, definition, pod.namespace, cluster)
     _warn(pod, request.warnings)
-    return Asking(pod_networks.ANNOTATION, request.asks)
-
-
-async def refuse_replaced(pod: PodState, cluster: str, node: NodeView) -> None:
-    """Raise Refused for a pod that wants another network in place of the cluster's.
-
-    Multus reads this annotation, looks for a lone name in its own namespace, and calls that network
-    first. Behind the cluster's network it can only be obeyed where it names this very one.
-    """
-    from kube_rdma.api.attach import networks
-
-    if not names_default(pod.annotations):
-        return
-    text = dict(pod.annotations)[DEFAULT_NETWORK]
-    wanted = networks.asks(text, SHARED, DEFAULT_NETWORK)
-    if len(wanted) != 1:
-        raise Refused(
-            f"it names {len(wanted)} networks, and a pod has one default network",
-            remedy="Keep one of them",
-            where=f"pod {pod.namespace}/{pod.name}: {DEFAULT_NETWORK}",
-        )
-    if not await _is_cluster_network(wanted[0], cluster, node):
-        raise default_refused(pod, f"{wanted[0].namespace}/{wanted[0].network}", cluster)
-
-
-async def _is_cluster_network(ask: NetworkAsk, cluster: str, node: NodeView) -> bool:
-    """Whether an entry means the network of this name in the node's CNI configuration.
-
-    A document does so by an empty text, or with the name and the plugin of that configuration.
-    """
-    from kube_rdma.api.attach.called_conf import network_name, plugin_type
-
-    document = await node.written(ask.namespace, ask.network)
-    if document is None:
-        return (ask.namespace, ask.network) == (SHARED, cluster)
-    config, _ = document
-    if not config.strip():
-        return ask.network == cluster
-    if (network_name(config) or ask.network) != cluster:
-        return False
-    return plugin_type(config) == plugin_type(await node.configured_text(cluster) or b"")
+    return AnnotatedNetworks(pod_networks.ANNOTATION, request.asks)
 
 
 def _warn(pod: PodState, warnings: Iterable[str]) -> None:
@@ -155,7 +101,7 @@ def _warn(pod: PodState, warnings: Iterable[str]) -> None:
 
 
 async def meant(
-    asked: Asking, node: NamedNetworks
+    asked: AnnotatedNetworks, node: NamedNetworks
 ) -> tuple[tuple[NetworkAsk, ...], dict[str, NetworkDefinition]]:
     """The entries with the namespace of their network, and the networks by namespace/name.
 
@@ -175,20 +121,6 @@ async def all_of(questions: Iterable[Awaitable[T]]) -> tuple[T, ...]:
     if errors := [one for one in answers if isinstance(one, BaseException)]:
         raise errors[0]
     return tuple(one for one in answers if not isinstance(one, BaseException))
-
-
-def statuses(
-    pod: PodState, interfaces: Sequence[Attached], call: Call
-) -> tuple[tuple[str, str], ...]:
-    """The annotations that tell the pod what it got, key and text: in its way and the own one."""
-    annotations = dict(pod.annotations)
-    own = (network_status.OWN_ANNOTATION, network_status.own_status(interfaces))
-    if annotations.get(POD_NETWORKS, "").strip():
-        text = pod_networks_status.status(interfaces, call.network, call.previous)
-        return (pod_networks_status.ANNOTATION, text), own
-    before = annotations.get(network_status.ANNOTATION, "")
-    text = network_status.status(interfaces, call.network, call.previous, before)
-    return (network_status.ANNOTATION, text), own
 
 
 async def _by_name(

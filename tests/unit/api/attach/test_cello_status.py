@@ -2,7 +2,7 @@
 
 from ipaddress import ip_address, ip_interface
 
-from kube_rdma.api.attach.pod_networks_status import status
+from kube_rdma.api.attach.network_status import pod_networks_status as status
 from kube_rdma.model.attach.attachment import Attached, InterfaceAddress
 from kube_rdma.model.attach.cni import CniInterface, CniResult, LinkAddress
 
