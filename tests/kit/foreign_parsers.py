@@ -17,7 +17,7 @@ from typing import Any
 from kube_rdma.adapters.cluster import wire
 from kube_rdma.adapters.cluster.bandwidth_check_objects import BANDWIDTH_CHECK, seen_check
 from kube_rdma.adapters.cluster.errors import failure
-from kube_rdma.adapters.cluster.ipam_objects import IP_POOL, board, pool
+from kube_rdma.adapters.cluster.ipam_objects import IP_POOL, borrow_queue, pool
 from kube_rdma.adapters.cluster.kinds import ObjectKind, Stored
 from kube_rdma.adapters.cluster.pods import POD, pod_state
 from kube_rdma.adapters.cluster.policy_watch import NODE_POLICY, policy_of
@@ -179,7 +179,7 @@ PARSERS: Mapping[str, tuple[object, Parser]] = {
     "BandwidthCheck": (CHECK_OBJECT, _of(BANDWIDTH_CHECK, _check)),
     "NodePolicy": (POLICY_OBJECT, _of(NODE_POLICY, policy_of)),
     "IPPool": (POOL_OBJECT, _of(IP_POOL, pool)),
-    "board of an IPPool": (POOL_OBJECT, _of(IP_POOL, board)),
+    "borrow requests of an IPPool": (POOL_OBJECT, _of(IP_POOL, borrow_queue)),
     "refusal of the API server": (
         STATUS,
         lambda data: failure(

@@ -30,7 +30,7 @@ STAGES = ("match", "seat", "place", "address", "plan")
 DRIVERS = {
     "programs/agent/pod_networks/attach.py": (*STAGES, "observe", "conclude"),
     "rules/explain/planning.py": STAGES,  # nothing is made for it
-    "rules/selftest.py": STAGES,  # whose program runs the Steps on a card without a pod
+    "../kube_rdma_selftest/choice.py": STAGES,  # run.py does the Steps, without a pod
 }
 INSIDE = ("addresses", "delegate", "foreign_plugins", "plan", "seats", "vf", "infiniband")
 
@@ -76,7 +76,7 @@ def test_a_driver_takes_every_stage_in_the_order_of_the_procedure(name):
         if node.module.rpartition(".")[2] in INSIDE
         for one in node.names
     }
-    assert imported <= {"of_leases", "owner", "refuse_missing", "link_of"}
+    assert imported <= {"of_allocations", "owner", "refuse_missing", "link_of"}
 
 
 def test_a_guid_of_two_entries_is_refused_before_anything_is_taken():

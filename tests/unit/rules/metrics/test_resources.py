@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from kube_rdma.model.card import CardId
 from kube_rdma.model.errors import Broken, HardwareGone, Refused, Unavailable
 from kube_rdma.model.pools.pool import Mode
+from kube_rdma.programs.agent.metrics.stopwatch import BOUNDS, none_yet, observed, outcome
 from kube_rdma.rules.health.damping import HealthChange
 from kube_rdma.rules.metrics import families
-from kube_rdma.rules.metrics.durations import BOUNDS, none_yet, observed, outcome
 from kube_rdma.rules.metrics.resources import counted, health_series, resource_series, still
 
 from .test_pods import RDMA, holding, pool

@@ -7,11 +7,16 @@ counting costs some microseconds and no memory that grows.
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
+from kube_rdma.model.errors import Broken, Refused, Unavailable
 from kube_rdma.model.metrics.families import Durations, MetricFamily
-from kube_rdma.rules.metrics.durations import none_yet, observed, outcome
+
+# Seconds. An attach takes tens of milliseconds, a kubelet gives up after minutes.
+BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 
 class Stopwatch:
@@ -41,3 +46,30 @@ class Stopwatch:
             key = (family.name, values)
             before = self._durations.get(key) or none_yet(family, values)
             self._durations[key] = observed(before, seconds)
+
+
+def none_yet(family: MetricFamily, labels: tuple[str, ...]) -> Durations:
+    """A histogram that has counted nothing."""
+    return Durations(family, labels, BOUNDS, (0,) * (len(BOUNDS) + 1), 0.0)
+
+
+def observed(before: Durations, seconds: float) -> Durations:
+    """The same with one more duration; a clock that went back counts as none."""
+    place = bisect_left(before.bounds, seconds)
+    counts = (count + (n == place) for n, count in enumerate(before.counts))
+    return replace(before, counts=tuple(counts), total=before.total + max(0.0, seconds))
+
+
+def outcome(error: BaseException | None) -> str:
+    """How an act ended: ok, or by who has to do something now."""
+    match error:
+        case None:
+            return "ok"
+        case Refused():
+            return "refused"
+        case Unavailable():
+            return "unavailable"
+        case Broken():
+            return "broken"
+        case _:
+            return "failed"
