@@ -26,7 +26,7 @@ from kube_rdma.adapters.kernel.netlink.uevents import Uevent
 from kube_rdma.model.device import Device, LinkLayer
 from kube_rdma.programs import logs
 from kube_rdma.programs.agent.device_plugin.loop import FABRIC_SECONDS, run_plugin
-from kube_rdma.programs.agent.node.debounce import SETTLE
+from kube_rdma.programs.debounce import SETTLE
 from kube_rdma_testing.kubelet.kubelet import FakeKubelet
 
 ROUNDS = 10  # as many as there are cards, each with so many shares:

@@ -15,9 +15,17 @@ from typing import Any, NoReturn
 
 import structlog
 
-from kube_rdma.programs.agent.device_plugin.log_lines import LogLine
+from kube_rdma.model.frozen import Frozen, field
 
 _FIRST = ["timestamp", "level", "event"]
+
+
+class LogLine(Frozen):
+    """One line: its level (`info` or `warning`), the event and the facts."""
+
+    level: str
+    event: str
+    facts: dict[str, object] = field(default_factory=dict)
 
 
 def configure() -> None:

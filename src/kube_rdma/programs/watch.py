@@ -14,7 +14,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.survey import Survey
-from kube_rdma.programs.agent.node.debounce import SETTLE, Debounce
+from kube_rdma.programs.debounce import SETTLE, Debounce
 from kube_rdma.views.devices.changes import SurveyChange, changes
 
 Door = AbstractAsyncContextManager[AsyncIterator[object]]

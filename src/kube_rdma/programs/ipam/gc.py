@@ -17,9 +17,9 @@ from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.errors import KubeRdmaError
 from kube_rdma.model.ipam import Board, NodeName
-from kube_rdma.programs.controller.mirror import Mirror
 from kube_rdma.programs.ipam.pace import IpamTiming
 from kube_rdma.programs.ipam.runner import Runner
+from kube_rdma.programs.mirror import Mirror
 from kube_rdma.rules.ipam.gc import ClusterView, Post, patrol
 from kube_rdma.rules.ipam.reclaim import strangers
 

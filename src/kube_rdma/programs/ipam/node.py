@@ -37,10 +37,10 @@ from kube_rdma.model.ipam import (
     NodeName,
     PoolName,
 )
-from kube_rdma.programs.controller.mirror import Mirror
 from kube_rdma.programs.ipam.ledger import Ledger
 from kube_rdma.programs.ipam.pace import IpamTiming
 from kube_rdma.programs.ipam.runner import Handler, Runner
+from kube_rdma.programs.mirror import Mirror
 from kube_rdma.rules.ipam import agent, effects
 from kube_rdma.rules.ipam.blocks import went_back
 from kube_rdma.rules.ipam.cells import Zone, zones, zones_for

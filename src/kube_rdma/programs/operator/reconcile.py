@@ -38,7 +38,7 @@ from kube_rdma.api.operator.nic_cluster_policy_status import PolicyVerdict, poli
 from kube_rdma.model.errors import KubeRdmaError, Refused
 from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.model.operator.cluster_policy import AppliedState, ClusterPolicy, ComponentName
-from kube_rdma.programs.controller.mirror import Mirror
+from kube_rdma.programs.mirror import Mirror
 from kube_rdma.programs.operator.upgrades import (
     CLOSED_MARK,
     DRIVERS,

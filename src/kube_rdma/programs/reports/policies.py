@@ -35,7 +35,7 @@ from kube_rdma.api.reports.node_report import policies_at_node
 from kube_rdma.model.errors import KubeRdmaError
 from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.model.pools.node_policy import PolicyAtNode
-from kube_rdma.programs.controller.mirror import Mirror
+from kube_rdma.programs.mirror import Mirror
 from kube_rdma.rules.reports.policies import Labels, rollup
 
 log = structlog.get_logger()

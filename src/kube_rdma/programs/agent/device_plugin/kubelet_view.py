@@ -24,7 +24,7 @@ from kube_rdma.model.pools.gpu_use import FreeGpu
 from kube_rdma.model.pools.holding import Allocatable, Holding
 from kube_rdma.model.pools.pool import Grant, ShareId
 from kube_rdma.programs.agent.device_plugin.servers import ResourceServers
-from kube_rdma.programs.agent.node.debounce import Debounce
+from kube_rdma.programs.debounce import Debounce
 from kube_rdma.rules.pools.distance import Distance, got
 from kube_rdma.rules.pools.gpus import free_gpus, held_gpus
 from kube_rdma.rules.pools.holdings import card_of, differs

@@ -8,18 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from kube_rdma.model.card import CardId
-from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.model.pools.pool import Pool
 from kube_rdma.model.survey import Survey
+from kube_rdma.programs.logs import LogLine
 from kube_rdma.rules.health.damping import HealthChange
-
-
-class LogLine(Frozen):
-    """One line: its level (`info` or `warning`), the event and the facts."""
-
-    level: str
-    event: str
-    facts: dict[str, object] = field(default_factory=dict)
 
 
 def of_pool(before: Pool | None, after: Pool) -> Iterator[LogLine]:

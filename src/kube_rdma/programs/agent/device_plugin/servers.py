@@ -18,7 +18,7 @@ from kube_rdma.adapters.kubelet.resource_server import Served
 from kube_rdma.model.errors import KubeRdmaError
 from kube_rdma.model.pools.pool import Offer, Pool
 from kube_rdma.programs.agent.device_plugin import log_lines
-from kube_rdma.programs.logs import write
+from kube_rdma.programs.logs import LogLine, write
 from kube_rdma.rules.pools.pools import offer
 
 Serve = Callable[[Offer, Callable[[], Pool]], Served]
@@ -55,7 +55,7 @@ class ResourceServers:
         wanted = {pool.spec.resource: pool for pool in pools}
         for resource in self._servers.keys() - wanted.keys():
             self._servers.pop(resource).task.cancel()
-            write([log_lines.LogLine("info", "resource withdrawn", {"resource": resource})])
+            write([LogLine("info", "resource withdrawn", {"resource": resource})])
         for resource, pool in wanted.items():
             server = self._servers.get(resource)
             write(log_lines.of_pool(server.pool if server else None, pool))

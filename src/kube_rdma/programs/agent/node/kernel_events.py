@@ -20,7 +20,7 @@ from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.link import PodLink
 from kube_rdma.model.survey import Survey
-from kube_rdma.programs.agent.node.debounce import Debounce
+from kube_rdma.programs.debounce import Debounce
 
 log = structlog.get_logger()
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from kube_rdma.programs.agent.node.debounce import Debounce
+from kube_rdma.programs.debounce import Debounce
 
 
 async def test_many_touches_are_one_signal():
