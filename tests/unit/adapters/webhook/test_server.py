@@ -14,8 +14,8 @@ from kube_rdma.adapters.webhook.identity import ServerIdentity
 from kube_rdma.adapters.webhook.peer_turns import PeerTurns
 from kube_rdma.adapters.webhook.server import WebhookLimits, WebhookServer
 from kube_rdma.model.errors import Refused
-from kube_rdma.programs.logs import recorded
 from kube_rdma_lab.pki import Authority
+from kube_rdma_testing.recording import recorded
 
 HOST = "127.0.0.1"
 MOST = 1000

@@ -32,16 +32,13 @@ class CardCondition(NodeKeeper[NodeCondition | None]):
         self._nodes = nodes
         self._begun = False  # a write: its answer may be lost, so the condition may be there
 
-    def wanted(self, look: AgentLook) -> NodeCondition | None:
-        """Return the condition of the cards."""
+    def _wanted(self, look: AgentLook) -> NodeCondition | None:
         return condition(look.cards)
 
-    def agrees(self, node: NodeState, wanted: NodeCondition | None) -> bool:
-        """Whether the node has this condition, or none as is wanted."""
+    def _agrees(self, node: NodeState, wanted: NodeCondition | None) -> bool:
         return node.cards == wanted
 
-    async def write(self, node: NodeState, wanted: NodeCondition | None) -> NodeState:
-        """Patch the condition alone."""
+    async def _write(self, node: NodeState, wanted: NodeCondition | None) -> NodeState:
         self._begun = True
         await self._nodes.set_cards(node, wanted)
         return replace(node, cards=wanted)

@@ -66,8 +66,8 @@ class NodeKeeper(ABC, Generic[T]):
         self._pace = pace
         self._changes = Debounce(pace.quiet, pace.longest)
         self._node: NodeState | None = None
-        self._wanted: T  # unset until the first look, when it becomes certain
-        self._certain = False  # `_wanted` is about all that the node is to offer
+        self._last: T  # what was wanted last; unset until the first look makes it certain
+        self._certain = False  # `_last` is about all that the node is to offer
         self._notices = Notices()
 
     def seen(self, node: NodeState) -> None:
@@ -77,12 +77,12 @@ class NodeKeeper(ABC, Generic[T]):
 
     def look(self, look: AgentLook) -> None:
         """Take note of what the agent's last look came to."""
-        self.keep(self.wanted(look))
+        self.keep(self._wanted(look))
 
     def keep(self, wanted: T) -> None:
         """Take note of what the node is to say."""
-        if not self._certain or wanted != self._wanted:
-            self._wanted, self._certain = wanted, True
+        if not self._certain or wanted != self._last:
+            self._last, self._certain = wanted, True
             self._changes.touch()
 
     def doubted(self) -> None:
@@ -95,12 +95,12 @@ class NodeKeeper(ABC, Generic[T]):
         while True:
             await self._changes.wait()
             node = self._node
-            if node is None or not self._certain or self.agrees(node, self._wanted):
+            if node is None or not self._certain or self._agrees(node, self._last):
                 continue
             try:
-                shown = await self.write(node, self._wanted)
+                shown = await self._write(node, self._last)
             except KubeRdmaError as error:
-                self.tell(node.name, error)
+                self._tell(node.name, error)
                 await asyncio.sleep(self._pace.after(error, failures))
                 failures += 1
                 self._changes.touch()
@@ -111,19 +111,19 @@ class NodeKeeper(ABC, Generic[T]):
                 self._node = shown
             await asyncio.sleep(self._pace.spacing)
 
-    def tell(self, node: str, error: KubeRdmaError) -> None:
+    def _tell(self, node: str, error: KubeRdmaError) -> None:
         """Say once in the log why a write failed, while that stands."""
         for why in self._notices.news(self.part, str(error)):
             log.warning(self.failure, node=node, why=why)
 
     @abstractmethod
-    def wanted(self, look: AgentLook) -> T:
+    def _wanted(self, look: AgentLook) -> T:
         """Return what the node is to say after a look."""
 
     @abstractmethod
-    def agrees(self, node: NodeState, wanted: T) -> bool:
+    def _agrees(self, node: NodeState, wanted: T) -> bool:
         """Whether nothing has to be written."""
 
     @abstractmethod
-    async def write(self, node: NodeState, wanted: T) -> NodeState | None:
+    async def _write(self, node: NodeState, wanted: T) -> NodeState | None:
         """Write what is wanted; the node as it is then, None where the watch will show it."""

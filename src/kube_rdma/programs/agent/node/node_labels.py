@@ -68,8 +68,7 @@ class NodeLabels(NodeKeeper[WantedLabels]):
         self._host = host
         self._removes = removes
 
-    def wanted(self, look: AgentLook) -> WantedLabels:
-        """Return the labels of a node with pools and rails."""
+    def _wanted(self, look: AgentLook) -> WantedLabels:
         modes = frozenset(spec.mode for spec in look.cards.specs)
         return self.of_survey(look.survey, modes, look.rails)
 
@@ -81,20 +80,18 @@ class NodeLabels(NodeKeeper[WantedLabels]):
             return WantedLabels()
         return wanted(LabelFacts(survey, self._host, modes, rails))
 
-    def agrees(self, node: NodeState, wanted: WantedLabels) -> bool:
-        """Whether no label has to change."""
+    def _agrees(self, node: NodeState, wanted: WantedLabels) -> bool:
         return change(node, wanted) is None
 
-    async def write(self, node: NodeState, wanted: WantedLabels) -> None:
-        """Patch the labels that differ, in the version that they were compared with."""
+    async def _write(self, node: NodeState, wanted: WantedLabels) -> None:
         written = await self._nodes.relabel(node.name, partial(change, wanted=wanted))
         if written:
             log.info("node labels written", node=node.name, labels=_text(written))
 
-    def tell(self, node: str, error: KubeRdmaError) -> None:
+    def _tell(self, node: str, error: KubeRdmaError) -> None:
         """Say what failed, but of a conflict nothing: the next try sees what the other wrote."""
         if not isinstance(error, Conflict):
-            super().tell(node, error)
+            super()._tell(node, error)
 
 
 def _text(written: LabelChange) -> str:

@@ -56,12 +56,10 @@ class NodeReporter(NodeKeeper[NodeReport]):
     def doubted(self) -> None:
         """Do nothing: a report shows what is still on its way too."""
 
-    def wanted(self, look: AgentLook) -> NodeReport:
-        """Return the report of a look."""
+    def _wanted(self, look: AgentLook) -> NodeReport:
         return node_report(look)
 
-    def agrees(self, node: NodeState, wanted: NodeReport) -> bool:
-        """Whether the object says so already, or is not known yet."""
+    def _agrees(self, node: NodeState, wanted: NodeReport) -> bool:
         if not self._synced:
             return True
         stored = self._stored
@@ -69,8 +67,7 @@ class NodeReporter(NodeKeeper[NodeReport]):
             is_owned(stored, node) and stored.status == self._status(wanted)
         )
 
-    async def write(self, node: NodeState, wanted: NodeReport) -> NodeState:
-        """Write the object, with the Node object as its owner."""
+    async def _write(self, node: NodeState, wanted: NodeReport) -> NodeState:
         heard = self._heard
         try:
             written = await self._reports.write(node, self._stored, self._status(wanted))
@@ -96,7 +93,7 @@ class NodeReporter(NodeKeeper[NodeReport]):
                     async for notice in notices:
                         self._take(notice)
             except Refused as error:
-                self.tell(self._reports.node, error)
+                self._tell(self._reports.node, error)
                 await asyncio.sleep(self._pace.after(error, 0))
 
     def _take(self, notice: object) -> None:

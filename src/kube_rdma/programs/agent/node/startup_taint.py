@@ -38,16 +38,13 @@ class StartupTaint(NodeKeeper[Mapping[str, int]]):
         super().__init__(pace)
         self._nodes = nodes
 
-    def wanted(self, look: AgentLook) -> Mapping[str, int]:
-        """Return the healthy shares of each resource."""
+    def _wanted(self, look: AgentLook) -> Mapping[str, int]:
         offers = ((pool.spec.resource, offer(pool)) for pool in look.verdict.pools)
         return {name: sum(s.healthy for s in shown.shares) for name, shown in offers}
 
-    def agrees(self, node: NodeState, wanted: Mapping[str, int]) -> bool:
-        """Whether the node has no taint, or shows less than is offered."""
+    def _agrees(self, node: NodeState, wanted: Mapping[str, int]) -> bool:
         return not (is_starting(node) and shows(node, wanted))
 
-    async def write(self, node: NodeState, wanted: Mapping[str, int]) -> None:
-        """Remove the taint."""
+    async def _write(self, node: NodeState, wanted: Mapping[str, int]) -> None:
         if await self._nodes.remove_taint(node.name, STARTING, EFFECT):
             log.info("startup taint removed", node=node.name, taint=f"{STARTING}:{EFFECT}")

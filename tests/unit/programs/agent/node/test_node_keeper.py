@@ -26,13 +26,13 @@ class VersionKeeper(NodeKeeper[str]):
         super().__init__(WritePace(after=lambda *_: 0.0))
         self.shown, self.written, self.failures = "", [], 0
 
-    def wanted(self, look):
+    def _wanted(self, look):
         return look
 
-    def agrees(self, node, wanted):
+    def _agrees(self, node, wanted):
         return node.kubelet_version == wanted
 
-    async def write(self, node, wanted):
+    async def _write(self, node, wanted):
         await asyncio.sleep(0)
         if self.failures:
             self.failures -= 1
