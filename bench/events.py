@@ -24,10 +24,10 @@ from bench.standin import RESOURCE, Standin, card, write_config, write_node
 from kube_rdma.adapters.kernel.netlink.rtnl_events import News, RtnlEvent
 from kube_rdma.adapters.kernel.netlink.uevents import Uevent
 from kube_rdma.model.device import Device, LinkLayer
-from kube_rdma.programs import logs
 from kube_rdma.programs.agent.device_plugin.loop import FABRIC_SECONDS, run_plugin
 from kube_rdma.programs.debounce import SETTLE
 from kube_rdma_testing.kubelet.kubelet import FakeKubelet
+from kube_rdma_testing.recording import recorded
 
 ROUNDS = 10  # as many as there are cards, each with so many shares:
 SHARES = 1000 // ROUNDS
@@ -122,7 +122,7 @@ def measure(context: Context) -> Iterator[Row]:
 
 
 def _scene(scene: Callable[[Scene], Coroutine[Any, Any, list[Figure]]], cards: int) -> list[Figure]:
-    with logs.recorded(), tempfile.TemporaryDirectory() as folder:
+    with recorded(), tempfile.TemporaryDirectory() as folder:
         return asyncio.run(scene(Scene(Path(folder), cards)))
 
 

@@ -20,8 +20,6 @@ from functools import partial
 from pathlib import Path
 from selectors import DefaultSelector, SelectorKey
 
-from kube_rdma.adapters.kernel.netlink.rtnl_events import FakeRtnlEvents
-from kube_rdma.adapters.kernel.netlink.uevents import FakeUevents
 from kube_rdma.adapters.kernel.sysfs.port_watch import read_states
 from kube_rdma.adapters.kubelet.directory import KUBELET_SOCKET
 from kube_rdma.adapters.kubelet.folders import (
@@ -53,6 +51,7 @@ from kube_rdma.programs.agent.device_plugin.loop import run_plugin
 from kube_rdma.programs.agent.node.kernel_events import KernelSources
 from kube_rdma.programs.process import until_signal
 from kube_rdma.programs.survey import take_survey
+from kube_rdma_testing.kernel.listeners import FakeRtnlEvents, FakeUevents
 from kube_rdma_testing.kernel.tree import write_tree
 
 RESOURCE = "rdma/hca"

@@ -83,6 +83,7 @@ PLANTED = {
     "kube_rdma/rules/decoded.py": "import kube_rdma.api\n",
     "kube_rdma/views/runner.py": "import kube_rdma.programs\n",
     "kube_rdma/adapters/kernel/friend.py": "import kube_rdma.adapters.kubelet\n",
+    "kube_rdma/programs/reaches.py": "import kube_rdma.programs.agent\n",
     "kube_rdma/programs/leans.py": "import kube_rdma_lab\n",
     "kube_rdma/programs/asks.py": "import h11\n",
     "kube_rdma/programs/signs.py": "import cryptography\n",

@@ -11,8 +11,8 @@ from kube_rdma.adapters.cluster.election import ELECTION, ElectionLease
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.model.election import ElectionRecord, ElectionTiming
 from kube_rdma.programs.controller.leadership import Leadership
-from kube_rdma.programs.logs import recorded
 from kube_rdma_testing.cluster.server import FakeServer
+from kube_rdma_testing.recording import recorded
 from tests.kit.api_server import POWERLESS, QUICK, REAL
 
 NAME, NAMESPACE = "kube-rdma-contract", "default"

@@ -11,12 +11,13 @@ from dataclasses import replace
 
 import pytest
 
-from kube_rdma.adapters.kernel.netlink.rtnl_events import FakeRtnlEvents, News, RtnlEvent
-from kube_rdma.adapters.kernel.netlink.uevents import LOST, FakeUevents, Uevent
+from kube_rdma.adapters.kernel.netlink.rtnl_events import News, RtnlEvent
+from kube_rdma.adapters.kernel.netlink.uevents import LOST, Uevent
 from kube_rdma.model.device import Device
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma.programs.watch import watch
+from kube_rdma_testing.kernel.listeners import FakeRtnlEvents, FakeUevents
 
 DEVICE = Device("rxe0", "rxe0@eth0", None, "CA", None, None, None, None, (), ())
 EMPTY = Survey((), None, NamespaceMode.SHARED)

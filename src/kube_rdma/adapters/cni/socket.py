@@ -19,7 +19,6 @@ import struct
 from collections.abc import Awaitable, Callable
 from contextlib import closing, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import structlog
@@ -105,12 +104,7 @@ class CniSocket:
             ) from error
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._socket:
             self._socket.close()
             self._socket = None

@@ -8,23 +8,19 @@ inotify tells (devtmpfs makes nodes by way of the VFS, drivers/base/devtmpfs.c).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from asyncinotify import Event, Inotify, Mask, Watch
 
 from kube_rdma.adapters.inotify import CHANGED, GONE, LEFT, gone, open_inotify
-from kube_rdma.adapters.kernel.netlink.multicast import FakeListener
 from kube_rdma.model.errors import Refused
 
 FOLDER = "infiniband"
 
 _CHANGED = CHANGED | Mask.ONLYDIR
-_NODE = re.compile(r"(uverbs|umad|issm)[0-9]+|rdma_cm")
 
 
 def missing(paths: Iterable[str], folder: Path) -> frozenset[str]:
@@ -65,12 +61,7 @@ class CharNodes:
         self._enter_folder()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._inotify:
             self._inotify.close()
             self._inotify = None
@@ -105,37 +96,3 @@ class CharNodes:
         assert self._inotify
         with suppress(OSError):
             self._inside = self._inotify.add_watch(self._folder, _CHANGED)
-
-
-class FakeCharNodes(FakeListener[str]):
-    """The same door over names; ValueError for what no /dev/infiniband shows."""
-
-    def __init__(self, names: Iterable[str] = ()) -> None:
-        super().__init__(_check)
-        self.names = set[str]()
-        for name in names:
-            _check(name)
-            self.names.add(name)
-
-    def create(self, name: str) -> None:
-        """The kernel makes a node."""
-        if name in self.names:
-            raise ValueError(f"{name} is there already")
-        self.push(name)
-        self.names.add(name)
-
-    def delete(self, name: str) -> None:
-        """The kernel removes a node."""
-        if name not in self.names:
-            raise ValueError(f"{name} is not there")
-        self.names.remove(name)
-        self.push(name)
-
-    def missing(self, paths: Iterable[str]) -> frozenset[str]:
-        """As the function of this name."""
-        return frozenset(path for path in paths if path.rpartition("/")[2] not in self.names)
-
-
-def _check(name: str) -> None:
-    if not _NODE.fullmatch(name):
-        raise ValueError(f"the RDMA core makes no node {name!r}")

@@ -47,7 +47,7 @@ from kube_rdma.model.admission.certificate import (
 )
 from kube_rdma.model.errors import KubeRdmaError
 from kube_rdma.model.frozen import Frozen, field
-from kube_rdma.programs.controller.mirror import Mirror
+from kube_rdma.programs.mirror import Mirror
 from kube_rdma.rules.admission.certificate import next_act
 from kube_rdma.rules.install.webhook import NAME, OWN_SECRET, SERVICE
 

@@ -42,7 +42,7 @@ from kube_rdma.model.errors import Refused
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ipam import PoolName
 from kube_rdma.programs.admission.review import completed, validated
-from kube_rdma.programs.controller.mirror import Mirror
+from kube_rdma.programs.mirror import Mirror
 
 PORT = 9443
 VALIDATE, COMPLETE = "/validate", "/complete"

@@ -51,6 +51,7 @@ from kube_rdma.programs.agent.late_binding.binder import Binder, BinderDependenc
 from kube_rdma.programs.agent.late_binding.early_settings import EarlySettings
 from kube_rdma.programs.agent.late_binding.interface import NoLateBinding
 from kube_rdma.programs.agent.node.kernel_events import Announcements, KernelSources
+from kube_rdma.programs.agent.node.node_events import NodeEvent
 from kube_rdma.programs.agent.node.survey_cache import SurveyCache
 from kube_rdma.programs.agent.virtual_functions import BOOT_ID, Sources
 from kube_rdma.programs.own_addresses import OwnAddresses
@@ -150,14 +151,14 @@ async def labelling(options: AgentOptions) -> AsyncIterator[LabelSources]:
     """The doors of role `node` alone, which labels its node."""
     from kube_rdma.adapters.cluster.events import Events
     from kube_rdma.adapters.cluster.nodes import Nodes
+    from kube_rdma.programs.agent.node.cluster_node_events import ClusterNodeEvents
     from kube_rdma.programs.agent.node.labeller import LabelSources
-    from kube_rdma.programs.agent.node.online import Online
 
     assert options.node
     async with options.connect() as cluster:
-        online = Online(cluster, options.node, Events(cluster, options.node))
+        events = ClusterNodeEvents(cluster, options.node, Events(cluster, options.node))
         kernel = _kernel(SurveyCache(partial(take_survey, brief=True)))
-        yield LabelSources(kernel, online, _labels(options, Nodes(cluster)))
+        yield LabelSources(kernel, events, _labels(options, Nodes(cluster)))
 
 
 def _labels(options: AgentOptions, nodes: Nodes) -> NodeLabels | None:
@@ -185,7 +186,7 @@ async def _with_node(
     from kube_rdma.adapters.cluster.policy_watch import watch_policies
     from kube_rdma.adapters.cluster.report_objects import NodeReports
     from kube_rdma.programs.agent.node.card_condition import CardCondition
-    from kube_rdma.programs.agent.node.online import Online
+    from kube_rdma.programs.agent.node.cluster_node_events import ClusterNodeEvents
     from kube_rdma.programs.agent.node.policies import NodePolicies
     from kube_rdma.programs.agent.node.report import NodeReporter
     from kube_rdma.programs.agent.node.startup_taint import StartupTaint
@@ -200,16 +201,18 @@ async def _with_node(
         return cdi_works(version, await _runtime(options.places.runtime_socket, notices))
 
     events = Events(cluster, options.node)
+    keepers = (
+        StartupTaint(Nodes(cluster)) if options.startup_taint else None,
+        CardCondition(Nodes(cluster)),
+        _labels(options, Nodes(cluster)),
+        NodeReporter(NodeReports(cluster, options.node)),
+    )
     doors = replace(
         doors,
-        node=Online(cluster, options.node, events),
-        condition=CardCondition(Nodes(cluster)),
-        labels=_labels(options, Nodes(cluster)),
+        node=ClusterNodeEvents(cluster, options.node, events),
+        keepers=tuple(filter(None, keepers)),
         policies=NodePolicies(partial(watch_policies, cluster)),
-        report=NodeReporter(NodeReports(cluster, options.node)),
     )
-    if options.startup_taint:
-        doors = replace(doors, startup=StartupTaint(Nodes(cluster), options.node))
     if options.networks:
         doors = replace(doors, networks=_networks(options, cluster, events, doors, kept))
     make = partial(_binder, doors, options, Pods(cluster), stack)
@@ -289,7 +292,7 @@ def _binder(
         settings=SettingsFolder(options.places.socket.parent / "settings"),
         early=_early(options),
         concerned=doors.networks.concerned if doors.networks else always,
-        tell=doors.node.journal,
+        tell=partial(doors.node.tell, NodeEvent.JOURNAL_TROUBLE),
     )
     return Binder(to)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kube_rdma.adapters.files.device_info import DeviceInfoFolder
 from kube_rdma.adapters.kubelet.resource_server import Served
@@ -21,18 +21,15 @@ from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
 from kube_rdma.programs.agent.device_plugin.mode_changes import OpenJournal
 from kube_rdma.programs.agent.device_plugin.rails import NodeRails
 from kube_rdma.programs.agent.late_binding.interface import LateBinding, NoLateBinding
-from kube_rdma.programs.agent.node.interface import Alone, NodeSide
 from kube_rdma.programs.agent.node.kernel_events import KernelSources
+from kube_rdma.programs.agent.node.node_events import NodeEvents, NullNodeEvents
 from kube_rdma.programs.agent.virtual_functions import Sources
 from kube_rdma.programs.own_addresses import OwnAddresses
 
 if TYPE_CHECKING:
     from kube_rdma.programs.agent.metrics.exporter import Exporter
-    from kube_rdma.programs.agent.node.card_condition import CardCondition
-    from kube_rdma.programs.agent.node.node_labels import NodeLabels
+    from kube_rdma.programs.agent.node.node_keeper import NodeKeeper
     from kube_rdma.programs.agent.node.policies import NodePolicies
-    from kube_rdma.programs.agent.node.report import NodeReporter
-    from kube_rdma.programs.agent.node.startup_taint import StartupTaint
     from kube_rdma.programs.agent.pod_networks.node_networks import NodeNetworks
 
 Serve = Callable[[Offer, Answers], Served]
@@ -45,7 +42,7 @@ class AgentDependencies(Frozen):
     kernel: KernelSources
     serve: Serve
     kubelet: KubeletView = field(default_factory=lambda: KubeletView(None))
-    node: NodeSide = field(default_factory=Alone)
+    node: NodeEvents = field(default_factory=NullNodeEvents)
     late: LateBinding = field(
         default_factory=lambda: NoLateBinding("the agent runs without role node")
     )
@@ -54,10 +51,7 @@ class AgentDependencies(Frozen):
     functions: Sources | None = None  # None: virtual functions are nobody's wish here
     applied: OpenJournal | None = None
     rails: NodeRails = field(default_factory=NodeRails)
-    startup: StartupTaint | None = None  # None: the agent touches no taint
-    condition: CardCondition | None = None  # None: the Node object says nothing of cards
-    labels: NodeLabels | None = None  # None: the agent touches no label
+    keepers: tuple[NodeKeeper[Any], ...] = ()  # of what the cluster knows of this node
     policies: NodePolicies | None = None  # None: those of the cluster are not followed
-    report: NodeReporter | None = None  # None: nobody reads what the node says of itself
     metrics: Exporter | None = None  # None: nobody asks for them
     own: OwnAddresses = field(default_factory=OwnAddresses)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -31,7 +32,7 @@ from kube_rdma.model.functions.function import (
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.model.pools.pool import Pool
 from kube_rdma.model.survey import Survey
-from kube_rdma.programs.agent.node.interface import NodeSide
+from kube_rdma.programs.agent.node.node_events import NodeEvent, NodeEvents
 from kube_rdma.programs.records import Records
 from kube_rdma.rules.functions.plan import held_functions, in_question, plan_functions
 
@@ -67,7 +68,7 @@ class VirtualFunctions:
         self,
         sources: Sources,
         tasks: asyncio.TaskGroup,
-        node: NodeSide,
+        node: NodeEvents,
         changed: Callable[[], None],
     ) -> None:
         self._sources = sources
@@ -166,7 +167,7 @@ class VirtualFunctions:
             self._failed[act] = asyncio.get_running_loop().time() + RETRY_SECONDS
             for why in self._notices.news(act.physical, str(error)):
                 log.warning("virtual functions not configured", card=act.name, why=why)
-                self._node.functions(why, refused=True)
+                self._node.tell(NodeEvent.FUNCTIONS_REFUSED, why)
             return
         self._notices.over(act.physical)
         await self._answer_for(act.physical)
@@ -180,7 +181,8 @@ class VirtualFunctions:
             return set()
         recalled = set()
         try:
-            self._records = await asyncio.to_thread(lambda: Records(opened(), self._node.journal))
+            tell = partial(self._node.tell, NodeEvent.JOURNAL_TROUBLE)
+            self._records = await asyncio.to_thread(lambda: Records(opened(), tell))
             for name, record in self._records.named:
                 if record.boot != self._sources.boot:
                     await self._records.remove(name)
@@ -209,7 +211,9 @@ class VirtualFunctions:
             refused = sentence in refusals
             event = "virtual functions refused" if refused else "virtual functions pending"
             log.warning(event, what=sentence)
-            self._node.functions(sentence, refused=refused)
+            self._node.tell(
+                NodeEvent.FUNCTIONS_REFUSED if refused else NodeEvent.FUNCTIONS_PENDING, sentence
+            )
 
 
 def _ends(survey: Survey, begun: Collection[PciAddress]) -> Iterator[SetFunctions]:

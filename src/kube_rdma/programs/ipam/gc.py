@@ -17,9 +17,9 @@ from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.errors import KubeRdmaError
 from kube_rdma.model.ipam import BorrowQueue, NodeName
-from kube_rdma.programs.controller.mirror import Mirror
 from kube_rdma.programs.ipam.effect_runner import EffectRunner
 from kube_rdma.programs.ipam.timing import IpamTiming
+from kube_rdma.programs.mirror import Mirror
 from kube_rdma.rules.ipam.gc import ClusterView, GcState, collect_garbage
 from kube_rdma.rules.ipam.reclaim import foreign_nodes
 

@@ -37,10 +37,10 @@ from kube_rdma.model.ipam import (
     NodeName,
     PoolName,
 )
-from kube_rdma.programs.controller.mirror import Mirror
 from kube_rdma.programs.ipam.address_journal import AddressJournal
 from kube_rdma.programs.ipam.effect_runner import EffectRunner, Handler
 from kube_rdma.programs.ipam.timing import IpamTiming
+from kube_rdma.programs.mirror import Mirror
 from kube_rdma.rules.ipam import agent, effects
 from kube_rdma.rules.ipam.blocks import is_rollback
 from kube_rdma.rules.ipam.grant import Granted, describe_loss

@@ -38,8 +38,8 @@ from kube_rdma.model.conditions import moment
 from kube_rdma.model.errors import KubeRdmaError, Refused
 from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.model.operator.cluster_policy import AppliedState, ClusterPolicy, ComponentName
-from kube_rdma.programs.controller.mirror import Mirror
 from kube_rdma.programs.install.described import described
+from kube_rdma.programs.mirror import Mirror
 from kube_rdma.programs.operator.upgrades import (
     CLOSED_MARK,
     DRIVERS,

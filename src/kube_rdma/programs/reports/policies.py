@@ -34,7 +34,7 @@ from kube_rdma.model.conditions import moment
 from kube_rdma.model.errors import KubeRdmaError
 from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.model.pools.node_policy import PolicyAtNode
-from kube_rdma.programs.controller.mirror import Mirror
+from kube_rdma.programs.mirror import Mirror
 from kube_rdma.rules.reports.policies import Labels, rollup
 
 log = structlog.get_logger()

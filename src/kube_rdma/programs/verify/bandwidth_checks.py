@@ -44,7 +44,7 @@ from kube_rdma.model.errors import KubeRdmaError, Refused
 from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.model.verify.bandwidth import PairProof
 from kube_rdma.model.verify.bandwidth_check import BandwidthPlan
-from kube_rdma.programs.controller.mirror import Mirror
+from kube_rdma.programs.mirror import Mirror
 from kube_rdma.programs.verify.copies import Copies, CopyRequest, copies
 from kube_rdma.programs.verify.pairs import BandwidthProof, Pacing
 from kube_rdma.rules.verify.copies import CHECK_LABEL

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from kube_rdma.model.card import Card, CardId, Function, Netdev
+from kube_rdma.model.card import Card, CardId, Netdev
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.functions.function import FunctionsPlan
 from kube_rdma.model.measures import figure_text
@@ -22,6 +22,7 @@ from kube_rdma.model.reports.node_report import (
     ReportedPool,
     ReportedPort,
 )
+from kube_rdma.model.survey import Survey
 from kube_rdma.rules.health.condition import CardsState
 from kube_rdma.rules.health.evaluate import NodeVerdict
 from kube_rdma.rules.phrases import listed
@@ -37,14 +38,15 @@ class AgentLook(Frozen):
     """What an agent knows after one look."""
 
     version: str
+    survey: Survey  # with what the node uses its interfaces for
     verdict: NodeVerdict
     cards: CardsState
     pending: Sequence[Pending] = ()
     refusals: Sequence[str] = ()
     overlaps: Sequence[str] = ()  # of policies
-    functions: Sequence[Function] = ()  # of the node, with what it uses their interfaces for
     policies: Sequence[ClusterNodePolicy] = ()  # those that this look was to meet
     plan: FunctionsPlan = FunctionsPlan()
+    rails: int = 0
 
 
 def node_report(look: AgentLook) -> NodeReport:
@@ -134,7 +136,7 @@ def _reported(
         for device in card.devices
         for port in device.ports
     )
-    netdevs = interfaces(card, look.functions)
+    netdevs = interfaces(card, look.survey.functions)
     uses = [netdev.use for netdev in netdevs if netdev.use]
     return ReportedCard(
         card.id,

@@ -8,7 +8,7 @@ import pytest
 
 from kube_rdma.adapters.cluster.events import CAPACITY, About, Events
 from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.programs.logs import recorded
+from kube_rdma_testing.recording import recorded
 from tests.kit.api_server import QUICK
 
 NODE = About("Node", "node-1", uid="u")

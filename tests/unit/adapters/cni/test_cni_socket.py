@@ -18,8 +18,8 @@ from kube_rdma.adapters.cni.socket import CniSocket, Limits
 from kube_rdma.adapters.cni.turns import CALLER, refuse_hung_up
 from kube_rdma.model.attach.cni import CniResult, LinkRoute, Verb
 from kube_rdma.model.errors import Refused, Unavailable
-from kube_rdma.programs.logs import recorded
 from kube_rdma_testing.cni.shim import FakeShim
+from kube_rdma_testing.recording import recorded
 
 # Not the checkout's own Python: that may lie below a home that only root may enter.
 PYTHON = Path(sys.executable).resolve()

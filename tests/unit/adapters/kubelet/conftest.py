@@ -10,7 +10,7 @@ from kube_rdma.adapters.kubelet.device_plugin import DevicePlugin
 from kube_rdma.adapters.kubelet.service import Answers
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.pools.pool import Grant, Offer, Share
-from kube_rdma.programs.logs import recorded
+from kube_rdma_testing.recording import recorded
 
 PATHS = ("/dev/infiniband/rdma_cm", "/dev/infiniband/uverbs0")
 

@@ -6,8 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from kube_rdma.adapters.metrics import server as module
-from kube_rdma.adapters.metrics.server import MetricsServer
+from kube_rdma.adapters.metrics.server import LIMITS, MetricsServer
 from kube_rdma.model.errors import Refused, Unavailable
 
 KIND = "text/plain; version=0.0.4"
@@ -100,7 +99,7 @@ async def test_callers_are_bounded():
     async with serving() as server:
         silent = [
             await asyncio.open_connection("127.0.0.1", server.port)
-            for _ in range(module.CONNECTIONS + 1)
+            for _ in range(LIMITS.connections + 1)
         ]
         async with asyncio.timeout(60):
             closed = [asyncio.create_task(reader.read()) for reader, _ in silent]

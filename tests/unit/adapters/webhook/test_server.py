@@ -9,13 +9,13 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from kube_rdma.adapters.webhook import server as webhook_server
-from kube_rdma.adapters.webhook.bodies import MOST_PIECES, Body, PeerTurns
+from kube_rdma.adapters.http_server import MOST_PIECES, Body, HttpLimits
 from kube_rdma.adapters.webhook.identity import ServerIdentity
+from kube_rdma.adapters.webhook.peer_turns import PeerTurns
 from kube_rdma.adapters.webhook.server import WebhookLimits, WebhookServer
 from kube_rdma.model.errors import Refused
-from kube_rdma.programs.logs import recorded
 from kube_rdma_lab.pki import Authority
+from kube_rdma_testing.recording import recorded
 
 HOST = "127.0.0.1"
 MOST = 1000
@@ -198,7 +198,7 @@ async def test_a_body_of_many_pieces_is_refused_and_others_are_served(folder, au
     many = (b"x" for _ in range(10 * MOST_PIECES))
     async with serving(folder, answers={"/echo": lambda body: body}) as server:
         client, other = Client(server, authority), Client(server, authority)
-        server._most = 1 << 20
+        server._most_bytes = 1 << 20
         with suppress(OSError):  # it goes on sending to whoever has hung up
             status, _ = await client.ask("POST", "/echo", many)
             assert status == 413
@@ -209,7 +209,7 @@ async def test_a_body_of_many_pieces_is_refused_and_others_are_served(folder, au
 
 async def test_a_body_that_drips_is_hung_up_on(folder, authority):
     """Its time begins with its head, and does not begin anew with each byte."""
-    limits = WebhookLimits(body_seconds=0.05)
+    limits = WebhookLimits(http=HttpLimits(connections=256, seconds=0.05))
     async with serving(folder, limits=limits) as server:
         context = trusting(authority)
         reader, writer = await asyncio.open_connection(HOST, server.port, ssl=context)
@@ -248,13 +248,10 @@ def turned_away(server, authority):
     return client
 
 
-async def test_one_connection_too_many_is_turned_away_and_no_other(
-    folder, client, authority, monkeypatch
-):
+async def test_one_connection_too_many_is_turned_away_and_no_other(folder, client, authority):
     """Whoever was there before is answered as before, and when one has gone the next is taken."""
-    monkeypatch.setattr(webhook_server, "_CONNECTIONS", 2)
-    monkeypatch.setattr(webhook_server, "_GOODBYE", 60.0)
-    async with serving(folder) as server:
+    limits = WebhookLimits(http=HttpLimits(connections=2, seconds=60.0, goodbye=60.0))
+    async with serving(folder, limits=limits) as server:
         first, second = client(server), client(server)
         both = [await one.ask("POST", "/echo", b"ab") for one in (first, second)]
         third = await asyncio.to_thread(turned_away, server, authority)

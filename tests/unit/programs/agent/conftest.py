@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kube_rdma.adapters.kernel.netlink.uevents import FakeUevents, Uevent
+from kube_rdma.adapters.kernel.netlink.uevents import Uevent
 from kube_rdma.adapters.kubelet.device_plugin import DevicePlugin
 from kube_rdma.model.device import (
     CharDevice,
@@ -25,7 +25,8 @@ from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma.programs.agent.dependencies import AgentDependencies
 from kube_rdma.programs.agent.device_plugin.loop import run_plugin
 from kube_rdma.programs.agent.node.kernel_events import KernelSources
-from kube_rdma.programs.logs import recorded
+from kube_rdma_testing.kernel.listeners import FakeUevents
+from kube_rdma_testing.recording import recorded
 
 RDMA_CM = CharDevice(CharKind.RDMA_CM, "/dev/infiniband/rdma_cm", 10, 58)
 

@@ -16,6 +16,7 @@ from kube_rdma.model.card import Function, Netdev, Use
 from kube_rdma.model.device import PciAddress, PciPosition
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.programs.agent import virtual_functions
+from kube_rdma.programs.agent.node.node_keeper import WritePace
 from kube_rdma.programs.agent.node.startup_taint import StartupTaint
 from kube_rdma.programs.agent.virtual_functions import Sources
 from kube_rdma.programs.survey import take_survey
@@ -73,11 +74,11 @@ class VfWorld(World):
         new.write_text(json.dumps({**head, "metadata": {"name": "a"}, "spec": spec}))
         new.rename(self.config)
 
-    def agent(self, *, boot="1", startup=None, **options):
+    def agent(self, *, boot="1", keepers=(), **options):
         """One life of the agent."""
         make = SriovCards(self.root, self.sysfs.write).make
         sources = Sources(make, self.open_journal, boot, self.used)
-        doors = replace(self.doors(self.config, **options), functions=sources, startup=startup)
+        doors = replace(self.doors(self.config, **options), functions=sources, keepers=keepers)
         return self.serving(doors)
 
     def open_journal(self):
@@ -142,7 +143,7 @@ async def test_the_startup_taint_waits_for_functions(world):
     world.policy(wish(4))
     world.register(None)
     nodes = Nodes(Cluster(world.server.line()))
-    async with world.agent(startup=StartupTaint(nodes, NODE_NAME, pause=lambda _: 0.0)):
+    async with world.agent(keepers=(StartupTaint(nodes, WritePace(after=lambda *_: 0.0)),)):
         await world.offered(4)
         await world.looked_again()
         assert world.tainted
@@ -152,7 +153,7 @@ async def test_the_startup_taint_waits_for_functions(world):
     for path in (world.folder / "functions").iterdir():
         path.unlink()
     world.register(4)
-    async with world.agent(startup=StartupTaint(nodes, NODE_NAME, pause=lambda _: 0.0)):
+    async with world.agent(keepers=(StartupTaint(nodes, WritePace(after=lambda *_: 0.0)),)):
         await until(lambda: not world.tainted)
 
 

@@ -26,7 +26,8 @@ from kube_rdma.programs.agent.device_plugin.loop import run_plugin
 from kube_rdma.programs.agent.late_binding.binder import Binder, BinderDependencies
 from kube_rdma.programs.agent.late_binding.early_settings import EarlySettings
 from kube_rdma.programs.agent.late_binding.interface import NoLateBinding
-from kube_rdma.programs.agent.node.online import Online
+from kube_rdma.programs.agent.node.cluster_node_events import ClusterNodeEvents
+from kube_rdma.programs.agent.node.node_events import NodeEvent
 from kube_rdma_testing.cluster.server import FakeServer
 from kube_rdma_testing.kubelet.kubelet import FakeKubelet
 
@@ -115,7 +116,7 @@ class World(Node):
             self.kernel,
             partial(serve, Registry.DEVICE_PLUGINS, folders),
             view,
-            node := Online(cluster, NODE_NAME, Events(cluster, NODE_NAME)),
+            node := ClusterNodeEvents(cluster, NODE_NAME, Events(cluster, NODE_NAME)),
             self._binder(view, cluster, node) if late else self.never(),
         )
 
@@ -126,7 +127,8 @@ class World(Node):
     def _binder(self, view, cluster, node):
         journal = Journal(Folder(self.folder / "journal"), BINDINGS)
         cdi = CdiFolder(self.folder / "cdi")
-        to = BinderDependencies(journal, cdi, view, Pods(cluster), lambda _: (), tell=node.journal)
+        tell = partial(node.tell, NodeEvent.JOURNAL_TROUBLE)
+        to = BinderDependencies(journal, cdi, view, Pods(cluster), lambda _: (), tell=tell)
         to = replace(
             to, settings=SettingsFolder(self.folder / "settings"), early=self.folder / "early"
         )

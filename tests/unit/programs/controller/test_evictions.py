@@ -14,9 +14,9 @@ from kube_rdma.model.attach.restart import RESTART, RestartRequest
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.pod import MIRROR, PodState
 from kube_rdma.programs.controller.evictions import Evictions, EvictionTiming
-from kube_rdma.programs.logs import recorded
 from kube_rdma.rules.attach.restarts import AT_ONCE, FRESH, evictable
 from kube_rdma_testing.cluster.server import FakeServer
+from kube_rdma_testing.recording import recorded
 
 NOW = 1_000_000.0
 

@@ -11,8 +11,8 @@ from kube_rdma.model.admission.facts import USUAL
 from kube_rdma.programs.admission.server import SecretPlace
 from kube_rdma.programs.controller.leadership import Leadership
 from kube_rdma.programs.controller.parts import ControllerOptions, always, leading, run_controller
-from kube_rdma.programs.logs import recorded
 from kube_rdma_testing.cluster.server import FakeServer
+from kube_rdma_testing.recording import recorded
 
 
 def parts(cluster):

@@ -26,7 +26,7 @@ RESOURCE = "rdma/hca"
 def look(node, spec):
     """What the agent of a node knows, and reports."""
     verdict = evaluate(NodeFacts(node.survey, node.cards, (spec,)))
-    return verdict, node_report(AgentLook("1", verdict, CardsState()))
+    return verdict, node_report(AgentLook("1", node.survey, verdict, CardsState()))
 
 
 @given(nodes(), st.sampled_from(Mode), st.integers(1, 3))

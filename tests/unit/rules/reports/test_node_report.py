@@ -23,7 +23,7 @@ def look(*devices, specs=(HCA,), before=None, functions=4, **more):
     survey = Survey(devices, RDMA_CM, NamespaceMode.SHARED, functions=seats)
     verdict = evaluate(NodeFacts(survey, node_cards(survey), specs))
     cards = looked(before or CardsState(), verdict, specs, survey)
-    return AgentLook("1", verdict, cards, **more)
+    return AgentLook("1", survey, verdict, cards, **more)
 
 
 def test_cards_of_pools_come_with_ports_resources_and_reasons():

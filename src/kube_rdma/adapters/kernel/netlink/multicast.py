@@ -1,7 +1,7 @@
 """Listening to a netlink multicast group: what the kernel announces, as it comes.
 
-uevents.py and rtnl_events.py say what an announcement means; how one listens, and how a fake door
-is pushed by hand, is the same for both and stands here.
+uevents.py and rtnl_events.py say what an announcement means; how one listens is the same for both
+and stands here.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import errno
 import socket
 from collections import deque
 from collections.abc import Callable, Iterable
-from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 Event = TypeVar("Event")
@@ -55,12 +54,7 @@ class Listener(Generic[Event]):
         self._socket = listener
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._socket:
             self._socket.close()
             self._socket = None
@@ -80,43 +74,3 @@ class Listener(Generic[Event]):
                 return self._lost
             self._waiting.extend(self._decode(data, sender))
         return self._waiting.popleft()
-
-
-class FakeListener(Generic[Event]):
-    """The same door with events pushed by hand; it ends when `close` was called.
-
-    `check` raises ValueError for an event that the real listener would never yield.
-    """
-
-    def __init__(self, check: Callable[[Event], None]) -> None:
-        self._check = check
-        self._queue: asyncio.Queue[Event | None] = asyncio.Queue()
-
-    def push(self, event: Event) -> None:
-        """Announce `event`."""
-        self._check(event)
-        self._queue.put_nowait(event)
-
-    def close(self) -> None:
-        """End the stream after what was pushed so far."""
-        self._queue.put_nowait(None)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        return None
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Event:
-        event = await self._queue.get()
-        if event is None:
-            raise StopAsyncIteration
-        return event

@@ -16,7 +16,7 @@ from enum import StrEnum
 
 from kube_rdma.adapters.kernel.netlink.codec import decode as messages
 from kube_rdma.adapters.kernel.netlink.codec import values_by_type
-from kube_rdma.adapters.kernel.netlink.multicast import FakeListener, Listener
+from kube_rdma.adapters.kernel.netlink.multicast import Listener
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.frozen import Frozen
 
@@ -90,15 +90,3 @@ class RtnlEvents(Listener[RtnlEvent]):
 
     def __init__(self) -> None:
         super().__init__(socket.NETLINK_ROUTE, _GROUPS, decode, RtnlEvent(News.LOST))
-
-
-class FakeRtnlEvents(FakeListener[RtnlEvent]):
-    """Events pushed by hand; ValueError for one that the kernel never sends."""
-
-    def __init__(self) -> None:
-        super().__init__(_check)
-
-
-def _check(event: RtnlEvent) -> None:
-    if event.news is not News.LOST and event.interface < 1:
-        raise ValueError("the kernel counts interfaces from 1")

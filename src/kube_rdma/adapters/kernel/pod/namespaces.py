@@ -12,7 +12,7 @@ import ctypes
 import errno
 import os
 from _thread import start_new_thread
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
 from queue import SimpleQueue
@@ -105,7 +105,7 @@ def _enter(namespace: Namespace) -> None:
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise _judged(namespace, error) from error
+        raise namespace_fault(namespace, error) from error
 
 
 def _leave() -> None:
@@ -130,22 +130,15 @@ def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 
 
-def _judged(namespace: Namespace, error: OSError) -> Unavailable | Refused:
+def namespace_fault(namespace: Namespace, error: OSError) -> Unavailable | Refused:
+    """Say what the kernel's refusal to enter a namespace means."""
     if error.errno in _GONE:
         return Unavailable(f"the network namespace {_name(namespace)} is gone")
     if error.errno in _DENIED:
-        return _not_permitted(namespace)
-    return _no_namespace(namespace)
-
-
-def _not_permitted(namespace: Namespace) -> Refused:
-    return Refused(
-        f"the network namespace {_name(namespace)} may not be entered",
-        remedy="Give the agent CAP_SYS_ADMIN, and CAP_SYS_PTRACE where it enters by process",
-    )
-
-
-def _no_namespace(namespace: Namespace) -> Refused:
+        return Refused(
+            f"the network namespace {_name(namespace)} may not be entered",
+            remedy="Give the agent CAP_SYS_ADMIN, and CAP_SYS_PTRACE where it enters by process",
+        )
     return Refused(
         f"{_name(namespace)} is not a network namespace",
         remedy="Name one by its file, as /proc/PID/ns/net or /run/netns/NAME",
@@ -154,43 +147,3 @@ def _no_namespace(namespace: Namespace) -> Refused:
 
 def _name(namespace: Namespace) -> str:
     return f"behind descriptor {namespace}" if isinstance(namespace, int) else str(namespace)
-
-
-class FakeNamespaces:
-    """The same two functions over made-up namespaces, by path; None stands for another file.
-
-    It refuses what the kernel refuses; `permitted` False is a process without the capability.
-    """
-
-    def __init__(
-        self, namespaces: Mapping[Path, tuple[PodLink, ...] | None], *, permitted: bool = True
-    ) -> None:
-        """Raise ValueError for a namespace that no kernel makes: each has an interface lo."""
-        for path, pod_links in namespaces.items():
-            if pod_links is not None and "lo" not in [link.name for link in pod_links]:
-                raise ValueError(f"{path}: every network namespace has an interface lo")
-        self._namespaces = dict(namespaces)
-        self._permitted = permitted
-
-    def remove(self, namespace: Path) -> None:
-        """The pod is gone; KeyError when it was not there."""
-        del self._namespaces[namespace]
-
-    def open_inside(self, namespace: Namespace, opener: Callable[[], T]) -> T:
-        """As the function of this name."""
-        self._check(namespace)
-        return opener()
-
-    def links_inside(self, namespace: Namespace) -> tuple[PodLink, ...]:
-        """As the function of this name."""
-        return self._check(namespace)
-
-    def _check(self, namespace: Namespace) -> tuple[PodLink, ...]:
-        if isinstance(namespace, int) or namespace not in self._namespaces:
-            raise Unavailable(f"the network namespace {_name(namespace)} is gone")
-        if not self._permitted:
-            raise _not_permitted(namespace)
-        pod_links = self._namespaces[namespace]
-        if pod_links is None:
-            raise _no_namespace(namespace)
-        return pod_links

@@ -36,7 +36,7 @@ class ConfigSource:
         self,
         config: Path | None,
         changed: Callable[[], None],
-        refused: Callable[[Refused], None] = lambda _: None,
+        refused: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._config = config
         self._changed = changed
@@ -153,7 +153,7 @@ class ConfigSource:
     def _tell(self, about: str, error: Refused) -> None:
         for why in self._notices.news(about, str(error)):
             log.error("configuration rejected", why=why)
-            self._refused(error)
+            self._refused(why)
             self._refusals[about] = why
             self._changed()
 

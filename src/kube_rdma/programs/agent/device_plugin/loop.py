@@ -15,7 +15,6 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Protocol
 
 import structlog
 from msgspec import Struct, field
@@ -25,6 +24,7 @@ from kube_rdma.adapters.bulkhead import Part, kept, start
 from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.card import CardId, Use
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.functions.function import FunctionsPlan
 from kube_rdma.model.node import NodeState
 from kube_rdma.model.pools.holding import Holding
@@ -39,20 +39,20 @@ from kube_rdma.programs.agent.device_plugin.handlers import Handlers
 from kube_rdma.programs.agent.device_plugin.mode_changes import ModeChanges
 from kube_rdma.programs.agent.device_plugin.servers import ResourceServers
 from kube_rdma.programs.agent.node import kernel_events
+from kube_rdma.programs.agent.node.node_events import NodeEvent
 from kube_rdma.programs.agent.node.relevance import CardEvents
 from kube_rdma.programs.agent.virtual_functions import VirtualFunctions
 from kube_rdma.programs.debounce import SETTLE, Debounce
 from kube_rdma.programs.logs import write
-from kube_rdma.rules.health.condition import CardsState, condition, looked
+from kube_rdma.rules.health.condition import CardsState, looked
 from kube_rdma.rules.health.damping import Health
 from kube_rdma.rules.health.discovery import notes
 from kube_rdma.rules.health.evaluate import NodeFacts, NodeVerdict, evaluate, node_cards
 from kube_rdma.rules.health.membership import Holders
 from kube_rdma.rules.late_binding import early
 from kube_rdma.rules.pools.holdings import held_cards, pods_of, pods_with, pooled
-from kube_rdma.rules.pools.pools import offer
 from kube_rdma.rules.pools.selection import asked_uses
-from kube_rdma.rules.reports.node_report import AgentLook, node_report
+from kube_rdma.rules.reports.node_report import AgentLook
 
 # While a change of mode waits for pods, the kubelet is asked so often whether they have ended: it
 # announces nothing. A mode change on an idle node is to take 5 s at most.
@@ -92,13 +92,6 @@ def _cause(group: BaseExceptionGroup) -> KubeRdmaError | None:
     return error
 
 
-class _Beside(Protocol):
-    """What runs beside the loop, and is told by it what it needs."""
-
-    async def run(self) -> None:
-        """Go on until cancelled."""
-
-
 class _Reported(Struct):
     """What was reported already, so that it is reported once."""
 
@@ -108,13 +101,24 @@ class _Reported(Struct):
     notices: Notices = field(default_factory=Notices)  # by their event
 
 
+class _Gathered(Frozen):
+    """What a look begins with; `changing` is when virtual functions that change need the next."""
+
+    wanted: tuple[PoolSpec, ...]
+    followed: tuple[ClusterNodePolicy, ...]
+    holdings: Sequence[Holding] | None
+    facts: NodeFacts
+    changing: float | None
+
+
 class _Plugin:
     """The state of the role: the wishes that are met, the health of cards, the servers."""
 
     def __init__(self, doors: AgentDependencies) -> None:
         self._doors = doors
         self._changes = Debounce()
-        self._wishes = ConfigSource(doors.config, self._changes.touch, doors.node.refused)
+        refused = partial(doors.node.tell, NodeEvent.CONFIGURATION_REFUSED)
+        self._wishes = ConfigSource(doors.config, self._changes.touch, refused)
         self._kubelet = doors.kubelet
         self._handlers = Handlers(doors.kubelet, doors.late, doors.device_infos)
         self._staged = ModeChanges(doors.applied, doors.kubelet.holdings, doors.late, doors.node)
@@ -125,7 +129,6 @@ class _Plugin:
         self._reported = _Reported()
         self._relevance = CardEvents()
         self._last_uses: Mapping[str, Use] = {}
-        self._followed: tuple[ClusterNodePolicy, ...] = ()  # when the last look began
 
     async def run(self) -> None:
         self._wishes.read()
@@ -166,14 +169,9 @@ class _Plugin:
             "stale bindings": doors.late.sweep,
             "late binding": partial(doors.late.follow, self._changes.touch),
         }
-        beside: Mapping[str, _Beside | None] = {
-            "startup taint": doors.startup,
-            "node condition": doors.condition,
-            "node labels": doors.labels,
-            "node report": doors.report,
-            "metrics": doors.metrics,
-        }
-        parts |= {name: program.run for name, program in beside.items() if program}
+        parts |= {keeper.part: keeper.run for keeper in doors.keepers}
+        if doors.metrics:
+            parts["metrics"] = doors.metrics.run
         if doors.networks:
             parts["networks"] = partial(doors.networks.run, doors.late)
         if doors.policies:
@@ -205,42 +203,37 @@ class _Plugin:
 
     async def _look(self, offers: ResourceServers) -> float | None:
         """Publish what every pool is now; the seconds after which to look again in any case."""
-        wanted = self._wishes.specs  # before the holders: a pod may start and the label change now
-        self._followed = self._wishes.followed
+        # Gathered: what is wished for, who holds what, what the kernel shows.
+        gathered = await self._gather(offers)
+        # Judged: what the node comes to, by rules alone.
+        verdict = evaluate(gathered.facts, self._health, asyncio.get_running_loop().time())
+        # Told: people first, who may ask why; then the kubelet, and all that follow its pools.
+        self._report(gathered, verdict)
+        offers.publish(verdict.pools)
+        self._tell_metrics(verdict, gathered.facts.survey, offers)
+        self._health = verdict.assessment.health
+        await self._number_rails(gathered, verdict)
+        self._tell_keepers(gathered, verdict)
+        await self._tell_followers(offers)
+        return self._next_look(gathered, verdict)
+
+    async def _gather(self, offers: ResourceServers) -> _Gathered:
+        """Ask in this order: a pod may start and the label change at any moment."""
+        wanted, followed = self._wishes.specs, self._wishes.followed
         holdings = await self._kubelet.holdings()
         survey, missing = await kernel_events.look(self._doors.kernel)
         self._relevance.surveyed(survey)
         self._tell_survey(survey)
-        pending = await self._staged.meet(wanted, holdings)
-        specs, kept = self._staged.specs, self._staged.kept
-        if self._doors.report or asked_uses(specs):
+        await self._staged.meet(wanted, holdings)
+        if self._doors.keepers or asked_uses(self._staged.specs):  # a report shows them
             survey = survey.with_uses(await self._uses(survey))
-        again = None
+        changing = None
         if self._functions:
             wishes = self._wishes.functions
-            again = await self._functions.look(wishes, survey, holdings, offers.pools)
+            changing = await self._functions.look(wishes, survey, holdings, offers.pools)
         self._kubelet.gpus = survey.gpus
         facts = await self._facts(survey, missing, holdings, offers)
-        verdict = evaluate(facts, self._health, asyncio.get_running_loop().time())
-        self._tell_cards(verdict, facts.held, holdings or ())
-        self._tell_once("pool bound early", early.renumbered(specs, survey.namespace_mode))
-        self._tell_sentences(verdict)
-        offers.publish(verdict.pools)
-        self._tell_metrics(verdict, survey, offers)
-        self._health = verdict.assessment.health
-        offered = [card for pool in verdict.pools for card in pool.cards]
-        idle = holdings is not None and not any(one.shares for one in holdings)
-        await self._doors.rails.see(offered, facts.cards, self._wishes.rails, idle=idle)
-        self._tell_rails(self._doors.rails.without_cards)
-        self._tell_node(verdict, survey, wanted)
-        self._doors.late.offered(offers.pools)
-        await self._handlers.offered(offers.pools)
-        if self._doors.networks:
-            self._doors.networks.offered(offers.pools, [spec.resource for spec in kept])
-        withheld = any(facts.held.get(spec.resource) for spec in kept)
-        waits = [verdict.assessment.again, self._absent.now.again, again]
-        waits += [PENDING_SECONDS if pending else None, KEPT_SECONDS if withheld else None]
-        return min(filter(None, waits), default=None)
+        return _Gathered(wanted, followed, holdings, facts, changing)
 
     async def _facts(
         self,
@@ -270,6 +263,15 @@ class _Plugin:
             stays=self._absent.stays(offers.pools, specs),
         )
 
+    def _next_look(self, gathered: _Gathered, verdict: NodeVerdict) -> float | None:
+        """The seconds after which something may have changed that nobody announces."""
+        facts = gathered.facts
+        withheld = any(facts.held.get(spec.resource) for spec in facts.kept)
+        waits = [verdict.assessment.again, self._absent.now.again, gathered.changing]
+        waits += [PENDING_SECONDS if self._staged.pending else None]
+        waits += [KEPT_SECONDS if withheld else None]
+        return min(filter(None, waits), default=None)
+
     def _node_seen(self, node: NodeState) -> None:
         """Take note of the Node object: its label is a wish, its allocatable what has arrived."""
         wanted = self._wishes.specs
@@ -278,14 +280,8 @@ class _Plugin:
         self._wishes.label(node)
         if self._wishes.specs != wanted:
             self._doubt()
-        if self._doors.startup:
-            self._doors.startup.seen(node)
-        if self._doors.condition:
-            self._doors.condition.seen(node)
-        if self._doors.labels:
-            self._doors.labels.seen(node)
-        if self._doors.report:
-            self._doors.report.seen(node)
+        for keeper in self._doors.keepers:
+            keeper.seen(node)
         if self._doors.policies:
             self._doors.policies.seen(node)
 
@@ -295,51 +291,45 @@ class _Plugin:
         self._wishes.policies(wishes, refusals)
         for sentence in self._reported.notices.news("policies overlap", *wishes.overlaps):
             log.warning("policies overlap", what=sentence)
-            self._doors.node.overlap(sentence)
+            self._doors.node.tell(NodeEvent.POLICIES_OVERLAP, sentence)
         if self._wishes.specs != wanted:
             self._doubt()
         self._changes.touch()
 
     def _doubt(self) -> None:
         """Tell that what is offered is not yet all that is wished for."""
-        if self._doors.startup:
-            self._doors.startup.offered(None)
-        if self._doors.condition:
-            self._doors.condition.doubted()
-        if self._doors.labels:
-            self._doors.labels.doubted()
+        for keeper in self._doors.keepers:
+            keeper.doubted()
 
-    def _tell_node(self, verdict: NodeVerdict, survey: Survey, wanted: Sequence[PoolSpec]) -> None:
-        """Tell what the Node object is compared with: startup taint, condition and labels."""
-        self._cards = looked(self._cards, verdict, self._staged.specs, survey)
-        if self._doors.report:
-            staged, refusals = self._staged, self._wishes.refusals
-            overlaps = self._wishes.overlaps
-            look = AgentLook(
-                __version__,
-                verdict,
-                self._cards,
-                staged.pending,
-                refusals,
-                overlaps,
-                survey.functions,
-                self._followed,
-                self._functions.plan if self._functions else FunctionsPlan(),
-            )
-            self._doors.report.looked(node_report(look))
+    def _tell_keepers(self, gathered: _Gathered, verdict: NodeVerdict) -> None:
+        """Tell what the cluster is to know of this node."""
+        survey, staged = gathered.facts.survey, self._staged
+        self._cards = looked(self._cards, verdict, staged.specs, survey)
+        look = AgentLook(
+            __version__,
+            survey,
+            verdict,
+            self._cards,
+            staged.pending,
+            self._wishes.refusals,
+            self._wishes.overlaps,
+            gathered.followed,
+            self._functions.plan if self._functions else FunctionsPlan(),
+            self._doors.rails.count,
+        )
+        for keeper in self._doors.keepers:
+            keeper.look(look)
         unknown = self._doors.policies is not None and not self._doors.policies.are_known
-        if self._making or unknown or wanted != self._wishes.specs:
+        if self._making or unknown or gathered.wanted != self._wishes.specs:
             self._doubt()
-            return
-        if self._doors.startup:
-            pools = ((pool.spec.resource, offer(pool).shares) for pool in verdict.pools)
-            self._doors.startup.offered(
-                {name: sum(s.healthy for s in some) for name, some in pools}
-            )
-        if self._doors.condition:
-            self._doors.condition.judged(condition(self._cards))
-        if self._doors.labels:
-            self._doors.labels.judged(survey, self._staged.specs, self._doors.rails.count)
+
+    async def _tell_followers(self, offers: ResourceServers) -> None:
+        """Tell late binding, Allocate's answers and pod networks what is offered now."""
+        self._doors.late.offered(offers.pools)
+        await self._handlers.offered(offers.pools)
+        if self._doors.networks:
+            kept = [spec.resource for spec in self._staged.kept]
+            self._doors.networks.offered(offers.pools, kept)
 
     @property
     def _making(self) -> bool:
@@ -368,6 +358,18 @@ class _Plugin:
         for note in self._reported.notices.news("note", *notes(survey)):
             log.warning("note", text=note)
 
+    def _report(self, gathered: _Gathered, verdict: NodeVerdict) -> None:
+        """Tell people what is new and remarkable about cards and pools."""
+        facts = gathered.facts
+        self._tell_cards(verdict, facts.held, gathered.holdings or ())
+        renumbered = early.renumbered(facts.specs, facts.survey.namespace_mode)
+        self._tell_once("pool bound early", renumbered)
+        self._tell_once("card claimed by two pools", map(str, verdict.clashes))
+        self._tell_once("card not free", verdict.taken)
+        self._tell_once("virtual functions of range missing", verdict.beyond)
+        self._tell_once("card left to the node", verdict.spared)
+        self._tell_once("card configured by others", verdict.dynamic)
+
     def _tell_cards(self, verdict: NodeVerdict, held: Holders, holdings: Sequence[Holding]) -> None:
         """Tell what became of the cards that are in pools or were; others are nobody's news."""
         changes = verdict.assessment.changes
@@ -381,13 +383,8 @@ class _Plugin:
             name = names.get(change.card) or before.get(change.card)
             if name is None or (change.healthy and not self._health):
                 continue  # the first look tells only what is wrong
-            write(
-                [
-                    log_lines.of_card(
-                        change, name, seen_before=seen_before, present=change.card in names
-                    )
-                ]
-            )
+            present = change.card in names
+            write([log_lines.of_card(change, name, seen_before=seen_before, present=present)])
             if seen_before or not change.healthy:
                 of_pools = pods_with(holdings, whole_pools.get(change.card, ()))
                 pods = dict.fromkeys((*pods_of(held, change.card), *of_pools))
@@ -395,19 +392,16 @@ class _Plugin:
         reported = {change.card for change in changes}
         write(log_lines.of_cards(before, names, reported) if self._health else ())
 
-    def _tell_rails(self, sentence: str | None) -> None:
+    async def _number_rails(self, gathered: _Gathered, verdict: NodeVerdict) -> None:
         """Tell of rails that no card is on: pools of addresses may have no range for others."""
-        for news in self._reported.notices.news("rails without cards", *filter(None, [sentence])):
+        rails, holdings = self._doors.rails, gathered.holdings
+        offered = [card for pool in verdict.pools for card in pool.cards]
+        idle = holdings is not None and not any(holding.shares for holding in holdings)
+        await rails.see(offered, gathered.facts.cards, self._wishes.rails, idle=idle)
+        sentences = filter(None, [rails.without_cards])
+        for news in self._reported.notices.news("rails without cards", *sentences):
             log.warning("rails without cards", what=news)
-            self._doors.node.rails(news)
-
-    def _tell_sentences(self, verdict: NodeVerdict) -> None:
-        """Say what is remarkable about pools and cards, beside their health."""
-        self._tell_once("card claimed by two pools", map(str, verdict.clashes))
-        self._tell_once("card not free", verdict.taken)
-        self._tell_once("virtual functions of range missing", verdict.beyond)
-        self._tell_once("card left to the node", verdict.spared)
-        self._tell_once("card configured by others", verdict.dynamic)
+            self._doors.node.tell(NodeEvent.RAILS_WITHOUT_CARDS, news)
 
     def _tell_once(self, event: str, sentences: Iterable[str]) -> None:
         """Say each sentence of an event once while it stands."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 import structlog
 
@@ -19,7 +20,7 @@ from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.model.pools.pool import AppliedPools, Attach, PoolSpec
 from kube_rdma.programs.agent.late_binding.interface import LateBinding
-from kube_rdma.programs.agent.node.interface import NodeSide
+from kube_rdma.programs.agent.node.node_events import NodeEvent, NodeEvents
 from kube_rdma.programs.records import Records
 from kube_rdma.rules.pools.modes import terms
 from kube_rdma.rules.pools.staging import Pending, StagedPools, stage
@@ -43,7 +44,7 @@ class ModeChanges:
         journal: OpenJournal | None,
         ask: Callable[[], Awaitable[Sequence[Holding] | None]],
         late: LateBinding,
-        node: NodeSide,
+        node: NodeEvents,
     ) -> None:
         self._open = journal
         self._records: Records[AppliedPools] | None = None
@@ -70,8 +71,8 @@ class ModeChanges:
         """The wishes that wait."""
         return self._stage.pending
 
-    async def meet(self, wanted: Sequence[PoolSpec], holdings: Sequence[Holding] | None) -> bool:
-        """Meet the wishes that can be met now and tell of the others; whether any of them waits."""
+    async def meet(self, wanted: Sequence[PoolSpec], holdings: Sequence[Holding] | None) -> None:
+        """Meet the wishes that can be met now, and say which wait."""
         previous = self._stage.remembered if self._loaded else await self._recall()
         wishes = self._late.possible(wanted)
         staged = stage(previous, wishes, holdings)
@@ -82,7 +83,6 @@ class ModeChanges:
             staged = stage(previous, wishes, holdings, durable=False)
         self._stage = staged
         self._tell(staged)
-        return bool(staged.pending)
 
     async def _recall(self) -> tuple[PoolSpec, ...]:
         """What was met when the last process ended, as far as this one can do it."""
@@ -103,7 +103,7 @@ class ModeChanges:
         )
 
     def _load(self, opened: OpenJournal) -> tuple[PoolSpec, ...]:
-        self._records = Records(opened(), self._node.journal)
+        self._records = Records(opened(), partial(self._node.tell, NodeEvent.JOURNAL_TROUBLE))
         return next((record.specs for record in self._records.values), ())
 
     async def _record(self, specs: tuple[PoolSpec, ...]) -> bool:
@@ -125,7 +125,7 @@ class ModeChanges:
         """Say what has changed, and what waits once while it stands."""
         for change in staged.applied:
             log.info("mode change applied", what=str(change))
-            self._node.applied(str(change))
+            self._node.tell(NodeEvent.MODE_CHANGE_APPLIED, str(change))
         for sentence in self._notices.news("waits", *map(str, staged.pending)):
             log.warning("mode change pending", what=sentence)
-            self._node.waiting(sentence)
+            self._node.tell(NodeEvent.MODE_CHANGE_PENDING, sentence)

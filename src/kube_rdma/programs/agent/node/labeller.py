@@ -17,8 +17,8 @@ from kube_rdma.adapters.bulkhead import start
 from kube_rdma.model.errors import KubeRdmaError
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.programs.agent.node import kernel_events
-from kube_rdma.programs.agent.node.interface import NodeSide
 from kube_rdma.programs.agent.node.kernel_events import KernelSources
+from kube_rdma.programs.agent.node.node_events import NodeEvents
 from kube_rdma.programs.agent.node.node_labels import NodeLabels
 from kube_rdma.programs.agent.node.relevance import CardEvents
 from kube_rdma.programs.debounce import Debounce
@@ -34,7 +34,7 @@ class LabelSources(Frozen):
     """What the role asks, and what it writes; `labels` None leaves them alone."""
 
     kernel: KernelSources
-    node: NodeSide
+    node: NodeEvents
     labels: NodeLabels | None
 
 
@@ -58,9 +58,9 @@ async def run_labeller(sources: LabelSources) -> None:
             }
             start(tasks, heard, ends=KubeRdmaError)
             follow = partial(sources.node.follow, labels.seen)
-            start(tasks, {"node": follow, "node labels": labels.run})
+            start(tasks, {"node": follow, labels.part: labels.run})
             while True:
                 survey = await asyncio.to_thread(sources.kernel.survey)
                 relevance.surveyed(survey)
-                labels.judged(survey, (), 0)
+                labels.keep(labels.of_survey(survey))
                 await changes.wait(AGAIN_SECONDS)

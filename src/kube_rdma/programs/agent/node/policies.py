@@ -19,7 +19,7 @@ from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.errors import KubeRdmaError, Refused
 from kube_rdma.model.node import NodeState
 from kube_rdma.model.pools.node_policy import ClusterNodePolicy, NodeWishes
-from kube_rdma.programs.agent.node.report import pause
+from kube_rdma.programs.agent.node.node_keeper import pause
 from kube_rdma.rules.pools.node_policies import node_wishes
 
 Wished = tuple[NodeWishes, tuple[Refused, ...]]

@@ -1,77 +1,50 @@
 """Takes the startup taint off this node when every resource is there: ``agent --startup-taint``.
 
-The administrator lets the kubelet register its node with ``kube-rdma.io/starting:NoSchedule``. The
-loop of role plugin hands in each state of the Node object and each offer; rules/pools/startup
-compares them. A node that is registered anew has the taint anew, and loses it anew.
+A NodeKeeper. The administrator lets the kubelet register its node with
+``kube-rdma.io/starting:NoSchedule``; rules/pools/startup compares the Node object with what is
+offered. A node that is registered again has the taint again, and loses it again.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import structlog
 
 from kube_rdma.adapters.backoff import full_jitter
 from kube_rdma.adapters.cluster.nodes import Nodes
-from kube_rdma.adapters.notices import Notices
-from kube_rdma.model.errors import KubeRdmaError
 from kube_rdma.model.node import NodeState
+from kube_rdma.programs.agent.node.node_keeper import NodeKeeper, WritePace
+from kube_rdma.rules.pools.pools import offer
 from kube_rdma.rules.pools.startup import EFFECT, STARTING, is_starting, shows
+from kube_rdma.rules.reports.node_report import AgentLook
+
+# Pods wait for it: a right that was missing is tried again soon.
+SOON = WritePace(after=lambda _, failures: full_jitter(failures))
 
 log = structlog.get_logger()
 
 
-class StartupTaint:
-    """The taint of the node of one agent. `pause` says how long to wait after so many failures."""
+class StartupTaint(NodeKeeper[Mapping[str, int]]):
+    """The taint of one agent's node, which goes when it shows the healthy shares of each resource.
 
-    def __init__(
-        self, nodes: Nodes, node: str, *, pause: Callable[[int], float] = full_jitter
-    ) -> None:
+    What is wanted are these shares.
+    """
+
+    part = "startup taint"
+    failure = "startup taint not removed"
+
+    def __init__(self, nodes: Nodes, pace: WritePace = SOON) -> None:
+        super().__init__(pace)
         self._nodes = nodes
-        self._name = node
-        self._pause = pause
-        self._node: NodeState | None = None
-        self._offered: Mapping[str, int] | None = None
-        self._wake = asyncio.Event()
-        self._notices = Notices()
 
-    def seen(self, node: NodeState) -> None:
-        """Take note of the Node object as it is now."""
-        self._node = node
-        self._wake.set()
+    def _wanted(self, look: AgentLook) -> Mapping[str, int]:
+        offers = ((pool.spec.resource, offer(pool)) for pool in look.verdict.pools)
+        return {name: sum(s.healthy for s in shown.shares) for name, shown in offers}
 
-    def offered(self, shares: Mapping[str, int] | None) -> None:
-        """Take note of the healthy shares of each resource; None while more is on its way."""
-        self._offered = shares
-        self._wake.set()
+    def _agrees(self, node: NodeState, wanted: Mapping[str, int]) -> bool:
+        return not (is_starting(node) and shows(node, wanted))
 
-    async def run(self) -> None:
-        """Remove the taint whenever it is there and the resources are, until cancelled."""
-        failures = 0
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            if not self._is_due():
-                continue
-            node = self._node
-            try:
-                removed = await self._nodes.remove_taint(self._name, STARTING, EFFECT)
-            except KubeRdmaError as error:
-                for why in self._notices.news("taint", str(error)):
-                    log.warning("startup taint not removed", node=self._name, why=why)
-                await asyncio.sleep(self._pause(failures))
-                failures += 1
-                self._wake.set()
-                continue
-            failures = 0
-            if self._node is node:  # as it was before; the watch shows what it is now
-                self._node = None
-            self._notices.over("taint")
-            if removed:
-                log.info("startup taint removed", node=self._name, taint=f"{STARTING}:{EFFECT}")
-
-    def _is_due(self) -> bool:
-        if self._node is None or self._offered is None:
-            return False
-        return is_starting(self._node) and shows(self._node, self._offered)
+    async def _write(self, node: NodeState, wanted: Mapping[str, int]) -> None:
+        if await self._nodes.remove_taint(node.name, STARTING, EFFECT):
+            log.info("startup taint removed", node=node.name, taint=f"{STARTING}:{EFFECT}")

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from kube_rdma.adapters.kernel.netlink.codec import Message, encode
 from kube_rdma.adapters.kernel.netlink.rtnl_events import (
-    FakeRtnlEvents,
     News,
     RtnlEvent,
     RtnlEvents,
     decode,
 )
+from kube_rdma_testing.kernel.listeners import FakeRtnlEvents
 
 KERNEL = 0
 LINK = struct.pack("=BxHiII", 0, 1, 7, 0x1043, 0)  # struct ifinfomsg of interface 7

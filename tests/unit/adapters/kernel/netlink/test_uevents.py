@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.adapters.kernel.netlink.uevents import LOST, FakeUevents, Uevent, Uevents, decode
+from kube_rdma.adapters.kernel.netlink.uevents import LOST, Uevent, Uevents, decode
+from kube_rdma_testing.kernel.listeners import FakeUevents
 
 KERNEL = 0
 LOOPBACK = Path("/sys/class/net/lo/uevent")

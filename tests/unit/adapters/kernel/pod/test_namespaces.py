@@ -19,13 +19,13 @@ import pytest
 import kube_rdma
 from kube_rdma.adapters.kernel.pod import namespaces
 from kube_rdma.adapters.kernel.pod.namespaces import (
-    FakeNamespaces,
     links_inside,
     make_namespace,
     open_inside,
 )
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.link import PodLink
+from kube_rdma_testing.kernel.namespaces import FakeNamespaces
 
 HERE = Path("/proc/thread-self/ns/net")
 LO = PodLink("lo", up=False, carrier=None, pci=None)

@@ -18,7 +18,7 @@ from kube_rdma.model.pools.pool import (
 )
 from kube_rdma.programs.agent.device_plugin.mode_changes import ModeChanges
 from kube_rdma.programs.agent.late_binding.interface import NoLateBinding
-from kube_rdma.programs.agent.node.interface import Alone
+from kube_rdma.programs.agent.node.node_events import NullNodeEvents
 from kube_rdma_testing.disk import FakeDisk
 
 OLD = PoolSpec("rdma/a", Mode.HCA, "c:1")
@@ -34,7 +34,9 @@ class Node:
     later: tuple[Holding, ...] | None = ()
 
     def agent(self):
-        return ModeChanges(self.open, self.ask, NoLateBinding("the test has none"), Alone())
+        return ModeChanges(
+            self.open, self.ask, NoLateBinding("the test has none"), NullNodeEvents()
+        )
 
     def open(self):
         return Journal(self.disk, POOLS)
@@ -52,12 +54,15 @@ class Node:
 async def test_a_pod_that_started_while_the_node_was_looked_at_is_seen(recording):
     node = Node(later=(POD,))
     agent = node.agent()
-    assert not await agent.meet([OLD], [])
-    assert await agent.meet([NEW], [])
+    await agent.meet([OLD], [])
+    assert not agent.pending
+    await agent.meet([NEW], [])
+    assert agent.pending
     assert [spec.mode for spec in agent.specs] == [Mode.HCA]
     assert node.written == [Mode.HCA]
     node.later = ()
-    assert not await agent.meet([NEW], [])
+    await agent.meet([NEW], [])
+    assert not agent.pending
     assert node.written == [Mode.SHARED]
 
 
@@ -80,7 +85,8 @@ async def test_what_the_disk_has_after_a_failure_is_written_anew(recording):
     agent = node.agent()
     await agent.meet([OLD], [])
     node.disk.read_only = True
-    assert await agent.meet([NEW], [])
+    await agent.meet([NEW], [])
+    assert agent.pending
     node.disk.read_only = False
     node.open().put("pools", AppliedPools((NEW,)))
     await agent.meet([OLD], [])

@@ -21,11 +21,11 @@ from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
 from kube_rdma.programs.agent.metrics.exporter import Exporter, MetricsSite, MetricsSources
 from kube_rdma.programs.agent.metrics.stopwatch import Stopwatch
-from kube_rdma.programs.logs import recorded
 from kube_rdma.rules.metrics import families
 from kube_rdma_testing.kernel.tree import remove_device, write_tree
 from kube_rdma_testing.kernel.tree_counters import write_counters
 from kube_rdma_testing.kubelet.devices import ContainerPlace
+from kube_rdma_testing.recording import recorded
 from tests.unit.programs.agent.world import VKE, World, hard_card
 
 EVERY = tuple(MetricNames)

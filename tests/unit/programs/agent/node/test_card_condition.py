@@ -9,9 +9,8 @@ import pytest
 from kube_rdma.adapters.cluster.nodes import CARDS_HEALTHY, NODE, Nodes
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.model.device import PortState
-from kube_rdma.model.errors import Refused, Unavailable
-from kube_rdma.programs.agent.node import card_condition
 from kube_rdma.programs.agent.node.card_condition import CardCondition
+from kube_rdma.programs.agent.node.node_keeper import WritePace
 from kube_rdma_testing.kubelet.devices import ContainerPlace
 from tests.unit.programs.agent.world import LABEL, NODE_NAME, VKE, World, hard_card, until
 
@@ -50,8 +49,8 @@ class ConditionWorld(World):
     def telling(self, line=None, config=None):
         """The agent's doors of role node."""
         nodes = Nodes(Cluster(line or self.server.line()))
-        condition = CardCondition(nodes, wait=lambda *_: 0.0)
-        return replace(self.doors(config), condition=condition)
+        condition = CardCondition(nodes, WritePace(after=lambda *_: 0.0))
+        return replace(self.doors(config), keepers=(condition,))
 
     async def listed(self):
         """Wait until the kubelet has the list: an agent that ends before leaves a socket."""
@@ -160,12 +159,6 @@ async def test_an_agent_with_the_rights_of_before_serves_and_says_once_what_it_l
         await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
         world.server.forbidden.clear()
         await until(lambda: world.cards)
-
-
-def test_a_refusal_is_not_repeated_soon():
-    """Every node of a cluster may lack the right, for ever."""
-    assert card_condition.pause(Refused("no", remedy="give it"), 0) >= 300
-    assert card_condition.pause(Unavailable("away"), 0) < 1
 
 
 async def test_every_pod_of_a_pool_hears_of_each_of_its_cards_once(world, tmp_path):

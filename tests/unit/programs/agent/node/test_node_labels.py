@@ -12,9 +12,10 @@ from kube_rdma.adapters.cluster.nodes import NODE, Nodes
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.kubelet.registry import Registry
 from kube_rdma.programs.agent.compose import AgentOptions, AgentPlaces, LabelWish, labelling
+from kube_rdma.programs.agent.node.cluster_node_events import ClusterNodeEvents
 from kube_rdma.programs.agent.node.labeller import LabelSources, run_labeller
+from kube_rdma.programs.agent.node.node_keeper import WritePace
 from kube_rdma.programs.agent.node.node_labels import NodeLabels, host_release
-from kube_rdma.programs.agent.node.online import Online
 from kube_rdma.programs.install.installation import objects
 from kube_rdma.rules.labels import table
 from kube_rdma.rules.labels.ownership import NFD_LIST
@@ -76,7 +77,7 @@ class LabelWorld(World):
     def labels(self, line=None, *, removes=False):
         """The labels of an agent, those of Node Feature Discovery too."""
         nodes = Nodes(Cluster(line or self.server.line()))
-        return NodeLabels(nodes, HOST, removes=removes, wait=lambda *_: 0.0)
+        return NodeLabels(nodes, HOST, removes=removes, pace=WritePace(after=lambda *_: 0.0))
 
     async def again(self, count):
         """Let the agent look so many times more."""
@@ -97,8 +98,9 @@ def world(tmp_path_factory):
 @asynccontextmanager
 async def alone(world, labels):
     """Role node alone."""
-    online = Online(cluster := Cluster(world.server.line()), NODE_NAME, Events(cluster, NODE_NAME))
-    task = asyncio.create_task(run_labeller(LabelSources(world.kernel, online, labels)))
+    cluster = Cluster(world.server.line())
+    events = ClusterNodeEvents(cluster, NODE_NAME, Events(cluster, NODE_NAME))
+    task = asyncio.create_task(run_labeller(LabelSources(world.kernel, events, labels)))
     try:
         yield
     finally:
@@ -170,7 +172,7 @@ async def test_labels_of_node_feature_discovery_are_written_on_demand(world, tmp
 
 async def test_a_node_is_labelled_by_one_patch_and_each_change_is_another(world):
     """Looks that see nothing new write nothing; the mode is the one that the label wished for."""
-    doors = replace(world.doors(), labels=world.labels())
+    doors = replace(world.doors(), keepers=(world.labels(),))
     async with world.serving(doors):
         await until(lambda: world.label_of(table.PORTS) == "4")
         await world.again(3)

@@ -9,14 +9,15 @@ from kube_rdma.adapters.cluster.nodes import NODE
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.policy_watch import NODE_POLICY, watch_policies
 from kube_rdma.adapters.cluster.report_objects import NODE_REPORT, NodeReports
+from kube_rdma.programs.agent.node.node_keeper import WritePace
 from kube_rdma.programs.agent.node.policies import NodePolicies
-from kube_rdma.programs.agent.node.report import NodeReporter, ReportPace
+from kube_rdma.programs.agent.node.report import NodeReporter
 from kube_rdma_testing.cluster.server import FakeServer
 from tests.unit.programs.agent.world import LABEL, NODE_NAME, VKE, World, hard_card, until
 
 CARDS = [hard_card(n) for n in range(4)]
 EAGER = RequestTiming(pause=lambda _: 0.0)
-AT_ONCE = ReportPace(quiet=0.0, longest=0.0, spacing=0.0, after=lambda *_: 0.0)
+AT_ONCE = WritePace(after=lambda *_: 0.0)
 
 
 class PolicyWorld(World):
@@ -124,7 +125,7 @@ async def test_the_report_says_what_became_of_each_policy_that_selects_the_node(
         entries = documents[0].get("status", {}).get("policies", ()) if documents else ()
         return {each["name"]: each["state"] for each in entries}
 
-    async with world.serving(replace(world.following(), report=report)):
+    async with world.serving(replace(world.following(), keepers=(report,))):
         await until(lambda: outcomes() == {"a": "overruled", "b": "applied"})
         world.server.remove(NODE_POLICY, "b")
         await until(lambda: outcomes() == {"a": "applied"})

@@ -7,19 +7,17 @@ from dataclasses import replace
 import pytest
 
 from kube_rdma.adapters.cluster.calls import RequestTiming
-from kube_rdma.adapters.cluster.errors import NotInstalled
 from kube_rdma.adapters.cluster.nodes import NODE
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.report_objects import NODE_REPORT, NodeReports
 from kube_rdma.model.device import PortState
-from kube_rdma.model.errors import Refused, Unavailable
-from kube_rdma.programs.agent.node import report
-from kube_rdma.programs.agent.node.report import NodeReporter, ReportPace
+from kube_rdma.programs.agent.node.node_keeper import WritePace
+from kube_rdma.programs.agent.node.report import NodeReporter
 from kube_rdma_testing.cluster.server import FakeServer
 from tests.unit.programs.agent.world import NODE_NAME, VKE, World, hard_card, until
 
 CARDS = [hard_card(n) for n in range(4)]
-AT_ONCE = ReportPace(quiet=0.0, longest=0.0, spacing=0.0, after=lambda *_: 0.0)
+AT_ONCE = WritePace(after=lambda *_: 0.0)
 EAGER = RequestTiming(pause=lambda _: 0.0)
 
 
@@ -57,9 +55,8 @@ class ReportWorld(World):
     def reporting(self, config=None, line=None, pace=AT_ONCE):
         """The agent's doors of role node."""
         cluster = Cluster(line or self.server.line(), EAGER)
-        return replace(
-            self.doors(config), report=NodeReporter(NodeReports(cluster, NODE_NAME), pace)
-        )
+        report = NodeReporter(NodeReports(cluster, NODE_NAME), pace)
+        return replace(self.doors(config), keepers=(report,))
 
     @asynccontextmanager
     async def serving(self, doors):
@@ -212,10 +209,3 @@ async def test_a_link_that_flaps_writes_no_more_often_than_the_pace_says(world):
             world.change(hard_card(0, state), *CARDS[1:])
             await world.again(1)
         assert world.writes == writes
-
-
-def test_a_refusal_is_not_repeated_soon():
-    """Every node of a cluster may lack the right, or the kind, for ever."""
-    assert report.pause(Refused("no", remedy="give it"), 0) >= 300
-    assert 60 <= report.pause(NotInstalled("no", remedy="install it"), 0) <= 120
-    assert report.pause(Unavailable("away"), 0) < 1

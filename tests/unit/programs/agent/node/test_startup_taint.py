@@ -7,6 +7,7 @@ import pytest
 
 from kube_rdma.adapters.cluster.nodes import NODE, Nodes
 from kube_rdma.adapters.cluster.objects import Cluster
+from kube_rdma.programs.agent.node.node_keeper import WritePace
 from kube_rdma.programs.agent.node.startup_taint import StartupTaint
 from tests.unit.programs.agent.world import LABEL, NODE_NAME, VKE, World, hard_card, until
 
@@ -49,8 +50,8 @@ class StartingWorld(World):
     def starting(self, line=None):
         """The agent's doors, with the option."""
         nodes = Nodes(Cluster(line or self.server.line()))
-        taint = StartupTaint(nodes, NODE_NAME, pause=lambda _: 0.0)
-        return replace(self.doors(), startup=taint)
+        taint = StartupTaint(nodes, WritePace(after=lambda *_: 0.0))
+        return replace(self.doors(), keepers=(taint,))
 
 
 @pytest.fixture

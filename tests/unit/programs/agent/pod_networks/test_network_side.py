@@ -27,7 +27,7 @@ from kube_rdma.model.late_binding.runtime import PodSandbox
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
-from kube_rdma.programs.agent.node.online import Online
+from kube_rdma.programs.agent.node.cluster_node_events import ClusterNodeEvents
 from kube_rdma.programs.agent.node.survey_cache import SurveyCache
 from kube_rdma.programs.agent.pod_networks.node_networks import (
     NetworkSite,
@@ -114,7 +114,7 @@ class Node:
             side.offered({})
         lists = self.runtime.lists
         task = asyncio.create_task(side.run(Late()))
-        online = Online(cluster, NODE_NAME, events).follow(lambda _: None)
+        online = ClusterNodeEvents(cluster, NODE_NAME, events).follow(lambda _: None)
         writer = asyncio.create_task(online)
         try:
             first = lists - (not looked)
@@ -257,7 +257,9 @@ async def test_what_is_told_waits_in_the_one_table_of_the_process(node):
     await until(lambda: node.is_chained)
     await node.many_rounds()
     assert not node.server.documents("events")
-    writer = asyncio.create_task(Online(cluster, NODE_NAME, events).follow(lambda _: None))
+    writer = asyncio.create_task(
+        ClusterNodeEvents(cluster, NODE_NAME, events).follow(lambda _: None)
+    )
     await until(lambda: node.events_of("NetworkConfiguration") == {NODE_NAME})
     for running in (writer, task):
         running.cancel()

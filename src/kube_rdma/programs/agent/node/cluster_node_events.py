@@ -17,14 +17,14 @@ from kube_rdma.adapters.cluster.events import About, Events
 from kube_rdma.adapters.cluster.nodes import Nodes
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.watching import Cut, Deleted, Muddled, Synced
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.node import NodeState
+from kube_rdma.programs.agent.node.node_events import NodeEvent
 from kube_rdma.rules.health.damping import HealthChange
 
 log = structlog.get_logger()
 
 
-class Online:
+class ClusterNodeEvents:
     """This node's side of one cluster; `events` is the process's table, which `follow` empties."""
 
     def __init__(self, cluster: Cluster, node: str, events: Events) -> None:
@@ -48,13 +48,9 @@ class Online:
                     case Synced():
                         pass
 
-    def refused(self, error: Refused) -> None:
-        """Tell the node that its configuration is not understood."""
-        self._events.tell(self._about, "ConfigurationRefused", str(error), warning=True)
-
-    def overlap(self, sentence: str) -> None:
-        """Tell the node that policies disagree and nobody has decided."""
-        self._events.tell(self._about, "PoliciesOverlap", sentence, warning=True)
+    def tell(self, event: NodeEvent, sentence: str) -> None:
+        """Tell the node what happened."""
+        self._events.tell(self._about, event.value, sentence, warning=event.is_warning)
 
     def card(self, change: HealthChange, name: str, pods: Sequence[str]) -> None:
         """Tell the node and the pods that hold the card how it is now."""
@@ -64,24 +60,3 @@ class Online:
         pod_names = (pod.partition("/") for pod in pods)
         for about in (self._about, *(About("Pod", name, space) for space, _, name in pod_names)):
             self._events.tell(about, reason, note, warning=not change.healthy)
-
-    def waiting(self, sentence: str) -> None:
-        """Tell the node that a change of mode waits."""
-        self._events.tell(self._about, "ModeChangePending", sentence)
-
-    def applied(self, sentence: str) -> None:
-        """Tell the node that a resource has changed its mode, after a wait or at once."""
-        self._events.tell(self._about, "ModeChangeApplied", sentence)
-
-    def functions(self, sentence: str, *, refused: bool) -> None:
-        """Tell the node why a card has not the virtual functions that are wished."""
-        reason = "VirtualFunctionsRefused" if refused else "VirtualFunctionsPending"
-        self._events.tell(self._about, reason, sentence, warning=refused)
-
-    def rails(self, sentence: str) -> None:
-        """Tell the node of rails that no card is on."""
-        self._events.tell(self._about, "RailsWithoutCards", sentence, warning=True)
-
-    def journal(self, sentence: str) -> None:
-        """Tell the node of a record that this version of kube-rdma does not understand."""
-        self._events.tell(self._about, "JournalTrouble", sentence, warning=True)

@@ -1,0 +1,53 @@
+"""Fake network namespaces of pods, beside kernel/pod/namespaces.py, by path."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from kube_rdma.adapters.kernel.pod.namespaces import Namespace, namespace_fault
+from kube_rdma.model.link import PodLink
+
+T = TypeVar("T")
+
+
+class FakeNamespaces:
+    """The same two functions over made-up namespaces, by path; None stands for another file.
+
+    It refuses what the kernel refuses; `permitted` False is a process without the capability.
+    """
+
+    def __init__(
+        self, namespaces: Mapping[Path, tuple[PodLink, ...] | None], *, permitted: bool = True
+    ) -> None:
+        """Raise ValueError for a namespace that no kernel makes: each has an interface lo."""
+        for path, pod_links in namespaces.items():
+            if pod_links is not None and "lo" not in [link.name for link in pod_links]:
+                raise ValueError(f"{path}: every network namespace has an interface lo")
+        self._namespaces = dict(namespaces)
+        self._permitted = permitted
+
+    def remove(self, namespace: Path) -> None:
+        """The pod is gone; KeyError when it was not there."""
+        del self._namespaces[namespace]
+
+    def open_inside(self, namespace: Namespace, opener: Callable[[], T]) -> T:
+        """As the function of this name."""
+        self._check(namespace)
+        return opener()
+
+    def links_inside(self, namespace: Namespace) -> tuple[PodLink, ...]:
+        """As the function of this name."""
+        return self._check(namespace)
+
+    def _check(self, namespace: Namespace) -> tuple[PodLink, ...]:
+        if isinstance(namespace, int) or namespace not in self._namespaces:
+            raise namespace_fault(namespace, OSError(errno.ENOENT, "no such file"))
+        if not self._permitted:
+            raise namespace_fault(namespace, OSError(errno.EPERM, "not permitted"))
+        pod_links = self._namespaces[namespace]
+        if pod_links is None:
+            raise namespace_fault(namespace, OSError(errno.EINVAL, "no namespace"))
+        return pod_links
