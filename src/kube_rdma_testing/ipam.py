@@ -6,9 +6,9 @@ The same rules grant and refuse as on a node; only claims, the journal and rests
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from kube_rdma.model.errors import Broken, KubeRdmaError, Refused
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.ipam import Ask, Bits, Cell, ContainerId, InterfaceName, IPPool, NodeName
 from kube_rdma.rules.ipam.cells import cell_at, mask, zones
 from kube_rdma.rules.ipam.grant import Granted, ask

@@ -7,9 +7,9 @@ what was not seen, and one line that says it all. Marks are those of views/repor
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 
 from kube_rdma.model.doctor import Ailment, Blank, Diagnosis, Gravity, Observation
+from kube_rdma.model.frozen import asdict
 from kube_rdma.views.text import wrapped
 
 _MARKS: Mapping[Gravity, str] = {Gravity.ERROR: "✗", Gravity.WARNING: "!", Gravity.ADVICE: "·"}

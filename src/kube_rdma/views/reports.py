@@ -7,8 +7,8 @@ is wrong comes from rules/reports/cluster.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 
+from kube_rdma.model.frozen import asdict
 from kube_rdma.model.node import NodeState
 from kube_rdma.model.reports.cluster import (
     ClusterFacts,

@@ -1,7 +1,6 @@
 """What a person reads of a self-test: a row each, a sentence for each failure, what to send."""
 
-from dataclasses import replace
-
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.selftest import (
     SelftestRequest,
     SelftestSystem,

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator
@@ -29,6 +28,7 @@ from kube_rdma.api.text.document import Document, Value, shown
 from kube_rdma.api.text.faults import Slip, slips, validate
 from kube_rdma.api.text.object_document import of_json
 from kube_rdma.api.text.typed import Many, Typed
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.ipam import (
     Address,
     IPPool,

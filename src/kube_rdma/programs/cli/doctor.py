@@ -11,13 +11,13 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from kube_rdma.model.frozen import replace
 from kube_rdma.programs.cli.examples import examples
 from kube_rdma.programs.cli.exit_codes import ExitCode
 from kube_rdma.programs.cli.options import (

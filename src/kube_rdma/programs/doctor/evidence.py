@@ -10,7 +10,6 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -43,7 +42,7 @@ from kube_rdma.model.doctor import (
     SystemVersions,
 )
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
-from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.frozen import Frozen, replace
 from kube_rdma.model.late_binding.runtime import Runtime
 from kube_rdma.model.pools.pool import AppliedPools, PoolSpec
 from kube_rdma.model.pools.rails import RailRecord

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -30,7 +29,7 @@ from kube_rdma.model.attach.attachment import Attachment, HostNetwork
 from kube_rdma.model.doctor import Blank
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.explain import NodeBasis, PodEvidence
-from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.frozen import Frozen, replace
 from kube_rdma.model.late_binding.binding import Binding, PodName
 from kube_rdma.model.node import NodeState
 from kube_rdma.model.pools.pool import PoolSpec

@@ -9,11 +9,11 @@ call is a Step of the plan (rules/attach/plan: `begun`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from kube_rdma.model.attach.attachment import Given, InterfaceAddress, NetworkRoute, NetworkSeat
 from kube_rdma.model.attach.cni import CniResult
 from kube_rdma.model.attach.step import CallPlugin
+from kube_rdma.model.frozen import replace
 from kube_rdma.rules.attach.foreign_plugins import call, given_to_plugins
 from kube_rdma.rules.attach.requests import refused
 from kube_rdma.rules.phrases import listed

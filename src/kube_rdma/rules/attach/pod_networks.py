@@ -9,7 +9,6 @@ gateways of a default route, once there are addresses.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from difflib import get_close_matches
 
 from kube_rdma.model.attach.attachment import (
@@ -24,6 +23,7 @@ from kube_rdma.model.attach.attachment import (
     Wish,
 )
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.ipam import Address, InterfaceName
 from kube_rdma.model.pools.pool import Bind
 from kube_rdma.rules.attach.plan import subnet_of

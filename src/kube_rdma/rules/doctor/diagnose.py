@@ -7,7 +7,6 @@ each says which others follow from it; so of two Ailments the lower one is the r
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from kube_rdma.model.doctor import (
     Ailment,
@@ -16,6 +15,7 @@ from kube_rdma.model.doctor import (
     Observation,
     UnseenCheck,
 )
+from kube_rdma.model.frozen import replace
 from kube_rdma.rules.doctor import cards, kubelet, network, pod
 from kube_rdma.rules.doctor.check import Check
 

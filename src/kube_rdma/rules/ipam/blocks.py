@@ -11,8 +11,8 @@ succeeded is answered with one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.ipam import (
     CELL,
     Address,

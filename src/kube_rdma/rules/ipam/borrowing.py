@@ -8,8 +8,8 @@ stands nobody claims ahead, so a pool is filled to its last address.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.ipam import Address, Bits, Board, Cell, NodeName, Want
 from kube_rdma.rules.ipam.blocks import Blocks, vacancy
 from kube_rdma.rules.ipam.cells import Zone, cell_of, lowest, mask, zones_for

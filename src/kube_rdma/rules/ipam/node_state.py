@@ -8,11 +8,11 @@ the journal has it: `release` and `retire` change nothing, `stored` and `removed
 
 from __future__ import annotations
 
+import dataclasses  # a Booking is a dataclass, all else is frozen
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from math import inf
 
-from kube_rdma.model.frozen import Frozen, field
+from kube_rdma.model.frozen import Frozen, field, replace
 from kube_rdma.model.ipam import (
     Bits,
     Booking,
@@ -72,7 +72,7 @@ def load(node: NodeName, bookings: Iterable[Booking], now: float) -> NodeAddress
 
     Nothing is granted before the node lease and the blocks are this process's own (agent.enter).
     """
-    kept = {b.container: replace(b, began=now) for b in bookings}
+    kept = {b.container: dataclasses.replace(b, began=now) for b in bookings}
     ends = {c: now + _rest(b) for c, b in kept.items() if b.live != b.leases}
     state = NodeAddressState(node, bookings=kept, ends=ends)
     for booking in kept.values():
@@ -113,7 +113,7 @@ def release(
         replace(lease, resting=True) if interface in (None, lease.interface) else lease
         for lease in booking.leases
     )
-    return replace(booking, leases=leases) if leases != booking.leases else None
+    return dataclasses.replace(booking, leases=leases) if leases != booking.leases else None
 
 
 def due(state: NodeAddressState, now: float) -> tuple[ContainerId, ...]:
@@ -124,7 +124,7 @@ def due(state: NodeAddressState, now: float) -> tuple[ContainerId, ...]:
 def retire(state: NodeAddressState, container: ContainerId) -> Booking:
     """What to store to end the container's rests; without leases, the record is to be removed."""
     booking = state.bookings[container]
-    return replace(booking, leases=booking.live)
+    return dataclasses.replace(booking, leases=booking.live)
 
 
 def stored(state: NodeAddressState, booking: Booking, now: float) -> NodeAddressState:

@@ -1,12 +1,11 @@
 """The status of a NodePolicy: it has an end, and its conditions keep their times."""
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rdma.api.reports import node_policy_status as api
 from kube_rdma.api.reports.node_policy_status import MOST_REMARKS, node_policy_status
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.node_policy import PolicyOutcome, PolicyRemark, PolicyRollup
 
 NOW, LATER = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"

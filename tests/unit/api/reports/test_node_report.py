@@ -1,7 +1,6 @@
 """A report survives its way through the API server, has an end, and says the worst first."""
 
 import json
-from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -14,6 +13,7 @@ from kube_rdma.api.reports.node_report_models import LONGEST, NodeReportStatus
 from kube_rdma.api.schema.definitions import DEFINITIONS
 from kube_rdma.api.schema.structural import definition
 from kube_rdma.model.card import CardId
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.reports.node_report import (
     NodeReport,
     PendingMode,

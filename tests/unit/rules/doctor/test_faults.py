@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from kube_rdma.model.admission.findings import PodFinding, Severity
@@ -15,6 +13,7 @@ from kube_rdma.model.doctor import (
     ObservedRail,
     ObservedRoute,
 )
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.pool import Mode, Selector
 from kube_rdma.model.reports.cluster import Problem
 from kube_rdma.model.survey import NamespaceMode

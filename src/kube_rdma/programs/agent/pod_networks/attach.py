@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import structlog
@@ -35,7 +34,7 @@ from kube_rdma.model.attach.attachment import (
 from kube_rdma.model.attach.cni import Call, CniResult
 from kube_rdma.model.attach.pod_view import PodView
 from kube_rdma.model.errors import Broken, HardwareGone, KubeRdmaError, Outdated, Unavailable
-from kube_rdma.model.frozen import Frozen, field
+from kube_rdma.model.frozen import Frozen, field, replace
 from kube_rdma.model.ipam import Ask, NicAsk
 from kube_rdma.model.late_binding.binding import ContainerId
 from kube_rdma.model.pools.holding import Holding

@@ -9,10 +9,10 @@ read both, so this spelling stays, here and nowhere else (docs/decisions/0017, 0
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.model.attach.attachment import Attachment, AttachmentKey
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.late_binding.binding import ContainerId
 from kube_rdma.programs.records import Records, in_the_log

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from kube_rdma.model.attach.attachment import Attachment, AttachmentKey, Plan, P
 from kube_rdma.model.attach.pod_view import PodView
 from kube_rdma.model.attach.step import CallPlugin, EndPlugin, PluginConf, SetSysctl
 from kube_rdma.model.errors import Broken, HardwareGone, KubeRdmaError, Unavailable
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.functions.step import RebindFunction, SetFunction
 from kube_rdma.programs.agent.pod_networks.attachment_journal import AttachmentJournal
 from kube_rdma.programs.agent.pod_networks.worker_pools import WorkerPools

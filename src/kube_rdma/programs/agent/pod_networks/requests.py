@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterable, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -21,7 +20,7 @@ from kube_rdma.api.attach import network_status, pod_networks_status
 from kube_rdma.model.attach.attachment import Attached, GrantedShare, NetworkAsk, Wish
 from kube_rdma.model.attach.cni import Call
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.frozen import Frozen, replace
 from kube_rdma.model.ipam import PoolName
 from kube_rdma.model.pod import PodState
 from kube_rdma.rules.attach.pod_networks import refuse_count, refuse_traffic, unknown
