@@ -14,7 +14,7 @@ import resource
 import sys
 import time
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from kube_rdma.adapters.cluster.ipam_objects import IP_BLOCK, IP_POOL, IpamObjec
 from kube_rdma.adapters.cluster.kinds import ObjectKind
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.ipam import (
     BLOCK_ADDRESSES,
     Bits,

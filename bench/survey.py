@@ -13,7 +13,6 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
@@ -34,6 +33,7 @@ from kube_rdma.model.device import (
     Port,
     PortState,
 )
+from kube_rdma.model.frozen import replace
 from kube_rdma_testing.kernel.tree import write_tree
 
 CARDS, GIDS, VIRTUAL = 16, 256, 128

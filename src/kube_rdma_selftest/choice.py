@@ -9,7 +9,6 @@ node itself is reached through is touched, whoever names it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields, replace
 from hashlib import blake2b
 from ipaddress import ip_address, ip_network
 
@@ -27,6 +26,7 @@ from kube_rdma.model.attach.attachment import (
 from kube_rdma.model.attach.step import MakeRdma
 from kube_rdma.model.card import Card
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings, LinkState
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.late_binding.binding import ContainerId, PodName
@@ -304,6 +304,6 @@ def _settings(scene: SelftestScene, place: FunctionPlace, mac: str) -> Iterator[
         return
     # A driver may tell the function's own MAC where no other is set (igb, ixgbe).
     now = replace(now, mac=None if now.mac in (_NO_MAC, mac) else now.mac)
-    for field in fields(now):
-        what = f"the {field.name.replace('_', ' ')} of virtual function {place.number}"
-        yield f"{what} of {place.physical.name}", str(getattr(now, field.name))
+    for name in now.__struct_fields__:
+        what = f"the {name.replace('_', ' ')} of virtual function {place.number}"
+        yield f"{what} of {place.physical.name}", str(getattr(now, name))

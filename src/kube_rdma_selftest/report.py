@@ -7,7 +7,6 @@ the cards with driver and firmware, what stands on them, how their virtual funct
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
 from itertools import groupby
 
 from kube_rdma.model.card import Card
@@ -82,7 +81,7 @@ def _functions(card: Card, scene: SelftestScene) -> Iterator[str]:
 
 
 def _settings(settings: FunctionSettings) -> str:
-    values = ((field.name, getattr(settings, field.name)) for field in fields(settings))
+    values = ((name, getattr(settings, name)) for name in settings.__struct_fields__)
     texts = (f"{name.replace('_', ' ')} {value}" for name, value in values if value is not None)
     return " ".join(texts) or "nothing set"
 

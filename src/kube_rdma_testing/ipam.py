@@ -6,9 +6,9 @@ The same rules grant and refuse as on a node; only claims, the journal and cool-
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from kube_rdma.model.errors import Broken, KubeRdmaError, Refused
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.ipam import (
     AddressRequest,
     Bits,

@@ -5,10 +5,10 @@ a person; a dashboard's panels have their titles.
 """
 
 import re
-from dataclasses import replace
 
 import pytest
 
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.metrics.families import MetricKind
 from kube_rdma.rules.metrics import families, meanings
 from kube_rdma.rules.metrics.alerts import rule_groups

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from inspect import signature
 
 import pytest
 
 from kube_rdma.adapters.journal.codec import RecordForm, form
 from kube_rdma.adapters.journal.format import FORMS
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.link import PlannedHostLink
-from tests.kit.recorded import dataclasses
+from tests.kit.recorded import records
 
 
 def faults(classes: Iterable[type], forms: Iterable[RecordForm]) -> Iterator[str]:
@@ -24,7 +25,7 @@ def faults(classes: Iterable[type], forms: Iterable[RecordForm]) -> Iterator[str
         if of not in table:
             yield f"{of.__name__} is recorded and has no form"
     for entry in forms:
-        names = [part.name for part in fields(entry.of)]
+        names = list(signature(entry.of).parameters)
         named = list(entry.fields.values())
         for name in dict.fromkeys([*names, *named]):
             if (names.count(name), named.count(name)) != (1, 1):
@@ -35,12 +36,11 @@ def faults(classes: Iterable[type], forms: Iterable[RecordForm]) -> Iterator[str
 
 def test_the_table_is_whole() -> None:
     """Every recorded class with every field, and nothing that is not recorded."""
-    assert not list(faults(dataclasses(), FORMS))
-    assert {entry.of for entry in FORMS} == set(dataclasses())
+    assert not list(faults(records(), FORMS))
+    assert {entry.of for entry in FORMS} == set(records())
 
 
-@dataclass(frozen=True)
-class Planted:
+class Planted(Frozen):
     """A recorded class with a field of last week, `colour`, and one of today."""
 
     colour: str

@@ -8,7 +8,6 @@ that, tests/lab/native/test_cluster_door.py). Else it runs on the fake.
 import asyncio
 import os
 from contextlib import aclosing, suppress
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -21,6 +20,7 @@ from kube_rdma.adapters.cluster.kinds import EVERYWHERE, NOTHING, ObjectCodec, O
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.watching import Synced
 from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.model.frozen import replace
 from kube_rdma_testing.cluster.server import FakeServer
 
 REAL = os.environ.get("KUBE_RDMA_TEST_KUBECONFIG")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
@@ -18,6 +18,7 @@ from kube_rdma.model.device import (
     Port,
     PortState,
 )
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.pool import FunctionRange, Mode, PoolSpec, Preference, Selector
 from kube_rdma.model.survey import NamespaceMode, Survey, Verdict
 from kube_rdma.rules.pools.cards import cards

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from ipaddress import ip_address
 
 from hypothesis import strategies as st
@@ -21,6 +20,7 @@ from kube_rdma.model.attach.attachment import (
 )
 from kube_rdma.model.card import Card, CardId, Function, Netdev
 from kube_rdma.model.device import LinkLayer
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings, LinkState, VlanProtocol
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.late_binding.binding import ContainerId, PodName

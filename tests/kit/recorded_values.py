@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import types
-from dataclasses import is_dataclass
 from enum import Enum
 from functools import cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 
 from kube_rdma.model.device import PciAddress
 
-from .recorded import hints
+from .recorded import has_fields, hints
 
 _PLAIN: dict[Any, st.SearchStrategy[Any]] = {
     str: st.text(max_size=8),
@@ -43,7 +42,7 @@ def values(of: Any) -> st.SearchStrategy[Any]:
         if args[1:] == (...,):
             return st.lists(values(args[0]), max_size=3).map(tuple)
         return st.tuples(*map(values, args))
-    if is_dataclass(of):
+    if has_fields(of):
         return st.builds(of, **{name: values(part) for name, part in hints(of).items()})
     assert issubclass(of, Enum), of
     return st.sampled_from(of)

@@ -7,11 +7,12 @@ one's), or held up and applied much later, when its sender is long dead.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from random import Random
 
 from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.ipam import Block, BlockKey, BorrowQueue, NodeLease, NodeName, PoolName
 from kube_rdma.rules.ipam import effects
 

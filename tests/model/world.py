@@ -7,7 +7,8 @@ Wall clocks do not exist, so nothing can depend on them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import dataclasses
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from math import inf
@@ -17,6 +18,7 @@ from typing import get_args
 from msgspec import structs
 
 from kube_rdma.model.errors import Broken, Unavailable
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.ipam import (
     Address,
     AddressRequest,
@@ -234,7 +236,9 @@ class World:
         if machine.agent is None or not machine.ready or machine.tasks:
             return None
         pods = tuple(self.truth.pods[container] for container in self.truth.of(machine.name))
-        past = replace(machine, disk=dict(machine.disk), shown=dict(machine.shown), tasks=[])
+        past = dataclasses.replace(
+            machine, disk=dict(machine.disk), shown=dict(machine.shown), tasks=[]
+        )
         return Past(past, _copied(machine.agent), pods, self.now)
 
     def rewind(self, past: Past) -> None:
@@ -246,14 +250,16 @@ class World:
         for place in tuple(self.truth.left):  # what cooled down there, it does not know any more
             if self._holder(*place) == machine.name:
                 del self.truth.left[place]
-        again = replace(past.machine, disk=dict(past.machine.disk), agent=_copied(past.agent))
+        again = dataclasses.replace(
+            past.machine, disk=dict(past.machine.disk), agent=_copied(past.agent)
+        )
         again.offset = past.machine.offset + past.now - self.now
         again.cut_off, again.serving, again.tasks = False, True, []
         again.shown, again.era = dict(past.machine.shown), -1  # its connections are gone
         again.next_renew, again.rewound = self.now, True
         self.machines[machine.name] = again
         for pod in past.pods:
-            self.truth.pods[pod.request.container] = replace(pod, at_risk=True)
+            self.truth.pods[pod.request.container] = dataclasses.replace(pod, at_risk=True)
 
     def _watches_are_near(self) -> None:
         """Watches and requests lag by milliseconds, backups by hours: here they come before."""

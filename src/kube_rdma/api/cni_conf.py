@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict
@@ -27,6 +26,7 @@ from kube_rdma.model.attach.attachment import CardAddresses, Network, NetworkKin
 from kube_rdma.model.cni_conf import ConfFile
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.foreign_json import Undecodable, decoded
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.ipam import PoolName
 
 BUILT_IN = "rdma"

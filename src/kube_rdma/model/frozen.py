@@ -1,59 +1,39 @@
 """What a frozen value is: a Struct, whose class is made in 5 µs; that of a dataclass in 200 to 500.
 
 Below all other files of the model. A dataclass writes the source of its methods and compiles it at
-every start of a process; a Struct has them in C. Whoever asks sees a dataclass still: `replace`,
-`fields`, `asdict` and `is_dataclass` work as ever, and mypy checks them. What a Struct has not (a
-field that is not compared, shown or given) stays a dataclass. See docs/decisions/0033-starting.md.
+every start of a process; a Struct has them in C. What a Struct has not (a field that is not
+compared, shown or given) stays a dataclass. See docs/decisions/0033-starting.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import field as dataclass_field
-from dataclasses import make_dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any, dataclass_transform
 
-from msgspec import NODEFAULT, Struct, field
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
-    from dataclasses import Field
+    from dataclasses import replace  # mypy checks the names and types of what is replaced
+else:
+    from msgspec.structs import replace
 
-__all__ = ["Frozen", "field"]
-
-
-class _DataclassFields:
-    """Where the functions of `dataclasses` look for fields; few classes are ever asked."""
-
-    def __get__(self, value: object, kind: type[Struct]) -> Mapping[str, Field[Any]]:
-        return _dataclass_fields(kind)
+__all__ = ["Frozen", "asdict", "field", "replace"]
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 class Frozen(Struct, frozen=True):
     """A value that never changes; equal is one of the same class with equal fields."""
 
-    __dataclass_fields__ = _DataclassFields()
+
+def asdict(value: Frozen) -> dict[str, Any]:
+    """The fields of a value by name, with the values inside of it as dicts too."""
+    return {name: _as_dicts(getattr(value, name)) for name in value.__struct_fields__}
 
 
-@cache
-def _dataclass_fields(kind: type[Struct]) -> Mapping[str, Field[Any]]:
-    """Fields as `dataclasses` has them, of a class that is made for them and has nothing else."""
-    names, defaults = kind.__struct_fields__, kind.__struct_defaults__
-    required = (NODEFAULT,) * (len(names) - len(defaults))
-    parts = [
-        (name, object, _dataclass_field(default))
-        for name, default in zip(names, (*required, *defaults), strict=True)
-    ]
-    made: Any = make_dataclass("_", parts, init=False, repr=False, eq=False, kw_only=True)
-    fields: Mapping[str, Field[Any]] = made.__dataclass_fields__
-    return fields
-
-
-def _dataclass_field(default: Any) -> Any:
-    """A field with the default that a Struct keeps: nothing, a value, or what makes one."""
-    if default is NODEFAULT:
-        return dataclass_field()
-    if make := getattr(default, "factory", None):
-        return dataclass_field(default_factory=make)
-    return dataclass_field(default=default)
+def _as_dicts(value: object) -> object:
+    if isinstance(value, Frozen):
+        return asdict(value)
+    if isinstance(value, tuple | list):
+        return type(value)(map(_as_dicts, value))
+    if isinstance(value, dict):
+        return {key: _as_dicts(part) for key, part in value.items()}
+    return value

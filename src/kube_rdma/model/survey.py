@@ -6,12 +6,11 @@ adapters/kernel takes it, rules/health/discovery judges it, views/devices/table 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from enum import StrEnum
 
 from kube_rdma.model.card import Function, Use
 from kube_rdma.model.device import CharDevice, Device, Gpu
-from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.frozen import Frozen, replace
 
 
 class NamespaceMode(StrEnum):

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterable, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -20,7 +19,7 @@ import structlog
 from kube_rdma.adapters.cluster.errors import NotInstalled
 from kube_rdma.model.attach.attachment import NetworkAsk
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.frozen import Frozen, replace
 from kube_rdma.model.ipam import PoolName
 from kube_rdma.model.pod import PodState
 from kube_rdma.rules.attach.requests import POD_NETWORKS, unknown

@@ -7,7 +7,6 @@ it. Taking one reads some thousand small files: call it in a thread from async c
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from kube_rdma.adapters.kernel.netlink.default_routes import (
@@ -23,6 +22,7 @@ from kube_rdma.adapters.kernel.sysfs.record import recorded_links, recorded_rout
 from kube_rdma.model.card import Function
 from kube_rdma.model.device import Device
 from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.survey import Fault, Survey
 
 _SYSFS = Path("/sys")

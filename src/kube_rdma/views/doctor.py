@@ -7,10 +7,10 @@ what was not seen, and one line that says it all.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 
 from kube_rdma.model.doctor import Diagnosis, Observation
 from kube_rdma.model.finding import Finding, Severity
+from kube_rdma.model.frozen import asdict
 from kube_rdma.views.findings import counted, labelled, not_seen_lines, titled
 from kube_rdma.views.text import wrapped
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from ipaddress import IPv6Address
 
 from kube_rdma.model.explain import (
@@ -24,6 +23,7 @@ from kube_rdma.model.explain import (
     StepsFrom,
 )
 from kube_rdma.model.finding import Finding, Stage
+from kube_rdma.model.frozen import asdict
 from kube_rdma.views.attach import describe
 from kube_rdma.views.findings import labelled, located
 from kube_rdma.views.text import GAP, aligned, widths, wrapped

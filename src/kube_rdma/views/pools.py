@@ -7,11 +7,10 @@ comes from rules/pools/pools and rules/pools/selection.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, fields
 from itertools import chain
 
 from kube_rdma.model.card import Card
-from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.frozen import Frozen, asdict
 from kube_rdma.model.functions.function import FunctionsWish
 from kube_rdma.model.pools.pool import (
     Bind,
@@ -180,7 +179,7 @@ def _besides(spec: PoolSpec) -> Iterator[str]:
 
 def _fabric(fabric: FabricProfile) -> Iterator[str]:
     """traffic class 106, timeout 22, NCCL_IB_AR_THRESHOLD=0."""
-    named = {part.name: getattr(fabric, part.name) for part in fields(fabric)}
+    named = {name: getattr(fabric, name) for name in fabric.__struct_fields__}
     variables = named.pop("variables")
     yield from (f"{n.replace('_', ' ')} {v}" for n, v in named.items() if v is not None)
     yield from (f"{name}={value}" for name, value in variables)

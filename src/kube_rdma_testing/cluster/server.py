@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -19,6 +19,7 @@ from kube_rdma.adapters.cluster.nodes import NODE
 from kube_rdma.adapters.cluster.pods import POD
 from kube_rdma.adapters.cluster.wire import APPLY, STRATEGIC, Answer, ApiRequest, Stream
 from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.frozen import replace
 from kube_rdma_testing.cluster.commands import PodCommand, Program, running
 from kube_rdma_testing.cluster.fields import Document
 from kube_rdma_testing.cluster.select import matches

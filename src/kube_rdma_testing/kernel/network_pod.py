@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from ipaddress import ip_network
 from typing import Any
 
@@ -60,6 +59,7 @@ from kube_rdma.model.attach.step import (
     Undo,
     VirtualKind,
 )
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.functions.step import (
     FunctionPlace,
     RebindFunction,

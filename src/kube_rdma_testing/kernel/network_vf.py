@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterable
-from dataclasses import fields, replace
 
 from kube_rdma.adapters.kernel.netlink.rtnl_vf import NO_MAC, Setting, changes, sent
 from kube_rdma.adapters.kernel.pod.errors import (
@@ -18,6 +17,7 @@ from kube_rdma.adapters.kernel.pod.errors import (
     refusal,
     setting_refused,
 )
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.functions.step import (
     FunctionPlace,
     FunctionSettings,
@@ -78,9 +78,7 @@ def _physical(net: FakeNetwork, place: FunctionPlace) -> FakeLink:
 def _take(net: FakeNetwork, physical: FakeLink, place: FunctionPlace, setting: Setting) -> None:
     """One message, which sets several fields where they come together."""
     now, requested = physical.functions[place.number], sent(setting.request.body)
-    names = [
-        field.name for field in fields(requested) if getattr(requested, field.name) is not None
-    ]
+    names = [f for f in requested.__struct_fields__ if getattr(requested, f) is not None]
     changed = {name for name in names if getattr(requested, name) != getattr(now, name)}
     code = 0
     if physical.cannot & changed:

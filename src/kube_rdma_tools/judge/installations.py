@@ -7,10 +7,10 @@ the operator makes of a NicClusterPolicy.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.install.blueprint import Blueprint, Json
 from kube_rdma.model.operator.cluster_policy import (
     ClusterPolicy,

@@ -5,9 +5,9 @@ wrong.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TypeAlias
 
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.install.blueprint import Json
 from kube_rdma_tools.judge import (
     admission,

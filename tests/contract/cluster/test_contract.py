@@ -2,7 +2,6 @@
 
 import asyncio
 from contextlib import aclosing
-from dataclasses import replace
 
 import pytest
 
@@ -10,6 +9,7 @@ from kube_rdma.adapters.cluster.errors import Conflict, Lost
 from kube_rdma.adapters.cluster.kinds import Owner, Wanted, Where
 from kube_rdma.adapters.cluster.watching import Changed, Deleted, Synced
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import replace
 from tests.kit.api_server import TRIAL, UNKNOWN, Spec, Status, Told
 
 

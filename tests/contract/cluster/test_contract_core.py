@@ -3,7 +3,6 @@
 import asyncio
 import uuid
 from contextlib import aclosing, asynccontextmanager, suppress
-from dataclasses import replace
 
 import msgspec
 import pytest
@@ -18,6 +17,7 @@ from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD, Pods
 from kube_rdma.adapters.cluster.watching import Deleted
 from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.node import LabelChange, NodeCondition, NodeState, Taint
 from kube_rdma.model.pod import PodState
 from tests.kit.api_server import TRIAL, Spec, clear_all

@@ -3,7 +3,6 @@
 On the fake, and where conftest says on a real API server (tests/lab/native/test_ip_crds.py).
 """
 
-from dataclasses import replace
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from kube_rdma.adapters.cluster.connect import connect
 from kube_rdma.adapters.cluster.kinds import Wanted
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.model.errors import Broken, Refused, Unavailable
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.ipam import (
     Block,
     BorrowQueue,

@@ -2,7 +2,6 @@
 
 import base64
 import uuid
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -11,6 +10,7 @@ import pytest
 from kube_rdma.adapters.cluster import webhook_objects, wire
 from kube_rdma.adapters.cluster.webhook_objects import WEBHOOK_CONFIGURATIONS, WEBHOOK_SECRET
 from kube_rdma.adapters.pki import certificates
+from kube_rdma.model.frozen import replace
 
 # An API server takes certificates alone.
 NOW = datetime(2030, 1, 1, tzinfo=UTC)

@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from select import select
 
@@ -15,6 +14,7 @@ from kube_rdma.adapters.cni.exec.process import MOST
 from kube_rdma.model.attach.attachment import PluginResult
 from kube_rdma.model.attach.cni import Dns
 from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.model.frozen import replace
 
 from .conftest import Answer, FakeWorld, RealWorld, call, needs_root, sandbox_in
 

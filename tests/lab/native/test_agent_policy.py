@@ -8,7 +8,6 @@ import asyncio
 import copy
 import json
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
@@ -25,6 +24,7 @@ from kube_rdma.api.ipam.ip_objects import encode_block
 from kube_rdma.api.text import reader
 from kube_rdma.model.attach.restart import RestartRequest
 from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.ipam import (
     AddressRequest,
     Bits,

@@ -5,7 +5,6 @@ agents on one node would have one journal.
 """
 
 import json
-from dataclasses import replace
 
 import pytest
 import yaml
@@ -16,6 +15,7 @@ from kube_rdma.adapters.cluster.nodes import CARDS_HEALTHY, Nodes
 from kube_rdma.adapters.cluster.report_objects import NodeReports
 from kube_rdma.api.reports.node_report import report_status
 from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.reports.node_report import NodeReport
 from kube_rdma.rules.labels.table import REMEMBERED, TABLE, VENDOR, is_nfd
 from kube_rdma_lab import cluster

@@ -1,6 +1,5 @@
 """The hardware self-test's plans: what is tried where, what never is, what counts as changed."""
 
-from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
@@ -9,6 +8,7 @@ from hypothesis import strategies as st
 
 from kube_rdma.model.attach.step import AwaitGid, MakeRdma, MoveRdma, TakeLink
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.functions.step import SetFunction
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma_selftest.choice import differences, trials

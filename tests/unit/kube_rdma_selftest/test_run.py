@@ -3,7 +3,6 @@
 import os
 import signal
 from contextlib import contextmanager
-from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
@@ -11,6 +10,7 @@ from click.testing import CliRunner
 
 from kube_rdma.model.attach.step import GiveBackLink, RemoveLink
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import replace
 from kube_rdma.programs.cli.main import cli
 from kube_rdma_selftest.command import verified
 from kube_rdma_selftest.run import listening, run_trials

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields, replace
 from pathlib import Path
 
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.device import PciAddress
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.pool import (
     Attach,
     Bind,
@@ -161,10 +161,10 @@ def test_the_document_has_every_field_of_a_wish():
     """So has a selector, of which only what is given is told."""
     document = pools_document([FULL], 60, ["mind the gap"])
     (pool,) = document["pools"]
-    assert set(pool) == {field.name for field in fields(PoolSpec)}
+    assert set(pool) == {*PoolSpec.__struct_fields__}
     assert pool["extra_info"] == {"*": {"a": "b"}, "0000:81:00.1": {"c": "d"}}
     first, second = pool["selectors"]
-    assert set(first) == {field.name for field in fields(Selector)}
+    assert set(first) == {*Selector.__struct_fields__}
     assert first["physical"] == ["ens2f0#0,2-7"]
     assert second == {"source": "", "rdma": True}
     assert (document["rescan"], document["warnings"]) == (60, ["mind the gap"])

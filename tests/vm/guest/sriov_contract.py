@@ -8,7 +8,6 @@ from __future__ import annotations
 import fcntl
 import os
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -19,6 +18,7 @@ import pytest
 from kube_rdma.adapters.kernel.sriov.functions import NUMBER, SriovCards
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.functions.function import SetFunctions
 from kube_rdma_testing.kernel.network import KilledError
 

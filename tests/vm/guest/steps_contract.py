@@ -7,7 +7,6 @@ kernel can run: Links needs any kind of link, those of steps_contract_rdma macvl
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from ipaddress import ip_address, ip_network
 from typing import Protocol
 
@@ -27,6 +26,7 @@ from kube_rdma.model.attach.step import (
     TakeLink,
 )
 from kube_rdma.model.errors import Broken, Refused, Unavailable
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.link import PlannedHostLink
 
 MARK, ANOTHERS = "kube-rdma c1/net1", "kube-rdma c2/net1"

@@ -9,13 +9,13 @@ else, as the journal has them. A world brings the kernel, and how an agent dies 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from typing import Protocol
 
 import pytest
 
 from kube_rdma.model.attach.pod_view import PodView
 from kube_rdma.model.attach.step import AwaitGid, SetSysctl, TakeLink
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.functions.step import SetFunction
 from kube_rdma.rules.attach.undo import check, undo_by_plan
 from kube_rdma_selftest.trial import SelftestScene

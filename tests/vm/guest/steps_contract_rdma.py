@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
@@ -23,6 +22,7 @@ from kube_rdma.model.attach.step import (
     VirtualKind,
 )
 from kube_rdma.model.errors import Broken, Refused, Unavailable
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.link import PlannedHostLink
 
 from .steps_contract import ANOTHERS, MAC, MARK, V4, back, link

@@ -7,12 +7,11 @@ rate, and not the link state; `go_down`, which sets a link of the pod down behin
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from kube_rdma.model.attach.step import SetLink
 from kube_rdma.model.errors import HardwareGone, Refused, Unavailable
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.functions.step import (
     FunctionSettings,
     LinkState,

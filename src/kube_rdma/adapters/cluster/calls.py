@@ -12,7 +12,6 @@ import random
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
 from kube_rdma.adapters.backoff import full_jitter
@@ -21,7 +20,7 @@ from kube_rdma.adapters.cluster.errors import Conflict, failure
 from kube_rdma.adapters.cluster.horizon import Horizon
 from kube_rdma.adapters.cluster.kinds import ObjectKind, Where
 from kube_rdma.model.errors import Refused, Unavailable
-from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.frozen import Frozen, replace
 
 _SILENCE = 10.0  # seconds that the server may be late in ending a watch
 _BUSY = 30.0  # seconds in all that one call waits for a server that is too busy

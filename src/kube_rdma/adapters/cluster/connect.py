@@ -12,7 +12,6 @@ import os
 import ssl
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from urllib.parse import quote, urlencode
@@ -46,6 +45,7 @@ from kube_rdma.adapters.cluster.websocket import Handshake, OpenWebsocket, Webso
 from kube_rdma.adapters.cluster.wire import Answer, ApiRequest, Stream, Websocket
 from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.frozen import replace
 
 log = structlog.get_logger()
 

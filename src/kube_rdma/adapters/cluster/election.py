@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Annotated
 
 import msgspec
@@ -13,6 +12,7 @@ from kube_rdma.adapters.cluster.kinds import NOTHING, ObjectCodec, ObjectKind, S
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.model.election import ElectionRecord
 from kube_rdma.model.foreign_json import decoded
+from kube_rdma.model.frozen import replace
 
 
 class _Spec(msgspec.Struct, rename="camel", omit_defaults=True):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from contextlib import aclosing
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import msgspec
@@ -30,7 +29,7 @@ from kube_rdma.api.ipam import ip_objects, ip_pool, ip_pool_status
 from kube_rdma.api.ipam.ip_objects import LeaseSpec
 from kube_rdma.api.ipam.ip_pool_status import IPPoolStatus
 from kube_rdma.model.errors import Broken, Unavailable
-from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.frozen import Frozen, replace
 from kube_rdma.model.ipam import (
     Block,
     BlockKey,

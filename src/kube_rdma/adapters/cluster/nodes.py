@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import msgspec
@@ -18,6 +17,7 @@ from kube_rdma.adapters.cluster.calls import make
 from kube_rdma.adapters.cluster.kinds import ObjectCodec, ObjectKind, Stored, Where
 from kube_rdma.adapters.cluster.objects import MANAGED, Cluster
 from kube_rdma.adapters.cluster.watching import Changed, Cut, Deleted, Muddled, Synced
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.node import LabelChange, NodeCondition, NodeState, Taint
 from kube_rdma.model.quantity import quantity
 

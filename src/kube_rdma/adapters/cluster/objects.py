@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import msgspec
@@ -18,6 +17,7 @@ from kube_rdma.adapters.cluster.calls import ApiRequests, RequestTiming, make
 from kube_rdma.adapters.cluster.errors import Conflict, Expired, Lost
 from kube_rdma.adapters.cluster.kinds import EVERYWHERE, ObjectKind, Pairs, Stored, Wanted, Where
 from kube_rdma.adapters.cluster.watching import Level, WatchEvent
+from kube_rdma.model.frozen import replace
 
 S = TypeVar("S")
 U = TypeVar("U")
@@ -113,7 +113,7 @@ class Cluster:
         return await self._written(kind, replace(request, query=MANAGED, body=body))
 
     async def replace(self, kind: ObjectKind[S, U], changed: Stored[S, U]) -> Stored[S, U]:
-        """Write `changed`, which dataclasses.replace made of what was read; the status stays.
+        """Write `changed`, which `replace` made of what was read; the status stays.
 
         Conflict(CHANGED) when somebody wrote it since, Conflict(GONE) when it is no more.
         """

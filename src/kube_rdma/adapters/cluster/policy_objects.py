@@ -6,7 +6,6 @@ documents too: whether one differs is a matter of all its fields.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,7 +17,7 @@ from kube_rdma.api.operator import nic_cluster_policy
 from kube_rdma.api.operator.nic_cluster_policy_status import NicClusterPolicyStatus
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.foreign_json import decoded
-from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.frozen import Frozen, replace
 from kube_rdma.model.operator.cluster_policy import ClusterPolicy, DaemonSetProgress
 
 Json = dict[str, Any]

@@ -6,12 +6,12 @@ The spec travels as it is, for what is wrong in it is told with the object's nam
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from dataclasses import replace
 from typing import Any
 
 from kube_rdma.adapters.cluster.kinds import NOTHING, ObjectCodec, ObjectKind, Stored
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.watching import WatchEvent
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.node_policy import ClusterNodePolicy
 
 NODE_POLICY: ObjectKind[bytes, None] = ObjectKind(

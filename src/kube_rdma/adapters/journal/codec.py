@@ -1,6 +1,6 @@
 """Model values to JSON and back, by a table of what each class is called on disk (format.py).
 
-Model values are frozen, of plain types, and know nothing of a disk. There, a dataclass is an object
+Model values are frozen, of plain types, and know nothing of a disk. There, a value is an object
 with its tag beside its keys; both stand in a Form, so that a class or a field may be renamed
 and the disk never hears of it. A key that no Form has is a later version's: decoding passes it by,
 and `carry` brings it back when the record is written again. What else is not as it was written (a
@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
+from inspect import Parameter, signature
 from ipaddress import (
     IPv4Address,
     IPv4Network,
@@ -28,7 +28,7 @@ from kube_rdma.model.frozen import Frozen
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 T = TypeVar("T")
 
-TAG = "is"  # beside the keys of a dataclass: which one it is
+TAG = "is"  # beside the keys of a value: of which class it is
 
 _PLAIN = frozenset({str, bool, int, float, type(None)})
 
@@ -43,7 +43,7 @@ _TEXTS: dict[type, Callable[[str], object]] = {
 
 
 class RecordForm(Frozen):
-    """What a dataclass is called on disk, and each of its fields, by key.
+    """What a class is called on disk, and each of its fields, by key.
 
     `identity` are the keys that tell a value from the others in its list; none: all of them.
     `later` are keys of fields that came after records had been written: they are left out while the
@@ -155,8 +155,8 @@ class RecordCodec:
 
     def _fields_encoder(self, entry: RecordForm) -> Callable[[Any], Json]:
         pairs = tuple(entry.fields.items())
-        defaults = {part.name: part.default for part in fields(entry.of)}
-        later = {key: defaults[entry.fields[key]] for key in entry.later}
+        fields = signature(entry.of).parameters
+        later = {key: fields[entry.fields[key]].default for key in entry.later}
 
         def encoded(value: Any) -> Json:
             data: dict[str, Json] = {TAG: entry.tag}
@@ -175,12 +175,12 @@ class RecordCodec:
             return self._one_of(get_args(of), data)
         if origin is tuple:
             return self._tuple(get_args(of), data)
-        if is_dataclass(of):
-            return self._dataclass(of, data)
+        if of in self._forms:
+            return self._record(of, data)
         return _plain(of, data)
 
     def _one_of(self, choices: tuple[Any, ...], data: Json) -> object:
-        """The choice that fits: dataclasses by their tag, all others by trying."""
+        """The choice that fits: classes with a form by their tag, all others by trying."""
         if isinstance(data, dict):
             tags = self._choices.get(choices)
             if tags is None:
@@ -189,7 +189,7 @@ class RecordCodec:
             tag = data.get(TAG)
             if tag not in tags:
                 raise ValueError(f"{tag!r} is not one of {', '.join(tags)}")
-            return self._dataclass(tags[tag], data)
+            return self._record(tags[tag], data)
         for choice in choices:
             try:
                 return self._decode(choice, data)
@@ -206,7 +206,7 @@ class RecordCodec:
             raise ValueError(f"{len(data)} entries stand where {len(of)} belong")
         return tuple(self._decode(kind, part) for kind, part in zip(of, data, strict=True))
 
-    def _dataclass(self, of: Any, data: Json) -> object:
+    def _record(self, of: Any, data: Json) -> object:
         shape = self._shape(of)
         if not isinstance(data, dict) or data.get(TAG) != shape.form.tag:
             raise ValueError(f"{data!r:.60} is not a {shape.form.tag}")
@@ -235,16 +235,14 @@ class RecordCodec:
 
 
 def _parts(data: dict[str, Json]) -> Iterable[tuple[str, Json]]:
-    """The keys of a dataclass with what they hold, without its tag."""
+    """The keys of a value with what they hold, without its tag."""
     return ((key, part) for key, part in data.items() if key != TAG)
 
 
 def _optional(of: Any) -> frozenset[str]:
     """The names of the fields that have a default."""
-    nothing = (MISSING, MISSING)
-    return frozenset(
-        part.name for part in fields(of) if (part.default, part.default_factory) != nothing
-    )
+    fields = signature(of).parameters.items()
+    return frozenset(name for name, part in fields if part.default is not Parameter.empty)
 
 
 def _itself(value: Any) -> Json:

@@ -56,7 +56,7 @@ class _Foreign(Exception):
 
 
 class Journal(Generic[T]):
-    """The records of one folder: frozen dataclasses, `kinds` gives each class its name on disk.
+    """The records of one folder: frozen values, `kinds` gives each class its name on disk.
 
     ``with Journal(Folder(path), {"promise": Promise}) as journal``. It blocks for the disk: call it
     from a thread. Calls for different records may overlap.

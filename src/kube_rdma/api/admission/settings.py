@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 from kube_rdma.api.text.document import shown
 from kube_rdma.api.text.faults import near
 from kube_rdma.model.admission.facts import USUAL, AdmissionSettings
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import replace
 
 FIELDS = {
     "shareResources": "shares",

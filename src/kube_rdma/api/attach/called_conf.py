@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import replace
 from ipaddress import ip_interface, ip_network
 from typing import Any
 
@@ -30,7 +29,7 @@ from kube_rdma.model.attach.attachment import AskedAddress, InterfaceAddress, Ne
 from kube_rdma.model.attach.cni import Call
 from kube_rdma.model.cni_conf import BUILT_IN
 from kube_rdma.model.foreign_json import Undecodable, decoded
-from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.frozen import Frozen, replace
 from kube_rdma.model.ipam import Address
 
 _FIRST_TABLE = 100  # of Cello: the interface at place n of its list has routing table 100 + n

@@ -10,7 +10,6 @@ here with a warning.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 from kube_rdma.api.attach.network_plugins import CHAINED, COMMON, MAIN, IbSriov, Plugin, Tuning
@@ -22,7 +21,7 @@ from kube_rdma.api.text.reader import read
 from kube_rdma.api.text.words import partition
 from kube_rdma.model.attach.attachment import InterfaceAddress, Network, NetworkKind, NetworkRoute
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import Frozen, field
+from kube_rdma.model.frozen import Frozen, field, replace
 
 RESOURCE = "k8s.v1.cni.cncf.io/resourceName"
 """The annotation that ties a network to shares."""

@@ -16,7 +16,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from ipaddress import ip_interface
 from typing import Annotated, Any, TypeAlias
 
@@ -31,7 +30,7 @@ from kube_rdma.api.text.typed import Many, Typed
 from kube_rdma.api.text.words import TextForm
 from kube_rdma.model.attach.attachment import AskedAddress, NetworkAsk
 from kube_rdma.model.errors import MOST_FAULTS, Refused
-from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.frozen import Frozen, replace
 from kube_rdma.model.ipam import InterfaceName
 
 ANNOTATION = "k8s.v1.cni.cncf.io/networks"

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from hashlib import blake2b
 from ipaddress import ip_interface
 
@@ -31,7 +30,7 @@ from kube_rdma.api.text.document import Document, shown
 from kube_rdma.api.text.faults import near, validate
 from kube_rdma.model.attach.cni import Dns, LinkAddress, LinkRoute
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.frozen import Frozen, replace
 from kube_rdma.model.ipam import (
     Address,
     InterfaceName,

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator
@@ -28,6 +27,7 @@ from kube_rdma.api.ipam.ip_words import (
 from kube_rdma.api.text.document import Document, Value, of_json, shown
 from kube_rdma.api.text.faults import Slip, slips, validate
 from kube_rdma.api.text.typed import Many, OfPrograms, Typed
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.ipam import (
     Address,
     IPPool,

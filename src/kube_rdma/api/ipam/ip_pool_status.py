@@ -8,12 +8,11 @@ clients agree on.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Literal
 
 from kube_rdma.api.ipam.ip_words import address as read_address
 from kube_rdma.model.conditions import Condition, SparsePart, StatusPart, condition
-from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.frozen import Frozen, replace
 from kube_rdma.model.ipam import (
     BorrowQueue,
     BorrowRequest,

@@ -9,7 +9,6 @@ server would find the rules too dear.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationInfo, field_validator
@@ -38,6 +37,7 @@ from kube_rdma.api.text.words import (
     root_range,
 )
 from kube_rdma.model.device import PciAddress
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.functions.function import FunctionsWish
 from kube_rdma.model.pools.node_policy import ClusterNodePolicy
 from kube_rdma.model.pools.pool import Attach, Bind, Mode, PoolSpec, Preference, Selector

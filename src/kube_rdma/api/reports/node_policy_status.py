@@ -7,7 +7,6 @@ Lists have an end, and what is worst stands first in them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Annotated
 
 from msgspec import Meta
@@ -15,6 +14,7 @@ from msgspec import Meta
 from kube_rdma.api.pools.node_policy import NodePolicy
 from kube_rdma.api.text.typed import OfPrograms
 from kube_rdma.model.conditions import Condition, StatusPart, condition, cut
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.node_policy import PolicyOutcome, PolicyRemark, PolicyRollup
 
 MOST_REMARKS = 16  # a policy may be for thousands of nodes

@@ -7,11 +7,11 @@ Its shapes are in model/reports/node_report.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import TypeVar
 
 from kube_rdma.model.card import CardId
 from kube_rdma.model.conditions import Condition, condition, cut
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.node_policy import PolicyAtNode
 from kube_rdma.model.reports.node_report import (
     NodeReport,

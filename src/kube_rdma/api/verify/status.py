@@ -7,7 +7,6 @@ The controller that leads writes it, by server-side apply of the whole
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -24,6 +23,7 @@ from kube_rdma.model.conditions import (
     moment,
 )
 from kube_rdma.model.foreign_json import decoded
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.measures import Measure, figure_of, figure_text
 from kube_rdma.model.verify.bandwidth import (
     PairKey,

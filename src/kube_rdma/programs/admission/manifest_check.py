@@ -11,7 +11,6 @@ a pod.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 
 from kube_rdma.api.admission import manifests
@@ -35,7 +34,7 @@ from kube_rdma.model.admission.pod_template import PodTemplate
 from kube_rdma.model.attach.attachment import Network
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.finding import Finding, Severity
-from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.frozen import Frozen, replace
 from kube_rdma.model.ipam import IPPool, PoolName
 from kube_rdma.programs.config import judged
 from kube_rdma.rules.admission.completions import completions

@@ -8,8 +8,6 @@ judged is admitted with a warning: a pod is refused by a rule, never because of 
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from kube_rdma.api.admission import pod_manifest
 from kube_rdma.api.admission import review as admission_review
 from kube_rdma.api.text.document import name, of_value
@@ -17,6 +15,7 @@ from kube_rdma.model.admission.facts import NOTHING_KNOWN, USUAL, AdmissionFacts
 from kube_rdma.model.admission.pod_template import PodTemplate
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.finding import Finding
+from kube_rdma.model.frozen import replace
 from kube_rdma.rules.admission.completions import completions
 from kube_rdma.rules.admission.findings import findings
 from kube_rdma.rules.admission.patch import operations

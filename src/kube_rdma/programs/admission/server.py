@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,7 +38,7 @@ from kube_rdma.model.admission.facts import (
     OfferedPool,
 )
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.frozen import Frozen, replace
 from kube_rdma.model.ipam import PoolName
 from kube_rdma.programs.admission.review import completed, validated
 from kube_rdma.programs.mirror import Mirror

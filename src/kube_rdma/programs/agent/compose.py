@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -37,7 +36,7 @@ from kube_rdma.adapters.runtime.cdi import CdiFolder
 from kube_rdma.adapters.runtime.cri import read_runtime
 from kube_rdma.adapters.runtime.settings import SettingsFolder
 from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.frozen import Frozen, replace
 from kube_rdma.model.functions.function import MadeFunctions
 from kube_rdma.model.late_binding.runtime import Runtime
 from kube_rdma.model.metrics.families import MetricNames

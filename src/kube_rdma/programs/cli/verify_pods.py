@@ -11,13 +11,13 @@ import json
 import signal
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kube_rdma.model.foreign_json import Undecodable, decoded
+from kube_rdma.model.frozen import replace
 from kube_rdma.programs.cli.examples import examples
 from kube_rdma.programs.cli.exit_codes import ExitCode
 from kube_rdma.programs.cli.options import ClusterOptions, cluster_options

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 from kube_rdma import __version__
@@ -37,7 +36,7 @@ from kube_rdma.model.doctor import (
 )
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.finding import Finding
-from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.frozen import Frozen, replace
 from kube_rdma.model.late_binding.runtime import Runtime
 from kube_rdma.model.pools.pool import AppliedPools, PoolSpec
 from kube_rdma.model.pools.rails import RailRecord

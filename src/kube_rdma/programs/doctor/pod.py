@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from kube_rdma.api.attach import network_status
 from kube_rdma.model.admission.pod_template import ContainerRole, ContainerTemplate, PodTemplate
 from kube_rdma.model.doctor import ObservedContainer, ObservedPod
 from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.pod import MIRROR
 from kube_rdma.model.survey import Survey
 from kube_rdma.programs.doctor.kernel import node_indexes, observed_links, observed_routes

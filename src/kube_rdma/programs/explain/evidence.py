@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from pathlib import Path
 
 from kube_rdma.adapters.cluster.doctor_objects import WholePod, whole_pod
@@ -27,7 +26,7 @@ from kube_rdma.model.attach.attachment import Attachment, HostNetwork
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.explain import NodeBasis, PodEvidence
 from kube_rdma.model.finding import NotSeen
-from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.frozen import Frozen, replace
 from kube_rdma.model.late_binding.binding import Binding, PodName
 from kube_rdma.model.node import NodeState
 from kube_rdma.model.pools.pool import PoolSpec

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 from kube_rdma.adapters.cluster import ipam_objects
@@ -26,6 +25,7 @@ from kube_rdma.model.cni_conf import ConfFile
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.explain import PodEvidence
 from kube_rdma.model.finding import Finding, Stage
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.ipam import IPPool, PoolName
 from kube_rdma.model.pod import PodState
 from kube_rdma.programs.annotated_networks import AnnotatedNetworks, asking, meant

@@ -6,7 +6,6 @@ then what the agent would do now, to the letter.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from kube_rdma.adapters.journal.glance import glance
@@ -16,6 +15,7 @@ from kube_rdma.adapters.kernel.netlink.rtnl_vf import seen_functions
 from kube_rdma.model.attach.attachment import HostNetwork
 from kube_rdma.model.errors import KubeRdmaError
 from kube_rdma.model.explain import NodeBasis
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.pool import AppliedPools
 from kube_rdma.programs.survey import take_survey, with_uses
 from kube_rdma.rules.attach.host_links import host_network

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from kube_rdma.api.schema.structural import definition
 from kube_rdma.api.text import document, reader
 from kube_rdma.api.text.document import Document
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.install.blueprint import Blueprint
 from kube_rdma.programs.config import parse_config
 from kube_rdma.programs.install.described import described

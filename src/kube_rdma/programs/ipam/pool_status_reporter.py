@@ -7,7 +7,6 @@ from pools and blocks and writes those that differ (level, not edge).
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import structlog
@@ -18,6 +17,7 @@ from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.api.ipam.ip_pool_status import IPPoolStatus, PoolFindings, pool_status
 from kube_rdma.model.conditions import moment
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.ipam import Block, IPPool
 from kube_rdma.rules.ipam.reclaim import conflicts, nearly_full, usage
 from kube_rdma.rules.ipam.subpools import subpools

@@ -7,13 +7,13 @@ it by name, for a plan that knows half of a cluster would do harm.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import TypeVar
 
 from kube_rdma.adapters.cluster import migrate_objects as objects
 from kube_rdma.adapters.cluster.errors import NotInstalled
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.migrate import MigrationOptions, MigrationView, PluginConfig, PluginDaemonSet
 from kube_rdma.model.pools.pool import Bind
 from kube_rdma.model.reports.cluster import ProgramRole, ProgramTemplate

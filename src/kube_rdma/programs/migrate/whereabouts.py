@@ -6,7 +6,6 @@ next run can tell it from what people exclude.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TypeVar
 
 from kube_rdma.adapters.cluster import ipam_objects, whereabouts
@@ -17,6 +16,7 @@ from kube_rdma.adapters.cluster.wire import Unreadable
 from kube_rdma.api.ipam.ip_pool_status import IPPoolStatus
 from kube_rdma.api.ipam.ip_words import address
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.ipam import Address, IPPool
 from kube_rdma.programs.migrate.whereabouts_plan import (
     MigrationPlan,

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from ipaddress import ip_interface
 
 from kube_rdma.adapters.cluster.kinds import Stored
@@ -28,7 +27,7 @@ from kube_rdma.api.ipam.ip_words import address as read_address
 from kube_rdma.api.text.document import Value, of_value
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.foreign_json import Undecodable, decoded
-from kube_rdma.model.frozen import Frozen, field
+from kube_rdma.model.frozen import Frozen, field, replace
 from kube_rdma.model.ipam import (
     Address,
     Block,

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -36,7 +35,7 @@ from kube_rdma.adapters.notices import Notices
 from kube_rdma.api.operator.nic_cluster_policy_status import PolicyVerdict, policy_status
 from kube_rdma.model.conditions import moment
 from kube_rdma.model.errors import KubeRdmaError, Refused
-from kube_rdma.model.frozen import Frozen, field
+from kube_rdma.model.frozen import Frozen, field, replace
 from kube_rdma.model.operator.cluster_policy import AppliedState, ClusterPolicy, ComponentName
 from kube_rdma.programs.install.described import described
 from kube_rdma.programs.mirror import Mirror

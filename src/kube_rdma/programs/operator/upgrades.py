@@ -9,7 +9,6 @@ Holders and reports are read only while some node has other drivers than it shou
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -29,7 +28,7 @@ from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import Pods
 from kube_rdma.model.conditions import moment
 from kube_rdma.model.errors import KubeRdmaError
-from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.frozen import Frozen, replace
 from kube_rdma.model.operator.cluster_policy import ClusterPolicy, ComponentName, PolicyNode
 from kube_rdma.model.operator.driver_upgrade import (
     Close,

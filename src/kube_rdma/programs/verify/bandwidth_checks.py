@@ -17,7 +17,6 @@ import asyncio
 import random
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import structlog
@@ -41,7 +40,7 @@ from kube_rdma.api.verify.status import (
     not_measured,
 )
 from kube_rdma.model.errors import KubeRdmaError, Refused
-from kube_rdma.model.frozen import Frozen, field
+from kube_rdma.model.frozen import Frozen, field, replace
 from kube_rdma.model.verify.bandwidth import PairProof
 from kube_rdma.model.verify.bandwidth_check import BandwidthPlan
 from kube_rdma.programs.mirror import Mirror

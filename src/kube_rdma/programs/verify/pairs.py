@@ -16,13 +16,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import replace
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from kube_rdma.adapters.cluster.silence import Silence
 from kube_rdma.adapters.runtime.settings import NCCL_ENV
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
-from kube_rdma.model.frozen import Frozen, field
+from kube_rdma.model.frozen import Frozen, field, replace
 from kube_rdma.model.verify.bandwidth import (
     PairedPod,
     PairKey,

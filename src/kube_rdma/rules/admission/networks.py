@@ -7,12 +7,12 @@ a pod is refused only for what rules/attach would refuse on every node.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from kube_rdma.model.admission.facts import AdmissionFacts, AdmissionSettings
 from kube_rdma.model.admission.pod_template import PodTemplate
 from kube_rdma.model.attach.attachment import CardAddresses, Network, NetworkAsk, NetworkKind
 from kube_rdma.model.finding import Finding, Severity
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.pool import Bind
 from kube_rdma.rules.admission.placement import candidates, fixed_mode
 from kube_rdma.rules.admission.shares import asked, held

@@ -7,7 +7,6 @@ in the journal as plans, and what they took is left out of what the pod holds.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from ipaddress import ip_interface
 from itertools import count
 
@@ -22,6 +21,7 @@ from kube_rdma.model.attach.attachment import (
 from kube_rdma.model.attach.cni import CniInterface, CniResult, LinkAddress, LinkRoute
 from kube_rdma.model.attach.step import AddRoute, AddRule, MakeRdma
 from kube_rdma.model.card import Card
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.pool import Bind
 from kube_rdma.rules.attach.plan import FIRST_TABLE
 from kube_rdma.rules.attach.requests import refused

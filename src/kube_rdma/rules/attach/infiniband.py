@@ -17,7 +17,6 @@ too and has another name there (docs/decisions/0011-infiniband.md).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 
 from kube_rdma.model.attach.attachment import (
@@ -31,6 +30,7 @@ from kube_rdma.model.attach.attachment import (
 )
 from kube_rdma.model.attach.step import AwaitPartition, MakeLink, Mark, SetLink, Step, VirtualKind
 from kube_rdma.model.card import Card
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.functions.step import (
     FunctionSettings,
     LinkState,

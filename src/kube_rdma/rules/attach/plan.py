@@ -14,7 +14,6 @@ to the neighbours. Another IPAM plugin is called once the link is up, for DHCP s
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from hashlib import blake2b
 from ipaddress import ip_network
 
@@ -47,6 +46,7 @@ from kube_rdma.model.attach.step import (
     VirtualKind,
 )
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.ipam import Address, InterfaceName, Subnet
 from kube_rdma.model.late_binding.binding import ContainerId
 from kube_rdma.model.link import PlannedHostLink

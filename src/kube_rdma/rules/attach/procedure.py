@@ -13,7 +13,6 @@ stand-ins, and stops at FullPlan. So neither can leave a rule out, nor take two 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 
 from kube_rdma.model.attach.attachment import (
@@ -34,7 +33,7 @@ from kube_rdma.model.attach.cni import CniResult
 from kube_rdma.model.attach.pod_view import PodView
 from kube_rdma.model.attach.step import CallPlugin
 from kube_rdma.model.device import Device
-from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.frozen import Frozen, replace
 from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.late_binding.binding import Edits, HeldShare

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
 from difflib import get_close_matches
 from ipaddress import ip_interface
 from typing import TypeVar
@@ -26,6 +25,7 @@ from kube_rdma.model.attach.attachment import (
 )
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.foreign_json import decoded
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.pools.pool import Bind
 from kube_rdma.rules.phrases import listed

@@ -11,7 +11,6 @@ the network's document lends them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 
 from kube_rdma.model.attach.attachment import (
     Attachment,
@@ -27,7 +26,7 @@ from kube_rdma.model.attach.step import TakeLink
 from kube_rdma.model.card import Card
 from kube_rdma.model.device import Device
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.frozen import Frozen, replace
 from kube_rdma.model.pools.pool import Bind
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.attach.infiniband import refuse_infiniband, refuse_isolation

@@ -8,7 +8,6 @@ takes whole attachments back by these rows, and checks them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from kube_rdma.model.attach.pod_view import PodView, SeenLink, SeenRdma
@@ -38,7 +37,7 @@ from kube_rdma.model.attach.step import (
     Undo,
     VirtualKind,
 )
-from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.frozen import Frozen, replace
 from kube_rdma.model.functions.step import RebindFunction, ResetFunction, SetFunction
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.rules.attach.vf import differing

@@ -23,13 +23,13 @@ function without one is refused here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import fields, replace
 
 from kube_rdma.model.attach.attachment import HostLink, NetworkSeat, Way, Wish
 from kube_rdma.model.attach.pod_view import PodView
 from kube_rdma.model.card import Card
 from kube_rdma.model.device import Device
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings, SetFunction
 from kube_rdma.rules.attach.infiniband import (
     guid_of_sysfs,
@@ -43,7 +43,7 @@ from kube_rdma.rules.attach.requests import refused
 _INFINIBAND = "infiniband"
 _USER_SPACE = ("vfio-pci", "uio_pci_generic", "igb_uio")  # drivers that make no interface
 _GUID_OF_MAC = ("mlx5_core",)  # drivers that make the node GUID of the administrative MAC
-_FIELDS = tuple(field.name for field in fields(FunctionSettings))
+_FIELDS = FunctionSettings.__struct_fields__
 _CALLED = {
     "mac": "administrative MAC",
     "vlan": "VLAN",

@@ -9,9 +9,9 @@ not find kube-rdma either, and with it in the list no pod would start.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 
 from kube_rdma.model.cni_conf import PLUGIN, ConfFile, ConfPlan, Wiring
+from kube_rdma.model.frozen import replace
 from kube_rdma.rules.cni_conf.conflist import unplan
 from kube_rdma.rules.cni_conf.files import networks, plugins, type_of
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from ipaddress import IPv4Interface, IPv6Interface, ip_interface
 
 from kube_rdma.model.doctor import Observation, ObservedLink, ObservedRoute
 from kube_rdma.model.finding import Finding
-from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.frozen import Frozen, replace
 from kube_rdma.model.survey import NamespaceMode
 
 Look = Callable[[Observation], Iterator[Finding]]

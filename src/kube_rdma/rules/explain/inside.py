@@ -7,7 +7,6 @@ Part of the rules of `kube-rdma explain`. The settings are those that late bindi
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from ipaddress import ip_interface
 
 from kube_rdma.model.attach.attachment import (
@@ -28,6 +27,7 @@ from kube_rdma.model.explain import (
     SeenFrom,
     SeenInterface,
 )
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.ipam import Address, InterfaceName
 from kube_rdma.model.late_binding.binding import UsedDevice
 from kube_rdma.model.settings.fabric import FabricProfile

@@ -9,11 +9,10 @@ needs of it (membership.py), what no survey sees (damping.py, absence.py), then 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import islice
 
 from kube_rdma.model.card import Card, CardId
-from kube_rdma.model.frozen import Frozen, field
+from kube_rdma.model.frozen import Frozen, field, replace
 from kube_rdma.model.functions.function import FunctionsWish
 from kube_rdma.model.link import PodLink
 from kube_rdma.model.pools.pool import Pool, PoolSpec

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import replace
 from enum import IntEnum
 from functools import partial
 from itertools import chain
 from math import inf
 
 from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.ipam import (
     AddressRequest,
     Bits,

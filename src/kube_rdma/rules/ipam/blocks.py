@@ -11,8 +11,8 @@ second delivery of a write that succeeded.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.ipam import (
     BLOCK_ADDRESSES,
     Address,

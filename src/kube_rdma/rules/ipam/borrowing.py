@@ -8,8 +8,8 @@ While a pool has borrow requests no node claims ahead, so pods get its last addr
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.ipam import Address, Bits, BlockKey, BorrowQueue, BorrowRequest, NodeName
 from kube_rdma.rules.ipam.blocks import Blocks, vacancy
 from kube_rdma.rules.ipam.grant import Shortage

@@ -8,10 +8,9 @@ none.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 
 from kube_rdma.model.errors import Broken, Refused, Unavailable
-from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.frozen import Frozen, replace
 from kube_rdma.model.ipam import (
     Address,
     AddressAllocation,

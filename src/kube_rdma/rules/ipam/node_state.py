@@ -9,11 +9,11 @@ when the journal has it: `release` and `end_cooldown` say what to store, `with_r
 
 from __future__ import annotations
 
+import dataclasses  # an AllocationRecord is a dataclass, all else is frozen
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from math import inf
 
-from kube_rdma.model.frozen import Frozen, field
+from kube_rdma.model.frozen import Frozen, field, replace
 from kube_rdma.model.ipam import (
     AddressAllocation,
     AllocationRecord,
@@ -76,7 +76,7 @@ def load(node: NodeName, records: Iterable[AllocationRecord], now: float) -> Nod
     It grants nothing before it has acquired the node lease and written the blocks
     (agent.acquire_lease).
     """
-    kept = {r.container: replace(r, began=now) for r in records}
+    kept = {r.container: dataclasses.replace(r, began=now) for r in records}
     cooldown_ends = {c: now + _cooldown(r) for c, r in kept.items() if r.live != r.allocations}
     state = NodeAddressState(node, records=kept, cooldown_ends=cooldown_ends)
     for record in kept.values():
@@ -122,7 +122,11 @@ def release(
         else allocation
         for allocation in record.allocations
     )
-    return replace(record, allocations=allocations) if allocations != record.allocations else None
+    return (
+        dataclasses.replace(record, allocations=allocations)
+        if allocations != record.allocations
+        else None
+    )
 
 
 def cooled_down(state: NodeAddressState, now: float) -> tuple[ContainerId, ...]:
@@ -133,7 +137,7 @@ def cooled_down(state: NodeAddressState, now: float) -> tuple[ContainerId, ...]:
 def end_cooldown(state: NodeAddressState, container: ContainerId) -> AllocationRecord:
     """The record to store at the end of a cool-down; remove it if it has no allocations left."""
     record = state.records[container]
-    return replace(record, allocations=record.live)
+    return dataclasses.replace(record, allocations=record.live)
 
 
 def with_record(state: NodeAddressState, record: AllocationRecord, now: float) -> NodeAddressState:

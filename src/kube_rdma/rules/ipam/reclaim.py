@@ -9,11 +9,10 @@ holder that never had a lease here is another release's, whose leases lie in its
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from itertools import combinations
 
 from kube_rdma.model.errors import Broken
-from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.frozen import Frozen, replace
 from kube_rdma.model.ipam import (
     Bits,
     Block,

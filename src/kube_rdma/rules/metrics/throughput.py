@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.metrics.throughput import (
     AgentScrape,
     ScrapedSample,

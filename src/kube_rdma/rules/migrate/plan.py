@@ -13,9 +13,9 @@ Decision 0076 says why.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.migrate import (
     Document,
     MigratingNode,

@@ -10,12 +10,11 @@ device plugin's.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from enum import StrEnum
 from types import MappingProxyType
 
 from kube_rdma.model.device import CharKind
-from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.frozen import Frozen, replace
 from kube_rdma.model.pools.pool import Attach, Bind, Mode, PoolSpec, Preference
 
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from kube_rdma.model.card import Card, CardId
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.rails import RailRecord
 from kube_rdma.rules.phrases import listed as enumerated
 

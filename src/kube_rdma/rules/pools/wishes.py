@@ -8,10 +8,10 @@ some nodes cannot be told here; rules/pools/pools finds it there.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import combinations
 
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.pool import FunctionRange, PoolSpec, Selector
 from kube_rdma.rules.pools.modes import MODES, terms
 

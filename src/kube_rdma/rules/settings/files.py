@@ -8,8 +8,8 @@ has in its environment win over both. What Allocate can tell of a pool is `pool_
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.late_binding.binding import UsedDevice
 from kube_rdma.model.settings.fabric import FabricProfile
 

@@ -8,7 +8,6 @@ watched from its first day. Faults are left out: a card that leaves while it is 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -109,7 +108,7 @@ def _devices(before: Survey, after: Survey) -> Iterator[SurveyChange]:
         if was is None or now is None:
             yield SurveyChange(ChangeKind.DEVICE, name, None, "", was, now)
             continue
-        names = [f.name for f in fields(Device) if f.name not in {"name", "ports"}]
+        names = [f for f in Device.__struct_fields__ if f not in {"name", "ports"}]
         yield from _fields(ChangeKind.DEVICE, name, None, (was, now), names)
         yield from _ports(name, was, now)
 
@@ -117,7 +116,7 @@ def _devices(before: Survey, after: Survey) -> Iterator[SurveyChange]:
 def _ports(device: str, was: Device, now: Device) -> Iterator[SurveyChange]:
     old = {port.number: port for port in was.ports}
     new = {port.number: port for port in now.ports}
-    names = [f.name for f in fields(Port) if f.name != "number"]
+    names = [f for f in Port.__struct_fields__ if f != "number"]
     for number in sorted(old.keys() | new.keys()):
         before, after = old.get(number), new.get(number)
         if before is None or after is None:
@@ -129,7 +128,7 @@ def _ports(device: str, was: Device, now: Device) -> Iterator[SurveyChange]:
 def _gpus(before: Survey, after: Survey) -> Iterator[SurveyChange]:
     old = {gpu.seat.pci: gpu for gpu in before.gpus}
     new = {gpu.seat.pci: gpu for gpu in after.gpus}
-    names = [f.name for f in fields(Gpu)]
+    names = list(Gpu.__struct_fields__)
     for pci in sorted(old.keys() | new.keys()):
         was, now = old.get(pci), new.get(pci)
         if was is None or now is None:

@@ -3,7 +3,6 @@
 import asyncio
 import json
 from contextlib import suppress
-from dataclasses import replace
 
 import pytest
 
@@ -14,6 +13,7 @@ from kube_rdma.adapters.cluster.pods import POD, Pods
 from kube_rdma.adapters.cluster.watching import Changed, Cut, Deleted, Muddled, Synced
 from kube_rdma.adapters.cluster.wire import Answer, ApiRequest
 from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.model.frozen import replace
 from tests.kit.api_server import QUICK, TRIAL, Spec, Told
 
 

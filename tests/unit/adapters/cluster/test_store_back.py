@@ -1,7 +1,6 @@
 """A store that goes back to an earlier hour, on the fake: who notices, and what watches tell."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
@@ -10,6 +9,7 @@ from kube_rdma.adapters.cluster.kinds import Wanted
 from kube_rdma.adapters.cluster.nodes import NODE
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.watching import Changed, Cut, Deleted, Synced
+from kube_rdma.model.frozen import replace
 from tests.kit.api_server import QUICK, TRIAL, Spec, Told
 
 from .test_faults import until_watching

@@ -9,7 +9,6 @@ folder is named after; nobody writes them again, for disks hold what that commit
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
@@ -34,6 +33,7 @@ from kube_rdma.model.attach.attachment import (
 )
 from kube_rdma.model.attach.cni import Dns
 from kube_rdma.model.device import PciAddress
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.functions import step as vf
 from kube_rdma.model.functions.function import MadeFunctions
 from kube_rdma.model.ipam import AddressAllocation, AllocationRecord, JournalIdentity

@@ -3,7 +3,7 @@
 The later version is played by keys that nobody knows, put into what this one wrote.
 """
 
-from dataclasses import replace
+import dataclasses
 
 import msgspec
 import pytest
@@ -14,6 +14,7 @@ from kube_rdma.adapters.journal.codec import TAG
 from kube_rdma.adapters.journal.format import CODEC
 from kube_rdma.model.attach.attachment import Attachment
 from kube_rdma.model.attach.step import RemoveLink, SetLink, TakeLink
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.pool import Mode, PoolSpec
 from tests.kit.recorded import ROOTS
 from tests.kit.recorded_values import values
@@ -62,7 +63,7 @@ def test_what_changes_keeps_what_belongs_to_it(value):
     for number, place in enumerate(objects(data)):
         place["later"] = number
     if value is BOOKING:
-        changed = replace(
+        changed = dataclasses.replace(
             value, began=99.0, allocations=(replace(value.allocations[1], cooldown=5.0),)
         )
         carried = CODEC.carry(CODEC.encode(changed), data)

@@ -14,7 +14,7 @@ import pytest
 from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma_testing.disk import FakeDisk
-from tests.kit.recorded import dataclasses, parts, words
+from tests.kit.recorded import parts, records, words
 
 from .samples import RECORDS
 
@@ -59,7 +59,7 @@ def test_the_samples_have_everything():
     Whoever adds one adds a sample, and a folder of files that the new commit wrote.
     """
     values = [part for _, records in RECORDS.values() for part in parts(tuple(records.values()))]
-    assert {type(part) for part in values} >= set(dataclasses())
+    assert {type(part) for part in values} >= set(records())
     assert {part for part in values if isinstance(part, Enum)} == words()
     assert {folder for _, folder in WRITTEN} == set(RECORDS)
 

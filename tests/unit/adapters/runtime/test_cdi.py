@@ -2,7 +2,6 @@
 
 import json
 import os
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -10,6 +9,7 @@ from hypothesis import strategies as st
 
 from kube_rdma.adapters.runtime.cdi import CdiFolder, document, file_name
 from kube_rdma.model.errors import Broken, Refused, Unavailable
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.late_binding.binding import (
     Binding,
     CdiFile,

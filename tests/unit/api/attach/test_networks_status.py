@@ -119,7 +119,7 @@ def test_dns_and_default_route():
 
 
 def fields(value):
-    return {name: getattr(value, name) for name in value.__dataclass_fields__}
+    return {name: getattr(value, name) for name in value.__struct_fields__}
 
 
 def test_ours_says_what_rdma_needs():

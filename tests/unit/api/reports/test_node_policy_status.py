@@ -1,7 +1,5 @@
 """The status of a NodePolicy: it has an end, and its conditions keep their times."""
 
-from dataclasses import replace
-
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +10,7 @@ from kube_rdma.api.reports.node_policy_status import (
     node_policy_status,
 )
 from kube_rdma.model.foreign_json import decoded
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.node_policy import PolicyOutcome, PolicyRemark, PolicyRollup
 
 NOW, LATER = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"

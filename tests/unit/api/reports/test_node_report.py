@@ -1,7 +1,6 @@
 """A report survives its way through the API server, has an end, and says the worst first."""
 
 import json
-from dataclasses import replace
 from functools import cache
 
 import msgspec
@@ -16,6 +15,7 @@ from kube_rdma.model.card import CardId
 from kube_rdma.model.conditions import LONGEST
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.foreign_json import decoded
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.measures import figure_text
 from kube_rdma.model.reports.node_report import (
     NodeReport,

@@ -2,7 +2,7 @@
 
 import asyncio
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from kube_rdma.model.device import (
     Port,
     PortState,
 )
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma.programs.agent.dependencies import AgentDependencies
 from kube_rdma.programs.agent.device_plugin.loop import run_plugin

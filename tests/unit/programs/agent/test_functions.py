@@ -1,7 +1,6 @@
 """Virtual functions by policy: made at the start, after a reboot, and never below a pod."""
 
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -15,6 +14,7 @@ from kube_rdma.adapters.kernel.sriov.functions import SriovCards
 from kube_rdma.model.card import Function, Netdev, Use
 from kube_rdma.model.device import PciAddress, PciPosition
 from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.frozen import replace
 from kube_rdma.programs.agent import virtual_functions
 from kube_rdma.programs.agent.node.node_keeper import WritePace
 from kube_rdma.programs.agent.node.startup_taint import StartupTaint

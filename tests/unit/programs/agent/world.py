@@ -2,7 +2,6 @@
 
 import asyncio
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from kube_rdma.adapters.runtime.cdi import CdiFolder
 from kube_rdma.adapters.runtime.settings import SettingsFolder
 from kube_rdma.model.card import Function, Netdev
 from kube_rdma.model.device import PciAddress, PciPosition, PortState
+from kube_rdma.model.frozen import replace
 from kube_rdma.programs.agent.dependencies import AgentDependencies
 from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
 from kube_rdma.programs.agent.device_plugin.loop import run_plugin

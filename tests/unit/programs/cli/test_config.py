@@ -6,7 +6,6 @@ import asyncio
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from click.testing import CliRunner
 
 from kube_rdma.api.pools.config import DIALECTS, schema
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import replace
 from kube_rdma.programs import survey
 from kube_rdma.programs.cli.config import config
 from kube_rdma_lab.native.tree_text import unpack

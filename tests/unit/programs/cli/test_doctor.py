@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from click.testing import CliRunner
 
 from kube_rdma.adapters.files import bundle
 from kube_rdma.model.doctor import Observation
+from kube_rdma.model.frozen import replace
 from kube_rdma.programs.cli.doctor import doctor
 from kube_rdma.rules.doctor.diagnose import diagnose
 from kube_rdma_lab.native.tree_text import unpack

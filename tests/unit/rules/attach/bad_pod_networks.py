@@ -3,7 +3,6 @@
 Each is the wishes, the shares, the node and the leases; attach_refusals.txt holds what we say.
 """
 
-from dataclasses import replace
 from ipaddress import ip_address, ip_network
 
 from kube_rdma.model.attach.attachment import (
@@ -14,6 +13,7 @@ from kube_rdma.model.attach.attachment import (
     NetworkKind,
     NetworkRoute,
 )
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.functions.step import FunctionSettings
 from kube_rdma.model.late_binding.binding import PodName
 from kube_rdma.model.pools.pool import Mode

@@ -6,7 +6,6 @@ known by their index, which stays when they move, as in most cases on a real ker
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
 from ipaddress import ip_network
 
 from kube_rdma.model.attach.pod_view import PodView, SeenLink, SeenRdma, SeenRoute, SeenRule
@@ -31,6 +30,7 @@ from kube_rdma.model.attach.step import (
     SetSysctl,
     TakeLink,
 )
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.functions.step import RebindFunction, ResetFunction, SetFunction
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.attach.infiniband import guid_of_sysfs
@@ -167,7 +167,7 @@ def take_link(world, step):
 
 def set_function(world, step):
     settings = step.wanted if isinstance(step, SetFunction) else step.previous
-    said = {field.name: getattr(settings, field.name) for field in fields(settings)}
+    said = {name: getattr(settings, name) for name in settings.__struct_fields__}
     now = world.functions[step.place]
     then = replace(now, **{name: value for name, value in said.items() if value is not None})
     inside = any(world.virtual.get(one.pci) == step.place for one in world.pod.values())

@@ -1,6 +1,5 @@
 """Plans: each kind of network by example, and what holds for every plan."""
 
-from dataclasses import replace
 from ipaddress import ip_address, ip_network
 
 import pytest
@@ -33,6 +32,7 @@ from kube_rdma.model.attach.step import (
 )
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.link import PlannedHostLink
 from kube_rdma.model.pools.pool import Mode
 from kube_rdma.model.survey import NamespaceMode

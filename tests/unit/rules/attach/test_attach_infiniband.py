@@ -1,13 +1,12 @@
 """InfiniBand: the plan of a function with GUIDs and of a partition, and whose a GUID may be."""
 
-from dataclasses import replace
-
 import pytest
 
 from kube_rdma.model.attach.attachment import Attachment, NetworkKind
 from kube_rdma.model.attach.pod_view import PodView, SeenLink, SeenRdma
 from kube_rdma.model.attach.step import AwaitPartition, MakeLink, MoveRdma, TakeLink
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.functions.step import (
     FunctionSettings,
     LinkState,

@@ -1,6 +1,5 @@
 """What became of an attachment: the plan met with a fresh look at pod and devices."""
 
-from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from kube_rdma.model.attach.attachment import NetworkKind
 from kube_rdma.model.attach.pod_view import PodView, SeenLink
 from kube_rdma.model.device import CharKind, Gid, GidType
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.pool import Mode, Pool, PoolSpec, Share, ShareId
 from kube_rdma.rules.attach.plan import plans, soft_name
 from kube_rdma.rules.attach.result import attached, char_paths, edits, rdma_names

@@ -1,13 +1,12 @@
 """Virtual functions: their plan by example, what is asked for, what is told of them."""
 
-from dataclasses import replace
-
 import pytest
 
 from kube_rdma.model.attach.attachment import NetworkKind
 from kube_rdma.model.attach.pod_view import PodView
 from kube_rdma.model.attach.step import MoveRdma, SetLink
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.functions.step import (
     FunctionSettings,
     LinkState,

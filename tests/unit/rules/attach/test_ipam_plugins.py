@@ -1,7 +1,6 @@
 """Addresses of other IPAM plugins: the plan up to their call, and what becomes of an answer."""
 
 import json
-from dataclasses import replace
 from ipaddress import ip_address, ip_interface, ip_network
 
 import pytest
@@ -13,6 +12,7 @@ from kube_rdma.model.attach.cni import CniResult, LinkAddress, LinkRoute
 from kube_rdma.model.attach.pod_view import PodView
 from kube_rdma.model.attach.step import AddAddress, CallPlugin
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.pool import Mode
 from kube_rdma.rules.attach.addresses import of_answer, with_calls
 from kube_rdma.rules.attach.foreign_plugins import refuse_missing

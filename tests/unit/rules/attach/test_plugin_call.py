@@ -1,7 +1,6 @@
 """Networks of other plugins: what these are told, and what is refused before anything is done."""
 
 import json
-from dataclasses import replace
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from kube_rdma.model.attach.cni import Dns
 from kube_rdma.model.attach.pod_view import PodView, SeenLink
 from kube_rdma.model.attach.step import AddRoute, CallPlugin
 from kube_rdma.model.errors import Broken, Refused
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.pool import Mode
 from kube_rdma.rules.attach.foreign_plugins import attached, plans, refuse_missing
 from kube_rdma.rules.attach.requests import in_order

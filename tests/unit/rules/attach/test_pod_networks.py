@@ -1,6 +1,5 @@
 """Blocks against shares, names that are nowhere, and what follows once a block has its card."""
 
-from dataclasses import replace
 from ipaddress import ip_address, ip_network
 
 import pytest
@@ -17,6 +16,7 @@ from kube_rdma.model.attach.attachment import (
     NetworkRoute,
 )
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.pools.pool import Mode
 from kube_rdma.model.survey import NamespaceMode

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import json
-from dataclasses import replace
 from ipaddress import ip_address, ip_interface
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from kube_rdma.model.attach.cni import CniResult, Dns, LinkAddress
 from kube_rdma.model.attach.pod_view import PodView, SeenLink
 from kube_rdma.model.attach.step import AddRule, CallPlugin
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.functions.step import FunctionSettings
 from kube_rdma.model.pools.pool import Mode
 from kube_rdma.rules.attach import procedure

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +9,7 @@ from hypothesis import strategies as st
 from kube_rdma.adapters.files import bundle
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.doctor import Observation, ObservedPod
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.doctor.check import part_of
 from kube_rdma.rules.doctor.diagnose import CHECKS, diagnose
@@ -19,7 +18,7 @@ from kube_rdma.views.doctor import doctor_document, doctor_text
 from .healthy import POD, WITH_POD, with_container
 from .test_faults import FAULTS
 
-PARTS = [one.name for one in fields(Observation) if getattr(WITH_POD, one.name) is not None]
+PARTS = [one for one in Observation.__struct_fields__ if getattr(WITH_POD, one) is not None]
 PARTS = [name for name in PARTS if name not in ("node", "taken", "document", "not_seen", "pod")]
 OF_POD = ("attached", "findings", "containers", "links", "routes", "survey")
 OF_KUBELET = ("allocatable", "holdings")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from ipaddress import ip_address, ip_network
 
 import pytest
@@ -20,6 +19,7 @@ from kube_rdma.model.attach.attachment import AskedAddress, Network, NetworkKind
 from kube_rdma.model.doctor import ObservedContainer, ObservedLink, ObservedPod
 from kube_rdma.model.explain import PodEvidence
 from kube_rdma.model.finding import Stage
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.functions.step import FunctionSettings
 from kube_rdma.model.ipam import IPPool, IPRange, PoolName
 from kube_rdma.model.node import NodeState

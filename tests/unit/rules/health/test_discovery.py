@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from kube_rdma.model.device import (
@@ -19,6 +17,7 @@ from kube_rdma.model.device import (
     Port,
     PortState,
 )
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma.rules.health.discovery import judge, notes
 

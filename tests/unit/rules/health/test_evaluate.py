@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 
 from kube_rdma.model.card import Use
 from kube_rdma.model.device import Gid, GidType
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.link import PodLink
 from kube_rdma.model.pools.pool import Mode, PoolSpec
 from kube_rdma.rules.health.evaluate import LEAVING, UNMANAGED, NodeFacts, evaluate, node_cards

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -10,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rdma.model.device import CharKind, PciAddress
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.link import PodLink
 from kube_rdma.rules.health.damping import (
     HOLD,

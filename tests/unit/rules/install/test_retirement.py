@@ -1,9 +1,8 @@
 """Who must be gone before the agents go."""
 
-from dataclasses import replace
-
 import pytest
 
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.pod import PodState
 from kube_rdma.rules.install.retirement import still_needed
 

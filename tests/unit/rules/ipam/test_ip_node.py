@@ -1,11 +1,11 @@
 """What a node grants, keeps and cools down, without any API server."""
 
-from dataclasses import replace
 from ipaddress import ip_address, ip_network
 
 import pytest
 
 from kube_rdma.model.errors import Broken, Refused, Unavailable
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.ipam import (
     AddressRequest,
     Block,

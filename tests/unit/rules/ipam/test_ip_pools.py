@@ -1,6 +1,5 @@
 """Pools beside each other, and changes that take addresses from under nodes."""
 
-from dataclasses import replace
 from ipaddress import ip_address, ip_network
 
 import pytest
@@ -8,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.ipam import (
     AddressRequest,
     Block,

@@ -1,11 +1,11 @@
 """Who may grant for a node, what the controller takes away, and what nodes give back."""
 
-from dataclasses import replace
 from ipaddress import ip_address, ip_network
 
 import pytest
 
 from kube_rdma.model.errors import Broken
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.ipam import (
     Block,
     BlockKey,

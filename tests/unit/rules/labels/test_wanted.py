@@ -1,7 +1,5 @@
 """What the labels of a node say: legal and bounded whatever the node has, and right where known."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,6 +17,7 @@ from kube_rdma.model.device import (
     Port,
     PortState,
 )
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.pool import Mode
 from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma.rules.labels import table

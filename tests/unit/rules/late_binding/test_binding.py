@@ -1,10 +1,9 @@
 """Promises and bindings: each decision by an example; test_bound_node.py has all at work."""
 
-from dataclasses import replace
-
 import pytest
 
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.late_binding.binding import Binding, CdiFile, PodName, Promise, at_start
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.model.pools.pool import Attach, Grant

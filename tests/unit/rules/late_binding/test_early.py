@@ -1,12 +1,11 @@
 """Device nodes that were given before the device moved: compared, and warned about."""
 
-from dataclasses import replace
-
 import pytest
 
 from kube_rdma.model.attach.attachment import NetworkKind
 from kube_rdma.model.device import CharKind
 from kube_rdma.model.errors import Outdated
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.pool import Attach, Mode, PoolSpec
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.attach.plan import plans

@@ -1,12 +1,11 @@
 """Whose device is whose: by shares, by what was moved or made, and by what can be seen now."""
 
-from dataclasses import replace
-
 import pytest
 
 from kube_rdma.model.attach.attachment import Attachment, Plan, Sandbox
 from kube_rdma.model.attach.step import MakeRdma, MoveRdma
 from kube_rdma.model.card import Card, CardId
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.late_binding.binding import ContainerId, PodName
 from kube_rdma.model.metrics.families import (
     CounterReadings,

@@ -1,11 +1,10 @@
 """Rates between two scrapes: never negative, never of a counter that began anew, nobody's twice."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.metrics.throughput import AgentScrape, ScrapedSample, TrafficKey, TrafficTotals
 from kube_rdma.rules.metrics import families
 from kube_rdma.rules.metrics.throughput import busiest, rates, totals

@@ -3,7 +3,6 @@
 import json
 import re
 import shlex
-from dataclasses import replace
 
 import pytest
 import yaml
@@ -11,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.migrate import (
     HolderPod,
     MigratingNode,

@@ -1,9 +1,8 @@
 """What DaemonSets of a policy are made of, beside what the operator's own tests look at."""
 
-from dataclasses import replace
-
 import pytest
 
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.operator.cluster_policy import (
     ClusterPolicy,
     ComponentImage,

@@ -1,9 +1,8 @@
 """When a driver is exchanged, and when not; test_upgrade_world.py has all of it at once."""
 
-from dataclasses import replace
-
 import pytest
 
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.operator.driver_upgrade import (
     Close,
     DrainPolicy,

@@ -4,13 +4,12 @@ Pods start and end, labels of Node Feature Discovery vanish, kernels and images 
 removed, nodes go away, and people end drivers' pods. Only the last unloads a driver that is in use.
 """
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.operator.cluster_policy import (
     ClusterPolicy,
     ComponentImage,

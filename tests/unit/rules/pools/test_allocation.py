@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 
 from kube_rdma.model.device import CharKind
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.pool import Bind, DeviceInfo, ExtraInfo, Mode, PoolSpec, Variables
 from kube_rdma.rules.pools.allocation import (
     allocate,

@@ -1,10 +1,9 @@
 """The mode table is complete, keeps its own rules and says what the documents say."""
 
-from dataclasses import replace
-
 import pytest
 
 from kube_rdma.model.device import CharKind
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.pool import Attach, Bind, Mode, PoolSpec, Preference
 from kube_rdma.rules.pools.modes import MODES, Takes, terms, with_networks
 

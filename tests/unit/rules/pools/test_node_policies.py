@@ -1,10 +1,9 @@
 """What the policies of a cluster come to on a node: by selector, by priority, told where equal."""
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.node_policy import ClusterNodePolicy
 from kube_rdma.model.pools.pool import Mode, PoolSpec
 from kube_rdma.rules.pools.node_policies import node_wishes

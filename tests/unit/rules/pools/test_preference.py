@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.gpu_use import FreeGpu
 from kube_rdma.model.pools.pool import Bind, Mode, PoolSpec, Preference
 from kube_rdma.rules.pools.modes import terms

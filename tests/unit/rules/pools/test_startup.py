@@ -1,10 +1,9 @@
 """When the startup taint has to go: the Node object shows what is offered."""
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.node import NodeState, Taint
 from kube_rdma.rules.pools.startup import EFFECT, STARTING, is_starting, shows
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +16,7 @@ from kube_rdma.model.device import (
     Port,
     PortState,
 )
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma.rules.pools.topology import Nearness, matrix, nearness
 

@@ -1,13 +1,12 @@
 """What is wrong with a cluster: each broken state has its code, a sentence and a next step."""
 
-from dataclasses import fields, replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rdma.model.card import CardId
 from kube_rdma.model.finding import NotSeen, Severity
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.node import NodeState
 from kube_rdma.model.reports.cluster import (
     AddressPool,
@@ -281,7 +280,7 @@ def test_what_could_not_be_read_makes_no_problem_and_no_health():
     assert health(lesser, findings(lesser)) is ClusterHealth.HEALTHY
 
 
-PARTS = [f.name for f in fields(ClusterFacts) if f.name not in {"missing", "not_seen"}]
+PARTS = [f for f in ClusterFacts.__struct_fields__ if f not in {"missing", "not_seen"}]
 EVERY = [WELL, *ADVICE.values(), *(facts for facts, _ in BROKEN.values())]
 
 

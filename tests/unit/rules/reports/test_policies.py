@@ -1,10 +1,9 @@
 """What became of a policy: the worst of a node, and each node of a cluster counted once."""
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.functions.function import FunctionsWish
 from kube_rdma.model.pools.node_policy import (
     ClusterNodePolicy,

@@ -1,12 +1,12 @@
 """Settings of NCCL and UCX: whole names of the devices used, and a GID index where it is one."""
 
 import re
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.late_binding.binding import UsedDevice
 from kube_rdma.model.settings.fabric import FabricProfile
 from kube_rdma.model.settings.topology_file import PlacedNet

@@ -7,7 +7,6 @@ names the interfaces; sysfs says what a bond, vlan or bridge among them stands o
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from kube_rdma.adapters.kernel.sysfs.netdev import lower_netdevs
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.model.card import Function, Netdev
 from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.survey import Fault, Survey
 
 

@@ -17,7 +17,6 @@ import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 from kube_rdma.adapters.kernel import locks
@@ -40,7 +39,7 @@ from kube_rdma.adapters.kernel.pod.gids import DEVICES
 from kube_rdma.model.attach.step import GiveBackRdma, MakeRdma, MoveRdma, RemoveRdma, RestoreRdma
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.frozen import Frozen, replace
 
 _NLDEV = 5 << 10  # RDMA_NL_NLDEV
 _SET, _NEWLINK, _DELLINK = 2, 3, 4  # enum rdma_nldev_command

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 
 from kube_rdma.adapters.kernel.netlink import rtnl_write
@@ -47,7 +46,7 @@ from kube_rdma.model.attach.step import (
     VirtualKind,
 )
 from kube_rdma.model.errors import KubeRdmaError, Unavailable
-from kube_rdma.model.frozen import Frozen, field
+from kube_rdma.model.frozen import Frozen, field, replace
 from kube_rdma.model.ipam import InterfaceName
 
 # igbvf, ixgbevf and iavf say so when the physical function has not allowed a MAC.

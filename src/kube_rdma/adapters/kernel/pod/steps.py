@@ -15,7 +15,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -60,6 +59,7 @@ from kube_rdma.model.attach.step import (
     Undo,
 )
 from kube_rdma.model.device import PciAddress
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.functions.step import (
     FunctionPlace,
     RebindFunction,

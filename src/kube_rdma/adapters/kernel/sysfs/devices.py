@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
@@ -29,6 +28,7 @@ from kube_rdma.model.device import (
     Port,
     PortState,
 )
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.survey import NamespaceMode, Survey
 
 Word = TypeVar("Word", bound=StrEnum)

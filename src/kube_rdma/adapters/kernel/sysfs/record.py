@@ -17,7 +17,6 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,7 +24,7 @@ from kube_rdma.adapters.kernel.netlink.rdma_read import LinkDevice, LinkPort, Li
 from kube_rdma.model.device import PciAddress, PhysicalState, PortState
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.foreign_json import decoded
-from kube_rdma.model.frozen import Frozen, field
+from kube_rdma.model.frozen import Frozen, asdict, field
 from kube_rdma.model.survey import Fault, NamespaceMode
 
 _Answer = TypeVar("_Answer")

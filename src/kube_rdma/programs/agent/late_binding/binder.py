@@ -11,7 +11,6 @@ import asyncio
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -26,7 +25,7 @@ from kube_rdma.adapters.runtime.settings import SettingsFolder
 from kube_rdma.model.attach.attachment import Sandbox
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
-from kube_rdma.model.frozen import Frozen, field
+from kube_rdma.model.frozen import Frozen, field, replace
 from kube_rdma.model.late_binding.binding import (
     Binding,
     CdiFile,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import structlog
@@ -18,6 +17,7 @@ from kube_rdma.adapters.notices import Notices
 from kube_rdma.adapters.runtime.cdi import CdiFolder
 from kube_rdma.adapters.runtime.settings import Shelf
 from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.late_binding.binding import Edits, lift_memlock, merge_settings
 from kube_rdma.model.pools.pool import Grant, Pool
 from kube_rdma.rules.late_binding.binding import SETTLED

@@ -10,7 +10,6 @@ files: its pools give plain device nodes in the Allocate reply, and settings as 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Protocol
 
 import structlog
@@ -18,6 +17,7 @@ import structlog
 from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.attach.attachment import Sandbox
 from kube_rdma.model.card import Card, CardId
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.late_binding.binding import ContainerId, Edits, HeldShare
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.model.pools.pool import Attach, Grant, Pool, PoolSpec, ShareId

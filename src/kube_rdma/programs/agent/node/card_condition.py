@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import replace
 
 from kube_rdma.adapters.cluster.nodes import Nodes
 from kube_rdma.model.errors import KubeRdmaError
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.node import NodeCondition, NodeState
 from kube_rdma.programs.agent.node.node_keeper import NodeKeeper, WritePace
 from kube_rdma.rules.health.condition import condition

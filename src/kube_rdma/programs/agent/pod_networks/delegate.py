@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,7 +21,7 @@ from kube_rdma.adapters.files.device_info import DeviceInfoFolder
 from kube_rdma.model.attach.attachment import Attached, AttachmentKey, NetworkAsk
 from kube_rdma.model.attach.cni import Call, CniResult, Verb
 from kube_rdma.model.errors import Refused, Unavailable
-from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.frozen import Frozen, replace
 from kube_rdma.model.ipam import PodUid, PoolName
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.pools.pool import DeviceInfo

@@ -19,7 +19,6 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar, TypeVarTuple
@@ -33,6 +32,7 @@ from kube_rdma.model.attach.attachment import Attachment, AttachmentKey, Plan, P
 from kube_rdma.model.attach.pod_view import PodView
 from kube_rdma.model.attach.step import CallPlugin, EndPlugin, PluginConf, SetSysctl
 from kube_rdma.model.errors import Broken, HardwareGone, KubeRdmaError, Unavailable
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.functions.step import RebindFunction, SetFunction
 from kube_rdma.programs.records import Records, in_the_log
 from kube_rdma.rules.attach import records

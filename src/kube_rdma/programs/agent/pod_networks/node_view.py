@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -38,7 +37,7 @@ from kube_rdma.model.card import CardId
 from kube_rdma.model.cni_conf import ConfFile
 from kube_rdma.model.device import Device
 from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.frozen import Frozen, replace
 from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings
 from kube_rdma.model.ipam import InterfaceName, IPPool, PoolName
 from kube_rdma.model.late_binding.binding import PodName

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
-from dataclasses import replace
 from pathlib import Path
 
 from kube_rdma.adapters.bulkhead import contained
@@ -26,7 +25,7 @@ from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.attach.restart import RESTART
 from kube_rdma.model.cni_conf import Wiring
 from kube_rdma.model.errors import Refused, Unavailable
-from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.frozen import Frozen, replace
 from kube_rdma.model.late_binding.binding import PodName
 from kube_rdma.model.late_binding.runtime import PodSandbox
 from kube_rdma.model.pod import PodState

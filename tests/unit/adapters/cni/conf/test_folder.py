@@ -4,7 +4,6 @@ import asyncio
 import json
 import platform
 import shutil
-from dataclasses import replace
 from pathlib import PurePosixPath
 
 import pytest
@@ -13,6 +12,7 @@ from kube_rdma.adapters.cni.conf import binary
 from kube_rdma.adapters.cni.conf.folder import ConfFolder, FolderTiming, remove
 from kube_rdma.model.cni_conf import HOOK_PROGRAM, IPAM_PLUGIN, PLUGIN, ConfFile, ConfPlan, Wiring
 from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.model.frozen import replace
 from kube_rdma.rules.cni_conf.conflist import plan, unplan
 
 from .host import AT_ONCE, OTHERS, PLACES, Host, chain

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,6 +25,7 @@ from kube_rdma.adapters.kernel.netlink.rdma_read import (
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey
 from kube_rdma.model.device import PhysicalState, PortState
 from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.survey import Fault, NamespaceMode
 from kube_rdma_lab.native.tree_text import unpack
 

@@ -6,7 +6,6 @@ import ctypes
 import errno
 import struct
 from contextlib import suppress
-from dataclasses import fields, replace
 from sys import byteorder
 
 import pytest
@@ -23,6 +22,7 @@ from kube_rdma.adapters.kernel.netlink.rtnl_vf import (
     set_function,
 )
 from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.functions.step import (
     FunctionSettings,
     LinkState,
@@ -146,7 +146,7 @@ def test_no_guid_is_not_set_where_there_is_none():
 
 
 def test_what_is_right_already_is_not_sent():
-    said = {field.name: getattr(AS_MADE, field.name) for field in fields(AS_MADE)}
+    said = {name: getattr(AS_MADE, name) for name in AS_MADE.__struct_fields__}
     assert messages(**said) == []
     assert len(messages(now=FunctionSettings(), **said)) == 4  # not told: trust, spoof, state, MAC
 
@@ -246,9 +246,7 @@ def test_all_messages_together_lead_to_what_is_wanted(wanted, now):
 
 def parts(said):
     """The fields that say something."""
-    return [
-        (f.name, getattr(said, f.name)) for f in fields(said) if getattr(said, f.name) is not None
-    ]
+    return [(f, getattr(said, f)) for f in said.__struct_fields__ if getattr(said, f) is not None]
 
 
 TRUST = SetFunction(PLACE, FunctionSettings(trust=False), FunctionSettings(trust=True))

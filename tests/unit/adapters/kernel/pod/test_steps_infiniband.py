@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import struct
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,6 +33,7 @@ from kube_rdma.model.attach.step import (
 )
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.functions.step import (
     FunctionPlace,
     FunctionSettings,

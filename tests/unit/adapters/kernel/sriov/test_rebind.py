@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from kube_rdma.adapters.kernel.sysfs.devices import read_survey
 from kube_rdma.model.attach.step import AwaitPartition
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.functions.step import RebindFunction
 from kube_rdma_lab.native.tree_text import unpack
 

@@ -81,7 +81,7 @@ def test_an_interface_that_sysfs_and_netlink_do_not_tell_alike_is_left_out(tmp_p
 # In a namespace of its own, with a /sys that shows it: up alone, then used in each way.
 SCRIPT = """
 import json, pathlib, subprocess
-from dataclasses import asdict
+from kube_rdma.model.frozen import asdict
 from kube_rdma.adapters.kernel.sriov.netdev_usage import read_uses
 
 def do(*words):

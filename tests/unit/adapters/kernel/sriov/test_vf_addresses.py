@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 
 from kube_rdma.adapters.kernel.sriov.addresses import made_of, tell
 from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.functions.function import SetFunctions
 from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings, LinkState
 from kube_rdma.model.link import PlannedHostLink

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from kube_rdma.adapters.kernel.sysfs.pod import mount_inside
 from kube_rdma.adapters.kernel.sysfs.pod_counters import read_inside
 from kube_rdma.model.attach.attachment import Sandbox
 from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.late_binding.binding import ContainerId, PodName
 from kube_rdma_testing.kernel.tree import remove_device, write_tree
 from kube_rdma_testing.kernel.tree_counters import write_counters

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from kube_rdma.adapters.kernel.sysfs.record import ROUTES_FILE
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.model.card import Function, Netdev
 from kube_rdma.model.device import PciAddress, PciPosition
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.survey import Fault
 from kube_rdma.programs.survey import take_survey
 from kube_rdma_lab.native.tree_text import unpack

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 from kube_rdma.adapters.kernel.sysfs.devices import read_devices, read_survey, survey_tree
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.model.device import CharKind, LinkLayer
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.survey import Fault, NamespaceMode, Survey
 from kube_rdma_lab.native.tree_text import unpack
 from kube_rdma_testing.kernel.tree import Damage, damaged, remove_device, write_tree

@@ -1,11 +1,10 @@
 """A card that another program moved is given to no pod; a card of our own pods is as it was."""
 
-from dataclasses import replace
-
 import pytest
 
 from kube_rdma.adapters.kernel.netlink.uevents import Uevent
 from kube_rdma.model.card import CardId
+from kube_rdma.model.frozen import replace
 from kube_rdma.rules.health.absence import ASK, MOVED
 from kube_rdma_testing.kubelet.devices import ContainerPlace
 from tests.unit.programs.agent.world import VKE, World, hard_card, seat, until

@@ -1,11 +1,11 @@
 """A card's health as pods and people see it: in the list, in the log, as Events; both ways."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
 from kube_rdma.model.device import PortState
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.pool import Mode, PoolSpec
 from kube_rdma.programs.agent.device_plugin.handlers import Handlers
 from kube_rdma.programs.agent.device_plugin.servers import ResourceServers

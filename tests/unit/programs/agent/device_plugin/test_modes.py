@@ -1,7 +1,6 @@
 """The VKE node: its label alone says what its cards are, and a change waits for pods to end."""
 
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -10,6 +9,7 @@ from kube_rdma.adapters.journal.format import POOLS
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.model.card import Use
 from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.frozen import replace
 from kube_rdma.programs.agent.device_plugin import loop
 from kube_rdma.programs.own_addresses import OwnAddresses
 from kube_rdma_testing.disk import FakeDisk

@@ -1,7 +1,6 @@
 """Late binding through the agent: Allocate promises, CNI binds, PreStartContainer lets through."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ from grpclib import GRPCError
 
 from kube_rdma.model.attach.attachment import Sandbox
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.late_binding.binding import ContainerId, Edits, PodName, UsedDevice
 from kube_rdma.model.settings.topology_file import PlacedNet, TopologyFacts
 from kube_rdma.rules.settings.files import ANNOTATION, NONE, TOPOLOGY, TOPOLOGY_FILE

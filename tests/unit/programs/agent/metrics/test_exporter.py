@@ -3,7 +3,6 @@
 import asyncio
 import itertools
 import urllib.request
-from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -15,6 +14,7 @@ from kube_rdma.model.attach.attachment import Attachment, Plan, Sandbox
 from kube_rdma.model.attach.step import MoveRdma
 from kube_rdma.model.device import PortState
 from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.late_binding.binding import ContainerId, PodName
 from kube_rdma.model.metrics.families import MetricNames
 from kube_rdma.model.survey import NamespaceMode

@@ -1,7 +1,6 @@
 """The condition of a node: as its cards are, one patch for each change, gone with the agent."""
 
 import asyncio
-from dataclasses import replace
 
 import msgspec
 import pytest
@@ -9,6 +8,7 @@ import pytest
 from kube_rdma.adapters.cluster.nodes import CARDS_HEALTHY, NODE, Nodes
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.model.device import PortState
+from kube_rdma.model.frozen import replace
 from kube_rdma.programs.agent.node.card_condition import CardCondition
 from kube_rdma.programs.agent.node.node_keeper import WritePace
 from kube_rdma_testing.kubelet.devices import ContainerPlace

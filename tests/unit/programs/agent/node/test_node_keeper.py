@@ -2,13 +2,13 @@
 
 import asyncio
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rdma.adapters.cluster.errors import NotInstalled
 from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.node import NodeState
 from kube_rdma.programs.agent.node.node_keeper import NodeKeeper, WritePace, pause
 

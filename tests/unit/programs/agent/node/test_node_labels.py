@@ -2,7 +2,6 @@
 
 import asyncio
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 
 import msgspec
 import pytest
@@ -11,6 +10,7 @@ from kube_rdma.adapters.cluster.events import Events
 from kube_rdma.adapters.cluster.nodes import NODE, Nodes
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.kubelet.registry import Registry
+from kube_rdma.model.frozen import replace
 from kube_rdma.programs.agent.compose import AgentOptions, AgentPlaces, LabelWish, labelling
 from kube_rdma.programs.agent.node.cluster_node_events import ClusterNodeEvents
 from kube_rdma.programs.agent.node.labeller import LabelSources, run_labeller

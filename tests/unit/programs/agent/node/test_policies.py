@@ -1,7 +1,5 @@
 """NodePolicies of the cluster: wishes of the nodes that they select, beside file and label."""
 
-from dataclasses import replace
-
 import pytest
 
 from kube_rdma.adapters.cluster.calls import RequestTiming
@@ -9,6 +7,7 @@ from kube_rdma.adapters.cluster.nodes import NODE
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.policy_watch import NODE_POLICY, watch_policies
 from kube_rdma.adapters.cluster.report_objects import NODE_REPORT, NodeReports
+from kube_rdma.model.frozen import replace
 from kube_rdma.programs.agent.node.node_keeper import WritePace
 from kube_rdma.programs.agent.node.policies import NodePolicies
 from kube_rdma.programs.agent.node.report import NodeReporter

@@ -2,7 +2,6 @@
 
 import asyncio
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 import pytest
 
@@ -11,6 +10,7 @@ from kube_rdma.adapters.cluster.nodes import NODE
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.report_objects import NODE_REPORT, NodeReports
 from kube_rdma.model.device import PortState
+from kube_rdma.model.frozen import replace
 from kube_rdma.programs.agent.node.node_keeper import WritePace
 from kube_rdma.programs.agent.node.report import NodeReporter
 from kube_rdma_testing.cluster.server import FakeServer

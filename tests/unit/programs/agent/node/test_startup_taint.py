@@ -1,12 +1,12 @@
 """The startup taint of a node: it goes when the resources are there, and nothing else goes."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
 from kube_rdma.adapters.cluster.nodes import NODE, Nodes
 from kube_rdma.adapters.cluster.objects import Cluster
+from kube_rdma.model.frozen import replace
 from kube_rdma.programs.agent.node.node_keeper import WritePace
 from kube_rdma.programs.agent.node.startup_taint import StartupTaint
 from tests.unit.programs.agent.world import LABEL, NODE_NAME, VKE, World, hard_card, until

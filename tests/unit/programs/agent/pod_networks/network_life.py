@@ -5,10 +5,10 @@ nothing more, so no handler of an error cleans up behind a crash.
 """
 
 import asyncio
-from dataclasses import replace
 from errno import EIO
 
 from kube_rdma.model.errors import KubeRdmaError
+from kube_rdma.model.frozen import replace
 from kube_rdma.rules.settings.files import as_asked
 from kube_rdma_testing.ipam import FakeAddresses
 from kube_rdma_testing.kernel.network import KilledError

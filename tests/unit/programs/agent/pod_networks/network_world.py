@@ -6,7 +6,6 @@ Life (network_life.py) counts what it does to them.
 
 import json
 from contextlib import contextmanager
-from dataclasses import replace
 from ipaddress import IPv6Address
 from itertools import count
 
@@ -21,6 +20,7 @@ from kube_rdma.model.attach.attachment import GidTable, GrantedShare, HostLink, 
 from kube_rdma.model.attach.cni import Call, CniAttachment, CniResult, Verb
 from kube_rdma.model.card import Card, CardId, Function, Netdev
 from kube_rdma.model.device import CharDevice, CharKind, Gid, GidType, PciAddress, PciPosition
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.functions.step import FunctionPlace
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.late_binding.binding import ContainerId, PodName

@@ -1,11 +1,11 @@
 """A pod with a function of InfiniBand: what it has, what CHECK says of it, what is refused."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
 from kube_rdma.model.errors import Broken, Refused, Unavailable
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.model.pools.pool import Attach, Mode, Pool, PoolSpec, Share, ShareId
 from kube_rdma.model.survey import NamespaceMode, Survey

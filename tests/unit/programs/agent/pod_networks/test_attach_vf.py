@@ -1,10 +1,9 @@
 """A pod with a virtual function: what it is set to, what CHECK says of it, what is refused."""
 
-from dataclasses import replace
-
 import pytest
 
 from kube_rdma.model.errors import Broken, Refused, Unavailable
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.functions.step import VlanProtocol
 from kube_rdma.model.pools.pool import Mode
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from kube_rdma.model.attach.attachment import AttachmentKey
 from kube_rdma.model.attach.cni import Verb
 from kube_rdma.model.cni_conf import Wiring
 from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.pool import Mode
 from kube_rdma_testing.kernel.network import KilledError
 from tests.unit.programs.agent.world import until

@@ -1,6 +1,5 @@
 """What the real neighbours of pod networks answer, over a fake API server."""
 
-from dataclasses import replace
 from ipaddress import ip_network
 
 import pytest
@@ -12,6 +11,7 @@ from kube_rdma.adapters.cluster.pods import POD
 from kube_rdma.model.attach.attachment import NetworkKind
 from kube_rdma.model.attach.pod_view import SeenLink
 from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings
 from kube_rdma.model.ipam import IPPool, IPRange, Route
 from kube_rdma.model.late_binding.binding import PodName

@@ -1,12 +1,12 @@
 """Networks of pods, call by call: what ADD, DEL, CHECK, GC and STATUS do on a made-up node."""
 
-from dataclasses import replace
 from ipaddress import ip_address, ip_network
 
 import pytest
 
 from kube_rdma.model.attach.cni import Call, CniResult, Verb
 from kube_rdma.model.errors import Broken, Refused, Unavailable
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.ipam import Route
 from kube_rdma.model.late_binding.binding import UsedDevice
 from kube_rdma.model.pools.pool import Mode

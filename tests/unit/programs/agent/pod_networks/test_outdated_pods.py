@@ -1,11 +1,10 @@
 """A pod that holds another device's nodes is marked for its end, and told what comes next."""
 
-from dataclasses import replace
-
 import pytest
 
 from kube_rdma.model.attach.restart import RESTART
 from kube_rdma.model.errors import Outdated, Unavailable
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.pools.pool import Mode

@@ -1,7 +1,6 @@
 """Pods that ask with a block for each card: the way of Volcengine's VKE, on a made-up node."""
 
 import json
-from dataclasses import replace
 from ipaddress import ip_address, ip_interface, ip_network
 
 import pytest
@@ -17,6 +16,7 @@ from kube_rdma.model.attach.cni import CniInterface, CniResult, LinkAddress
 from kube_rdma.model.attach.pod_view import SeenLink
 from kube_rdma.model.cni_conf import ConfFile
 from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.ipam import IPPool, IPRange, PoolName
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.pools.pool import Mode

@@ -6,7 +6,6 @@ InfiniBand, its network and the GUIDs of its functions, is run here as it is wri
 
 import json
 import re
-from dataclasses import replace
 from ipaddress import ip_network
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from kube_rdma.api.ipam import ip_pool
 from kube_rdma.api.pools import node_policy
 from kube_rdma.api.text.reader import read
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.pool import Attach, Mode
 from kube_rdma.rules.attach.infiniband import is_usable_guid
 from kube_rdma.rules.pools.modes import terms
