@@ -106,7 +106,8 @@ class IPBlockObject(StatusPart):
 class LeaseSpec(SparsePart, forbid_unknown_fields=True):
     """The fields of a coordination.k8s.io Lease that kube-rdma writes; any other is a fault."""
 
-    duration: Annotated[int, Meta(ge=1)] = field(name="leaseDurationSeconds")
+    # An int32 of the API server, which others may fill too.
+    duration: Annotated[int, Meta(ge=1, le=2**31 - 1)] = field(name="leaseDurationSeconds")
     journal: JournalId = field(name="holderIdentity", default=JournalId(""))
 
 
