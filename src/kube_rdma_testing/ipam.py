@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from kube_rdma.model.errors import Broken, KubeRdmaError, Refused
+from kube_base.errors import Broken, KubeError, Refused
 from kube_rdma.model.ipam import Ask, Bits, Cell, ContainerId, InterfaceName, IPPool, NodeName
 from kube_rdma.rules.ipam.cells import cell_at, mask, zones
 from kube_rdma.rules.ipam.grant import Granted, ask
@@ -31,7 +31,7 @@ class FakeAddresses:
     """An AddressProvider. `failing` is raised by every call, while it is set."""
 
     def __init__(self, pools: Iterable[IPPool], node: str = "node") -> None:
-        self.failing: KubeRdmaError | None = None
+        self.failing: KubeError | None = None
         self._pools = {pool.name: pool for pool in pools}
         self._catalog = {pool.name: zones(pool) for pool in self._pools.values()}
         self._time = 0.0

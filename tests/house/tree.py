@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+PRODUCT = "src/kube_base", "src/kube_client", "src/kube_rdma"
 
 # Made by tools, never committed; the names in .gitignore.
 _MADE_ANYWHERE = {".git", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache"}

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from contextlib import asynccontextmanager
 
+from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster import status_objects as objects
 from kube_rdma.adapters.cluster.ipam_objects import IP_POOL
 from kube_rdma.adapters.cluster.networks import DEFINITION
 from kube_rdma.adapters.cluster.nodes import NODE
-from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD
 from kube_rdma.adapters.cluster.policy_watch import NODE_POLICY
 from kube_rdma.adapters.cluster.report_objects import NODE_REPORT

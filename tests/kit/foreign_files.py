@@ -11,17 +11,19 @@ from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from kube_rdma.adapters.cluster import ipam_objects, wire
-from kube_rdma.adapters.cluster.credentials import CredentialPlugin, Person
-from kube_rdma.adapters.cluster.election import ELECTION
-from kube_rdma.adapters.cluster.kubeconfig import (
+from kube_base.errors import Unavailable
+from kube_client import wire
+from kube_client.credentials import CredentialPlugin, Person
+from kube_client.kubeconfig import (
     Access,
     PluginEntry,
     ServerEntry,
     UserEntry,
     read_access,
 )
-from kube_rdma.adapters.cluster.pod_commands import ERROR, CommandOutput
+from kube_client.pod_commands import ERROR, CommandOutput
+from kube_rdma.adapters.cluster import ipam_objects
+from kube_rdma.adapters.cluster.election import ELECTION
 from kube_rdma.adapters.cluster.report_objects import NODE_REPORT
 from kube_rdma.adapters.cluster.webhook_objects import WEBHOOK_CONFIGURATIONS, WEBHOOK_SECRET
 from kube_rdma.adapters.cluster.whereabouts import ATTACHMENT
@@ -33,7 +35,6 @@ from kube_rdma.api.reports import node_report
 from kube_rdma.model.attach.cni import Verb
 from kube_rdma.model.attach.step import PluginConf
 from kube_rdma.model.doctor import Observation, ObservedLink, ObservedRoute
-from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.verify.bandwidth import PerftestRun
 from kube_rdma.programs.cli.verify_pods import earlier

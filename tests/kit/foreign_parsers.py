@@ -13,11 +13,11 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from random import Random
 
-from kube_rdma.adapters.cluster import wire
+from kube_client import wire
+from kube_client.errors import failure
+from kube_client.kinds import ObjectKind
 from kube_rdma.adapters.cluster.bandwidth_check_objects import BANDWIDTH_CHECK, seen_check
-from kube_rdma.adapters.cluster.errors import failure
 from kube_rdma.adapters.cluster.ipam_objects import IP_POOL, pool
-from kube_rdma.adapters.cluster.kinds import ObjectKind
 from kube_rdma.adapters.cluster.pods import POD, pod_state
 from kube_rdma.adapters.cluster.policy_watch import NODE_POLICY, policy_of
 from kube_rdma.adapters.cluster.restarts import request_of
@@ -164,7 +164,7 @@ PARSERS: Mapping[str, tuple[object, Parser]] = {
     "refusal of the API server": (
         STATUS,
         lambda data: failure(
-            wire.ApiRequest("get", "", "v1", "pods", "a", "b"), wire.Answer(422, data)
+            wire.ApiRequest("get", "", "v1", "pods", "a", "b"), wire.Answer(422, data), "trial"
         ),
     ),
     "CNI call": (CONF, _call),

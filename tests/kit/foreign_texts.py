@@ -15,7 +15,9 @@ from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
 
-from kube_rdma.adapters.cluster import policy_objects, whereabouts, wire
+from kube_base.errors import Refused
+from kube_client import wire
+from kube_rdma.adapters.cluster import policy_objects, whereabouts
 from kube_rdma.adapters.cluster.networks import DEFINITION
 from kube_rdma.adapters.files.device_info import DeviceInfoFolder
 from kube_rdma.adapters.kubelet.settings import topology_policy
@@ -28,7 +30,6 @@ from kube_rdma.api.text import document
 from kube_rdma.model.attach.attachment import NetworkAsk, NetworkKind
 from kube_rdma.model.cni_conf import ConfFile
 from kube_rdma.model.device import PciAddress
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.pools.pool import DeviceInfo

@@ -7,9 +7,9 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
+from kube_base.errors import Unavailable
 from kube_rdma.adapters.kernel.pod.errors import INFINIBAND
 from kube_rdma.model.attach.attachment import HostLink, HostNetwork
-from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.functions.step import FunctionPlace
 from kube_rdma.model.link import PlannedHostLink
 from kube_rdma.model.selftest import SelftestScene

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from kube_rdma.model.errors import KubeRdmaError
+from kube_base.errors import KubeError
 from kube_rdma.model.ipam import Block, Booking, BootId, Cell, ContainerId, JournalId, NodeName
 from kube_rdma.rules.ipam.effects import Act, IpamAgentState, Talk
 
@@ -37,7 +37,7 @@ class Task:
         """Deliver the result of the act."""
         self._go(lambda: self.talk.send(answer))
 
-    def throw(self, error: KubeRdmaError) -> None:
+    def throw(self, error: KubeError) -> None:
         """Deliver that the act could not be done."""
         self._go(lambda: self.talk.throw(error))
 
@@ -49,7 +49,7 @@ class Task:
         except StopIteration as stop:
             self.over = True
             self.done(stop.value)
-        except KubeRdmaError as error:
+        except KubeError as error:
             self.over = True
             self.done(error)
 

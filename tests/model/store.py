@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from random import Random
 
-from kube_rdma.model.errors import Unavailable
+from kube_base.errors import Unavailable
 from kube_rdma.model.ipam import Block, Board, Cell, NodeLease, NodeName, PoolName
 from kube_rdma.rules.ipam import effects as talk
 

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from kube_rdma.model.errors import Refused, Unavailable
+from kube_base.errors import Refused, Unavailable
 from kube_rdma.model.ipam import Ask, IPPool, IPRange, NicAsk, NodeLease, Timing
 from kube_rdma.rules.ipam import agent as serve
 from kube_rdma.rules.ipam import effects as talk

@@ -16,7 +16,7 @@ from typing import get_args
 
 from msgspec import structs
 
-from kube_rdma.model.errors import Broken, Unavailable
+from kube_base.errors import Broken, Unavailable
 from kube_rdma.model.ipam import (
     Address,
     Ask,

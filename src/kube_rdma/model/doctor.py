@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from kube_base.frozen import Frozen, field
 from kube_rdma.model.admission.findings import PodFinding
-from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.model.late_binding.runtime import Runtime
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.model.pools.pool import PoolSpec

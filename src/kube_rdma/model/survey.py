@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from enum import StrEnum
 
+from kube_base.frozen import Frozen
 from kube_rdma.model.card import Function, Use
 from kube_rdma.model.device import CharDevice, Device, Gpu
-from kube_rdma.model.frozen import Frozen
 
 
 class NamespaceMode(StrEnum):

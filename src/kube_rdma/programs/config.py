@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from kube_base.errors import Refused
 from kube_rdma.api.pools import config
 from kube_rdma.api.text import document
 from kube_rdma.api.text.typed import Config
-from kube_rdma.model.errors import Refused
 from kube_rdma.rules.functions.plan import function_faults
 from kube_rdma.rules.functions.ranges import range_faults
 from kube_rdma.rules.pools import wishes

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from kube_base.errors import Refused, Unavailable
 from kube_rdma.adapters.kernel.netlink.default_routes import (
     merge_holders,
     merge_routes,
@@ -22,7 +23,6 @@ from kube_rdma.adapters.kernel.sysfs.devices import read_devices, read_survey
 from kube_rdma.adapters.kernel.sysfs.record import recorded_links, recorded_routes
 from kube_rdma.model.card import Function
 from kube_rdma.model.device import Device
-from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.survey import Fault, Survey
 
 _SYSFS = Path("/sys")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from kube_rdma.model.frozen import Frozen
+from kube_base.frozen import Frozen
 from kube_rdma.views.text import aligned, widths, wrapped
 
 _HEAD = ("AT", "KIND", "NAME", "WHAT IT IS")

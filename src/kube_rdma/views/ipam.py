@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kube_rdma.model.frozen import Frozen
+from kube_base.frozen import Frozen
 from kube_rdma.model.ipam import Board, IPPool, NodeName, Usage
 from kube_rdma.views.text import aligned, widths, wrapped
 

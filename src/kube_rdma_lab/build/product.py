@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,7 +28,7 @@ ARM_TREE = debian.DebianTree("bookworm", "extract", ("python3", "?essential"), "
 SITE = f"usr/local/lib/python{PYTHON}/dist-packages"
 RECIPE = "2"
 
-SOURCE = PACKAGE.parent / "kube_rdma"
+SOURCES = tuple(PACKAGE.with_name(name) for name in ("kube_base", "kube_client", "kube_rdma"))
 # In a wheel the compiled shim lies in the package already; in a checkout it is compiled here.
 SHIM_SOURCE = PACKAGE.parents[1] / "shim"
 SHIM_PLACE = "kube_rdma/adapters/cni/conf/shim/{machine}/kube-rdma"
@@ -161,10 +161,11 @@ def shim_files(store: Store, machine: str) -> dict[str, bytes]:
     return {SHIM_PLACE.format(machine=machine): built.read_bytes()}
 
 
-def source_files(package: Path = SOURCE) -> dict[str, bytes]:
-    """Return the files of a package, the product's, by their place in site-packages, sorted."""
+def source_files(packages: Sequence[Path] = SOURCES) -> dict[str, bytes]:
+    """Return the files of packages, the product's, by their place in site-packages, sorted."""
     return {
         str(path.relative_to(package.parent)): path.read_bytes()
+        for package in packages
         for path in sorted(package.rglob("*"))
         if path.is_file() and "__pycache__" not in path.parts
     }

@@ -16,7 +16,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from kube_rdma.model.errors import Refused
+from kube_base.errors import Refused
 from kube_rdma_lab.build import (
     debian,
     disk,
@@ -30,6 +30,7 @@ from kube_rdma_lab.build import (
 )
 from kube_rdma_lab.build.shell import Shell, need_root
 from kube_rdma_lab.build.store import Store
+from kube_rdma_lab.paths import PACKAGE
 
 # Only unpacked, and laid over the node's tree of the same suite: the C library is there already.
 # apparmor is the parser of profiles; selinux-utils says which label a file should have.
@@ -42,7 +43,7 @@ PYTEST = ("pytest", "pytest-asyncio", "iniconfig", "packaging", "pluggy", "pygme
 RECIPE = "1"
 DISK = "root.ext4"
 SOURCES = "lab/src"  # where the machine has the packages of the checkout
-FAKES = product.SOURCE.with_name("kube_rdma_testing")
+FAKES = PACKAGE.with_name("kube_rdma_testing")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ def _python(store: Store, stamp: str, locks: Path) -> Path:
 
 def _sources(store: Store, python: Path) -> Path:
     """Return a tree with the product's package and its fakes, compiled by the machine's Python."""
-    files = product.source_files() | product.source_files(FAKES)
+    files = product.source_files((*product.SOURCES, FAKES))
     files |= product.shim_files(store, product.AMD64.machine)
 
     def make(folder: Path, shell: Shell) -> None:

@@ -19,13 +19,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kube_base.errors import Unavailable
 from kube_rdma.adapters.kernel.netlink.rtnl_read import Interface
 from kube_rdma.adapters.kernel.pod.errors import ETHERNET, refusal
 from kube_rdma.adapters.kernel.pod.gids import DEVICES, PATIENCE
 from kube_rdma.adapters.kernel.pod.namespaces import Namespace
 from kube_rdma.model.attach.pod_view import SeenLink, SeenRoute, SeenRule
 from kube_rdma.model.device import PciAddress
-from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.functions.step import FunctionSettings
 from kube_rdma.model.ipam import Address, InterfaceName
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from kube_base.errors import Broken, Refused, Unavailable
+from kube_client.kinds import Wanted
+from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster import ipam_objects
 from kube_rdma.adapters.cluster.connect import connect
-from kube_rdma.adapters.cluster.kinds import Wanted
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.model.errors import Broken, Refused, Unavailable
 from kube_rdma.model.ipam import (
     Block,
     Board,

@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
-from kube_rdma.adapters.cluster import webhook_objects, wire
+from kube_client import wire
+from kube_rdma.adapters.cluster import webhook_objects
 from kube_rdma.adapters.cluster.webhook_objects import WEBHOOK_CONFIGURATIONS, WEBHOOK_SECRET
 from kube_rdma.adapters.pki import certificates
 

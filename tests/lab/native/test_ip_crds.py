@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from kube_base.errors import Unavailable
 from kube_rdma.api.ipam import ip_objects, ip_pool, ip_pool_status
 from kube_rdma.api.ipam.ip_pool_status import Findings
 from kube_rdma.api.text.object_document import of_value
-from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.ipam import Family, NodeLease, Usage
 from kube_rdma_lab import cluster
 

@@ -11,10 +11,10 @@ from uuid import uuid4
 
 import pytest
 
+from kube_base.errors import Unavailable
 from kube_rdma.adapters.cluster import ipam_objects
 from kube_rdma.adapters.cluster.connect import connect
 from kube_rdma.adapters.journal.disk import Folder
-from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.ipam import Ask, NicAsk, Timing
 from kube_rdma.programs.ipam.gc import run_patrol
 from kube_rdma.programs.ipam.node import IpamDependencies, NodeAddresses

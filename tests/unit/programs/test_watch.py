@@ -11,10 +11,10 @@ from dataclasses import replace
 
 import pytest
 
+from kube_base.errors import Unavailable
 from kube_rdma.adapters.kernel.netlink.rtnl_events import FakeRtnlEvents, News, RtnlEvent
 from kube_rdma.adapters.kernel.netlink.uevents import LOST, FakeUevents, Uevent
 from kube_rdma.model.device import Device
-from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma.programs.watch import watch
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_base.errors import Refused
 from kube_rdma.model.attach.step import AwaitGid, MakeRdma, MoveRdma, TakeLink
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.functions.step import SetFunction
 from kube_rdma.model.selftest import SelftestRequest, SelftestScene, Trial, TrialKind, UntriedCard
 from kube_rdma.model.survey import NamespaceMode

@@ -7,6 +7,7 @@ from ipaddress import ip_address
 
 import pytest
 
+from kube_base.errors import Broken, Refused, Unavailable
 from kube_rdma.adapters.kernel.netlink.rtnl_write import interim_name
 from kube_rdma.model.attach.step import (
     AddAddress,
@@ -22,7 +23,6 @@ from kube_rdma.model.attach.step import (
     SetLink,
     VirtualKind,
 )
-from kube_rdma.model.errors import Broken, Refused, Unavailable
 from kube_rdma.model.link import PlannedHostLink
 
 from .steps_contract import ANOTHERS, MAC, MARK, V4, back, link

@@ -11,8 +11,9 @@ from dataclasses import replace
 
 import pytest
 
+from kube_base.errors import Refused, Unavailable
 from kube_rdma.model.attach.step import SetLink
-from kube_rdma.model.errors import HardwareGone, Refused, Unavailable
+from kube_rdma.model.errors import HardwareGone
 from kube_rdma.model.functions.step import (
     FunctionSettings,
     LinkState,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from kube_rdma.adapters.cluster.kinds import ObjectCodec, ObjectKind, Stored
-from kube_rdma.adapters.cluster.objects import Cluster
+from kube_base.errors import Refused
+from kube_base.frozen import Frozen
+from kube_client.kinds import ObjectCodec, ObjectKind, Stored
+from kube_client.objects import Cluster
 from kube_rdma.api.verify import status as bandwidth_check_status
 from kube_rdma.api.verify.bandwidth_check import load_plan
 from kube_rdma.api.verify.status import BandwidthCheckStatus
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.verify.bandwidth_check import BandwidthPlan
 
 BANDWIDTH_CHECK: ObjectKind[bytes, BandwidthCheckStatus] = ObjectKind(

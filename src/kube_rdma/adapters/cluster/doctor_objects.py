@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import msgspec
 
-from kube_rdma.adapters.cluster import ipam_objects, wire
-from kube_rdma.adapters.cluster.calls import make
-from kube_rdma.adapters.cluster.errors import Conflict, Lost
+from kube_base.errors import Refused
+from kube_client import wire
+from kube_client.calls import make
+from kube_client.errors import Conflict, Lost
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster import ipam_objects
 from kube_rdma.adapters.cluster.networks import DEFINITION, RESOURCE
-from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD
 from kube_rdma.api.admission import pod_manifest
 from kube_rdma.api.attach import network_definition, network_status
 from kube_rdma.api.text.object_document import of_json
 from kube_rdma.model.admission.pod_template import PodTemplate
 from kube_rdma.model.doctor import AddressRange, AddressUse
-from kube_rdma.model.errors import Refused
 
 
 class _WaitingReason(msgspec.Struct, frozen=True):

@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from kube_rdma.adapters.cluster.errors import NotInstalled
-from kube_rdma.adapters.cluster.kinds import ObjectCodec, ObjectKind, Stored, Where
+from kube_client.errors import NotInstalled
+from kube_client.kinds import ObjectCodec, ObjectKind, Stored, Where
+from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.nodes import whole
-from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.report_objects import NODE_REPORT
 from kube_rdma.api.reports.node_report import node_report
 from kube_rdma.model.operator.driver_upgrade import (

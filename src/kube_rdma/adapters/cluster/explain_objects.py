@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 
-from kube_rdma.adapters.cluster.kinds import Where
-from kube_rdma.adapters.cluster.objects import Cluster
+from kube_base.frozen import Frozen
+from kube_client.kinds import Where
+from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.status_objects import POD_STATE
 from kube_rdma.api.admission.pod_manifest import counted
 from kube_rdma.api.attach import network_status
 from kube_rdma.model.card import CardId
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.late_binding.binding import PodName
 
 _OVER = ("Succeeded", "Failed")

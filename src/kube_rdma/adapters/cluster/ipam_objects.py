@@ -12,7 +12,9 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from kube_rdma.adapters.cluster.kinds import (
+from kube_base.errors import Broken, Unavailable
+from kube_base.frozen import Frozen
+from kube_client.kinds import (
     EVERYWHERE,
     NOTHING,
     ObjectCodec,
@@ -22,12 +24,10 @@ from kube_rdma.adapters.cluster.kinds import (
     Wanted,
     Where,
 )
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.cluster.watching import Changed, Cut, Muddled, Synced
+from kube_client.objects import Cluster
+from kube_client.watching import Changed, Cut, Muddled, Synced
 from kube_rdma.api.ipam import ip_objects, ip_pool, ip_pool_status
 from kube_rdma.api.ipam.ip_pool_status import IPPoolStatus
-from kube_rdma.model.errors import Broken, Unavailable
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ipam import (
     Block,
     Board,

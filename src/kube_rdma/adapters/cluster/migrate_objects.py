@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kube_rdma.adapters.cluster.kinds import NOTHING, ObjectCodec, ObjectKind, Stored
+from kube_client.kinds import NOTHING, ObjectCodec, ObjectKind, Stored
+from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.nodes import NODE, NodeObjectSpec, NodeStatus
-from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.policy_objects import CONFIG_MAP, DAEMON_SET
 from kube_rdma.adapters.cluster.status_objects import DEPLOYMENTS, POD_STATE
 from kube_rdma.model.migrate import HolderPod, MigratingNode, PluginDaemonSet, VendorPolicy

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import msgspec
 
-from kube_rdma.adapters.cluster.kinds import NOTHING, ObjectCodec, ObjectKind, Where
-from kube_rdma.adapters.cluster.objects import Cluster
+from kube_base.frozen import Frozen
+from kube_client.kinds import NOTHING, ObjectCodec, ObjectKind, Where
+from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.pod import PodState
 
 RESOURCE = "k8s.v1.cni.cncf.io/resourceName"

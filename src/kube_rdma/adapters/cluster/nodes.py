@@ -13,11 +13,11 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from kube_rdma.adapters.cluster import wire
-from kube_rdma.adapters.cluster.calls import make
-from kube_rdma.adapters.cluster.kinds import ObjectCodec, ObjectKind, Stored, Where
-from kube_rdma.adapters.cluster.objects import MANAGED, Cluster
-from kube_rdma.adapters.cluster.watching import Changed, Cut, Deleted, Muddled, Synced
+from kube_client import wire
+from kube_client.calls import make
+from kube_client.kinds import ObjectCodec, ObjectKind, Stored, Where
+from kube_client.objects import Cluster
+from kube_client.watching import Changed, Cut, Deleted, Muddled, Synced
 from kube_rdma.model.node import LabelChange, NodeCondition, NodeState, Taint
 from kube_rdma.model.quantity import quantity
 
@@ -126,7 +126,7 @@ class Nodes:
         body = msgspec.json.encode({"metadata": meta, "spec": {"taints": others}})
         request = make("patch", NODE, name, "")
         await self._cluster.write(
-            replace(request, query=MANAGED, body=body, content_type=wire.MERGE)
+            replace(request, query=self._cluster.managed, body=body, content_type=wire.MERGE)
         )
         return True
 
@@ -151,7 +151,7 @@ class Nodes:
         body = msgspec.json.encode({"metadata": meta})
         request = make("patch", NODE, name, "")
         await self._cluster.write(
-            replace(request, query=MANAGED, body=body, content_type=wire.MERGE)
+            replace(request, query=self._cluster.managed, body=body, content_type=wire.MERGE)
         )
         return change
 
@@ -169,7 +169,7 @@ class Nodes:
         await self._merge(name, {"metadata": {"labels": labels}})
 
     async def _merge(self, name: str, patch: Mapping[str, object]) -> None:
-        request = replace(make("patch", NODE, name, ""), query=MANAGED)
+        request = replace(make("patch", NODE, name, ""), query=self._cluster.managed)
         body = msgspec.json.encode(patch)
         await self._cluster.write(replace(request, body=body, content_type=wire.MERGE))
 
@@ -180,7 +180,9 @@ class Nodes:
         nodes/status.
         """
         body = msgspec.json.encode({"status": {"conditions": [_written(node.cards, condition)]}})
-        request = replace(make("patch", NODE, node.name, ""), subresource="status", query=MANAGED)
+        request = replace(
+            make("patch", NODE, node.name, ""), subresource="status", query=self._cluster.managed
+        )
         await self._cluster.write(replace(request, body=body, content_type=wire.STRATEGIC))
 
 

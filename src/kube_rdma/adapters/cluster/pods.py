@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from kube_rdma.adapters.cluster import wire
-from kube_rdma.adapters.cluster.errors import Conflict, Lost
-from kube_rdma.adapters.cluster.kinds import ObjectCodec, ObjectKind, Stored, Where
-from kube_rdma.adapters.cluster.objects import Cluster
+from kube_client import wire
+from kube_client.errors import Conflict, Lost
+from kube_client.kinds import ObjectCodec, ObjectKind, Stored, Where
+from kube_client.objects import Cluster
 from kube_rdma.model.attach.restart import RESTART
 from kube_rdma.model.pod import MIRROR, PodState
 

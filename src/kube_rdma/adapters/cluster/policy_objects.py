@@ -12,13 +12,13 @@ from typing import Any
 
 import msgspec
 
-from kube_rdma.adapters.cluster.kinds import ObjectCodec, ObjectKind, Owner, Stored, Wanted
-from kube_rdma.adapters.cluster.objects import Cluster
+from kube_base.errors import Refused
+from kube_base.foreign_json import decoded
+from kube_base.frozen import Frozen
+from kube_client.kinds import ObjectCodec, ObjectKind, Owner, Stored, Wanted
+from kube_client.objects import Cluster
 from kube_rdma.api.operator import nic_cluster_policy, nic_cluster_policy_status
 from kube_rdma.api.operator.nic_cluster_policy_status import NicClusterPolicyStatus
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.foreign_json import decoded
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.operator.cluster_policy import ClusterPolicy, DaemonSetProgress
 
 Json = dict[str, Any]

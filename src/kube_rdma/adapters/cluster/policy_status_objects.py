@@ -5,13 +5,13 @@ Beside policy_watch, where agents see the spec alone: a status that changes is n
 
 from __future__ import annotations
 
-from kube_rdma.adapters.cluster.kinds import ObjectCodec, ObjectKind, Stored
-from kube_rdma.adapters.cluster.objects import Cluster
+from kube_base.errors import Refused
+from kube_base.frozen import Frozen
+from kube_client.kinds import ObjectCodec, ObjectKind, Stored
+from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.policy_watch import NODE_POLICY, policy_of
 from kube_rdma.api.reports import node_policy_status
 from kube_rdma.api.reports.node_policy_status import NodePolicyStatus
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.pools.node_policy import ClusterNodePolicy
 
 NODE_POLICY_STATUS: ObjectKind[bytes, NodePolicyStatus] = ObjectKind(

@@ -9,9 +9,9 @@ from collections.abc import AsyncGenerator
 from dataclasses import replace
 from typing import Any
 
-from kube_rdma.adapters.cluster.kinds import NOTHING, ObjectCodec, ObjectKind, Stored
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.cluster.watching import Notice
+from kube_client.kinds import NOTHING, ObjectCodec, ObjectKind, Stored
+from kube_client.objects import Cluster
+from kube_client.watching import Notice
 from kube_rdma.model.pools.node_policy import ClusterNodePolicy
 
 NODE_POLICY: ObjectKind[bytes, None] = ObjectKind(

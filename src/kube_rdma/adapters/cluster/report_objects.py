@@ -9,7 +9,8 @@ from collections.abc import AsyncGenerator
 from contextlib import suppress
 from typing import TypeAlias
 
-from kube_rdma.adapters.cluster.kinds import (
+from kube_base.frozen import Frozen
+from kube_client.kinds import (
     NOTHING,
     ObjectCodec,
     ObjectKind,
@@ -18,12 +19,11 @@ from kube_rdma.adapters.cluster.kinds import (
     Wanted,
     Where,
 )
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.cluster.watching import Notice
-from kube_rdma.adapters.cluster.wire import Unreadable
+from kube_client.objects import Cluster
+from kube_client.watching import Notice
+from kube_client.wire import Unreadable
 from kube_rdma.api.reports import node_report
 from kube_rdma.api.reports.node_report_models import NodeReportStatus
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.node import NodeState
 
 NODE_REPORT: ObjectKind[None, NodeReportStatus] = ObjectKind(

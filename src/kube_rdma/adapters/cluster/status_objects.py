@@ -10,10 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from kube_rdma.adapters.cluster import ipam_objects, wire
-from kube_rdma.adapters.cluster.kinds import NOTHING, ObjectCodec, ObjectKind, Stored, Where
+from kube_base.frozen import Frozen
+from kube_client import wire
+from kube_client.kinds import NOTHING, ObjectCodec, ObjectKind, Stored, Where
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster import ipam_objects
 from kube_rdma.adapters.cluster.nodes import NODE, node_state
-from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.policy_objects import NIC_CLUSTER_POLICY
 from kube_rdma.adapters.cluster.policy_status_objects import NODE_POLICY_STATUS
 from kube_rdma.adapters.cluster.report_objects import NODE_REPORT
@@ -23,7 +25,6 @@ from kube_rdma.api.ipam.ip_pool_status import IPPoolStatus
 from kube_rdma.api.operator.nic_cluster_policy_status import NicClusterPolicyStatus
 from kube_rdma.api.reports.node_policy_status import NodePolicyStatus
 from kube_rdma.api.reports.node_report import node_report
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.node import NodeState
 from kube_rdma.model.reports.cluster import (
     AddressPool,

@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from kube_rdma.adapters.cluster import wire
-from kube_rdma.adapters.cluster.errors import Conflict, Lost
-from kube_rdma.adapters.cluster.objects import MANAGED, Cluster
-from kube_rdma.adapters.cluster.wire import ApiRequest
+from kube_client import wire
+from kube_client.errors import Conflict, Lost
+from kube_client.objects import Cluster
+from kube_client.wire import ApiRequest
 
 # Of a copy, as its manifest asks: nothing waits for it (DeleteOptions of meta/v1).
 _DELETE = msgspec.json.encode(
@@ -44,7 +44,9 @@ class VerifyObjects:
     async def create(self, namespace: str, document: dict[str, Any]) -> None:
         """Create a pod."""
         body = msgspec.json.encode(document)
-        request = ApiRequest("create", "", "v1", "pods", namespace, query=MANAGED, body=body)
+        request = ApiRequest(
+            "create", "", "v1", "pods", namespace, query=self._cluster.managed, body=body
+        )
         await self._cluster.write(request)
 
     async def delete(self, namespace: str, selector: str) -> None:

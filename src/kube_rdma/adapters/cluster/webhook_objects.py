@@ -11,7 +11,8 @@ from functools import partial
 
 import msgspec
 
-from kube_rdma.adapters.cluster.kinds import (
+from kube_base.foreign_json import decoded
+from kube_client.kinds import (
     NOTHING,
     ObjectCodec,
     ObjectKind,
@@ -19,8 +20,7 @@ from kube_rdma.adapters.cluster.kinds import (
     Stored,
     Wanted,
 )
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.model.foreign_json import decoded
+from kube_client.objects import Cluster
 
 SecretData = dict[str, bytes]
 

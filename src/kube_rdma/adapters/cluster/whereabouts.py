@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from kube_rdma.adapters.cluster.kinds import NOTHING, ObjectCodec, ObjectKind
+from kube_client.kinds import NOTHING, ObjectCodec, ObjectKind
 
 
 class Allocation(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 
-from kube_rdma.model.frozen import Frozen
+from kube_base.frozen import Frozen
 
 MAX_INPUT = 2 << 20  # a pod's annotations are in it, up to 256 KiB with much to escape
 MAX_ENVIRONMENT = 1 << 16

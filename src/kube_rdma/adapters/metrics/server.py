@@ -13,7 +13,7 @@ from http import HTTPStatus
 
 import h11
 
-from kube_rdma.model.errors import Refused, Unavailable
+from kube_base.errors import Refused, Unavailable
 
 PATH = "/metrics"
 CONNECTIONS = 16

@@ -16,12 +16,12 @@ from http import HTTPStatus
 
 import h11
 
+from kube_base.errors import Refused
+from kube_base.frozen import Frozen
 from kube_rdma.adapters.bulkhead import contained
 from kube_rdma.adapters.webhook.bodies import Body, PeerTurns
 from kube_rdma.adapters.webhook.held_identity import HeldIdentity
 from kube_rdma.adapters.webhook.identity import ServerIdentity
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import Frozen
 
 HEALTH = "/healthz"
 _CONNECTIONS = 256

@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from kube_base.errors import Refused
 from kube_rdma.api.text.document import shown
 from kube_rdma.api.text.faults import near
 from kube_rdma.model.admission.findings import USUAL, AdmissionSettings
-from kube_rdma.model.errors import Refused
 
 FIELDS = {
     "shareResources": "shares",

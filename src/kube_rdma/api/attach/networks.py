@@ -19,6 +19,8 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, Field, field_validator
 
+from kube_base.errors import MOST_FAULTS, Refused
+from kube_base.frozen import Frozen
 from kube_rdma.api.ipam.ip_words import IpAddress, Label, Word, address
 from kube_rdma.api.text.document import Document, Path, TextPosition, Value, shown
 from kube_rdma.api.text.entries import entries, refuse_long, refuse_many
@@ -27,8 +29,6 @@ from kube_rdma.api.text.go_typed import GoTyped, fields_of
 from kube_rdma.api.text.typed import Many, Typed
 from kube_rdma.api.text.words import TextForm
 from kube_rdma.model.attach.attachment import AskedAddress, NetworkAsk
-from kube_rdma.model.errors import MOST_FAULTS, Refused
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ipam import InterfaceName
 
 ANNOTATION = "k8s.v1.cni.cncf.io/networks"

@@ -14,6 +14,8 @@ from dataclasses import replace
 from hashlib import blake2b
 from ipaddress import ip_interface
 
+from kube_base.errors import Refused
+from kube_base.frozen import Frozen
 from kube_rdma.api.ipam import ip_pool
 from kube_rdma.api.ipam.ip_conf_models import (
     HostLocalConf,
@@ -30,8 +32,6 @@ from kube_rdma.api.ipam.ip_words import address, meets, written
 from kube_rdma.api.text.document import Document, shown
 from kube_rdma.api.text.faults import near, validate
 from kube_rdma.model.attach.cni import Dns, LinkAddress, LinkRoute
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ipam import (
     Address,
     InterfaceName,

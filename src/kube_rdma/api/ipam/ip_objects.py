@@ -15,13 +15,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from kube_base.errors import Refused
 from kube_rdma.api.ipam.ip_words import IpAddress, IpSpan, Label, bits_of, spans_of, written
 from kube_rdma.api.text.document import Value, shown
 from kube_rdma.api.text.faults import Slip, slips, validate
 from kube_rdma.api.text.object_document import of_json, of_value
 from kube_rdma.api.text.typed import Many, Typed
 from kube_rdma.api.text.words import TextForm
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.ipam import (
     CELL,
     Address,

@@ -11,10 +11,10 @@ from typing import Literal
 
 from pydantic import field_validator
 
+from kube_base.frozen import Frozen
 from kube_rdma.api.conditions import Condition, StatusPart, condition
 from kube_rdma.api.ipam.ip_words import address as read_address
 from kube_rdma.api.text.typed import Many
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ipam import Board, Family, IPPool, NodeName, PoolName, Usage
 from kube_rdma.model.ipam import Version as ObjectVersion
 from kube_rdma.model.ipam import Want as WantValue

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
+from kube_base.errors import Refused
 from kube_rdma.api.operator.driver import (
     DriverSection,
     ImageSection,
@@ -32,7 +33,6 @@ from kube_rdma.api.text.document import Document, Path
 from kube_rdma.api.text.faults import validate
 from kube_rdma.api.text.object_document import of_json
 from kube_rdma.api.text.typed import Many, Typed
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.operator.cluster_policy import (
     ClusterPolicy,
     ComponentImage,

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
+from kube_base.frozen import Frozen
 from kube_rdma.api.conditions import Condition, StatusPart, condition
 from kube_rdma.api.text.typed import Many
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.operator.cluster_policy import AppliedState, ComponentName, ComponentStatus
 from kube_rdma.model.operator.driver_upgrade import UpgradeState
 

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import yaml
 from pydantic import BaseModel
 
-from kube_rdma.model.frozen import Frozen
+from kube_base.frozen import Frozen
 
 GROUP = "kube-rdma.io"
 VERSION = "v1alpha1"

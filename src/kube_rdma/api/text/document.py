@@ -16,8 +16,8 @@ import json
 import re
 from typing import TypeAlias
 
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import Frozen
+from kube_base.errors import Refused
+from kube_base.frozen import Frozen
 
 Path: TypeAlias = tuple[str | int, ...]
 Value: TypeAlias = "bool | int | float | str | list[Value] | dict[str, Value] | None"

@@ -6,8 +6,8 @@ and a fault reads like ``pod-networks[2].deviceConf.ips[0]``.
 
 from __future__ import annotations
 
+from kube_base.errors import Refused
 from kube_rdma.api.text.document import Document, Path, TextPosition, Value, name, read
-from kube_rdma.model.errors import Refused
 
 MOST = 128
 """Networks of a pod: each has a routing table of its own from 101 on, the kernel's begin at 253."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kube_base.errors import Refused
+from kube_base.foreign_json import Undecodable, decoded
 from kube_rdma.api.text.document import Document, Path, TextPosition, Value, name
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.foreign_json import Undecodable, decoded
 
 
 class ObjectDocument(Document):

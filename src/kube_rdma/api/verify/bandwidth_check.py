@@ -11,13 +11,13 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import ConfigDict, Field, Strict, ValidationInfo, field_validator
 from pydantic.alias_generators import to_camel
 
+from kube_base.errors import Refused
 from kube_rdma.api.text.faults import Slip, slips, validate
 from kube_rdma.api.text.measures import Latency, LeastBandwidth, gbps, microseconds
 from kube_rdma.api.text.object_document import of_json
 from kube_rdma.api.text.typed import Many, Typed
 from kube_rdma.api.verify.status import BandwidthCheckStatus
 from kube_rdma.api.verify.template import BandwidthTemplate
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.verify.bandwidth import Operation, PairStandard, PerftestRun
 from kube_rdma.model.verify.bandwidth_check import BandwidthPlan
 

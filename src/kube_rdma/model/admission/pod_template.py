@@ -9,8 +9,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TypeAlias
 
+from kube_base.frozen import Frozen
 from kube_rdma.model.attach.attachment import NetworkAsk
-from kube_rdma.model.frozen import Frozen
 
 FieldPath: TypeAlias = tuple[str | int, ...]
 

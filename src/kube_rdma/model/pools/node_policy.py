@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from kube_rdma.model.frozen import Frozen
+from kube_base.frozen import Frozen
 from kube_rdma.model.functions.function import FunctionsWish
 from kube_rdma.model.pools.pool import PoolSpec
 

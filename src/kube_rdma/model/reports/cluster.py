@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from functools import cached_property
 
-from kube_rdma.model.frozen import Frozen, field
+from kube_base.frozen import Frozen, field
 from kube_rdma.model.node import NodeState
 from kube_rdma.model.reports.node_report import NodeReport
 

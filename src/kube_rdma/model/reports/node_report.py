@@ -6,8 +6,8 @@ down.
 
 from __future__ import annotations
 
+from kube_base.frozen import Frozen
 from kube_rdma.model.card import CardId
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.pools.node_policy import PolicyAtNode
 
 

@@ -20,17 +20,19 @@ from typing import Any
 
 import structlog
 
+from kube_base.errors import KubeError
+from kube_base.frozen import Frozen, field
+from kube_base.notices import Notices
+from kube_client.kinds import ObjectKind, Where
+from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster import webhook_objects
 from kube_rdma.adapters.cluster.events import About, Events
-from kube_rdma.adapters.cluster.kinds import ObjectKind, Where
-from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.webhook_objects import (
     WEBHOOK_CONFIGURATIONS,
     WEBHOOK_SECRET,
     StoredWebhooks,
     WebhookEntries,
 )
-from kube_rdma.adapters.notices import Notices
 from kube_rdma.adapters.pki import certificates
 from kube_rdma.adapters.pki.certificates import AUTHORITY, AUTHORITY_KEY, CERTIFICATE, KEY, MadePair
 from kube_rdma.model.admission.certificate import (
@@ -45,8 +47,6 @@ from kube_rdma.model.admission.certificate import (
     TrustBundle,
     TrustedAuthority,
 )
-from kube_rdma.model.errors import KubeRdmaError
-from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.programs.controller.mirror import Mirror
 from kube_rdma.rules.admission.certificate import next_act
 from kube_rdma.rules.install.webhook import NAME, OWN_SECRET, SERVICE
@@ -148,7 +148,7 @@ class CertificateKeeper:
         """How long to sleep at most after a look, well or not."""
         try:
             until = await self.look()
-        except KubeRdmaError as error:
+        except KubeError as error:
             for why in self._notices.news("look", str(error)):
                 log.warning("certificate not kept", secret=OWN_SECRET, why=why)
             return timedelta(seconds=self._tools.again)

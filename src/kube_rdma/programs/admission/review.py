@@ -8,6 +8,7 @@ judged is admitted with a warning: a pod is refused by a rule, never because of 
 
 from __future__ import annotations
 
+from kube_base.errors import Refused
 from kube_rdma.api.admission import pod_manifest
 from kube_rdma.api.admission import review as admission_review
 from kube_rdma.api.text.document import name
@@ -21,7 +22,6 @@ from kube_rdma.model.admission.findings import (
     Severity,
 )
 from kube_rdma.model.admission.pod_template import PodTemplate
-from kube_rdma.model.errors import Refused
 from kube_rdma.rules.admission.completions import completions
 from kube_rdma.rules.admission.findings import findings
 from kube_rdma.rules.admission.patch import operations

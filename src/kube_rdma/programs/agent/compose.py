@@ -16,6 +16,9 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from kube_base.errors import Unavailable
+from kube_base.frozen import Frozen
+from kube_base.notices import Notices
 from kube_rdma.adapters.files.device_info import FOLDER, DeviceInfoFolder
 from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.adapters.journal.format import BINDINGS, FUNCTIONS, POOLS, RAILS
@@ -32,12 +35,9 @@ from kube_rdma.adapters.kernel.sysfs.port_watch import read_states
 from kube_rdma.adapters.kubelet.folders import FIXED, KNOWN, Folders, find_folders
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.adapters.kubelet.registry import Registry, serve
-from kube_rdma.adapters.notices import Notices
 from kube_rdma.adapters.runtime.cdi import CdiFolder
 from kube_rdma.adapters.runtime.cri import read_runtime
 from kube_rdma.adapters.runtime.settings import SettingsFolder
-from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.functions.function import MadeFunctions
 from kube_rdma.model.late_binding.runtime import Runtime
 from kube_rdma.model.metrics.families import MetricNames
@@ -58,9 +58,9 @@ from kube_rdma.programs.survey import rerouted, take_survey
 from kube_rdma.rules.late_binding.cdi import KUBELET, cdi_works
 
 if TYPE_CHECKING:
+    from kube_client.objects import Cluster
     from kube_rdma.adapters.cluster.events import Events
     from kube_rdma.adapters.cluster.nodes import Nodes
-    from kube_rdma.adapters.cluster.objects import Cluster
     from kube_rdma.adapters.cluster.pods import Pods
     from kube_rdma.programs.agent.node.labeller import LabelSources
     from kube_rdma.programs.agent.node.node_labels import NodeLabels

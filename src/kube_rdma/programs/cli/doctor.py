@@ -29,7 +29,7 @@ from kube_rdma.programs.cli.options import (
 from kube_rdma.programs.cli.output import AS_JSON, TEXT_OUTPUT, page_width
 
 if TYPE_CHECKING:
-    from kube_rdma.adapters.cluster.objects import Cluster
+    from kube_client.objects import Cluster
     from kube_rdma.model.doctor import Observation
     from kube_rdma.programs.cli.options import Opener
 

@@ -23,7 +23,7 @@ from kube_rdma.programs.cli.options import ClusterOptions, cluster_options
 from kube_rdma.programs.cli.output import AS_JSON, TEXT_OUTPUT, page_width
 
 if TYPE_CHECKING:
-    from kube_rdma.adapters.cluster.objects import Cluster
+    from kube_client.objects import Cluster
     from kube_rdma.model.admission.pod_template import PodTemplate
     from kube_rdma.model.explain import PodEvidence
     from kube_rdma.programs.cli.options import Opener
@@ -119,9 +119,9 @@ def _open(
 
 def _template(file: Path, cluster: ClusterOptions, opener: Opener | None) -> PodTemplate:
     """The pod of a file, or what a Job and its like make pods of; raise Refused."""
+    from kube_base.errors import Refused
     from kube_rdma.api.admission import manifests, pod_manifest
     from kube_rdma.api.text import document
-    from kube_rdma.model.errors import Refused
 
     name = "stdin" if file == _STDIN else str(file)
     try:

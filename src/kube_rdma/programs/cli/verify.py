@@ -89,7 +89,7 @@ def verify(
     from kube_rdma.programs.selftest import listening, real_doors
 
     if yes and os.geteuid() != 0:
-        from kube_rdma.model.errors import Refused
+        from kube_base.errors import Refused
 
         raise Refused(
             "only root may move cards into another network namespace",
@@ -139,7 +139,7 @@ def verified(
 
 
 def _refuse_nothing(tried: tuple[Trial | UntriedCard, ...]) -> None:
-    from kube_rdma.model.errors import Refused
+    from kube_base.errors import Refused
     from kube_rdma.model.selftest import UntriedCard
 
     if all(isinstance(one, UntriedCard) for one in tried):

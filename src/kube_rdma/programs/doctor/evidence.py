@@ -14,10 +14,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
+from kube_base.errors import KubeError, Refused, Unavailable
+from kube_base.frozen import Frozen
+from kube_client.objects import Cluster
 from kube_rdma import __version__
 from kube_rdma.adapters.cluster.connect import connect
 from kube_rdma.adapters.cluster.doctor_objects import address_ranges, address_uses
-from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cni.conf.folder import ConfFolder
 from kube_rdma.adapters.cni.conf.places import find, inside
 from kube_rdma.adapters.cni.conf.places import places as named_places
@@ -42,8 +44,6 @@ from kube_rdma.model.doctor import (
     ObservedRail,
     SystemVersions,
 )
-from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.late_binding.runtime import Runtime
 from kube_rdma.model.pools.pool import AppliedPools, PoolSpec
 from kube_rdma.model.pools.rails import RailRecord
@@ -94,7 +94,7 @@ class _Looker:
         """What `read` returns; None where it fails, which is kept."""
         try:
             return read()
-        except (KubeRdmaError, OSError, ValueError) as error:
+        except (KubeError, OSError, ValueError) as error:
             self.blanks.append(Blank(name, str(error)))
             return None
 
@@ -104,7 +104,7 @@ class _Looker:
             return await asyncio.wait_for(ask(), PATIENCE)
         except TimeoutError:
             self.blanks.append(Blank(name, f"no answer within {PATIENCE:g} s"))
-        except (KubeRdmaError, OSError, ValueError) as error:
+        except (KubeError, OSError, ValueError) as error:
             self.blanks.append(Blank(name, str(error)))
         return None
 
@@ -272,7 +272,7 @@ async def _runtime(places: DoctorPlaces) -> Runtime:
 def _system(host: Path) -> str:
     try:
         fields = dict(read_os_release(host))
-    except KubeRdmaError:
+    except KubeError:
         return ""
     return fields.get("PRETTY_NAME", fields.get("ID", ""))
 

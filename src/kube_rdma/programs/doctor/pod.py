@@ -12,9 +12,10 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from kube_base.errors import Refused, Unavailable
+from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster import doctor_objects, status_objects
 from kube_rdma.adapters.cluster.doctor_objects import WholePod, WholeStatus
-from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.kernel import proc
 from kube_rdma.adapters.kernel.pod.namespaces import open_inside
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey
@@ -22,7 +23,6 @@ from kube_rdma.adapters.kernel.sysfs.pod import sysfs_inside
 from kube_rdma.api.attach import network_status
 from kube_rdma.model.admission.pod_template import ContainerRole, ContainerTemplate, PodTemplate
 from kube_rdma.model.doctor import ObservedContainer, ObservedPod
-from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.pod import MIRROR
 from kube_rdma.model.survey import Survey
 from kube_rdma.programs.doctor.kernel import node_indexes, observed_links, observed_routes

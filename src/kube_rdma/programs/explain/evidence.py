@@ -15,10 +15,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
+from kube_base.errors import KubeError, Refused, Unavailable
+from kube_base.frozen import Frozen
+from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.doctor_objects import WholePod, whole_pod
 from kube_rdma.adapters.cluster.explain_objects import others_on
 from kube_rdma.adapters.cluster.nodes import NODE, node_state
-from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.policy_watch import NODE_POLICY, policy_of
 from kube_rdma.adapters.cluster.report_objects import NODE_REPORT
 from kube_rdma.adapters.journal.glance import glances
@@ -28,9 +30,7 @@ from kube_rdma.model.admission.findings import AdmissionFacts, OfferedPool
 from kube_rdma.model.admission.pod_template import PodTemplate
 from kube_rdma.model.attach.attachment import Attachment, HostNetwork
 from kube_rdma.model.doctor import Blank
-from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.explain import NodeBasis, PodEvidence
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.late_binding.binding import Binding, PodName
 from kube_rdma.model.node import NodeState
 from kube_rdma.model.pools.pool import PoolSpec
@@ -81,7 +81,7 @@ class _NodeReader:
         """What `ask` comes to; None where it fails, which is kept."""
         try:
             return await ask()
-        except (KubeRdmaError, OSError, ValueError) as error:
+        except (KubeError, OSError, ValueError) as error:
             self.blanks.append(Blank(name, _sentence(error)))
             return None
 
@@ -141,7 +141,7 @@ async def explain_pod(
         try:
             cluster = await stack.enter_async_context(opener(places.kubeconfig))
             read = await whole_pod(cluster, pod.namespace, pod.name)
-        except KubeRdmaError as error:
+        except KubeError as error:
             records = await asyncio.to_thread(_records, places.state, pod)
             if not records.are_present:
                 raise

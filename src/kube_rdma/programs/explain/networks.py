@@ -11,10 +11,12 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from kube_base.errors import KubeError, Refused, Unavailable
+from kube_base.frozen import Frozen, field
+from kube_client.errors import NotInstalled
+from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster import ipam_objects
-from kube_rdma.adapters.cluster.errors import NotInstalled
 from kube_rdma.adapters.cluster.networks import NetworkObjects
-from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cni.conf.folder import ConfFolder
 from kube_rdma.adapters.cni.conf.places import find, inside
 from kube_rdma.api import cni_conf
@@ -25,9 +27,7 @@ from kube_rdma.model.admission.pod_template import PodTemplate
 from kube_rdma.model.attach.attachment import Network, NetworkAsk
 from kube_rdma.model.cni_conf import ConfFile
 from kube_rdma.model.doctor import Blank
-from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.explain import Obstacle, Stage
-from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.model.ipam import IPPool, PoolName
 from kube_rdma.model.pod import PodState
 from kube_rdma.programs.agent.pod_networks.requests import Asking, asking, meant
@@ -86,7 +86,7 @@ class _Documents:
     async def others(self, namespaces: Iterable[str]) -> tuple[str, ...]:
         """All definitions that may be listed: the cluster's, else those of these namespaces."""
         for places in (("",), tuple(namespaces)):
-            with suppress(KubeRdmaError):  # only a guess hangs on them
+            with suppress(KubeError):  # only a guess hangs on them
                 return tuple([one for place in places for one in await self._networks.names(place)])
         return ()
 
@@ -107,7 +107,7 @@ async def read_documents(
     try:
         parsed = await ipam_objects.see(cluster, ipam_objects.IP_POOL)
         pools = {PoolName(one.name): ip_pool.named(one.spec, one.name) for one in parsed.objects}
-    except KubeRdmaError as error:
+    except KubeError as error:
         blanks.append(Blank("pools of addresses", _sentence(error)))
     base = PodDocuments(
         ip_pools=pools or {}, pool_names=tuple(pools) if pools is not None else None
@@ -180,9 +180,9 @@ def _confs(host: Path | None) -> tuple[ConfFile, ...]:
     try:
         folder = inside(host, find(host).conf)
         return ConfFolder(folder).read() if folder.is_dir() else ()
-    except (KubeRdmaError, OSError):
+    except (KubeError, OSError):
         return ()
 
 
-def _sentence(error: KubeRdmaError) -> str:
+def _sentence(error: KubeError) -> str:
     return str(error).partition("\n")[0].rstrip(".")

@@ -10,12 +10,12 @@ from typing import Any
 
 import structlog
 
+from kube_base.errors import KubeError
+from kube_base.notices import Notices
+from kube_client.kinds import Stored, Where
+from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster import ipam_objects
-from kube_rdma.adapters.cluster.kinds import Stored, Where
 from kube_rdma.adapters.cluster.nodes import NODE, node_state
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.notices import Notices
-from kube_rdma.model.errors import KubeRdmaError
 from kube_rdma.model.ipam import Board, NodeName
 from kube_rdma.programs.controller.mirror import Mirror
 from kube_rdma.programs.ipam.pace import IpamTiming
@@ -60,7 +60,7 @@ async def run_patrol(cluster: Cluster, namespace: str, pace: IpamTiming | None =
                 )
                 try:
                     await runner.run(patrol(post, scene))
-                except KubeRdmaError as error:
+                except KubeError as error:
                     log.warning("patrol interrupted", why=str(error))
                 for node in notices.news("strangers", *strangers(post.watch)):
                     why = f"there was never a lease ipam.{node} in namespace {namespace}"

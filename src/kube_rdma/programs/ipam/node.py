@@ -16,14 +16,14 @@ from typing import Any, Self, TypeVar
 
 import structlog
 
+from kube_base.errors import Broken, KubeError, Refused, Unavailable
+from kube_base.frozen import Frozen
+from kube_base.notices import Notices
+from kube_client.kinds import Stored
+from kube_client.objects import Cluster
 from kube_rdma.adapters.bulkhead import Part, kept
 from kube_rdma.adapters.cluster import ipam_objects
-from kube_rdma.adapters.cluster.kinds import Stored
-from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.journal.disk import Disk
-from kube_rdma.adapters.notices import Notices
-from kube_rdma.model.errors import Broken, KubeRdmaError, Refused, Unavailable
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ipam import (
     Ask,
     Block,
@@ -86,7 +86,7 @@ class NodeAddresses:
         self._watching: asyncio.Task[None] | None = None
         self._requests: set[asyncio.Task[Any]] = set()
         self._entered = asyncio.Event()
-        self._trouble: KubeRdmaError | None = None
+        self._trouble: KubeError | None = None
         self._low = asyncio.Event()  # the stock is, or a pool has changed
         self._notices = Notices()
 
@@ -232,7 +232,7 @@ class NodeAddresses:
                 await self._runner.run(agent.enter(self._desk))
                 self._entered.set()
                 log.info("address assignment enabled", node=self._node)
-        except KubeRdmaError as error:
+        except KubeError as error:
             for why in self._notices.news("right", str(error)):
                 log.warning("node lease not renewed", node=self._node, why=why)
             self._trouble = error
@@ -258,7 +258,7 @@ class NodeAddresses:
             self._low.clear()
             try:
                 await self._runner.run(agent.tick(self._desk))
-            except KubeRdmaError as error:
+            except KubeError as error:
                 log.debug("address upkeep interrupted", why=str(error))
             for sentence in self._notices.news("lost", *map(str, self._lost())):
                 log.error("address lost", why=sentence)

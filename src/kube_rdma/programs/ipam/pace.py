@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from kube_rdma.adapters.backoff import full_jitter
-from kube_rdma.model.frozen import Frozen, field
+from kube_base.backoff import full_jitter
+from kube_base.frozen import Frozen, field
 from kube_rdma.model.ipam import Timing
 
 
@@ -20,7 +20,7 @@ class IpamTiming(Frozen):
 
     `tick` is how often a node looks after what no request waits for, `patrol` how often the
     controller looks. `pause` says how long to wait after so many failures, counted from 0. How long
-    one call may take is adapters/cluster's to say: it counts silence, which no clock here can.
+    one call may take is kube_client's to say: it counts silence, which no clock here can.
     """
 
     timing: Timing = field(default_factory=Timing)

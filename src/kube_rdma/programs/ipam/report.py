@@ -12,12 +12,12 @@ from datetime import UTC, datetime
 
 import structlog
 
+from kube_base.errors import KubeError, Refused, Unavailable
+from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster import ipam_objects
 from kube_rdma.adapters.cluster.events import About, Events
-from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.api.conditions import moment
 from kube_rdma.api.ipam.ip_pool_status import Findings, IPPoolStatus, pool_status
-from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.ipam import Block, IPPool
 from kube_rdma.rules.ipam.cells import zones
 from kube_rdma.rules.ipam.reclaim import conflicts, near_dry, usage
@@ -39,7 +39,7 @@ class Reporter:
         while True:
             try:
                 await self.report(datetime.now(UTC))
-            except KubeRdmaError as error:
+            except KubeError as error:
                 log.warning("pool report interrupted", why=str(error))
             await asyncio.sleep(REPORT_SECONDS)
 

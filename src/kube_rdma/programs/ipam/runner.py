@@ -3,7 +3,7 @@ API server and the journal are spoken to.
 
 Here stands what the rules rely on. A read that fails throws Unavailable into its talk, whatever the
 reason. A write never raises: everything but a plain success is None. The client gives up a server
-that is silent (adapters/cluster/silence) and hangs up, so no answer can come later; for a write the
+that is silent (kube_client/silence) and hangs up, so no answer can come later; for a write the
 outcome is then unknown, which is None too.
 """
 
@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 
 import structlog
 
+from kube_base.errors import Broken, KubeError, Refused, Unavailable
 from kube_rdma.adapters.cluster.ipam_objects import IpamObjects
-from kube_rdma.model.errors import Broken, KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.ipam import Block, Cell
 from kube_rdma.programs.ipam.pace import IpamTiming
 from kube_rdma.rules.ipam import effects
@@ -67,7 +67,7 @@ class Runner:
             while True:
                 try:
                     answer = await self._acts[type(act)](act)
-                except KubeRdmaError as error:
+                except KubeError as error:
                     act = operation.throw(error)
                 else:
                     act = operation.send(answer)
@@ -94,7 +94,7 @@ class Runner:
     async def _read(self, reading: Awaitable[T]) -> T:
         try:
             return await reading
-        except KubeRdmaError as error:
+        except KubeError as error:
             raise Unavailable(str(error)) from error
 
     async def _block(self, cell: Cell) -> Block | None:
@@ -131,5 +131,5 @@ class Runner:
             return await writing
         except Refused:
             raise
-        except KubeRdmaError:
+        except KubeError:
             return None

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from kube_base.errors import KubeError, Refused
+from kube_base.frozen import Frozen
+from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster import ipam_objects
 from kube_rdma.adapters.cluster.nodes import NODE
-from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.api.ipam.ip_words import spans_of
-from kube_rdma.model.errors import KubeRdmaError, Refused
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ipam import (
     Bits,
     Block,
@@ -61,13 +61,13 @@ async def take(cluster: Cluster) -> Snapshot:
     for stored in seen_blocks.objects:
         try:
             blocks.append(ipam_objects.block(stored))
-        except KubeRdmaError as error:
+        except KubeError as error:
             faults.append(Finding("edited", str(error)))
     seen_leases = await ipam_objects.see(cluster, ipam_objects.LEASE, ipam_objects.LEASES)
     for stored in seen_leases.objects:
         try:
             leases.append(ipam_objects.lease(stored))
-        except KubeRdmaError as error:
+        except KubeError as error:
             faults.append(Finding("edited", str(error)))
     for seen in (seen_pools, seen_blocks, seen_leases):
         faults += [Finding("edited", why) for why in seen.muddled]

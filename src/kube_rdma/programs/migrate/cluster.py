@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TypeVar
 
+from kube_base.errors import Refused
+from kube_client.errors import NotInstalled
+from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster import migrate_objects as objects
-from kube_rdma.adapters.cluster.errors import NotInstalled
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.migrate import (
     MigrationOptions,
     MigrationView,

@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeVar
 
+from kube_base.errors import Refused
+from kube_client.kinds import ObjectKind, Stored, Wanted
+from kube_client.objects import Cluster
+from kube_client.wire import Unreadable
 from kube_rdma.adapters.cluster import ipam_objects, whereabouts
-from kube_rdma.adapters.cluster.kinds import ObjectKind, Stored, Wanted
-from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD, pod_state
-from kube_rdma.adapters.cluster.wire import Unreadable
 from kube_rdma.api.ipam.ip_pool_status import IPPoolStatus
 from kube_rdma.api.ipam.ip_words import address
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.ipam import Address, IPPool
 from kube_rdma.programs.migrate.whereabouts_plan import (
     MigrationPlan,

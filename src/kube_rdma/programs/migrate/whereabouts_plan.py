@@ -17,7 +17,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from ipaddress import ip_interface
 
-from kube_rdma.adapters.cluster.kinds import Stored
+from kube_base.errors import Refused
+from kube_base.foreign_json import Undecodable, decoded
+from kube_base.frozen import Frozen, field
+from kube_client.kinds import Stored
 from kube_rdma.adapters.cluster.whereabouts import (
     AttachmentSpec,
     ReservationSpec,
@@ -27,9 +30,6 @@ from kube_rdma.api.ipam import ip_conf
 from kube_rdma.api.ipam.ip_words import address as read_address
 from kube_rdma.api.text.document import Value
 from kube_rdma.api.text.object_document import of_value
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.foreign_json import Undecodable, decoded
-from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.model.ipam import (
     Address,
     Block,

@@ -17,13 +17,16 @@ from typing import Any
 
 import structlog
 
-from kube_rdma.adapters.backoff import full_jitter
+from kube_base.backoff import full_jitter
+from kube_base.errors import KubeError, Refused
+from kube_base.frozen import Frozen, field
+from kube_base.notices import Notices
+from kube_client.errors import Conflict
+from kube_client.kinds import ObjectKind, Stored, Where
+from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.driver_objects import USING_POD
-from kube_rdma.adapters.cluster.errors import Conflict
 from kube_rdma.adapters.cluster.events import About, Events
-from kube_rdma.adapters.cluster.kinds import ObjectKind, Stored, Where
 from kube_rdma.adapters.cluster.nodes import NODE
-from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.policy_objects import (
     CONFIG_MAP,
     DAEMON_SET,
@@ -32,11 +35,8 @@ from kube_rdma.adapters.cluster.policy_objects import (
     policy_of,
     progress_of,
 )
-from kube_rdma.adapters.notices import Notices
 from kube_rdma.api.conditions import moment
 from kube_rdma.api.operator.nic_cluster_policy_status import PolicyVerdict, policy_status
-from kube_rdma.model.errors import KubeRdmaError, Refused
-from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.model.operator.cluster_policy import AppliedState, ClusterPolicy, ComponentName
 from kube_rdma.programs.controller.mirror import Mirror
 from kube_rdma.programs.operator.upgrades import (
@@ -137,7 +137,7 @@ class Operator:
             except Refused as refusal:  # by the API server, or for somebody else's object
                 refused, verdict = refusal, PolicyVerdict(AppliedState.ERROR, str(refusal))
             await self._tell(stored, verdict, now)
-        except KubeRdmaError as error:
+        except KubeError as error:
             for why in self._notices.news(stored.uid, str(error)):
                 log.warning("policy not applied", policy=stored.name, why=why)
             return False

@@ -15,6 +15,10 @@ from typing import Any
 
 import structlog
 
+from kube_base.errors import KubeError
+from kube_base.frozen import Frozen
+from kube_client.kinds import Stored
+from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.driver_objects import (
     USING_POD,
     StoredPod,
@@ -23,13 +27,9 @@ from kube_rdma.adapters.cluster.driver_objects import (
     is_ready,
     using_pods,
 )
-from kube_rdma.adapters.cluster.kinds import Stored
 from kube_rdma.adapters.cluster.nodes import Nodes
-from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import Pods
 from kube_rdma.api.conditions import moment
-from kube_rdma.model.errors import KubeRdmaError
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.operator.cluster_policy import ClusterPolicy, ComponentName, PolicyNode
 from kube_rdma.model.operator.driver_upgrade import (
     Close,
@@ -103,7 +103,7 @@ class Upgrades:
         for node, wanted in labels.items():
             try:
                 await self._nodes.label(node, wanted)
-            except KubeRdmaError as error:
+            except KubeError as error:
                 log.warning("node not labelled", node=node, why=str(error))
 
     async def _with_uses(
@@ -156,7 +156,7 @@ class Upgrades:
                 case LabelDrivers(node, labels):
                     await self._nodes.label(node, dict(labels))
                     sentence = f"node {node}: {', '.join(map(_placed, labels))}"
-        except KubeRdmaError as error:
+        except KubeError as error:
             log.warning("upgrade held up", node=act.node, why=str(error))
             return ""
         log.info("driver upgrade", what=sentence)

@@ -18,6 +18,7 @@ from dataclasses import replace
 from hashlib import blake2b
 from ipaddress import ip_network
 
+from kube_base.errors import Refused
 from kube_rdma.model.attach.attachment import (
     GidTable,
     Given,
@@ -46,7 +47,6 @@ from kube_rdma.model.attach.step import (
     TakeLink,
     VirtualKind,
 )
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.ipam import Address, InterfaceName, Subnet
 from kube_rdma.model.late_binding.binding import ContainerId
 from kube_rdma.model.link import PlannedHostLink

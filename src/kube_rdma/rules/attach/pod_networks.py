@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 
+from kube_base.errors import Refused
 from kube_rdma.model.attach.attachment import (
     CardAddresses,
     Given,
@@ -23,7 +24,6 @@ from kube_rdma.model.attach.attachment import (
     Way,
     Wish,
 )
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.ipam import Address, InterfaceName
 from kube_rdma.model.pools.pool import Bind
 from kube_rdma.rules.attach.plan import subnet_of

@@ -13,6 +13,8 @@ from difflib import get_close_matches
 from ipaddress import ip_interface
 from typing import TypeVar
 
+from kube_base.errors import Refused
+from kube_base.foreign_json import decoded
 from kube_rdma.model.attach.attachment import (
     AskedAddress,
     Attached,
@@ -22,8 +24,6 @@ from kube_rdma.model.attach.attachment import (
     Plan,
     Wish,
 )
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.foreign_json import decoded
 from kube_rdma.model.pod import PodState
 from kube_rdma.rules.attach import guids
 from kube_rdma.rules.phrases import listed

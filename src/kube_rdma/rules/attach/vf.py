@@ -25,11 +25,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, replace
 
+from kube_base.errors import Refused
 from kube_rdma.model.attach.attachment import HostLink, NetworkSeat, Way, Wish
 from kube_rdma.model.attach.pod_view import PodView
 from kube_rdma.model.card import Card
 from kube_rdma.model.device import Device
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings, SetFunction
 from kube_rdma.rules.attach import guids
 from kube_rdma.rules.attach.infiniband import with_guids, with_link, with_own_guids

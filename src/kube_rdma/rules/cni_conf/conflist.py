@@ -17,9 +17,9 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from kube_base.errors import Refused
+from kube_base.foreign_json import decoded
 from kube_rdma.model.cni_conf import ANNOTATIONS, CHAINED, PLUGIN, ConfFile, ConfPlan, Wiring
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.foreign_json import decoded
 from kube_rdma.rules.attach.requests import POD_NETWORKS
 from kube_rdma.rules.cni_conf.edit import appended, removed
 from kube_rdma.rules.cni_conf.exclusive import guard

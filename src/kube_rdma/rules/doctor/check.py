@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from ipaddress import IPv4Interface, IPv6Interface, ip_interface
 
+from kube_base.frozen import Frozen
 from kube_rdma.model.doctor import (
     Ailment,
     Gravity,
@@ -17,7 +18,6 @@ from kube_rdma.model.doctor import (
     ObservedLink,
     ObservedRoute,
 )
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.survey import NamespaceMode
 
 Look = Callable[[Observation], Iterator["Symptom"]]

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Iterator
 from difflib import get_close_matches
 
+from kube_base.errors import Refused
 from kube_rdma.model.admission.findings import Severity
 from kube_rdma.model.admission.pod_template import PodTemplate
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.explain import NodeBasis, Obstacle, PodEvidence, Stage
 from kube_rdma.rules.admission.placement import possible
 from kube_rdma.rules.admission.shares import held

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from kube_rdma.model.errors import Refused
+from kube_base.errors import Refused
 from kube_rdma.model.install.blueprint import Blueprint, Hole, Json, Node, joined
 from kube_rdma.model.pod import PodState
 from kube_rdma.rules.install.rights import NAMESPACE, account, binding, role, rule

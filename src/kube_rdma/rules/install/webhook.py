@@ -8,7 +8,7 @@ are pods that name no resource of a plugin: so it can lock nobody out.
 
 from __future__ import annotations
 
-from kube_rdma.model.errors import Refused
+from kube_base.errors import Refused
 from kube_rdma.model.install.blueprint import (
     Blueprint,
     Hole,

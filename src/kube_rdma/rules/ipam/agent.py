@@ -16,7 +16,7 @@ from functools import partial
 from itertools import chain
 from math import inf
 
-from kube_rdma.model.errors import Refused, Unavailable
+from kube_base.errors import Refused, Unavailable
 from kube_rdma.model.ipam import (
     Ask,
     Bits,

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from kube_rdma.model.errors import Broken, Refused, Unavailable
-from kube_rdma.model.frozen import Frozen
+from kube_base.errors import Broken, Refused, Unavailable
+from kube_base.frozen import Frozen
 from kube_rdma.model.ipam import Address, Ask, Booking, Cell, Lease, NicAsk, Owner, PoolName
 from kube_rdma.rules.ipam.cells import Zone, cell_of, mask, places, range_of, zones_for
 from kube_rdma.rules.ipam.node_state import Hold, NodeAddressState, is_lost, used

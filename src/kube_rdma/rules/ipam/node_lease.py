@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kube_rdma.model.errors import Broken
+from kube_base.errors import Broken
 from kube_rdma.model.ipam import BootId, JournalId, NodeLease, NodeName, Timing
 
 

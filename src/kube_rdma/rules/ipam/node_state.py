@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from math import inf
 
-from kube_rdma.model.frozen import Frozen, field
+from kube_base.frozen import Frozen, field
 from kube_rdma.model.ipam import (
     Bits,
     Booking,

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import combinations
 
-from kube_rdma.model.errors import Broken
-from kube_rdma.model.frozen import Frozen
+from kube_base.errors import Broken
+from kube_base.frozen import Frozen
 from kube_rdma.model.ipam import (
     Bits,
     Block,

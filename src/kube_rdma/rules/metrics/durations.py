@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import replace
 
-from kube_rdma.model.errors import Broken, Refused, Unavailable
+from kube_base.errors import Broken, Refused, Unavailable
 from kube_rdma.model.metrics.families import Durations, MetricFamily
 
 # Seconds. An attach takes tens of milliseconds, a kubelet gives up after minutes.

@@ -14,8 +14,8 @@ from dataclasses import replace
 from enum import StrEnum
 from types import MappingProxyType
 
+from kube_base.frozen import Frozen
 from kube_rdma.model.device import CharKind
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.pools.pool import Attach, Bind, Mode, PoolSpec, Preference
 
 

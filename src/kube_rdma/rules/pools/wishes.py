@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
 
-from kube_rdma.model.errors import Refused
+from kube_base.errors import Refused
 from kube_rdma.model.pools.pool import FunctionRange, PoolSpec, Selector
 from kube_rdma.rules.pools.modes import MODES, terms
 

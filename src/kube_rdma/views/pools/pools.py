@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from itertools import chain
 
+from kube_base.frozen import Frozen
 from kube_rdma.model.card import Card
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.functions.function import FunctionsWish
 from kube_rdma.model.pools.pool import (
     Bind,

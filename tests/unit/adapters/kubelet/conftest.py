@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from kube_base.errors import Refused
 from kube_rdma.adapters.kubelet.device_plugin import DevicePlugin
 from kube_rdma.adapters.kubelet.service import Answers
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.pools.pool import Grant, Offer, Share
 from kube_rdma.programs.logs import recorded
 

@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from kube_base.errors import Refused, Unavailable
 from kube_rdma.adapters.metrics import server as module
 from kube_rdma.adapters.metrics.server import MetricsServer
-from kube_rdma.model.errors import Refused, Unavailable
 
 KIND = "text/plain; version=0.0.4"
 

@@ -9,11 +9,11 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
+from kube_base.errors import Refused
 from kube_rdma.adapters.webhook import server as webhook_server
 from kube_rdma.adapters.webhook.bodies import MOST_PIECES, Body, PeerTurns
 from kube_rdma.adapters.webhook.identity import ServerIdentity
 from kube_rdma.adapters.webhook.server import WebhookLimits, WebhookServer
-from kube_rdma.model.errors import Refused
 from kube_rdma.programs.logs import recorded
 from kube_rdma_lab.pki import Authority
 

@@ -8,11 +8,11 @@ import pytest
 import yaml
 from hypothesis import given
 
+from kube_base.errors import Refused
 from kube_rdma.api.ipam import ip_pool, ip_pool_status
 from kube_rdma.api.ipam.ip_pool_status import Findings, IPPoolStatus
 from kube_rdma.api.text.document import read
 from kube_rdma.api.text.object_document import of_value
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.ipam import Family, Usage, Version
 
 from .ip_values import BOARDS, pools

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from kube_base.errors import Unavailable
+from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.nodes import NODE, Nodes
-from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.adapters.journal.format import FUNCTIONS
 from kube_rdma.adapters.journal.journal import Journal
@@ -14,7 +15,6 @@ from kube_rdma.adapters.kernel.netlink.uevents import Uevent
 from kube_rdma.adapters.kernel.sriov.functions import SriovCards
 from kube_rdma.model.card import Function, Netdev, Use
 from kube_rdma.model.device import PciAddress, PciSeat
-from kube_rdma.model.errors import Unavailable
 from kube_rdma.programs.agent import virtual_functions
 from kube_rdma.programs.agent.node.startup_taint import StartupTaint
 from kube_rdma.programs.agent.virtual_functions import Sources

@@ -5,10 +5,10 @@ from contextlib import asynccontextmanager
 
 from click.testing import CliRunner
 
+from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster import ipam_objects as kinds
 from kube_rdma.adapters.cluster import whereabouts
 from kube_rdma.adapters.cluster.nodes import NODE
-from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD
 from kube_rdma.programs.cli.ip import ip
 from kube_rdma_testing.cluster.server import FakeServer

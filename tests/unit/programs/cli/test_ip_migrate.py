@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_base.errors import Refused
 from kube_rdma.adapters.cluster import ipam_objects as kinds
 from kube_rdma.adapters.cluster import whereabouts
 from kube_rdma.adapters.cluster.pods import POD
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.ipam import IPPool, IPRange
 from kube_rdma.model.pod import PodState
 from kube_rdma.programs.migrate.whereabouts_plan import Allocated, Legacy, Present, plan

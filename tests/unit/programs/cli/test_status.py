@@ -6,16 +6,16 @@ from contextlib import asynccontextmanager
 import pytest
 from click.testing import CliRunner
 
+from kube_base.errors import Unavailable
+from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster import status_objects as objects
 from kube_rdma.adapters.cluster.ipam_objects import IP_POOL
 from kube_rdma.adapters.cluster.nodes import NODE
-from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD
 from kube_rdma.adapters.cluster.policy_objects import NIC_CLUSTER_POLICY
 from kube_rdma.adapters.cluster.report_objects import NODE_REPORT
 from kube_rdma.api.reports.node_report import encode, report_status
 from kube_rdma.model.card import CardId
-from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.reports.node_report import NodeReport, ReportedCard, ReportedPool
 from kube_rdma.programs.cli.status import status
 from kube_rdma_testing.cluster.server import FakeServer

@@ -7,10 +7,10 @@ from itertools import count
 import pytest
 from click.testing import CliRunner
 
+from kube_base.errors import Refused
+from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster import status_objects as objects
-from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD
-from kube_rdma.model.errors import Refused
 from kube_rdma.programs.cli.top import top
 from kube_rdma_testing.cluster.server import FakeServer
 

@@ -9,8 +9,8 @@ from ipaddress import ip_address
 import pytest
 from click.testing import CliRunner
 
+from kube_base.errors import Refused
 from kube_rdma.model.attach.step import GiveBackLink, RemoveLink
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.selftest import SelftestRequest, TrialKind, TrialStage, UntriedCard
 from kube_rdma.programs.cli.main import cli
 from kube_rdma.programs.cli.verify import verified

@@ -7,11 +7,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from kube_base.errors import Refused, Unavailable
+from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster import status_objects as objects
 from kube_rdma.adapters.cluster.doctor_objects import address_ranges, address_uses
 from kube_rdma.adapters.cluster.ipam_objects import IP_POOL
 from kube_rdma.adapters.cluster.networks import DEFINITION
-from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD
 from kube_rdma.adapters.files import bundle
 from kube_rdma.adapters.journal.disk import Folder
@@ -28,7 +29,6 @@ from kube_rdma.model.doctor import (
     ObservedContainer,
     ObservedRail,
 )
-from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.pools.rails import RailRecord
 from kube_rdma.programs.doctor.evidence import DoctorPlaces, observe

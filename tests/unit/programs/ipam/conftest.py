@@ -6,11 +6,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from kube_base.errors import Unavailable
+from kube_client.calls import RequestTiming as WatchPace
+from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster import ipam_objects
-from kube_rdma.adapters.cluster.calls import RequestTiming as WatchPace
-from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.api.ipam import ip_objects
-from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.ipam import Ask, NicAsk, Timing
 from kube_rdma.programs.ipam.node import IpamDependencies, NodeAddresses
 from kube_rdma.programs.ipam.pace import IpamTiming

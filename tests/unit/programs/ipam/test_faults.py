@@ -5,9 +5,9 @@ from itertools import count
 
 import pytest
 
+from kube_base.errors import Broken, Refused, Unavailable
+from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster import ipam_objects
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.model.errors import Broken, Refused, Unavailable
 from kube_rdma.model.ipam import JournalId, NicAsk, NodeLease
 from kube_rdma.programs.ipam.runner import Runner
 from kube_rdma.rules.ipam.effects import ReadLease, WriteLease

@@ -6,8 +6,8 @@ from itertools import count
 
 import pytest
 
+from kube_base.errors import Unavailable
 from kube_rdma.adapters.cluster import ipam_objects
-from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.ipam import NicAsk
 
 from .conftest import TIMING, ask, gives, texts, until

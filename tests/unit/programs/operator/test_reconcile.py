@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 
 import pytest
 
+from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.driver_objects import USING_POD
 from kube_rdma.adapters.cluster.events import Events
 from kube_rdma.adapters.cluster.nodes import NODE
-from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.policy_objects import CONFIG_MAP, DAEMON_SET, NIC_CLUSTER_POLICY
 from kube_rdma.adapters.cluster.report_objects import NODE_REPORT
 from kube_rdma.programs.operator.reconcile import Operator, OperatorTiming

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from kube_base.errors import Refused
 from kube_rdma.model.attach.attachment import Attachment, NetworkKind
 from kube_rdma.model.attach.pod_view import PodView, SeenLink, SeenRdma
 from kube_rdma.model.attach.step import AwaitPartition, MakeLink, MoveRdma, TakeLink
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.functions.step import (
     FunctionSettings,
     LinkState,

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from kube_base.errors import Refused
 from kube_rdma.model.attach.attachment import NetworkKind
 from kube_rdma.model.attach.pod_view import PodView
 from kube_rdma.model.attach.step import MoveRdma, SetLink
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.functions.step import (
     FunctionSettings,
     LinkState,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kube_rdma.model.errors import Refused
+from kube_base.errors import Refused
 from kube_rdma.programs.admission.server import COMPLETE, CONFINED, VALIDATE
 from kube_rdma.programs.install.installation import assignment, objects
 from kube_rdma.rules.install.presets import PRESETS

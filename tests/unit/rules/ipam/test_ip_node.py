@@ -5,7 +5,7 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from kube_rdma.model.errors import Broken, Refused, Unavailable
+from kube_base.errors import Broken, Refused, Unavailable
 from kube_rdma.model.ipam import Ask, Block, Cell, CellHolding, Family, IPPool, IPRange, NicAsk, Pin
 from kube_rdma.rules.ipam.blocks import (
     choose,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.errors import Refused
+from kube_base.errors import Refused
 from kube_rdma.model.ipam import Ask, Block, CellHolding, IPPool, IPRange, NicAsk, Span
 from kube_rdma.rules.ipam.cells import cell_of
 from kube_rdma.rules.ipam.pools import lost, overlaps, refuse_namespace

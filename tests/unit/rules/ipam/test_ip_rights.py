@@ -5,7 +5,7 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from kube_rdma.model.errors import Broken
+from kube_base.errors import Broken
 from kube_rdma.model.ipam import (
     Block,
     Board,

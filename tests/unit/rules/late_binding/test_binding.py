@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from kube_rdma.model.errors import Refused
+from kube_base.errors import Refused
 from kube_rdma.model.late_binding.binding import Binding, CdiFile, PodName, Promise, at_start
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.model.pools.pool import Attach, Grant

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
+from kube_base.frozen import Frozen, field
 from kube_rdma.model.card import CardId
-from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.model.pools.pool import Pool
 from kube_rdma.model.survey import Survey
 from kube_rdma.rules.health.damping import HealthChange

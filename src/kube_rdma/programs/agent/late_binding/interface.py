@@ -15,7 +15,7 @@ from typing import Protocol
 
 import structlog
 
-from kube_rdma.adapters.notices import Notices
+from kube_base.notices import Notices
 from kube_rdma.model.attach.attachment import Sandbox
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.late_binding.binding import ContainerId, Edits, HeldShare

@@ -16,10 +16,10 @@ from dataclasses import replace
 
 import structlog
 
-from kube_rdma.adapters.backoff import full_jitter
+from kube_base.backoff import full_jitter
+from kube_base.errors import KubeError, Refused
+from kube_base.notices import Notices
 from kube_rdma.adapters.cluster.nodes import Nodes
-from kube_rdma.adapters.notices import Notices
-from kube_rdma.model.errors import KubeRdmaError, Refused
 from kube_rdma.model.node import NodeCondition, NodeState
 
 REFUSED_SECONDS = 600.0  # an old ClusterRole lacks the right: every node of a cluster at once
@@ -28,7 +28,7 @@ FAREWELL_SECONDS = 2.0  # for the last patch; a pod has 30 s to end, an API serv
 log = structlog.get_logger()
 
 
-def pause(error: KubeRdmaError, failures: int) -> float:
+def pause(error: KubeError, failures: int) -> float:
     """Seconds to wait before the next write, after an error and so many before it."""
     if isinstance(error, Refused):
         return random.uniform(REFUSED_SECONDS / 2, REFUSED_SECONDS)  # noqa: S311  spreads load
@@ -38,9 +38,7 @@ def pause(error: KubeRdmaError, failures: int) -> float:
 class CardCondition:
     """The condition of one agent's node. `wait` is for tests."""
 
-    def __init__(
-        self, nodes: Nodes, *, wait: Callable[[KubeRdmaError, int], float] = pause
-    ) -> None:
+    def __init__(self, nodes: Nodes, *, wait: Callable[[KubeError, int], float] = pause) -> None:
         self._nodes = nodes
         self._pause = wait
         self._node: NodeState | None = None
@@ -82,7 +80,7 @@ class CardCondition:
             self._begun = True
             try:
                 await self._nodes.set_cards(node, wanted)
-            except KubeRdmaError as error:
+            except KubeError as error:
                 for why in self._notices.news("condition", str(error)):
                     log.warning("node condition not written", node=node.name, why=why)
                 await asyncio.sleep(self._pause(error, failures))
@@ -100,6 +98,6 @@ class CardCondition:
         node = self._node
         if node is None or not (self._begun or node.cards):
             return
-        with suppress(KubeRdmaError, TimeoutError):
+        with suppress(KubeError, TimeoutError):
             async with asyncio.timeout(FAREWELL_SECONDS):
                 await self._nodes.set_cards(node, None)

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import structlog
 
-from kube_rdma.adapters.cluster.errors import Conflict
+from kube_base.errors import KubeError, Unavailable
+from kube_base.notices import Notices
+from kube_client.errors import Conflict
 from kube_rdma.adapters.cluster.nodes import Nodes
 from kube_rdma.adapters.files.host_release import read_kernel, read_os_release
-from kube_rdma.adapters.notices import Notices
-from kube_rdma.model.errors import KubeRdmaError, Unavailable
 from kube_rdma.model.node import LabelChange, NodeState
 from kube_rdma.model.pools.pool import PoolSpec
 from kube_rdma.model.survey import Survey
@@ -59,7 +59,7 @@ class NodeLabels:
         host: HostRelease | None = None,
         *,
         removes: bool = False,
-        wait: Callable[[KubeRdmaError, int], float] = pause,
+        wait: Callable[[KubeError, int], float] = pause,
     ) -> None:
         self._nodes = nodes
         self._host = host
@@ -99,7 +99,7 @@ class NodeLabels:
                 continue
             try:
                 written = await self._nodes.relabel(node.name, self._change)
-            except KubeRdmaError as error:
+            except KubeError as error:
                 self._tell(node, error)
                 await asyncio.sleep(self._pause(error, failures))
                 failures += 1
@@ -115,7 +115,7 @@ class NodeLabels:
     def _change(self, node: NodeState) -> LabelChange | None:
         return change(node, self._wanted)
 
-    def _tell(self, node: NodeState, error: KubeRdmaError) -> None:
+    def _tell(self, node: NodeState, error: KubeError) -> None:
         if isinstance(error, Conflict):
             return  # somebody was faster; what they wrote is looked at next
         for why in self._notices.news("labels", str(error)):

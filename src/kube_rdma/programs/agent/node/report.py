@@ -16,17 +16,17 @@ from datetime import UTC, datetime
 
 import structlog
 
-from kube_rdma.adapters.backoff import full_jitter
+from kube_base.backoff import full_jitter
+from kube_base.errors import KubeError, Refused
+from kube_base.frozen import Frozen
+from kube_base.notices import Notices
+from kube_client.errors import Conflict, NotInstalled
+from kube_client.watching import Changed, Cut, Deleted, Muddled, Synced
 from kube_rdma.adapters.bulkhead import start
-from kube_rdma.adapters.cluster.errors import Conflict, NotInstalled
 from kube_rdma.adapters.cluster.report_objects import NodeReports, StoredReport, is_owned
-from kube_rdma.adapters.cluster.watching import Changed, Cut, Deleted, Muddled, Synced
-from kube_rdma.adapters.notices import Notices
 from kube_rdma.api.conditions import moment
 from kube_rdma.api.reports.node_report import report_status
 from kube_rdma.api.reports.node_report_models import NodeReportStatus
-from kube_rdma.model.errors import KubeRdmaError, Refused
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.node import NodeState
 from kube_rdma.model.reports.node_report import NodeReport
 from kube_rdma.programs.agent.node.debounce import Debounce
@@ -37,7 +37,7 @@ MISSING_SECONDS = 120.0  # the kind may be installed later, or never
 log = structlog.get_logger()
 
 
-def pause(error: KubeRdmaError, failures: int) -> float:
+def pause(error: KubeError, failures: int) -> float:
     """Seconds to wait before the next try, after an error and so many before it."""
     if isinstance(error, Refused):
         longest = MISSING_SECONDS if isinstance(error, NotInstalled) else REFUSED_SECONDS
@@ -55,7 +55,7 @@ class ReportPace(Frozen):
     quiet: float = 0.3
     longest: float = 1.0
     spacing: float = 5.0
-    after: Callable[[KubeRdmaError, int], float] = pause
+    after: Callable[[KubeError, int], float] = pause
 
 
 class NodeReporter:
@@ -130,7 +130,7 @@ class NodeReporter:
             heard = self._heard
             try:
                 written = await self._reports.write(due[0], self._stored, due[1])
-            except KubeRdmaError as error:
+            except KubeError as error:
                 self._tell(error)
                 if isinstance(error, Conflict):
                     self._stored = None  # it is gone, and the watch is late
@@ -156,6 +156,6 @@ class NodeReporter:
             return None
         return self._node, status
 
-    def _tell(self, error: KubeRdmaError) -> None:
+    def _tell(self, error: KubeError) -> None:
         for why in self._notices.news("report", str(error)):
             log.warning("node report not written", node=self._reports.node, why=why)

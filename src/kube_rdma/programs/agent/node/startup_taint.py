@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 
 import structlog
 
-from kube_rdma.adapters.backoff import full_jitter
+from kube_base.backoff import full_jitter
+from kube_base.errors import KubeError
+from kube_base.notices import Notices
 from kube_rdma.adapters.cluster.nodes import Nodes
-from kube_rdma.adapters.notices import Notices
-from kube_rdma.model.errors import KubeRdmaError
 from kube_rdma.model.node import NodeState
 from kube_rdma.rules.pools.startup import EFFECT, STARTING, is_starting, shows
 
@@ -57,7 +57,7 @@ class StartupTaint:
             node = self._node
             try:
                 removed = await self._nodes.remove_taint(self._name, STARTING, EFFECT)
-            except KubeRdmaError as error:
+            except KubeError as error:
                 for why in self._notices.news("taint", str(error)):
                     log.warning("startup taint not removed", node=self._name, why=why)
                 await asyncio.sleep(self._pause(failures))

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from kube_base.errors import Broken, KubeError, Unavailable
+from kube_base.frozen import Frozen, field
 from kube_rdma.adapters.cni.results import decoded
 from kube_rdma.model.attach.attachment import (
     Attached,
@@ -34,8 +36,7 @@ from kube_rdma.model.attach.attachment import (
 )
 from kube_rdma.model.attach.cni import Call, CniResult
 from kube_rdma.model.attach.pod_view import PodView
-from kube_rdma.model.errors import Broken, HardwareGone, KubeRdmaError, Outdated, Unavailable
-from kube_rdma.model.frozen import Frozen, field
+from kube_rdma.model.errors import HardwareGone, Outdated
 from kube_rdma.model.ipam import Ask, NicAsk
 from kube_rdma.model.late_binding.binding import ContainerId
 from kube_rdma.model.pools.holding import Holding
@@ -120,7 +121,7 @@ class AttachPipeline:
         self._sandboxes = SandboxLocks()
 
     async def add(self, call: Call, door: Door) -> CniResult:
-        """Give a call what it asks for, and answer it; raise KubeRdmaError with nothing left."""
+        """Give a call what it asks for, and answer it; raise KubeError with nothing left."""
         async with self._sandboxes.taken(call.container, within=door.is_within):
             request = await door.request(call)
             if request is None or await self._is_answered(request):
@@ -296,11 +297,11 @@ class AttachPipeline:
         """End what an ADD has begun; why that fails is for the log, the pod has its own reason."""
         try:
             await self._end(request.key)
-        except KubeRdmaError as error:
+        except KubeError as error:
             log.warning("cleanup failed", pod=str(request.sandbox.pod), why=str(error))
 
     async def end(self, key: AttachmentKey, *, within: bool = False) -> None:
-        """Give everything of a key back; no error where there is nothing. Raise KubeRdmaError.
+        """Give everything of a key back; no error where there is nothing. Raise KubeError.
 
         `within`: the caller may act for whoever holds the sandbox.
         """
@@ -369,7 +370,7 @@ class AttachPipeline:
         try:
             await self.end(key)
             log.info("leftover attachment removed", **facts)
-        except KubeRdmaError as error:
+        except KubeError as error:
             log.warning("attachment removal failed", **facts, why=str(error))
 
     async def collect(self, living: frozenset[ContainerId], since: float) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from kube_base.errors import Broken, KubeError, Unavailable
 from kube_rdma.model.attach.attachment import (
     Attachment,
     AttachmentKey,
@@ -24,7 +25,6 @@ from kube_rdma.model.attach.attachment import (
 )
 from kube_rdma.model.attach.cni import Call, CniResult, Verb
 from kube_rdma.model.attach.step import PluginConf
-from kube_rdma.model.errors import Broken, KubeRdmaError, Unavailable
 from kube_rdma.model.ipam import PodUid
 from kube_rdma.model.late_binding.binding import ContainerId, PodName
 from kube_rdma.programs.agent.pod_networks.attach import AttachDependencies, AttachPipeline
@@ -60,7 +60,7 @@ class PodNetworks:
         self._pipeline = pipeline
 
     async def answer(self, call: Call) -> CniResult:
-        """What the runtime gets; raise KubeRdmaError."""
+        """What the runtime gets; raise KubeError."""
         key = AttachmentKey(call.container)
         match call.verb:
             case Verb.ADD:
@@ -124,7 +124,7 @@ class PodNetworks:
         return self._to.giver.now()
 
     async def end_lost(self, container: ContainerId) -> None:
-        """End an attachment whose sandbox no longer exists; raise KubeRdmaError."""
+        """End an attachment whose sandbox no longer exists; raise KubeError."""
         await self._pipeline.end(AttachmentKey(container))
 
     async def collect(self, living: frozenset[ContainerId], since: float) -> None:
@@ -143,14 +143,14 @@ class PodNetworks:
         """
         since = self.now()
         living = frozenset(one.container for one in call.valid)
-        failed: list[KubeRdmaError] = []
+        failed: list[KubeError] = []
         for attachment in self.attachments:
             container = attachment.sandbox.container
             if container not in living and attachment.complete:
                 log.info("orphaned attachment detected", pod=str(attachment.sandbox.pod))
                 try:
                     await self.end_lost(container)
-                except KubeRdmaError as error:
+                except KubeError as error:
                     failed.append(error)
         await self.collect(living, since)
         if failed:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Protocol
 
+from kube_base.errors import Unavailable
+from kube_base.frozen import Frozen
 from kube_rdma.model.attach.attachment import (
     Attached,
     AttachmentKey,
@@ -24,8 +26,6 @@ from kube_rdma.model.attach.attachment import (
     Wish,
 )
 from kube_rdma.model.attach.cni import Call, CniResult
-from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ipam import NicAsk, PodUid
 from kube_rdma.model.late_binding.binding import PodName
 from kube_rdma.model.pod import PodState
@@ -108,10 +108,10 @@ class Door(Protocol):
     is_within: bool
 
     async def request(self, call: Call) -> AttachRequest | None:
-        """What an ADD asks for; None: nothing of kube-rdma. Raise KubeRdmaError."""
+        """What an ADD asks for; None: nothing of kube-rdma. Raise KubeError."""
 
     async def report(self, call: Call, request: AttachRequest, result: AttachResult) -> CniResult:
-        """Tell whom it concerns, and what the caller gets; raise KubeRdmaError."""
+        """Tell whom it concerns, and what the caller gets; raise KubeError."""
 
 
 def sandbox_of(call: Call, inode: Callable[[int], int]) -> tuple[Sandbox, int]:

@@ -16,17 +16,17 @@ from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 
+from kube_base.errors import Refused, Unavailable
+from kube_base.frozen import Frozen
+from kube_base.notices import Notices
+from kube_client.kinds import Where
+from kube_client.objects import Cluster
+from kube_client.watching import Changed, Deleted, Synced
 from kube_rdma.adapters.bulkhead import contained
-from kube_rdma.adapters.cluster.kinds import Where
-from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD, pod_state
-from kube_rdma.adapters.cluster.watching import Changed, Deleted, Synced
 from kube_rdma.adapters.cni.state import AskingPods, Mark
-from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.attach.restart import RESTART
 from kube_rdma.model.cni_conf import Wiring
-from kube_rdma.model.errors import Refused, Unavailable
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.late_binding.binding import PodName
 from kube_rdma.model.late_binding.runtime import PodSandbox
 from kube_rdma.model.pod import PodState

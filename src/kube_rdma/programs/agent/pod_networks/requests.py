@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import structlog
 
-from kube_rdma.adapters.cluster.errors import NotInstalled
+from kube_base.errors import Refused
+from kube_base.frozen import Frozen
+from kube_client.errors import NotInstalled
 from kube_rdma.api.attach import network_status, pod_networks_status
 from kube_rdma.model.attach.attachment import Attached, GrantedShare, NetworkAsk, Wish
 from kube_rdma.model.attach.cni import Call
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ipam import PoolName
 from kube_rdma.model.pod import PodState
 from kube_rdma.rules.attach.pod_networks import refuse_count, refuse_traffic, unknown

@@ -43,7 +43,7 @@ class CniRouter:
         self._addresses = PluginAddresses(to, self.pipeline)
 
     async def answer(self, call: Call) -> CniResult:
-        """What the caller gets; raise KubeRdmaError."""
+        """What the caller gets; raise KubeError."""
         match role(call):
             case Role.ADDRESSES:
                 return await self._addresses.answer(call)

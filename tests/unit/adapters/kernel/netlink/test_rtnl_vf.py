@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kube_base.errors import Refused, Unavailable
 from kube_rdma.adapters.kernel.netlink.codec import Attribute, encode_attributes
 from kube_rdma.adapters.kernel.netlink.rtnl_vf import (
     changes,
@@ -22,7 +23,6 @@ from kube_rdma.adapters.kernel.netlink.rtnl_vf import (
     sent,
     set_function,
 )
-from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.functions.step import (
     FunctionSettings,
     LinkState,

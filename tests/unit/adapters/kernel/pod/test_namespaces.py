@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 import kube_rdma
+from kube_base.errors import Refused, Unavailable
 from kube_rdma.adapters.kernel.pod import namespaces
 from kube_rdma.adapters.kernel.pod.namespaces import (
     FakeNamespaces,
@@ -24,7 +25,6 @@ from kube_rdma.adapters.kernel.pod.namespaces import (
     make_namespace,
     open_inside,
 )
-from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.link import PodLink
 
 HERE = Path("/proc/thread-self/ns/net")
@@ -165,7 +165,7 @@ UNPRIVILEGED = """
 import os
 from pathlib import Path
 from kube_rdma.adapters.kernel.pod.namespaces import links_inside
-from kube_rdma.model.errors import Refused
+from kube_base.errors import Refused
 if os.getuid() == 0:
     os.setuid(65534)
 try:

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_base.errors import Unavailable
 from kube_rdma.adapters.kernel.netlink.codec import Attribute, encode_attributes
 from kube_rdma.adapters.kernel.netlink.rtnl_read import is_permanent
 from kube_rdma.adapters.kernel.sriov.netdev_usage import decode_guest, read_uses
-from kube_rdma.model.errors import Unavailable
 from tests.unit.adapters.kernel.pod.test_namespaces import needs_root
 
 MAC = bytes.fromhex("020000000009")

@@ -6,10 +6,10 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from kube_base.errors import Refused, Unavailable
+from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.nodes import CARDS_HEALTHY, NODE, Nodes
-from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.model.device import PortState
-from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.programs.agent.node import card_condition
 from kube_rdma.programs.agent.node.card_condition import CardCondition
 from kube_rdma_testing.kubelet.devices import ContainerPlace

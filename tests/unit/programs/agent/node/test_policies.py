@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from kube_rdma.adapters.cluster.calls import RequestTiming
+from kube_client.calls import RequestTiming
+from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.nodes import NODE
-from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.policy_watch import NODE_POLICY, watch_policies
 from kube_rdma.adapters.cluster.report_objects import NODE_REPORT, NodeReports
 from kube_rdma.programs.agent.node.policies import NodePolicies

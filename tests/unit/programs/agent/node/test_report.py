@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from kube_rdma.adapters.cluster.calls import RequestTiming
-from kube_rdma.adapters.cluster.errors import NotInstalled
+from kube_base.errors import Refused, Unavailable
+from kube_client.calls import RequestTiming
+from kube_client.errors import NotInstalled
+from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.nodes import NODE
-from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.report_objects import NODE_REPORT, NodeReports
 from kube_rdma.model.device import PortState
-from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.programs.agent.node import report
 from kube_rdma.programs.agent.node.report import NodeReporter, ReportPace
 from kube_rdma_testing.cluster.server import FakeServer

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from kube_rdma.model.errors import Broken, Refused, Unavailable
+from kube_base.errors import Broken, Refused, Unavailable
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.model.pools.pool import Attach, Mode, Pool, PoolSpec, Share, ShareId
 from kube_rdma.model.survey import NamespaceMode, Survey

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from kube_rdma.model.errors import Broken, Refused, Unavailable
+from kube_base.errors import Broken, Refused, Unavailable
 from kube_rdma.model.functions.step import VlanProtocol
 from kube_rdma.model.pools.pool import Mode
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from kube_base.errors import Broken, Refused, Unavailable
 from kube_rdma.model.attach.cni import CniAttachment, CniResult
 from kube_rdma.model.cni_conf import ANNOTATIONS, Wiring
-from kube_rdma.model.errors import Broken, Refused, Unavailable
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.pools.pool import Mode
 from kube_rdma.rules.attach.requests import ANNOTATION

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster import ipam_objects
 from kube_rdma.adapters.cluster.events import Events
 from kube_rdma.adapters.cluster.networks import DEFINITION
-from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD, Pods
 from kube_rdma.adapters.cni.conf.folder import FolderTiming
 from kube_rdma.adapters.cni.state import AskingPods

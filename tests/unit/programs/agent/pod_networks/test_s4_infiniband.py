@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from kube_base.errors import Refused
 from kube_rdma.adapters.kernel.sriov.addresses import settings
 from kube_rdma.api.ipam import ip_pool
 from kube_rdma.api.pools import node_policy
 from kube_rdma.api.text.document import read
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.pools.pool import Attach, Mode
 from kube_rdma.rules.attach import guids
 from kube_rdma.rules.pools.modes import terms

@@ -7,10 +7,10 @@ from functools import partial
 
 import pytest
 
+from kube_base.errors import Unavailable
 from kube_rdma.adapters.runtime.cri import read_netns, read_sandboxes
 from kube_rdma.model.attach.cni import Verb
 from kube_rdma.model.attach.restart import RESTART
-from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.ipam import Ask, NicAsk
 from kube_rdma.model.late_binding.binding import PodName
 from kube_rdma.model.late_binding.runtime import PodSandbox
