@@ -24,7 +24,7 @@ from bench.figures import Figure
 from kube_base.errors import KubeError, Unavailable
 from kube_client import wire
 from kube_client.watching import Changed
-from kube_rdma.adapters.cluster.pods import POD, pod_state
+from kube_rdma.adapters.cluster.kinds.pod import POD, pod_state
 from kube_rdma.adapters.cni import protocol
 from kube_rdma.api.text.entries import LONGEST, MOST, MOST_VALUES
 from kube_rdma.model.cni_conf import ANNOTATIONS

@@ -25,7 +25,8 @@ from kube_base.errors import Unavailable
 from kube_client.kinds import ObjectKind
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.connect import connect
-from kube_rdma.adapters.cluster.ipam_objects import IP_BLOCK, IP_POOL, IpamObjects
+from kube_rdma.adapters.cluster.ipam import IP_BLOCK, IpamObjects
+from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL
 from kube_rdma.model.ipam import (
     CELL,
     Bits,

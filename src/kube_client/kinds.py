@@ -20,6 +20,8 @@ from kube_base.frozen import Frozen
 S = TypeVar("S")  # of the spec
 U = TypeVar("U")  # of the status
 T = TypeVar("T")
+V = TypeVar("V")
+W = TypeVar("W")
 
 Pairs = tuple[tuple[str, str], ...]
 """Labels or annotations, sorted by key."""
@@ -63,6 +65,21 @@ class ObjectKind(Frozen, Generic[S, U]):
     def api_version(self) -> str:
         """Group and version, as in the field apiVersion."""
         return f"{self.group}/{self.version}" if self.group else self.version
+
+    def read_as(self, spec: ObjectCodec[V], status: ObjectCodec[W]) -> ObjectKind[V, W]:
+        """The same kind with other codecs, for a caller that reads more of it, or less."""
+        return ObjectKind(
+            self.group,
+            self.version,
+            self.kind,
+            self.plural,
+            self.namespaced,
+            spec,
+            status,
+            self.content,
+            self.page,
+            self.annotations,
+        )
 
 
 class Owner(Frozen):

@@ -7,17 +7,19 @@ means. **Unavailable after a write says nothing about whether it was done**: rea
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from kube_base.errors import Unavailable
+from kube_base.frozen import Frozen
 from kube_client import wire
 from kube_client.calls import ApiRequests, RequestTiming, make
 from kube_client.errors import Conflict, Expired, Lost
 from kube_client.kinds import EVERYWHERE, ObjectKind, Pairs, Stored, Wanted, Where
-from kube_client.watching import Level, Notice
+from kube_client.watching import Changed, Cut, Level, Muddled, Notice, Synced
 
 S = TypeVar("S")
 U = TypeVar("U")
@@ -26,6 +28,13 @@ Changes = tuple[tuple[str, str | None], ...]
 """Labels or annotations to set; None takes one away."""
 
 _LISTS = 3  # times that a list is begun whose pages came too late
+
+
+class SeenObjects(Frozen, Generic[S, U]):
+    """Objects of a kind that were understood, sorted by name, and a sentence for each other one."""
+
+    objects: tuple[Stored[S, U], ...]
+    muddled: tuple[str, ...]
 
 
 class Cluster:
@@ -73,15 +82,23 @@ class Cluster:
     ) -> Stored[S, U] | None:
         """The object of a name, None when there is none. The read is consistent."""
         mark = self._calls.horizon.mark(kind, name, namespace)
-        try:
-            body = await self._calls.call(make("get", kind, name, namespace))
-        except Conflict as missing:
-            if missing.lost is not Lost.GONE:
-                raise
+        body = await self.document(kind, name, namespace)
+        if body is None:
             return None
         stored = wire.stored(kind, body)
         self._calls.horizon.read(kind, stored, mark)
         return stored
+
+    async def document(
+        self, kind: ObjectKind[Any, Any], name: str, namespace: str = ""
+    ) -> bytes | None:
+        """As `get`, but all that the server says of the object, as it says it."""
+        try:
+            return await self._calls.call(make("get", kind, name, namespace))
+        except Conflict as missing:
+            if missing.lost is not Lost.GONE:
+                raise
+            return None
 
     async def list(
         self, kind: ObjectKind[S, U], where: Where = EVERYWHERE
@@ -100,6 +117,24 @@ class Cluster:
                 if attempt == _LISTS - 1:
                     raise
         return tuple(sorted(objects, key=lambda each: (each.namespace, each.name)))
+
+    async def see(self, kind: ObjectKind[S, U], where: Where = EVERYWHERE) -> SeenObjects[S, U]:
+        """As `list`, but an object that is not understood hides no other: it becomes a sentence."""
+        objects: list[Stored[S, U]] = []
+        muddled: list[str] = []
+        async with aclosing(self.watch(kind, where)) as notices:
+            async for notice in notices:
+                match notice:
+                    case Changed(stored):
+                        objects.append(stored)
+                    case Muddled(why=why):
+                        muddled.append(why)
+                    case Cut(why):
+                        raise Unavailable(why)
+                    case Synced():
+                        break
+        objects.sort(key=lambda each: each.name)
+        return SeenObjects(tuple(objects), tuple(sorted(muddled)))
 
     async def proxied(self, namespace: str, pod: str, path: str) -> str:
         """What a pod's server answers to GET, passed on by the API server; `pod` is NAME:PORT.

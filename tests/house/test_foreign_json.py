@@ -31,7 +31,7 @@ OWN = {
 UNTRIED = {
     "src/kube_client/kinds.py": "makes codecs, which wire.py calls",
     "src/kube_rdma/rules/admission/completions.py": "blocks that were read before",
-    "src/kube_rdma/adapters/cluster/policy_objects.py": "makes a codec, which wire.py calls",
+    "src/kube_rdma/adapters/cluster/kinds/workload.py": "makes a codec, which wire.py calls",
 }
 _DECODERS = {
     "json": {"load", "loads", "JSONDecoder"},

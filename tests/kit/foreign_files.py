@@ -22,11 +22,11 @@ from kube_client.kubeconfig import (
     read_access,
 )
 from kube_client.pod_commands import ERROR, CommandOutput
-from kube_rdma.adapters.cluster import ipam_objects
+from kube_rdma.adapters.cluster import ipam
+from kube_rdma.adapters.cluster.admission import WEBHOOK_CONFIGURATIONS, WEBHOOK_SECRET
 from kube_rdma.adapters.cluster.election import ELECTION
-from kube_rdma.adapters.cluster.report_objects import NODE_REPORT
-from kube_rdma.adapters.cluster.webhook_objects import WEBHOOK_CONFIGURATIONS, WEBHOOK_SECRET
-from kube_rdma.adapters.cluster.whereabouts import ATTACHMENT
+from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION
+from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
 from kube_rdma.adapters.cni.exec import protocol
 from kube_rdma.adapters.cni.exec.process import ProcessOutcome
 from kube_rdma.adapters.files import bundle
@@ -246,7 +246,7 @@ def _report(data: bytes) -> None:
 
 def _whereabouts(data: bytes) -> None:
     """A network of whereabouts, as a plan to leave it reads it."""
-    plan._attachments([wire.stored(ATTACHMENT, data)])
+    plan._attachments([wire.stored(DEFINITION, data)])
 
 
 def _earlier(data: bytes) -> None:
@@ -262,9 +262,9 @@ FILE_PARSERS: Mapping[str, tuple[object, Parser]] = {
     "Lease of an election": (ELECTED, _elected),
     "Lease of a node": (
         NODE_LEASE,
-        lambda data: ipam_objects.lease(wire.stored(ipam_objects.LEASE, data)),
+        lambda data: ipam.lease(wire.stored(ipam.LEASE, data)),
     ),
-    "IPBlock": (BLOCK, lambda data: ipam_objects.block(wire.stored(ipam_objects.IP_BLOCK, data))),
+    "IPBlock": (BLOCK, lambda data: ipam.block(wire.stored(ipam.IP_BLOCK, data))),
     "NodeReport": (REPORT, _report),
     "ExecCredential": (CREDENTIAL, _login),
     "kubeconfig": (KUBECONFIG, _kubeconfig),

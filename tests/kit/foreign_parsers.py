@@ -16,10 +16,10 @@ from random import Random
 from kube_client import wire
 from kube_client.errors import failure
 from kube_client.kinds import ObjectKind
-from kube_rdma.adapters.cluster.bandwidth_check_objects import BANDWIDTH_CHECK, seen_check
-from kube_rdma.adapters.cluster.ipam_objects import IP_POOL, pool
-from kube_rdma.adapters.cluster.pods import POD, pod_state
-from kube_rdma.adapters.cluster.policy_watch import NODE_POLICY, policy_of
+from kube_rdma.adapters.cluster.bandwidth_checks import BANDWIDTH_CHECK, seen_check
+from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL, pool_of
+from kube_rdma.adapters.cluster.kinds.node_policy import NODE_POLICY, policy_of
+from kube_rdma.adapters.cluster.kinds.pod import POD, pod_state
 from kube_rdma.adapters.cluster.restarts import request_of
 from kube_rdma.adapters.cni import protocol, results
 from kube_rdma.api.attach import called_conf
@@ -160,7 +160,7 @@ PARSERS: Mapping[str, tuple[object, Parser]] = {
     "Pod": (POD_OBJECT, _of(POD, pod_state)),
     "BandwidthCheck": (CHECK_OBJECT, _of(BANDWIDTH_CHECK, seen_check)),
     "NodePolicy": (POLICY_OBJECT, _of(NODE_POLICY, policy_of)),
-    "IPPool": (META | {"spec": {"ranges": [{"subnet": "10.0.0.0/24"}]}}, _of(IP_POOL, pool)),
+    "IPPool": (META | {"spec": {"ranges": [{"subnet": "10.0.0.0/24"}]}}, _of(IP_POOL, pool_of)),
     "refusal of the API server": (
         STATUS,
         lambda data: failure(

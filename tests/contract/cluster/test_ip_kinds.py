@@ -12,8 +12,9 @@ import pytest
 from kube_base.errors import Broken, Refused, Unavailable
 from kube_client.kinds import Wanted
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster import ipam_objects
+from kube_rdma.adapters.cluster import ipam
 from kube_rdma.adapters.cluster.connect import connect
+from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL, pool_of
 from kube_rdma.model.ipam import (
     Block,
     Board,
@@ -46,7 +47,7 @@ GARBLED = {
 
 @pytest.fixture
 def api():
-    return FakeServer([ipam_objects.IP_POOL, ipam_objects.IP_BLOCK, ipam_objects.LEASE])
+    return FakeServer([IP_POOL, ipam.IP_BLOCK, ipam.LEASE])
 
 
 @pytest.fixture
@@ -56,15 +57,15 @@ async def cluster(api):
         yield Cluster(api.line(), QUICK)
         return
     async with connect(Path(REAL), pace=QUICK) as real:
-        await clear_all(real, ipam_objects.IP_POOL)
-        await clear_all(real, ipam_objects.IP_BLOCK)
-        await clear_all(real, ipam_objects.LEASE, ipam_objects.LEASES)
+        await clear_all(real, IP_POOL)
+        await clear_all(real, ipam.IP_BLOCK)
+        await clear_all(real, ipam.LEASE, ipam.LEASES)
         yield real
 
 
 @pytest.fixture
 def door(cluster):
-    return ipam_objects.IpamObjects(cluster, "kube-system")
+    return ipam.IpamObjects(cluster, "kube-system")
 
 
 async def test_a_block_is_made_changed_and_dropped(door):
@@ -94,7 +95,7 @@ async def test_only_one_of_two_writes_of_a_block_succeeds(door):
 async def test_a_write_without_an_answer_is_none(api):
     """Whether it was done, only reading tells."""
     line = api.line()
-    door = ipam_objects.IpamObjects(Cluster(line, QUICK), "kube-system")
+    door = ipam.IpamObjects(Cluster(line, QUICK), "kube-system")
     line.lose = 1
     assert await door.write_block(BLOCK) is None
     assert (await door.block(CELL)).edition == 1
@@ -135,20 +136,20 @@ async def test_a_lease_without_a_journal(door):
 
 async def test_wants_live_in_the_status_beside_all_else(cluster, door):
     """Another field of the status stays; the spec stays; a stale board is not written."""
-    await cluster.create(ipam_objects.IP_POOL, Wanted("rail-0", spec=POOL))
+    await cluster.create(IP_POOL, Wanted("rail-0", spec=POOL))
     empty = await door.board("rail-0")
     posted = await door.write_board(replace(empty, wants=(WANT,)))
     assert posted.wants == (WANT,)
     assert await door.write_board(replace(empty, wants=())) is None
-    stored = await cluster.get(ipam_objects.IP_POOL, "rail-0")
+    stored = await cluster.get(IP_POOL, "rail-0")
     status = stored.status.model_copy(update={"used": "7"})
-    await cluster.replace_status(ipam_objects.IP_POOL, replace(stored, status=status))
+    await cluster.replace_status(IP_POOL, replace(stored, status=status))
     board = await door.board("rail-0")
     await door.write_board(replace(board, wants=()))
-    stored = await cluster.get(ipam_objects.IP_POOL, "rail-0")
+    stored = await cluster.get(IP_POOL, "rail-0")
     assert (stored.status.used, stored.status.wants) == ("7", ())
-    assert [r.subnet for r in ipam_objects.pool(stored).ranges] == [ip_network("10.0.0.0/24")]
-    assert ipam_objects.pool(stored).ranges[0].source == "IPPool rail-0: spec.ranges[0]"
+    assert [r.subnet for r in pool_of(stored).ranges] == [ip_network("10.0.0.0/24")]
+    assert pool_of(stored).ranges[0].source == "IPPool rail-0: spec.ranges[0]"
 
 
 async def test_a_pool_that_is_not_there_has_an_empty_board(door):
@@ -160,8 +161,8 @@ async def test_a_pool_that_is_not_there_has_an_empty_board(door):
 async def test_a_garbled_object_hides_no_other(api, cluster, door):
     """`see` tells it with a sentence that names object and field; `blocks` refuses."""
     await door.write_block(BLOCK)
-    api.put(ipam_objects.IP_BLOCK, GARBLED)
-    seen = await ipam_objects.see(cluster, ipam_objects.IP_BLOCK)
+    api.put(ipam.IP_BLOCK, GARBLED)
+    seen = await cluster.see(ipam.IP_BLOCK)
     assert [each.name for each in seen.objects] == [CELL.name]
     (why,) = seen.muddled
     assert why.startswith("IPBlock default.10-0-0-0: ")
@@ -174,6 +175,6 @@ async def test_a_garbled_object_hides_no_other(api, cluster, door):
 async def test_a_block_under_another_name_is_broken(api, door):
     """Two objects for one cell would be two holders for one address."""
     spec = {"network": "default", "first": "10.0.0.64"}
-    api.put(ipam_objects.IP_BLOCK, {**GARBLED, "spec": spec})
+    api.put(ipam.IP_BLOCK, {**GARBLED, "spec": spec})
     with pytest.raises(Broken, match=r"IPBlock default.10-0-0-0, spec.first: 10.0.0.64"):
         await door.blocks()

@@ -17,7 +17,8 @@ from kube_base.errors import Refused, Unavailable
 from kube_client import wire
 from kube_client.kinds import Wanted
 from kube_rdma.adapters.cluster.connect import connect
-from kube_rdma.adapters.cluster.ipam_objects import IP_BLOCK, IP_POOL
+from kube_rdma.adapters.cluster.ipam import IP_BLOCK
+from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL
 from kube_rdma.adapters.cluster.networks import NetworkObjects
 from kube_rdma.adapters.cluster.pods import Pods
 from kube_rdma.adapters.cluster.restarts import Restarts

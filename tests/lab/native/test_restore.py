@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 
 from kube_base.errors import Unavailable
-from kube_rdma.adapters.cluster import ipam_objects
+from kube_rdma.adapters.cluster import ipam
 from kube_rdma.adapters.cluster.connect import connect
 from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.model.ipam import Ask, NicAsk, Timing
@@ -89,7 +89,7 @@ async def add(nodes, word, count):
 async def held(lab):
     """Every address that some node holds."""
     async with connect(lab.kubeconfig) as door:
-        blocks = [ipam_objects.block(one) for one in await door.list(ipam_objects.IP_BLOCK)]
+        blocks = [ipam.block(one) for one in await door.list(ipam.IP_BLOCK)]
     return {
         str(block.cell.address(place))
         for block in blocks

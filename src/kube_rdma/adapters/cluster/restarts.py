@@ -12,7 +12,7 @@ import msgspec
 from kube_base.foreign_json import Undecodable, decoded
 from kube_client.kinds import Where
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster.pods import POD, pod_state
+from kube_rdma.adapters.cluster.kinds.pod import POD, pod_state
 from kube_rdma.model.attach.restart import RESTART, RestartRequest
 from kube_rdma.model.pod import PodState
 

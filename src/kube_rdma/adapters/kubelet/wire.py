@@ -1,4 +1,4 @@
-"""Model values to messages of the device plugin API, and KubeRdmaErrors to gRPC status.
+"""Model values to messages of the device plugin API, and KubeErrors to gRPC status.
 
 Pure, so that the exact answers that the kubelet gets can be read and tested in one place.
 """

@@ -26,9 +26,9 @@ from kube_base.frozen import Frozen
 from kube_client.kinds import Stored, Where
 from kube_client.objects import Cluster
 from kube_rdma.adapters.bulkhead import Part, start
-from kube_rdma.adapters.cluster.ipam_objects import IP_POOL
-from kube_rdma.adapters.cluster.policy_watch import NODE_POLICY, policy_of
-from kube_rdma.adapters.cluster.webhook_objects import WEBHOOK_SECRET, SecretData
+from kube_rdma.adapters.cluster.admission import WEBHOOK_SECRET, SecretData
+from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL
+from kube_rdma.adapters.cluster.kinds.node_policy import NODE_POLICY, policy_of
 from kube_rdma.adapters.webhook.held_identity import HeldIdentity
 from kube_rdma.adapters.webhook.identity import CERTIFICATE, KEY, ServerIdentity
 from kube_rdma.adapters.webhook.server import WebhookServer

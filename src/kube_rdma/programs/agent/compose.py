@@ -180,10 +180,10 @@ async def _with_node(
     """The doors of role `node` too: the API server, and late binding where it works."""
     # Imported here: role `plugin` alone needs neither the memory nor the time of the client.
     from kube_rdma.adapters.cluster.events import Events
+    from kube_rdma.adapters.cluster.kinds.node_policy import NODE_POLICY
+    from kube_rdma.adapters.cluster.node_reports import NodeReports
     from kube_rdma.adapters.cluster.nodes import Nodes
     from kube_rdma.adapters.cluster.pods import Pods
-    from kube_rdma.adapters.cluster.policy_watch import watch_policies
-    from kube_rdma.adapters.cluster.report_objects import NodeReports
     from kube_rdma.programs.agent.node.card_condition import CardCondition
     from kube_rdma.programs.agent.node.online import Online
     from kube_rdma.programs.agent.node.policies import NodePolicies
@@ -205,7 +205,7 @@ async def _with_node(
         node=Online(cluster, options.node, events),
         condition=CardCondition(Nodes(cluster)),
         labels=_labels(options, Nodes(cluster)),
-        policies=NodePolicies(partial(watch_policies, cluster)),
+        policies=NodePolicies(partial(cluster.watch, NODE_POLICY)),
         report=NodeReporter(NodeReports(cluster, options.node)),
     )
     if options.startup_taint:

@@ -67,7 +67,7 @@ def verify_pods(
     """
     if bool(pods) == bool(selector):
         raise click.UsageError("Name pods, or say --selector: one of the two.")
-    from kube_rdma.adapters.cluster.verify_objects import VerifyObjects
+    from kube_rdma.adapters.cluster.verify import VerifyObjects
     from kube_rdma.programs.verify.copies import Copies
 
     async def run() -> PairProof:
@@ -126,7 +126,7 @@ def verify_nodes(
     """
     import yaml
 
-    from kube_rdma.adapters.cluster.verify_objects import VerifyObjects
+    from kube_rdma.adapters.cluster.verify import VerifyObjects
     from kube_rdma.programs.verify.copies import CopyRequest, copies
 
     manifest = _manifest(yaml, filename)

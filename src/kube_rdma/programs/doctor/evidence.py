@@ -19,7 +19,7 @@ from kube_base.frozen import Frozen
 from kube_client.objects import Cluster
 from kube_rdma import __version__
 from kube_rdma.adapters.cluster.connect import connect
-from kube_rdma.adapters.cluster.doctor_objects import address_ranges, address_uses
+from kube_rdma.adapters.cluster.doctor import address_ranges, address_uses
 from kube_rdma.adapters.cni.conf.folder import ConfFolder
 from kube_rdma.adapters.cni.conf.places import find, inside
 from kube_rdma.adapters.cni.conf.places import places as named_places

@@ -18,11 +18,12 @@ from typing import TypeVar
 from kube_base.errors import KubeError, Refused, Unavailable
 from kube_base.frozen import Frozen
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster.doctor_objects import WholePod, whole_pod
-from kube_rdma.adapters.cluster.explain_objects import others_on
-from kube_rdma.adapters.cluster.nodes import NODE, node_state
-from kube_rdma.adapters.cluster.policy_watch import NODE_POLICY, policy_of
-from kube_rdma.adapters.cluster.report_objects import NODE_REPORT
+from kube_rdma.adapters.cluster.doctor import whole_pod
+from kube_rdma.adapters.cluster.explain import others_on
+from kube_rdma.adapters.cluster.kinds.node import NODE, node_state
+from kube_rdma.adapters.cluster.kinds.node_policy import NODE_POLICY, policy_of
+from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
+from kube_rdma.adapters.cluster.kinds.pod import FullPod
 from kube_rdma.adapters.journal.glance import glances
 from kube_rdma.api.attach import network_status
 from kube_rdma.api.reports import node_report
@@ -173,11 +174,11 @@ async def explain_manifest(
 
 
 async def _by_api(
-    reader: _NodeReader, cluster: Cluster, template: PodTemplate, whole: WholePod
+    reader: _NodeReader, cluster: Cluster, template: PodTemplate, whole: FullPod
 ) -> PodEvidence:
     pod, where = PodName(template.namespace, template.name), whole.spec.node_name
     seen = await with_reason(cluster, observed_pod(template, whole), whole)
-    attached = whole.metadata.annotations.get(network_status.OWN_ANNOTATION, "")
+    attached = whole.annotation(network_status.OWN_ANNOTATION) or ""
     evidence = PodEvidence(
         template,
         where,
@@ -192,8 +193,7 @@ async def _by_api(
         offered = await reader.part("the nodes' resources", lambda: _offered(cluster))
         evidence = replace(evidence, offered=offered)
     if where == reader.places.here:
-        uid = whole.metadata.uid
-        records = await asyncio.to_thread(_records, reader.places.state, pod, uid)
+        records = await asyncio.to_thread(_records, reader.places.state, pod, whole.uid)
         evidence = replace(evidence, recorded=records.attachments, bindings=records.bindings)
         if seen.phase == _RUNNING:
 

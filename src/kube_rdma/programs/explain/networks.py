@@ -15,7 +15,7 @@ from kube_base.errors import KubeError, Refused, Unavailable
 from kube_base.frozen import Frozen, field
 from kube_client.errors import NotInstalled
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster import ipam_objects
+from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL
 from kube_rdma.adapters.cluster.networks import NetworkObjects
 from kube_rdma.adapters.cni.conf.folder import ConfFolder
 from kube_rdma.adapters.cni.conf.places import find, inside
@@ -105,7 +105,7 @@ async def read_documents(
     blanks: list[Blank] = []
     pools: dict[PoolName, IPPool] | None = None
     try:
-        parsed = await ipam_objects.see(cluster, ipam_objects.IP_POOL)
+        parsed = await cluster.see(IP_POOL)
         pools = {PoolName(one.name): ip_pool.named(one.spec, one.name) for one in parsed.objects}
     except KubeError as error:
         blanks.append(Blank("pools of addresses", _sentence(error)))

@@ -14,8 +14,9 @@ from kube_base.errors import KubeError
 from kube_base.notices import Notices
 from kube_client.kinds import Stored, Where
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster import ipam_objects
-from kube_rdma.adapters.cluster.nodes import NODE, node_state
+from kube_rdma.adapters.cluster import ipam
+from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL, pool_of
+from kube_rdma.adapters.cluster.kinds.node import NODE, node_state
 from kube_rdma.model.ipam import Board, NodeName
 from kube_rdma.programs.controller.mirror import Mirror
 from kube_rdma.programs.ipam.pace import IpamTiming
@@ -31,18 +32,18 @@ log = structlog.get_logger()
 async def run_patrol(cluster: Cluster, namespace: str, pace: IpamTiming | None = None) -> None:
     """Fence, reclaim and tidy up until cancelled. `namespace`: of the nodes' leases."""
     pace = pace or IpamTiming()
-    pools = Mirror(ipam_objects.IP_POOL, _rest_and_board)
-    blocks = Mirror(ipam_objects.IP_BLOCK, ipam_objects.block)
+    pools = Mirror(IP_POOL, _rest_and_board)
+    blocks = Mirror(ipam.IP_BLOCK, ipam.block)
     leases = Mirror(
-        ipam_objects.LEASE,
-        ipam_objects.lease,
-        where=Where(namespace, labels=ipam_objects.LEASES.labels),
+        ipam.LEASE,
+        ipam.lease,
+        where=Where(namespace, labels=ipam.LEASES.labels),
     )
     nodes = Mirror(NODE, _is_serving)
     mirrors: tuple[Mirror[Any], ...] = (pools, blocks, leases, nodes)
     notices = Notices()
     post = Post(rest=0.0, timing=pace.timing)
-    runner = Runner(ipam_objects.IpamObjects(cluster, namespace), pace)
+    runner = Runner(ipam.IpamObjects(cluster, namespace), pace)
     async with asyncio.TaskGroup() as tasks:
         for mirror in mirrors:
             tasks.create_task(mirror.follow(cluster, pace.pause))
@@ -69,7 +70,7 @@ async def run_patrol(cluster: Cluster, namespace: str, pace: IpamTiming | None =
 
 
 def _rest_and_board(stored: Stored[Any, Any]) -> tuple[float, Board]:
-    return ipam_objects.pool(stored).rest, ipam_objects.board(stored)
+    return pool_of(stored).rest, ipam.board(stored)
 
 
 def _is_serving(node: Stored[Any, Any]) -> bool:

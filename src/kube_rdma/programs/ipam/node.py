@@ -22,7 +22,8 @@ from kube_base.notices import Notices
 from kube_client.kinds import Stored
 from kube_client.objects import Cluster
 from kube_rdma.adapters.bulkhead import Part, kept
-from kube_rdma.adapters.cluster import ipam_objects
+from kube_rdma.adapters.cluster import ipam
+from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL, pool_of
 from kube_rdma.adapters.journal.disk import Disk
 from kube_rdma.model.ipam import (
     Ask,
@@ -105,13 +106,13 @@ class NodeAddresses:
             self._desk.boards = self._boards
             self._doors.cluster.listeners.append(self._store_went_back)
             stack.callback(self._doors.cluster.listeners.remove, self._store_went_back)
-            self._pools = Mirror(ipam_objects.IP_POOL, _pool, self._pool_changed)
+            self._pools = Mirror(IP_POOL, _pool, self._pool_changed)
             own: dict[type[effects.Act], Handler] = {
                 effects.Put: ledger.put,
                 effects.Remove: ledger.remove,
                 effects.ListBlocks: self._list,
             }
-            door = ipam_objects.IpamObjects(self._doors.cluster, self._doors.namespace)
+            door = ipam.IpamObjects(self._doors.cluster, self._doors.namespace)
             self._runner = Runner(door, self._pace, own)
             self._tasks = await stack.enter_async_context(asyncio.TaskGroup())
             parts: dict[str, Part] = {
@@ -271,7 +272,7 @@ class NodeAddresses:
         """Begin to watch the blocks again: the watch's own list is the one that is asked for."""
         if self._watching:
             self._watching.cancel()
-        blocks = Mirror(ipam_objects.IP_BLOCK, ipam_objects.block, self._block_changed)
+        blocks = Mirror(ipam.IP_BLOCK, ipam.block, self._block_changed)
         self._blocks = blocks
         follow = partial(blocks.follow, self._doors.cluster, self._pace.pause)
         self._watching = self._tasks.create_task(kept("IP blocks", follow))
@@ -330,5 +331,5 @@ class NodeAddresses:
 
 
 def _pool(stored: Stored[Any, Any]) -> _Pool:
-    value = ipam_objects.pool(stored)
-    return _Pool(value, zones(value), ipam_objects.board(stored))
+    value = pool_of(stored)
+    return _Pool(value, zones(value), ipam.board(stored))

@@ -12,8 +12,8 @@ from kube_base.errors import Refused
 from kube_base.frozen import Frozen
 from kube_client.kinds import Stored
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster.ipam_objects import IP_BLOCK, block
-from kube_rdma.adapters.cluster.nodes import NODE
+from kube_rdma.adapters.cluster.ipam import IP_BLOCK, block
+from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.model.ipam import Address, Bits, Block, NetworkName, NodeName
 from kube_rdma.rules.ipam.cells import cell_of
 

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import structlog
 
 from kube_base.errors import Broken, KubeError, Refused, Unavailable
-from kube_rdma.adapters.cluster.ipam_objects import IpamObjects
+from kube_rdma.adapters.cluster.ipam import IpamObjects
 from kube_rdma.model.ipam import Block, Cell
 from kube_rdma.programs.ipam.pace import IpamTiming
 from kube_rdma.rules.ipam import effects

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 from kube_base.errors import KubeError, Refused
 from kube_base.frozen import Frozen
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster import ipam_objects
-from kube_rdma.adapters.cluster.nodes import NODE
+from kube_rdma.adapters.cluster import ipam
+from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL, pool_of
+from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.api.ipam.ip_words import spans_of
 from kube_rdma.model.ipam import (
     Bits,
@@ -48,25 +49,25 @@ async def take(cluster: Cluster) -> Snapshot:
     boards: dict[PoolName, Board] = {}
     blocks: list[Block] = []
     leases: list[NodeLease] = []
-    nodes = await ipam_objects.see(cluster, NODE)
-    seen_pools = await ipam_objects.see(cluster, ipam_objects.IP_POOL)
+    nodes = await cluster.see(NODE)
+    seen_pools = await cluster.see(IP_POOL)
     for stored in seen_pools.objects:
-        pool = ipam_objects.pool(stored)
-        pools[pool.name], boards[pool.name] = pool, ipam_objects.board(stored)
+        pool = pool_of(stored)
+        pools[pool.name], boards[pool.name] = pool, ipam.board(stored)
         try:
             compiled[pool.name] = zones(pool)
         except Refused as error:
             faults += [Finding("unusable", line) for line in str(error).splitlines()]
-    seen_blocks = await ipam_objects.see(cluster, ipam_objects.IP_BLOCK)
-    for stored in seen_blocks.objects:
+    seen_blocks = await cluster.see(ipam.IP_BLOCK)
+    for stored_block in seen_blocks.objects:
         try:
-            blocks.append(ipam_objects.block(stored))
+            blocks.append(ipam.block(stored_block))
         except KubeError as error:
             faults.append(Finding("edited", str(error)))
-    seen_leases = await ipam_objects.see(cluster, ipam_objects.LEASE, ipam_objects.LEASES)
-    for stored in seen_leases.objects:
+    seen_leases = await cluster.see(ipam.LEASE, ipam.LEASES)
+    for stored_lease in seen_leases.objects:
         try:
-            leases.append(ipam_objects.lease(stored))
+            leases.append(ipam.lease(stored_lease))
         except KubeError as error:
             faults.append(Finding("edited", str(error)))
     for seen in (seen_pools, seen_blocks, seen_leases):

@@ -13,7 +13,7 @@ from functools import partial
 from kube_base.errors import KubeError, Refused
 from kube_base.frozen import Frozen
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster import status_objects as objects
+from kube_rdma.adapters.cluster import reports as objects
 from kube_rdma.adapters.cluster.agent_metrics import samples_of
 from kube_rdma.model.metrics.throughput import AgentScrape, MetricsAgent, TrafficRate
 from kube_rdma.model.reports.cluster import ProgramRole

@@ -13,7 +13,7 @@ from typing import TypeVar
 from kube_base.errors import Refused
 from kube_client.errors import NotInstalled
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster import migrate_objects as objects
+from kube_rdma.adapters.cluster import migrate as objects
 from kube_rdma.model.migrate import (
     MigrationOptions,
     MigrationView,

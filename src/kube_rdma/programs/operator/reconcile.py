@@ -24,17 +24,12 @@ from kube_base.notices import Notices
 from kube_client.errors import Conflict
 from kube_client.kinds import ObjectKind, Stored, Where
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster.driver_objects import USING_POD
 from kube_rdma.adapters.cluster.events import About, Events
-from kube_rdma.adapters.cluster.nodes import NODE
-from kube_rdma.adapters.cluster.policy_objects import (
-    CONFIG_MAP,
-    DAEMON_SET,
-    NIC_CLUSTER_POLICY,
-    apply_document,
-    policy_of,
-    progress_of,
-)
+from kube_rdma.adapters.cluster.kinds.nic_cluster_policy import NIC_CLUSTER_POLICY, policy_of
+from kube_rdma.adapters.cluster.kinds.node import NODE
+from kube_rdma.adapters.cluster.kinds.pod import FULL_POD
+from kube_rdma.adapters.cluster.kinds.workload import CONFIG_MAP, DAEMON_SET
+from kube_rdma.adapters.cluster.operator import apply_document, progress_of
 from kube_rdma.api.conditions import moment
 from kube_rdma.api.operator.nic_cluster_policy_status import PolicyVerdict, policy_status
 from kube_rdma.model.operator.cluster_policy import AppliedState, ClusterPolicy, ComponentName
@@ -90,7 +85,7 @@ class Operator:
         self._daemon_sets = Mirror(DAEMON_SET, _itself, self._changed, labelled)
         self._config_maps = Mirror(CONFIG_MAP, _itself, self._changed, labelled)
         self._nodes = Mirror(NODE, _node, self._changed)
-        self._pods = Mirror(USING_POD, _itself, self._changed, labelled)
+        self._pods = Mirror(FULL_POD, _itself, self._changed, labelled)
         self._upgrades = Upgrades(cluster)
         self._upgrading = False
         self._notices = Notices()

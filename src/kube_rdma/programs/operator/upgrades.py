@@ -19,15 +19,9 @@ from kube_base.errors import KubeError
 from kube_base.frozen import Frozen
 from kube_client.kinds import Stored
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster.driver_objects import (
-    USING_POD,
-    StoredPod,
-    all_reports,
-    driver_pod,
-    is_ready,
-    using_pods,
-)
+from kube_rdma.adapters.cluster.kinds.pod import FULL_POD, FullPod
 from kube_rdma.adapters.cluster.nodes import Nodes
+from kube_rdma.adapters.cluster.operator import all_reports, driver_pod, is_ready, using_pods
 from kube_rdma.adapters.cluster.pods import Pods
 from kube_rdma.api.conditions import moment
 from kube_rdma.model.operator.cluster_policy import ClusterPolicy, ComponentName, PolicyNode
@@ -86,7 +80,7 @@ class Upgrades:
         policy: ClusterPolicy | None,
         nodes: Sequence[PolicyNode],
         daemon_sets: DaemonSets,
-        pods: Mapping[str, StoredPod],
+        pods: Mapping[str, FullPod],
         now: datetime,
     ) -> Upgraded:
         """Bring the nodes nearer to what a policy wants; `daemon_sets` are those of drivers."""
@@ -133,7 +127,7 @@ class Upgrades:
             for node in seen
         ]
 
-    async def _do(self, act: UpgradeAct, pods: Mapping[str, StoredPod], now: datetime) -> str:
+    async def _do(self, act: UpgradeAct, pods: Mapping[str, FullPod], now: datetime) -> str:
         """Carry an act out; a sentence about it, "" where it could not be done now."""
         try:
             match act:
@@ -150,7 +144,7 @@ class Upgrades:
                     for driver in ended:
                         # The watch goes on while acts are done: one may have ended by itself.
                         if present := pods.get(driver.name):
-                            await self._cluster.delete(USING_POD, present, unchanged=False)
+                            await self._cluster.delete(FULL_POD, present, unchanged=False)
                     names = ", ".join(driver.name for driver in ended)
                     sentence = f"node {node}: ended {names}"
                 case LabelDrivers(node, labels):
@@ -176,7 +170,7 @@ def _unreported(plan: UpgradePlan, seen: Sequence[UpgradeNode]) -> list[str]:
 
 
 def adopted(
-    nodes: Sequence[PolicyNode], daemon_sets: DaemonSets, pods: Mapping[str, StoredPod]
+    nodes: Sequence[PolicyNode], daemon_sets: DaemonSets, pods: Mapping[str, FullPod]
 ) -> Mapping[str, Mapping[str, str]]:
     """The labels that nodes lack on which drivers of an earlier release run, by node.
 
@@ -194,7 +188,7 @@ def adopted(
 
 
 def is_used(
-    stored: Stored[Any, Any], nodes: Sequence[PolicyNode], pods: Mapping[str, StoredPod]
+    stored: Stored[Any, Any], nodes: Sequence[PolicyNode], pods: Mapping[str, FullPod]
 ) -> bool:
     """Whether a driver's DaemonSet has pods, or a node that it is for."""
     value, _ = _place(stored)
@@ -205,7 +199,7 @@ def is_used(
 
 
 def ready_marks(
-    policy: ClusterPolicy, nodes: Sequence[PolicyNode], pods: Mapping[str, StoredPod]
+    policy: ClusterPolicy, nodes: Sequence[PolicyNode], pods: Mapping[str, FullPod]
 ) -> Mapping[str, Mapping[str, str | None]]:
     """The labels by which device plugins start behind the driver of their node, by node.
 
@@ -258,7 +252,7 @@ def _place(stored: Stored[Any, Any]) -> tuple[str, bool]:
     return place_of(pod, stored.label(COMPONENT_LABEL) or "")
 
 
-def _pods_of(stored: Stored[Any, Any], pods: Mapping[str, StoredPod]) -> list[StoredPod]:
+def _pods_of(stored: Stored[Any, Any], pods: Mapping[str, FullPod]) -> list[FullPod]:
     name = stored.spec["template"]["metadata"]["labels"]["name"]
     return [pod for pod in pods.values() if pod.label("name") == name and pod.spec.node_name]
 
@@ -272,11 +266,11 @@ def _seen(
     policy: ClusterPolicy | None,
     nodes: Sequence[PolicyNode],
     daemon_sets: DaemonSets,
-    pods: Mapping[str, StoredPod],
+    pods: Mapping[str, FullPod],
     now: datetime,
 ) -> list[UpgradeNode]:
     """The nodes with their drivers' pods; who uses them is not looked up yet."""
-    by_node: dict[str, list[tuple[Stored[Any, Any], StoredPod]]] = {}
+    by_node: dict[str, list[tuple[Stored[Any, Any], FullPod]]] = {}
     for stored in daemon_sets:
         for pod in _pods_of(stored, pods):
             by_node.setdefault(pod.spec.node_name, []).append((stored, pod))
@@ -291,7 +285,7 @@ def _seen(
 def _node(
     node: PolicyNode,
     wanted: Sequence[DriverPlace],
-    own: Sequence[tuple[Stored[Any, Any], StoredPod]],
+    own: Sequence[tuple[Stored[Any, Any], FullPod]],
     now: datetime,
 ) -> UpgradeNode:
     has = {place.key: place.has for place in wanted}

@@ -12,8 +12,8 @@ from typing import TypeVar
 from kube_base.errors import Refused
 from kube_client.errors import NotInstalled
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster import status_objects as objects
-from kube_rdma.adapters.cluster.status_objects import SeenWorkload
+from kube_rdma.adapters.cluster import reports as objects
+from kube_rdma.adapters.cluster.reports import SeenWorkload
 from kube_rdma.model.reports.cluster import (
     ClusterFacts,
     ProgramPod,

@@ -23,14 +23,14 @@ from kube_base.notices import Notices
 from kube_client.errors import Conflict
 from kube_client.kinds import Stored
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster.nodes import NODE
-from kube_rdma.adapters.cluster.policy_status_objects import (
+from kube_rdma.adapters.cluster.kinds.node import NODE
+from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
+from kube_rdma.adapters.cluster.policy_statuses import (
     NODE_POLICY_STATUS,
     SeenPolicy,
     seen_policy,
     write_status,
 )
-from kube_rdma.adapters.cluster.report_objects import NODE_REPORT
 from kube_rdma.api.conditions import moment
 from kube_rdma.api.reports.node_policy_status import node_policy_status
 from kube_rdma.api.reports.node_report import policies_at_node

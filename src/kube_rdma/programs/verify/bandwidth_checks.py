@@ -28,14 +28,14 @@ from kube_base.notices import Notices
 from kube_client.errors import Conflict
 from kube_client.objects import Cluster
 from kube_client.pod_commands import PodCommands
-from kube_rdma.adapters.cluster.bandwidth_check_objects import (
+from kube_rdma.adapters.cluster.bandwidth_checks import (
     BANDWIDTH_CHECK,
     SeenCheck,
     seen_check,
     write_status,
 )
 from kube_rdma.adapters.cluster.events import About, Events
-from kube_rdma.adapters.cluster.verify_objects import VerifyObjects
+from kube_rdma.adapters.cluster.verify import VerifyObjects
 from kube_rdma.api.verify.status import (
     BandwidthCheckStatus,
     begun,

@@ -15,7 +15,7 @@ from typing import Any
 
 from kube_base.errors import KubeError, Refused
 from kube_base.frozen import Frozen, field
-from kube_rdma.adapters.cluster.verify_objects import VerifyObjects
+from kube_rdma.adapters.cluster.verify import VerifyObjects
 from kube_rdma.rules.verify.copies import LABEL, asked, fitting, not_started, owned, pod_for
 
 _LOOK_SECONDS = 1.0

@@ -6,7 +6,8 @@ import pytest
 
 from kube_base.errors import Unavailable
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster.pods import POD, Pods
+from kube_rdma.adapters.cluster.kinds.pod import POD
+from kube_rdma.adapters.cluster.pods import Pods
 from tests.kit.api_server import QUICK
 
 

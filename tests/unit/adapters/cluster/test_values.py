@@ -4,9 +4,9 @@ import pytest
 
 from kube_client import wire
 from kube_client.kinds import Wanted
-from kube_rdma.adapters.cluster.bandwidth_check_objects import BANDWIDTH_CHECK, seen_check
-from kube_rdma.adapters.cluster.nodes import NODE, NodeObjectSpec, whole
-from kube_rdma.adapters.cluster.policy_objects import DAEMON_SET
+from kube_rdma.adapters.cluster.bandwidth_checks import BANDWIDTH_CHECK, seen_check
+from kube_rdma.adapters.cluster.kinds.node import NODE, NodeObjectSpec, whole
+from kube_rdma.adapters.cluster.kinds.workload import DAEMON_SET
 from tests.kit.api_server import TRIAL, Spec
 
 

@@ -13,7 +13,7 @@ import pytest
 from kube_base.errors import KubeError
 from kube_client.calls import RequestTiming
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster.webhook_objects import WEBHOOK_CONFIGURATIONS, WEBHOOK_SECRET
+from kube_rdma.adapters.cluster.admission import WEBHOOK_CONFIGURATIONS, WEBHOOK_SECRET
 from kube_rdma.adapters.pki import certificates
 from kube_rdma.adapters.pki.certificates import MadePair
 from kube_rdma.model.admission.certificate import CertificateTimes

@@ -7,7 +7,8 @@ import pytest
 
 from kube_base.errors import Unavailable
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster.nodes import NODE, Nodes
+from kube_rdma.adapters.cluster.kinds.node import NODE
+from kube_rdma.adapters.cluster.nodes import Nodes
 from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.adapters.journal.format import FUNCTIONS
 from kube_rdma.adapters.journal.journal import Journal

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.events import Events
-from kube_rdma.adapters.cluster.nodes import NODE
-from kube_rdma.adapters.cluster.pods import POD, Pods
+from kube_rdma.adapters.cluster.kinds.node import NODE
+from kube_rdma.adapters.cluster.kinds.pod import POD
+from kube_rdma.adapters.cluster.pods import Pods
 from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.adapters.journal.format import BINDINGS
 from kube_rdma.adapters.journal.journal import Journal

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from kube_base.errors import Refused, Unavailable
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster.networks import DEFINITION
+from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION
 from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.adapters.journal.format import ATTACHMENTS
 from kube_rdma.adapters.journal.journal import Journal

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from kube_base.errors import Refused, Unavailable
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster import ipam_objects as kinds
+from kube_rdma.adapters.cluster import ipam as kinds
 from kube_rdma.programs.cli.ip import ip
 
 from .ip_world import World, meta

@@ -8,7 +8,8 @@ import pytest
 from kube_client.kinds import Wanted
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.events import Events
-from kube_rdma.adapters.cluster.ipam_objects import IP_BLOCK, IP_POOL, LEASE
+from kube_rdma.adapters.cluster.ipam import IP_BLOCK, LEASE
+from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL
 from kube_rdma.model.ipam import Block, Cell, CellHolding, Family, IPPool, IPRange
 from kube_rdma.programs.ipam.report import Reporter
 from kube_rdma_testing.cluster.server import FakeServer

@@ -16,7 +16,7 @@ import structlog
 from kube_base.errors import KubeError, Refused
 from kube_base.notices import Notices
 from kube_client.watching import Changed, Deleted, Muddled, Notice, Synced
-from kube_rdma.adapters.cluster.policy_watch import policy_of
+from kube_rdma.adapters.cluster.kinds.node_policy import policy_of
 from kube_rdma.model.node import NodeState
 from kube_rdma.model.pools.node_policy import ClusterNodePolicy, NodeWishes
 from kube_rdma.programs.agent.node.report import pause

@@ -23,7 +23,8 @@ from kube_base.notices import Notices
 from kube_client.errors import Conflict, NotInstalled
 from kube_client.watching import Changed, Cut, Deleted, Muddled, Synced
 from kube_rdma.adapters.bulkhead import start
-from kube_rdma.adapters.cluster.report_objects import NodeReports, StoredReport, is_owned
+from kube_rdma.adapters.cluster.kinds.node_report import StoredReport
+from kube_rdma.adapters.cluster.node_reports import NodeReports, is_owned
 from kube_rdma.api.conditions import moment
 from kube_rdma.api.reports.node_report import report_status
 from kube_rdma.api.reports.node_report_models import NodeReportStatus

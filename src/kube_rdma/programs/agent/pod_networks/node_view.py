@@ -20,7 +20,7 @@ from kube_base.notices import Notices
 from kube_client.errors import Conflict, NotInstalled
 from kube_client.kinds import Wanted
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster.ipam_objects import IP_POOL
+from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL
 from kube_rdma.adapters.cluster.networks import NetworkObjects
 from kube_rdma.adapters.cluster.pods import Pods
 from kube_rdma.adapters.kernel.pod.gids import crowded

@@ -23,7 +23,7 @@ from kube_client.kinds import Where
 from kube_client.objects import Cluster
 from kube_client.watching import Changed, Deleted, Synced
 from kube_rdma.adapters.bulkhead import contained
-from kube_rdma.adapters.cluster.pods import POD, pod_state
+from kube_rdma.adapters.cluster.kinds.pod import POD, pod_state
 from kube_rdma.adapters.cni.state import AskingPods, Mark
 from kube_rdma.model.attach.restart import RESTART
 from kube_rdma.model.cni_conf import Wiring
@@ -34,8 +34,6 @@ from kube_rdma.programs.agent.pod_networks.context import NodeContext
 from kube_rdma.programs.agent.pod_networks.requests import asking
 from kube_rdma.rules.attach.repair import is_owed
 from kube_rdma.rules.attach.requests import is_asking, names_networks, refuse_host_network
-
-_OVER = ("Succeeded", "Failed")
 
 
 class PodWatchDependencies(Frozen):
@@ -126,7 +124,7 @@ class NodePodWatch:
             # Its sandbox is there now. A round finds out whether its networks are too.
             if pod.phase == "Running" and (before is None or before.phase != "Running"):
                 wake()
-        elif names_networks(pod.annotations) and pod.phase not in _OVER:
+        elif names_networks(pod.annotations) and not pod.is_over:
             self._on_host[key] = pod
             self._refuse()
 

@@ -8,7 +8,8 @@ import pytest
 
 from kube_base.errors import Refused, Unavailable
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster.nodes import CARDS_HEALTHY, NODE, Nodes
+from kube_rdma.adapters.cluster.kinds.node import CARDS_HEALTHY, NODE
+from kube_rdma.adapters.cluster.nodes import Nodes
 from kube_rdma.model.device import PortState
 from kube_rdma.programs.agent.node import card_condition
 from kube_rdma.programs.agent.node.card_condition import CardCondition

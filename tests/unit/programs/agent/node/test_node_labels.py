@@ -9,7 +9,8 @@ import pytest
 
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.events import Events
-from kube_rdma.adapters.cluster.nodes import NODE, Nodes
+from kube_rdma.adapters.cluster.kinds.node import NODE
+from kube_rdma.adapters.cluster.nodes import Nodes
 from kube_rdma.adapters.kubelet.registry import Registry
 from kube_rdma.programs.agent.compose import AgentOptions, AgentPlaces, LabelWish, labelling
 from kube_rdma.programs.agent.node.labeller import LabelSources, run_labeller

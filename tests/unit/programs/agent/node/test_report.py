@@ -10,8 +10,9 @@ from kube_base.errors import Refused, Unavailable
 from kube_client.calls import RequestTiming
 from kube_client.errors import NotInstalled
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster.nodes import NODE
-from kube_rdma.adapters.cluster.report_objects import NODE_REPORT, NodeReports
+from kube_rdma.adapters.cluster.kinds.node import NODE
+from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
+from kube_rdma.adapters.cluster.node_reports import NodeReports
 from kube_rdma.model.device import PortState
 from kube_rdma.programs.agent.node import report
 from kube_rdma.programs.agent.node.report import NodeReporter, ReportPace

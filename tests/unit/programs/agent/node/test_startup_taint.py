@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster.nodes import NODE, Nodes
+from kube_rdma.adapters.cluster.kinds.node import NODE
+from kube_rdma.adapters.cluster.nodes import Nodes
 from kube_rdma.programs.agent.node.startup_taint import StartupTaint
 from tests.unit.programs.agent.world import LABEL, NODE_NAME, VKE, World, hard_card, until
 

@@ -8,8 +8,8 @@ import pytest
 from kube_base.errors import Refused, Unavailable
 from kube_client.kinds import Wanted
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster.ipam_objects import IP_POOL
-from kube_rdma.adapters.cluster.pods import POD
+from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL
+from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma.model.attach.attachment import NetworkKind
 from kube_rdma.model.attach.pod_view import SeenLink
 from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings

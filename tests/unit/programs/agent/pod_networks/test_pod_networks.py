@@ -9,10 +9,10 @@ import pytest
 from kube_base.errors import Refused, Unavailable
 from kube_client.kinds import Wanted
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster.ipam_objects import IP_POOL
-from kube_rdma.adapters.cluster.networks import DEFINITION as DEFINED
-from kube_rdma.adapters.cluster.networks import DefinitionSpec
-from kube_rdma.adapters.cluster.pods import POD as POD_KIND
+from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL
+from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION as DEFINED
+from kube_rdma.adapters.cluster.kinds.network_definition import DefinitionSpec
+from kube_rdma.adapters.cluster.kinds.pod import POD as POD_KIND
 from kube_rdma.model.attach.attachment import CardAddresses, NetworkKind
 from kube_rdma.model.attach.cni import CniInterface, CniResult, LinkAddress
 from kube_rdma.model.attach.pod_view import SeenLink

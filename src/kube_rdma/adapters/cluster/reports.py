@@ -12,13 +12,26 @@ import msgspec
 
 from kube_base.frozen import Frozen
 from kube_client import wire
-from kube_client.kinds import NOTHING, ObjectCodec, ObjectKind, Stored, Where
+from kube_client.kinds import NOTHING, ObjectKind, Stored, Where
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster import ipam_objects
-from kube_rdma.adapters.cluster.nodes import NODE, node_state
-from kube_rdma.adapters.cluster.policy_objects import NIC_CLUSTER_POLICY
-from kube_rdma.adapters.cluster.policy_status_objects import NODE_POLICY_STATUS
-from kube_rdma.adapters.cluster.report_objects import NODE_REPORT
+from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL_STATUS
+from kube_rdma.adapters.cluster.kinds.nic_cluster_policy import NIC_CLUSTER_POLICY_STATUS
+from kube_rdma.adapters.cluster.kinds.node import NODE, node_state
+from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
+from kube_rdma.adapters.cluster.kinds.pod import (
+    FULL_POD,
+    Container,
+    ContainerStatus,
+    FullPod,
+    status_of,
+)
+from kube_rdma.adapters.cluster.kinds.workload import (
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    WorkloadSpec,
+    WorkloadStatus,
+)
+from kube_rdma.adapters.cluster.policy_statuses import NODE_POLICY_STATUS
 from kube_rdma.api.attach import networks, pod_networks
 from kube_rdma.api.conditions import Condition
 from kube_rdma.api.ipam.ip_pool_status import IPPoolStatus
@@ -47,73 +60,6 @@ _EVENTS = (  # the last ones are signed so by adapters/cluster/events
 )
 
 
-class _Resources(msgspec.Struct, frozen=True):
-    limits: dict[str, str | int] = {}
-    requests: dict[str, str | int] = {}
-
-
-class _Container(msgspec.Struct, frozen=True):
-    image: str = ""
-    command: tuple[str, ...] = ()
-    args: tuple[str, ...] = ()
-    resources: _Resources = _Resources()
-
-
-class _Template(msgspec.Struct, frozen=True):
-    class Spec(msgspec.Struct, frozen=True):
-        containers: tuple[_Container, ...] = ()
-
-    spec: Spec = Spec()
-
-
-class _Selector(msgspec.Struct, frozen=True, rename="camel"):
-    match_labels: dict[str, str] = {}
-
-
-class WorkloadSpec(msgspec.Struct, frozen=True):
-    """The part of spec that is read of a DaemonSet and a Deployment."""
-
-    template: _Template = _Template()
-    selector: _Selector = _Selector()
-    replicas: int = 1
-
-
-class WorkloadStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """The counts of both kinds."""
-
-    desired_number_scheduled: int = 0
-    number_ready: int = 0
-    updated_number_scheduled: int = 0
-    ready_replicas: int = 0
-    updated_replicas: int = 0
-
-
-class _State(msgspec.Struct, frozen=True):
-    class Why(msgspec.Struct, frozen=True):
-        reason: str = ""
-        message: str = ""
-
-    waiting: Why | None = None
-    terminated: Why | None = None
-
-
-class _ContainerStatus(msgspec.Struct, frozen=True, rename="camel"):
-    ready: bool = False
-    restart_count: int = 0
-    state: _State = _State()
-    last_state: _State = _State()
-
-
-class _PodSpec(msgspec.Struct, frozen=True, rename="camel"):
-    node_name: str = ""
-    containers: tuple[_Container, ...] = ()
-
-
-class _PodStatus(msgspec.Struct, frozen=True, rename="camel"):
-    phase: str = ""
-    container_statuses: tuple[_ContainerStatus, ...] = ()
-
-
 class _About(msgspec.Struct, frozen=True):
     kind: str = ""
     name: str = ""
@@ -133,23 +79,6 @@ class _Event(msgspec.Struct, frozen=True, rename="camel"):
     series: _Series | None = None
 
 
-_SPEC: ObjectCodec[WorkloadSpec] = ObjectCodec.of(WorkloadSpec, writes=False)
-_COUNTS: ObjectCodec[WorkloadStatus] = ObjectCodec.of(WorkloadStatus, writes=False)
-DAEMON_SETS = ObjectKind(
-    "apps", "v1", "DaemonSet", "daemonsets", namespaced=True, spec=_SPEC, status=_COUNTS
-)
-DEPLOYMENTS = ObjectKind(
-    "apps", "v1", "Deployment", "deployments", namespaced=True, spec=_SPEC, status=_COUNTS
-)
-POD_STATE = ObjectKind(
-    "",
-    "v1",
-    "Pod",
-    "pods",
-    namespaced=True,
-    spec=ObjectCodec.of(_PodSpec, writes=False),
-    status=ObjectCodec.of(_PodStatus, writes=False),
-)
 EVENT = ObjectKind("", "v1", "Event", "events", namespaced=True, spec=NOTHING, status=NOTHING)
 BINDING = ObjectKind(
     "admissionregistration.k8s.io",
@@ -159,27 +88,6 @@ BINDING = ObjectKind(
     namespaced=False,
     spec=NOTHING,
     status=NOTHING,
-)
-
-
-# Their status alone: a spec that somebody garbled is named in it.
-_POLICY = ObjectKind(
-    NIC_CLUSTER_POLICY.group,
-    NIC_CLUSTER_POLICY.version,
-    NIC_CLUSTER_POLICY.kind,
-    NIC_CLUSTER_POLICY.plural,
-    namespaced=True,
-    spec=NOTHING,
-    status=NIC_CLUSTER_POLICY.status,
-)
-_POOL = ObjectKind(
-    ipam_objects.IP_POOL.group,
-    ipam_objects.IP_POOL.version,
-    ipam_objects.IP_POOL.kind,
-    ipam_objects.IP_POOL.plural,
-    namespaced=False,
-    spec=NOTHING,
-    status=ipam_objects.IP_POOL.status,
 )
 
 
@@ -217,36 +125,36 @@ async def pods_of(cluster: Cluster, workload: SeenWorkload) -> tuple[ProgramPod,
     labels = ",".join(f"{key}={value}" for key, value in workload.labels)
     where = Where(namespace=workload.namespace, labels=labels)
     title = f"{workload.namespace}/{workload.name}"
-    return tuple(_program_pod(each, title) for each in await cluster.list(POD_STATE, where))
+    return tuple(_program_pod(each, title) for each in await cluster.list(FULL_POD, where))
 
 
 async def reports(cluster: Cluster) -> Mapping[str, NodeReport]:
     """The reports of all nodes; one that is not understood counts as none."""
-    parsed = await ipam_objects.see(cluster, NODE_REPORT)
+    parsed = await cluster.see(NODE_REPORT)
     return {each.name: node_report(each.status) for each in parsed.objects if each.status}
 
 
 async def policies(cluster: Cluster) -> tuple[PolicyState, ...]:
     """The NicClusterPolicies of all namespaces."""
-    parsed = await ipam_objects.see(cluster, _POLICY)
+    parsed = await cluster.see(NIC_CLUSTER_POLICY_STATUS)
     return tuple(map(_policy, parsed.objects))
 
 
 async def node_policies(cluster: Cluster) -> tuple[NodePolicyState, ...]:
     """The NodePolicies."""
-    parsed = await ipam_objects.see(cluster, NODE_POLICY_STATUS)
+    parsed = await cluster.see(NODE_POLICY_STATUS)
     return tuple(map(_node_policy, parsed.objects))
 
 
 async def pools(cluster: Cluster) -> tuple[AddressPool, ...]:
     """The IPPools."""
-    parsed = await ipam_objects.see(cluster, _POOL)
+    parsed = await cluster.see(IP_POOL_STATUS)
     return tuple(map(_pool, parsed.objects))
 
 
 async def waiting(cluster: Cluster) -> tuple[WaitingPod, ...]:
     """The pods that have not started."""
-    stored = await cluster.list(POD_STATE, Where(fields="status.phase=Pending"))
+    stored = await cluster.list(FULL_POD, Where(fields="status.phase=Pending"))
     return tuple(map(_waiting, stored))
 
 
@@ -302,7 +210,7 @@ def _deployment(stored: Stored[WorkloadSpec, WorkloadStatus]) -> SeenWorkload:
 def _seen(
     stored: Stored[WorkloadSpec, WorkloadStatus], desired: int, ready: int, updated: int
 ) -> SeenWorkload:
-    container = next(iter(stored.spec.template.spec.containers), _Container())
+    container = next(iter(stored.spec.template.spec.containers), Container())
     return SeenWorkload(
         stored.namespace,
         stored.name,
@@ -312,8 +220,8 @@ def _seen(
     )
 
 
-def _program_pod(stored: Stored[_PodSpec, _PodStatus], title: str) -> ProgramPod:
-    status = stored.status or _PodStatus()
+def _program_pod(stored: FullPod, title: str) -> ProgramPod:
+    status = status_of(stored)
     states = status.container_statuses
     ready = bool(states) and all(each.ready for each in states) and not stored.deleting
     why = next((text for each in states if (text := _why(each))), "")
@@ -328,7 +236,7 @@ def _program_pod(stored: Stored[_PodSpec, _PodStatus], title: str) -> ProgramPod
     )
 
 
-def _why(container: _ContainerStatus) -> str:
+def _why(container: ContainerStatus) -> str:
     """What a container waits for, or why it ended."""
     if container.ready:
         return ""
@@ -373,13 +281,8 @@ def _pool(stored: Stored[None, IPPoolStatus]) -> AddressPool:
     )
 
 
-def _waiting(stored: Stored[_PodSpec, _PodStatus]) -> WaitingPod:
-    names = {
-        name: None
-        for container in stored.spec.containers
-        for name in (*container.resources.limits, *container.resources.requests)
-        if "/" in name
-    }
+def _waiting(stored: FullPod) -> WaitingPod:
+    names = dict.fromkeys(name for each in stored.spec.containers for name in each.extended)
     asks = any(stored.annotation(key) for key in (networks.ANNOTATION, pod_networks.ANNOTATION))
     return WaitingPod(stored.namespace, stored.name, stored.spec.node_name, tuple(names), asks)
 

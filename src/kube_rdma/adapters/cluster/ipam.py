@@ -1,4 +1,4 @@
-"""Pools, blocks, boards and node leases at the API server: the kinds, and one door for all of them.
+"""Blocks, boards of pools and node leases at the API server, and one door for all of them.
 
 `IpamObjects` does what the acts of rules/ipam/effects ask of the API server; values of model/ipam
 go in and out. Reads raise Unavailable without an answer. A write answers with the object as stored,
@@ -8,25 +8,15 @@ or None when it was lost or its outcome is unknown: then read, and decide again.
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from kube_base.errors import Broken, Unavailable
-from kube_base.frozen import Frozen
-from kube_client.kinds import (
-    EVERYWHERE,
-    NOTHING,
-    ObjectCodec,
-    ObjectKind,
-    Pairs,
-    Stored,
-    Wanted,
-    Where,
-)
+from kube_client.kinds import NOTHING, ObjectCodec, ObjectKind, Pairs, Stored, Wanted, Where
 from kube_client.objects import Cluster
-from kube_client.watching import Changed, Cut, Muddled, Synced
-from kube_rdma.api.ipam import ip_objects, ip_pool, ip_pool_status
+from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL
+from kube_rdma.adapters.cluster.kinds.own import own_kind
+from kube_rdma.api.ipam import ip_objects, ip_pool_status
 from kube_rdma.api.ipam.ip_pool_status import IPPoolStatus
 from kube_rdma.model.ipam import (
     Block,
@@ -42,42 +32,15 @@ from kube_rdma.model.ipam import (
 
 LeaseSpec = tuple[JournalId, float]
 
-IP_POOL = ObjectKind(
-    "kube-rdma.io",
-    "v1alpha1",
-    "IPPool",
-    "ippools",
-    namespaced=False,
-    spec=ObjectCodec(ip_pool.decode, ip_pool.encode),
-    status=ObjectCodec(ip_pool_status.decode, ip_pool_status.encode),
-)
-IP_BLOCK = ObjectKind(
-    "kube-rdma.io",
-    "v1alpha1",
-    "IPBlock",
-    "ipblocks",
-    namespaced=False,
-    spec=ObjectCodec(ip_objects.decode_block, ip_objects.encode_block),
-    status=NOTHING,
-)
+_BLOCK = ObjectCodec(ip_objects.decode_block, ip_objects.encode_block)
+IP_BLOCK = own_kind("IPBlock", "ipblocks", _BLOCK, NOTHING)
+_LEASE = ObjectCodec(ip_objects.decode_lease, ip_objects.encode_lease)
 LEASE = ObjectKind(
-    "coordination.k8s.io",
-    "v1",
-    "Lease",
-    "leases",
-    namespaced=True,
-    spec=ObjectCodec(ip_objects.decode_lease, ip_objects.encode_lease),
-    status=NOTHING,
+    "coordination.k8s.io", "v1", "Lease", "leases", namespaced=True, spec=_LEASE, status=NOTHING
 )
 LEASES = Where(labels="=".join(ip_objects.LEASE_LABEL))
 
 S = TypeVar("S")
-U = TypeVar("U")
-
-
-def pool(stored: Stored[IPPool, IPPoolStatus]) -> IPPool:
-    """The value of an IPPool object."""
-    return ip_pool.named(stored.spec, stored.name)
 
 
 def block(stored: Stored[Block, None]) -> Block:
@@ -100,30 +63,6 @@ def lease(stored: Stored[LeaseSpec, None]) -> NodeLease:
     """The value of a Lease object; raise Refused when its annotations were edited."""
     notes = dict(stored.annotations)
     return ip_objects.lease(stored.name, stored.spec, notes, Version(stored.version))
-
-
-class ParsedObjects(Frozen):
-    """Objects of one kind that were understood, and a sentence for each that was not."""
-
-    objects: tuple[Stored[Any, Any], ...]
-    muddled: tuple[str, ...]
-
-
-async def see(cluster: Cluster, kind: ObjectKind[S, U], where: Where = EVERYWHERE) -> ParsedObjects:
-    """What is there now; one garbled object does not hide the others, as it does from `list`."""
-    objects, muddled = [], []
-    async with aclosing(cluster.watch(kind, where)) as notices:
-        async for notice in notices:
-            match notice:
-                case Changed(stored):
-                    objects.append(stored)
-                case Muddled(why=why):
-                    muddled.append(why)
-                case Cut(why):
-                    raise Unavailable(why)
-                case Synced():
-                    break
-    return ParsedObjects(tuple(sorted(objects, key=lambda each: each.name)), tuple(sorted(muddled)))
 
 
 class IpamObjects:

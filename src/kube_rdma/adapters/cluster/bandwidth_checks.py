@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from kube_base.errors import Refused
 from kube_base.frozen import Frozen
-from kube_client.kinds import ObjectCodec, ObjectKind, Stored
+from kube_client.kinds import ObjectCodec, Stored
 from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.kinds.own import own_kind
 from kube_rdma.api.verify import status as bandwidth_check_status
 from kube_rdma.api.verify.bandwidth_check import load_plan
 from kube_rdma.api.verify.status import BandwidthCheckStatus
 from kube_rdma.model.verify.bandwidth_check import BandwidthPlan
 
-BANDWIDTH_CHECK: ObjectKind[bytes, BandwidthCheckStatus] = ObjectKind(
-    "kube-rdma.io",
-    "v1alpha1",
-    "BandwidthCheck",
-    "bandwidthchecks",
-    namespaced=True,
-    spec=ObjectCodec(bytes),
-    status=ObjectCodec(bandwidth_check_status.decode, bandwidth_check_status.encode),
-)
+_SPEC: ObjectCodec[bytes] = ObjectCodec(bytes)  # as it is: what is wrong in it gets a status
+_STATUS = ObjectCodec(bandwidth_check_status.decode, bandwidth_check_status.encode)
+BANDWIDTH_CHECK = own_kind("BandwidthCheck", "bandwidthchecks", _SPEC, _STATUS, namespaced=True)
 
 
 class SeenCheck(Frozen):

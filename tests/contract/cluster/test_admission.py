@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from kube_client import wire
-from kube_rdma.adapters.cluster import webhook_objects
-from kube_rdma.adapters.cluster.webhook_objects import WEBHOOK_CONFIGURATIONS, WEBHOOK_SECRET
+from kube_rdma.adapters.cluster import admission
+from kube_rdma.adapters.cluster.admission import WEBHOOK_CONFIGURATIONS, WEBHOOK_SECRET
 from kube_rdma.adapters.pki import certificates
 
 # An API server takes certificates alone.
@@ -56,23 +56,23 @@ async def name(door):
 
 async def test_the_authorities_of_every_entry_are_taken_and_nothing_else(door, name):
     stored = await door.cluster.get(KIND, name)
-    assert webhook_objects.asks(stored, "contract", "nobody")
-    assert not webhook_objects.asks(stored, "elsewhere", "nobody")
-    assert webhook_objects.bundles_of(stored) == (OTHERS,)
-    await webhook_objects.trust(door.cluster, KIND, stored, PEM)
+    assert admission.asks(stored, "contract", "nobody")
+    assert not admission.asks(stored, "elsewhere", "nobody")
+    assert admission.bundles_of(stored) == (OTHERS,)
+    await admission.trust(door.cluster, KIND, stored, PEM)
     after = await door.cluster.get(KIND, name)
-    assert webhook_objects.bundles_of(after) == (PEM,)
+    assert admission.bundles_of(after) == (PEM,)
     assert [entry.name for entry in after.spec] == [*NAMES]
-    assert webhook_objects.asks(after, "contract", "nobody")
-    await webhook_objects.trust(door.cluster, KIND, after, PEM)
+    assert admission.asks(after, "contract", "nobody")
+    await admission.trust(door.cluster, KIND, after, PEM)
     assert (await door.cluster.get(KIND, name)).version == after.version
 
 
 async def test_a_secret_is_made_and_loses_what_is_no_longer_said(door, name):
     owner = KIND, await door.cluster.get(KIND, name)
     where = "default", name
-    await webhook_objects.keep(door.cluster, where, {"a": b"1", "b": b"2"}, owner)
-    await webhook_objects.keep(door.cluster, where, {"a": b"3"}, owner)
+    await admission.keep(door.cluster, where, {"a": b"1", "b": b"2"}, owner)
+    await admission.keep(door.cluster, where, {"a": b"3"}, owner)
     stored = await door.cluster.get(WEBHOOK_SECRET, name, "default")
     assert stored.spec == {"a": b"3"}
     assert [one.uid for one in stored.owners] == [owner[1].uid]

@@ -10,13 +10,11 @@ from collections import Counter
 from kube_base.frozen import Frozen
 from kube_client.kinds import Where
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster.status_objects import POD_STATE
+from kube_rdma.adapters.cluster.kinds.pod import FULL_POD, status_of
 from kube_rdma.api.admission.pod_manifest import counted
 from kube_rdma.api.attach import network_status
 from kube_rdma.model.card import CardId
 from kube_rdma.model.late_binding.binding import PodName
-
-_OVER = ("Succeeded", "Failed")
 
 
 class OtherPods(Frozen):
@@ -30,9 +28,9 @@ async def others_on(cluster: Cluster, node: str, but: PodName | None = None) -> 
     """The pods of a node that are not over, without one of them; a quantity of no form counts 0."""
     held: Counter[str] = Counter()
     cards: list[CardId] = []
-    for pod in await cluster.list(POD_STATE, Where(fields=f"spec.nodeName={node}")):
-        phase = pod.status.phase if pod.status else ""
-        if phase in _OVER or (but and (pod.namespace, pod.name) == (but.namespace, but.name)):
+    for pod in await cluster.list(FULL_POD, Where(fields=f"spec.nodeName={node}")):
+        own = but is not None and (pod.namespace, pod.name) == (but.namespace, but.name)
+        if own or status_of(pod).is_over:
             continue
         for container in pod.spec.containers:
             for resource, quantity in container.resources.limits.items():

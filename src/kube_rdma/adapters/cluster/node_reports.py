@@ -1,42 +1,18 @@
-"""NodeReports at the API server: an agent follows and writes that of its node, others read all.
-
-An object has nothing but a status and the Node as its owner, so it goes when the node does.
-"""
+"""NodeReports at the API server: an agent follows and writes that of its node, others read all."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import suppress
-from typing import TypeAlias
 
 from kube_base.frozen import Frozen
-from kube_client.kinds import (
-    NOTHING,
-    ObjectCodec,
-    ObjectKind,
-    Owner,
-    Stored,
-    Wanted,
-    Where,
-)
+from kube_client.kinds import Owner, Wanted, Where
 from kube_client.objects import Cluster
 from kube_client.watching import Notice
 from kube_client.wire import Unreadable
-from kube_rdma.api.reports import node_report
+from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT, StoredReport
 from kube_rdma.api.reports.node_report_models import NodeReportStatus
 from kube_rdma.model.node import NodeState
-
-NODE_REPORT: ObjectKind[None, NodeReportStatus] = ObjectKind(
-    "kube-rdma.io",
-    "v1alpha1",
-    "NodeReport",
-    "nodereports",
-    namespaced=False,
-    spec=NOTHING,
-    status=ObjectCodec(node_report.decode, node_report.encode),
-)
-
-StoredReport: TypeAlias = Stored[None, NodeReportStatus]
 
 
 class NodeReports(Frozen):

@@ -6,32 +6,24 @@ on as it is, for a plan names what others wrote in it.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from kube_client.kinds import NOTHING, ObjectCodec, ObjectKind, Stored
+from kube_client.kinds import NOTHING, Stored
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster.nodes import NODE, NodeObjectSpec, NodeStatus
-from kube_rdma.adapters.cluster.policy_objects import CONFIG_MAP, DAEMON_SET
-from kube_rdma.adapters.cluster.status_objects import DEPLOYMENTS, POD_STATE
+from kube_rdma.adapters.cluster.kinds.nic_cluster_policy import NIC_CLUSTER_POLICY
+from kube_rdma.adapters.cluster.kinds.node import NODE, NodeObjectSpec, NodeStatus
+from kube_rdma.adapters.cluster.kinds.pod import FULL_POD, status_of
+from kube_rdma.adapters.cluster.kinds.workload import CONFIG_MAP, DAEMON_SET, DEPLOYMENTS, DOCUMENT
 from kube_rdma.model.migrate import HolderPod, MigratingNode, PluginDaemonSet, VendorPolicy
 
+CLUSTER_POLICIES = NIC_CLUSTER_POLICY.read_as(DOCUMENT, NOTHING)  # of the cluster too
+NODE_POLICIES = replace(CLUSTER_POLICIES, kind="NicNodePolicy", plural="nicnodepolicies")
+
 _KEY = "config.json"
-_ENDED = ("Succeeded", "Failed")
 _OPERATOR = "network-operator"
 # The field of the first releases, and that of all since; a policy of the cluster has the second.
 _FIELDS = ("devicePlugin", "rdmaSharedDevicePlugin")
-_SPEC: ObjectCodec[dict[str, Any]] = DAEMON_SET.spec
-
-
-def _policies_of(kind: str, plural: str) -> ObjectKind[dict[str, Any], None]:
-    """Listed without a namespace, which answers for both scopes."""
-    return ObjectKind(
-        "mellanox.com", "v1alpha1", kind, plural, namespaced=True, spec=_SPEC, status=NOTHING
-    )
-
-
-CLUSTER_POLICIES = _policies_of("NicClusterPolicy", "nicclusterpolicies")
-NODE_POLICIES = _policies_of("NicNodePolicy", "nicnodepolicies")
 
 
 async def daemon_sets(cluster: Cluster) -> tuple[PluginDaemonSet, ...]:
@@ -59,18 +51,9 @@ async def holders(cluster: Cluster) -> tuple[HolderPod, ...]:
     """The pods that ask for an extended resource and are on a node."""
     return tuple(
         HolderPod(each.namespace, each.name, each.spec.node_name, resources)
-        for each in await cluster.list(POD_STATE)
-        if each.spec.node_name and not (each.status and each.status.phase in _ENDED)
-        if (
-            resources := tuple(
-                {
-                    name: None
-                    for container in each.spec.containers
-                    for name in (*container.resources.limits, *container.resources.requests)
-                    if "/" in name
-                }
-            )
-        )
+        for each in await cluster.list(FULL_POD)
+        if each.spec.node_name and not status_of(each).is_over
+        if (resources := tuple(dict.fromkeys(n for c in each.spec.containers for n in c.extended)))
     )
 
 

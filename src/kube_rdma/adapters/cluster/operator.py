@@ -1,18 +1,23 @@
-"""What an upgrade of drivers reads of pods and reports (model/operator/driver_upgrade)."""
+"""What the operator reads and writes: progress and documents of its parts, pods that use drivers.
+
+DaemonSets are written as whole documents of rules/operator by server-side apply, and read as
+documents too: whether one differs is a matter of all its fields.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-import msgspec
-
 from kube_client.errors import NotInstalled
-from kube_client.kinds import ObjectCodec, ObjectKind, Stored, Where
+from kube_client.kinds import ObjectKind, Owner, Stored, Wanted, Where
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster.nodes import whole
-from kube_rdma.adapters.cluster.report_objects import NODE_REPORT
+from kube_rdma.adapters.cluster.kinds.node import whole
+from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
+from kube_rdma.adapters.cluster.kinds.pod import FULL_POD, FullPod, FullPodSpec, status_of
+from kube_rdma.adapters.cluster.kinds.workload import Json, WorkloadStatus
 from kube_rdma.api.reports.node_report import node_report
+from kube_rdma.model.operator.cluster_policy import DaemonSetProgress
 from kube_rdma.model.operator.driver_upgrade import (
     DRIVER_FIELDS,
     DrainPolicy,
@@ -22,62 +27,11 @@ from kube_rdma.model.operator.driver_upgrade import (
 from kube_rdma.model.pod import MIRROR
 from kube_rdma.model.reports.node_report import NodeReport
 
-_ENDED = ("Succeeded", "Failed")
-
-
-class _Amounts(msgspec.Struct, frozen=True):
-    limits: dict[str, str] = {}
-
-
-class _UsingContainer(msgspec.Struct, frozen=True):
-    image: str = ""
-    resources: _Amounts = msgspec.field(default_factory=_Amounts)
-
-
-class _UsingVolume(msgspec.Struct, frozen=True, rename="camel"):
-    name: str = ""
-    empty_dir: dict[str, object] | None = None
-
-
-class _PodCondition(msgspec.Struct, frozen=True):
-    type: str
-    status: str
-
-
-class UsingSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """The part of spec that is read."""
-
-    node_name: str = ""
-    containers: tuple[_UsingContainer, ...] = ()
-    init_containers: tuple[_UsingContainer, ...] = ()
-    volumes: tuple[_UsingVolume, ...] = ()
-    resource_claims: tuple[dict[str, object], ...] = ()
-
-
-class UsingStatus(msgspec.Struct, frozen=True):
-    """The part of status that is read."""
-
-    phase: str = ""
-    conditions: tuple[_PodCondition, ...] = ()
-
-
-USING_POD = ObjectKind(
-    "",
-    "v1",
-    "Pod",
-    "pods",
-    namespaced=True,
-    spec=ObjectCodec.of(UsingSpec, writes=False),
-    status=ObjectCodec.of(UsingStatus, writes=False),
-)
-StoredPod = Stored[UsingSpec, UsingStatus]
-
-
 CLAIM = "resource.k8s.io/claim"  # stands for a pod's ResourceClaims, whatever driver they are for
 
 
 def driver_pod(
-    pod: StoredPod, template: Mapping[str, Any], *, unloads: bool, placed: bool
+    pod: FullPod, template: Mapping[str, Any], *, unloads: bool, placed: bool
 ) -> DriverPod:
     """A driver's pod, of which `template` is what its DaemonSet has by now.
 
@@ -96,10 +50,9 @@ def driver_pod(
     )
 
 
-def is_ready(pod: StoredPod) -> bool:
+def is_ready(pod: FullPod) -> bool:
     """Whether its probes say that it works."""
-    conditions = pod.status.conditions if pod.status else ()
-    return any(each.type == "Ready" and each.status == "True" for each in conditions)
+    return any(each.type == "Ready" and each.status == "True" for each in status_of(pod).conditions)
 
 
 async def using_pods(
@@ -110,7 +63,7 @@ async def using_pods(
     Those that `drain` leaves alone stay. A pod that the selector `wait_for` chooses stays and has
     the resource ``""``. Needs the verb list of pods; Refused for a selector that is none.
     """
-    pods = await cluster.list(USING_POD)
+    pods = await cluster.list(FULL_POD)
     drained = await _chosen(cluster, drain.selector) if drain and drain.selector else None
     awaited = await _chosen(cluster, wait_for) if wait_for else frozenset()
     return tuple(
@@ -128,13 +81,13 @@ async def using_pods(
             ),
         )
         for pod in pods
-        if pod.spec.node_name and not (pod.status and pod.status.phase in _ENDED)
+        if pod.spec.node_name and not status_of(pod).is_over
     )
 
 
 async def _chosen(cluster: Cluster, selector: str) -> frozenset[str]:
     """The uids of the pods that a label selector chooses; the API server reads it."""
-    return frozenset(pod.uid for pod in await cluster.list(USING_POD, Where(labels=selector)))
+    return frozenset(pod.uid for pod in await cluster.list(FULL_POD, Where(labels=selector)))
 
 
 async def all_reports(cluster: Cluster, nodes: Collection[str]) -> dict[str, NodeReport]:
@@ -150,7 +103,7 @@ async def all_reports(cluster: Cluster, nodes: Collection[str]) -> dict[str, Nod
     }
 
 
-def _stays(pod: StoredPod, drain: DrainPolicy) -> bool:
+def _stays(pod: FullPod, drain: DrainPolicy) -> bool:
     """Whether an eviction would be in vain, or is not allowed, as kubectl's drain has both."""
     daemon = any(owner.kind == "DaemonSet" for owner in pod.owners)
     if daemon or pod.annotation(MIRROR) is not None:
@@ -160,10 +113,44 @@ def _stays(pod: StoredPod, drain: DrainPolicy) -> bool:
     return (bare and not drain.force) or (local and not drain.delete_empty_dir)
 
 
-def _resources(spec: UsingSpec) -> Iterator[str]:
+def _resources(spec: FullPodSpec) -> Iterator[str]:
     for container in (*spec.containers, *spec.init_containers):
         for name, amount in container.resources.limits.items():
-            if "/" in name and whole(amount):
+            if "/" in name and whole(str(amount)):
                 yield name
     if spec.resource_claims:
         yield CLAIM
+
+
+def progress_of(stored: Stored[Json, WorkloadStatus]) -> DaemonSetProgress:
+    """How far a DaemonSet is."""
+    status = stored.status or WorkloadStatus()
+    return DaemonSetProgress(
+        status.desired_number_scheduled,
+        status.number_available,
+        current=status.observed_generation >= stored.generation,
+    )
+
+
+async def apply_document(cluster: Cluster, kind: ObjectKind[Json, Any], document: Json) -> None:
+    """Write a document, taking its fields from whoever else wrote them; made if missing."""
+    meta = document["metadata"]
+    owners = tuple(
+        Owner(
+            owner["apiVersion"],
+            owner["kind"],
+            owner["name"],
+            owner["uid"],
+            owner["controller"],
+            owner["blockOwnerDeletion"],
+        )
+        for owner in meta["ownerReferences"]
+    )
+    wanted = Wanted(
+        meta["name"],
+        meta["namespace"],
+        document[kind.content],
+        labels=tuple(sorted(meta["labels"].items())),
+        owners=owners,
+    )
+    await cluster.apply(kind, wanted, force=True)
