@@ -9,8 +9,9 @@ with pydantic, `Codec.of(T)` for a dataclass whose fields are named as on the wi
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar, cast
 
 import msgspec
 
@@ -68,18 +69,8 @@ class ObjectKind(Frozen, Generic[S, U]):
 
     def read_as(self, spec: ObjectCodec[V], status: ObjectCodec[W]) -> ObjectKind[V, W]:
         """The same kind with other codecs, for a caller that reads more of it, or less."""
-        return ObjectKind(
-            self.group,
-            self.version,
-            self.kind,
-            self.plural,
-            self.namespaced,
-            spec,
-            status,
-            self.content,
-            self.page,
-            self.annotations,
-        )
+        kind: ObjectKind[V, W] = replace(cast("Any", self), spec=spec, status=status)
+        return kind
 
 
 class Owner(Frozen):

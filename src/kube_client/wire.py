@@ -331,7 +331,6 @@ def document(
     kind: ObjectKind[Spec, Any],
     item: Wanted[Spec] | Stored[Spec, Any],
     *,
-    with_spec: bool = True,
     status: bytes = b"",
 ) -> bytes:
     """The JSON of an object to write; a Stored carries its uid and version along."""
@@ -350,7 +349,7 @@ def document(
     if isinstance(item, Stored):
         meta.uid, meta.resource_version = item.uid, item.version
     parts: dict[str, Any] = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta}
-    if with_spec and item.spec is not None:
+    if item.spec is not None:
         if kind.spec.encode is None:
             raise TypeError(f"the codec of {kind.kind} only reads: use apply or patch")
         parts[kind.content] = msgspec.Raw(kind.spec.encode(item.spec))

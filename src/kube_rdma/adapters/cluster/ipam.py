@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from kube_base.errors import Broken, Unavailable
-from kube_client.kinds import NOTHING, ObjectCodec, ObjectKind, Pairs, Stored, Wanted, Where
+from kube_client.kinds import NOTHING, ObjectCodec, ObjectKind, Stored, Wanted, Where
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL
 from kube_rdma.adapters.cluster.kinds.own import own_kind
@@ -84,20 +84,13 @@ class IpamObjects:
 
     async def write_block(self, written: Block) -> Block | None:
         """Create it when it has no version, else replace that version."""
-        name = written.cell.name
-        if written.version is None:
-            made = self._cluster.create(IP_BLOCK, Wanted(name, spec=written))
-        else:
-            replacement = _stored(name, "", written.version, written)
-            made = self._cluster.replace(IP_BLOCK, replacement)
-        stored = await _outcome(made)
+        wanted = Wanted(written.cell.name, spec=written)
+        stored = await self._write(IP_BLOCK, wanted, written, written.version)
         return block(stored) if stored else None
 
     async def drop_block(self, seen: Block) -> None:
         """Delete exactly this version, if it is still there."""
-        current = await self._cluster.get(IP_BLOCK, seen.cell.name)
-        if current and current.version == seen.version:
-            await _outcome(self._cluster.delete(IP_BLOCK, current))
+        await self._drop(IP_BLOCK, seen.cell.name, "", seen.version)
 
     async def lease(self, node: NodeName) -> NodeLease | None:
         """A node's lease, None when there is none."""
@@ -110,22 +103,14 @@ class IpamObjects:
         name = ip_objects.lease_name(written.node)
         spec = (written.journal, written.duration)
         notes = tuple(sorted(ip_objects.lease_annotations(written).items()))
-        labels = (ip_objects.LEASE_LABEL,)
-        if written.version is None:
-            wanted = Wanted(name, self._namespace, spec, labels, notes)
-            made = self._cluster.create(LEASE, wanted)
-        else:
-            replacement = _stored(name, self._namespace, written.version, spec, labels, notes)
-            made = self._cluster.replace(LEASE, replacement)
-        stored = await _outcome(made)
+        wanted = Wanted(name, self._namespace, spec, (ip_objects.LEASE_LABEL,), notes)
+        stored = await self._write(LEASE, wanted, spec, written.version)
         return lease(stored) if stored else None
 
     async def drop_lease(self, seen: NodeLease) -> None:
         """Delete exactly this version, if it is still there."""
         name = ip_objects.lease_name(seen.node)
-        current = await self._cluster.get(LEASE, name, self._namespace)
-        if current and current.version == seen.version:
-            await _outcome(self._cluster.delete(LEASE, current))
+        await self._drop(LEASE, name, self._namespace, seen.version)
 
     async def board(self, name: PoolName) -> Board:
         """The wants on a pool; an empty board without a version where there is no pool."""
@@ -142,6 +127,25 @@ class IpamObjects:
         stored = await _outcome(made)
         return board(stored) if stored else None
 
+    async def _write(
+        self, kind: ObjectKind[S, None], wanted: Wanted[S], spec: S, version: Version | None
+    ) -> Stored[S, None] | None:
+        """Create, or replace exactly this version; which object is meant, the version says."""
+        if version is None:
+            return await _outcome(self._cluster.create(kind, wanted))
+        name, namespace, labels = wanted.name, wanted.namespace, wanted.labels
+        changed: Stored[S, None] = Stored(
+            name, namespace, "", version, labels, wanted.annotations, spec, None
+        )
+        return await _outcome(self._cluster.replace(kind, changed))
+
+    async def _drop(
+        self, kind: ObjectKind[S, None], name: str, namespace: str, version: Version | None
+    ) -> None:
+        current = await self._cluster.get(kind, name, namespace)
+        if current and current.version == version:
+            await _outcome(self._cluster.delete(kind, current))
+
 
 async def _outcome(writing: Awaitable[S]) -> S | None:
     """What was written; None when it was lost, or nobody knows. Refused is raised: say so."""
@@ -149,15 +153,3 @@ async def _outcome(writing: Awaitable[S]) -> S | None:
         return await writing
     except Unavailable:
         return None
-
-
-def _stored(
-    name: str,
-    namespace: str,
-    version: Version,
-    spec: S,
-    labels: Pairs = (),
-    annotations: Pairs = (),
-) -> Stored[S, None]:
-    """What a replacement is made of: the version says which object is meant."""
-    return Stored(name, namespace, "", version, labels, annotations, spec, None)
