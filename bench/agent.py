@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bench.context import Context
 from bench.figures import Figure
-from kube_rdma.model.errors import Unavailable
+from kube_base.errors import Unavailable
 from kube_rdma_lab import cluster
 
 IDLE_SECONDS = 30

@@ -24,8 +24,8 @@ from pathlib import Path
 from bench.context import Context
 from bench.figures import Figure, Row, attempt
 from bench.standin import RESOURCE, TREE, Cost, card, write_config, write_node
+from kube_base.errors import Unavailable
 from kube_rdma.adapters.kubelet.folders import DEVICE_PLUGINS
-from kube_rdma.model.errors import Unavailable
 from kube_rdma_lab.build.go import build_module
 from kube_rdma_lab.build.store import Store
 from kube_rdma_lab.paths import cache_root

@@ -28,7 +28,7 @@ from bench.attach_node import KUBELET
 from bench.context import Context
 from bench.figures import Figure
 from bench.shim import BUILD, CALL, CONFIG, milliseconds
-from kube_rdma.model.errors import Unavailable
+from kube_base.errors import Unavailable
 
 NICS = (1, 2, 4, 8)
 ROUNDS, WARM = 30, 2

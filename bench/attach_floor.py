@@ -19,6 +19,7 @@ from pathlib import Path
 from socket import socket
 from typing import Any
 
+from kube_base.errors import Broken
 from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.adapters.kernel.netlink import rtnl_vf, rtnl_write
 from kube_rdma.adapters.kernel.netlink.codec import Netlink
@@ -45,7 +46,6 @@ from kube_rdma.model.attach.step import (
     Step,
     TakeLink,
 )
-from kube_rdma.model.errors import Broken
 from kube_rdma.model.functions.step import SetFunction
 from kube_rdma.rules.attach.undo import undo_by_plan
 

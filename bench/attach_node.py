@@ -32,10 +32,13 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from bench.attach_floor import Noting, Trace, run
-from kube_rdma.adapters.cluster.ipam_objects import IP_BLOCK, IP_POOL, LEASE
-from kube_rdma.adapters.cluster.networks import DEFINITION, RESOURCE
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.cluster.pods import POD, Pods
+from kube_base.errors import Unavailable
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.ipam import IP_BLOCK, LEASE
+from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL
+from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION, RESOURCE
+from kube_rdma.adapters.cluster.kinds.pod import POD
+from kube_rdma.adapters.cluster.pods import Pods
 from kube_rdma.adapters.cni.conf.places import inside
 from kube_rdma.adapters.cni.exec.plugins import HostPlugins, Plugins
 from kube_rdma.adapters.cni.socket import CniSocket
@@ -50,7 +53,6 @@ from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.adapters.runtime.cdi import CdiFolder
 from kube_rdma.model.attach.attachment import AttachmentKey
 from kube_rdma.model.attach.cni import Call, Verb
-from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.ipam import BootId, InterfaceName, NodeName
 from kube_rdma.model.late_binding.binding import ContainerId, PodName
 from kube_rdma.model.pools.pool import Pool

@@ -17,7 +17,7 @@ from typing import Any
 
 from bench.context import Context
 from bench.figures import Figure, Row, attempt
-from kube_rdma.model.errors import Unavailable
+from kube_base.errors import Unavailable
 from kube_rdma_lab import accelerator, bare
 from kube_rdma_lab.bare.run import accelerated
 

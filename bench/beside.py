@@ -24,7 +24,7 @@ import yaml
 from bench import rest
 from bench.context import Context
 from bench.figures import Absent, Figure, Row
-from kube_rdma.model.errors import Unavailable
+from kube_base.errors import Unavailable
 from kube_rdma_lab import cluster, pace, state
 
 HERE = Path(__file__).parents[1]

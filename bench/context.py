@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
-from kube_rdma.model.errors import Refused
+from kube_base.errors import Refused
 from kube_rdma_lab import lab as labs
 from kube_rdma_lab.demo.main import PRESET
 from kube_rdma_lab.demo.scc import install, start_pods

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 
 import click
 
-from kube_rdma.model.errors import KubeRdmaError
+from kube_base.errors import KubeError
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ def attempt(key: str, measure: Callable[[], Iterable[Row]]) -> Generator[Row, No
     """Give what a part measures, then why it went no further where it failed."""
     try:
         yield from measure()
-    except KubeRdmaError as error:
+    except KubeError as error:
         yield Absent(key, sentence(error))
     except Exception as error:  # noqa: BLE001  whatever a part does, the others are measured
         yield Absent(key, f"{type(error).__name__}: {sentence(error)}")

@@ -21,13 +21,13 @@ from typing import Any
 
 from bench.context import Context
 from bench.figures import Figure
-from kube_rdma.adapters.cluster import wire
-from kube_rdma.adapters.cluster.pods import POD, pod_state
-from kube_rdma.adapters.cluster.watching import Changed
+from kube_base.errors import KubeError, Unavailable
+from kube_client import wire
+from kube_client.watching import Changed
+from kube_rdma.adapters.cluster.kinds.pod import POD, pod_state
 from kube_rdma.adapters.cni import protocol
 from kube_rdma.api.attach.networks import LONGEST, MOST, MOST_VALUES
 from kube_rdma.model.cni_conf import ANNOTATIONS
-from kube_rdma.model.errors import KubeRdmaError, Unavailable
 from kube_rdma.programs.agent.pod_networks.context import NodeContext
 from kube_rdma.programs.agent.pod_networks.pod_watch import NodePodWatch, PodWatchDependencies
 from kube_rdma.programs.annotated_networks import asking
@@ -148,7 +148,7 @@ async def _measured(text: str) -> dict[str, float]:
 def _read(pod: Any) -> None:
     try:
         asking(pod, "c")
-    except KubeRdmaError as error:
+    except KubeError as error:
         protocol.failure(error, "1.0.0")
 
 

@@ -24,7 +24,7 @@ from typing import Any
 
 from bench.context import Context
 from bench.figures import Figure, Row, attempt
-from kube_rdma.model.errors import Unavailable
+from kube_base.errors import Unavailable
 from kube_rdma_lab import cluster
 from kube_rdma_lab import lab as labs
 from kube_rdma_lab.lab import Lab

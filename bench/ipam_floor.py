@@ -21,12 +21,13 @@ from typing import Any
 
 import click
 
+from kube_base.errors import Unavailable
+from kube_base.frozen import replace
+from kube_client.kinds import ObjectKind
+from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.connect import connect
-from kube_rdma.adapters.cluster.ipam_objects import IP_BLOCK, IP_POOL, IpamObjects
-from kube_rdma.adapters.cluster.kinds import ObjectKind
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.frozen import replace
+from kube_rdma.adapters.cluster.ipam import IP_BLOCK, IpamObjects
+from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL
 from kube_rdma.model.ipam import (
     BLOCK_ADDRESSES,
     Bits,

@@ -13,7 +13,7 @@ from statistics import median
 
 from bench.context import Context
 from bench.figures import Figure
-from kube_rdma.model.errors import Unavailable
+from kube_base.errors import Unavailable
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.lab import Lab

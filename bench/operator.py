@@ -21,7 +21,7 @@ from pathlib import Path
 
 from bench.context import Context
 from bench.figures import Figure
-from kube_rdma.model.errors import Unavailable
+from kube_base.errors import Unavailable
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab import lab as labs
 from kube_rdma_lab.lab import Lab

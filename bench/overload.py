@@ -24,7 +24,7 @@ from typing import Any
 from bench.attach import Driver, node
 from bench.context import Context
 from bench.figures import Figure
-from kube_rdma.model.errors import Unavailable
+from kube_base.errors import Unavailable
 
 PODS, TRIES = 48, 12
 SHARE = 0.1  # of one processor

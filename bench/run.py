@@ -13,7 +13,7 @@ from types import FrameType
 
 from bench.context import Context
 from bench.figures import Absent, Row, Show, attempt, sentence
-from kube_rdma.model.errors import Unavailable
+from kube_base.errors import Unavailable
 
 Measure = Callable[[Context], Iterable[Row]]
 ALL_MEASURED, FAILED, INTERRUPTED = 0, 1, 130  # exit codes

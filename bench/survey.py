@@ -18,6 +18,7 @@ from statistics import median
 
 from bench.context import Context
 from bench.figures import Figure
+from kube_base.frozen import replace
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey
 from kube_rdma.model.card import Function, Netdev
 from kube_rdma.model.device import (
@@ -33,7 +34,6 @@ from kube_rdma.model.device import (
     Port,
     PortState,
 )
-from kube_rdma.model.frozen import replace
 from kube_rdma_testing.kernel.tree import write_tree
 
 CARDS, GIDS, VIRTUAL = 16, 256, 128

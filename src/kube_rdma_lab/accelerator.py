@@ -10,7 +10,7 @@ import asyncio
 import os
 from pathlib import Path
 
-from kube_rdma.model.errors import Unavailable
+from kube_base.errors import Unavailable
 from kube_rdma_lab.build.parts import MachineParts
 from kube_rdma_lab.paths import cache_root
 from kube_rdma_lab.processes import call

@@ -12,7 +12,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from kube_rdma.model.errors import Unavailable
+from kube_base.errors import Unavailable
 
 ANSWER_SECONDS = 30.0  # of one request; who waits asks again
 

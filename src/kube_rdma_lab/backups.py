@@ -13,7 +13,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from kube_rdma.model.errors import Unavailable
+from kube_base.errors import Unavailable
 from kube_rdma_lab import waiting
 from kube_rdma_lab.lab import Lab
 from kube_rdma_lab.switch import turn

@@ -10,7 +10,7 @@ import json
 from collections.abc import Collection
 from typing import Any
 
-from kube_rdma.model.errors import Unavailable
+from kube_base.errors import Unavailable
 from kube_rdma_lab import waiting
 from kube_rdma_lab.lab import Lab
 from kube_rdma_lab.native.offers import until_offered

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kube_rdma.model.errors import Refused, Unavailable
+from kube_base.errors import Refused, Unavailable
 from kube_rdma_lab import build, pace, preflight, progress, relay, state, topology
 from kube_rdma_lab.native import cgroups
 from kube_rdma_lab.native import node as native

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kube_rdma.model.errors import Refused
+from kube_base.errors import Refused
 from kube_rdma_lab import state, waiting
 from kube_rdma_lab.lab import find, up_command
 

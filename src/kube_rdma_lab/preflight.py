@@ -7,7 +7,7 @@ import platform
 import shutil
 from pathlib import Path
 
-from kube_rdma.model.errors import Refused
+from kube_base.errors import Refused
 from kube_rdma_lab.native import host
 from kube_rdma_lab.topology import Topology
 

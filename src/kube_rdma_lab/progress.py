@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import IO
 
-from kube_rdma.model.errors import Broken, KubeRdmaError, Unavailable
+from kube_base.errors import Broken, KubeError, Unavailable
 
 
 class Phase(StrEnum):
@@ -72,7 +72,7 @@ def follow(source: IO[str], report: Report) -> None:
         if event.phase == Phase.READY:
             return
         if event.phase == Phase.FAILED:
-            kinds: dict[str, type[KubeRdmaError]] = {"Broken": Broken}
+            kinds: dict[str, type[KubeError]] = {"Broken": Broken}
             raise kinds.get(event.step, Unavailable)(event.note)
         report(event)
     raise Unavailable("the lab's supervisor ended before the lab was ready")

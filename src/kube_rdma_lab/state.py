@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from kube_rdma.model.errors import Broken, Refused
+from kube_base.errors import Broken, Refused
 from kube_rdma_lab import paths
 
 STOP_SECONDS = 20.0

@@ -17,7 +17,7 @@ import sys
 import time
 from pathlib import Path
 
-from kube_rdma.model.errors import KubeRdmaError, Unavailable
+from kube_base.errors import KubeError, Unavailable
 from kube_rdma_lab import accelerator, network, node_files, pace, signs, state, switch, watchdog
 from kube_rdma_lab.api_client import ApiClient
 from kube_rdma_lab.build.parts import Parts
@@ -209,10 +209,10 @@ def main(name: str, topology: str, parts: str, host: str) -> None:
     supervisor = Supervisor(home, find(topology), Parts.from_json(parts), listening, report)
     try:
         asyncio.run(supervise(supervisor, sys.stdin.fileno()))
-    except (KubeRdmaError, OSError, BaseExceptionGroup) as error:
+    except (KubeError, OSError, BaseExceptionGroup) as error:
         leaf = first_error(error)
         report(Event(type(leaf).__name__, Phase.FAILED, note=str(leaf)))
-        if not isinstance(leaf, (KubeRdmaError, OSError)):
+        if not isinstance(leaf, (KubeError, OSError)):
             raise
         sys.exit(1)
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
 
-from kube_rdma.model.errors import Unavailable
+from kube_base.errors import Unavailable
 from kube_rdma_lab import signs
 from kube_rdma_lab.api_client import ApiClient
 from kube_rdma_lab.patience import Patience

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from ipaddress import ip_address, ip_network
 
+from kube_base.errors import Refused
+from kube_base.frozen import replace
 from kube_rdma.model.attach.attachment import (
     GrantedShare,
     HostLink,
@@ -25,8 +27,6 @@ from kube_rdma.model.attach.attachment import (
 )
 from kube_rdma.model.attach.step import MakeRdma
 from kube_rdma.model.card import Card
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings, LinkState
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.late_binding.binding import ContainerId, PodName

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import click
 
-from kube_rdma.model.errors import Refused
+from kube_base.errors import Refused
 from kube_rdma.programs.cli.exit_codes import ExitCode
 from kube_rdma.programs.cli.output import page_width
 from kube_rdma_selftest.choice import trials

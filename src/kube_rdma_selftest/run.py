@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from kube_base.errors import KubeError, Refused, Unavailable
+from kube_base.frozen import Frozen
 from kube_rdma import __version__
 from kube_rdma.adapters.kernel.netlink.default_routes import read_default_routes
 from kube_rdma.adapters.kernel.netlink.rtnl import open_rtnl
@@ -29,8 +31,6 @@ from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.model.attach.pod_view import PodView
 from kube_rdma.model.attach.step import SetSysctl, Step, Undo
 from kube_rdma.model.card import CardId
-from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.functions.step import SetFunction
 from kube_rdma.programs.survey import take_survey
 from kube_rdma.rules.attach.host_links import host_network
@@ -274,7 +274,7 @@ class _Trying:
         with ExitStack() as stack:
             pod: PodNetwork | None = None
             if namespace is not None:
-                with suppress(KubeRdmaError, OSError):
+                with suppress(KubeError, OSError):
                     pod = stack.enter_context(self._doors.open_pod(namespace))
             if pod is None:
                 pod = stack.enter_context(self._doors.open_pod(None))
@@ -301,7 +301,7 @@ class _Trying:
         while True:
             try:
                 problems = differences(self._trial, self._before, self._doors.look())
-            except KubeRdmaError as error:
+            except KubeError as error:
                 problems = (_describe_error(error),)
             if not problems or self._doors.clock() >= deadline:
                 break
@@ -311,4 +311,4 @@ class _Trying:
 
 def _describe_error(error: Exception) -> str:
     """The words of an error; of one that nobody expected with its kind."""
-    return str(error) if isinstance(error, KubeRdmaError) else f"{type(error).__name__}: {error}"
+    return str(error) if isinstance(error, KubeError) else f"{type(error).__name__}: {error}"

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kube_rdma.model.errors import Broken, KubeRdmaError, Refused
-from kube_rdma.model.frozen import replace
+from kube_base.errors import Broken, KubeError, Refused
+from kube_base.frozen import replace
 from kube_rdma.model.ipam import (
     AddressRequest,
     Bits,
@@ -39,7 +39,7 @@ class FakeAddresses:
     """An AddressProvider. `failing` is raised by every call, while it is set."""
 
     def __init__(self, pools: Iterable[IPPool], node: str = "node") -> None:
-        self.failing: KubeRdmaError | None = None
+        self.failing: KubeError | None = None
         self._pools = {pool.name: pool for pool in pools}
         self._catalog = {pool.name: subpools(pool) for pool in self._pools.values()}
         self._time = 0.0

@@ -18,10 +18,10 @@ from typing import Any
 
 import msgspec
 
-from kube_rdma.adapters.cluster.nodes import NODE
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.cluster.pods import POD
-from kube_rdma.adapters.cluster.wire import Answer, ApiRequest
+from kube_client.objects import Cluster
+from kube_client.wire import Answer, ApiRequest
+from kube_rdma.adapters.cluster.kinds.node import NODE
+from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma.rules.verify.perftest import LISTENING
 from kube_rdma.rules.verify.pods import END_OF_INPUT
 from kube_rdma_testing.cluster.commands import PodCommand

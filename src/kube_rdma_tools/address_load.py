@@ -20,10 +20,10 @@ from typing import Any
 
 import click
 
+from kube_base.errors import KubeError, Refused, Unavailable
+from kube_base.frozen import Frozen
 from kube_rdma.adapters.cluster.connect import connect
 from kube_rdma.adapters.journal.disk import Folder
-from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ipam import (
     AddressAllocation,
     AddressRequest,
@@ -72,7 +72,7 @@ def main(
     work = Load(Pool(load["pool"]), load["pods"], load["nics"], load["release"])
     try:
         asyncio.run(_run(nodes, work, (kubeconfig, namespace, journals)))
-    except KubeRdmaError as error:
+    except KubeError as error:
         sys.exit(str(error))
 
 

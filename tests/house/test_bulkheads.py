@@ -6,12 +6,12 @@ import ast
 from collections.abc import Iterator
 from functools import cache
 
-from .tree import is_generated, texts
+from .tree import PRODUCT, is_generated, texts
 
 # Tasks of these are no parts: their failure reaches who started them, who is `kept`.
 INSIDE = {
-    "adapters/cluster/calls.py": "the next line of one stream; who reads it waits for it",
-    "adapters/cluster/pod_commands.py": "one command; who runs it waits for it",
+    "kube_client/calls.py": "the next line of one stream; who reads it waits for it",
+    "kube_client/pod_commands.py": "one command; who runs it waits for it",
     "adapters/cni/socket.py": "one connection, `contained`",
     "adapters/grpc_calls.py": "one call; who makes it waits for it",
     "adapters/kubelet/resource_server.py": "inside of the server of one resource",
@@ -58,8 +58,8 @@ def _is_kept(node: ast.AST) -> bool:
 def bare() -> dict[str, list[int]]:
     """Such lines of the product, by file."""
     found = {
-        name.removeprefix("src/kube_rdma/"): list(outside(ast.parse(text)))
-        for name, text in texts("src/kube_rdma")
+        name.removeprefix("src/").removeprefix("kube_rdma/"): list(outside(ast.parse(text)))
+        for name, text in texts(*PRODUCT)
         if name.endswith(".py")
         and not is_generated(name)
         and any(word in text for word in ("create_task", "ensure_future"))

@@ -1,4 +1,4 @@
-"""JSON of others is read by model/foreign_json alone: other decoders fail in ways of their own."""
+"""JSON of others is read by kube_base/foreign_json alone: others fail in ways of their own."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from contextlib import suppress
 from functools import cache
 from types import FrameType
 
-from kube_rdma.model import foreign_json
-from kube_rdma.model.errors import KubeRdmaError
+from kube_base import foreign_json
+from kube_base.errors import KubeError
 from tests.kit.foreign_files import FILE_PARSERS
 from tests.kit.foreign_parsers import PARSERS, text_of
 from tests.kit.foreign_texts import TEXT_PARSERS
 
-from .tree import ROOT, is_generated, texts
+from .tree import PRODUCT, ROOT, is_generated, texts
 
-DECODER = "src/kube_rdma/model/foreign_json.py"
+DECODER = "src/kube_base/foreign_json.py"
 # What reads nothing but kube-rdma's own text, or text that the decoder has taken before.
 OWN = {
     "src/kube_rdma/adapters/journal/glance.py": "records of kube-rdma, in a folder of root",
@@ -29,9 +29,9 @@ OWN = {
 }
 # What calls the decoder, and no parser of the lists does.
 UNTRIED = {
-    "src/kube_rdma/adapters/cluster/kinds.py": "makes codecs, which wire.py calls",
+    "src/kube_client/kinds.py": "makes codecs, which wire.py calls",
     "src/kube_rdma/rules/admission/completions.py": "blocks that were read before",
-    "src/kube_rdma/adapters/cluster/policy_objects.py": "makes a codec, which wire.py calls",
+    "src/kube_rdma/adapters/cluster/kinds/workload.py": "makes a codec, which wire.py calls",
 }
 _DECODERS = {
     "json": {"load", "loads", "JSONDecoder"},
@@ -58,7 +58,7 @@ def bare() -> dict[str, list[int]]:
     """Such lines of the product, by file."""
     found = {
         name: list(decoders(ast.parse(text)))
-        for name, text in texts("src/kube_rdma")
+        for name, text in texts(*PRODUCT)
         if name.endswith(".py")
         and not is_generated(name)
         and any(word in text for word in ("json", "yaml"))
@@ -94,7 +94,7 @@ def users() -> set[str]:
     """Files of the product that call the decoder, or give it to somebody who does."""
     return {
         name
-        for name, text in texts("src/kube_rdma")
+        for name, text in texts(*PRODUCT)
         if name.endswith(".py") and name != DECODER and "foreign_json import" in text
         if any(word in text for word in ("decoded(", "decoded_json(", "partial(decoded"))
     }
@@ -113,7 +113,7 @@ def tried() -> set[str]:
         data = text_of(document)
         sys.setprofile(note)
         try:
-            with suppress(KubeRdmaError):
+            with suppress(KubeError):
                 parse(data)
         finally:
             sys.setprofile(None)

@@ -15,7 +15,7 @@ import pytest
 from .tree import ROOT, is_shell, texts
 
 BIN = Path(sys.executable).parent
-CONTRACTS = 9
+CONTRACTS = 10
 
 LINTERS = {
     "style": ["ruff", "check"],
@@ -84,11 +84,11 @@ PLANTED = {
     "kube_rdma/views/runner.py": "import kube_rdma.programs\n",
     "kube_rdma/adapters/kernel/friend.py": "import kube_rdma.adapters.kubelet\n",
     "kube_rdma/programs/reaches.py": "import kube_rdma.programs.agent\n",
-    "kube_rdma/programs/leans.py": "import kube_rdma_lab\n",
+    "kube_base/leans.py": "import kube_rdma_lab\n",
+    "kube_rdma/api/asks.py": "import kube_client\n",
+    "kube_rdma/adapters/metrics/talks.py": "import wsproto\n",
     "kube_rdma/programs/asks.py": "import h11\n",
     "kube_rdma/programs/signs.py": "import cryptography\n",
-    "kube_rdma/programs/climbs.py": "import kube_rdma.programs.agent\n",
-    "kube_rdma_lab/pretends.py": "import kube_rdma_testing\n",
 }
 
 

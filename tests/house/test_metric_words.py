@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from kube_rdma.model.frozen import replace
+from kube_base.frozen import replace
 from kube_rdma.model.metrics.families import MetricKind
 from kube_rdma.rules.metrics import families, meanings
 from kube_rdma.rules.metrics.alerts import rule_groups

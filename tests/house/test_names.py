@@ -14,10 +14,11 @@ from .tree import is_generated, statements, texts
 BANNED = frozenset(("found", "known", "said", "there", "told", "one", "each"))
 SHORT = frozenset(("one", "each"))
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda)
-PACKAGES = (
-    *("src/kube_rdma", "src/kube_rdma_selftest", "src/kube_rdma_lab", "src/kube_rdma_testing"),
-    *("src/kube_rdma_tools", "bench"),
+SOURCES = (
+    *("kube_base", "kube_client", "kube_rdma", "kube_rdma_selftest", "kube_rdma_lab"),
+    *("kube_rdma_testing", "kube_rdma_tools"),
 )
+PACKAGES = (*(f"src/{name}" for name in SOURCES), "bench")
 # Files of the container runtime, the kernel and others, which prose may name.
 FOREIGN = frozenset(("setup.py",))
 # ``rules/health/damping.py``, ``netlink/codec.py``, ``pace.py``.

@@ -7,9 +7,9 @@ from inspect import signature
 
 import pytest
 
+from kube_base.frozen import Frozen
 from kube_rdma.adapters.journal.codec import RecordForm, form
 from kube_rdma.adapters.journal.format import FORMS
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.link import PlannedHostLink
 from tests.kit.recorded import records
 

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+PRODUCT = "src/kube_base", "src/kube_client", "src/kube_rdma"
 
 # Parts of a page of Markdown that are not its prose.
 FENCED = re.compile(r"(?ms)^ *(`{3,})[^`\n]*\n.*?^ *\1 *$")

@@ -13,14 +13,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kube_rdma.adapters.cluster.calls import RequestTiming
+from kube_base.errors import Refused, Unavailable
+from kube_base.frozen import replace
+from kube_client.calls import RequestTiming
+from kube_client.errors import Conflict
+from kube_client.kinds import EVERYWHERE, NOTHING, ObjectCodec, ObjectKind, Wanted
+from kube_client.objects import Cluster
+from kube_client.watching import Synced
 from kube_rdma.adapters.cluster.connect import connect
-from kube_rdma.adapters.cluster.errors import Conflict
-from kube_rdma.adapters.cluster.kinds import EVERYWHERE, NOTHING, ObjectCodec, ObjectKind, Wanted
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.cluster.watching import Synced
-from kube_rdma.model.errors import Refused, Unavailable
-from kube_rdma.model.frozen import replace
 from kube_rdma_testing.cluster.server import FakeServer
 
 REAL = os.environ.get("KUBE_RDMA_TEST_KUBECONFIG")

@@ -7,14 +7,14 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from kube_rdma.adapters.cluster import status_objects as objects
-from kube_rdma.adapters.cluster.ipam_objects import IP_POOL
-from kube_rdma.adapters.cluster.networks import DEFINITION
-from kube_rdma.adapters.cluster.nodes import NODE
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.cluster.pods import POD
-from kube_rdma.adapters.cluster.policy_watch import NODE_POLICY
-from kube_rdma.adapters.cluster.report_objects import NODE_REPORT
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster import reports as objects
+from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL
+from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION
+from kube_rdma.adapters.cluster.kinds.node import NODE
+from kube_rdma.adapters.cluster.kinds.node_policy import NODE_POLICY
+from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
+from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma.api.attach.network_status import OWN_ANNOTATION, own_attached
 from kube_rdma.api.reports.node_report import report_status
 from kube_rdma.model.card import CardId

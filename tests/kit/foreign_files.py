@@ -11,20 +11,22 @@ from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from kube_rdma.adapters.cluster import ipam_objects, wire
-from kube_rdma.adapters.cluster.credentials import CredentialPlugin, Person
-from kube_rdma.adapters.cluster.election import ELECTION
-from kube_rdma.adapters.cluster.kubeconfig import (
+from kube_base.errors import Unavailable
+from kube_client import wire
+from kube_client.credentials import CredentialPlugin, Person
+from kube_client.kubeconfig import (
     Access,
     PluginEntry,
     ServerEntry,
     UserEntry,
     read_access,
 )
-from kube_rdma.adapters.cluster.pod_commands import ERROR, CommandOutput
-from kube_rdma.adapters.cluster.report_objects import NODE_REPORT
-from kube_rdma.adapters.cluster.webhook_objects import WEBHOOK_CONFIGURATIONS, WEBHOOK_SECRET
-from kube_rdma.adapters.cluster.whereabouts import ATTACHMENT
+from kube_client.pod_commands import ERROR, CommandOutput
+from kube_rdma.adapters.cluster import ipam
+from kube_rdma.adapters.cluster.admission import WEBHOOK_CONFIGURATIONS, WEBHOOK_SECRET
+from kube_rdma.adapters.cluster.election import ELECTION
+from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION
+from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
 from kube_rdma.adapters.cni.exec import protocol
 from kube_rdma.adapters.cni.exec.process import ProcessOutcome
 from kube_rdma.adapters.files import bundle
@@ -32,7 +34,6 @@ from kube_rdma.adapters.kernel.sysfs import record
 from kube_rdma.model.attach.cni import Verb
 from kube_rdma.model.attach.step import PluginConf
 from kube_rdma.model.doctor import Observation, ObservedLink, ObservedRoute
-from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.verify.bandwidth import PerftestRun
 from kube_rdma.programs.cli.verify_pods import earlier
@@ -245,7 +246,7 @@ def _report(data: bytes) -> None:
 
 def _whereabouts(data: bytes) -> None:
     """A network of whereabouts, as a plan to leave it reads it."""
-    plan._attachments([wire.stored(ATTACHMENT, data)])
+    plan._attachments([wire.stored(DEFINITION, data)])
 
 
 def _earlier(data: bytes) -> None:
@@ -261,9 +262,9 @@ FILE_PARSERS: Mapping[str, tuple[object, Parser]] = {
     "Lease of an election": (ELECTED, _elected),
     "Lease of a node": (
         NODE_LEASE,
-        lambda data: ipam_objects.lease(wire.stored(ipam_objects.LEASE, data)),
+        lambda data: ipam.lease(wire.stored(ipam.LEASE, data)),
     ),
-    "IPBlock": (BLOCK, lambda data: ipam_objects.block(wire.stored(ipam_objects.IP_BLOCK, data))),
+    "IPBlock": (BLOCK, lambda data: ipam.block(wire.stored(ipam.IP_BLOCK, data))),
     "NodeReport": (REPORT, _report),
     "ExecCredential": (CREDENTIAL, _login),
     "kubeconfig": (KUBECONFIG, _kubeconfig),

@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterator, Mapping
 from random import Random
 from typing import Any
 
-from kube_rdma.adapters.cluster import wire
-from kube_rdma.adapters.cluster.bandwidth_check_objects import BANDWIDTH_CHECK, seen_check
-from kube_rdma.adapters.cluster.errors import failure
-from kube_rdma.adapters.cluster.ipam_objects import IP_POOL, borrow_queue, pool
-from kube_rdma.adapters.cluster.kinds import ObjectKind, Stored
-from kube_rdma.adapters.cluster.pods import POD, pod_state
-from kube_rdma.adapters.cluster.policy_watch import NODE_POLICY, policy_of
+from kube_client import wire
+from kube_client.errors import failure
+from kube_client.kinds import ObjectKind, Stored
+from kube_rdma.adapters.cluster.bandwidth_checks import BANDWIDTH_CHECK, seen_check
+from kube_rdma.adapters.cluster.ipam import borrow_queue
+from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL, pool_of
+from kube_rdma.adapters.cluster.kinds.node_policy import NODE_POLICY, policy_of
+from kube_rdma.adapters.cluster.kinds.pod import POD, pod_state
 from kube_rdma.adapters.cluster.restarts import request_of
 from kube_rdma.adapters.cni import protocol, results
 from kube_rdma.api.attach import called_conf
@@ -178,12 +179,12 @@ PARSERS: Mapping[str, tuple[object, Parser]] = {
     "Pod": (POD_OBJECT, _of(POD, pod_state)),
     "BandwidthCheck": (CHECK_OBJECT, _of(BANDWIDTH_CHECK, _check)),
     "NodePolicy": (POLICY_OBJECT, _of(NODE_POLICY, policy_of)),
-    "IPPool": (POOL_OBJECT, _of(IP_POOL, pool)),
+    "IPPool": (POOL_OBJECT, _of(IP_POOL, pool_of)),
     "borrow requests of an IPPool": (POOL_OBJECT, _of(IP_POOL, borrow_queue)),
     "refusal of the API server": (
         STATUS,
         lambda data: failure(
-            wire.ApiRequest("get", "", "v1", "pods", "a", "b"), wire.Answer(422, data)
+            wire.ApiRequest("get", "", "v1", "pods", "a", "b"), wire.Answer(422, data), "trial"
         ),
     ),
     "CNI call": (CONF, _call),

@@ -15,8 +15,12 @@ from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
 
-from kube_rdma.adapters.cluster import policy_objects, whereabouts, wire
-from kube_rdma.adapters.cluster.networks import DEFINITION
+from kube_base.errors import Refused
+from kube_client import wire
+from kube_rdma.adapters.cluster import operator, whereabouts
+from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION
+from kube_rdma.adapters.cluster.kinds.nic_cluster_policy import NIC_CLUSTER_POLICY, policy_of
+from kube_rdma.adapters.cluster.kinds.workload import DAEMON_SET
 from kube_rdma.adapters.files.device_info import DeviceInfoFolder
 from kube_rdma.adapters.kubelet.settings import topology_policy
 from kube_rdma.adapters.runtime import cri
@@ -28,7 +32,6 @@ from kube_rdma.api.text import reader
 from kube_rdma.model.attach.attachment import NetworkAsk, NetworkKind
 from kube_rdma.model.cni_conf import ConfFile
 from kube_rdma.model.device import PciAddress
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.pools.pool import DeviceInfo
@@ -307,11 +310,11 @@ TEXT_PARSERS: Mapping[str, tuple[object, Parser]] = {
     "CNI configuration of the node": (LIST, _on_the_node),
     "NicClusterPolicy": (
         META | {"spec": POLICY},
-        lambda data: policy_objects.policy_of(wire.stored(policy_objects.NIC_CLUSTER_POLICY, data)),
+        lambda data: policy_of(wire.stored(NIC_CLUSTER_POLICY, data)),
     ),
     "DaemonSet": (
         META | {"spec": {}, "status": {"numberAvailable": 3}},
-        lambda data: policy_objects.progress_of(wire.stored(policy_objects.DAEMON_SET, data)),
+        lambda data: operator.progress_of(wire.stored(DAEMON_SET, data)),
     ),
     "pool of whereabouts": (
         META | {"spec": {"range": "10.0.0.0/24", "allocations": {"1": {"id": "x"}}}},

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
+from kube_base.frozen import replace
 from kube_rdma.model.card import Card, CardId, Function, Netdev
 from kube_rdma.model.device import (
     CharDevice,
@@ -18,7 +19,6 @@ from kube_rdma.model.device import (
     Port,
     PortState,
 )
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.pool import FunctionRange, Mode, PoolSpec, Preference, Selector
 from kube_rdma.model.survey import NamespaceMode, Survey, Verdict
 from kube_rdma.rules.pools.cards import cards

@@ -9,7 +9,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from kube_rdma.model.errors import KubeRdmaError
+from kube_base.errors import KubeError
 from kube_rdma_lab.build import Demand, build, go, testroot
 from kube_rdma_lab.build.__main__ import show
 from kube_rdma_lab.build.parts import open_store
@@ -52,5 +52,5 @@ def main(*, slow):
 if __name__ == "__main__":
     try:
         main(slow="--slow" in sys.argv[1:])
-    except KubeRdmaError as error:
+    except KubeError as error:
         sys.exit(f"error: {error}")

@@ -6,6 +6,7 @@ from ipaddress import ip_address
 
 from hypothesis import strategies as st
 
+from kube_base.frozen import replace
 from kube_rdma.model.attach.attachment import (
     Given,
     GrantedShare,
@@ -20,7 +21,6 @@ from kube_rdma.model.attach.attachment import (
 )
 from kube_rdma.model.card import Card, CardId, Function, Netdev
 from kube_rdma.model.device import LinkLayer
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings, LinkState, VlanProtocol
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.late_binding.binding import ContainerId, PodName

@@ -8,8 +8,8 @@ from enum import Enum, EnumType
 from inspect import isclass, signature
 from typing import Any, get_args, get_type_hints
 
+from kube_base.frozen import Frozen
 from kube_rdma.adapters.journal.format import RECORDS
-from kube_rdma.model.frozen import Frozen
 
 ROOTS: tuple[type, ...] = tuple(of for kinds in RECORDS for of in kinds.values())
 

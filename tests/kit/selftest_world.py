@@ -6,10 +6,10 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
+from kube_base.errors import Unavailable
+from kube_base.frozen import replace
 from kube_rdma.adapters.kernel.pod.errors import INFINIBAND
 from kube_rdma.model.attach.attachment import HostLink, HostNetwork
-from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.functions.step import FunctionPlace
 from kube_rdma.model.link import PlannedHostLink
 from kube_rdma.model.survey import NamespaceMode

@@ -9,7 +9,7 @@ import json
 import threading
 from contextlib import contextmanager
 
-from kube_rdma.model.errors import KubeRdmaError
+from kube_base.errors import KubeError
 from kube_rdma_lab import cluster
 
 GROUP = "mellanox.com"
@@ -68,7 +68,7 @@ class _Operator:
         try:
             while not self.stopped.wait(PAUSE):
                 self._look()
-        except KubeRdmaError as failure:  # the test raises it
+        except KubeError as failure:  # the test raises it
             self.failure = failure
 
     def _look(self):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kube_rdma.model.errors import Refused
+from kube_base.errors import Refused
 from kube_rdma_lab import cluster, preflight
 from kube_rdma_lab import lab as labs
 from kube_rdma_lab.demo import scc

@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 from itertools import count
 from random import Random
 
-from kube_rdma.model.errors import KubeRdmaError
+from kube_base.errors import KubeError
 from kube_rdma.model.ipam import AddressRequest, Block, IPPool, NicRequest, NodeLease, Timing
 from kube_rdma.rules.ipam import agent as operations
 from kube_rdma.rules.ipam import effects
@@ -123,7 +123,7 @@ class Member:
         )
 
         def answered(result: object) -> None:
-            if isinstance(result, KubeRdmaError):
+            if isinstance(result, KubeError):
                 self.crowd.refusals += 1
                 self.crowd.at(0.2, lambda: self._next(pods))
                 return
@@ -164,7 +164,7 @@ class Member:
             except StopIteration as stop:
                 done(stop.value)
                 return
-            except KubeRdmaError as error:
+            except KubeError as error:
                 done(error)
                 return
             match effect:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from kube_rdma.model.errors import KubeRdmaError
+from kube_base.errors import KubeError
 from kube_rdma.model.ipam import (
     AllocationRecord,
     Block,
@@ -46,7 +46,7 @@ class Task:
         """Deliver the result of the effect."""
         self._go(lambda: self.operation.send(answer))
 
-    def throw(self, error: KubeRdmaError) -> None:
+    def throw(self, error: KubeError) -> None:
         """Deliver that the effect failed."""
         self._go(lambda: self.operation.throw(error))
 
@@ -58,7 +58,7 @@ class Task:
         except StopIteration as stop:
             self.over = True
             self.done(stop.value)
-        except KubeRdmaError as error:
+        except KubeError as error:
             self.over = True
             self.done(error)
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from random import Random
 
-from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.frozen import replace
+from kube_base.errors import Unavailable
+from kube_base.frozen import replace
 from kube_rdma.model.ipam import Block, BlockKey, BorrowQueue, NodeLease, NodeName, PoolName
 from kube_rdma.rules.ipam import effects
 

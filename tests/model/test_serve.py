@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from kube_rdma.model.errors import Refused, Unavailable
+from kube_base.errors import Refused, Unavailable
 from kube_rdma.model.ipam import AddressRequest, IPPool, IPRange, NicRequest, NodeLease, Timing
 from kube_rdma.rules.ipam import agent as operations
 from kube_rdma.rules.ipam import effects

@@ -17,8 +17,8 @@ from typing import get_args
 
 from msgspec import structs
 
-from kube_rdma.model.errors import Broken, Unavailable
-from kube_rdma.model.frozen import replace
+from kube_base.errors import Broken, Unavailable
+from kube_base.frozen import replace
 from kube_rdma.model.ipam import (
     Address,
     AddressRequest,

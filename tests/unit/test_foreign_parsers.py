@@ -2,7 +2,7 @@
 
 import pytest
 
-from kube_rdma.model.errors import KubeRdmaError
+from kube_base.errors import KubeError
 from tests.kit import foreign_parsers
 from tests.kit.foreign_files import FILE_PARSERS
 from tests.kit.foreign_parsers import broken, text_of
@@ -18,7 +18,7 @@ def survives(name, count, seed):
     for data in broken(document, count, seed):
         try:
             parse(data)
-        except KubeRdmaError:
+        except KubeError:
             continue
         except Exception as error:
             error.add_note(f"{name}: {data[:500]!r}")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kube_rdma.model.errors import Refused, Unavailable
+from kube_base.errors import Refused, Unavailable
 from kube_rdma_lab.bare import InnerOutcome, progress
 
 CHECKOUT = Path(__file__).parents[2]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kube_rdma.model.errors import Refused, Unavailable
+from kube_base.errors import Refused, Unavailable
 from kube_rdma_lab.bare import InnerOutcome, InnerResult, Progress
 from kube_rdma_lab.bare.machine import command_line, words
 from kube_rdma_lab.bare.run import Silent, files, follow, with_another

@@ -4,7 +4,7 @@ A program is a group of tasks, and an exception of one cancels the others. So ev
 `kept`, which logs a failure, counts it and starts the part again; work of one caller runs in
 `contained`. Only two things end a program: somebody asks it to end, or a part raises what it says
 is the end (the kubelet's folder is gone, so the container has to be made anew). For adapters and
-programs alike, like backoff.py beside it; docs/decisions/0065-bulkheads.md.
+programs alike; docs/decisions/0065-bulkheads.md.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from contextlib import contextmanager
 
 import structlog
 
-from kube_rdma.adapters.backoff import LONGEST, full_jitter
-from kube_rdma.adapters.notices import Notices
-from kube_rdma.model.errors import KubeRdmaError
+from kube_base.backoff import LONGEST, full_jitter
+from kube_base.errors import KubeError
+from kube_base.notices import Notices
 
 failures: Counter[str] = Counter()
 """How often each part of this process has failed, by its name; metrics tell it."""
@@ -30,7 +30,7 @@ log = structlog.get_logger()
 
 
 def start(
-    tasks: asyncio.TaskGroup, parts: Mapping[str, Part], ends: type[KubeRdmaError] | None = None
+    tasks: asyncio.TaskGroup, parts: Mapping[str, Part], ends: type[KubeError] | None = None
 ) -> None:
     """Start parts, each `kept` by itself."""
     for part, run in parts.items():
@@ -41,7 +41,7 @@ async def kept(
     part: str,
     run: Part,
     *,
-    ends: type[KubeRdmaError] | None = None,
+    ends: type[KubeError] | None = None,
     pause: Callable[[int], float] = full_jitter,
 ) -> None:
     """Run a part until it returns or is cancelled, and again after each failure.
@@ -78,7 +78,7 @@ def _tell(part: str, error: Exception, notices: Notices) -> None:
     """What the product raises on purpose is one line while it stands; all else shows its cause."""
     failures[part] += 1
     count = failures[part]
-    if all(isinstance(leaf, KubeRdmaError) for leaf in _leaves(error)):
+    if all(isinstance(leaf, KubeError) for leaf in _leaves(error)):
         for why in notices.news(part, *map(str, _leaves(error))):
             log.warning("part of the program failed", part=part, failures=count, why=why)
     else:

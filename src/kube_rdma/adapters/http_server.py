@@ -15,8 +15,8 @@ from http import HTTPStatus
 
 import h11
 
+from kube_base.frozen import Frozen
 from kube_rdma.adapters.bulkhead import contained
-from kube_rdma.model.frozen import Frozen
 
 MOST_PIECES = 4096  # the largest body in packets of 1 KiB; each costs as much as many bytes
 _IDLE_SECONDS = 120.0  # Prometheus scrapes once a minute; a Go client closes an idle one after 90

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from asyncinotify import Inotify, Mask
 
-from kube_rdma.model.errors import KubeRdmaError, Unavailable
+from kube_base.errors import KubeError, Unavailable
 
 CHANGED = Mask.CREATE | Mask.DELETE | Mask.MOVED_FROM | Mask.MOVED_TO
 LEFT = Mask.DELETE_SELF | Mask.MOVE_SELF
@@ -35,7 +35,7 @@ def open_inotify() -> Inotify:
 
 @contextmanager
 def watching(
-    folder: Path, refused: Callable[[OSError], KubeRdmaError], more: Mask = CHANGED
+    folder: Path, refused: Callable[[OSError], KubeError], more: Mask = CHANGED
 ) -> Iterator[AsyncIterator[str | None]]:
     """An iterator of the names in `folder` that came, went or, by `more`, changed otherwise.
 

@@ -13,6 +13,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict
 
+from kube_base.errors import Refused
+from kube_base.foreign_json import Undecodable, decoded
+from kube_base.frozen import replace
 from kube_rdma.api.attach import network_definition
 from kube_rdma.api.attach.network_definition import NetworkDefinition
 from kube_rdma.api.ipam.ip_conf import IpamConf
@@ -24,9 +27,6 @@ from kube_rdma.api.text.typed import Typed
 from kube_rdma.api.text.words import Resource
 from kube_rdma.model.attach.attachment import CardAddresses, Network, NetworkKind
 from kube_rdma.model.cni_conf import ConfFile
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.foreign_json import Undecodable, decoded
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.ipam import PoolName
 
 BUILT_IN = "rdma"

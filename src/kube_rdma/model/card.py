@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import NewType
 
+from kube_base.frozen import Frozen
 from kube_rdma.model.device import Device, PciAddress, PciPosition
-from kube_rdma.model.frozen import Frozen
 
 CardId = NewType("CardId", str)
 """What outlives renames, moves between namespaces and reboots.

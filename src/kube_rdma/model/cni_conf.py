@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from kube_rdma.model.frozen import Frozen
+from kube_base.frozen import Frozen
 
 PLUGIN = "kube-rdma"  # its type in a configuration, and so the name of the binary on the host
 IPAM_PLUGIN = "kube-rdma-ipam"  # its type in an ``ipam`` block: the same binary by a second name

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from kube_rdma.model.frozen import Frozen
+from kube_base.frozen import Frozen
 
 LONGEST = 512  # characters of a sentence
 _CUT = "…"

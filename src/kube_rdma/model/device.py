@@ -10,7 +10,7 @@ import re
 from enum import StrEnum
 from typing import Self
 
-from kube_rdma.model.frozen import Frozen
+from kube_base.frozen import Frozen
 
 _PCI = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 

@@ -8,8 +8,8 @@ along.
 
 from __future__ import annotations
 
+from kube_base.frozen import Frozen, field
 from kube_rdma.model.finding import Finding, NotSeen
-from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.model.late_binding.runtime import Runtime
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.model.pools.pool import PoolSpec

@@ -5,7 +5,7 @@ Of the model: the rules (rules/election.py) judge it, adapters/cluster/election.
 
 from __future__ import annotations
 
-from kube_rdma.model.frozen import Frozen
+from kube_base.frozen import Frozen
 
 
 class ElectionRecord(Frozen):

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
+from kube_base.frozen import Frozen
 from kube_rdma.model.admission.pod_template import PodTemplate
 from kube_rdma.model.attach.attachment import Attached, Attachment, HostNetwork, Network, NetworkAsk
 from kube_rdma.model.attach.step import Step
 from kube_rdma.model.card import CardId
 from kube_rdma.model.doctor import ObservedPod
 from kube_rdma.model.finding import Finding, NotSeen
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ipam import InterfaceName, IPPool, PoolName
 from kube_rdma.model.late_binding.binding import Binding
 from kube_rdma.model.node import NodeState

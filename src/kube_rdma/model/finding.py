@@ -9,8 +9,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TypeAlias
 
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import Frozen
+from kube_base.errors import Refused
+from kube_base.frozen import Frozen
 
 FieldPath: TypeAlias = tuple[str | int, ...]
 

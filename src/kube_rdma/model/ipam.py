@@ -13,7 +13,7 @@ from enum import IntEnum
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import NewType
 
-from kube_rdma.model.frozen import Frozen
+from kube_base.frozen import Frozen
 from kube_rdma.model.late_binding.binding import ContainerId as ContainerId  # noqa: PLC0414  the same for IPAM
 
 NodeName = NewType("NodeName", str)

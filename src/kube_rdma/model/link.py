@@ -6,8 +6,8 @@ interface does there.
 
 from __future__ import annotations
 
+from kube_base.frozen import Frozen
 from kube_rdma.model.device import PciAddress
-from kube_rdma.model.frozen import Frozen
 
 
 class PlannedHostLink(Frozen):

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, TypeAlias
 
-from kube_rdma.model.frozen import Frozen
+from kube_base.frozen import Frozen
 
 Document: TypeAlias = Mapping[str, Any]
 

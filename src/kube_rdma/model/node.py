@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kube_rdma.model.frozen import Frozen
+from kube_base.frozen import Frozen
 
 
 class Taint(Frozen):

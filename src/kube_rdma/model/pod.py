@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from kube_rdma.model.frozen import Frozen
+from kube_base.frozen import Frozen
 
 MIRROR = "kubernetes.io/config.mirror"  # what the kubelet writes at the object of a static pod
+
+OVER = ("Succeeded", "Failed")
+"""Phases of pods of which no container runs again."""
 
 
 class PodState(Frozen):
@@ -23,6 +26,11 @@ class PodState(Frozen):
     phase: str = ""  # Pending, Running, Succeeded, Failed, Unknown
     deleting: bool = False  # it was asked to end
     controlled: bool = False  # an owner makes another pod in its place (ownerReferences)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no container of it runs again."""
+        return self.phase in OVER
 
     @property
     def is_static(self) -> bool:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
+from kube_base.frozen import Frozen, replace
 from kube_rdma.model.card import Function, Use
 from kube_rdma.model.device import CharDevice, Device, Gpu
-from kube_rdma.model.frozen import Frozen, replace
 
 
 class NamespaceMode(StrEnum):

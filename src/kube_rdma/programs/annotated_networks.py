@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import structlog
 
-from kube_rdma.adapters.cluster.errors import NotInstalled
+from kube_base.errors import Refused
+from kube_base.frozen import Frozen, replace
+from kube_client.errors import NotInstalled
 from kube_rdma.model.attach.attachment import NetworkAsk
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import Frozen, replace
 from kube_rdma.model.ipam import PoolName
 from kube_rdma.model.pod import PodState
 from kube_rdma.rules.attach.requests import POD_NETWORKS, unknown

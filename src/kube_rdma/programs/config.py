@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kube_base.errors import Refused
+from kube_base.frozen import replace
 from kube_rdma.api.pools import config
 from kube_rdma.api.text import document, reader
 from kube_rdma.api.text.typed import Config
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import replace
 from kube_rdma.rules.functions.plan import function_faults
 from kube_rdma.rules.functions.ranges import range_faults
 from kube_rdma.rules.pools import wishes

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 import structlog
 
-from kube_rdma.model.frozen import Frozen, field
+from kube_base.frozen import Frozen, field
 
 _FIRST = ["timestamp", "level", "event"]
 

@@ -1,6 +1,6 @@
 """What one watch shows, as values of the model by name; garbled objects are faults, told once.
 
-Late at times, never wrong for long: adapters/cluster/watching puts right what was missed.
+Late at times, never wrong for long: kube_client/watching puts right what was missed.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any, Generic, TypeVar
 
 import structlog
 
+from kube_base.errors import KubeError, Refused, Unavailable
+from kube_base.notices import Notices
+from kube_client.kinds import EVERYWHERE, ObjectKind, Stored, Where
+from kube_client.objects import Cluster
+from kube_client.watching import Changed, Cut, Deleted, Muddled, Synced, WatchEvent
 from kube_rdma.adapters.bulkhead import contained
-from kube_rdma.adapters.cluster.kinds import EVERYWHERE, ObjectKind, Stored, Where
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.cluster.watching import Changed, Cut, Deleted, Muddled, Synced, WatchEvent
-from kube_rdma.adapters.notices import Notices
-from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
 
 V = TypeVar("V")
 
@@ -42,7 +42,7 @@ class Mirror(Generic[V]):
     ) -> None:
         """`changed` is called with the value before and after; None where there is none."""
         self.values: dict[str, V] = {}
-        self.faults: dict[str, KubeRdmaError] = {}
+        self.faults: dict[str, KubeError] = {}
         self.synced = asyncio.Event()
         self.tried = asyncio.Event()
         self.trouble = ""
@@ -85,7 +85,7 @@ class Mirror(Generic[V]):
         key = self._key(stored.namespace, stored.name)
         try:
             value = self._read(stored)
-        except KubeRdmaError as error:
+        except KubeError as error:
             self._fault(key, error)
         except Exception as error:
             with contained(f"objects {self._kind.plural}"):
@@ -106,7 +106,7 @@ class Mirror(Generic[V]):
         everywhere = self._kind.namespaced and not self._where.namespace
         return f"{namespace}/{name}" if everywhere else name
 
-    def _fault(self, name: str, error: KubeRdmaError) -> None:
+    def _fault(self, name: str, error: KubeError) -> None:
         for why in self._notices.news(("object", name), str(error)):
             log.warning("object not understood", kind=self._kind.kind, why=why)
         self.faults[name] = error

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
-from kube_rdma.model.errors import Unavailable
+from kube_base.errors import Unavailable
 from kube_rdma.model.node import NodeState
 
 if TYPE_CHECKING:
-    from kube_rdma.adapters.cluster.objects import Cluster
+    from kube_client.objects import Cluster
 
 _COUNTED = ("InternalIP", "ExternalIP")
 
@@ -45,7 +45,7 @@ class OwnAddresses:
 
 
 async def read_own(name: str, door: AbstractAsyncContextManager[Cluster]) -> Mapping[str, str]:
-    """Those of the node of this name as the API server has it now; raise KubeRdmaError."""
+    """Those of the node of this name as the API server has it now; raise KubeError."""
     # Imported here: role `plugin` alone needs neither the memory nor the time of the client.
     from kube_rdma.adapters.cluster.nodes import Nodes
 

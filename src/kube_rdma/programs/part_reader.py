@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from kube_rdma.model.errors import KubeRdmaError, Unavailable
+from kube_base.errors import KubeError, Unavailable
 from kube_rdma.model.finding import NotSeen
 
 T = TypeVar("T")
@@ -27,7 +27,7 @@ class PartReader:
     def __init__(
         self,
         *,
-        hidden_by: tuple[type[Exception], ...] = (KubeRdmaError, OSError, ValueError),
+        hidden_by: tuple[type[Exception], ...] = (KubeError, OSError, ValueError),
         worded: Callable[[Exception], str] = str,
         patience: float | None = None,
     ) -> None:

@@ -14,8 +14,8 @@ from typing import Generic, TypeVar, TypeVarTuple
 
 import structlog
 
+from kube_base.errors import Unavailable
 from kube_rdma.adapters.journal.journal import Journal
-from kube_rdma.model.errors import Unavailable
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from kube_base.errors import Refused, Unavailable
+from kube_base.frozen import replace
 from kube_rdma.adapters.kernel.netlink.default_routes import (
     merge_holders,
     merge_routes,
@@ -21,8 +23,6 @@ from kube_rdma.adapters.kernel.sysfs.devices import read_devices, read_survey
 from kube_rdma.adapters.kernel.sysfs.record import recorded_links, recorded_routes
 from kube_rdma.model.card import Function
 from kube_rdma.model.device import Device
-from kube_rdma.model.errors import Refused, Unavailable
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.survey import Fault, Survey
 
 _SYSFS = Path("/sys")

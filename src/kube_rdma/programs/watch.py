@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 
-from kube_rdma.model.errors import Unavailable
+from kube_base.errors import Unavailable
 from kube_rdma.model.survey import Survey
 from kube_rdma.programs.debounce import SETTLE, Debounce
 from kube_rdma.views.devices.changes import SurveyChange, changes

@@ -10,8 +10,8 @@ fast. A leader stops `deadline` after it *sent* the last renewal that succeeded,
 
 from __future__ import annotations
 
+from kube_base.frozen import Frozen
 from kube_rdma.model.election import ElectionRecord, ElectionTiming
-from kube_rdma.model.frozen import Frozen
 
 
 class ObservedLease(Frozen):

@@ -6,7 +6,7 @@ taken by a job a program is late and well, and to end it would only cost more.
 
 from __future__ import annotations
 
-from kube_rdma.model.frozen import Frozen
+from kube_base.frozen import Frozen
 
 TICK = 10.0  # seconds between two looks
 # Seconds of silence after which a program hangs. Its longest step, imports on a slow emulated

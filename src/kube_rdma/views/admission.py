@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from kube_base.frozen import Frozen
 from kube_rdma.model.finding import Finding
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.views.findings import located, sentence
 from kube_rdma.views.text import aligned, widths, wrapped
 

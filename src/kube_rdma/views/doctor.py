@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from kube_base.frozen import asdict
 from kube_rdma.model.doctor import Diagnosis, Observation
 from kube_rdma.model.finding import Finding, Severity
-from kube_rdma.model.frozen import asdict
 from kube_rdma.views.findings import counted, labelled, not_seen_lines, titled
 from kube_rdma.views.text import wrapped
 

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import IPv6Address
 
+from kube_base.frozen import asdict
 from kube_rdma.model.explain import (
     ExplainedPlan,
     ExplainedShare,
@@ -23,7 +24,6 @@ from kube_rdma.model.explain import (
     StepsFrom,
 )
 from kube_rdma.model.finding import Finding, Stage
-from kube_rdma.model.frozen import asdict
 from kube_rdma.views.attach import describe
 from kube_rdma.views.findings import labelled, located
 from kube_rdma.views.text import GAP, aligned, widths, wrapped

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from kube_base.frozen import Frozen
 from kube_rdma.model.finding import Finding
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ipam import BorrowQueue, IPPool, NodeName, Usage
 from kube_rdma.views.text import aligned, widths, wrapped
 

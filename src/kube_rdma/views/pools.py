@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
+from kube_base.frozen import Frozen, asdict
 from kube_rdma.model.card import Card
-from kube_rdma.model.frozen import Frozen, asdict
 from kube_rdma.model.functions.function import FunctionsWish
 from kube_rdma.model.pools.pool import (
     Bind,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from kube_base.frozen import asdict
 from kube_rdma.model.finding import Finding
-from kube_rdma.model.frozen import asdict
 from kube_rdma.model.node import NodeState
 from kube_rdma.model.reports.cluster import ClusterFacts, ClusterHealth, ProgramPod, ProgramRole
 from kube_rdma.model.reports.node_report import NodeReport

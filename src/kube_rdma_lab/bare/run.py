@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from kube_rdma.model.errors import Unavailable
+from kube_base.errors import Unavailable
 from kube_rdma_lab import accelerator, pace, paths
 from kube_rdma_lab.bare.machine import command_line
 from kube_rdma_lab.bare.results import InnerResult, ReportLine, ReportReader

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from kube_rdma.model.errors import KubeRdmaError
+from kube_base.errors import KubeError
 from kube_rdma_lab.build import BuildEvent, build, parts, product, resolution
 
 
@@ -50,6 +50,6 @@ def show(event: BuildEvent) -> None:
 if __name__ == "__main__":
     try:
         main(prog_name="python -m kube_rdma_lab.build")
-    except KubeRdmaError as error:
+    except KubeError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(1)

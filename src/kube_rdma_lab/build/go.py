@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from kube_rdma.model.errors import Refused
+from kube_base.errors import Refused
 from kube_rdma_lab.build.shell import Shell, ask
 from kube_rdma_lab.build.store import Store
 from kube_rdma_lab.paths import PACKAGE, cache_root

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from kube_rdma.model.errors import Refused, Unavailable
+from kube_base.errors import Refused, Unavailable
 from kube_rdma_lab.build import debian
 from kube_rdma_lab.build.shell import Shell
 from kube_rdma_lab.build.store import Store

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from kube_rdma.model.errors import Refused
+from kube_base.errors import Refused
 
 GZIP_LEVEL = 6
 LAYER_TYPE = "application/vnd.oci.image.layer.v1.tar+gzip"

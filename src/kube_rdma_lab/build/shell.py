@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kube_rdma.model.errors import Refused, Unavailable
+from kube_base.errors import Refused, Unavailable
 
 TAIL_LINES = 15
 TAIL_WIDTH = 240  # a command line of a compiler fills pages

@@ -25,7 +25,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
-from kube_rdma.model.errors import Unavailable
+from kube_base.errors import Unavailable
 from kube_rdma_lab.build.shell import Running, Shell
 from kube_rdma_lab.paths import cache_root
 

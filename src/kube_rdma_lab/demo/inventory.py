@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from kube_rdma.model.errors import Refused, Unavailable
+from kube_base.errors import Refused, Unavailable
 from kube_rdma_lab import lab as labs
 from kube_rdma_lab.cluster import kubectl
 from kube_rdma_lab.lab import Lab

@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from kube_rdma.model.errors import Refused
+from kube_base.errors import Refused
 from kube_rdma_lab import lab as labs
 from kube_rdma_lab.demo import scc, table
 from kube_rdma_lab.demo.scc import Proof

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median
 
-from kube_rdma.model.errors import Unavailable
+from kube_base.errors import Unavailable
 from kube_rdma.rules.verify.perftest import LISTENING, client_script, server_script, table
 from kube_rdma_lab import waiting
 from kube_rdma_lab.lab import Lab

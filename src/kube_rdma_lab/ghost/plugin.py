@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from kube_base.errors import Refused
 from kube_rdma.adapters.kubelet.device_plugin import DevicePlugin
 from kube_rdma.adapters.kubelet.service import Answers
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.pools.pool import Grant, Offer, Share, ShareId
 from kube_rdma.programs import logs
 from kube_rdma.programs.process import until_signal

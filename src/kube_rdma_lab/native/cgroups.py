@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from kube_rdma.model.errors import Broken, Refused
+from kube_base.errors import Broken, Refused
 
 ROOT = Path("/sys/fs/cgroup")
 JOURNAL = "cgroups"  # in the lab's folder: one line per folder

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from kube_base.errors import Refused
 from kube_rdma.model.device import PciAddress
-from kube_rdma.model.errors import Refused
 
 PCI = "bus/pci/devices"
 INFINIBAND = "class/infiniband"

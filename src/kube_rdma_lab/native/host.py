@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
+from kube_base.errors import Refused, Unavailable
 from kube_rdma.adapters.inotify import open_inotify
-from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma_lab.native import cgroups
 
 NAMESPACES = ("unshare", "--net", "--mount", "--pid", "--uts", "--ipc", "--cgroup", "--fork", "--")

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
 
-from kube_rdma.model.errors import KubeRdmaError
+from kube_base.errors import KubeError
 from kube_rdma_lab import waiting
 from kube_rdma_lab.lab import Lab
 from kube_rdma_lab.native.node import first_process
@@ -49,5 +49,5 @@ async def _offers(sockets: Collection[str]) -> list[dict[str, int]]:
 if __name__ == "__main__":
     try:
         print(json.dumps(asyncio.run(_offers(sys.argv[1:]))))
-    except KubeRdmaError as error:
+    except KubeError as error:
         sys.exit(str(error))

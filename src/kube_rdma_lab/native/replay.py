@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sys
 
-from kube_rdma.model.errors import Refused
+from kube_base.errors import Refused
 from kube_rdma_lab import waiting
 from kube_rdma_lab.lab import Lab
 from kube_rdma_lab.native import cards, changes

@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TypeAlias
 
-from kube_rdma.adapters.cluster.pod_commands import CLOSE, ERROR, STDERR, STDIN, STDOUT, V5
-from kube_rdma.adapters.cluster.wire import ApiRequest
+from kube_client.pod_commands import CLOSE, ERROR, STDERR, STDIN, STDOUT, V5
+from kube_client.wire import ApiRequest
 from kube_rdma_testing.cluster.store import Refusal
 
 Program: TypeAlias = "Callable[[PodCommand], Awaitable[int]]"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kube_rdma.adapters.cluster.kinds import ObjectKind
+from kube_client.kinds import ObjectKind
 from kube_rdma_testing.cluster.fields import Document
 from kube_rdma_testing.cluster.server import FakeServer
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from kube_rdma.adapters.cluster.wire import ApiRequest
+from kube_client.wire import ApiRequest
 from kube_rdma_testing.cluster.fields import Document
 from kube_rdma_testing.cluster.store import Refusal, ServedResource
 

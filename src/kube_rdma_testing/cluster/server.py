@@ -14,12 +14,12 @@ from typing import Any
 
 import msgspec
 
-from kube_rdma.adapters.cluster.kinds import ObjectKind
-from kube_rdma.adapters.cluster.nodes import NODE
-from kube_rdma.adapters.cluster.pods import POD
-from kube_rdma.adapters.cluster.wire import APPLY, STRATEGIC, Answer, ApiRequest, Stream
-from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.frozen import replace
+from kube_base.errors import Unavailable
+from kube_base.frozen import replace
+from kube_client.kinds import ObjectKind
+from kube_client.wire import APPLY, STRATEGIC, Answer, ApiRequest, Stream
+from kube_rdma.adapters.cluster.kinds.node import NODE
+from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma_testing.cluster.commands import PodCommand, Program, running
 from kube_rdma_testing.cluster.fields import Document
 from kube_rdma_testing.cluster.select import matches

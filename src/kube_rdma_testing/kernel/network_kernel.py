@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from kube_base.errors import Unavailable
 from kube_rdma.adapters.kernel.pod.gids import DEVICES, PATIENCE
 from kube_rdma.adapters.kernel.pod.namespaces import Namespace
 from kube_rdma.adapters.kernel.pod.steps import PodNetwork
-from kube_rdma.model.errors import Unavailable
 from kube_rdma_testing.kernel.network import VIRTUAL, FakeNetwork
 from kube_rdma_testing.kernel.network_pod import FakePod
 from kube_rdma_testing.kernel.network_rdma import return_home

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from ipaddress import ip_network
 from typing import Any
 
+from kube_base.frozen import replace
 from kube_rdma.adapters.kernel.netlink.rtnl_write import GROUP, interim_name, mac_bytes, make_link
 from kube_rdma.adapters.kernel.pod import sysctl
 from kube_rdma.adapters.kernel.pod.errors import (
@@ -59,7 +60,6 @@ from kube_rdma.model.attach.step import (
     Undo,
     VirtualKind,
 )
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.functions.step import (
     FunctionPlace,
     RebindFunction,

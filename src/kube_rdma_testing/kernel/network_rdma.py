@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 
+from kube_base.errors import Unavailable
 from kube_rdma.adapters.kernel.netlink.rtnl_vf import NO_GUIDS
 from kube_rdma.adapters.kernel.pod.errors import (
     INFINIBAND,
@@ -31,7 +32,6 @@ from kube_rdma.model.attach.step import (
     RestoreRdma,
 )
 from kube_rdma.model.device import PciAddress, PortState
-from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.functions.step import FunctionSettings, LinkState, RebindFunction
 from kube_rdma_testing.kernel.network import FakeLink, FakeNetwork, FakeRdma, FakeSpace
 

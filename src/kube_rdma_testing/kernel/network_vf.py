@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterable
 
+from kube_base.frozen import replace
 from kube_rdma.adapters.kernel.netlink.rtnl_vf import NO_MAC, Setting, changes, sent
 from kube_rdma.adapters.kernel.pod.errors import (
     INFINIBAND,
@@ -17,7 +18,6 @@ from kube_rdma.adapters.kernel.pod.errors import (
     refusal,
     setting_refused,
 )
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.functions.step import (
     FunctionPlace,
     FunctionSettings,

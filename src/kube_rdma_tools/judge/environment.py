@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-from kube_rdma.model.frozen import Frozen, field
+from kube_base.frozen import Frozen, field
 from kube_rdma.model.node import Taint
 
 EVERY = frozenset(("*",))

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from kube_rdma.model.frozen import replace
+from kube_base.frozen import replace
 from kube_rdma.model.install.blueprint import Blueprint, Json
 from kube_rdma.model.operator.cluster_policy import (
     ClusterPolicy,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kube_rdma.model.frozen import Frozen
+from kube_base.frozen import Frozen
 from kube_rdma.model.install.blueprint import Json
 from kube_rdma_tools.judge.violation import Violation
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, TypeAlias
 
-from kube_rdma.model.frozen import Frozen
+from kube_base.frozen import Frozen
 from kube_rdma_tools.judge.environment import SecurityLevel
 from kube_rdma_tools.judge.judged_pods import ARMOR_ANNOTATION, JudgedContainer, JudgedPod
 

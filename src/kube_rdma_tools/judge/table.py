@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from kube_rdma.model.frozen import Frozen
+from kube_base.frozen import Frozen
 from kube_rdma.views.text import aligned, widths, wrapped
 from kube_rdma_tools.judge.environment import Environment
 from kube_rdma_tools.judge.environments import ENVIRONMENTS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kube_rdma.model.frozen import Frozen
+from kube_base.frozen import Frozen
 
 
 class Violation(Frozen, order=True):

@@ -5,11 +5,11 @@ from contextlib import aclosing
 
 import pytest
 
-from kube_rdma.adapters.cluster.errors import Conflict, Lost
-from kube_rdma.adapters.cluster.kinds import Owner, Wanted, Where
-from kube_rdma.adapters.cluster.watching import Changed, Deleted, Synced
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import replace
+from kube_base.errors import Refused
+from kube_base.frozen import replace
+from kube_client.errors import Conflict, Lost
+from kube_client.kinds import Owner, Wanted, Where
+from kube_client.watching import Changed, Deleted, Synced
 from tests.kit.api_server import TRIAL, UNKNOWN, Spec, Status, Told
 
 

@@ -7,17 +7,19 @@ from contextlib import aclosing, asynccontextmanager, suppress
 import msgspec
 import pytest
 
-from kube_rdma.adapters.cluster import wire
-from kube_rdma.adapters.cluster.errors import Conflict, Lost
+from kube_base.errors import Refused, Unavailable
+from kube_base.frozen import replace
+from kube_client import wire
+from kube_client.errors import Conflict, Lost
+from kube_client.kinds import Wanted, Where
+from kube_client.objects import Cluster
+from kube_client.watching import Deleted
 from kube_rdma.adapters.cluster.events import About, Events
-from kube_rdma.adapters.cluster.kinds import Wanted, Where
+from kube_rdma.adapters.cluster.kinds.node import CARDS_HEALTHY, NODE
+from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma.adapters.cluster.networks import NetworkObjects
-from kube_rdma.adapters.cluster.nodes import CARDS_HEALTHY, NODE, Nodes
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.cluster.pods import POD, Pods
-from kube_rdma.adapters.cluster.watching import Deleted
-from kube_rdma.model.errors import Refused, Unavailable
-from kube_rdma.model.frozen import replace
+from kube_rdma.adapters.cluster.nodes import Nodes
+from kube_rdma.adapters.cluster.pods import Pods
 from kube_rdma.model.node import LabelChange, NodeCondition, NodeState, Taint
 from kube_rdma.model.pod import PodState
 from tests.kit.api_server import TRIAL, Spec, clear_all

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from kube_rdma.adapters.cluster import ipam_objects
+from kube_base.errors import Broken, Refused, Unavailable
+from kube_base.frozen import replace
+from kube_client.kinds import Wanted
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster import ipam
 from kube_rdma.adapters.cluster.connect import connect
-from kube_rdma.adapters.cluster.kinds import Wanted
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.model.errors import Broken, Refused, Unavailable
-from kube_rdma.model.frozen import replace
+from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL, pool_of
 from kube_rdma.model.ipam import (
     Block,
     BorrowQueue,
@@ -46,7 +47,7 @@ GARBLED = {
 
 @pytest.fixture
 def api():
-    return FakeServer([ipam_objects.IP_POOL, ipam_objects.IP_BLOCK, ipam_objects.LEASE])
+    return FakeServer([IP_POOL, ipam.IP_BLOCK, ipam.LEASE])
 
 
 @pytest.fixture
@@ -56,15 +57,15 @@ async def cluster(api):
         yield Cluster(api.line(), QUICK)
         return
     async with connect(Path(REAL), timing=QUICK) as real:
-        await clear_all(real, ipam_objects.IP_POOL)
-        await clear_all(real, ipam_objects.IP_BLOCK)
-        await clear_all(real, ipam_objects.LEASE, ipam_objects.LEASES)
+        await clear_all(real, IP_POOL)
+        await clear_all(real, ipam.IP_BLOCK)
+        await clear_all(real, ipam.LEASE, ipam.LEASES)
         yield real
 
 
 @pytest.fixture
 def objects(cluster):
-    return ipam_objects.IpamObjects(cluster, "kube-system")
+    return ipam.IpamObjects(cluster, "kube-system")
 
 
 async def test_a_block_is_made_changed_and_dropped(objects):
@@ -94,7 +95,7 @@ async def test_only_one_of_two_writes_of_a_block_succeeds(objects):
 async def test_a_write_without_an_answer_is_none(api):
     """Whether it was done, only reading tells."""
     line = api.line()
-    objects = ipam_objects.IpamObjects(Cluster(line, QUICK), "kube-system")
+    objects = ipam.IpamObjects(Cluster(line, QUICK), "kube-system")
     line.lose = 1
     assert await objects.write_block(BLOCK) is None
     assert (await objects.block(KEY)).edition == 1
@@ -135,20 +136,20 @@ async def test_a_lease_without_a_journal(objects):
 
 async def test_wants_live_in_the_status_beside_all_else(cluster, objects):
     """Another field of the status stays; the spec stays; a stale queue is not written."""
-    await cluster.create(ipam_objects.IP_POOL, Wanted("rail-0", spec=POOL))
+    await cluster.create(IP_POOL, Wanted("rail-0", spec=POOL))
     empty = await objects.borrow_queue("rail-0")
     queued = await objects.write_borrow_queue(replace(empty, requests=(REQUEST,)))
     assert queued.requests == (REQUEST,)
     assert await objects.write_borrow_queue(replace(empty, requests=())) is None
-    stored = await cluster.get(ipam_objects.IP_POOL, "rail-0")
+    stored = await cluster.get(IP_POOL, "rail-0")
     status = replace(stored.status, used="7")
-    await cluster.replace_status(ipam_objects.IP_POOL, replace(stored, status=status))
+    await cluster.replace_status(IP_POOL, replace(stored, status=status))
     queue = await objects.borrow_queue("rail-0")
     await objects.write_borrow_queue(replace(queue, requests=()))
-    stored = await cluster.get(ipam_objects.IP_POOL, "rail-0")
+    stored = await cluster.get(IP_POOL, "rail-0")
     assert (stored.status.used, stored.status.wants) == ("7", ())
-    assert [r.subnet for r in ipam_objects.pool(stored).ranges] == [ip_network("10.0.0.0/24")]
-    assert ipam_objects.pool(stored).ranges[0].source == "IPPool rail-0: spec.ranges[0]"
+    assert [r.subnet for r in pool_of(stored).ranges] == [ip_network("10.0.0.0/24")]
+    assert pool_of(stored).ranges[0].source == "IPPool rail-0: spec.ranges[0]"
 
 
 async def test_a_pool_that_is_not_there_has_an_empty_queue(objects):
@@ -160,8 +161,8 @@ async def test_a_pool_that_is_not_there_has_an_empty_queue(objects):
 async def test_a_garbled_object_hides_no_other(api, cluster, objects):
     """`see` tells it with a sentence that names object and field; `blocks` refuses."""
     await objects.write_block(BLOCK)
-    api.put(ipam_objects.IP_BLOCK, GARBLED)
-    seen = await ipam_objects.see(cluster, ipam_objects.IP_BLOCK)
+    api.put(ipam.IP_BLOCK, GARBLED)
+    seen = await cluster.see(ipam.IP_BLOCK)
     assert [each.name for each in seen.objects] == [KEY.name]
     (why,) = seen.muddled
     assert why.startswith("IPBlock default.10-0-0-0: ")
@@ -174,6 +175,6 @@ async def test_a_garbled_object_hides_no_other(api, cluster, objects):
 async def test_a_block_under_another_name_is_broken(api, objects):
     """Two objects for one block could be two holders for one address."""
     spec = {"network": "default", "first": "10.0.0.64"}
-    api.put(ipam_objects.IP_BLOCK, {**GARBLED, "spec": spec})
+    api.put(ipam.IP_BLOCK, {**GARBLED, "spec": spec})
     with pytest.raises(Broken, match=r"IPBlock default.10-0-0-0, spec.first: 10.0.0.64"):
         await objects.blocks()

@@ -10,11 +10,11 @@ from select import select
 
 import pytest
 
+from kube_base.errors import Refused, Unavailable
+from kube_base.frozen import replace
 from kube_rdma.adapters.cni.exec.process import MOST
 from kube_rdma.model.attach.attachment import PluginResult
 from kube_rdma.model.attach.cni import Dns
-from kube_rdma.model.errors import Refused, Unavailable
-from kube_rdma.model.frozen import replace
 
 from .conftest import Answer, FakeWorld, RealWorld, call, needs_root, sandbox_in
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from kube_base.errors import Refused, Unavailable
 from kube_rdma.adapters.kernel.pod.announce import arp_announcement
 from kube_rdma.adapters.kernel.pod.errors import judged, refusal
 from kube_rdma.adapters.kernel.pod.steps import open_pod
@@ -29,7 +30,6 @@ from kube_rdma.model.attach.step import (
     TakeLink,
     VirtualKind,
 )
-from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.functions.step import FunctionPlace
 from kube_rdma.model.link import PlannedHostLink
 from kube_rdma_testing.kernel.network import KilledError

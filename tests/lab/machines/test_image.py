@@ -90,5 +90,5 @@ def test_python_loads_what_was_compiled(unpacked):
     ).stderr
     files = [line.removeprefix(LOADED).strip("'") for line in said.splitlines() if LOADED in line]
     assert not [file for file in files if not file.endswith(".pyc")]
-    for package in ("asyncio", "msgspec", "kube_rdma"):
+    for package in ("asyncio", "msgspec", "kube_client", "kube_rdma"):
         assert [file for file in files if f"/{package}/__pycache__/" in file], package

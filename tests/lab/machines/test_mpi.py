@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from kube_rdma.model.errors import Unavailable
+from kube_base.errors import Unavailable
 from kube_rdma_lab import cluster
 from tests.documents.on_lab import followed
 from tests.kit import mpi

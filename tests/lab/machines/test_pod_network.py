@@ -11,7 +11,7 @@ from itertools import permutations
 
 import pytest
 
-from kube_rdma.model.errors import Unavailable
+from kube_base.errors import Unavailable
 from kube_rdma.rules.cni_conf.conflist import without
 from kube_rdma.rules.verify.copies import LABEL
 from kube_rdma_lab import cluster

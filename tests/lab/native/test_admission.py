@@ -8,10 +8,10 @@ import json
 
 import pytest
 
+from kube_base.errors import Unavailable
 from kube_rdma.api.admission import pod_manifest
 from kube_rdma.api.text.document import of_value
 from kube_rdma.model.admission.facts import Completes
-from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.finding import Severity
 from kube_rdma.programs.install.installation import assignment, objects
 from kube_rdma.rules.admission.completions import completions

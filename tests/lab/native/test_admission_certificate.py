@@ -11,9 +11,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from cryptography import x509
 
+from kube_base.errors import Unavailable
 from kube_rdma.adapters.pki import certificates
 from kube_rdma.adapters.pki.certificates import MadePair
-from kube_rdma.model.errors import Unavailable
 from kube_rdma.programs.install.installation import assignment, objects
 from kube_rdma.rules.install.webhook import NAME, OWN_SECRET, SERVICE
 from kube_rdma_lab import cluster

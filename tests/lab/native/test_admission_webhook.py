@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from kube_rdma.model.errors import Unavailable
+from kube_base.errors import Unavailable
 from kube_rdma.programs.install.installation import assignment, objects
 from kube_rdma.rules.install.webhook import NAME, SERVICE
 from kube_rdma_lab import cluster

@@ -12,10 +12,13 @@ from ipaddress import ip_address
 
 import pytest
 
-from kube_rdma.adapters.cluster import wire
+from kube_base.errors import Refused, Unavailable
+from kube_base.frozen import replace
+from kube_client import wire
+from kube_client.kinds import Wanted
 from kube_rdma.adapters.cluster.connect import connect
-from kube_rdma.adapters.cluster.ipam_objects import IP_BLOCK, IP_POOL
-from kube_rdma.adapters.cluster.kinds import Wanted
+from kube_rdma.adapters.cluster.ipam import IP_BLOCK
+from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL
 from kube_rdma.adapters.cluster.networks import NetworkObjects
 from kube_rdma.adapters.cluster.pods import Pods
 from kube_rdma.adapters.cluster.restarts import Restarts
@@ -23,8 +26,6 @@ from kube_rdma.api.ipam.ip_conf import load as load_ipam
 from kube_rdma.api.ipam.ip_objects import encode_block
 from kube_rdma.api.text import reader
 from kube_rdma.model.attach.restart import RestartRequest
-from kube_rdma.model.errors import Refused, Unavailable
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.ipam import (
     AddressRequest,
     Bits,

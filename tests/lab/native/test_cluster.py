@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from kube_rdma.model.errors import Unavailable
+from kube_base.errors import Unavailable
 from kube_rdma_lab import cluster, waiting
 
 pytestmark = pytest.mark.core

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 NAMES = (
     *("test_contract.py", "test_contract_core.py", "test_election.py"),
-    "test_webhook_objects.py",
+    "test_admission.py",
 )
 TESTS = tuple(f"tests/contract/cluster/{name}" for name in NAMES)
 

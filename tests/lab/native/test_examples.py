@@ -9,13 +9,14 @@ import json
 import pytest
 import yaml
 
-from kube_rdma.adapters.cluster import wire
+from kube_base.errors import Refused, Unavailable
+from kube_base.frozen import replace
+from kube_client import wire
 from kube_rdma.adapters.cluster.connect import connect
-from kube_rdma.adapters.cluster.nodes import CARDS_HEALTHY, Nodes
-from kube_rdma.adapters.cluster.report_objects import NodeReports
+from kube_rdma.adapters.cluster.kinds.node import CARDS_HEALTHY
+from kube_rdma.adapters.cluster.node_reports import NodeReports
+from kube_rdma.adapters.cluster.nodes import Nodes
 from kube_rdma.api.reports.node_report import report_status
-from kube_rdma.model.errors import Refused, Unavailable
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.reports.node_report import NodeReport
 from kube_rdma.rules.labels.table import REMEMBERED, TABLE, VENDOR, is_nfd
 from kube_rdma_lab import cluster

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kube_rdma.adapters.cluster.kubeconfig import find_access
-from kube_rdma.model.errors import Refused
+from kube_base.errors import Refused
+from kube_client.kubeconfig import find_access
 
 pytestmark = [pytest.mark.lab]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kube_rdma.model.errors import Refused, Unavailable
+from kube_base.errors import Refused, Unavailable
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.native import host

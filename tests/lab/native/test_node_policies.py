@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kube_rdma.model.errors import Unavailable
+from kube_base.errors import Unavailable
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.demo import scc
 from tests.documents.shell import Shell

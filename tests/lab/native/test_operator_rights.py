@@ -8,7 +8,7 @@ import shlex
 
 import pytest
 
-from kube_rdma.model.errors import Unavailable
+from kube_base.errors import Unavailable
 from kube_rdma.programs.install.installation import objects
 from kube_rdma.rules.operator.placement import PLACE_LABELS, READY_LABEL
 from kube_rdma_lab import cluster

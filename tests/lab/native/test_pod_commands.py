@@ -5,9 +5,9 @@ import json
 
 import pytest
 
+from kube_base.errors import Refused, Unavailable
+from kube_client.pod_commands import V4, V5, PodCommands
 from kube_rdma.adapters.cluster.connect import connect
-from kube_rdma.adapters.cluster.pod_commands import V4, V5, PodCommands
-from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma_lab import cluster, waiting
 from tests.kit.pods import sleeping_pod
 

@@ -11,10 +11,10 @@ from uuid import uuid4
 
 import pytest
 
-from kube_rdma.adapters.cluster import ipam_objects
+from kube_base.errors import Unavailable
+from kube_rdma.adapters.cluster import ipam
 from kube_rdma.adapters.cluster.connect import connect
 from kube_rdma.adapters.journal.disk import Folder
-from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.ipam import AddressRequest, NicRequest, Timing
 from kube_rdma.programs.ipam.gc import run_gc
 from kube_rdma.programs.ipam.node_addresses import IpamDependencies, NodeAddresses
@@ -89,7 +89,7 @@ async def add(nodes, word, count):
 async def held(lab):
     """Every address that some node holds."""
     async with connect(lab.kubeconfig) as client:
-        blocks = [ipam_objects.block(one) for one in await client.list(ipam_objects.IP_BLOCK)]
+        blocks = [ipam.block(one) for one in await client.list(ipam.IP_BLOCK)]
     return {
         str(block.key.address(place))
         for block in blocks

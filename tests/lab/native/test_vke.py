@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from kube_rdma.adapters.cluster.nodes import CARDS_HEALTHY
+from kube_rdma.adapters.cluster.kinds.node import CARDS_HEALTHY
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.native.replay import Replay
 from tests.kit.pods import sleeping_pod

@@ -12,18 +12,19 @@ from pathlib import Path
 
 import pytest
 
-from kube_rdma.adapters.cluster.calls import RequestTiming
-from kube_rdma.adapters.cluster.connect import Http
-from kube_rdma.adapters.cluster.ipam_objects import IP_BLOCK, IP_POOL
-from kube_rdma.adapters.cluster.kinds import EVERYWHERE, Where
-from kube_rdma.adapters.cluster.kubeconfig import find_access
-from kube_rdma.adapters.cluster.nodes import NODE
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.cluster.pods import POD
-from kube_rdma.adapters.cluster.policy_watch import NODE_POLICY
-from kube_rdma.adapters.cluster.report_objects import NODE_REPORT
-from kube_rdma.adapters.cluster.route import find_route
-from kube_rdma.adapters.cluster.watching import Synced
+from kube_client.calls import RequestTiming
+from kube_client.connect import Http
+from kube_client.kinds import EVERYWHERE, Where
+from kube_client.kubeconfig import find_access
+from kube_client.objects import Cluster
+from kube_client.route import find_route
+from kube_client.watching import Synced
+from kube_rdma.adapters.cluster.ipam import IP_BLOCK
+from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL
+from kube_rdma.adapters.cluster.kinds.node import NODE
+from kube_rdma.adapters.cluster.kinds.node_policy import NODE_POLICY
+from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
+from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma_lab import cluster
 from kube_rdma_lab import lab as labs
 from tests.groups import own
@@ -94,7 +95,7 @@ async def test_agents_at_rest_list_six_times_an_hour(lab):
     async with AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
         following = []
         for number in range(AGENTS):
-            transport = Http(access, find_route(access.server, {}))
+            transport = Http(access, find_route(access.server, {}), "kube-rdma/trial")
             stack.callback(transport.close)
             door = Cluster(Counted(transport, counts), PACE)
             for kind, where in watches(f"node-{number}"):

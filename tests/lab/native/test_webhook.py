@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from kube_rdma.model.errors import Unavailable
+from kube_base.errors import Unavailable
 from kube_rdma_lab import cluster
 from kube_rdma_lab.pki import Authority
 from kube_rdma_lab.waiting import until

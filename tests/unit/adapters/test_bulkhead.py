@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
+from kube_base.errors import Refused, Unavailable
 from kube_rdma.adapters import bulkhead
 from kube_rdma.adapters.bulkhead import contained, kept, start
-from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma_testing.recording import recorded
 
 TOLD = "part of the program failed"

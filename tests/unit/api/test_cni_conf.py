@@ -4,10 +4,10 @@ import json
 
 import pytest
 
+from kube_base.errors import Refused
 from kube_rdma.api.cni_conf import built_in, load, names, text_of
 from kube_rdma.model.attach.attachment import CardAddresses, NetworkKind
 from kube_rdma.model.cni_conf import ConfFile
-from kube_rdma.model.errors import Refused
 
 PLUGIN = {"type": "host-device", "capabilities": {"ipRanges": True, "deviceID": True}}
 META = {"resourceName": "vke.volcengine.com/rdma", "ipRangesSource": "netDeviceSelf"}

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from kube_base.errors import Refused
 from kube_rdma.api.text.document import unreadable
-from kube_rdma.model.errors import Refused
 from kube_rdma.programs.config import parse_config
 
 from .bad_dialects import DIALECTS

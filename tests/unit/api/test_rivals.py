@@ -5,12 +5,12 @@ from ipaddress import ip_address, ip_interface
 
 import pytest
 
+from kube_base.errors import Refused
 from kube_rdma.api.attach import called_conf, network_definition, network_status, networks
 from kube_rdma.api.ipam import ip_conf
 from kube_rdma.api.pools import config
 from kube_rdma.api.text.reader import read
 from kube_rdma.model.attach.cni import Call, CniInterface, CniResult, LinkAddress, Verb
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.late_binding.binding import ContainerId
 

@@ -8,7 +8,7 @@ import pytest
 
 from bench import attach_inside, attach_vm, imports
 from bench.allocate import MODULES
-from kube_rdma.model.errors import Unavailable
+from kube_base.errors import Unavailable
 from kube_rdma_lab.bare import InnerOutcome, InnerResult
 from kube_rdma_lab.build import go
 

@@ -11,7 +11,7 @@ from bench.__main__ import main
 from bench.context import Context
 from bench.figures import Absent, Figure, json_lines, table
 from bench.run import ALL_MEASURED, FAILED, INTERRUPTED, Run, within
-from kube_rdma.model.errors import Unavailable
+from kube_base.errors import Unavailable
 
 ONE, TWO = Figure("one_ms", 1.0, "ms", "≤ 2"), Figure("two_ms", 254.0, "ms", "", "of three")
 LONG = 600.0

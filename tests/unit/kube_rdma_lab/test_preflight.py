@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kube_rdma.model.errors import Refused
+from kube_base.errors import Refused
 from kube_rdma_lab import preflight
 from kube_rdma_lab.topology import TOPOLOGIES, find
 

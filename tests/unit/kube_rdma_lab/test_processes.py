@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from kube_rdma.model.errors import Refused, Unavailable
+from kube_base.errors import Refused, Unavailable
 from kube_rdma_lab import switch
 from kube_rdma_lab.patience import Patience
 from kube_rdma_lab.processes import call, running

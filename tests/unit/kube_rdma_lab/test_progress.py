@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from kube_rdma.model.errors import Broken, Unavailable
+from kube_base.errors import Broken, Unavailable
 from kube_rdma_lab.console import Console
 from kube_rdma_lab.printer import Printer
 from kube_rdma_lab.progress import Event, Phase, PipeReport, follow, step

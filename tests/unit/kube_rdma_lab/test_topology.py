@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from kube_rdma.model.errors import Refused
+from kube_base.errors import Refused
 from kube_rdma_lab.network import commands, tap
 from kube_rdma_lab.node_files import nics
 from kube_rdma_lab.release import Release

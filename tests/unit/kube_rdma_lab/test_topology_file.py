@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from kube_rdma.model.errors import Refused
+from kube_base.errors import Refused
 from kube_rdma_lab.cli import lab as command
 from kube_rdma_lab.topology import GpuGhost, NicKind, RdmaNetns, TopologyManager, find
 from kube_rdma_lab.topology_file import choose, parse

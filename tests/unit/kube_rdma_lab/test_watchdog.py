@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from kube_rdma.model.errors import Unavailable
+from kube_base.errors import Unavailable
 from kube_rdma_lab.console import Console
 from kube_rdma_lab.processes import running
 from kube_rdma_lab.progress import Event, Phase

@@ -1,6 +1,6 @@
 """What a person reads of a self-test: a row each, a sentence for each failure, what to send."""
 
-from kube_rdma.model.frozen import replace
+from kube_base.frozen import replace
 from kube_rdma.rules.attach.undo import undo
 from kube_rdma_selftest.choice import trials
 from kube_rdma_selftest.report import report

@@ -8,14 +8,14 @@ import yaml
 from msgspec import Meta
 from pydantic import BaseModel, ConfigDict, Field
 
+from kube_base.errors import Refused
+from kube_base.frozen import field
 from kube_rdma.api.ipam import ip_pool
 from kube_rdma.api.schema.definitions import DEFINITIONS, OPERATOR_DEFINITIONS
 from kube_rdma.api.schema.structural import LIST_KEYS, LIST_TYPE, definition, structural
 from kube_rdma.api.text.document import of_value
 from kube_rdma.model.card import CardId
 from kube_rdma.model.conditions import Condition, StatusPart
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import field
 from kube_rdma.model.pools.node_policy import PolicyOutcome
 from kube_rdma_tools.definitions import files
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kube_rdma.adapters.cluster.status_objects import GUARD
+from kube_rdma.adapters.cluster.reports import GUARD
 from kube_rdma.api.install.installation import schema
 from kube_rdma.api.text import reader
 from kube_rdma.programs.cli.render import PARTS

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.errors import Refused, Unavailable
+from kube_base.errors import Refused, Unavailable
 from kube_rdma.model.finding import NotSeen
 from kube_rdma.programs.part_reader import PartReader, first_sentence
 

@@ -10,11 +10,11 @@ import sys
 
 import pytest
 
+from kube_base.errors import Unavailable
+from kube_base.frozen import replace
 from kube_rdma.adapters.kernel.netlink.rtnl_events import News, RtnlEvent
 from kube_rdma.adapters.kernel.netlink.uevents import LOST, Uevent
 from kube_rdma.model.device import Device
-from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma.programs.watch import watch
 from kube_rdma_testing.kernel.listeners import FakeRtnlEvents, FakeUevents

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from kube_base.errors import Refused
 from kube_rdma.adapters.cni import protocol
 from kube_rdma.adapters.cni.state import MissedDeletes
 from kube_rdma.model.attach.cni import CniAttachment, CniInterface, CniResult, Verb
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.late_binding.binding import PodName
 from kube_rdma.rules.cni_conf.conflist import ENTRY
 from kube_rdma_testing.cni.shim import FakeShim

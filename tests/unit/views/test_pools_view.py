@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from kube_base.frozen import replace
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.device import PciAddress
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.pool import (
     Attach,
     Bind,

@@ -9,8 +9,8 @@ import asyncio
 import sys
 from pathlib import Path
 
+from kube_base.errors import Refused
 from kube_rdma.adapters.cni.socket import CniSocket
-from kube_rdma.model.errors import Refused
 
 
 async def refuse(call):

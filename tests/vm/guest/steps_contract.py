@@ -12,6 +12,8 @@ from typing import Protocol
 
 import pytest
 
+from kube_base.errors import Broken, Refused, Unavailable
+from kube_base.frozen import replace
 from kube_rdma.model.attach.step import (
     AddAddress,
     AddRoute,
@@ -25,8 +27,6 @@ from kube_rdma.model.attach.step import (
     SetSysctl,
     TakeLink,
 )
-from kube_rdma.model.errors import Broken, Refused, Unavailable
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.link import PlannedHostLink
 
 MARK, ANOTHERS = "kube-rdma c1/net1", "kube-rdma c2/net1"

@@ -6,6 +6,8 @@ from ipaddress import ip_address
 
 import pytest
 
+from kube_base.errors import Broken, Refused, Unavailable
+from kube_base.frozen import replace
 from kube_rdma.adapters.kernel.netlink.rtnl_write import interim_name
 from kube_rdma.model.attach.step import (
     AddAddress,
@@ -21,8 +23,6 @@ from kube_rdma.model.attach.step import (
     SetLink,
     VirtualKind,
 )
-from kube_rdma.model.errors import Broken, Refused, Unavailable
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.link import PlannedHostLink
 
 from .steps_contract import ANOTHERS, MAC, MARK, V4, back, link

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import pytest
 
+from kube_base.errors import Refused, Unavailable
+from kube_base.frozen import replace
 from kube_rdma.model.attach.step import SetLink
-from kube_rdma.model.errors import HardwareGone, Refused, Unavailable
-from kube_rdma.model.frozen import replace
+from kube_rdma.model.errors import HardwareGone
 from kube_rdma.model.functions.step import (
     FunctionSettings,
     LinkState,

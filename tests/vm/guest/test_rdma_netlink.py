@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from kube_base.errors import Unavailable
 from kube_rdma.adapters.kernel.netlink.codec import Attribute, Netlink, encode_attributes
 from kube_rdma.adapters.kernel.netlink.rdma_read import NETLINK_RDMA, Attr, Command, read_links
 from kube_rdma.model.device import PhysicalState, PortState
-from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.survey import NamespaceMode
 
 from .world import run, until

@@ -18,6 +18,7 @@ from itertools import count
 
 import pytest
 
+from kube_base.frozen import replace
 from kube_rdma.adapters.cni.exec.plugins import Plugins
 from kube_rdma.adapters.journal.disk import LOCK, Folder
 from kube_rdma.adapters.journal.format import ATTACHMENTS
@@ -33,7 +34,6 @@ from kube_rdma.adapters.kernel.pod.steps import open_pod
 from kube_rdma.adapters.kernel.pod.sysctl import read_sysctl
 from kube_rdma.model.attach.attachment import Attachment, AttachmentKey, NetworkKind
 from kube_rdma.model.attach.pod_view import PodView, SeenRdma
-from kube_rdma.model.frozen import replace
 from kube_rdma.programs.agent.pod_networks.executor import AttachmentJournal, PlanExecutor
 from kube_rdma.programs.survey import take_survey
 from kube_rdma.rules.attach.host_links import host_network

@@ -1,8 +1,5 @@
-"""The door to the API server: objects, levels and Events. Nothing else imports its libraries.
+"""What kube-rdma reads and writes at the API server, kind by kind, through kube_client.
 
-    connect ─► HTTP ─┐ Transport
-    fake ────────────┴─► objects.Cluster ─► nodes, pods, events, and the caller's own kinds
-
-What leaves the package is a model value, a frozen value of `kinds`, or what the caller's own codec
-made. Without access to the API server nobody has to import it.
+What leaves the package is a model value, or a frozen value of `kube_client.kinds`. Without access
+to the API server nobody has to import it.
 """

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.model.errors import Unavailable
+from kube_base.errors import Unavailable
+from kube_client.objects import Cluster
 from kube_rdma.model.metrics.throughput import MetricsAgent, ScrapedSample
 
 

@@ -7,12 +7,12 @@ from typing import Annotated
 
 import msgspec
 
-from kube_rdma.adapters.cluster.errors import Conflict
-from kube_rdma.adapters.cluster.kinds import NOTHING, ObjectCodec, ObjectKind, Stored, Wanted
-from kube_rdma.adapters.cluster.objects import Cluster
+from kube_base.foreign_json import decoded
+from kube_base.frozen import replace
+from kube_client.errors import Conflict
+from kube_client.kinds import NOTHING, ObjectCodec, ObjectKind, Stored, Wanted
+from kube_client.objects import Cluster
 from kube_rdma.model.election import ElectionRecord
-from kube_rdma.model.foreign_json import decoded
-from kube_rdma.model.frozen import replace
 
 
 class _Spec(msgspec.Struct, rename="camel", omit_defaults=True):

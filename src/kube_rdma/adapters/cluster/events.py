@@ -17,12 +17,12 @@ import msgspec
 import structlog
 from msgspec import Struct
 
-from kube_rdma.adapters.backoff import full_jitter
-from kube_rdma.adapters.cluster import wire
-from kube_rdma.adapters.cluster.errors import Conflict, Lost
-from kube_rdma.adapters.cluster.objects import MANAGED, Cluster
-from kube_rdma.model.errors import Refused, Unavailable
-from kube_rdma.model.frozen import Frozen
+from kube_base.backoff import full_jitter
+from kube_base.errors import Refused, Unavailable
+from kube_base.frozen import Frozen
+from kube_client import wire
+from kube_client.errors import Conflict, Lost
+from kube_client.objects import Cluster
 
 CAPACITY = 256  # different sentences that wait, and as many that are remembered for repeats
 _REPEAT = timedelta(seconds=30)  # repeats are written no more often
@@ -183,7 +183,7 @@ class Events:
             "events",
             _namespace(sentence.about),
             name,
-            query=MANAGED,
+            query=self._cluster.managed,
             body=body,
             content_type=content_type,
         )

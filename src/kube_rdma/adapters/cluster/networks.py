@@ -1,37 +1,13 @@
-"""Networks that pods name: NetworkAttachmentDefinitions, and what is written back to the pods.
-
-The resource is that of the Network Plumbing Working Group (k8s.cni.cncf.io/v1); its config is text,
-which api/attach/network_definition compiles.
-"""
+"""Networks that pods name: NetworkAttachmentDefinitions, and what is written back to the pods."""
 
 from __future__ import annotations
 
-import msgspec
-
-from kube_rdma.adapters.cluster.kinds import NOTHING, ObjectCodec, ObjectKind, Where
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.cluster.pods import POD
-from kube_rdma.model.frozen import Frozen
+from kube_base.frozen import Frozen
+from kube_client.kinds import Where
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION, RESOURCE
+from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma.model.pod import PodState
-
-RESOURCE = "k8s.v1.cni.cncf.io/resourceName"
-
-
-class DefinitionSpec(msgspec.Struct, frozen=True):
-    """The whole spec."""
-
-    config: str = ""
-
-
-DEFINITION = ObjectKind(
-    "k8s.cni.cncf.io",
-    "v1",
-    "NetworkAttachmentDefinition",
-    "network-attachment-definitions",
-    namespaced=True,
-    spec=ObjectCodec.of(DefinitionSpec),
-    status=NOTHING,
-)
 
 
 class NetworkObject(Frozen):

@@ -1,8 +1,4 @@
-"""Nodes of the cluster: read and watched as model values; a taint, a condition, labels written.
-
-Only a part of a Node is decoded, so its kind cannot be replaced; `Cluster.patch` and `apply` can
-change single labels.
-"""
+"""Nodes of the cluster: read and watched as model values; a taint, a condition, labels written."""
 
 from __future__ import annotations
 
@@ -12,83 +8,14 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from kube_rdma.adapters.cluster import wire
-from kube_rdma.adapters.cluster.calls import make
-from kube_rdma.adapters.cluster.kinds import ObjectCodec, ObjectKind, Stored, Where
-from kube_rdma.adapters.cluster.objects import MANAGED, Cluster
-from kube_rdma.adapters.cluster.watching import Changed, Cut, Deleted, Muddled, Synced
-from kube_rdma.model.frozen import replace
-from kube_rdma.model.node import LabelChange, NodeCondition, NodeState, Taint
-from kube_rdma.model.quantity import quantity
-
-CARDS_HEALTHY = "kube-rdma.io/CardsHealthy"  # type of the condition that is read and written
-
-
-class _Taint(msgspec.Struct):
-    key: str
-    effect: str
-    value: str = ""
-
-
-class NodeObjectSpec(msgspec.Struct, frozen=True):
-    """The part of spec that is read."""
-
-    unschedulable: bool = False
-    taints: tuple[_Taint, ...] = ()
-
-
-class _Condition(msgspec.Struct):
-    type: str
-    status: str
-    reason: str = ""
-    message: str = ""
-
-
-class _Info(msgspec.Struct, rename="camel"):
-    kubelet_version: str = ""
-    container_runtime_version: str = ""
-
-
-class _Address(msgspec.Struct):
-    type: str
-    address: str
-
-
-class NodeStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """The part of status that is read."""
-
-    allocatable: dict[str, str] = {}
-    node_info: _Info = msgspec.field(default_factory=_Info)
-    conditions: tuple[_Condition, ...] = ()
-    addresses: tuple[_Address, ...] = ()
-
-
-NODE = ObjectKind(
-    "",
-    "v1",
-    "Node",
-    "nodes",
-    namespaced=False,
-    spec=ObjectCodec.of(NodeObjectSpec, writes=False),
-    status=ObjectCodec.of(NodeStatus, writes=False),
-)
-
-
-class _TaintedSpec(msgspec.Struct, frozen=True):
-    """The taints with all fields that anybody gave them: the list is written as a whole."""
-
-    taints: tuple[dict[str, object], ...] = ()
-
-
-_TAINTED = ObjectKind(
-    "",
-    "v1",
-    "Node",
-    "nodes",
-    namespaced=False,
-    spec=ObjectCodec.of(_TaintedSpec, writes=False),
-    status=NODE.status,
-)
+from kube_base.frozen import replace
+from kube_client import wire
+from kube_client.calls import make
+from kube_client.kinds import Where
+from kube_client.objects import Cluster
+from kube_client.watching import Changed, Cut, Deleted, Muddled, Synced
+from kube_rdma.adapters.cluster.kinds.node import CARDS_HEALTHY, NODE, TAINTED_NODE, node_state
+from kube_rdma.model.node import LabelChange, NodeCondition, NodeState
 
 
 class Nodes:
@@ -105,7 +32,7 @@ class Nodes:
     async def watch(
         self, name: str
     ) -> AsyncGenerator[NodeState | Deleted | Muddled | Synced | Cut, None]:
-        """One node now and whenever it changes, without end; other events as in `watching`."""
+        """One node now and whenever it changes, without end; the other events as in `watching`."""
         async with aclosing(self._cluster.watch(NODE, Where(name=name))) as events:
             async for event in events:
                 yield node_state(event.object) if isinstance(event, Changed) else event
@@ -116,18 +43,14 @@ class Nodes:
         All other taints stay as they are. Conflict when somebody wrote the node since it was read,
         or it is gone. Needs the verbs get and patch of nodes.
         """
-        node = await self._cluster.get(_TAINTED, name)
+        node = await self._cluster.get(TAINTED_NODE, name)
         taints = node.spec.taints if node else ()
         others = [t for t in taints if (t.get("key"), t.get("effect")) != (key, effect)]
         if node is None or len(others) == len(taints):
             return False
         # The API has no merge key for taints, so the list goes as a whole, under its version.
         meta = {"uid": node.uid, "resourceVersion": node.version}
-        body = msgspec.json.encode({"metadata": meta, "spec": {"taints": others}})
-        request = make("patch", NODE, name, "")
-        await self._cluster.write(
-            replace(request, query=MANAGED, body=body, content_type=wire.MERGE)
-        )
+        await self._merge(name, {"metadata": meta, "spec": {"taints": others}})
         return True
 
     async def relabel(
@@ -148,11 +71,7 @@ class Nodes:
             "labels": change.labels,
             "annotations": change.annotations,
         }
-        body = msgspec.json.encode({"metadata": meta})
-        request = make("patch", NODE, name, "")
-        await self._cluster.write(
-            replace(request, query=MANAGED, body=body, content_type=wire.MERGE)
-        )
+        await self._merge(name, {"metadata": meta})
         return change
 
     async def close(self, name: str, mark: str, why: str) -> None:
@@ -169,7 +88,7 @@ class Nodes:
         await self._merge(name, {"metadata": {"labels": labels}})
 
     async def _merge(self, name: str, patch: Mapping[str, object]) -> None:
-        request = replace(make("patch", NODE, name, ""), query=MANAGED)
+        request = replace(make("patch", NODE, name, ""), query=self._cluster.managed)
         body = msgspec.json.encode(patch)
         await self._cluster.write(replace(request, body=body, content_type=wire.MERGE))
 
@@ -180,7 +99,9 @@ class Nodes:
         nodes/status.
         """
         body = msgspec.json.encode({"status": {"conditions": [_written(node.cards, condition)]}})
-        request = replace(make("patch", NODE, node.name, ""), subresource="status", query=MANAGED)
+        request = replace(
+            make("patch", NODE, node.name, ""), subresource="status", query=self._cluster.managed
+        )
         await self._cluster.write(replace(request, body=body, content_type=wire.STRATEGIC))
 
 
@@ -198,29 +119,3 @@ def _written(before: NodeCondition | None, after: NodeCondition | None) -> dict[
     if before is None or before.status != after.status:
         entry["lastTransitionTime"] = now
     return entry
-
-
-def node_state(node: Stored[NodeObjectSpec, NodeStatus]) -> NodeState:
-    """The model value of a Node object."""
-    status = node.status or NodeStatus()
-    conditions = {each.type: each for each in status.conditions}
-    ready, cards = conditions.get("Ready"), conditions.get(CARDS_HEALTHY)
-    return NodeState(
-        name=node.name,
-        uid=node.uid,
-        labels=node.labels,
-        annotations=node.annotations,
-        allocatable=tuple(sorted((name, whole(n)) for name, n in status.allocatable.items())),
-        kubelet_version=status.node_info.kubelet_version,
-        runtime_version=status.node_info.container_runtime_version,
-        unschedulable=node.spec.unschedulable,
-        taints=tuple(Taint(t.key, t.effect, t.value) for t in node.spec.taints),
-        ready={"True": True, "False": False}.get(ready.status) if ready else None,
-        cards=NodeCondition(cards.status, cards.reason, cards.message) if cards else None,
-        addresses=tuple((one.type, one.address) for one in status.addresses),
-    )
-
-
-def whole(text: str) -> int:
-    """The whole units of a quantity (resource.Quantity): 1k is 1000, 3920m is 3, 1Ki is 1024."""
-    return int(quantity(text))

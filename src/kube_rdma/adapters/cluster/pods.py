@@ -4,54 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from kube_rdma.adapters.cluster import wire
-from kube_rdma.adapters.cluster.errors import Conflict, Lost
-from kube_rdma.adapters.cluster.kinds import ObjectCodec, ObjectKind, Stored, Where
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.model.attach.restart import RESTART
-from kube_rdma.model.pod import MIRROR, PodState
-
-
-class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """The part of spec that is read."""
-
-    node_name: str = ""
-    host_network: bool = False
-
-
-class PodStatus(msgspec.Struct, frozen=True):
-    """The part of status that is read."""
-
-    phase: str = ""
-
-
-READ = frozenset(
-    (
-        "k8s.v1.cni.cncf.io/networks",
-        "k8s.v1.cni.cncf.io/network-status",
-        "k8s.volcengine.com/pod-networks",
-        "k8s.volcengine.com/pod-networks-definition",
-        "k8s.volcengine.com/network-status",
-        "v1.multus-cni.io/default-network",
-        "kube-rdma.io/network-status",
-        "kube-rdma.io/settings",
-        RESTART,
-        MIRROR,
-    )
-)
-"""The annotations of pods that anybody here reads; all others may have 256 KiB in each pod."""
-
-POD = ObjectKind(
-    "",
-    "v1",
-    "Pod",
-    "pods",
-    namespaced=True,
-    spec=ObjectCodec.of(PodSpec, writes=False),
-    status=ObjectCodec.of(PodStatus, writes=False),
-    page=8,  # of 1.5 MiB each at worst: 250 KiB of "<", which Go writes as six bytes
-    annotations=READ.__contains__,
-)
+from kube_client import wire
+from kube_client.errors import Conflict, Lost
+from kube_client.kinds import Where
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.kinds.pod import POD, pod_state
+from kube_rdma.model.pod import PodState
 
 
 class Pods:
@@ -97,19 +55,3 @@ class Pods:
         except Conflict as conflict:
             if conflict.lost is Lost.EXISTS:
                 raise
-
-
-def pod_state(pod: Stored[PodSpec, PodStatus]) -> PodState:
-    """The model value of a Pod object."""
-    return PodState(
-        namespace=pod.namespace,
-        name=pod.name,
-        uid=pod.uid,
-        annotations=pod.annotations,
-        labels=pod.labels,
-        host_network=pod.spec.host_network,
-        node=pod.spec.node_name,
-        phase=pod.status.phase if pod.status else "",
-        deleting=pod.deleting,
-        controlled=any(owner.controller for owner in pod.owners),
-    )

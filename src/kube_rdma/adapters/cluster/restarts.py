@@ -9,11 +9,11 @@ from typing import Annotated
 
 import msgspec
 
-from kube_rdma.adapters.cluster.kinds import Where
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.cluster.pods import POD, pod_state
+from kube_base.foreign_json import Undecodable, decoded
+from kube_client.kinds import Where
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.kinds.pod import POD, pod_state
 from kube_rdma.model.attach.restart import RESTART, RestartRequest
-from kube_rdma.model.foreign_json import Undecodable, decoded
 from kube_rdma.model.pod import PodState
 
 

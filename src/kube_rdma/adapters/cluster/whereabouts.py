@@ -1,14 +1,13 @@
-"""What whereabouts left at the API server, and the attachments that asked it; read only.
+"""What whereabouts left at the API server, as in its pkg/api (v1alpha1); read only.
 
-For programs/migrate/whereabouts_plan. whereabouts.cni.cncf.io/v1alpha1 as in its pkg/api; the
-attachments are those of the Network Plumbing Working Group.
+For programs/migrate/whereabouts_plan.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from kube_rdma.adapters.cluster.kinds import NOTHING, ObjectCodec, ObjectKind
+from kube_client.kinds import NOTHING, ObjectCodec, ObjectKind
 
 
 class Allocation(msgspec.Struct, frozen=True):
@@ -34,12 +33,6 @@ class ReservationSpec(msgspec.Struct, frozen=True):
     containerid: str = ""
 
 
-class AttachmentSpec(msgspec.Struct, frozen=True):
-    """A CNI configuration as a text."""
-
-    config: str = ""
-
-
 POOL = ObjectKind(
     "whereabouts.cni.cncf.io",
     "v1alpha1",
@@ -56,14 +49,5 @@ RESERVATION = ObjectKind(
     "overlappingrangeipreservations",
     namespaced=True,
     spec=ObjectCodec.of(ReservationSpec, writes=False),
-    status=NOTHING,
-)
-ATTACHMENT = ObjectKind(
-    "k8s.cni.cncf.io",
-    "v1",
-    "NetworkAttachmentDefinition",
-    "network-attachment-definitions",
-    namespaced=True,
-    spec=ObjectCodec.of(AttachmentSpec, writes=False),
     status=NOTHING,
 )

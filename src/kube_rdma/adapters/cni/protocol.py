@@ -23,12 +23,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from kube_base.errors import Broken, KubeError, Refused, Unavailable
+from kube_base.foreign_json import Undecodable, decoded
+from kube_base.frozen import Frozen
 from kube_rdma.adapters.cni import results
 from kube_rdma.model import cni_conf
 from kube_rdma.model.attach import cni
-from kube_rdma.model.errors import Broken, KubeRdmaError, Refused, Unavailable
-from kube_rdma.model.foreign_json import Undecodable, decoded
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.late_binding.binding import ContainerId, PodName
 
@@ -42,7 +42,7 @@ REQUEST_HEADER = _REQUEST.size
 ANSWER_HEADER = _ANSWER.size
 
 # Who has to act -> code. A refusal of the call's own form has a code for each place it is found in.
-CODES: tuple[tuple[type[KubeRdmaError], cni.Code], ...] = (
+CODES: tuple[tuple[type[KubeError], cni.Code], ...] = (
     (Refused, cni.Code.CONFIGURATION),
     (Unavailable, cni.Code.TRY_AGAIN),
     (Broken, cni.Code.CONTRADICTION),
@@ -187,7 +187,7 @@ def encode(call: cni.Call, result: cni.CniResult) -> bytes:
     return json.dumps(document).encode()
 
 
-def failure(error: KubeRdmaError | None, version: str, verb: cni.Verb | None = None) -> bytes:
+def failure(error: KubeError | None, version: str, verb: cni.Verb | None = None) -> bytes:
     """The error as CNI tells it; None stands for an internal error that only the log explains."""
     if error is None:
         code, message = cni.Code.FAULT, "kube-rdma's agent failed with an internal error"

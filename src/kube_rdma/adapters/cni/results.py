@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
+from kube_base.foreign_json import Undecodable
+from kube_base.foreign_json import decoded as decoded_json
 from kube_rdma.model.attach import cni
-from kube_rdma.model.foreign_json import Undecodable
-from kube_rdma.model.foreign_json import decoded as decoded_json
 
 
 class WireInterface(msgspec.Struct):

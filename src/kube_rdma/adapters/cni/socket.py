@@ -24,12 +24,12 @@ from typing import Self
 import structlog
 from msgspec import Struct
 
+from kube_base.errors import KubeError, Refused, Unavailable
+from kube_base.frozen import Frozen
 from kube_rdma.adapters.bulkhead import contained
 from kube_rdma.adapters.cni import protocol as wire
 from kube_rdma.adapters.cni.turns import CALLER, Caller, Turns
 from kube_rdma.model.attach.cni import Call, CniResult, Verb
-from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
-from kube_rdma.model.frozen import Frozen
 
 SOCKET = Path("/run/kube-rdma/agent.sock")
 
@@ -188,7 +188,7 @@ class CniSocket:
             verb, version = call.verb, call.version
             result = await self._handler(call)
             return 0, _fitting(wire.encode(call, result)) if verb is Verb.ADD else b""
-        except KubeRdmaError as error:
+        except KubeError as error:
             return 1, wire.failure(error, version, verb)
         except (OSError, TimeoutError) as error:
             if verb is None:

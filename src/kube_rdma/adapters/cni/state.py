@@ -13,8 +13,8 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
+from kube_base.errors import Unavailable
 from kube_rdma.model.attach.cni import CniAttachment
-from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.late_binding.binding import ContainerId, PodName
 

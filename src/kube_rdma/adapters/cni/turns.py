@@ -18,7 +18,7 @@ from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from itertools import count
 
-from kube_rdma.model.errors import Unavailable
+from kube_base.errors import Unavailable
 
 
 class Turns:

@@ -12,11 +12,11 @@ from typing import Any, Literal
 
 import msgspec
 
+from kube_base.errors import Refused
+from kube_base.foreign_json import Undecodable, decoded
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.doctor import VERSION, Observation
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.finding import FieldPath, Finding, Severity
-from kube_rdma.model.foreign_json import Undecodable, decoded
 
 _SEVERITIES = {"refuse": Severity.ERROR, "warn": Severity.WARNING}
 _LONGEST = 64 << 20  # bytes; a node with a thousand functions has one

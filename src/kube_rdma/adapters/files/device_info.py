@@ -18,8 +18,8 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.foreign_json import Undecodable, decoded
+from kube_base.errors import Unavailable
+from kube_base.foreign_json import Undecodable, decoded
 from kube_rdma.model.pools.pool import DeviceInfo, ShareId
 
 FOLDER = Path("/var/run/k8s.cni.cncf.io/devinfo/dp")

@@ -11,7 +11,7 @@ import re
 import shlex
 from pathlib import Path
 
-from kube_rdma.model.errors import Unavailable
+from kube_base.errors import Unavailable
 
 OS_RELEASE = Path("etc/os-release")  # below the host's root
 

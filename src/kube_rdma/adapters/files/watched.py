@@ -13,8 +13,8 @@ from pathlib import Path
 
 from asyncinotify import Mask
 
+from kube_base.errors import Refused
 from kube_rdma.adapters import inotify
-from kube_rdma.model.errors import Refused
 
 _WRITTEN = Mask.CLOSE_WRITE | Mask.ATTRIB
 

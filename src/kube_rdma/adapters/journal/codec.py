@@ -23,7 +23,7 @@ from ipaddress import (
 )
 from typing import Any, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from kube_rdma.model.frozen import Frozen
+from kube_base.frozen import Frozen
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 T = TypeVar("T")

@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from typing import Protocol
 
-from kube_rdma.model.errors import Refused, Unavailable
+from kube_base.errors import Refused, Unavailable
 
 LOCK = ".lock"
 

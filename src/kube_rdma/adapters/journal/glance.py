@@ -9,8 +9,8 @@ import json
 from pathlib import Path
 from typing import TypeVar
 
+from kube_base.errors import Unavailable
 from kube_rdma.adapters.journal.format import CODEC
-from kube_rdma.model.errors import Unavailable
 
 T = TypeVar("T")
 

@@ -20,11 +20,11 @@ from typing import Any, Generic, Self, TypeVar
 
 import msgspec
 
+from kube_base.errors import Broken, Refused, Unavailable
+from kube_base.frozen import Frozen
 from kube_rdma.adapters.journal.codec import RecordCodec
 from kube_rdma.adapters.journal.disk import Disk
 from kube_rdma.adapters.journal.format import CODEC
-from kube_rdma.model.errors import Broken, Refused, Unavailable
-from kube_rdma.model.frozen import Frozen
 
 VERSION = 1
 

@@ -15,8 +15,8 @@ from typing import Self
 
 from asyncinotify import Event, Inotify, Mask, Watch
 
+from kube_base.errors import Refused
 from kube_rdma.adapters.inotify import CHANGED, GONE, LEFT, gone, open_inotify
-from kube_rdma.model.errors import Refused
 
 FOLDER = "infiniband"
 

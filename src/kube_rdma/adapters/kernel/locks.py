@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from kube_rdma.model.errors import Unavailable
+from kube_base.errors import Unavailable
 
 _PAUSE = 0.05  # seconds
 

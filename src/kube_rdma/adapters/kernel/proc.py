@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from kube_base.errors import Unavailable
 from kube_rdma.model.doctor import ObservedNeighbour
-from kube_rdma.model.errors import Unavailable
 
 _LONGEST = 1 << 20  # bytes of a file
 _COMPLETE = 0x2  # ATF_COM in the flags of /proc/net/arp (include/uapi/linux/if_arp.h)

@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from kube_base.errors import Refused
 from kube_rdma.adapters import inotify
-from kube_rdma.model.errors import Refused
 
 KUBELET_SOCKET = "kubelet.sock"
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from kube_base.errors import Refused
+from kube_base.frozen import Frozen
 from kube_rdma.adapters.kubelet.directory import KUBELET_SOCKET, identity
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import Frozen
 
 FIXED = Path("/var/lib/kubelet")  # device-plugins is in there, whatever the root is
 

@@ -13,11 +13,11 @@ from typing import TypeVar
 
 from grpclib import Status
 
+from kube_base.errors import Unavailable
 from kube_rdma.adapters.grpc_calls import CallFailed, answered, calling
 from kube_rdma.adapters.kubelet.proto import podresources_v1_pb2 as pb
 from kube_rdma.adapters.kubelet.proto.podresources_v1_grpc import PodResourcesListerStub
 from kube_rdma.adapters.kubelet.rpc import RpcConnection
-from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.pools.holding import Allocatable, Holding
 from kube_rdma.model.pools.pool import ShareId
 

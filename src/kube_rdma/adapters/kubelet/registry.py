@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from kube_base.errors import Refused
 from kube_rdma.adapters.kubelet.device_plugin import DevicePlugin
 from kube_rdma.adapters.kubelet.folders import Folders
 from kube_rdma.adapters.kubelet.plugin_watcher import WatchedPlugin
 from kube_rdma.adapters.kubelet.resource_server import Served
 from kube_rdma.adapters.kubelet.service import Answers
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.pools.pool import Offer
 
 

@@ -17,13 +17,13 @@ from pathlib import Path
 import structlog
 from grpclib.server import Server
 
-from kube_rdma.adapters.backoff import LONGEST, full_jitter
+from kube_base.backoff import LONGEST, full_jitter
+from kube_base.errors import Refused
+from kube_base.frozen import Frozen
 from kube_rdma.adapters.kubelet import wire
 from kube_rdma.adapters.kubelet.directory import Identity, identity, watching
 from kube_rdma.adapters.kubelet.proto.pluginregistration_v1_grpc import RegistrationBase
 from kube_rdma.adapters.kubelet.service import Answers, PoolService
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.pools.pool import Offer
 
 _CLOSE_SECONDS = 2.0  # how long a stop waits for the kubelet to hang up

@@ -17,8 +17,8 @@ from grpclib import GRPCError, Status
 from grpclib.client import Channel
 from grpclib.server import Stream
 
+from kube_base.notices import Notices
 from kube_rdma.adapters.grpc_calls import CallFailed, answered, judged
-from kube_rdma.adapters.notices import Notices
 
 LONGEST = 4 * 2**20  # bytes of a request; grpc-go, which the kubelet uses, takes no more by default
 

@@ -13,11 +13,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from grpclib import GRPCError, Status
 from grpclib.server import Stream
 
+from kube_base.frozen import Frozen
 from kube_rdma.adapters.kubelet import wire
 from kube_rdma.adapters.kubelet.proto import deviceplugin_v1beta1_pb2 as pb
 from kube_rdma.adapters.kubelet.proto.deviceplugin_v1beta1_grpc import DevicePluginBase
 from kube_rdma.adapters.kubelet.rpc import Requests
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.pools.pool import Grant, Offer, ShareId
 
 
@@ -33,7 +33,7 @@ class Choice(Frozen):
 
 
 class Answers(Frozen):
-    """Who answers the kubelet's calls about one resource; each raises KubeRdmaError.
+    """Who answers the kubelet's calls about one resource; each raises KubeError.
 
     `prefer` and `start` are needed where the Offer says `prefers` and `gated`.
     """

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from kube_rdma.model.errors import Unavailable
+from kube_base.errors import Unavailable
 
 _POLICY = re.compile(r"^topologyManagerPolicy:\s*[\"']?([a-z-]+)", re.MULTILINE)
 _DEFAULT = "none"

@@ -1,4 +1,4 @@
-"""Model values to messages of the device plugin API, and KubeRdmaErrors to gRPC status.
+"""Model values to messages of the device plugin API, and KubeErrors to gRPC status.
 
 Pure, so that the exact answers that the kubelet gets can be read and tested in one place.
 """
@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 from grpclib import GRPCError, Status
 
+from kube_base.errors import Broken, KubeError, Refused, Unavailable
 from kube_rdma.adapters.kubelet.proto import deviceplugin_v1beta1_pb2 as pb
-from kube_rdma.model.errors import Broken, KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.pools.pool import Grant, Offer, Share
 
 VERSION = "v1beta1"
@@ -22,7 +22,7 @@ UNHEALTHY = "Unhealthy"
 PERMISSIONS = "rw"
 
 # The kubelet shows the message in the pod's event, whatever the status is.
-STATUS: tuple[tuple[type[KubeRdmaError], Status], ...] = (
+STATUS: tuple[tuple[type[KubeError], Status], ...] = (
     (Refused, Status.FAILED_PRECONDITION),
     (Unavailable, Status.UNAVAILABLE),
     (Broken, Status.INTERNAL),
@@ -71,14 +71,14 @@ def container_response(grant: Grant) -> pb.ContainerAllocateResponse:
 
 @contextmanager
 def errors() -> Iterator[None]:
-    """Turn a KubeRdmaError inside the block into one of the wire."""
+    """Turn a KubeError inside the block into one of the wire."""
     try:
         yield
-    except KubeRdmaError as error:
+    except KubeError as error:
         raise grpc_error(error) from error
 
 
-def grpc_error(error: KubeRdmaError) -> GRPCError:
+def grpc_error(error: KubeError) -> GRPCError:
     """`error` for the wire; the message stays the sentence."""
     status = next(status for kind, status in STATUS if isinstance(error, kind))
     return GRPCError(status, str(error))

@@ -11,7 +11,7 @@ import resource
 from collections.abc import Iterator
 from pathlib import Path
 
-from kube_rdma.model.frozen import Frozen
+from kube_base.frozen import Frozen
 
 _START, _UTIME, _STIME, _VSIZE, _RSS = 19, 11, 12, 20, 21  # behind the name, proc_pid_stat(5)
 PROC = Path("/proc")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 
+from kube_base.errors import Refused, Unavailable
 from kube_rdma.adapters.http_server import (
     HttpCall,
     HttpCaller,
@@ -12,7 +13,6 @@ from kube_rdma.adapters.http_server import (
     HttpReply,
     HttpServer,
 )
-from kube_rdma.model.errors import Refused, Unavailable
 
 PATH = "/metrics"
 LIMITS = HttpLimits(connections=16, seconds=120.0)

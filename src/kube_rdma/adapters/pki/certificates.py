@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from kube_base.frozen import Frozen
 from kube_rdma.model.admission.certificate import (
     CertificateLife,
     Fingerprint,
@@ -26,7 +27,6 @@ from kube_rdma.model.admission.certificate import (
     ServerCertificate,
     TrustedAuthority,
 )
-from kube_rdma.model.frozen import Frozen
 
 AUTHORITY, AUTHORITY_KEY = "ca.crt", "ca.key"
 CERTIFICATE, KEY = "tls.crt", "tls.key"

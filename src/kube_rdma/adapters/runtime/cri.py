@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from kube_base.errors import Unavailable
+from kube_base.foreign_json import Undecodable, decoded
 from kube_rdma.adapters.grpc_calls import CallFailed, answered, calling
 from kube_rdma.adapters.runtime.proto import cri_v1_pb2 as pb
 from kube_rdma.adapters.runtime.proto.cri_v1_grpc import RuntimeServiceStub
-from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.foreign_json import Undecodable, decoded
 from kube_rdma.model.late_binding.binding import ContainerId, PodName
 from kube_rdma.model.late_binding.runtime import PodSandbox, Runtime
 

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from kube_base.errors import Unavailable
 from kube_rdma.adapters.runtime.whole_files import replace
-from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.late_binding.binding import ContainerId, Nonce
 
 NCCL_ENV = Path(__file__).with_name("nccl_env.sh")  # for containers, which may source it

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import ssl
 
+from kube_base.errors import Refused
 from kube_rdma.adapters.webhook.identity import bare_context
-from kube_rdma.model.errors import Refused
 
 
 class HeldIdentity:

@@ -10,7 +10,7 @@ import ssl
 from collections.abc import Callable
 from pathlib import Path
 
-from kube_rdma.model.errors import Refused
+from kube_base.errors import Refused
 
 CERTIFICATE, KEY = "tls.crt", "tls.key"
 

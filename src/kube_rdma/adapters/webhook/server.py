@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 
+from kube_base.errors import Refused
+from kube_base.frozen import Frozen
 from kube_rdma.adapters.http_server import (
     HttpCall,
     HttpCaller,
@@ -22,8 +24,6 @@ from kube_rdma.adapters.http_server import (
 from kube_rdma.adapters.webhook.held_identity import HeldIdentity
 from kube_rdma.adapters.webhook.identity import ServerIdentity
 from kube_rdma.adapters.webhook.peer_turns import PeerTurns
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import Frozen
 
 HEALTH = "/healthz"
 # The API server waits 10 s for an answer at most, so a body that takes longer is for nobody.

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from kube_base.errors import Refused
+from kube_base.frozen import Frozen
 from kube_rdma.api.text.document import Document, Path, Section, section
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import Frozen
 
 EACH = "*"  # in a path: every entry of a list or object
 

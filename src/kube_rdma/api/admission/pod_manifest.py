@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import ConfigDict, Field, model_validator
 
+from kube_base.errors import Refused
 from kube_rdma.api.attach import networks, pod_networks
 from kube_rdma.api.text.document import Document, shown
 from kube_rdma.api.text.faults import Slip, slips, validate
@@ -25,7 +26,6 @@ from kube_rdma.model.admission.pod_template import (
     VolumeTemplate,
 )
 from kube_rdma.model.attach.attachment import NetworkAsk
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.finding import FieldPath, Finding
 
 DEFAULT_NAMESPACE = "default"

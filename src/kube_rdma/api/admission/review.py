@@ -10,9 +10,9 @@ import base64
 import json
 from collections.abc import Sequence
 
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.foreign_json import Undecodable, decoded
-from kube_rdma.model.frozen import Frozen
+from kube_base.errors import Refused
+from kube_base.foreign_json import Undecodable, decoded
+from kube_base.frozen import Frozen
 from kube_rdma.model.install.blueprint import Json
 
 MOST_BYTES = 3 << 20  # the API server takes no request above; etcd no object above half of it

@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from kube_base.errors import Refused
+from kube_base.frozen import replace
 from kube_rdma.api.text.document import shown
 from kube_rdma.api.text.faults import near
 from kube_rdma.model.admission.facts import USUAL, AdmissionSettings
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import replace
 
 FIELDS = {
     "shareResources": "shares",

@@ -15,6 +15,8 @@ from typing import Any
 
 from pydantic import ConfigDict, Field
 
+from kube_base.foreign_json import Undecodable, decoded
+from kube_base.frozen import Frozen, replace
 from kube_rdma.api.attach import network_definition
 from kube_rdma.api.attach.network_definition import NetworkDefinition
 from kube_rdma.api.attach.networks import Guid, Mac, with_colons
@@ -28,8 +30,6 @@ from kube_rdma.api.text.typed import Many
 from kube_rdma.model.attach.attachment import AskedAddress, InterfaceAddress, NetworkAsk
 from kube_rdma.model.attach.cni import Call
 from kube_rdma.model.cni_conf import BUILT_IN
-from kube_rdma.model.foreign_json import Undecodable, decoded
-from kube_rdma.model.frozen import Frozen, replace
 from kube_rdma.model.ipam import Address
 
 _FIRST_TABLE = 100  # of Cello: the interface at place n of its list has routing table 100 + n

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from kube_base.errors import Refused
+from kube_base.frozen import Frozen, field, replace
 from kube_rdma.api.attach.network_plugins import CHAINED, COMMON, MAIN, IbSriov, Plugin, Tuning
 from kube_rdma.api.ipam import ip_conf
 from kube_rdma.api.ipam.ip_conf import IpamConf
@@ -20,8 +22,6 @@ from kube_rdma.api.text.faults import near, no_fields, validate
 from kube_rdma.api.text.reader import read
 from kube_rdma.api.text.words import partition
 from kube_rdma.model.attach.attachment import InterfaceAddress, Network, NetworkKind, NetworkRoute
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import Frozen, field, replace
 
 RESOURCE = "k8s.v1.cni.cncf.io/resourceName"
 """The annotation that ties a network to shares."""

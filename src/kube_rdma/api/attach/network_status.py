@@ -16,11 +16,11 @@ from contextlib import suppress
 from ipaddress import ip_interface
 from typing import Any, TypeAlias
 
+from kube_base.foreign_json import Undecodable, decoded
 from kube_rdma.model.attach.attachment import Attached, InterfaceAddress
 from kube_rdma.model.attach.cni import Call, CniInterface, CniResult, Dns, LinkAddress
 from kube_rdma.model.card import CardId
 from kube_rdma.model.doctor import AddressUse
-from kube_rdma.model.foreign_json import Undecodable, decoded
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.pod import PodState
 

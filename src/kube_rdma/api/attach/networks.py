@@ -21,6 +21,8 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, Field, field_validator
 
+from kube_base.errors import MOST_FAULTS, Refused
+from kube_base.frozen import Frozen, replace
 from kube_rdma.api.ipam.ip_words import IpAddress, Label, Word, address
 from kube_rdma.api.text.document import Document, Path, TextPosition, Value, name, shown
 from kube_rdma.api.text.faults import Slip, near, slips, validate
@@ -29,8 +31,6 @@ from kube_rdma.api.text.reader import read
 from kube_rdma.api.text.typed import Many, Typed
 from kube_rdma.api.text.words import TextForm
 from kube_rdma.model.attach.attachment import AskedAddress, NetworkAsk
-from kube_rdma.model.errors import MOST_FAULTS, Refused
-from kube_rdma.model.frozen import Frozen, replace
 from kube_rdma.model.ipam import InterfaceName
 
 ANNOTATION = "k8s.v1.cni.cncf.io/networks"

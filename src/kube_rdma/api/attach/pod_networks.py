@@ -14,6 +14,7 @@ from typing import Annotated, TypeAlias
 
 from pydantic import ConfigDict, Field, field_validator
 
+from kube_base.errors import Refused, Unavailable
 from kube_rdma.api.attach.networks import Asked, Found, Mac, PodInterface, entries
 from kube_rdma.api.ipam.ip_words import Word, address
 from kube_rdma.api.text.document import Document, shown
@@ -22,7 +23,6 @@ from kube_rdma.api.text.go_typed import GoTyped
 from kube_rdma.api.text.typed import Many, Typed
 from kube_rdma.api.text.words import TextForm
 from kube_rdma.model.attach.attachment import NetworkAsk, NetworkRoute
-from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.ipam import Address, InterfaceName, Subnet
 
 ANNOTATION = "k8s.volcengine.com/pod-networks"

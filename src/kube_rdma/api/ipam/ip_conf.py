@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from ipaddress import ip_interface
 
+from kube_base.errors import Refused
+from kube_base.frozen import Frozen, replace
 from kube_rdma.api.ipam import ip_pool
 from kube_rdma.api.ipam.ip_conf_models import (
     HostLocalConf,
@@ -29,8 +31,6 @@ from kube_rdma.api.ipam.ip_words import address, meets, written
 from kube_rdma.api.text.document import Document, shown
 from kube_rdma.api.text.faults import near, validate
 from kube_rdma.model.attach.cni import Dns, LinkAddress, LinkRoute
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import Frozen, replace
 from kube_rdma.model.ipam import (
     Address,
     InterfaceName,

@@ -16,11 +16,11 @@ from typing import Annotated, Literal, TypeVar
 import msgspec
 from msgspec import Meta, field
 
+from kube_base.errors import Refused
+from kube_base.foreign_json import Undecodable, decoded
 from kube_rdma.api.ipam.ip_words import LABEL, address, bits_of, span, spans_of, written
 from kube_rdma.api.text.document import shown
 from kube_rdma.model.conditions import SparsePart, StatusPart
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.foreign_json import Undecodable, decoded
 from kube_rdma.model.ipam import (
     BLOCK_ADDRESSES,
     Block,

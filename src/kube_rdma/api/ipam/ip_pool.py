@@ -14,6 +14,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
+from kube_base.frozen import replace
 from kube_rdma.api.ipam.ip_pool_status import IPPoolStatus
 from kube_rdma.api.ipam.ip_words import (
     Cidr,
@@ -27,7 +28,6 @@ from kube_rdma.api.ipam.ip_words import (
 from kube_rdma.api.text.document import Document, Value, of_json, shown
 from kube_rdma.api.text.faults import Slip, slips, validate
 from kube_rdma.api.text.typed import Many, OfPrograms, Typed
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.ipam import (
     Address,
     IPPool,

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
+from kube_base.frozen import Frozen, replace
 from kube_rdma.api.ipam.ip_words import address as read_address
 from kube_rdma.model.conditions import Condition, SparsePart, StatusPart, condition
-from kube_rdma.model.frozen import Frozen, replace
 from kube_rdma.model.ipam import (
     BorrowQueue,
     BorrowRequest,

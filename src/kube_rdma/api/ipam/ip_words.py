@@ -15,10 +15,10 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
+from kube_base.frozen import Frozen
 from kube_rdma.api.text.document import shown
 from kube_rdma.api.text.faults import Slip, slips
 from kube_rdma.api.text.words import TextForm
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ipam import Address, Bits, BlockKey, Span, Subnet
 
 

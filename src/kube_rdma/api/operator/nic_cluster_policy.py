@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
+from kube_base.errors import Refused
 from kube_rdma.api.operator.driver import (
     DriverSection,
     ImageSection,
@@ -31,7 +32,6 @@ from kube_rdma.api.pools import config
 from kube_rdma.api.text.document import Document, Path, of_json
 from kube_rdma.api.text.faults import validate
 from kube_rdma.api.text.typed import Many, OfPrograms, Typed
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.operator.cluster_policy import (
     ClusterPolicy,
     ComponentImage,

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
+from kube_base.frozen import Frozen
 from kube_rdma.model.conditions import Condition, StatusPart, condition
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.operator.cluster_policy import AppliedState, ComponentName, ComponentStatus
 from kube_rdma.model.operator.driver_upgrade import UpgradeState
 

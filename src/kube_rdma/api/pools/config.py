@@ -13,12 +13,12 @@ from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema
 
+from kube_base.errors import Refused
+from kube_base.frozen import Frozen
 from kube_rdma.api.text.document import Document
 from kube_rdma.api.text.faults import near, no_fields
 from kube_rdma.api.text.reader import read
 from kube_rdma.api.text.typed import Config, Typed
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import Frozen
 
 
 class Dialect(Frozen):

@@ -5,9 +5,9 @@ No document and no file: the value of the label is the whole wish.
 
 from __future__ import annotations
 
+from kube_base.errors import Refused
 from kube_rdma.api.text.document import shown
 from kube_rdma.api.text.faults import near
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.pools.pool import Mode, PoolSpec
 
 LABEL = "vke.node.rdma.mode"

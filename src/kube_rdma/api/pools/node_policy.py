@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationInfo, field_validator
 
+from kube_base.frozen import replace
 from kube_rdma.api.pools.policy_fabric import PolicyFabric
 from kube_rdma.api.text.document import Document, Path, of_json
 from kube_rdma.api.text.faults import Slip, slips, validate
@@ -37,7 +38,6 @@ from kube_rdma.api.text.words import (
     root_range,
 )
 from kube_rdma.model.device import PciAddress
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.functions.function import FunctionsWish
 from kube_rdma.model.pools.node_policy import ClusterNodePolicy
 from kube_rdma.model.pools.pool import Attach, Bind, Mode, PoolSpec, Preference, Selector

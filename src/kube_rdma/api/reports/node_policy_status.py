@@ -11,10 +11,10 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from kube_base.frozen import replace
 from kube_rdma.api.pools.node_policy import NodePolicy
 from kube_rdma.api.text.typed import OfPrograms
 from kube_rdma.model.conditions import Condition, StatusPart, condition, cut
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.node_policy import PolicyOutcome, PolicyRemark, PolicyRollup
 
 MOST_REMARKS = 16  # a policy may be for thousands of nodes

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
+from kube_base.frozen import replace
 from kube_rdma.model.card import CardId
 from kube_rdma.model.conditions import Condition, condition, cut
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.node_policy import PolicyAtNode
 from kube_rdma.model.reports.node_report import (
     NodeReport,

@@ -19,8 +19,8 @@ import yaml
 from msgspec import Struct
 from pydantic import BaseModel
 
+from kube_base.frozen import Frozen
 from kube_rdma.api.schema.struct_schema import LIST_KEYS, struct_schema
-from kube_rdma.model.frozen import Frozen
 
 GROUP = "kube-rdma.io"
 VERSION = "v1alpha1"

@@ -13,9 +13,9 @@ import re
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.foreign_json import Undecodable, decoded
-from kube_rdma.model.frozen import Frozen
+from kube_base.errors import Refused
+from kube_base.foreign_json import Undecodable, decoded
+from kube_base.frozen import Frozen
 
 Path: TypeAlias = tuple[str | int, ...]
 Value: TypeAlias = "bool | int | float | str | list[Value] | dict[str, Value] | None"

@@ -19,9 +19,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
+from kube_base.errors import MOST_FAULTS, Refused
+from kube_base.frozen import Frozen
 from kube_rdma.api.text.document import Document, Path, TextPosition, shown
-from kube_rdma.model.errors import MOST_FAULTS, Refused
-from kube_rdma.model.frozen import Frozen
 
 Dialect = TypeVar("Dialect", bound=BaseModel)
 Sentences = tuple[str, str]  # what is wrong, what to do about it

@@ -14,8 +14,8 @@ from __future__ import annotations
 import json
 import re
 
+from kube_base.errors import Refused
 from kube_rdma.api.text.document import MAX_DEPTH, Document, Path, TextPosition, Value, plain
-from kube_rdma.model.errors import Refused
 
 MAX_BYTES = 1 << 20  # a ConfigMap cannot hold more
 MOST_OF_MANIFESTS = 16 << 20  # bytes; of others' definitions too, which are long and deep

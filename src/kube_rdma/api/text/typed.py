@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaH
 from pydantic.alias_generators import to_camel
 from pydantic_core import CoreSchema, core_schema
 
+from kube_base.frozen import Frozen
 from kube_rdma.api.text.faults import Slip, slips
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.functions.function import FunctionsWish
 from kube_rdma.model.pools.pool import PoolSpec
 

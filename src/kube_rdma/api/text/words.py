@@ -14,10 +14,10 @@ from pydantic import AfterValidator, Field, GetCoreSchemaHandler, GetJsonSchemaH
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
+from kube_base.frozen import Frozen
 from kube_rdma.api.text.document import shown
 from kube_rdma.api.text.faults import Slip, slips
 from kube_rdma.model.device import PciAddress
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.pools.pool import ExtraInfo, FunctionRange
 from kube_rdma.model.pools.resource_name import NAME, PREFIX, RESOURCE
 

@@ -19,6 +19,7 @@ import yaml
 from yaml._yaml import Mark as MarkInC
 from yaml.error import Mark
 
+from kube_base.errors import Refused
 from kube_rdma.api.text.document import (
     MAX_DEPTH,
     Document,
@@ -29,7 +30,6 @@ from kube_rdma.api.text.document import (
     plain,
     shown,
 )
-from kube_rdma.model.errors import Refused
 
 _LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # C where PyYAML was built with it
 _DEEP = 64  # levels in manifests; a definition of a pod's template has 30

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import ConfigDict, Field, Strict, ValidationInfo, field_validator
 from pydantic.alias_generators import to_camel
 
+from kube_base.errors import Refused
 from kube_rdma.api.text.document import of_json
 from kube_rdma.api.text.faults import Slip, slips, validate
 from kube_rdma.api.text.typed import Many, OfPrograms, Typed
@@ -18,7 +19,6 @@ from kube_rdma.api.text.words import TextForm
 from kube_rdma.api.verify.status import BandwidthCheckStatus
 from kube_rdma.api.verify.template import BandwidthTemplate
 from kube_rdma.model import measures
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.measures import gbps, microseconds
 from kube_rdma.model.verify.bandwidth import Operation, PairStandard, PerftestRun
 from kube_rdma.model.verify.bandwidth_check import BandwidthPlan

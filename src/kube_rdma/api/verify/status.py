@@ -13,6 +13,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from kube_base.foreign_json import decoded
+from kube_base.frozen import replace
 from kube_rdma.model.conditions import (
     Condition,
     Sentence,
@@ -22,8 +24,6 @@ from kube_rdma.model.conditions import (
     cut,
     moment,
 )
-from kube_rdma.model.foreign_json import decoded
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.measures import Measure, figure_of, figure_text
 from kube_rdma.model.verify.bandwidth import (
     PairKey,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import NewType
 
-from kube_rdma.model.frozen import Frozen
+from kube_base.frozen import Frozen
 
 Fingerprint = NewType("Fingerprint", str)
 """SHA-256 of a certificate, in hexadecimal."""

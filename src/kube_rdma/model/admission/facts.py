@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from kube_base.frozen import Frozen
 from kube_rdma.model.attach.attachment import Network
 from kube_rdma.model.finding import FieldPath
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ipam import PoolName
 from kube_rdma.model.pools.pool import Mode, PoolSpec
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from kube_base.frozen import Frozen
 from kube_rdma.model.attach.attachment import NetworkAsk
 from kube_rdma.model.finding import FieldPath, Finding
-from kube_rdma.model.frozen import Frozen
 
 
 class ContainerRole(StrEnum):

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from kube_base.frozen import Frozen
 from kube_rdma.model.attach.cni import Dns
 from kube_rdma.model.attach.step import CallPlugin, Step
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.device import PciAddress
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings
 from kube_rdma.model.ipam import Address, InterfaceName, PoolName, Subnet
 from kube_rdma.model.late_binding.binding import ContainerId, HeldShare, PodName

@@ -16,8 +16,8 @@ from ipaddress import (
     IPv6Network,
 )
 
+from kube_base.frozen import Frozen
 from kube_rdma.model.cni_conf import PLUGIN
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.late_binding.binding import ContainerId, PodName
 

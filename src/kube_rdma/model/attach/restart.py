@@ -6,7 +6,7 @@ is what an agent may write: an eviction is the controller's (docs/decisions/0025
 
 from __future__ import annotations
 
-from kube_rdma.model.frozen import Frozen
+from kube_base.frozen import Frozen
 
 RESTART = "kube-rdma.io/needs-restart"
 """Label (with the value "true") and annotation."""

@@ -11,8 +11,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NewType
 
+from kube_base.frozen import Frozen
 from kube_rdma.model.device import PciAddress
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.functions.step import RebindFunction, ResetFunction, SetFunction
 from kube_rdma.model.ipam import Address, InterfaceName, Subnet
 from kube_rdma.model.link import PlannedHostLink

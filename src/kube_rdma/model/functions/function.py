@@ -6,9 +6,9 @@ and adapters/kernel/sriov/functions runs what it plans: a SetFunctions for each 
 
 from __future__ import annotations
 
+from kube_base.errors import Refused
+from kube_base.frozen import Frozen
 from kube_rdma.model.device import PciAddress
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.pools.pool import Selector
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from kube_base.frozen import Frozen
 from kube_rdma.model.device import PciAddress
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.link import PlannedHostLink
 
 

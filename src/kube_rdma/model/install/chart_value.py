@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kube_rdma.model.frozen import Frozen
+from kube_base.frozen import Frozen
 
 UNSAID: Any = object()
 """What stands where there is no default."""

@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from typing import NewType
 
+from kube_base.frozen import Frozen
 from kube_rdma.model.card import CardId
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.pools.pool import FileMount, ShareId
 from kube_rdma.model.settings.topology_file import PlacedNet
 

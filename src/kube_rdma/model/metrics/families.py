@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
+from kube_base.frozen import Frozen, field
 from kube_rdma.model.device import PciAddress
-from kube_rdma.model.frozen import Frozen, field
 
 
 class MetricKind(StrEnum):

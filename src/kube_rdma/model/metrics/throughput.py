@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kube_rdma.model.frozen import Frozen, field
+from kube_base.frozen import Frozen, field
 
 
 class MetricsAgent(Frozen):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-from kube_rdma.model.frozen import Frozen
+from kube_base.frozen import Frozen
 from kube_rdma.model.operator.driver_upgrade import UpgradePolicy
 
 

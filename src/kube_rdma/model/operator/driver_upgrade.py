@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from kube_rdma.model.frozen import Frozen
+from kube_base.frozen import Frozen
 
 DRIVER_FIELDS = "kube-rdma.io/driver-fields"  # annotation of drivers' pods: another is outdated
 

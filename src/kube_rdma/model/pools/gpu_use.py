@@ -7,8 +7,8 @@ no more of a GPU than its NUMA nodes, so the seat can be missing.
 
 from __future__ import annotations
 
+from kube_base.frozen import Frozen
 from kube_rdma.model.device import PciPosition
-from kube_rdma.model.frozen import Frozen
 
 
 class FreeGpu(Frozen):

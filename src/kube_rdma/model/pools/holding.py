@@ -6,7 +6,7 @@ not name.
 
 from __future__ import annotations
 
-from kube_rdma.model.frozen import Frozen
+from kube_base.frozen import Frozen
 from kube_rdma.model.pools.pool import ShareId
 
 

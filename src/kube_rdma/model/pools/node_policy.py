@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from kube_base.frozen import Frozen, field
 from kube_rdma.model.conditions import Sentence, SparsePart, StatusPart, Word
-from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.model.functions.function import FunctionsWish
 from kube_rdma.model.pools.pool import PoolSpec
 

@@ -13,9 +13,9 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import NewType
 
+from kube_base.frozen import Frozen
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.device import PciAddress
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.settings.fabric import FabricProfile
 
 ShareId = NewType("ShareId", str)  # the device id that the kubelet sees; it allows 63 characters

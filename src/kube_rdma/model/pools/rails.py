@@ -6,8 +6,8 @@ pools of addresses have ranges by rail.
 
 from __future__ import annotations
 
+from kube_base.frozen import Frozen
 from kube_rdma.model.card import CardId
-from kube_rdma.model.frozen import Frozen
 
 
 class RailRecord(Frozen):

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from functools import cached_property
 
+from kube_base.frozen import Frozen, field
 from kube_rdma.model.finding import NotSeen
-from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.model.node import NodeState
 from kube_rdma.model.reports.node_report import NodeReport
 

@@ -7,7 +7,7 @@ shares.
 
 from __future__ import annotations
 
-from kube_rdma.model.frozen import Frozen
+from kube_base.frozen import Frozen
 
 
 class FabricProfile(Frozen):

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kube_base.frozen import Frozen, field
 from kube_rdma.model.device import PciAddress, PciPosition
-from kube_rdma.model.frozen import Frozen, field
 
 
 class PlacedNet(Frozen):

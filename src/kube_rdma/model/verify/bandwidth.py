@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from kube_rdma.model.frozen import Frozen
+from kube_base.frozen import Frozen
 
 PairKey = tuple[str, str, int]  # titles of client and server, rail: what stays from run to run
 

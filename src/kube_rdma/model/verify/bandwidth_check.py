@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from kube_rdma.model.frozen import Frozen
+from kube_base.frozen import Frozen
 from kube_rdma.model.verify.bandwidth import PairStandard, PerftestRun
 
 

@@ -20,17 +20,19 @@ from typing import Any
 
 import structlog
 
-from kube_rdma.adapters.cluster import webhook_objects
-from kube_rdma.adapters.cluster.events import About, Events
-from kube_rdma.adapters.cluster.kinds import ObjectKind, Where
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.cluster.webhook_objects import (
+from kube_base.errors import KubeError
+from kube_base.frozen import Frozen, field
+from kube_base.notices import Notices
+from kube_client.kinds import ObjectKind, Where
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster import admission
+from kube_rdma.adapters.cluster.admission import (
     WEBHOOK_CONFIGURATIONS,
     WEBHOOK_SECRET,
     StoredWebhooks,
     WebhookEntries,
 )
-from kube_rdma.adapters.notices import Notices
+from kube_rdma.adapters.cluster.events import About, Events
 from kube_rdma.adapters.pki import certificates
 from kube_rdma.adapters.pki.certificates import AUTHORITY, AUTHORITY_KEY, CERTIFICATE, KEY, MadePair
 from kube_rdma.model.admission.certificate import (
@@ -45,8 +47,6 @@ from kube_rdma.model.admission.certificate import (
     TrustBundle,
     TrustedAuthority,
 )
-from kube_rdma.model.errors import KubeRdmaError
-from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.programs.mirror import Mirror
 from kube_rdma.rules.admission.certificate import next_act
 from kube_rdma.rules.install.webhook import NAME, OWN_SECRET, SERVICE
@@ -148,7 +148,7 @@ class CertificateKeeper:
         """How long to sleep at most after a look, well or not."""
         try:
             until = await self.look()
-        except KubeRdmaError as error:
+        except KubeError as error:
             for why in self._notices.news("look", str(error)):
                 log.warning("certificate not kept", secret=OWN_SECRET, why=why)
             return timedelta(seconds=self._tools.again)
@@ -168,7 +168,7 @@ class CertificateKeeper:
 
     def _is_own(self, kind: str, configuration: StoredWebhooks) -> bool:
         """Whether it asks these controllers, not those of another installation."""
-        own = webhook_objects.asks(configuration, self._namespace, SERVICE)
+        own = admission.asks(configuration, self._namespace, SERVICE)
         why = f"{kind} {NAME} does not ask {self._host}. Uninstall the other kube-rdma."
         for sentence in self._notices.news(kind, *([] if own else [why])):
             log.warning("configuration left alone", why=sentence)
@@ -194,7 +194,7 @@ class CertificateKeeper:
                 for kind, stored in seen.asked:
                     if kind.kind in configurations:
                         bundle = _pem(authorities)
-                        await webhook_objects.trust(self._cluster, kind, stored, bundle)
+                        await admission.trust(self._cluster, kind, stored, bundle)
                         log.info("authorities written", kind=kind.kind, count=len(authorities))
 
     async def _keep(self, seen: SeenCertificates, changes: dict[str, bytes]) -> None:
@@ -202,7 +202,7 @@ class CertificateKeeper:
         parts = (AUTHORITY, AUTHORITY_KEY, *((CERTIFICATE, KEY) if seen.kept.server else ()))
         data = {name: seen.data[name] for name in parts if name in seen.data} | changes
         where = (self._namespace, OWN_SECRET)
-        await webhook_objects.keep(self._cluster, where, data, seen.asked[0])
+        await admission.keep(self._cluster, where, data, seen.asked[0])
 
     def _tell(self, seen: SeenCertificates, what: str, act: MakeAuthority | MakeServer) -> None:
         """In the log, and as an Event of the Secret."""
@@ -224,7 +224,7 @@ class CertificateKeeper:
 
 
 def _bundle(kind: ObjectKind[WebhookEntries, None], stored: StoredWebhooks) -> TrustBundle:
-    texts = webhook_objects.bundles_of(stored)
+    texts = admission.bundles_of(stored)
     authorities = tuple(one for text in texts for one in certificates.bundle(text))
     return TrustBundle(kind.kind, authorities, agree=len(texts) == 1)
 

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
+from kube_base.errors import Refused
+from kube_base.frozen import Frozen, replace
 from kube_rdma.api.admission import manifests
 from kube_rdma.api.admission import pod_manifest as pod_api
 from kube_rdma.api.admission.manifests import Manifest
@@ -32,9 +34,7 @@ from kube_rdma.model.admission.facts import (
 )
 from kube_rdma.model.admission.pod_template import PodTemplate
 from kube_rdma.model.attach.attachment import Network
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.finding import Finding, Severity
-from kube_rdma.model.frozen import Frozen, replace
 from kube_rdma.model.ipam import IPPool, PoolName
 from kube_rdma.programs.config import judged
 from kube_rdma.rules.admission.completions import completions

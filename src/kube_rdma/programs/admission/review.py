@@ -8,14 +8,14 @@ judged is admitted with a warning: a pod is refused by a rule, never because of 
 
 from __future__ import annotations
 
+from kube_base.errors import Refused
+from kube_base.frozen import replace
 from kube_rdma.api.admission import pod_manifest
 from kube_rdma.api.admission import review as admission_review
 from kube_rdma.api.text.document import name, of_value
 from kube_rdma.model.admission.facts import NOTHING_KNOWN, USUAL, AdmissionFacts, AdmissionSettings
 from kube_rdma.model.admission.pod_template import PodTemplate
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.finding import Finding
-from kube_rdma.model.frozen import replace
 from kube_rdma.rules.admission.completions import completions
 from kube_rdma.rules.admission.findings import findings
 from kube_rdma.rules.admission.patch import operations

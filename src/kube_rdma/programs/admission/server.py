@@ -20,12 +20,14 @@ from typing import Any
 
 import structlog
 
+from kube_base.errors import Refused
+from kube_base.frozen import Frozen, replace
+from kube_client.kinds import Stored, Where
+from kube_client.objects import Cluster
 from kube_rdma.adapters.bulkhead import Part, start
-from kube_rdma.adapters.cluster.ipam_objects import IP_POOL
-from kube_rdma.adapters.cluster.kinds import Stored, Where
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.cluster.policy_watch import NODE_POLICY, policy_of
-from kube_rdma.adapters.cluster.webhook_objects import WEBHOOK_SECRET, SecretData
+from kube_rdma.adapters.cluster.admission import WEBHOOK_SECRET, SecretData
+from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL
+from kube_rdma.adapters.cluster.kinds.node_policy import NODE_POLICY, policy_of
 from kube_rdma.adapters.webhook.held_identity import HeldIdentity
 from kube_rdma.adapters.webhook.identity import CERTIFICATE, KEY, ServerIdentity
 from kube_rdma.adapters.webhook.server import WebhookServer
@@ -37,8 +39,6 @@ from kube_rdma.model.admission.facts import (
     Completes,
     OfferedPool,
 )
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import Frozen, replace
 from kube_rdma.model.ipam import PoolName
 from kube_rdma.programs.admission.review import completed, validated
 from kube_rdma.programs.mirror import Mirror

@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from kube_base.errors import Unavailable
+from kube_base.frozen import Frozen, replace
+from kube_base.notices import Notices
 from kube_rdma.adapters.files.device_info import FOLDER, DeviceInfoFolder
 from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.adapters.journal.format import BINDINGS, FUNCTIONS, POOLS, RAILS
@@ -31,12 +34,9 @@ from kube_rdma.adapters.kernel.sysfs.port_watch import read_states
 from kube_rdma.adapters.kubelet.folders import FIXED, KNOWN, Folders, find_folders
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.adapters.kubelet.registry import Registry, serve
-from kube_rdma.adapters.notices import Notices
 from kube_rdma.adapters.runtime.cdi import CdiFolder
 from kube_rdma.adapters.runtime.cri import read_runtime
 from kube_rdma.adapters.runtime.settings import SettingsFolder
-from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.frozen import Frozen, replace
 from kube_rdma.model.functions.function import MadeFunctions
 from kube_rdma.model.late_binding.runtime import Runtime
 from kube_rdma.model.metrics.families import MetricNames
@@ -58,9 +58,9 @@ from kube_rdma.programs.survey import rerouted, take_survey
 from kube_rdma.rules.late_binding.cdi import KUBELET, cdi_works
 
 if TYPE_CHECKING:
+    from kube_client.objects import Cluster
     from kube_rdma.adapters.cluster.events import Events
     from kube_rdma.adapters.cluster.nodes import Nodes
-    from kube_rdma.adapters.cluster.objects import Cluster
     from kube_rdma.adapters.cluster.pods import Pods
     from kube_rdma.programs.agent.node.labeller import LabelSources
     from kube_rdma.programs.agent.node.node_labels import NodeLabels
@@ -180,10 +180,10 @@ async def _with_node(
     """The doors of role `node` too: the API server, and late binding where it works."""
     # Imported here: role `plugin` alone needs neither the memory nor the time of the client.
     from kube_rdma.adapters.cluster.events import Events
+    from kube_rdma.adapters.cluster.kinds.node_policy import NODE_POLICY
+    from kube_rdma.adapters.cluster.node_reports import NodeReports
     from kube_rdma.adapters.cluster.nodes import Nodes
     from kube_rdma.adapters.cluster.pods import Pods
-    from kube_rdma.adapters.cluster.policy_watch import watch_policies
-    from kube_rdma.adapters.cluster.report_objects import NodeReports
     from kube_rdma.programs.agent.node.card_condition import CardCondition
     from kube_rdma.programs.agent.node.cluster_node_events import ClusterNodeEvents
     from kube_rdma.programs.agent.node.policies import NodePolicies
@@ -210,7 +210,7 @@ async def _with_node(
         doors,
         node=ClusterNodeEvents(cluster, options.node, events),
         keepers=tuple(filter(None, keepers)),
-        policies=NodePolicies(partial(watch_policies, cluster)),
+        policies=NodePolicies(partial(cluster.watch, NODE_POLICY)),
     )
     if options.networks:
         doors = replace(doors, networks=_networks(options, cluster, events, doors, kept))

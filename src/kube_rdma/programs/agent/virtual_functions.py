@@ -16,13 +16,13 @@ from pathlib import Path
 
 import structlog
 
+from kube_base.errors import KubeError, Unavailable
+from kube_base.frozen import Frozen
+from kube_base.notices import Notices
 from kube_rdma.adapters.bulkhead import contained
 from kube_rdma.adapters.journal.journal import Journal
-from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.card import CardId, Use
 from kube_rdma.model.device import PciAddress
-from kube_rdma.model.errors import KubeRdmaError, Unavailable
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.functions.function import (
     FunctionsPlan,
     FunctionsWish,
@@ -48,10 +48,10 @@ log = structlog.get_logger()
 
 
 class Sources(Frozen):
-    """What it works with: `make` blocks, and raises KubeRdmaError; `boot` is the kernel's boot_id.
+    """What it works with: `make` blocks, and raises KubeError; `boot` is the kernel's boot_id.
 
     `journal` opens the record of cards whose functions the agent answers for, and raises
-    KubeRdmaError; None: it is forgotten with the process. `uses` tells what these interfaces are
+    KubeError; None: it is forgotten with the process. `uses` tells what these interfaces are
     used for, blocks and raises Unavailable.
     """
 
@@ -163,7 +163,7 @@ class VirtualFunctions:
         self._begun.discard(act.physical)
         try:
             await asyncio.to_thread(self._sources.make, act)
-        except KubeRdmaError as error:
+        except KubeError as error:
             self._failed[act] = asyncio.get_running_loop().time() + RETRY_SECONDS
             for why in self._notices.news(act.physical, str(error)):
                 log.warning("virtual functions not configured", card=act.name, why=why)
@@ -190,7 +190,7 @@ class VirtualFunctions:
                 recalled.add(record.physical)
                 if record.begun:
                     self._begun.add(record.physical)
-        except KubeRdmaError as error:
+        except KubeError as error:
             log.warning("managed virtual functions not recorded", why=str(error))
         return recalled
 
@@ -201,7 +201,7 @@ class VirtualFunctions:
             try:
                 made = MadeFunctions(physical, self._sources.boot, begun)
                 await self._records.put(physical, made)
-            except KubeRdmaError as error:
+            except KubeError as error:
                 log.warning("managed virtual functions not recorded", why=str(error))
 
     def _tell(self, plan: FunctionsPlan) -> None:

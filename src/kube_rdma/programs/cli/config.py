@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kube_rdma.model.frozen import Frozen
+from kube_base.frozen import Frozen
 from kube_rdma.programs.cli.examples import examples
 from kube_rdma.programs.cli.exit_codes import ExitCode
 from kube_rdma.programs.cli.options import ADMISSION_SET, ClusterOptions, cluster_options
@@ -18,10 +18,10 @@ from kube_rdma.programs.cli.output import page_width
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from kube_base.errors import Refused
     from kube_rdma.api.text.document import Document
     from kube_rdma.api.text.typed import Config
     from kube_rdma.model.admission.facts import AdmissionSettings
-    from kube_rdma.model.errors import Refused
     from kube_rdma.rules.pools.pools import Clash
     from kube_rdma.views.pools import OnNode
 
@@ -96,8 +96,8 @@ def check(
     Exits with 1 when two pools claim a card of the node that only one can have, with 3 when
     something is refused.
     """
+    from kube_base.errors import Refused
     from kube_rdma.api.admission import settings as admission_settings
-    from kube_rdma.model.errors import Refused
     from kube_rdma.programs.admission.manifest_check import is_configuration
 
     sysfs, node = place["sysfs"], place["node"]
@@ -179,7 +179,7 @@ def _check_manifests(
     documents: Sequence[Document], settings: AdmissionSettings, output: str
 ) -> None:
     """Show what the objects mean; raise Refused with all that is refused."""
-    from kube_rdma.model.errors import Refused
+    from kube_base.errors import Refused
     from kube_rdma.programs.admission.manifest_check import check as judge
     from kube_rdma.views.admission import check_document, check_text
 
@@ -227,14 +227,14 @@ def _own_addresses(place: _Place) -> Mapping[str, str]:
     """The addresses of the node, whose cards no pool may move; what is unknown is said."""
     import asyncio
 
-    from kube_rdma.model.errors import KubeRdmaError
+    from kube_base.errors import KubeError
     from kube_rdma.programs.own_addresses import read_own
 
     try:
         if place.node_name:
             return asyncio.run(read_own(place.node_name, place.cluster.open()))
         why = "give --node-name"
-    except KubeRdmaError as error:
+    except KubeError as error:
         why = str(error)
     click.echo(
         f"The agent also spares cards with the node's own addresses, not known here: {why}",

@@ -59,8 +59,8 @@ def controller(
     When several copies run, the one that holds the Lease kube-rdma-controller works; all of them
     serve the webhook. A controller runs until SIGTERM or SIGINT.
     """
+    from kube_base.errors import Refused
     from kube_rdma.api.admission import settings as admission_settings
-    from kube_rdma.model.errors import Refused
     from kube_rdma.programs import logs
     from kube_rdma.programs.admission.server import SecretPlace
     from kube_rdma.programs.process import until_signal

@@ -1,14 +1,14 @@
 """What a command's exit code means, the same for all of them: `main` and docs/exit-codes.md.
 
 A command that found something ends with PROBLEM, one that could not see enough with UNKNOWN: what
-was not seen is never taken for well. Errors have theirs by who has to act (model/errors).
+was not seen is never taken for well. Errors have theirs by who has to act (kube_base/errors).
 """
 
 from __future__ import annotations
 
 from enum import IntEnum
 
-from kube_rdma.model.errors import Broken, KubeRdmaError, Refused, Unavailable
+from kube_base.errors import Broken, KubeError, Refused, Unavailable
 
 
 class ExitCode(IntEnum):
@@ -34,20 +34,20 @@ MEANINGS = {
     ExitCode.UNKNOWN: "Too little could be seen to rule out a problem.",
     ExitCode.INTERRUPTED: "It was interrupted.",
 }
-_OF_ERRORS: tuple[tuple[type[KubeRdmaError], ExitCode], ...] = (
+_OF_ERRORS: tuple[tuple[type[KubeError], ExitCode], ...] = (
     (Refused, ExitCode.REFUSED),
     (Unavailable, ExitCode.UNAVAILABLE),
     (Broken, ExitCode.BROKEN),
 )
 
 
-def exit_code(error: KubeRdmaError | OSError) -> ExitCode:
+def exit_code(error: KubeError | OSError) -> ExitCode:
     """That of an error which ends a command."""
     kinds = (code for kind, code in _OF_ERRORS if isinstance(error, kind))
     return next(kinds, ExitCode.UNAVAILABLE)
 
 
-def error_document(error: KubeRdmaError | OSError) -> dict[str, object]:
+def error_document(error: KubeError | OSError) -> dict[str, object]:
     """What `-o json` prints instead of a result; keys are added to, never renamed."""
     made: dict[str, object] = {"message": sentence(error), "exitCode": int(exit_code(error))}
     if isinstance(error, Refused):
@@ -55,9 +55,9 @@ def error_document(error: KubeRdmaError | OSError) -> dict[str, object]:
     return {"error": made}
 
 
-def sentence(error: KubeRdmaError | OSError) -> str:
+def sentence(error: KubeError | OSError) -> str:
     """What a person reads; of the system's errors the file and its reason."""
-    if isinstance(error, KubeRdmaError):
+    if isinstance(error, KubeError):
         return str(error)
     place = f"{error.filename}: " if error.filename else ""
     return f"{place}{error.strerror or type(error).__name__}."

@@ -109,9 +109,9 @@ def _places(state: object) -> ExplainPlaces:
 
 def _template(file: Path, cluster: ClusterOptions, opener: Opener | None) -> PodTemplate:
     """The pod of a file, or what a Job and its like make pods of; raise Refused."""
+    from kube_base.errors import Refused
     from kube_rdma.api.admission import manifests, pod_manifest
     from kube_rdma.api.text import document, reader
-    from kube_rdma.model.errors import Refused
 
     name = "stdin" if file == _STDIN else str(file)
     try:

@@ -20,7 +20,7 @@ from kube_rdma.programs.cli.options import ClusterOptions, cluster_options
 from kube_rdma.programs.cli.output import OUTPUT, page_width
 
 if TYPE_CHECKING:
-    from kube_rdma.adapters.cluster.objects import Cluster
+    from kube_client.objects import Cluster
     from kube_rdma.model.ipam import Address
     from kube_rdma.programs.cli.options import Opener
     from kube_rdma.programs.ipam.snapshot import Snapshot
@@ -188,7 +188,7 @@ def _snapshot(opener: Opener | None, cluster: ClusterOptions) -> Snapshot:
 
 
 def _named(snapshot: Snapshot, name: str) -> PoolState:
-    from kube_rdma.model.errors import Refused
+    from kube_base.errors import Refused
     from kube_rdma.programs.ipam.snapshot import states
 
     for state in states(snapshot):

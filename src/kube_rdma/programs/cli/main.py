@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kube_base.errors import KubeError
+from kube_base.plain_text import plain
 from kube_rdma import __version__
-from kube_rdma.model.errors import KubeRdmaError
-from kube_rdma.model.plain_text import plain
 from kube_rdma.programs.cli.exit_codes import (
     MEANINGS,
     ExitCode,
@@ -137,7 +137,7 @@ class LazyGroup(click.Group):
         except BrokenPipeError:  # the reader has gone (`| head`), and has what it wants
             _leave_stdout()
             raise click.exceptions.Exit(0) from None
-        except (KubeRdmaError, OSError) as error:
+        except (KubeError, OSError) as error:
             if ctx.meta.get(META) == "json":
                 with suppress(OSError):
                     click.echo(json.dumps(error_document(error), indent=2))
@@ -183,9 +183,9 @@ def main() -> None:
         sys.exit(ExitCode.INTERRUPTED)
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
-    except (KubeRdmaError, OSError) as error:
+    except (KubeError, OSError) as error:
         click.echo(f"kube-rdma: {plain(sentence(error))}", err=True)
-        if not isinstance(error, KubeRdmaError):
+        if not isinstance(error, KubeError):
             _leave_stdout()
         sys.exit(exit_code(error))
 

@@ -187,7 +187,7 @@ def left(daemonset: str, cluster: ClusterOptions) -> None:
 
 def _refuse_agent(path: Path) -> None:
     """Raise Refused while an agent answers there: it would undo everything at once."""
-    from kube_rdma.model.errors import Refused
+    from kube_base.errors import Refused
 
     with socket.socket(socket.AF_UNIX) as door:
         try:

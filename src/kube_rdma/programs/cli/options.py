@@ -5,7 +5,7 @@ Behind them stand single options that more than one command has.
 What people run has all of them (cluster_options), what also runs in a pod those that say which
 cluster, and the namespace of kube-rdma's own objects (program_options). Either gets them as one
 value, which opens the cluster. What a file, a variable or a pod says
-when an option is not given is adapters/cluster/kubeconfig's to know.
+when an option is not given is kube_client/kubeconfig's to know.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
-from kube_rdma.model.frozen import Frozen
+from kube_base.frozen import Frozen
 
 if TYPE_CHECKING:
-    from kube_rdma.adapters.cluster.objects import Cluster
+    from kube_client.objects import Cluster
 
 Opener: TypeAlias = "Callable[[Path | None], AbstractAsyncContextManager[Cluster]]"
 """What a test puts in place of a connection."""
@@ -51,6 +51,7 @@ class ClusterOptions(Frozen):
         """The cluster, while it is needed."""
         if opener is not None:
             return opener(self.kubeconfig)
+        from kube_client.calls import RequestTiming
         from kube_rdma.adapters.cluster.connect import connect
 
         return connect(
@@ -58,7 +59,7 @@ class ClusterOptions(Frozen):
             context=self.context,
             namespace=self.namespace,
             user=self.user,
-            patience=self.timeout,
+            pace=RequestTiming(patience=self.timeout),
         )
 
     def usual_namespace(self, opener: Opener | None = None) -> str:
@@ -67,7 +68,7 @@ class ClusterOptions(Frozen):
             return self.namespace
         import asyncio
 
-        from kube_rdma.model.errors import KubeRdmaError
+        from kube_base.errors import KubeError
 
         async def of_context() -> str:
             async with self.open(opener) as cluster:  # asks nothing
@@ -75,7 +76,7 @@ class ClusterOptions(Frozen):
 
         try:
             return asyncio.run(of_context())
-        except KubeRdmaError:  # a node has its own records, and no kubeconfig
+        except KubeError:  # a node has its own records, and no kubeconfig
             return "default"
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kube_rdma.model.frozen import Frozen
+from kube_base.frozen import Frozen
 from kube_rdma.model.metrics.throughput import TrafficRate
 from kube_rdma.programs.cli.examples import examples
 from kube_rdma.programs.cli.options import ClusterOptions, cluster_options

@@ -91,7 +91,7 @@ def _selftest() -> Callable[..., None]:
     except ModuleNotFoundError as error:
         if error.name not in (SELFTEST, SELFTEST.partition(".")[0]):
             raise
-        from kube_rdma.model.errors import Refused
+        from kube_base.errors import Refused
 
         raise Refused(
             "this installation of kube-rdma has no self-test of hardware",

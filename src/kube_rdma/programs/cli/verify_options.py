@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from kube_rdma.model.frozen import Frozen
+from kube_base.frozen import Frozen
 from kube_rdma.model.verify.bandwidth import Operation, PairStandard, PerftestRun
 from kube_rdma.programs.cli.output import OUTPUT
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kube_rdma.model.foreign_json import Undecodable, decoded
-from kube_rdma.model.frozen import replace
+from kube_base.foreign_json import Undecodable, decoded
+from kube_base.frozen import replace
 from kube_rdma.programs.cli.examples import examples
 from kube_rdma.programs.cli.exit_codes import ExitCode
 from kube_rdma.programs.cli.options import ClusterOptions, cluster_options
@@ -25,7 +25,7 @@ from kube_rdma.programs.cli.output import keep, page_size, writable
 from kube_rdma.programs.cli.verify_options import VerifyOptions, verify_options
 
 if TYPE_CHECKING:
-    from kube_rdma.adapters.cluster.objects import Cluster
+    from kube_client.objects import Cluster
     from kube_rdma.model.verify.bandwidth import PairKey, PairOutcome, PairProof, PerftestRun
     from kube_rdma.programs.cli.options import Opener
     from kube_rdma.programs.verify.copies import Copies
@@ -67,7 +67,7 @@ def verify_pods(
     """
     if bool(pods) == bool(selector):
         raise click.UsageError("Name pods, or say --selector: one of the two.")
-    from kube_rdma.adapters.cluster.verify_objects import VerifyObjects
+    from kube_rdma.adapters.cluster.verify import VerifyObjects
     from kube_rdma.programs.verify.copies import Copies
 
     async def run() -> PairProof:
@@ -126,7 +126,7 @@ def verify_nodes(
     """
     import yaml
 
-    from kube_rdma.adapters.cluster.verify_objects import VerifyObjects
+    from kube_rdma.adapters.cluster.verify import VerifyObjects
     from kube_rdma.programs.verify.copies import CopyRequest, copies
 
     manifest = _manifest(yaml, filename)
@@ -145,7 +145,7 @@ def verify_nodes(
 
 
 def _manifest(yaml: Any, file: Path) -> dict[str, Any]:
-    from kube_rdma.model.errors import Refused
+    from kube_base.errors import Refused
 
     try:
         documents = [entry for entry in yaml.safe_load_all(file.read_text()) if entry]
@@ -175,7 +175,7 @@ async def _measured(
     options: VerifyOptions,
 ) -> PairProof:
     """Measure, and show it; in JSON all at the end."""
-    from kube_rdma.adapters.cluster.pod_commands import PodCommands
+    from kube_client.pod_commands import PodCommands
     from kube_rdma.programs.verify.pairs import BandwidthProof, Pacing
     from kube_rdma.rules.verify.rounds import measurements
     from kube_rdma.views.verify.bandwidth import PairTable, proof_document, proof_text

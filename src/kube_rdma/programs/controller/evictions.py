@@ -15,13 +15,13 @@ from collections.abc import Callable
 
 import structlog
 
+from kube_base.errors import KubeError
+from kube_base.frozen import Frozen
+from kube_base.notices import Notices
+from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.events import About, Events
-from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import Pods
 from kube_rdma.adapters.cluster.restarts import Restarts, request_of
-from kube_rdma.adapters.notices import Notices
-from kube_rdma.model.errors import KubeRdmaError
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.rules.attach.restarts import AT_ONCE, evictable
 
 log = structlog.get_logger()
@@ -58,13 +58,13 @@ class Evictions:
             try:
                 await self.round()
                 self._notices.over("round")
-            except KubeRdmaError as error:
+            except KubeError as error:
                 for why in self._notices.news("round", str(error)):
                     log.warning("evictions interrupted", why=why)
             await asyncio.sleep(self._pace.every)
 
     async def round(self) -> int:
-        """Evict as many as one round may; how many. Raise KubeRdmaError when pods are not told."""
+        """Evict as many as one round may; how many. Raise KubeError when pods are not told."""
         now = self._pace.clock()
         pods = await self._restarts.pods()
         asked = [(pod, request) for pod in pods if (request := request_of(pod))]
@@ -77,7 +77,7 @@ class Evictions:
             name = f"{pod.namespace}/{pod.name}"
             try:
                 await self._pods.evict(pod)
-            except KubeRdmaError as error:
+            except KubeError as error:
                 for why in self._notices.news(pod.uid, str(error)):
                     log.warning("pod eviction failed", pod=name, why=why)
                 continue

@@ -21,10 +21,10 @@ from uuid import uuid4
 
 import structlog
 
+from kube_base.errors import KubeError
+from kube_base.notices import Notices
 from kube_rdma.adapters.cluster.election import ElectionLease
-from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.election import ElectionTiming
-from kube_rdma.model.errors import KubeRdmaError
 from kube_rdma.rules.election import ObservedLease, claim, may_take, observed, released
 
 # For the last write of a copy that ends.
@@ -80,7 +80,7 @@ class Leadership:
             mine = claim(self._seen, self._identity, self._timing, _moment())
             if not await self._lease.write(mine):
                 return False
-        except KubeRdmaError as error:
+        except KubeError as error:
             for why in self._notices.news("lease", str(error)):
                 log.warning("lease not written", lease=self._lease.name, why=why)
             return False
@@ -114,7 +114,7 @@ class Leadership:
         """Give the Lease back, if this copy has it and that goes quickly."""
         if not self._is_mine:
             return
-        with suppress(KubeRdmaError, TimeoutError):
+        with suppress(KubeError, TimeoutError):
             async with asyncio.timeout(FAREWELL_SECONDS):
                 record = await self._lease.read()
                 if record is not None and record.holder == self._identity:

@@ -15,11 +15,11 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
+from kube_base.frozen import Frozen
+from kube_client.objects import Cluster
 from kube_rdma.adapters.bulkhead import Part, start
 from kube_rdma.adapters.cluster.events import Events
-from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.model.admission.facts import AdmissionSettings
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.programs.admission.server import AdmissionServer, SecretPlace
 from kube_rdma.programs.controller.evictions import Evictions
 from kube_rdma.programs.controller.leadership import Leadership

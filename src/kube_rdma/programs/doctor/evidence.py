@@ -10,9 +10,11 @@ import asyncio
 from collections import Counter
 from pathlib import Path
 
+from kube_base.errors import KubeError, Refused, Unavailable
+from kube_base.frozen import Frozen, replace
+from kube_client.objects import Cluster
 from kube_rdma import __version__
-from kube_rdma.adapters.cluster.doctor_objects import address_ranges, address_uses
-from kube_rdma.adapters.cluster.objects import Cluster
+from kube_rdma.adapters.cluster.doctor import address_ranges, address_uses
 from kube_rdma.adapters.cni.conf.folder import ConfFolder
 from kube_rdma.adapters.cni.conf.places import find, inside
 from kube_rdma.adapters.cni.conf.places import places as named_places
@@ -34,9 +36,7 @@ from kube_rdma.model.doctor import (
     ObservedRail,
     SystemVersions,
 )
-from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.finding import Finding
-from kube_rdma.model.frozen import Frozen, replace
 from kube_rdma.model.late_binding.runtime import Runtime
 from kube_rdma.model.pools.pool import AppliedPools, PoolSpec
 from kube_rdma.model.pools.rails import RailRecord
@@ -228,7 +228,7 @@ async def _runtime(places: DoctorPlaces) -> Runtime:
 def _system(host: Path) -> str:
     try:
         fields = dict(read_os_release(host))
-    except KubeRdmaError:
+    except KubeError:
         return ""
     return fields.get("PRETTY_NAME", fields.get("ID", ""))
 

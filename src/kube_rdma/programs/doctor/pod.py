@@ -12,9 +12,11 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
 
-from kube_rdma.adapters.cluster import doctor_objects, status_objects
-from kube_rdma.adapters.cluster.doctor_objects import WholePod, WholeStatus
-from kube_rdma.adapters.cluster.objects import Cluster
+from kube_base.errors import Refused, Unavailable
+from kube_base.frozen import replace
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster import doctor, reports
+from kube_rdma.adapters.cluster.kinds.pod import FullPod, FullPodStatus, status_of
 from kube_rdma.adapters.kernel import proc
 from kube_rdma.adapters.kernel.pod.namespaces import open_inside
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey
@@ -22,8 +24,6 @@ from kube_rdma.adapters.kernel.sysfs.pod import sysfs_inside
 from kube_rdma.api.attach import network_status
 from kube_rdma.model.admission.pod_template import ContainerRole, ContainerTemplate, PodTemplate
 from kube_rdma.model.doctor import ObservedContainer, ObservedPod
-from kube_rdma.model.errors import Refused, Unavailable
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.pod import MIRROR
 from kube_rdma.model.survey import Survey
 from kube_rdma.programs.doctor.kernel import node_indexes, observed_links, observed_routes
@@ -37,16 +37,20 @@ _SECRET = re.compile(r"SECRET|TOKEN|PASS|KEY|CRED|AUTH", re.IGNORECASE)
 _LOCK = frozenset({"IPC_LOCK", "CAP_IPC_LOCK", "ALL"})
 
 
-async def pod_by_api(cluster: Cluster, namespace: str, name: str) -> tuple[ObservedPod, WholePod]:
+async def pod_by_api(cluster: Cluster, namespace: str, name: str) -> tuple[ObservedPod, FullPod]:
     """The pod as the API server has it; raise Refused when there is none."""
-    read = await doctor_objects.whole_pod(cluster, namespace, name)
-    template, whole = present(read, namespace, name)
+    template, whole = await read_pod(cluster, namespace, name)
     return await with_reason(cluster, observed_pod(template, whole), whole), whole
 
 
+async def read_pod(cluster: Cluster, namespace: str, name: str) -> tuple[PodTemplate, FullPod]:
+    """Both parts of a Pod object; raise Refused when there is none."""
+    return present(await doctor.whole_pod(cluster, namespace, name), namespace, name)
+
+
 def present(
-    read: tuple[PodTemplate, WholePod] | None, namespace: str, name: str
-) -> tuple[PodTemplate, WholePod]:
+    read: tuple[PodTemplate, FullPod] | None, namespace: str, name: str
+) -> tuple[PodTemplate, FullPod]:
     """The parts of a pod that is there; raise Refused when there is none."""
     if read is None:
         raise Refused(
@@ -56,17 +60,17 @@ def present(
     return read
 
 
-async def with_reason(cluster: Cluster, seen: ObservedPod, whole: WholePod) -> ObservedPod:
+async def with_reason(cluster: Cluster, seen: ObservedPod, whole: FullPod) -> ObservedPod:
     """The same with what a pod that does not run waits for."""
     if seen.phase in ("Running", "Succeeded"):
         return seen
-    why = _why(whole.status) or await _event(cluster, seen.namespace, seen.name)
+    why = _why(status_of(whole)) or await _event(cluster, seen.namespace, seen.name)
     return replace(seen, why=why)
 
 
-def observed_pod(template: PodTemplate, whole: WholePod) -> ObservedPod:
+def observed_pod(template: PodTemplate, whole: FullPod) -> ObservedPod:
     """What both say of it, without its processes."""
-    status = whole.metadata.annotations.get(network_status.ANNOTATION, "")
+    status = whole.annotation(network_status.ANNOTATION) or ""
     title = f"{template.namespace}/{template.name}"
     asks = [*template.networks, *(template.blocks or ())]
     main = [one for one in template.containers if one.role is not ContainerRole.INIT]
@@ -74,7 +78,7 @@ def observed_pod(template: PodTemplate, whole: WholePod) -> ObservedPod:
         namespace=template.namespace,
         name=template.name,
         node=whole.spec.node_name,
-        phase=whole.status.phase,
+        phase=status_of(whole).phase,
         host_network=template.host_network,
         networks=tuple(f"{one.namespace}/{one.network}" for one in asks),
         attached=tuple(network_status.address_uses(title, status)),
@@ -83,13 +87,12 @@ def observed_pod(template: PodTemplate, whole: WholePod) -> ObservedPod:
     )
 
 
-def with_processes(seen: ObservedPod, whole: WholePod) -> ObservedPod:
+def with_processes(seen: ObservedPod, whole: FullPod) -> ObservedPod:
     """The same with what its processes and its network namespace show.
 
     Raise Unavailable where no process of it is to be seen.
     """
-    uid = whole.metadata.annotations.get(MIRROR, whole.metadata.uid)
-    pids = proc.processes_of(uid)
+    pids = proc.processes_of(whole.annotation(MIRROR) or whole.uid)
     if not pids:
         raise Unavailable(
             "no process of the pod is to be seen: run the doctor as root on the pod's node, "
@@ -97,7 +100,7 @@ def with_processes(seen: ObservedPod, whole: WholePod) -> ObservedPod:
         )
     by_name = {
         one.name: pids[identity]
-        for one in whole.status.container_statuses
+        for one in status_of(whole).container_statuses
         if (identity := one.container_id.rpartition("//")[2]) in pids
     }
     namespace = Path(f"/proc/{next(iter(pids.values()))}/ns/net")
@@ -155,7 +158,7 @@ def _with_process(container: ObservedContainer, pid: int) -> ObservedContainer:
     )
 
 
-def _why(status: WholeStatus) -> str:
+def _why(status: FullPodStatus) -> str:
     """Why the pod was ended, or what a container waits for, else why a condition does not hold."""
     if status.message:
         return f"{status.reason}: {status.message}" if status.reason else status.message
@@ -172,7 +175,7 @@ async def _event(cluster: Cluster, namespace: str, name: str) -> str:
     """The last word of scheduler, kubelet or agent about the pod; "" without the right to read."""
     about = ("Pod", namespace, name)
     try:
-        every = await status_objects.events(cluster)
+        every = await reports.events(cluster)
     except Refused:
         return ""
     events = [one for one in every if (one.kind, one.namespace, one.name) == about]

@@ -12,21 +12,22 @@ import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from kube_rdma.adapters.cluster.doctor_objects import WholePod, whole_pod
-from kube_rdma.adapters.cluster.explain_objects import others_on
-from kube_rdma.adapters.cluster.nodes import NODE, node_state
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.cluster.policy_watch import NODE_POLICY, policy_of
-from kube_rdma.adapters.cluster.report_objects import NODE_REPORT
+from kube_base.errors import KubeError, Refused, Unavailable
+from kube_base.frozen import Frozen, replace
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.doctor import whole_pod
+from kube_rdma.adapters.cluster.explain import others_on
+from kube_rdma.adapters.cluster.kinds.node import NODE, node_state
+from kube_rdma.adapters.cluster.kinds.node_policy import NODE_POLICY, policy_of
+from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
+from kube_rdma.adapters.cluster.kinds.pod import FullPod
 from kube_rdma.adapters.journal.glance import glances
 from kube_rdma.api.attach import network_status
 from kube_rdma.model.admission.facts import AdmissionFacts, OfferedPool
 from kube_rdma.model.admission.pod_template import PodTemplate
 from kube_rdma.model.attach.attachment import Attachment, HostNetwork
-from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.explain import NodeBasis, PodEvidence
 from kube_rdma.model.finding import NotSeen
-from kube_rdma.model.frozen import Frozen, replace
 from kube_rdma.model.late_binding.binding import Binding, PodName
 from kube_rdma.model.node import NodeState
 from kube_rdma.model.pools.pool import PoolSpec
@@ -118,7 +119,7 @@ async def explain_pod(
         try:
             cluster = await stack.enter_async_context(opener())
             read = await whole_pod(cluster, pod.namespace, pod.name)
-        except KubeRdmaError as error:
+        except KubeError as error:
             records = await asyncio.to_thread(_records, places.state, pod)
             if not records.are_present:
                 raise
@@ -151,11 +152,11 @@ async def explain_manifest(
 
 
 async def _by_api(
-    reader: _PodReader, cluster: Cluster, template: PodTemplate, whole: WholePod
+    reader: _PodReader, cluster: Cluster, template: PodTemplate, whole: FullPod
 ) -> PodEvidence:
     pod, where = PodName(template.namespace, template.name), whole.spec.node_name
     seen = await with_reason(cluster, observed_pod(template, whole), whole)
-    attached = whole.metadata.annotations.get(network_status.OWN_ANNOTATION, "")
+    attached = whole.annotation(network_status.OWN_ANNOTATION) or ""
     evidence = PodEvidence(
         template,
         where,
@@ -170,8 +171,7 @@ async def _by_api(
         offered = await reader.asked("the nodes' resources", lambda: _offered(cluster))
         evidence = replace(evidence, offered=offered)
     if where == reader.places.here:
-        uid = whole.metadata.uid
-        records = await asyncio.to_thread(_records, reader.places.state, pod, uid)
+        records = await asyncio.to_thread(_records, reader.places.state, pod, whole.uid)
         evidence = replace(evidence, recorded=records.attachments, bindings=records.bindings)
         if seen.phase == _RUNNING:
             inside = reader.part("the pod's processes", lambda: with_processes(seen, whole))

@@ -10,10 +10,12 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from kube_rdma.adapters.cluster import ipam_objects
-from kube_rdma.adapters.cluster.errors import NotInstalled
+from kube_base.errors import KubeError, Refused, Unavailable
+from kube_base.frozen import replace
+from kube_client.errors import NotInstalled
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL
 from kube_rdma.adapters.cluster.networks import NetworkObjects
-from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cni.conf.folder import ConfFolder
 from kube_rdma.adapters.cni.conf.places import find, inside
 from kube_rdma.api import cni_conf
@@ -22,10 +24,8 @@ from kube_rdma.api.attach.network_definition import NetworkDefinition
 from kube_rdma.api.ipam import ip_pool
 from kube_rdma.model.admission.pod_template import PodTemplate
 from kube_rdma.model.cni_conf import ConfFile
-from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.explain import PodEvidence
 from kube_rdma.model.finding import Finding, Stage
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.ipam import IPPool, PoolName
 from kube_rdma.model.pod import PodState
 from kube_rdma.programs.annotated_networks import AnnotatedNetworks, asking, meant
@@ -72,7 +72,7 @@ class _Documents:
     async def others(self, namespaces: Iterable[str]) -> tuple[str, ...]:
         """All definitions that may be listed: the cluster's, else those of these namespaces."""
         for places in (("",), tuple(namespaces)):
-            with suppress(KubeRdmaError):  # only a guess hangs on them
+            with suppress(KubeError):  # only a guess hangs on them
                 return tuple([one for place in places for one in await self._networks.names(place)])
         return ()
 
@@ -115,7 +115,7 @@ async def with_documents(
 
 
 async def _pools(cluster: Cluster) -> dict[PoolName, IPPool]:
-    parsed = await ipam_objects.see(cluster, ipam_objects.IP_POOL)
+    parsed = await cluster.see(IP_POOL)
     return {PoolName(one.name): ip_pool.named(one.spec, one.name) for one in parsed.objects}
 
 
@@ -145,5 +145,5 @@ def _confs(host: Path | None) -> tuple[ConfFile, ...]:
     try:
         folder = inside(host, find(host).conf)
         return ConfFolder(folder).read() if folder.is_dir() else ()
-    except (KubeRdmaError, OSError):
+    except (KubeError, OSError):
         return ()

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kube_base.errors import KubeError
+from kube_base.frozen import replace
 from kube_rdma.adapters.journal.glance import glance
 from kube_rdma.adapters.kernel.netlink.rtnl import open_rtnl
 from kube_rdma.adapters.kernel.netlink.rtnl_read import seen_links
 from kube_rdma.adapters.kernel.netlink.rtnl_vf import seen_functions
 from kube_rdma.model.attach.attachment import HostNetwork
-from kube_rdma.model.errors import KubeRdmaError
 from kube_rdma.model.explain import NodeBasis
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.pool import AppliedPools
 from kube_rdma.programs.survey import take_survey, with_uses
 from kube_rdma.rules.attach.host_links import host_network
@@ -34,7 +34,7 @@ def node_here(name: str, state: Path) -> NodeBasis | None:
             host = host_network(survey, seen_links(netlink))
             places = tuple(one.virtual for one in host.links if one.virtual)
             settings = dict(seen_functions(netlink, places)) if places else {}
-    except (KubeRdmaError, OSError):
+    except (KubeError, OSError):
         return None
     facts = NodeFacts(survey, node_cards(survey), record.specs)
     pools = evaluate(facts).pools

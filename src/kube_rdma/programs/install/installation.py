@@ -14,13 +14,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from kube_base.errors import Refused
+from kube_base.frozen import replace
 from kube_rdma.api.install import installation
 from kube_rdma.api.schema.definitions import DEFINITIONS, OPERATOR_DEFINITIONS
 from kube_rdma.api.schema.structural import definition
 from kube_rdma.api.text import document, reader
 from kube_rdma.api.text.document import Document
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.install.blueprint import Blueprint
 from kube_rdma.programs.config import parse_config
 from kube_rdma.programs.install.described import described

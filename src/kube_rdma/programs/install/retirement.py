@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from contextlib import aclosing
 
-from kube_rdma.adapters.cluster.driver_objects import USING_POD
-from kube_rdma.adapters.cluster.kinds import Where
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.cluster.pods import POD, pod_state
-from kube_rdma.adapters.cluster.policy_objects import DAEMON_SET, progress_of
-from kube_rdma.adapters.cluster.watching import Changed, Deleted, Synced
+from kube_base.frozen import Frozen
+from kube_client.kinds import Where
+from kube_client.objects import Cluster
+from kube_client.watching import Changed, Deleted, Synced
+from kube_rdma.adapters.cluster.kinds.pod import FULL_POD, POD, pod_state
+from kube_rdma.adapters.cluster.kinds.workload import DAEMON_SET
+from kube_rdma.adapters.cluster.operator import progress_of
 from kube_rdma.api.attach.network_status import OWN_ANNOTATION
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.operator.cluster_policy import ComponentName
 from kube_rdma.rules.install.retirement import drivers_run, still_needed
 from kube_rdma.rules.operator.daemon_sets import COMPONENT_LABEL
@@ -70,7 +70,7 @@ async def retire_drivers(cluster: Cluster, namespace: str) -> None:
     names = f"{ComponentName.DRIVER},{ComponentName.PEER_DRIVER}"
     where = Where(namespace=namespace, labels=f"{COMPONENT_LABEL} in ({names})")
     daemon_sets = await cluster.list(DAEMON_SET, where)
-    pods = await cluster.list(USING_POD, where)
+    pods = await cluster.list(FULL_POD, where)
     nodes = (pod.spec.node_name for pod in pods if pod.spec.node_name)
     if refusal := drivers_run(nodes, (each.name for each in daemon_sets)):
         raise refusal

@@ -11,10 +11,10 @@ import secrets
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from kube_base.errors import Broken
 from kube_rdma.adapters.journal.disk import Disk
 from kube_rdma.adapters.journal.format import ADDRESSES
 from kube_rdma.adapters.journal.journal import Journal
-from kube_rdma.model.errors import Broken
 from kube_rdma.model.ipam import AllocationRecord, JournalId, JournalIdentity
 from kube_rdma.programs.records import Records
 from kube_rdma.rules.ipam.effects import Put, Remove

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from kube_rdma.model.errors import Broken
+from kube_base.errors import Broken
 from kube_rdma.model.ipam import AddressRequest, ContainerId, InterfaceName
 from kube_rdma.rules.ipam.grant import Granted
 

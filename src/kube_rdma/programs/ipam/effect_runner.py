@@ -2,7 +2,7 @@
 
 The rules rely on this: a read that fails throws Unavailable into its operation, whatever the
 reason. A write never raises: everything but a plain success is None. The client closes the
-connection to a server that is silent (adapters/cluster/silence), so no answer can come later; the
+connection to a server that is silent (kube_client/silence), so no answer can come later; the
 outcome of such a write is unknown, which is None too.
 """
 
@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 
 import structlog
 
-from kube_rdma.adapters.cluster.ipam_objects import IpamObjects
-from kube_rdma.model.errors import Broken, KubeRdmaError, Refused, Unavailable
+from kube_base.errors import Broken, KubeError, Refused, Unavailable
+from kube_rdma.adapters.cluster.ipam import IpamObjects
 from kube_rdma.model.ipam import Block, BlockKey
 from kube_rdma.programs.ipam.timing import IpamTiming
 from kube_rdma.rules.ipam import effects
@@ -73,7 +73,7 @@ class EffectRunner:
             while True:
                 try:
                     answer = await self._handlers[type(effect)](effect)
-                except KubeRdmaError as error:
+                except KubeError as error:
                     effect = operation.throw(error)
                 else:
                     effect = operation.send(answer)
@@ -100,7 +100,7 @@ class EffectRunner:
     async def _read(self, reading: Awaitable[T]) -> T:
         try:
             return await reading
-        except KubeRdmaError as error:
+        except KubeError as error:
             raise Unavailable(str(error)) from error
 
     async def _block(self, key: BlockKey) -> Block | None:
@@ -137,5 +137,5 @@ class EffectRunner:
             return await writing
         except Refused:
             raise
-        except KubeRdmaError:
+        except KubeError:
             return None

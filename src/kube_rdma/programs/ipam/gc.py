@@ -10,12 +10,13 @@ from typing import Any
 
 import structlog
 
-from kube_rdma.adapters.cluster import ipam_objects
-from kube_rdma.adapters.cluster.kinds import Stored, Where
-from kube_rdma.adapters.cluster.nodes import NODE, node_state
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.notices import Notices
-from kube_rdma.model.errors import KubeRdmaError
+from kube_base.errors import KubeError
+from kube_base.notices import Notices
+from kube_client.kinds import Stored, Where
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster import ipam
+from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL, pool_of
+from kube_rdma.adapters.cluster.kinds.node import NODE, node_state
 from kube_rdma.model.ipam import BorrowQueue, NodeName
 from kube_rdma.programs.ipam.effect_runner import EffectRunner
 from kube_rdma.programs.ipam.timing import IpamTiming
@@ -31,18 +32,18 @@ log = structlog.get_logger()
 async def run_gc(cluster: Cluster, namespace: str, timing: IpamTiming | None = None) -> None:
     """Fence and reclaim until cancelled. `namespace` is where the leases of the nodes are."""
     timing = timing or IpamTiming()
-    pools = Mirror(ipam_objects.IP_POOL, _cooldown_and_queue)
-    blocks = Mirror(ipam_objects.IP_BLOCK, ipam_objects.block)
+    pools = Mirror(IP_POOL, _cooldown_and_queue)
+    blocks = Mirror(ipam.IP_BLOCK, ipam.block)
     leases = Mirror(
-        ipam_objects.LEASE,
-        ipam_objects.lease,
-        where=Where(namespace, labels=ipam_objects.LEASES.labels),
+        ipam.LEASE,
+        ipam.lease,
+        where=Where(namespace, labels=ipam.LEASES.labels),
     )
     nodes = Mirror(NODE, _is_serving)
     mirrors: tuple[Mirror[Any], ...] = (pools, blocks, leases, nodes)
     notices = Notices()
     state = GcState(cooldown=0.0, timing=timing.agreed)
-    runner = EffectRunner(ipam_objects.IpamObjects(cluster, namespace), timing)
+    runner = EffectRunner(ipam.IpamObjects(cluster, namespace), timing)
     async with asyncio.TaskGroup() as tasks:
         for mirror in mirrors:
             tasks.create_task(mirror.follow(cluster, timing.pause))
@@ -62,7 +63,7 @@ async def run_gc(cluster: Cluster, namespace: str, timing: IpamTiming | None = N
                 )
                 try:
                     await runner.run(collect_garbage(state, view))
-                except KubeRdmaError as error:
+                except KubeError as error:
                     log.warning("patrol interrupted", why=str(error))
                 for node in notices.news("foreign nodes", *foreign_nodes(state.observations)):
                     why = f"there was never a lease ipam.{node} in namespace {namespace}"
@@ -71,7 +72,7 @@ async def run_gc(cluster: Cluster, namespace: str, timing: IpamTiming | None = N
 
 
 def _cooldown_and_queue(stored: Stored[Any, Any]) -> tuple[float, BorrowQueue]:
-    return ipam_objects.pool(stored).cooldown, ipam_objects.borrow_queue(stored)
+    return pool_of(stored).cooldown, ipam.borrow_queue(stored)
 
 
 def _is_serving(node: Stored[Any, Any]) -> bool:

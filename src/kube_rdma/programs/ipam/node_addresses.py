@@ -16,14 +16,15 @@ from typing import Any, Self, TypeVar
 
 import structlog
 
+from kube_base.errors import Broken, KubeError, Refused, Unavailable
+from kube_base.frozen import Frozen
+from kube_base.notices import Notices
+from kube_client.kinds import Stored
+from kube_client.objects import Cluster
 from kube_rdma.adapters.bulkhead import Part, kept
-from kube_rdma.adapters.cluster import ipam_objects
-from kube_rdma.adapters.cluster.kinds import Stored
-from kube_rdma.adapters.cluster.objects import Cluster
+from kube_rdma.adapters.cluster import ipam
+from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL, pool_of
 from kube_rdma.adapters.journal.disk import Disk
-from kube_rdma.adapters.notices import Notices
-from kube_rdma.model.errors import Broken, KubeRdmaError, Refused, Unavailable
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ipam import (
     AddressRequest,
     Block,
@@ -93,7 +94,7 @@ class NodeAddresses:
         self._watching: asyncio.Task[None] | None = None
         self._requests: set[asyncio.Task[Any]] = set()
         self._ready = asyncio.Event()
-        self._trouble: KubeRdmaError | None = None
+        self._trouble: KubeError | None = None
         self._low = asyncio.Event()  # the node holds few spare addresses, or a pool has changed
         self._notices = Notices()
 
@@ -114,15 +115,13 @@ class NodeAddresses:
             self._agent.queues = self._queues
             self._dependencies.cluster.listeners.append(self._note_rollback)
             stack.callback(self._dependencies.cluster.listeners.remove, self._note_rollback)
-            self._pools = Mirror(ipam_objects.IP_POOL, _pool, self._pool_changed)
+            self._pools = Mirror(IP_POOL, _pool, self._pool_changed)
             own: dict[type[effects.Effect], Handler] = {
                 effects.Put: journal.put,
                 effects.Remove: journal.remove,
                 effects.ListBlocks: self._list,
             }
-            objects = ipam_objects.IpamObjects(
-                self._dependencies.cluster, self._dependencies.namespace
-            )
+            objects = ipam.IpamObjects(self._dependencies.cluster, self._dependencies.namespace)
             self._runner = EffectRunner(objects, self._timing, own)
             self._tasks = await stack.enter_async_context(asyncio.TaskGroup())
             parts: dict[str, Part] = {
@@ -245,7 +244,7 @@ class NodeAddresses:
                 await self._runner.run(agent.acquire_lease(self._agent))
                 self._ready.set()
                 log.info("address assignment enabled", node=self._node)
-        except KubeRdmaError as error:
+        except KubeError as error:
             for why in self._notices.news("right", str(error)):
                 log.warning("node lease not renewed", node=self._node, why=why)
             self._trouble = error
@@ -273,7 +272,7 @@ class NodeAddresses:
             self._low.clear()
             try:
                 await self._runner.run(agent.tick(self._agent))
-            except KubeRdmaError as error:
+            except KubeError as error:
                 log.debug("address upkeep interrupted", why=str(error))
             for sentence in self._notices.news("lost", *map(str, self._lost())):
                 log.error("address lost", why=sentence)
@@ -286,7 +285,7 @@ class NodeAddresses:
         """Watch the blocks again; the first list of the watch is the answer."""
         if self._watching:
             self._watching.cancel()
-        blocks = Mirror(ipam_objects.IP_BLOCK, ipam_objects.block, self._block_changed)
+        blocks = Mirror(ipam.IP_BLOCK, ipam.block, self._block_changed)
         self._blocks = blocks
         follow = partial(blocks.follow, self._dependencies.cluster, self._timing.pause)
         self._watching = self._tasks.create_task(kept("IP blocks", follow))
@@ -347,5 +346,5 @@ class NodeAddresses:
 
 
 def _pool(stored: Stored[Any, Any]) -> _Pool:
-    value = ipam_objects.pool(stored)
-    return _Pool(value, subpools(value), ipam_objects.borrow_queue(stored))
+    value = pool_of(stored)
+    return _Pool(value, subpools(value), ipam.borrow_queue(stored))

@@ -11,13 +11,14 @@ from datetime import UTC, datetime
 
 import structlog
 
-from kube_rdma.adapters.cluster import ipam_objects
+from kube_base.errors import KubeError, Refused, Unavailable
+from kube_base.frozen import replace
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster import ipam
 from kube_rdma.adapters.cluster.events import About, Events
-from kube_rdma.adapters.cluster.objects import Cluster
+from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL, pool_of
 from kube_rdma.api.ipam.ip_pool_status import IPPoolStatus, PoolFindings, pool_status
 from kube_rdma.model.conditions import moment
-from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.ipam import Block, IPPool
 from kube_rdma.rules.ipam.reclaim import conflicts, nearly_full, usage
 from kube_rdma.rules.ipam.subpools import subpools
@@ -39,17 +40,17 @@ class PoolStatusReporter:
         while True:
             try:
                 await self.report(datetime.now(UTC))
-            except KubeRdmaError as error:
+            except KubeError as error:
                 log.warning("pool report interrupted", why=str(error))
             await asyncio.sleep(REPORT_SECONDS)
 
     async def report(self, now: datetime) -> int:
         """Write the status of each pool where it changed; return how many were written."""
-        seen_blocks = await ipam_objects.see(self._cluster, ipam_objects.IP_BLOCK)
-        blocks = tuple(ipam_objects.block(stored) for stored in seen_blocks.objects)
+        seen_blocks = await self._cluster.see(ipam.IP_BLOCK)
+        blocks = tuple(ipam.block(stored) for stored in seen_blocks.objects)
         written = 0
-        for stored in (await ipam_objects.see(self._cluster, ipam_objects.IP_POOL)).objects:
-            pool = ipam_objects.pool(stored)
+        for stored in (await self._cluster.see(IP_POOL)).objects:
+            pool = pool_of(stored)
             findings = pool_findings(pool, blocks)
             status: IPPoolStatus = pool_status(stored.status, pool, findings, moment(now))
             for sentence in findings.scarce:
@@ -58,9 +59,7 @@ class PoolStatusReporter:
             if status == stored.status:
                 continue
             try:
-                await self._cluster.replace_status(
-                    ipam_objects.IP_POOL, replace(stored, status=status)
-                )
+                await self._cluster.replace_status(IP_POOL, replace(stored, status=status))
                 written += 1
             except Unavailable as error:
                 log.info("pool status written by another client", why=str(error))

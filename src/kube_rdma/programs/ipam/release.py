@@ -7,12 +7,12 @@ compare-and-swap.
 
 from __future__ import annotations
 
-from kube_rdma.adapters.cluster.ipam_objects import IP_BLOCK, block
-from kube_rdma.adapters.cluster.kinds import Stored
-from kube_rdma.adapters.cluster.nodes import NODE
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import Frozen, replace
+from kube_base.errors import Refused
+from kube_base.frozen import Frozen, replace
+from kube_client.kinds import Stored
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.ipam import IP_BLOCK, block
+from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.model.ipam import Address, Bits, Block, NetworkName, NodeName
 from kube_rdma.rules.ipam.subpools import key_of
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from kube_rdma.adapters.cluster import ipam_objects
-from kube_rdma.adapters.cluster.nodes import NODE
-from kube_rdma.adapters.cluster.objects import Cluster
+from kube_base.errors import KubeError, Refused
+from kube_base.frozen import Frozen
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster import ipam
+from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL, pool_of
+from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.api.ipam.ip_words import spans_of
-from kube_rdma.model.errors import KubeRdmaError, Refused
 from kube_rdma.model.finding import Finding, Severity
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ipam import (
     Bits,
     Block,
@@ -50,29 +51,29 @@ async def take_snapshot(cluster: Cluster) -> Snapshot:
     queues: dict[PoolName, BorrowQueue] = {}
     blocks: list[Block] = []
     leases: list[NodeLease] = []
-    nodes = await ipam_objects.see(cluster, NODE)
-    seen_pools = await ipam_objects.see(cluster, ipam_objects.IP_POOL)
+    nodes = await cluster.see(NODE)
+    seen_pools = await cluster.see(IP_POOL)
     for stored in seen_pools.objects:
-        pool = ipam_objects.pool(stored)
-        pools[pool.name], queues[pool.name] = pool, ipam_objects.borrow_queue(stored)
+        pool = pool_of(stored)
+        pools[pool.name], queues[pool.name] = pool, ipam.borrow_queue(stored)
         try:
             compiled[pool.name] = subpools(pool)
         except Refused as error:
             faults += [Finding("", line, code="unusable") for line in str(error).splitlines()]
-    seen_blocks = await ipam_objects.see(cluster, ipam_objects.IP_BLOCK)
-    for stored in seen_blocks.objects:
+    seen_blocks = await cluster.see(ipam.IP_BLOCK)
+    for seen_block in seen_blocks.objects:
         try:
-            blocks.append(ipam_objects.block(stored))
-        except KubeRdmaError as error:
+            blocks.append(ipam.block(seen_block))
+        except KubeError as error:
             faults.append(Finding("", str(error), code="edited"))
-    seen_leases = await ipam_objects.see(cluster, ipam_objects.LEASE, ipam_objects.LEASES)
-    for stored in seen_leases.objects:
+    seen_leases = await cluster.see(ipam.LEASE, ipam.LEASES)
+    for seen_lease in seen_leases.objects:
         try:
-            leases.append(ipam_objects.lease(stored))
-        except KubeRdmaError as error:
+            leases.append(ipam.lease(seen_lease))
+        except KubeError as error:
             faults.append(Finding("", str(error), code="edited"))
-    for seen in (seen_pools, seen_blocks, seen_leases):
-        faults += [Finding("", why, code="edited") for why in seen.muddled]
+    muddled = (*seen_pools.muddled, *seen_blocks.muddled, *seen_leases.muddled)
+    faults += [Finding("", why, code="edited") for why in muddled]
     return Snapshot(
         pools,
         compiled,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from kube_rdma.adapters.backoff import full_jitter
-from kube_rdma.model.frozen import Frozen, field
+from kube_base.backoff import full_jitter
+from kube_base.frozen import Frozen, field
 from kube_rdma.model.ipam import Timing
 
 

@@ -10,11 +10,11 @@ import time
 from collections.abc import AsyncGenerator, Mapping
 from functools import partial
 
-from kube_rdma.adapters.cluster import status_objects as objects
+from kube_base.errors import KubeError, Refused
+from kube_base.frozen import Frozen
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster import reports as objects
 from kube_rdma.adapters.cluster.agent_metrics import samples_of
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.model.errors import KubeRdmaError, Refused
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.metrics.throughput import AgentScrape, MetricsAgent, TrafficRate
 from kube_rdma.model.reports.cluster import ProgramRole
 from kube_rdma.rules.metrics.throughput import rates, totals
@@ -77,6 +77,6 @@ async def _scrape(cluster: Cluster, room: asyncio.Semaphore, agent: MetricsAgent
     async with room:
         try:
             samples = await samples_of(cluster, agent)
-        except KubeRdmaError as error:
+        except KubeError as error:
             return AgentScrape(agent.node, time.monotonic(), problem=str(error))
         return AgentScrape(agent.node, time.monotonic(), totals(samples))

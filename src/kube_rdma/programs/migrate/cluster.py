@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from kube_rdma.adapters.cluster import migrate_objects as objects
-from kube_rdma.adapters.cluster.errors import NotInstalled
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import replace
+from kube_base.errors import Refused
+from kube_base.frozen import replace
+from kube_client.errors import NotInstalled
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster import migrate as objects
 from kube_rdma.model.migrate import MigrationOptions, MigrationView, PluginConfig, PluginDaemonSet
 from kube_rdma.model.pools.pool import Bind
 from kube_rdma.model.reports.cluster import ProgramRole, ProgramTemplate

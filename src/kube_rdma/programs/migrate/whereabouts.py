@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from kube_rdma.adapters.cluster import ipam_objects, whereabouts
-from kube_rdma.adapters.cluster.kinds import ObjectKind, Stored, Wanted
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.cluster.pods import POD, pod_state
-from kube_rdma.adapters.cluster.wire import Unreadable
+from kube_base.errors import Refused
+from kube_base.frozen import replace
+from kube_client.kinds import ObjectKind, Stored, Wanted
+from kube_client.objects import Cluster
+from kube_client.wire import Unreadable
+from kube_rdma.adapters.cluster import ipam, whereabouts
+from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL, pool_of
+from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION
+from kube_rdma.adapters.cluster.kinds.pod import POD, pod_state
 from kube_rdma.api.ipam.ip_pool_status import IPPoolStatus
 from kube_rdma.api.ipam.ip_words import address
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.ipam import Address, IPPool
 from kube_rdma.programs.migrate.whereabouts_plan import (
     MigrationPlan,
@@ -36,15 +38,15 @@ U = TypeVar("U")
 async def take_over(cluster: Cluster, *, is_dry: bool) -> MigrationPlan:
     """The plan, done unless it is dry; raise Unavailable when somebody wrote a pool meanwhile."""
     legacy = read(
-        await _legacy(cluster, whereabouts.ATTACHMENT),
+        await _legacy(cluster, DEFINITION),
         await _legacy(cluster, whereabouts.POOL),
         await _legacy(cluster, whereabouts.RESERVATION),
     )
-    stored = {entry.name: entry for entry in await cluster.list(ipam_objects.IP_POOL)}
+    stored = {entry.name: entry for entry in await cluster.list(IP_POOL)}
     present = Present(
-        {ipam_objects.pool(entry).name: ipam_objects.pool(entry) for entry in stored.values()},
-        {ipam_objects.pool(entry).name: _imported(entry) for entry in stored.values()},
-        tuple(ipam_objects.block(entry) for entry in await cluster.list(ipam_objects.IP_BLOCK)),
+        {pool_of(entry).name: pool_of(entry) for entry in stored.values()},
+        {pool_of(entry).name: _imported(entry) for entry in stored.values()},
+        tuple(ipam.block(entry) for entry in await cluster.list(ipam.IP_BLOCK)),
     )
     pods = [pod_state(pod) for pod in await cluster.list(POD)]
     migration_plan = plan(legacy, pods, present)
@@ -92,11 +94,11 @@ async def _write(
     note = (IMPORTED, ",".join(map(str, change.imported)))
     if existing is None:
         wanted = Wanted(change.pool.name, spec=change.pool, annotations=(note,))
-        await cluster.create(ipam_objects.IP_POOL, wanted)
+        await cluster.create(IP_POOL, wanted)
         return
     notes = dict(existing.annotations) | dict((note,))
     changed = replace(existing, spec=change.pool, annotations=tuple(sorted(notes.items())))
-    await cluster.replace(ipam_objects.IP_POOL, changed)
+    await cluster.replace(IP_POOL, changed)
 
 
 def _imported(stored: Stored[IPPool, IPPoolStatus]) -> frozenset[Address]:

@@ -16,18 +16,15 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import ip_interface
 
-from kube_rdma.adapters.cluster.kinds import Stored
-from kube_rdma.adapters.cluster.whereabouts import (
-    AttachmentSpec,
-    ReservationSpec,
-    WhereaboutsPoolSpec,
-)
+from kube_base.errors import Refused
+from kube_base.foreign_json import Undecodable, decoded
+from kube_base.frozen import Frozen, field, replace
+from kube_client.kinds import Stored
+from kube_rdma.adapters.cluster.kinds.network_definition import DefinitionSpec
+from kube_rdma.adapters.cluster.whereabouts import ReservationSpec, WhereaboutsPoolSpec
 from kube_rdma.api.ipam import ip_conf
 from kube_rdma.api.ipam.ip_words import address as read_address
 from kube_rdma.api.text.document import Value, of_value
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.foreign_json import Undecodable, decoded
-from kube_rdma.model.frozen import Frozen, field, replace
 from kube_rdma.model.ipam import (
     Address,
     Block,
@@ -44,7 +41,6 @@ from kube_rdma.rules.ipam.subpools import key_of, mask, subpools
 
 _UNNAMED = NetworkName("default")
 _OFFSET = re.compile(r"[0-9]{1,39}")  # of an IPv6 range
-_OVER = frozenset(("Succeeded", "Failed"))
 
 
 class Allocated(Frozen):
@@ -104,7 +100,7 @@ class MigrationPlan(Frozen):
 
 
 def read(
-    attachments: Iterable[Stored[AttachmentSpec, None]],
+    attachments: Iterable[Stored[DefinitionSpec, None]],
     pools: Iterable[Stored[WhereaboutsPoolSpec, None]],
     reservations: Iterable[Stored[ReservationSpec, None]],
 ) -> Legacy:
@@ -129,7 +125,7 @@ def read(
 
 def plan(legacy: Legacy, pods: Iterable[PodState], present: Present) -> MigrationPlan:
     """What to do; pure."""
-    living = {f"{pod.namespace}/{pod.name}": pod for pod in pods if pod.phase not in _OVER}
+    living = {f"{pod.namespace}/{pod.name}": pod for pod in pods if not pod.is_over}
     kept, over, unmapped = [], [], list(legacy.faults)
     compiled = [subpool for pool in legacy.pools for subpool in subpools(pool)]
     takes: dict[PoolName, set[Address]] = {pool.name: set() for pool in legacy.pools}
@@ -177,7 +173,7 @@ def plan(legacy: Legacy, pods: Iterable[PodState], present: Present) -> Migratio
 
 
 def _attachments(
-    attachments: Iterable[Stored[AttachmentSpec, None]],
+    attachments: Iterable[Stored[DefinitionSpec, None]],
 ) -> tuple[dict[PoolName, IPPool], set[PoolName], list[str], list[str]]:
     """The pools that they mean, which of these nodes had slices of, notes and faults."""
     pools: dict[PoolName, IPPool] = {}

@@ -16,26 +16,21 @@ from typing import Any
 
 import structlog
 
-from kube_rdma.adapters.backoff import full_jitter
-from kube_rdma.adapters.cluster.driver_objects import USING_POD
-from kube_rdma.adapters.cluster.errors import Conflict
+from kube_base.backoff import full_jitter
+from kube_base.errors import KubeError, Refused
+from kube_base.frozen import Frozen, field, replace
+from kube_base.notices import Notices
+from kube_client.errors import Conflict
+from kube_client.kinds import ObjectKind, Stored, Where
+from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.events import About, Events
-from kube_rdma.adapters.cluster.kinds import ObjectKind, Stored, Where
-from kube_rdma.adapters.cluster.nodes import NODE
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.cluster.policy_objects import (
-    CONFIG_MAP,
-    DAEMON_SET,
-    NIC_CLUSTER_POLICY,
-    apply_document,
-    policy_of,
-    progress_of,
-)
-from kube_rdma.adapters.notices import Notices
+from kube_rdma.adapters.cluster.kinds.nic_cluster_policy import NIC_CLUSTER_POLICY, policy_of
+from kube_rdma.adapters.cluster.kinds.node import NODE
+from kube_rdma.adapters.cluster.kinds.pod import FULL_POD
+from kube_rdma.adapters.cluster.kinds.workload import CONFIG_MAP, DAEMON_SET
+from kube_rdma.adapters.cluster.operator import apply_document, progress_of
 from kube_rdma.api.operator.nic_cluster_policy_status import PolicyVerdict, policy_status
 from kube_rdma.model.conditions import moment
-from kube_rdma.model.errors import KubeRdmaError, Refused
-from kube_rdma.model.frozen import Frozen, field, replace
 from kube_rdma.model.operator.cluster_policy import AppliedState, ClusterPolicy, ComponentName
 from kube_rdma.programs.install.described import described
 from kube_rdma.programs.mirror import Mirror
@@ -90,7 +85,7 @@ class Operator:
         self._daemon_sets = Mirror(DAEMON_SET, _itself, self._changed, labelled)
         self._config_maps = Mirror(CONFIG_MAP, _itself, self._changed, labelled)
         self._nodes = Mirror(NODE, _node, self._changed)
-        self._pods = Mirror(USING_POD, _itself, self._changed, labelled)
+        self._pods = Mirror(FULL_POD, _itself, self._changed, labelled)
         self._upgrades = Upgrades(cluster)
         self._upgrading = False
         self._notices = Notices()
@@ -137,7 +132,7 @@ class Operator:
             except Refused as refusal:  # by the API server, or for somebody else's object
                 refused, verdict = refusal, PolicyVerdict(AppliedState.ERROR, str(refusal))
             await self._tell(stored, verdict, now)
-        except KubeRdmaError as error:
+        except KubeError as error:
             for why in self._notices.news(stored.uid, str(error)):
                 log.warning("policy not applied", policy=stored.name, why=why)
             return False

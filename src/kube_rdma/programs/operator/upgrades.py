@@ -14,21 +14,15 @@ from typing import Any
 
 import structlog
 
-from kube_rdma.adapters.cluster.driver_objects import (
-    USING_POD,
-    StoredPod,
-    all_reports,
-    driver_pod,
-    is_ready,
-    using_pods,
-)
-from kube_rdma.adapters.cluster.kinds import Stored
+from kube_base.errors import KubeError
+from kube_base.frozen import Frozen, replace
+from kube_client.kinds import Stored
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.kinds.pod import FULL_POD, FullPod
 from kube_rdma.adapters.cluster.nodes import Nodes
-from kube_rdma.adapters.cluster.objects import Cluster
+from kube_rdma.adapters.cluster.operator import all_reports, driver_pod, is_ready, using_pods
 from kube_rdma.adapters.cluster.pods import Pods
 from kube_rdma.model.conditions import moment
-from kube_rdma.model.errors import KubeRdmaError
-from kube_rdma.model.frozen import Frozen, replace
 from kube_rdma.model.operator.cluster_policy import ClusterPolicy, ComponentName, PolicyNode
 from kube_rdma.model.operator.driver_upgrade import (
     Close,
@@ -85,7 +79,7 @@ class Upgrades:
         policy: ClusterPolicy | None,
         nodes: Sequence[PolicyNode],
         daemon_sets: DaemonSets,
-        pods: Mapping[str, StoredPod],
+        pods: Mapping[str, FullPod],
         now: datetime,
     ) -> Upgraded:
         """Bring the nodes nearer to what a policy wants; `daemon_sets` are those of drivers."""
@@ -102,7 +96,7 @@ class Upgrades:
         for node, wanted in labels.items():
             try:
                 await self._nodes.label(node, wanted)
-            except KubeRdmaError as error:
+            except KubeError as error:
                 log.warning("node not labelled", node=node, why=str(error))
 
     async def _with_uses(
@@ -132,7 +126,7 @@ class Upgrades:
             for node in seen
         ]
 
-    async def _do(self, act: UpgradeAct, pods: Mapping[str, StoredPod], now: datetime) -> str:
+    async def _do(self, act: UpgradeAct, pods: Mapping[str, FullPod], now: datetime) -> str:
         """Carry an act out; a sentence about it, "" where it could not be done now."""
         try:
             match act:
@@ -149,13 +143,13 @@ class Upgrades:
                     for driver in ended:
                         # The watch goes on while acts are done: one may have ended by itself.
                         if present := pods.get(driver.name):
-                            await self._cluster.delete(USING_POD, present, unchanged=False)
+                            await self._cluster.delete(FULL_POD, present, unchanged=False)
                     names = ", ".join(driver.name for driver in ended)
                     sentence = f"node {node}: ended {names}"
                 case LabelDrivers(node, labels):
                     await self._nodes.label(node, dict(labels))
                     sentence = f"node {node}: {', '.join(map(_placed, labels))}"
-        except KubeRdmaError as error:
+        except KubeError as error:
             log.warning("upgrade held up", node=act.node, why=str(error))
             return ""
         log.info("driver upgrade", what=sentence)
@@ -175,7 +169,7 @@ def _unreported(plan: UpgradePlan, seen: Sequence[UpgradeNode]) -> list[str]:
 
 
 def adopted(
-    nodes: Sequence[PolicyNode], daemon_sets: DaemonSets, pods: Mapping[str, StoredPod]
+    nodes: Sequence[PolicyNode], daemon_sets: DaemonSets, pods: Mapping[str, FullPod]
 ) -> Mapping[str, Mapping[str, str]]:
     """The labels that nodes lack on which drivers of an earlier release run, by node.
 
@@ -193,7 +187,7 @@ def adopted(
 
 
 def is_used(
-    stored: Stored[Any, Any], nodes: Sequence[PolicyNode], pods: Mapping[str, StoredPod]
+    stored: Stored[Any, Any], nodes: Sequence[PolicyNode], pods: Mapping[str, FullPod]
 ) -> bool:
     """Whether a driver's DaemonSet has pods, or a node that it is for."""
     value, _ = _place(stored)
@@ -204,7 +198,7 @@ def is_used(
 
 
 def ready_marks(
-    policy: ClusterPolicy, nodes: Sequence[PolicyNode], pods: Mapping[str, StoredPod]
+    policy: ClusterPolicy, nodes: Sequence[PolicyNode], pods: Mapping[str, FullPod]
 ) -> Mapping[str, Mapping[str, str | None]]:
     """The labels by which device plugins start behind the driver of their node, by node.
 
@@ -257,7 +251,7 @@ def _place(stored: Stored[Any, Any]) -> tuple[str, bool]:
     return place_of(pod, stored.label(COMPONENT_LABEL) or "")
 
 
-def _pods_of(stored: Stored[Any, Any], pods: Mapping[str, StoredPod]) -> list[StoredPod]:
+def _pods_of(stored: Stored[Any, Any], pods: Mapping[str, FullPod]) -> list[FullPod]:
     name = stored.spec["template"]["metadata"]["labels"]["name"]
     return [pod for pod in pods.values() if pod.label("name") == name and pod.spec.node_name]
 
@@ -271,11 +265,11 @@ def _seen(
     policy: ClusterPolicy | None,
     nodes: Sequence[PolicyNode],
     daemon_sets: DaemonSets,
-    pods: Mapping[str, StoredPod],
+    pods: Mapping[str, FullPod],
     now: datetime,
 ) -> list[UpgradeNode]:
     """The nodes with their drivers' pods; who uses them is not looked up yet."""
-    by_node: dict[str, list[tuple[Stored[Any, Any], StoredPod]]] = {}
+    by_node: dict[str, list[tuple[Stored[Any, Any], FullPod]]] = {}
     for stored in daemon_sets:
         for pod in _pods_of(stored, pods):
             by_node.setdefault(pod.spec.node_name, []).append((stored, pod))
@@ -290,7 +284,7 @@ def _seen(
 def _node(
     node: PolicyNode,
     wanted: Sequence[DriverPlace],
-    own: Sequence[tuple[Stored[Any, Any], StoredPod]],
+    own: Sequence[tuple[Stored[Any, Any], FullPod]],
     now: datetime,
 ) -> UpgradeNode:
     has = {place.key: place.has for place in wanted}

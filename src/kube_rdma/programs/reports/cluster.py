@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeVar
 
-from kube_rdma.adapters.cluster import status_objects as objects
-from kube_rdma.adapters.cluster.errors import NotInstalled
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.cluster.status_objects import SeenWorkload
-from kube_rdma.model.errors import Refused
+from kube_base.errors import Refused
+from kube_client.errors import NotInstalled
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster import reports as objects
+from kube_rdma.adapters.cluster.reports import SeenWorkload
 from kube_rdma.model.reports.cluster import ClusterFacts, ProgramPod, ProgramRole, Workload
 from kube_rdma.programs.part_reader import PartReader
 from kube_rdma.rules.reports.programs import program_role, says

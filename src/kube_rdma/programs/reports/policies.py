@@ -17,22 +17,22 @@ from typing import Any
 
 import structlog
 
-from kube_rdma.adapters.cluster.errors import Conflict
-from kube_rdma.adapters.cluster.kinds import Stored
-from kube_rdma.adapters.cluster.nodes import NODE
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.cluster.policy_status_objects import (
+from kube_base.errors import KubeError
+from kube_base.frozen import Frozen, field
+from kube_base.notices import Notices
+from kube_client.errors import Conflict
+from kube_client.kinds import Stored
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.kinds.node import NODE
+from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
+from kube_rdma.adapters.cluster.policy_statuses import (
     NODE_POLICY_STATUS,
     SeenPolicy,
     seen_policy,
     write_status,
 )
-from kube_rdma.adapters.cluster.report_objects import NODE_REPORT
-from kube_rdma.adapters.notices import Notices
 from kube_rdma.api.reports.node_policy_status import node_policy_status
 from kube_rdma.model.conditions import moment
-from kube_rdma.model.errors import KubeRdmaError
-from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.model.pools.node_policy import PolicyAtNode
 from kube_rdma.programs.mirror import Mirror
 from kube_rdma.rules.reports.policies import Labels, rollup
@@ -95,7 +95,7 @@ class PolicyStatuses:
             await write_status(self._cluster, seen.name, status)
         except Conflict:
             return True  # it is gone
-        except KubeRdmaError as error:
+        except KubeError as error:
             for why in self._notices.news(seen.name, str(error)):
                 log.warning("policy status not written", policy=seen.name, why=why)
             return False

@@ -21,26 +21,26 @@ from datetime import UTC, datetime, timedelta
 
 import structlog
 
-from kube_rdma.adapters.cluster.bandwidth_check_objects import (
+from kube_base.errors import KubeError, Refused
+from kube_base.frozen import Frozen, field, replace
+from kube_base.notices import Notices
+from kube_client.errors import Conflict
+from kube_client.objects import Cluster
+from kube_client.pod_commands import PodCommands
+from kube_rdma.adapters.cluster.bandwidth_checks import (
     BANDWIDTH_CHECK,
     SeenCheck,
     seen_check,
     write_status,
 )
-from kube_rdma.adapters.cluster.errors import Conflict
 from kube_rdma.adapters.cluster.events import About, Events
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.cluster.pod_commands import PodCommands
-from kube_rdma.adapters.cluster.verify_objects import VerifyObjects
-from kube_rdma.adapters.notices import Notices
+from kube_rdma.adapters.cluster.verify import VerifyObjects
 from kube_rdma.api.verify.status import (
     BandwidthCheckStatus,
     begun,
     measured,
     not_measured,
 )
-from kube_rdma.model.errors import KubeRdmaError, Refused
-from kube_rdma.model.frozen import Frozen, field, replace
 from kube_rdma.model.verify.bandwidth import PairProof
 from kube_rdma.model.verify.bandwidth_check import BandwidthPlan
 from kube_rdma.programs.mirror import Mirror
@@ -181,7 +181,7 @@ class BandwidthChecks:
             await write_status(self._cluster, seen, ended)
         except Conflict:
             return False  # it is gone, as the watch will tell
-        except KubeRdmaError as error:
+        except KubeError as error:
             for why in self._notices.news(seen.title, str(error)):
                 log.warning("bandwidth check not told", check=seen.title, why=why)
             return False
@@ -212,7 +212,7 @@ class BandwidthChecks:
             return not_measured(status, seen.refusal, self._timing.now(), refused=True)
         try:
             proof = await self._proof(seen, seen.plan)
-        except KubeRdmaError as error:
+        except KubeError as error:
             # Nodes that are named stay as many; of pods and of all nodes there may be fewer later.
             refused = isinstance(error, _TooMany) and bool(seen.plan.nodes)
             return not_measured(status, str(error), self._timing.now(), refused=refused)

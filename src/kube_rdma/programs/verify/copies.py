@@ -13,9 +13,9 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from kube_rdma.adapters.cluster.verify_objects import VerifyObjects
-from kube_rdma.model.errors import KubeRdmaError, Refused
-from kube_rdma.model.frozen import Frozen, field
+from kube_base.errors import KubeError, Refused
+from kube_base.frozen import Frozen, field
+from kube_rdma.adapters.cluster.verify import VerifyObjects
 from kube_rdma.rules.verify.copies import LABEL, asked, fitting, not_started, owned, pod_for
 
 _LOOK_SECONDS = 1.0
@@ -75,7 +75,7 @@ async def copies(objects: VerifyObjects, request: CopyRequest) -> AsyncIterator[
             try:
                 await objects.create(namespace, document)
                 made.append(node)
-            except KubeRdmaError as error:  # a quota, or an admission
+            except KubeError as error:  # a quota, or an admission
                 left_out[node] = str(error)
         pods, late = await _ready(objects, (namespace, selector), len(made), request.seconds)
         yield Copies(tuple(pods), tuple(sorted((left_out | late).items())), excused)

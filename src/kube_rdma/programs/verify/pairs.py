@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from kube_rdma.adapters.cluster.silence import Silence
+from kube_base.errors import KubeError, Refused, Unavailable
+from kube_base.frozen import Frozen, field, replace
+from kube_client.silence import Silence
 from kube_rdma.adapters.runtime.settings import NCCL_ENV
-from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
-from kube_rdma.model.frozen import Frozen, field, replace
 from kube_rdma.model.verify.bandwidth import (
     PairedPod,
     PairKey,
@@ -59,7 +59,7 @@ T = TypeVar("T")
 
 
 class PodShell(Protocol):
-    """adapters/cluster/pod_commands, as far as this needs it."""
+    """kube_client/pod_commands, as far as this needs it."""
 
     async def run(self, namespace: str, pod: str, argv: Sequence[str], *, stdin: str = "") -> str:
         """What a command prints; Unavailable when it fails."""
@@ -126,7 +126,7 @@ class BandwidthProof:
             async with some_at_once:
                 try:
                     return await self.probed(document)
-                except KubeRdmaError as error:
+                except KubeError as error:
                     return document["metadata"]["name"], str(error)
 
         async with asyncio.TaskGroup() as group:
@@ -189,7 +189,7 @@ class BandwidthProof:
         if not failure:
             try:
                 rows = await self._rows((client, near), (server, far))
-            except KubeRdmaError as error:
+            except KubeError as error:
                 failure = str(error)
         outcome = PairOutcome(
             client=client.title,
@@ -209,7 +209,7 @@ class BandwidthProof:
         for last in _tries():
             try:
                 return await _aside(await self._once(client, server), table)
-            except KubeRdmaError as error:
+            except KubeError as error:
                 if last or FAILED_REQUEST not in str(error):
                     raise
         raise AssertionError("the last try returns or raises")

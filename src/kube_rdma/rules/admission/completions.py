@@ -11,6 +11,8 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 
+from kube_base.foreign_json import Undecodable, decoded
+from kube_base.frozen import Frozen
 from kube_rdma.model.admission.facts import (
     USUAL,
     AdmissionFacts,
@@ -20,8 +22,6 @@ from kube_rdma.model.admission.facts import (
 )
 from kube_rdma.model.admission.pod_template import ContainerTemplate, PodTemplate
 from kube_rdma.model.finding import FieldPath, Finding, Severity
-from kube_rdma.model.foreign_json import Undecodable, decoded
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.rules.admission.networks import BLOCKS
 from kube_rdma.rules.admission.shares import asked, held
 from kube_rdma.rules.attach.requests import POD_NETWORKS, names_networks

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kube_base.frozen import replace
 from kube_rdma.model.admission.facts import AdmissionFacts, AdmissionSettings
 from kube_rdma.model.admission.pod_template import PodTemplate
 from kube_rdma.model.attach.attachment import CardAddresses, Network, NetworkAsk, NetworkKind
 from kube_rdma.model.finding import Finding, Severity
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.pool import Bind
 from kube_rdma.rules.admission.placement import candidates, fixed_mode
 from kube_rdma.rules.admission.shares import asked, held

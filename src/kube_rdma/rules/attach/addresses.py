@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from kube_base.frozen import replace
 from kube_rdma.model.attach.attachment import (
     CardAddresses,
     Given,
@@ -22,7 +23,6 @@ from kube_rdma.model.attach.attachment import (
 )
 from kube_rdma.model.attach.cni import CniResult
 from kube_rdma.model.attach.step import CallPlugin
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.ipam import Address, AddressAllocation, InterfaceName, IPPool, Owner, Route
 from kube_rdma.model.pod import PodState
 from kube_rdma.rules.attach.foreign_plugins import call, given_to_plugins

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from ipaddress import ip_interface
 from itertools import count
 
+from kube_base.frozen import replace
 from kube_rdma.model.attach.attachment import (
     Attached,
     GrantedShare,
@@ -21,7 +22,6 @@ from kube_rdma.model.attach.attachment import (
 from kube_rdma.model.attach.cni import CniInterface, CniResult, LinkAddress, LinkRoute
 from kube_rdma.model.attach.step import AddRoute, AddRule, MakeRdma
 from kube_rdma.model.card import Card
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.pool import Bind
 from kube_rdma.rules.attach.plan import FIRST_TABLE
 from kube_rdma.rules.attach.requests import refused

@@ -15,6 +15,8 @@ from difflib import get_close_matches
 from ipaddress import ip_network
 from typing import Any
 
+from kube_base.errors import Broken, Refused
+from kube_base.foreign_json import Undecodable, decoded
 from kube_rdma.model.attach.attachment import (
     Attached,
     GrantedShare,
@@ -30,8 +32,6 @@ from kube_rdma.model.attach.step import AddRoute, CallPlugin, PluginConf
 from kube_rdma.model.card import Card
 from kube_rdma.model.cni_conf import CHAINED, PLUGIN
 from kube_rdma.model.device import PciAddress
-from kube_rdma.model.errors import Broken, Refused
-from kube_rdma.model.foreign_json import Undecodable, decoded
 from kube_rdma.rules.attach.requests import refused
 from kube_rdma.rules.attach.seats import Choice, choices, not_lent
 from kube_rdma.rules.pools.modes import MODES

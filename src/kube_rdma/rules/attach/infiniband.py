@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
+from kube_base.frozen import replace
 from kube_rdma.model.attach.attachment import (
     Attachment,
     GrantedShare,
@@ -30,7 +31,6 @@ from kube_rdma.model.attach.attachment import (
 )
 from kube_rdma.model.attach.step import AwaitPartition, MakeLink, Mark, SetLink, Step, VirtualKind
 from kube_rdma.model.card import Card
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.functions.step import (
     FunctionSettings,
     LinkState,

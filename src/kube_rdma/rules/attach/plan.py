@@ -17,6 +17,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from ipaddress import ip_network
 
+from kube_base.errors import Refused
+from kube_base.frozen import replace
 from kube_rdma.model.attach.attachment import (
     GidTable,
     Given,
@@ -45,8 +47,6 @@ from kube_rdma.model.attach.step import (
     TakeLink,
     VirtualKind,
 )
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.ipam import Address, InterfaceName, Subnet
 from kube_rdma.model.late_binding.binding import ContainerId
 from kube_rdma.model.link import PlannedHostLink

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
+from kube_base.frozen import Frozen, replace
 from kube_rdma.model.attach.attachment import (
     Attached,
     Attachment,
@@ -33,7 +34,6 @@ from kube_rdma.model.attach.cni import CniResult
 from kube_rdma.model.attach.pod_view import PodView
 from kube_rdma.model.attach.step import CallPlugin
 from kube_rdma.model.device import Device
-from kube_rdma.model.frozen import Frozen, replace
 from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.late_binding.binding import Edits, HeldShare

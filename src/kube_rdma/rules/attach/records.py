@@ -9,8 +9,8 @@ this spelling stays, here and nowhere else (docs/decisions/0017, 0019).
 
 from __future__ import annotations
 
+from kube_base.frozen import replace
 from kube_rdma.model.attach.attachment import Attachment, AttachmentKey
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.late_binding.binding import ContainerId
 

@@ -13,9 +13,9 @@ from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import TypeVar
 
+from kube_base.foreign_json import Undecodable, decoded
+from kube_base.frozen import Frozen, field, replace
 from kube_rdma.model.attach.attachment import Attachment
-from kube_rdma.model.foreign_json import Undecodable, decoded
-from kube_rdma.model.frozen import Frozen, field, replace
 from kube_rdma.model.late_binding.binding import ContainerId, PodName
 from kube_rdma.model.late_binding.runtime import PodSandbox
 from kube_rdma.model.pod import PodState

@@ -13,6 +13,9 @@ from difflib import get_close_matches
 from ipaddress import ip_interface
 from typing import TypeVar
 
+from kube_base.errors import Refused
+from kube_base.foreign_json import decoded
+from kube_base.frozen import replace
 from kube_rdma.model.attach.attachment import (
     AskedAddress,
     Attached,
@@ -23,9 +26,6 @@ from kube_rdma.model.attach.attachment import (
     Plan,
     Wish,
 )
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.foreign_json import decoded
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.pools.pool import Bind
 from kube_rdma.rules.phrases import listed

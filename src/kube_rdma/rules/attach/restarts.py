@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from kube_base.frozen import Frozen
 from kube_rdma.model.attach.restart import RestartRequest
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.pod import PodState
 from kube_rdma.rules.attach.repair import LONGEST, REFUSALS

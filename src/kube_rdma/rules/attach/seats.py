@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from kube_base.errors import Refused
+from kube_base.frozen import Frozen, replace
 from kube_rdma.model.attach.attachment import (
     Attachment,
     GrantedShare,
@@ -25,8 +27,6 @@ from kube_rdma.model.attach.attachment import (
 from kube_rdma.model.attach.step import TakeLink
 from kube_rdma.model.card import Card
 from kube_rdma.model.device import Device
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import Frozen, replace
 from kube_rdma.model.pools.pool import Bind
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.attach.infiniband import refuse_infiniband, refuse_isolation

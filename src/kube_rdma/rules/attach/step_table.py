@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from kube_base.frozen import Frozen, replace
 from kube_rdma.model.attach.pod_view import PodView, SeenLink, SeenRdma
 from kube_rdma.model.attach.step import (
     AddAddress,
@@ -37,7 +38,6 @@ from kube_rdma.model.attach.step import (
     Undo,
     VirtualKind,
 )
-from kube_rdma.model.frozen import Frozen, replace
 from kube_rdma.model.functions.step import RebindFunction, ResetFunction, SetFunction
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.rules.attach.vf import differing

@@ -24,12 +24,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from kube_base.errors import Refused
+from kube_base.frozen import replace
 from kube_rdma.model.attach.attachment import HostLink, NetworkSeat, Way, Wish
 from kube_rdma.model.attach.pod_view import PodView
 from kube_rdma.model.card import Card
 from kube_rdma.model.device import Device
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings, SetFunction
 from kube_rdma.rules.attach.infiniband import (
     guid_of_sysfs,

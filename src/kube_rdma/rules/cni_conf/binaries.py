@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from kube_base.frozen import replace
 from kube_rdma.model.cni_conf import PLUGIN, ConfFile, ConfPlan, Wiring
-from kube_rdma.model.frozen import replace
 from kube_rdma.rules.cni_conf.conflist import unplan
 from kube_rdma.rules.cni_conf.files import networks, plugins, type_of
 

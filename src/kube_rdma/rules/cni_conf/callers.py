@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from kube_base.errors import Refused, Unavailable
 from kube_rdma.model.attach.cni import Call, Verb
 from kube_rdma.model.cni_conf import PLUGIN
-from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.ipam import InterfaceName
 
 # What every runtime calls the interface of the cluster's network (containerd's go-cni, ocicni).

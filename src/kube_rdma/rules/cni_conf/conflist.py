@@ -16,10 +16,10 @@ import json
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
+from kube_base.errors import Refused
+from kube_base.foreign_json import decoded
+from kube_base.frozen import replace
 from kube_rdma.model.cni_conf import ANNOTATIONS, CHAINED, PLUGIN, ConfFile, ConfPlan, Wiring
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.foreign_json import decoded
-from kube_rdma.model.frozen import replace
 from kube_rdma.rules.attach.requests import POD_NETWORKS
 from kube_rdma.rules.cni_conf.edit import appended, removed
 from kube_rdma.rules.cni_conf.exclusive import guard

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from kube_base.errors import Refused
 from kube_rdma.model.cni_conf import SET_ASIDE, ConfPlan, Undone
-from kube_rdma.model.errors import Refused
 from kube_rdma.rules.cni_conf.files import Document, plugins, type_of
 
 # By the type of a plugin in the cluster's list, the first or, where it is chained, a later one.

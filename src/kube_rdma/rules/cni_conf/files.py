@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from kube_base.foreign_json import Undecodable, decoded
 from kube_rdma.model.cni_conf import ConfFile
-from kube_rdma.model.foreign_json import Undecodable, decoded
 
 ENDINGS = (".conf", ".conflist", ".json")
 

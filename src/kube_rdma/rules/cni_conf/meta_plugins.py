@@ -15,9 +15,9 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
+from kube_base.errors import Refused
+from kube_base.frozen import Frozen
 from kube_rdma.model.cni_conf import BUILT_IN, PLUGIN, ConfFile
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.pod import PodState
 from kube_rdma.rules.attach.requests import (
     ANNOTATION,

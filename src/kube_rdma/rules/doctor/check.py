@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from ipaddress import IPv4Interface, IPv6Interface, ip_interface
 
+from kube_base.frozen import Frozen, replace
 from kube_rdma.model.doctor import Observation, ObservedLink, ObservedRoute
 from kube_rdma.model.finding import Finding
-from kube_rdma.model.frozen import Frozen, replace
 from kube_rdma.model.survey import NamespaceMode
 
 Look = Callable[[Observation], Iterator[Finding]]

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from kube_base.frozen import replace
 from kube_rdma.model.doctor import Diagnosis, Observation, UnseenCheck
 from kube_rdma.model.finding import Finding, Severity
-from kube_rdma.model.frozen import replace
 from kube_rdma.rules.doctor import cards, kubelet, network, pod
 from kube_rdma.rules.doctor.check import Check
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kube_base.frozen import replace
 from kube_rdma.model.doctor import Observation, ObservedKubelet
 from kube_rdma.model.finding import Finding, Severity
-from kube_rdma.model.frozen import replace
 from kube_rdma.rules.doctor.cards import verdict
 from kube_rdma.rules.doctor.check import Check
 from kube_rdma.rules.late_binding.cdi import cdi_works

@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from kube_base.frozen import replace
 from kube_rdma.model.admission.facts import USUAL
 from kube_rdma.model.device import Device, GidType, LinkLayer
 from kube_rdma.model.doctor import Observation, ObservedContainer, ObservedLink, ObservedPod
 from kube_rdma.model.finding import Finding, Severity
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.ipam import gid_of
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.admission.shares import matches

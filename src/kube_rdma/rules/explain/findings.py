@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Iterator
 from difflib import get_close_matches
 
+from kube_base.frozen import replace
 from kube_rdma.model.admission.pod_template import PodTemplate
 from kube_rdma.model.explain import NodeBasis, PodEvidence
 from kube_rdma.model.finding import Finding, Severity, Stage
-from kube_rdma.model.frozen import replace
 from kube_rdma.rules.admission.placement import possible
 from kube_rdma.rules.admission.shares import held
 from kube_rdma.rules.explain.planning import Planned

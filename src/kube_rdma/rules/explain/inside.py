@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from ipaddress import ip_interface
 
+from kube_base.frozen import replace
 from kube_rdma.model.attach.attachment import (
     Attached,
     GrantedShare,
@@ -27,7 +28,6 @@ from kube_rdma.model.explain import (
     SeenFrom,
     SeenInterface,
 )
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.ipam import Address, InterfaceName
 from kube_rdma.model.late_binding.binding import UsedDevice
 from kube_rdma.model.settings.fabric import FabricProfile

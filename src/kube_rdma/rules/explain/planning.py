@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
+from kube_base.errors import Refused
+from kube_base.frozen import Frozen, replace
 from kube_rdma.model.admission.pod_template import ContainerRole, ContainerTemplate, PodTemplate
 from kube_rdma.model.attach.attachment import (
     Attached,
@@ -24,9 +26,7 @@ from kube_rdma.model.attach.attachment import (
 )
 from kube_rdma.model.attach.step import MakeRdma
 from kube_rdma.model.card import CardId
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.explain import NodeBasis, PodEvidence, StandIn
-from kube_rdma.model.frozen import Frozen, replace
 from kube_rdma.model.ipam import (
     InterfaceName,
 )

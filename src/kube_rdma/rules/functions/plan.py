@@ -12,9 +12,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations
 from types import MappingProxyType
 
+from kube_base.errors import Refused
 from kube_rdma.model.card import Card, CardId, Function, Netdev, Use
 from kube_rdma.model.device import Device, PciAddress
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.functions.function import FunctionsPlan, FunctionsWish, SetFunctions
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.model.pools.pool import Bind, Pool, Selector, ShareId

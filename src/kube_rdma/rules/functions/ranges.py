@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from kube_base.errors import Refused
 from kube_rdma.model.card import Function
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.functions.function import FunctionsWish
 from kube_rdma.model.pools.pool import FunctionRange, PoolSpec, Selector
 from kube_rdma.model.survey import Survey

@@ -20,11 +20,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from kube_base.frozen import Frozen, field
 from kube_rdma.model.attach.attachment import Attachment
 from kube_rdma.model.attach.step import TakeLink
 from kube_rdma.model.card import USER_SPACE, Card, CardId
 from kube_rdma.model.device import LinkLayer
-from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.rules.health.damping import HOLD
 
 MOVED = (

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from kube_base.frozen import Frozen, field
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.device import PciAddress
-from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.model.node import NodeCondition
 from kube_rdma.model.pools.pool import PoolSpec
 from kube_rdma.model.survey import Survey

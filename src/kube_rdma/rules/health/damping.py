@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from kube_base.frozen import Frozen, replace
 from kube_rdma.model.card import Card, CardId
-from kube_rdma.model.frozen import Frozen, replace
 from kube_rdma.model.link import PodLink
 from kube_rdma.rules.phrases import no_carrier
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 
+from kube_base.frozen import Frozen, field, replace
 from kube_rdma.model.card import Card, CardId
-from kube_rdma.model.frozen import Frozen, field, replace
 from kube_rdma.model.functions.function import FunctionsWish
 from kube_rdma.model.link import PodLink
 from kube_rdma.model.pools.pool import Pool, PoolSpec

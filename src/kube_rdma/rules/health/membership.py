@@ -27,9 +27,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from kube_base.frozen import replace
 from kube_rdma.model.card import USER_SPACE, Card, CardId
 from kube_rdma.model.device import Device, PciAddress
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.pool import Attach, PoolSpec, Variables
 from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma.rules.health.discovery import idle, lasting

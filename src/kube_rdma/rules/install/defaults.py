@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kube_rdma.model.frozen import replace
+from kube_base.frozen import replace
 from kube_rdma.model.install.blueprint import Json
 from kube_rdma.model.install.chart_value import UNSAID, ChartValue
 from kube_rdma.rules.install.presets import DEFAULTS, DISTRIBUTIONS, PRESETS

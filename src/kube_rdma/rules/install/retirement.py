@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kube_rdma.model.errors import Refused
+from kube_base.errors import Refused
 from kube_rdma.model.pod import PodState
 from kube_rdma.rules.phrases import listed
 

@@ -6,7 +6,7 @@ controller makes and renews itself, or somebody else's.
 
 from __future__ import annotations
 
-from kube_rdma.model.errors import Refused
+from kube_base.errors import Refused
 from kube_rdma.model.install.blueprint import Values
 
 NAME = "pods.kube-rdma.io"

@@ -15,8 +15,8 @@ from functools import partial
 from itertools import chain
 from math import inf
 
-from kube_rdma.model.errors import Refused, Unavailable
-from kube_rdma.model.frozen import replace
+from kube_base.errors import Refused, Unavailable
+from kube_base.frozen import replace
 from kube_rdma.model.ipam import (
     AddressRequest,
     Bits,

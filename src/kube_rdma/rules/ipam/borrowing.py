@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kube_rdma.model.frozen import replace
+from kube_base.frozen import replace
 from kube_rdma.model.ipam import Address, Bits, BlockKey, BorrowQueue, BorrowRequest, NodeName
 from kube_rdma.rules.ipam.blocks import Blocks, vacancy
 from kube_rdma.rules.ipam.grant import Shortage

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct, field
 
-from kube_rdma.model.frozen import Frozen
+from kube_base.frozen import Frozen
 from kube_rdma.model.ipam import (
     AllocationRecord,
     Bits,

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct, field
 
-from kube_rdma.model.frozen import Frozen
+from kube_base.frozen import Frozen
 from kube_rdma.model.ipam import Block, BlockKey, BorrowQueue, NodeLease, NodeName, Timing
 from kube_rdma.rules.ipam.effects import (
     Clock,

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from kube_rdma.model.errors import Broken, Refused, Unavailable
-from kube_rdma.model.frozen import Frozen, replace
+from kube_base.errors import Broken, Refused, Unavailable
+from kube_base.frozen import Frozen, replace
 from kube_rdma.model.ipam import (
     Address,
     AddressAllocation,

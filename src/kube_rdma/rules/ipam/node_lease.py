@@ -8,8 +8,8 @@ node's next renewal fails after it. No two clocks are ever compared.
 
 from __future__ import annotations
 
-from kube_rdma.model.errors import Broken
-from kube_rdma.model.frozen import replace
+from kube_base.errors import Broken
+from kube_base.frozen import replace
 from kube_rdma.model.ipam import BootId, JournalId, NodeLease, NodeName, Timing
 
 

@@ -13,7 +13,7 @@ import dataclasses  # an AllocationRecord is a dataclass, all else is frozen
 from collections.abc import Iterable, Mapping
 from math import inf
 
-from kube_rdma.model.frozen import Frozen, field, replace
+from kube_base.frozen import Frozen, field, replace
 from kube_rdma.model.ipam import (
     AddressAllocation,
     AllocationRecord,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import IPv4Address, IPv6Address
 from itertools import combinations
 
-from kube_rdma.model.errors import Refused
+from kube_base.errors import Refused
 from kube_rdma.model.ipam import (
     Address,
     AddressRequest,

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import combinations
 
-from kube_rdma.model.errors import Broken
-from kube_rdma.model.frozen import Frozen, replace
+from kube_base.errors import Broken
+from kube_base.frozen import Frozen, replace
 from kube_rdma.model.ipam import (
     Bits,
     Block,

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from itertools import accumulate
 
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import Frozen
+from kube_base.errors import Refused
+from kube_base.frozen import Frozen
 from kube_rdma.model.ipam import (
     BLOCK_ADDRESSES,
     Address,

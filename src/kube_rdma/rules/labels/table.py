@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from kube_rdma.model.frozen import Frozen
+from kube_base.frozen import Frozen
 
 FEATURE = "feature.node.kubernetes.io"
 KERNEL = f"{FEATURE}/kernel-version"

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from kube_base.frozen import Frozen, field
 from kube_rdma.model.card import USER_SPACE
 from kube_rdma.model.device import Device, LinkLayer, PciPosition, Port, PortState
-from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.model.pools.pool import Mode
 from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma.rules.labels import table

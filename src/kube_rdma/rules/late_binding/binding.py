@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import Frozen
+from kube_base.errors import Refused
+from kube_base.frozen import Frozen
 from kube_rdma.model.late_binding.binding import (
     Binding,
     CdiFile,

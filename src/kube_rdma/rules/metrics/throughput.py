@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from kube_rdma.model.frozen import replace
+from kube_base.frozen import replace
 from kube_rdma.model.metrics.throughput import (
     AgentScrape,
     ScrapedSample,

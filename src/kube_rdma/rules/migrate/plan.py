@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import replace
+from kube_base.errors import Refused
+from kube_base.frozen import replace
 from kube_rdma.model.migrate import (
     Document,
     MigratingNode,

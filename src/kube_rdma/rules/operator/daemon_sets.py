@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any, TypeAlias
 
-from kube_rdma.model.frozen import Frozen
+from kube_base.frozen import Frozen
 from kube_rdma.model.install.blueprint import Blueprint
 from kube_rdma.model.operator.cluster_policy import (
     ClusterPolicy,

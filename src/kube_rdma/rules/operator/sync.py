@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from kube_rdma.model.frozen import Frozen
+from kube_base.frozen import Frozen
 from kube_rdma.model.install.blueprint import Blueprint
 from kube_rdma.model.operator.cluster_policy import (
     AppliedState,

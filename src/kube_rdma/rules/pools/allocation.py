@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
+from kube_base.errors import Refused
 from kube_rdma.model.card import Card
 from kube_rdma.model.device import CharKind
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.pools.pool import Bind, DeviceInfo, Grant, Pool, Share, ShareId, Variables
 from kube_rdma.rules.phrases import listed
 from kube_rdma.rules.pools.modes import terms

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import StrEnum
 
+from kube_base.frozen import Frozen
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.device import PciPosition
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.pools.gpu_use import HeldGpu
 from kube_rdma.rules.pools.topology import Nearness, nearness
 

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from types import MappingProxyType
 
+from kube_base.frozen import Frozen, replace
 from kube_rdma.model.device import CharKind
-from kube_rdma.model.frozen import Frozen, replace
 from kube_rdma.model.pools.pool import Attach, Bind, Mode, PoolSpec, Preference
 
 

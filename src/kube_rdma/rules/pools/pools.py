@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from kube_base.frozen import Frozen
 from kube_rdma.model.card import Card, CardId
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.pools.pool import Attach, Bind, Offer, Pool, PoolSpec, Share, ShareId
 from kube_rdma.model.survey import Survey
 from kube_rdma.rules.pools.modes import ModeRow, terms

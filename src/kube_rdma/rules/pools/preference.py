@@ -12,9 +12,9 @@ import heapq
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
+from kube_base.errors import Refused
+from kube_base.frozen import Frozen
 from kube_rdma.model.card import Card, CardId
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.pools.gpu_use import FreeGpu
 from kube_rdma.model.pools.pool import Pool, Preference, Share, ShareId
 from kube_rdma.rules.phrases import listed

@@ -13,8 +13,8 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from kube_base.frozen import replace
 from kube_rdma.model.card import Card, CardId
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.rails import RailRecord
 from kube_rdma.rules.phrases import listed as enumerated
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from kube_rdma.model.frozen import Frozen
+from kube_base.frozen import Frozen
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.model.pools.pool import Bind, Mode, PoolSpec, ShareId
 from kube_rdma.rules.phrases import listed

@@ -11,8 +11,8 @@ from __future__ import annotations
 from enum import StrEnum
 from itertools import takewhile
 
+from kube_base.frozen import Frozen
 from kube_rdma.model.device import PciPosition
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.survey import Survey
 
 # What may lie between the last shared bridge and a function of the same switch: a downstream port.

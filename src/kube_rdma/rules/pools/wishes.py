@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import replace
+from kube_base.errors import Refused
+from kube_base.frozen import replace
 from kube_rdma.model.pools.pool import FunctionRange, PoolSpec, Selector
 from kube_rdma.rules.pools.modes import MODES, terms
 

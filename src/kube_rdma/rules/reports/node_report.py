@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from kube_base.frozen import Frozen
 from kube_rdma.model.card import Card, CardId, Netdev
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.functions.function import FunctionsPlan
 from kube_rdma.model.measures import figure_text
 from kube_rdma.model.pools.node_policy import ClusterNodePolicy, PolicyAtNode

@@ -1,6 +1,6 @@
 """Recognizes kube-rdma's programs by what their containers run: DaemonSets have the seeds' names.
 
-adapters/cluster/status_objects asks of each container template.
+adapters/cluster/reports asks of each container template.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from kube_rdma.model.frozen import replace
+from kube_base.frozen import replace
 from kube_rdma.model.late_binding.binding import UsedDevice
 from kube_rdma.model.settings.fabric import FabricProfile
 

@@ -9,7 +9,7 @@ import copy
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from kube_rdma.model.errors import Refused
+from kube_base.errors import Refused
 
 LABEL = "kube-rdma.io/verify"  # of a copy: which run it belongs to
 CHECK_LABEL = "kube-rdma.io/bandwidth-check"  # and which BandwidthCheck, if any

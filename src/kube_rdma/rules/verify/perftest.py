@@ -13,8 +13,8 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 
-from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.plain_text import plain
+from kube_base.errors import Unavailable
+from kube_base.plain_text import plain
 from kube_rdma.model.verify.bandwidth import PerftestRow, PerftestRun, PodDevice
 
 LISTENING = "listening"  # what a server's script prints when it can be dialled

@@ -13,8 +13,8 @@ from contextlib import suppress
 from ipaddress import ip_interface
 from typing import Any
 
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.foreign_json import Undecodable, decoded
+from kube_base.errors import Refused
+from kube_base.foreign_json import Undecodable, decoded
 from kube_rdma.model.verify.bandwidth import PairedPod, PodDevice
 from kube_rdma.rules.verify.copies import LABEL
 

@@ -15,7 +15,7 @@ from itertools import groupby
 from statistics import median
 from typing import TypeAlias
 
-from kube_rdma.model.frozen import replace
+from kube_base.frozen import replace
 from kube_rdma.model.verify.bandwidth import RatedPair, Rating, Suspect, SuspectKind
 
 NEARLY_ALL = 0.8  # of the pairs of a cause, and of the cards of a rail

@@ -12,8 +12,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from kube_base.frozen import Frozen
 from kube_rdma.model.device import CharDevice, Device, Gpu, PciPosition, Port
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.survey import Survey
 from kube_rdma.views.devices.documents import plain
 

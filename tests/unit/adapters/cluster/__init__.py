@@ -1,1 +1,1 @@
-"""The way to the API server, and what goes wrong on it."""
+"""What kube-rdma reads and writes at the API server."""

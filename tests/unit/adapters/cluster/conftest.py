@@ -2,7 +2,7 @@
 
 import pytest
 
-from kube_rdma.adapters.cluster.objects import Cluster
+from kube_client.objects import Cluster
 from tests.kit.api_server import QUICK, server
 
 __all__ = ["server"]

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-CONNECT = "kube_rdma.adapters.cluster.connect"
+CONNECT = "kube_client.connect"
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.events import CAPACITY, About, Events
-from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma_testing.recording import recorded
 from tests.kit.api_server import QUICK
 

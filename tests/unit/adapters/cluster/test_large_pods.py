@@ -6,12 +6,12 @@ import sys
 
 import pytest
 
-from kube_rdma.adapters.cluster.calls import RequestTiming
-from kube_rdma.adapters.cluster.kinds import Where
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.cluster.pods import POD, READ, pod_state
-from kube_rdma.adapters.cluster.watching import Changed, Synced
-from kube_rdma.adapters.cluster.wire import Answer
+from kube_client.calls import RequestTiming
+from kube_client.kinds import Where
+from kube_client.objects import Cluster
+from kube_client.watching import Changed, Synced
+from kube_client.wire import Answer
+from kube_rdma.adapters.cluster.kinds.pod import POD, READ, pod_state
 from kube_rdma.api.attach import network_status, networks, pod_networks
 from kube_rdma.model.attach.restart import RESTART
 from kube_rdma.model.pod import MIRROR

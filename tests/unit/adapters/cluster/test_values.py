@@ -1,15 +1,12 @@
 """Quantities, codecs and what an object may be made of."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from kube_rdma.adapters.cluster import wire
-from kube_rdma.adapters.cluster.bandwidth_check_objects import BANDWIDTH_CHECK, seen_check
-from kube_rdma.adapters.cluster.kinds import Wanted
-from kube_rdma.adapters.cluster.nodes import NODE, NodeObjectSpec, whole
-from kube_rdma.adapters.cluster.policy_objects import DAEMON_SET
-from kube_rdma.model.errors import Unavailable
+from kube_client import wire
+from kube_client.kinds import Wanted
+from kube_rdma.adapters.cluster.bandwidth_checks import BANDWIDTH_CHECK, seen_check
+from kube_rdma.adapters.cluster.kinds.node import NODE, NodeObjectSpec, whole
+from kube_rdma.adapters.cluster.kinds.workload import DAEMON_SET
 from tests.kit.api_server import TRIAL, Spec
 
 
@@ -38,18 +35,6 @@ def test_what_is_no_quantity(text):
         whole(text)
 
 
-NAMES = st.from_regex(r"[a-z]{1,9}", fullmatch=True)
-PAIRS = st.dictionaries(NAMES, st.text(max_size=9)).map(lambda found: tuple(sorted(found.items())))
-
-
-@given(st.builds(Wanted, NAMES, spec=st.builds(Spec), labels=PAIRS, annotations=PAIRS))
-def test_what_is_written_is_read(wanted):
-    """Encoding and decoding lose nothing."""
-    found = wire.stored(TRIAL, wire.document(TRIAL, wanted))
-    assert (found.name, found.spec, found.labels) == (wanted.name, wanted.spec, wanted.labels)
-    assert found.annotations == wanted.annotations
-
-
 def test_a_kind_that_is_only_read_is_not_written():
     """A Node decoded in part must not be written back in part."""
     with pytest.raises(TypeError, match="only reads"):
@@ -73,13 +58,3 @@ def test_an_object_that_is_nested_too_deeply_is_named_and_its_neighbours_are_rea
         assert "nested deeper" in seen_check(wire.stored(BANDWIDTH_CHECK, document)).refusal
         with pytest.raises(wire.Unreadable, match=r"DaemonSet b/bad: .* nested deeper"):
             wire.stored(DAEMON_SET, document)
-
-
-TEXTLESS = b'{"metadata": {"name": "\xff", "resourceVersion": "\xff"}, "type": "\xff"}'
-
-
-@pytest.mark.parametrize("data", [b"", b"{}", b"[" * 5000, b"\xff", TEXTLESS])
-def test_what_is_no_object_is_no_answer_of_an_api_server(data):
-    for read in (wire.page, wire.line, wire.identity):
-        with pytest.raises(Unavailable, match="does not speak its protocol"):
-            read(data)

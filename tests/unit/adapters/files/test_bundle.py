@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_base.errors import Refused
 from kube_rdma.adapters.files import bundle
 from kube_rdma.model.doctor import Observation, ObservedPod
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.finding import Finding, NotSeen, Severity
 
 PROBLEM = {

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
+from kube_base.errors import Unavailable
 from kube_rdma.adapters.files.host_release import parsed, read_kernel, read_os_release
-from kube_rdma.model.errors import Unavailable
 
 TEXT = """# a comment
 NAME="Debian GNU/Linux"

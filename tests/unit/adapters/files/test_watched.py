@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from kube_base.errors import Refused, Unavailable
 from kube_rdma.adapters.files.watched import watching
-from kube_rdma.model.errors import Refused, Unavailable
 
 
 def swap(folder, text):

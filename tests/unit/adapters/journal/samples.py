@@ -13,6 +13,7 @@ from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
+from kube_base.frozen import replace
 from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.adapters.journal.format import (
     ADDRESSES,
@@ -33,7 +34,6 @@ from kube_rdma.model.attach.attachment import (
 )
 from kube_rdma.model.attach.cni import Dns
 from kube_rdma.model.device import PciAddress
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.functions import step as vf
 from kube_rdma.model.functions.function import MadeFunctions
 from kube_rdma.model.ipam import AddressAllocation, AllocationRecord, JournalIdentity

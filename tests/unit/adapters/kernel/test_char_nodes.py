@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import pytest
 
+from kube_base.errors import Refused, Unavailable
 from kube_rdma.adapters.kernel.device_nodes import FOLDER, CharNodes, missing
-from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma_testing.kernel.listeners import FakeCharNodes
 
 UVERBS, RDMA_CM = "/dev/infiniband/uverbs0", "/dev/infiniband/rdma_cm"

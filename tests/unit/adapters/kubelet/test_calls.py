@@ -3,8 +3,8 @@
 import pytest
 from grpclib import GRPCError, Status
 
+from kube_base.errors import Unavailable
 from kube_rdma.adapters.kubelet.service import Choice
-from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.pools.pool import Share
 from kube_rdma_testing.kubelet.devices import ContainerPlace
 from kube_rdma_testing.kubelet.kubelet import FakeKubelet

@@ -7,11 +7,11 @@ import pytest
 from grpclib import GRPCError, Status
 from grpclib.client import Channel
 
+from kube_base.errors import Refused, Unavailable
 from kube_rdma.adapters.kubelet import device_plugin
 from kube_rdma.adapters.kubelet.device_plugin import DevicePlugin
 from kube_rdma.adapters.kubelet.proto import deviceplugin_v1beta1_pb2 as pb
 from kube_rdma.adapters.kubelet.proto.deviceplugin_v1beta1_grpc import DevicePluginStub
-from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma_testing.kubelet.kubelet import FakeKubelet
 
 from .conftest import PATHS, Desk, make_offer, running

@@ -6,9 +6,9 @@ import pytest
 from grpclib import GRPCError, Status
 from grpclib.server import Server
 
+from kube_base.errors import Unavailable
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.adapters.kubelet.proto import podresources_v1_pb2 as pb
-from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.pools.holding import Allocatable, Holding
 from kube_rdma.model.pools.pool import Share
 from kube_rdma_testing.kubelet.devices import ContainerPlace, Devices

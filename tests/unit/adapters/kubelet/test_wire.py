@@ -5,9 +5,9 @@ from grpclib import Status
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.adapters.backoff import FIRST, LONGEST, full_jitter
+from kube_base.backoff import FIRST, LONGEST, full_jitter
+from kube_base.errors import Broken, KubeError, Refused, Unavailable
 from kube_rdma.adapters.kubelet import wire
-from kube_rdma.model.errors import Broken, KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.pools.pool import FileMount, Grant, Share
 
 from .conftest import make_offer
@@ -54,7 +54,7 @@ def test_an_error_keeps_its_sentence(error, status):
 
 
 def test_every_kind_of_error_has_a_status():
-    assert {kind for kind, _ in wire.STATUS} == set(KubeRdmaError.__subclasses__())
+    assert {kind for kind, _ in wire.STATUS} == set(KubeError.__subclasses__())
 
 
 @given(st.integers(0, 10**6))

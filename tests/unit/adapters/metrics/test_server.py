@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from kube_base.errors import Refused, Unavailable
 from kube_rdma.adapters.metrics.server import LIMITS, MetricsServer
-from kube_rdma.model.errors import Refused, Unavailable
 
 KIND = "text/plain; version=0.0.4"
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from kube_base.errors import Unavailable
 from kube_rdma.adapters.runtime.settings import NCCL_ENV, SettingsFolder, Shelf
-from kube_rdma.model.errors import Unavailable
 
 
 @pytest.fixture

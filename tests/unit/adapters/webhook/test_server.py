@@ -9,11 +9,11 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
+from kube_base.errors import Refused
 from kube_rdma.adapters.http_server import MOST_PIECES, Body, HttpLimits
 from kube_rdma.adapters.webhook.identity import ServerIdentity
 from kube_rdma.adapters.webhook.peer_turns import PeerTurns
 from kube_rdma.adapters.webhook.server import WebhookLimits, WebhookServer
-from kube_rdma.model.errors import Refused
 from kube_rdma_lab.pki import Authority
 from kube_rdma_testing.recording import recorded
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from kube_base.errors import Refused
 from kube_rdma.api.admission.manifests import manifests, pods
 from kube_rdma.api.text.reader import read_all
-from kube_rdma.model.errors import Refused
 
 POD = "{spec: {containers: [{name: a}]}}"
 PLACES = {

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kube_base.errors import Refused
 from kube_rdma.api.admission import pod_manifest
 from kube_rdma.api.text.document import of_value, section
 from kube_rdma.api.text.reader import MOST_OF_MANIFESTS, read_all
 from kube_rdma.model.admission.pod_template import ContainerRole, NodeDemand, PodTemplate
-from kube_rdma.model.errors import Refused
 from kube_rdma.rules.admission.completions import completions
 from kube_rdma.rules.admission.findings import findings
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from kube_base.errors import Refused
 from kube_rdma.api.admission.settings import FIELDS, load
 from kube_rdma.model.admission.facts import USUAL
-from kube_rdma.model.errors import Refused
 from kube_rdma.rules.install.presets import DEFAULTS
 
 

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from kube_base.errors import Refused
 from kube_rdma.api.attach.called_conf import (
     PodNetworksBlock,
     blocks,
@@ -15,7 +16,6 @@ from kube_rdma.api.attach.called_conf import (
     resource,
 )
 from kube_rdma.model.attach.cni import Call, Verb
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.late_binding.binding import ContainerId
 

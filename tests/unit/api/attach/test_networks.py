@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_base.errors import MOST_FAULTS, Refused
 from kube_rdma.api.attach import pod_networks
 from kube_rdma.api.attach.networks import LONGEST, MOST, MOST_VALUES, asks
 from kube_rdma.api.attach.networks import load as load_warnings
 from kube_rdma.model.attach.attachment import AskedAddress, NetworkAsk
-from kube_rdma.model.errors import MOST_FAULTS, Refused
 
 from .bad_networks import NETWORKS, load
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from kube_base.errors import Refused
 from kube_rdma.api.attach.networks import asks, load
-from kube_rdma.model.errors import Refused
 
 FIELDS = (
     *("namespace", "ips", "mac", "infiniband-guid", "interface", "interfaceRequest"),

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_base.errors import Refused, Unavailable
 from kube_rdma.api.attach import pod_networks
 from kube_rdma.api.attach.networks import MOST
 from kube_rdma.model.attach.attachment import AskedAddress, NetworkAsk, NetworkRoute
-from kube_rdma.model.errors import Refused, Unavailable
 
 from .bad_pod_networks import BLOCKS, load
 

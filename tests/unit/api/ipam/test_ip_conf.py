@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_base.errors import Refused
 from kube_rdma.api.ipam import ip_conf, ip_pool
 from kube_rdma.api.ipam.ip_conf import IpamConf
 from kube_rdma.api.text.document import of_value
 from kube_rdma.model.attach.cni import Dns, LinkAddress, LinkRoute
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.ipam import NicRequest, Span
 
 WHEREABOUTS = {

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_base.errors import Refused
 from kube_rdma.api.ipam import ip_objects
 from kube_rdma.api.ipam.ip_words import bits_of, span, spans_of
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.ipam import Bits, Block, BlockKey, Family, Version
 
 from .ip_values import BITS, BLOCKS, LEASES, keys

@@ -9,12 +9,12 @@ import pytest
 import yaml
 from hypothesis import given
 
+from kube_base.errors import Refused
+from kube_base.foreign_json import decoded
 from kube_rdma.api.ipam import ip_pool, ip_pool_status
 from kube_rdma.api.ipam.ip_pool_status import IPPoolStatus, PoolFindings, WantEntry
 from kube_rdma.api.text.document import of_value
 from kube_rdma.api.text.reader import read
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.foreign_json import decoded
 from kube_rdma.model.ipam import Family, Usage, Version
 
 from .ip_values import QUEUES, pools

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from kube_base.errors import Refused
 from kube_rdma.api.operator.nic_cluster_policy import load
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.operator.cluster_policy import ComponentImage
 from kube_rdma.model.operator.driver_upgrade import DrainPolicy, UpgradePolicy
 

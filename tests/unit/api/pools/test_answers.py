@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
+from kube_base.errors import Refused
 from kube_rdma.api.pools.config import DIALECTS
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.pools.resource_name import is_extended_resource
 from tests.unit.api.text.test_documents import JSON
 

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
+from kube_base.errors import Refused
 from kube_rdma.api.pools.config import parse
 from kube_rdma.api.pools.node_label import label_pools
 from kube_rdma.model.device import PciAddress
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.functions.function import FunctionsWish
 from kube_rdma.model.pools.pool import (
     Attach,

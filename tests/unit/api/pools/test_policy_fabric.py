@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_base.errors import Refused
 from kube_rdma.api.pools.node_policy import load_object
 from kube_rdma.api.pools.policy_fabric import OWN
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.late_binding.binding import UsedDevice
 from kube_rdma.model.settings.fabric import FabricProfile
 from kube_rdma.rules.settings.files import settings_files

@@ -4,13 +4,13 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_base.foreign_json import decoded
+from kube_base.frozen import replace
 from kube_rdma.api.reports.node_policy_status import (
     MOST_REMARKS,
     NodePolicyStatus,
     node_policy_status,
 )
-from kube_rdma.model.foreign_json import decoded
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.node_policy import PolicyOutcome, PolicyRemark, PolicyRollup
 
 NOW, LATER = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_base.foreign_json import decoded
+from kube_base.frozen import replace
 from kube_rdma.api.reports.node_report import report_status
 from kube_rdma.api.schema.definitions import DEFINITIONS
 from kube_rdma.api.schema.structural import definition
 from kube_rdma.model.card import CardId
 from kube_rdma.model.conditions import LONGEST
 from kube_rdma.model.device import PciAddress
-from kube_rdma.model.foreign_json import decoded
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.measures import figure_text
 from kube_rdma.model.reports.node_report import (
     NodeReport,

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from kube_base.errors import Refused
 from kube_rdma.api.pools.config import parse
 from kube_rdma.api.text import yaml_text
 from kube_rdma.api.text.document import MAX_DEPTH, Document, TextPosition
 from kube_rdma.api.text.reader import read
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.pools.pool import Mode, PoolSpec
 
 # All that JSON can hold, less what the module's docstring says this reader does not take.

@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field
 
+from kube_base.errors import Refused
 from kube_rdma.api.ipam.ip_words import IpAddress, Label
 from kube_rdma.api.text.document import of_value
 from kube_rdma.api.text.faults import validate
 from kube_rdma.api.text.go_typed import GoTyped
 from kube_rdma.api.text.typed import Many
-from kube_rdma.model.errors import Refused
 
 
 class Inner(GoTyped):

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_base.errors import Refused
 from kube_rdma.api.verify import status as statuses
 from kube_rdma.api.verify.bandwidth_check import load_plan
 from kube_rdma.api.verify.status import MOST_NAMES, MOST_PAIRS
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.verify.bandwidth import (
     Operation,
     PairOutcome,

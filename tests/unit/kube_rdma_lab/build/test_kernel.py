@@ -2,7 +2,7 @@
 
 import pytest
 
-from kube_rdma.model.errors import Refused
+from kube_base.errors import Refused
 from kube_rdma_lab.build import initrd, kernel
 
 DEPENDENCIES = {

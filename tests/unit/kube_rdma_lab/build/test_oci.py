@@ -9,7 +9,7 @@ import tarfile
 
 import pytest
 
-from kube_rdma.model.errors import Refused
+from kube_base.errors import Refused
 from kube_rdma_lab.build import oci
 
 REFERENCE = "example.com/team/thing:1"

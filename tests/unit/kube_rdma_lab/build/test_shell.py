@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from kube_rdma.model.errors import Refused, Unavailable
+from kube_base.errors import Refused, Unavailable
 from kube_rdma_lab.build.shell import Running, Shell, ask, need
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.errors import Unavailable
+from kube_base.errors import Unavailable
 from kube_rdma_lab.build.shell import Shell
 from kube_rdma_lab.build.store import BuildEvent, Store, build_seconds, key_of
 

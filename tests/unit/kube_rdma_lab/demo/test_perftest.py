@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from kube_rdma.model.errors import Unavailable
+from kube_base.errors import Unavailable
 from kube_rdma.rules.verify.perftest import LISTENING, client_script
 from kube_rdma_lab.demo.perftest import Endpoint, measure, parse
 from kube_rdma_lab.lab import Lab

@@ -5,8 +5,8 @@ import json
 import pytest
 import yaml
 
+from kube_base.errors import Refused
 from kube_rdma.adapters.kubelet import wire
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.pools.pool import ShareId
 from kube_rdma_lab.ghost import install
 from kube_rdma_lab.ghost.plugin import Ghost, allocate, find_ghosts, offer

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from kube_base.errors import Refused
 from kube_rdma.model.device import CharDevice, CharKind
-from kube_rdma.model.errors import Refused
 from kube_rdma_lab import network, preflight
 from kube_rdma_lab.lab import Lab
 from kube_rdma_lab.native import cgroups, node

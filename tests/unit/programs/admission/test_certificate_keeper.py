@@ -10,13 +10,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from kube_rdma.adapters.cluster.calls import RequestTiming
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.cluster.webhook_objects import WEBHOOK_CONFIGURATIONS, WEBHOOK_SECRET
+from kube_base.errors import KubeError
+from kube_client.calls import RequestTiming
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.admission import WEBHOOK_CONFIGURATIONS, WEBHOOK_SECRET
 from kube_rdma.adapters.pki import certificates
 from kube_rdma.adapters.pki.certificates import MadePair
 from kube_rdma.model.admission.certificate import CertificateTimes
-from kube_rdma.model.errors import KubeRdmaError
 from kube_rdma.programs.admission.certificate_keeper import CertificateKeeper, CertificateTools
 from kube_rdma.rules.install.webhook import NAME, OWN_SECRET, SERVICE
 from kube_rdma_testing.cluster.server import FakeServer
@@ -225,7 +225,7 @@ async def test_a_bundle_that_somebody_else_wrote_is_put_right(world):
 
 async def test_a_right_that_is_missing_is_an_error_with_its_rule(world):
     world.server.forbidden.add(("patch", "secrets"))
-    with pytest.raises(KubeRdmaError, match=r'resources: \["secrets"\]'):
+    with pytest.raises(KubeError, match=r'resources: \["secrets"\]'):
         await world.keeper.look()
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_base.errors import Refused
 from kube_rdma.api.admission.review import MOST_BYTES
-from kube_rdma.model.errors import Refused
 from kube_rdma.programs.admission.review import completed, validated
 from tests.kit.admission import VKE, asking, blocks, container, pod
 

@@ -10,11 +10,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from kube_rdma.adapters.cluster.calls import RequestTiming
-from kube_rdma.adapters.cluster.ipam_objects import IP_POOL
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.cluster.policy_watch import NODE_POLICY
-from kube_rdma.adapters.cluster.webhook_objects import WEBHOOK_SECRET
+from kube_client.calls import RequestTiming
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.admission import WEBHOOK_SECRET
+from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL
+from kube_rdma.adapters.cluster.kinds.node_policy import NODE_POLICY
 from kube_rdma.programs.admission.server import (
     COMPLETE,
     CONFINED,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kube_base.frozen import replace
 from kube_rdma.adapters.kernel.netlink.uevents import Uevent
 from kube_rdma.adapters.kubelet.device_plugin import DevicePlugin
 from kube_rdma.model.device import (
@@ -21,7 +22,6 @@ from kube_rdma.model.device import (
     Port,
     PortState,
 )
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma.programs.agent.dependencies import AgentDependencies
 from kube_rdma.programs.agent.device_plugin.loop import run_plugin

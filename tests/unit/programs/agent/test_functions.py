@@ -4,8 +4,11 @@ import json
 
 import pytest
 
-from kube_rdma.adapters.cluster.nodes import NODE, Nodes
-from kube_rdma.adapters.cluster.objects import Cluster
+from kube_base.errors import Unavailable
+from kube_base.frozen import replace
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.kinds.node import NODE
+from kube_rdma.adapters.cluster.nodes import Nodes
 from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.adapters.journal.format import FUNCTIONS
 from kube_rdma.adapters.journal.journal import Journal
@@ -13,8 +16,6 @@ from kube_rdma.adapters.kernel.netlink.uevents import Uevent
 from kube_rdma.adapters.kernel.sriov.functions import SriovCards
 from kube_rdma.model.card import Function, Netdev, Use
 from kube_rdma.model.device import PciAddress, PciPosition
-from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.frozen import replace
 from kube_rdma.programs.agent import virtual_functions
 from kube_rdma.programs.agent.node.node_keeper import WritePace
 from kube_rdma.programs.agent.node.startup_taint import StartupTaint

@@ -5,16 +5,18 @@ from contextlib import asynccontextmanager
 
 from click.testing import CliRunner
 
-from kube_rdma.adapters.cluster import ipam_objects as kinds
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster import ipam as kinds
 from kube_rdma.adapters.cluster import whereabouts
-from kube_rdma.adapters.cluster.nodes import NODE
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.cluster.pods import POD
+from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL
+from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION
+from kube_rdma.adapters.cluster.kinds.node import NODE
+from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma.programs.cli.ip import ip
 from kube_rdma_testing.cluster.server import FakeServer
 
-KINDS = [kinds.IP_POOL, kinds.IP_BLOCK, kinds.LEASE]
-LEGACY = [whereabouts.POOL, whereabouts.RESERVATION, whereabouts.ATTACHMENT]
+KINDS = [IP_POOL, kinds.IP_BLOCK, kinds.LEASE]
+LEGACY = [whereabouts.POOL, whereabouts.RESERVATION, DEFINITION]
 
 
 def meta(name, namespace="", **more):
@@ -31,7 +33,7 @@ class World:
 
     def pool(self, name, *ranges, **spec):
         made = [{"subnet": each} for each in ranges]
-        self.server.put(kinds.IP_POOL, {"metadata": meta(name), "spec": {"ranges": made, **spec}})
+        self.server.put(IP_POOL, {"metadata": meta(name), "spec": {"ranges": made, **spec}})
 
     def block(self, first, *holdings, name=None):
         spec = {
@@ -60,7 +62,7 @@ class World:
     def attachment(self, name, conf):
         spec = {"config": conf if isinstance(conf, str) else json.dumps(conf)}
         document = {"metadata": meta(name, "default"), "spec": spec}
-        self.server.put(whereabouts.ATTACHMENT, document)
+        self.server.put(DEFINITION, document)
 
     def legacy_pool(self, name, range_, **allocations):
         spec = {"range": range_, "allocations": allocations}

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from kube_base.errors import Refused
+from kube_base.frozen import replace
 from kube_rdma.api.pools.config import DIALECTS, schema
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import replace
 from kube_rdma.programs import survey
 from kube_rdma.programs.cli.config import config
 from kube_rdma_lab.native.tree_text import unpack
 from tests.kit.nodes import device, function, seat
 from tests.kit.nodes import node as node_of
-from tests.unit.adapters.cluster.test_connect import Server, answer
+from tests.unit.kube_client.test_connect import Server, answer
 
 TREES = Path(__file__).parents[3] / "data/trees"
 HCA = '{"mode": "hca"}'

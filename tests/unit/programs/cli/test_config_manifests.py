@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_base.errors import Refused
 from kube_rdma.api.text.reader import read_all
-from kube_rdma.model.errors import Refused
 from kube_rdma.programs.admission.manifest_check import check as judge
 from kube_rdma.programs.cli.config import config
 from kube_rdma.rules.attach.requests import POD_NETWORKS

@@ -3,7 +3,7 @@
 import pytest
 from click.testing import CliRunner
 
-from kube_rdma.model.errors import Refused
+from kube_base.errors import Refused
 from kube_rdma.programs.cli.controller import controller
 
 

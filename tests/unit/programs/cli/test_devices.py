@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from kube_rdma.model.errors import Refused
+from kube_base.errors import Refused
 from kube_rdma.programs.cli.devices import devices
 from kube_rdma_lab.native.tree_text import unpack
 from tests.kit.nccl_xml import read

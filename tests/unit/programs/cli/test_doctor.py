@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from kube_base.frozen import replace
 from kube_rdma.adapters.files import bundle
 from kube_rdma.model.doctor import Observation
-from kube_rdma.model.frozen import replace
 from kube_rdma.programs.cli.doctor import doctor
 from kube_rdma.rules.doctor.diagnose import diagnose
 from kube_rdma_lab.native.tree_text import unpack

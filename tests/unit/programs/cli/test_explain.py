@@ -9,14 +9,14 @@ from contextlib import ExitStack, asynccontextmanager
 import pytest
 from click.testing import CliRunner
 
-from kube_rdma.adapters.cluster.networks import DEFINITION
-from kube_rdma.adapters.cluster.objects import Cluster
+from kube_base.errors import Refused, Unavailable
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION
 from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.adapters.journal.format import ATTACHMENTS
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.model.attach.attachment import Attachment, AttachmentKey, Plan, Sandbox
 from kube_rdma.model.attach.step import SetLink
-from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.late_binding.binding import ContainerId, PodName
 from kube_rdma.programs.agent.pod_networks.executor import AttachmentJournal

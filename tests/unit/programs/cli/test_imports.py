@@ -6,7 +6,7 @@ import pytest
 
 from bench.imports import modules, programs
 
-API = "h11", "kube_rdma.adapters.cluster.wire"  # the client of the API server
+API = "h11", "kube_client.wire"  # the client of the API server
 DOCUMENTS = "pydantic", "yaml"
 GRPC = "grpclib", "h2", "google.protobuf"
 LOOP = "asyncio", "structlog"
@@ -21,7 +21,7 @@ LATER = tuple(
 )
 # Pod networks and their addresses are for agents that put networks into pods, the rest for people.
 NETWORKS = (
-    *("kube_rdma.adapters.cluster", "kube_rdma.adapters.cni"),
+    *("kube_client", "kube_rdma.adapters.cluster", "kube_rdma.adapters.cni"),
     *("kube_rdma.programs.agent.pod_networks", "kube_rdma.programs.ipam"),
     *("kube_rdma.rules.cni_conf", "kube_rdma.rules.ipam"),
 )

@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 import pytest
 from click.testing import CliRunner
 
-from kube_rdma.adapters.cluster import ipam_objects as kinds
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.model.errors import Refused, Unavailable
+from kube_base.errors import Refused, Unavailable
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster import ipam as kinds
 from kube_rdma.programs.cli.ip import ip
 
 from .ip_world import World, meta

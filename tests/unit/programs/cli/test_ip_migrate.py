@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.adapters.cluster import ipam_objects as kinds
+from kube_base.errors import Refused
 from kube_rdma.adapters.cluster import whereabouts
-from kube_rdma.adapters.cluster.pods import POD
-from kube_rdma.model.errors import Refused
+from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL
+from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma.model.ipam import IPPool, IPRange
 from kube_rdma.model.pod import PodState
 from kube_rdma.programs.migrate.whereabouts_plan import Allocated, Legacy, Present, plan
@@ -95,7 +95,7 @@ def test_migrate_again_frees_what_has_ended(old):
     )
     document = old.documents("ippools")[name]
     spec = {**document["spec"], "blockSize": 8, "excludes": ["10.0.0.99", "10.0.0.12"]}
-    old.server.put(kinds.IP_POOL, {**document, "spec": spec})
+    old.server.put(IP_POOL, {**document, "spec": spec})
     old.server.remove(POD, "a", "default")
     result = old.run("migrate")
     assert f"~ IPPool {name}" in result.output

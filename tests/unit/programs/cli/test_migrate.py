@@ -6,13 +6,12 @@ from contextlib import asynccontextmanager
 import pytest
 from click.testing import CliRunner
 
-from kube_rdma.adapters.cluster import migrate_objects as objects
-from kube_rdma.adapters.cluster.nodes import NODE
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.cluster.pods import POD
-from kube_rdma.adapters.cluster.policy_objects import CONFIG_MAP, DAEMON_SET
-from kube_rdma.adapters.cluster.status_objects import DEPLOYMENTS
-from kube_rdma.model.errors import Refused
+from kube_base.errors import Refused
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster import migrate as objects
+from kube_rdma.adapters.cluster.kinds.node import NODE
+from kube_rdma.adapters.cluster.kinds.pod import POD
+from kube_rdma.adapters.cluster.kinds.workload import CONFIG_MAP, DAEMON_SET, DEPLOYMENTS
 from kube_rdma.programs.cli.migrate import migrate
 from kube_rdma_testing.cluster.server import FakeServer
 from tests.kit import device_plugins as kit

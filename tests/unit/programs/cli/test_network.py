@@ -6,9 +6,9 @@ import socket
 import pytest
 from click.testing import CliRunner
 
+from kube_base.errors import Refused
 from kube_rdma.adapters.cni.conf.binary import NAMES, install
 from kube_rdma.adapters.cni.conf.folder import ConfFolder
-from kube_rdma.model.errors import Refused
 from kube_rdma.programs.cli.main import cli
 from kube_rdma.rules.cni_conf.conflist import plan
 from kube_rdma.rules.cni_conf.meta_plugins import RDMA_CONF

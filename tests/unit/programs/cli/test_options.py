@@ -8,7 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from kube_rdma.model.errors import Refused
+from kube_base.errors import Refused
 from kube_rdma.programs.cli.main import cli
 from kube_rdma.programs.cli.options import (
     ClusterOptions,

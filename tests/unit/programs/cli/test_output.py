@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from kube_rdma.model.errors import Broken, Refused, Unavailable
+from kube_base.errors import Broken, Refused, Unavailable
 from kube_rdma.programs.cli.exit_codes import MEANINGS, ExitCode, error_document, exit_code
 from kube_rdma.programs.cli.main import cli
 

@@ -4,7 +4,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from kube_rdma.model.errors import Refused
+from kube_base.errors import Refused
 from kube_rdma.programs.cli.render import render
 from kube_rdma.rules.install.presets import PRESETS
 

@@ -7,22 +7,23 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from kube_rdma.adapters.cluster import status_objects as objects
-from kube_rdma.adapters.cluster.ipam_objects import IP_POOL
-from kube_rdma.adapters.cluster.nodes import NODE
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.cluster.pods import POD
-from kube_rdma.adapters.cluster.policy_objects import NIC_CLUSTER_POLICY
-from kube_rdma.adapters.cluster.report_objects import NODE_REPORT
+from kube_base.errors import Unavailable
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster import reports as objects
+from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL
+from kube_rdma.adapters.cluster.kinds.nic_cluster_policy import NIC_CLUSTER_POLICY
+from kube_rdma.adapters.cluster.kinds.node import NODE
+from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
+from kube_rdma.adapters.cluster.kinds.pod import POD
+from kube_rdma.adapters.cluster.kinds.workload import DAEMON_SETS, DEPLOYMENTS
 from kube_rdma.api.reports.node_report import report_status
 from kube_rdma.model.card import CardId
-from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.reports.node_report import NodeReport, ReportedCard, ReportedPool
 from kube_rdma.programs.cli.status import status
 from kube_rdma_testing.cluster.server import FakeServer
 
 KINDS = (
-    *(objects.DAEMON_SETS, objects.DEPLOYMENTS, objects.EVENT, objects.BINDING),
+    *(DAEMON_SETS, DEPLOYMENTS, objects.EVENT, objects.BINDING),
     *(NODE_REPORT, IP_POOL, NIC_CLUSTER_POLICY),
 )
 NOW = "2026-01-01T00:00:00Z"
@@ -45,9 +46,9 @@ class World:
     def __init__(self):
         self.server = FakeServer(KINDS)
         counts = {"desiredNumberScheduled": 2, "numberReady": 2, "updatedNumberScheduled": 2}
-        self.workload(objects.DAEMON_SETS, "agent", AGENT, counts)
+        self.workload(DAEMON_SETS, "agent", AGENT, counts)
         counts = {"readyReplicas": 1, "updatedReplicas": 1}
-        self.workload(objects.DEPLOYMENTS, "controller", ["controller"], counts)
+        self.workload(DEPLOYMENTS, "controller", ["controller"], counts)
         self.program_pod("controller-0", "controller", "node-1")
         for number in (1, 2):
             self.node(f"node-{number}")
@@ -195,7 +196,7 @@ def test_a_report_without_an_agent_is_old(world):
 
 def test_where_all_agents_are_gone_their_reports_are_no_health(world):
     """One problem for all nodes, and no node is marked as well."""
-    world.server.remove(objects.DAEMON_SETS, "agent", "kr")
+    world.server.remove(DAEMON_SETS, "agent", "kr")
     assert set(world.codes()) == {"NoAgent"}
     assert "✗  node-1  missing  1/1" in world.run().output
 
@@ -278,7 +279,7 @@ def test_kinds_that_are_not_installed_are_no_problem(world):
     """A cluster without policies and pools is well; without reports little is known of it."""
     world.server = FakeServer(KINDS[:4])
     labels = {"desiredNumberScheduled": 1, "numberReady": 1, "updatedNumberScheduled": 1}
-    world.workload(objects.DAEMON_SETS, "agent", AGENT, labels)
+    world.workload(DAEMON_SETS, "agent", AGENT, labels)
     world.node("node-1")
     world.program_pod("agent-1", "agent", "node-1")
     codes = world.codes()

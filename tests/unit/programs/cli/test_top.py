@@ -7,10 +7,10 @@ from itertools import count
 import pytest
 from click.testing import CliRunner
 
-from kube_rdma.adapters.cluster import status_objects as objects
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.cluster.pods import POD
-from kube_rdma.model.errors import Refused
+from kube_base.errors import Refused
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.kinds.pod import POD
+from kube_rdma.adapters.cluster.kinds.workload import DAEMON_SETS, DEPLOYMENTS
 from kube_rdma.programs.cli.top import top
 from kube_rdma_testing.cluster.server import FakeServer
 
@@ -23,11 +23,11 @@ class World:
     """Two agents; that of node-1 has a card that receives, and two pods on it."""
 
     def __init__(self, *options):
-        self.server = FakeServer((objects.DAEMON_SETS, objects.DEPLOYMENTS))
+        self.server = FakeServer((DAEMON_SETS, DEPLOYMENTS))
         args = ["agent", "--role=plugin", *options]
         template = {"spec": {"containers": [{"image": "kube-rdma", "args": args}]}}
         spec = {"template": template, "selector": {"matchLabels": {"name": "agent"}}}
-        self.server.put(objects.DAEMON_SETS, {"metadata": meta("agent"), "spec": spec})
+        self.server.put(DAEMON_SETS, {"metadata": meta("agent"), "spec": spec})
         for number in (1, 2):
             labels = {"name": "agent"}
             document = {"metadata": meta(f"agent-{number}", labels=labels), "status": {}}

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from kube_rdma.adapters.cluster.verify_objects import VerifyObjects
+from kube_rdma.adapters.cluster.verify import VerifyObjects
 from kube_rdma.programs.cli.verify import verify
 from kube_rdma.programs.verify.copies import CopyRequest, copies
 from kube_rdma.rules.verify.copies import pod_for

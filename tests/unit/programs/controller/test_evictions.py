@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_base.errors import Refused
+from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.events import Events
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.cluster.pods import POD, Pods
+from kube_rdma.adapters.cluster.kinds.pod import POD
+from kube_rdma.adapters.cluster.pods import Pods
 from kube_rdma.adapters.cluster.restarts import Restarts, request_of
 from kube_rdma.model.attach.restart import RESTART, RestartRequest
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.pod import MIRROR, PodState
 from kube_rdma.programs.controller.evictions import Evictions, EvictionTiming
 from kube_rdma.rules.attach.restarts import AT_ONCE, FRESH, evictable

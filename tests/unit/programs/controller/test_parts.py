@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
+from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.election import ELECTION, ElectionLease
 from kube_rdma.adapters.cluster.events import Events
-from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.model.admission.facts import USUAL
 from kube_rdma.programs.admission.server import SecretPlace
 from kube_rdma.programs.controller.leadership import Leadership

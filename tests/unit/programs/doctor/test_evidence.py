@@ -7,12 +7,14 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from kube_rdma.adapters.cluster import status_objects as objects
-from kube_rdma.adapters.cluster.doctor_objects import address_ranges, address_uses
-from kube_rdma.adapters.cluster.ipam_objects import IP_POOL
-from kube_rdma.adapters.cluster.networks import DEFINITION
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.cluster.pods import POD
+from kube_base.errors import Refused, Unavailable
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster import reports as objects
+from kube_rdma.adapters.cluster.doctor import address_ranges, address_uses
+from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL
+from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION
+from kube_rdma.adapters.cluster.kinds.pod import POD
+from kube_rdma.adapters.cluster.kinds.workload import DAEMON_SETS, DEPLOYMENTS
 from kube_rdma.adapters.files import bundle
 from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.adapters.journal.format import RAILS
@@ -28,7 +30,6 @@ from kube_rdma.model.doctor import (
     ObservedContainer,
     ObservedRail,
 )
-from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.pools.rails import RailRecord
 from kube_rdma.programs.doctor.evidence import DoctorPlaces, observe
@@ -37,7 +38,7 @@ from kube_rdma.programs.doctor.pod import pod_by_api, steering
 from kube_rdma_testing.cluster.server import FakeServer
 
 KINDS = (
-    *(objects.DAEMON_SETS, objects.DEPLOYMENTS, objects.EVENT, objects.BINDING),
+    *(DAEMON_SETS, DEPLOYMENTS, objects.EVENT, objects.BINDING),
     *(IP_POOL, DEFINITION, POD),
 )
 HCA = "rdma/hca"

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.cluster.pods import POD
-from kube_rdma.adapters.cluster.policy_objects import DAEMON_SET
+from kube_base.errors import Refused
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.kinds.pod import POD
+from kube_rdma.adapters.cluster.kinds.workload import DAEMON_SET
 from kube_rdma.api.attach.network_status import OWN_ANNOTATION
-from kube_rdma.model.errors import Refused
 from kube_rdma.programs.install.retirement import Retirement, available, retire_drivers
 from kube_rdma_testing.cluster.server import FakeServer
 from tests.unit.programs.agent.world import until

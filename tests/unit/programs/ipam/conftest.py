@@ -6,11 +6,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from kube_rdma.adapters.cluster import ipam_objects
-from kube_rdma.adapters.cluster.calls import RequestTiming as WatchPace
-from kube_rdma.adapters.cluster.objects import Cluster
+from kube_base.errors import Unavailable
+from kube_client.calls import RequestTiming as WatchPace
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster import ipam
+from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL
 from kube_rdma.api.ipam import ip_objects
-from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.ipam import AddressRequest, NicRequest, Timing
 from kube_rdma.programs.ipam.node_addresses import IpamDependencies, NodeAddresses
 from kube_rdma.programs.ipam.timing import IpamTiming
@@ -43,7 +44,7 @@ class World:
     """One API server, one clock, and what each node has on its disk."""
 
     def __init__(self):
-        self.server = FakeServer([ipam_objects.IP_POOL, ipam_objects.IP_BLOCK, ipam_objects.LEASE])
+        self.server = FakeServer([IP_POOL, ipam.IP_BLOCK, ipam.LEASE])
         self.clock = Clock()
         self.timing = IpamTiming(TIMING, self.clock, tick=0.005, gc_interval=0.005, pause=at_once)
         self.disks = {}
@@ -57,7 +58,7 @@ class World:
         }
         if namespaces:
             spec["namespaces"] = list(namespaces)
-        self.server.put(ipam_objects.IP_POOL, self.document("IPPool", name, spec))
+        self.server.put(IP_POOL, self.document("IPPool", name, spec))
 
     def document(self, kind, name, spec):
         version = "kube-rdma.io/v1alpha1"

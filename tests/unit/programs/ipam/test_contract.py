@@ -4,7 +4,7 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from kube_rdma.model.errors import Refused
+from kube_base.errors import Refused
 from kube_rdma.model.ipam import IPPool, IPRange, NicRequest
 from kube_rdma_testing.ipam import FakeAddresses
 

@@ -5,9 +5,9 @@ from itertools import count
 
 import pytest
 
-from kube_rdma.adapters.cluster import ipam_objects
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.model.errors import Broken, Refused, Unavailable
+from kube_base.errors import Broken, Refused, Unavailable
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster import ipam
 from kube_rdma.model.ipam import JournalId, NicRequest, NodeLease
 from kube_rdma.programs.ipam.effect_runner import EffectRunner
 from kube_rdma.rules.ipam.effects import ReadLease, WriteLease
@@ -321,9 +321,7 @@ async def test_a_block_that_was_garbled(world):
         await addresses.add(ask("c1", NicRequest("net1", "p")))
         (block,) = world.server.documents("ipblocks")
         spec = {**block["spec"], "edition": "many"}
-        world.server.put(
-            ipam_objects.IP_BLOCK, world.document("IPBlock", block["metadata"]["name"], spec)
-        )
+        world.server.put(ipam.IP_BLOCK, world.document("IPBlock", block["metadata"]["name"], spec))
         found = [texts(await _patiently(addresses, f"d{n}")) for n in range(60)]
         assert len({*map(tuple, found)}) == 60
         await addresses.delete("d59")
@@ -364,7 +362,7 @@ def renewal():
 
 def test_an_answer_that_a_starved_node_reads_late_counts(world):
     """A limit by the clock would throw it away, and with it the node's right to give addresses."""
-    objects = ipam_objects.IpamObjects(Cluster(Starved(world.server.line())), SPACE)
+    objects = ipam.IpamObjects(Cluster(Starved(world.server.line())), SPACE)
     with asyncio.Runner(loop_factory=Loop) as runner:
         written, read = runner.run(EffectRunner(objects, world.timing).run(renewal()))
     assert written == read
@@ -375,7 +373,7 @@ async def test_a_write_without_an_answer_is_unknown(world):
     """It may be done: None, and a read shows it."""
     line = world.server.line()
     line.lose = 1
-    objects = ipam_objects.IpamObjects(Cluster(line), SPACE)
+    objects = ipam.IpamObjects(Cluster(line), SPACE)
     written, read = await EffectRunner(objects, world.timing).run(renewal())
     assert written is None
     assert read.journal == "j"

@@ -5,8 +5,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from kube_rdma.adapters.cluster.nodes import NODE
-from kube_rdma.model.errors import Broken
+from kube_base.errors import Broken
+from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.programs.ipam.gc import OUT_OF_SERVICE, run_gc
 
 from .conftest import SPACE, TIMING, ask, gives, texts, until

@@ -5,10 +5,11 @@ from ipaddress import ip_network
 
 import pytest
 
+from kube_client.kinds import Wanted
+from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.events import Events
-from kube_rdma.adapters.cluster.ipam_objects import IP_BLOCK, IP_POOL, LEASE
-from kube_rdma.adapters.cluster.kinds import Wanted
-from kube_rdma.adapters.cluster.objects import Cluster
+from kube_rdma.adapters.cluster.ipam import IP_BLOCK, LEASE
+from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL
 from kube_rdma.model.ipam import Block, BlockKey, Family, IPPool, IPRange, NodeHolding
 from kube_rdma.programs.ipam.pool_status_reporter import PoolStatusReporter
 from kube_rdma_testing.cluster.server import FakeServer

@@ -6,8 +6,8 @@ from itertools import count
 
 import pytest
 
-from kube_rdma.adapters.cluster import ipam_objects
-from kube_rdma.model.errors import Unavailable
+from kube_base.errors import Unavailable
+from kube_rdma.adapters.cluster import ipam
 from kube_rdma.model.ipam import NicRequest
 
 from .conftest import TIMING, ask, gives, texts, until
@@ -73,7 +73,7 @@ async def test_blocks_that_somebody_deletes_come_back(world):
             await given(node, f"{n}-{at}") for n in range(3) for at, node in enumerate((one, two))
         ]
         for document in world.server.documents("ipblocks"):
-            world.server.remove(ipam_objects.IP_BLOCK, document["metadata"]["name"])
+            world.server.remove(ipam.IP_BLOCK, document["metadata"]["name"])
         for node in (one, two):
             await knows(world, node)
         await until(lambda: held(world) >= {text for texts_ in before for text in texts_})
@@ -91,11 +91,11 @@ async def test_a_definition_that_somebody_deletes_and_makes_again_gives_nothing_
         before = [
             await given(node, f"{n}-{at}") for n in range(40) for at, node in enumerate((one, two))
         ]
-        world.server.uninstall(ipam_objects.IP_BLOCK, seen=seen)
+        world.server.uninstall(ipam.IP_BLOCK, seen=seen)
         for line in world.lines.values():
             line.requests.clear()
             await until(lambda line=line: asked_in_vain(line.requests))
-        world.server.add(ipam_objects.IP_BLOCK)
+        world.server.add(ipam.IP_BLOCK)
         for node in (one, two):
             await knows(world, node)
         await until(lambda: held(world) >= {text for texts_ in before for text in texts_})
@@ -112,11 +112,11 @@ async def test_a_node_that_starts_without_the_definition_keeps_its_pods_addresse
     world.pool("other", subnet="10.9.0.0/16")
     async with world.node() as one:
         before = [await given(one, f"a{n}") for n in range(40)]
-    world.server.uninstall(ipam_objects.IP_BLOCK, seen=True)
+    world.server.uninstall(ipam.IP_BLOCK, seen=True)
     async with world.node(ready=False) as one:
         line = world.lines["node-1"]
         await until(lambda: asked_in_vain(line.requests))
-        world.server.add(ipam_objects.IP_BLOCK)
+        world.server.add(ipam.IP_BLOCK)
         await until(lambda: held(world) >= {text for texts_ in before for text in texts_})
         async with world.node("node-2") as two:
             await serve(world, one, two)
@@ -137,7 +137,7 @@ async def test_one_block_that_is_garbled_recalls_nothing(world):
         await given(one, "a")
         (document,) = world.server.documents("ipblocks")
         spec = {**document["spec"], "first": "10.77.0.0"}
-        world.server.put(ipam_objects.IP_BLOCK, {**document, "spec": spec})
+        world.server.put(ipam.IP_BLOCK, {**document, "spec": spec})
         await asyncio.sleep(10 * world.timing.tick)
         assert texts(await one.add(ask("b", pool="other")))[0].startswith("10.9.")
 

@@ -2,10 +2,10 @@
 
 from copy import deepcopy
 
-from kube_rdma.adapters.backoff import full_jitter
-from kube_rdma.adapters.cluster.calls import RequestTiming
-from kube_rdma.adapters.cluster.nodes import NODE
-from kube_rdma.adapters.cluster.policy_objects import DAEMON_SET
+from kube_base.backoff import full_jitter
+from kube_client.calls import RequestTiming
+from kube_rdma.adapters.cluster.kinds.node import NODE
+from kube_rdma.adapters.cluster.kinds.workload import DAEMON_SET
 from tests.unit.api.operator.test_nic_cluster_policy import SEED
 from tests.unit.programs.agent.world import until
 

@@ -7,12 +7,13 @@ from datetime import UTC, datetime
 
 import pytest
 
-from kube_rdma.adapters.cluster.driver_objects import USING_POD
+from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.events import Events
-from kube_rdma.adapters.cluster.nodes import NODE
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.cluster.policy_objects import CONFIG_MAP, DAEMON_SET, NIC_CLUSTER_POLICY
-from kube_rdma.adapters.cluster.report_objects import NODE_REPORT
+from kube_rdma.adapters.cluster.kinds.nic_cluster_policy import NIC_CLUSTER_POLICY
+from kube_rdma.adapters.cluster.kinds.node import NODE
+from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
+from kube_rdma.adapters.cluster.kinds.pod import FULL_POD
+from kube_rdma.adapters.cluster.kinds.workload import CONFIG_MAP, DAEMON_SET
 from kube_rdma.programs.operator.reconcile import Operator, OperatorTiming
 from kube_rdma_testing.cluster.daemon_sets import FakeDaemonSets
 from kube_rdma_testing.cluster.server import FakeServer
@@ -44,7 +45,7 @@ class ClusterWorld:
         self.pace = pace
         self.server = FakeServer([NIC_CLUSTER_POLICY, DAEMON_SET, CONFIG_MAP, NODE_REPORT])
         self.line = self.server.line()
-        self.controller = FakeDaemonSets(self.server, USING_POD, DAEMON_SET)
+        self.controller = FakeDaemonSets(self.server, FULL_POD, DAEMON_SET)
         self.node("ubuntu00")
 
     @asynccontextmanager

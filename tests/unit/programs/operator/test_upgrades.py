@@ -4,10 +4,11 @@ import copy
 
 import pytest
 
-from kube_rdma.adapters.cluster.driver_objects import USING_POD
-from kube_rdma.adapters.cluster.nodes import NODE
-from kube_rdma.adapters.cluster.policy_objects import DAEMON_SET, NIC_CLUSTER_POLICY
-from kube_rdma.adapters.cluster.report_objects import NODE_REPORT
+from kube_rdma.adapters.cluster.kinds.nic_cluster_policy import NIC_CLUSTER_POLICY
+from kube_rdma.adapters.cluster.kinds.node import NODE
+from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
+from kube_rdma.adapters.cluster.kinds.pod import FULL_POD
+from kube_rdma.adapters.cluster.kinds.workload import DAEMON_SET
 from kube_rdma.programs.operator.upgrades import CLOSED_MARK
 from kube_rdma.rules.operator.placement import DRIVER_LABEL
 from tests.unit.api.operator.test_nic_cluster_policy import SEED
@@ -53,7 +54,7 @@ class UpgradeWorld(ClusterWorld):
         container = {"name": "c", "resources": {"limits": {resource: "1", "cpu": "1"}}}
         meta = {"name": name, "namespace": "default", "ownerReferences": [CONTROLLER], **more}
         spec = {"nodeName": node, "containers": [container]}
-        self.server.put(USING_POD, {"metadata": meta, "spec": spec, "status": {"phase": "Running"}})
+        self.server.put(FULL_POD, {"metadata": meta, "spec": spec, "status": {"phase": "Running"}})
 
     def drivers(self):
         """The version of the driver on each node that has one."""
@@ -153,7 +154,7 @@ async def test_a_first_load_is_closed_to_pods_and_waits_for_those_that_are_there
             "1 of 2 nodes have no driver yet: node ubuntu00 waits for the end of default/training"
         )
         await world.until(lambda: lacks in world.condition("OFEDDriverReady")["message"])
-        world.server.remove(USING_POD, "training", "default")
+        world.server.remove(FULL_POD, "training", "default")
         await world.installed()
 
 
@@ -215,7 +216,7 @@ async def test_a_driver_goes_when_nobody_needs_it_and_never_before(world, leave,
         leave(world)
         await world.looks(operator)
         assert (world.controller.ended, world.drivers()) == ([], {FIRST_NODE: "1"})
-        world.server.remove(USING_POD, "training", "default")
+        world.server.remove(FULL_POD, "training", "default")
         if needed:
             await world.looks(operator)
             assert world.controller.ended == []

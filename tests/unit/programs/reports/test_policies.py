@@ -5,11 +5,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from kube_rdma.adapters.cluster.calls import RequestTiming
-from kube_rdma.adapters.cluster.nodes import NODE
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.cluster.policy_status_objects import NODE_POLICY_STATUS
-from kube_rdma.adapters.cluster.report_objects import NODE_REPORT
+from kube_client.calls import RequestTiming
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.kinds.node import NODE
+from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
+from kube_rdma.adapters.cluster.policy_statuses import NODE_POLICY_STATUS
 from kube_rdma.programs.reports.policies import PolicyStatuses, PolicyStatusTiming
 from kube_rdma_testing.cluster.server import FakeServer
 from tests.unit.programs.agent.world import until

@@ -6,13 +6,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from kube_rdma.adapters.cluster.bandwidth_check_objects import BANDWIDTH_CHECK
-from kube_rdma.adapters.cluster.calls import RequestTiming
+from kube_client.calls import RequestTiming
+from kube_client.objects import Cluster
+from kube_client.wire import Answer
+from kube_rdma.adapters.cluster.bandwidth_checks import BANDWIDTH_CHECK
 from kube_rdma.adapters.cluster.events import Events
-from kube_rdma.adapters.cluster.nodes import NODE
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.cluster.pods import POD
-from kube_rdma.adapters.cluster.wire import Answer
+from kube_rdma.adapters.cluster.kinds.node import NODE
+from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma.model.conditions import moment
 from kube_rdma.programs.verify.bandwidth_checks import BandwidthChecks, CheckTiming
 from kube_rdma.programs.verify.pairs import GRACE, Pacing

@@ -5,6 +5,7 @@ Each is the wishes, the shares, the node and the leases; attach_refusals.txt hol
 
 from ipaddress import ip_address, ip_network
 
+from kube_base.frozen import replace
 from kube_rdma.model.attach.attachment import (
     AskedAddress,
     Attachment,
@@ -13,7 +14,6 @@ from kube_rdma.model.attach.attachment import (
     NetworkKind,
     NetworkRoute,
 )
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.functions.step import FunctionSettings
 from kube_rdma.model.late_binding.binding import PodName
 from kube_rdma.model.pools.pool import Mode

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ipaddress import ip_network
 
+from kube_base.frozen import replace
 from kube_rdma.model.attach.pod_view import PodView, SeenLink, SeenRdma, SeenRoute, SeenRule
 from kube_rdma.model.attach.step import (
     AddAddress,
@@ -30,7 +31,6 @@ from kube_rdma.model.attach.step import (
     SetSysctl,
     TakeLink,
 )
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.functions.step import RebindFunction, ResetFunction, SetFunction
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.attach.infiniband import guid_of_sysfs

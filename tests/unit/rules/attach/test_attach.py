@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_base.errors import Refused
+from kube_base.frozen import replace
 from kube_rdma.model.attach.attachment import (
     AskedAddress,
     GidTable,
@@ -31,8 +33,6 @@ from kube_rdma.model.attach.step import (
     VirtualKind,
 )
 from kube_rdma.model.card import Card, CardId
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.link import PlannedHostLink
 from kube_rdma.model.pools.pool import Mode
 from kube_rdma.model.survey import NamespaceMode

@@ -2,9 +2,9 @@
 
 import pytest
 
+from kube_base.frozen import replace
 from kube_rdma.model.attach.attachment import NetworkKind
 from kube_rdma.model.attach.pod_view import SeenLink
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.pool import Mode
 from kube_rdma.rules.attach.host_links import agree, may_leave, wanted
 from tests.kit.nodes import node, physical_with_virtual

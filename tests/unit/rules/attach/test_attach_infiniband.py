@@ -2,11 +2,11 @@
 
 import pytest
 
+from kube_base.errors import Refused
+from kube_base.frozen import replace
 from kube_rdma.model.attach.attachment import Attachment, NetworkKind
 from kube_rdma.model.attach.pod_view import PodView, SeenLink, SeenRdma
 from kube_rdma.model.attach.step import AwaitPartition, MakeLink, MoveRdma, TakeLink
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.functions.step import (
     FunctionSettings,
     LinkState,

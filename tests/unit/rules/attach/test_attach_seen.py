@@ -4,10 +4,10 @@ from ipaddress import ip_address
 
 import pytest
 
+from kube_base.frozen import replace
 from kube_rdma.model.attach.attachment import NetworkKind
 from kube_rdma.model.attach.pod_view import PodView, SeenLink
 from kube_rdma.model.device import CharKind, Gid, GidType
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.pool import Mode, Pool, PoolSpec, Share, ShareId
 from kube_rdma.rules.attach.plan import plans, soft_name
 from kube_rdma.rules.attach.result import attached, char_paths, edits, rdma_names

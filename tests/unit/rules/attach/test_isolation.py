@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_base.errors import Refused
 from kube_rdma.model.attach.attachment import NetworkAsk
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.pod import PodState
 from kube_rdma.rules.attach.requests import isolated, refuse_isolated

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from kube_base.errors import Refused
 from kube_rdma.model.attach.attachment import NetworkKind
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.pod import PodState
 from kube_rdma.rules.attach.requests import refuse_host_network, wishes
 from tests.kit.pod_networks import network, planned, wish

@@ -5,9 +5,9 @@ from ipaddress import ip_address
 
 import pytest
 
+from kube_base.errors import Refused
 from kube_rdma.api.attach.network_definition import load
 from kube_rdma.model.attach.attachment import AskedAddress, NetworkKind
-from kube_rdma.model.errors import Refused
 from kube_rdma.rules.attach.requests import wishes
 from tests.kit.pod_networks import network, wish
 

@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given as given_by
 from hypothesis import strategies as st
 
+from kube_base.errors import Refused
+from kube_base.frozen import replace
 from kube_rdma.model.attach.attachment import (
     AskedAddress,
     CardAddresses,
@@ -15,8 +17,6 @@ from kube_rdma.model.attach.attachment import (
     NetworkKind,
     NetworkRoute,
 )
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.pools.pool import Mode
 from kube_rdma.model.survey import NamespaceMode

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given as given_by
 
 import kube_rdma
+from kube_base.errors import Refused
+from kube_base.frozen import replace
 from kube_rdma.model.attach.attachment import NetworkKind
 from kube_rdma.model.attach.cni import CniResult, Dns, LinkAddress
 from kube_rdma.model.attach.pod_view import PodView, SeenLink
 from kube_rdma.model.attach.step import AddRule, CallPlugin
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.functions.step import FunctionSettings
 from kube_rdma.model.pools.pool import Mode
 from kube_rdma.rules.attach import procedure

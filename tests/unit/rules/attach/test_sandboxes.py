@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_base.frozen import replace
 from kube_rdma.model.attach.attachment import Attachment, Sandbox
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.late_binding.binding import PodName
 from kube_rdma.model.late_binding.runtime import PodSandbox
 from kube_rdma.model.pod import MIRROR, PodState

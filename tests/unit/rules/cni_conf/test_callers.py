@@ -2,8 +2,8 @@
 
 import pytest
 
+from kube_base.errors import Refused
 from kube_rdma.model.attach.cni import Call, CniResult, Verb
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.late_binding.binding import ContainerId
 from kube_rdma.rules.cni_conf.callers import Role, role

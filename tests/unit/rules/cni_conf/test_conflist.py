@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_base.errors import Refused
 from kube_rdma.model.cni_conf import PLUGIN, ConfFile, ConfPlan, Wiring
-from kube_rdma.model.errors import Refused
 from kube_rdma.rules.cni_conf.conflist import ENTRY, chained, describe_plan, plan, unplan, without
 
 FLANNEL = """{

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from kube_base.errors import Refused
 from kube_rdma.api import cni_conf
 from kube_rdma.model.cni_conf import BUILT_IN, PLUGIN, ConfFile, Wiring
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.pod import PodState
 from kube_rdma.rules.attach.requests import ANNOTATION, POD_NETWORKS, POD_NETWORKS_DEFINITION
 from kube_rdma.rules.cni_conf.conflist import ENTRY, describe_plan, named_by_pods, plan, unplan

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kube_base.frozen import replace
 from kube_rdma.model.card import Netdev
 from kube_rdma.model.device import CharKind, Gid, GidType, Gpu
 from kube_rdma.model.doctor import (
@@ -19,7 +20,6 @@ from kube_rdma.model.doctor import (
     ObservedRoute,
     SystemVersions,
 )
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.late_binding.runtime import Runtime
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.model.pools.pool import Mode, PoolSpec, ShareId

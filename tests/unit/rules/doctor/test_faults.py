@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from kube_base.frozen import replace
 from kube_rdma.model.device import LinkLayer, PhysicalState, PortState
 from kube_rdma.model.doctor import ObservedFolder, ObservedNeighbour, ObservedRail, ObservedRoute
 from kube_rdma.model.finding import Finding, Severity
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.pool import Mode, Selector
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.doctor.diagnose import CHECKS, diagnose

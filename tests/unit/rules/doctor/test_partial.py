@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_base.frozen import replace
 from kube_rdma.adapters.files import bundle
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.doctor import Observation, ObservedPod
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.doctor.check import part_of
 from kube_rdma.rules.doctor.diagnose import CHECKS, diagnose

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.frozen import replace
+from kube_base.frozen import replace
 from kube_rdma.model.node import NodeState
 from kube_rdma.model.pools.pool import Attach, Bind, Mode, PoolSpec
 from kube_rdma.model.settings.fabric import FabricProfile

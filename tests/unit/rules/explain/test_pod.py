@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_base.frozen import replace
 from kube_rdma.api.attach import networks
 from kube_rdma.model.admission.pod_template import (
     ContainerRole,
@@ -19,7 +20,6 @@ from kube_rdma.model.attach.attachment import AskedAddress, Network, NetworkKind
 from kube_rdma.model.doctor import ObservedContainer, ObservedLink, ObservedPod
 from kube_rdma.model.explain import PodEvidence
 from kube_rdma.model.finding import Stage
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.functions.step import FunctionSettings
 from kube_rdma.model.ipam import IPPool, IPRange, PoolName
 from kube_rdma.model.node import NodeState

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_base.frozen import replace
 from kube_rdma.model.card import CardId, Netdev, Use
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.functions.function import FunctionsPlan, FunctionsWish, SetFunctions
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.model.pools.pool import Bind, Mode, Pool, PoolSpec, Selector

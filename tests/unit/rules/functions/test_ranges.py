@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kube_rdma.model.frozen import replace
+from kube_base.frozen import replace
 from kube_rdma.model.functions.function import FunctionsWish
 from kube_rdma.model.pools.pool import FunctionRange, Mode, PoolSpec, Selector
 from kube_rdma.rules.functions.ranges import outside, range_faults

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_base.frozen import replace
 from kube_rdma.model.card import Card, Function
 from kube_rdma.model.device import PciAddress, PciPosition
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.pool import Mode, Pool, PoolSpec
 from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma.rules.health.condition import LONGEST, CardsState, condition, looked

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kube_base.frozen import replace
 from kube_rdma.model.device import (
     CharDevice,
     CharKind,
@@ -17,7 +18,6 @@ from kube_rdma.model.device import (
     Port,
     PortState,
 )
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma.rules.health.discovery import judge, notes
 

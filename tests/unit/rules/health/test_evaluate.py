@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_base.frozen import replace
 from kube_rdma.model.card import Use
 from kube_rdma.model.device import Gid, GidType
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.link import PodLink
 from kube_rdma.model.pools.pool import Mode, PoolSpec
 from kube_rdma.rules.health.evaluate import LEAVING, UNMANAGED, NodeFacts, evaluate, node_cards

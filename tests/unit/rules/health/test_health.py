@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_base.frozen import replace
 from kube_rdma.model.device import CharKind, PciAddress
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.link import PodLink
 from kube_rdma.rules.health.damping import (
     HOLD,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
+from kube_base.frozen import replace
 from kube_rdma.model.card import CardId, Netdev
 from kube_rdma.model.device import LinkLayer, PhysicalState, PortState
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.pool import Attach, Mode, PoolSpec, Selector, Variables
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.health.discovery import judge

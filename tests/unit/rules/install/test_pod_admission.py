@@ -7,8 +7,8 @@ import json
 
 import pytest
 
+from kube_base.errors import Refused
 from kube_rdma.model.admission.facts import USUAL
-from kube_rdma.model.errors import Refused
 from kube_rdma.programs.install.installation import assignment, objects
 from kube_rdma.rules.install.presets import DEFAULTS, PRESETS
 

@@ -4,8 +4,8 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from kube_rdma.model.errors import Broken, Refused, Unavailable
-from kube_rdma.model.frozen import replace
+from kube_base.errors import Broken, Refused, Unavailable
+from kube_base.frozen import replace
 from kube_rdma.model.ipam import (
     AddressRequest,
     Block,

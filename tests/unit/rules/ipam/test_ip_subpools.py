@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.errors import Refused
+from kube_base.errors import Refused
 from kube_rdma.model.ipam import BLOCK_ADDRESSES, BlockKey, Family, IPPool, IPRange, Span
 from kube_rdma.rules.ipam.subpools import (
     key_at,

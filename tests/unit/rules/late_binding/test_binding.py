@@ -2,8 +2,8 @@
 
 import pytest
 
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import replace
+from kube_base.errors import Refused
+from kube_base.frozen import replace
 from kube_rdma.model.late_binding.binding import Binding, CdiFile, PodName, Promise, at_start
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.model.pools.pool import Attach, Grant

@@ -2,10 +2,10 @@
 
 import pytest
 
+from kube_base.frozen import replace
 from kube_rdma.model.attach.attachment import NetworkKind
 from kube_rdma.model.device import CharKind
 from kube_rdma.model.errors import Outdated
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.pool import Attach, Mode, PoolSpec
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.attach.plan import plans

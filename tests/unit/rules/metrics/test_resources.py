@@ -3,8 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_base.errors import Broken, Refused, Unavailable
 from kube_rdma.model.card import CardId
-from kube_rdma.model.errors import Broken, HardwareGone, Refused, Unavailable
+from kube_rdma.model.errors import HardwareGone
 from kube_rdma.model.pools.pool import Mode
 from kube_rdma.programs.agent.metrics.stopwatch import BOUNDS, none_yet, observed, outcome
 from kube_rdma.rules.health.damping import HealthChange

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.frozen import replace
+from kube_base.frozen import replace
 from kube_rdma.model.metrics.throughput import AgentScrape, ScrapedSample, TrafficKey, TrafficTotals
 from kube_rdma.rules.metrics import families
 from kube_rdma.rules.metrics.throughput import busiest, rates, totals

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kube_rdma.model.frozen import replace
+from kube_base.frozen import replace
 from kube_rdma.model.operator.cluster_policy import (
     ClusterPolicy,
     ComponentImage,

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_base.errors import Refused
+from kube_base.frozen import replace
 from kube_rdma.model.device import CharKind
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.pool import Bind, DeviceInfo, ExtraInfo, Mode, PoolSpec, Variables
 from kube_rdma.rules.pools.allocation import (
     allocate,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_base.frozen import replace
 from kube_rdma.model.card import Netdev
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.survey import Verdict
 from kube_rdma.rules.pools.cards import cards, is_vital
 from tests.kit.nodes import DOWN, device, function, node, nodes, physical_with_virtual, seat

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_base.frozen import replace
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.device import PciAddress, PciPosition
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.gpu_use import HeldGpu
 from kube_rdma.rules.pools.distance import Distance, Side, got, rank, way
 from kube_rdma.rules.pools.topology import Nearness

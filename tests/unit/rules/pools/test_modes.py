@@ -2,8 +2,8 @@
 
 import pytest
 
+from kube_base.frozen import replace
 from kube_rdma.model.device import CharKind
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.pool import Attach, Bind, Mode, PoolSpec, Preference
 from kube_rdma.rules.pools.modes import MODES, Takes, terms, with_networks
 

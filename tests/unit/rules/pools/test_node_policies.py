@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.frozen import replace
+from kube_base.frozen import replace
 from kube_rdma.model.pools.node_policy import ClusterNodePolicy
 from kube_rdma.model.pools.pool import Mode, PoolSpec
 from kube_rdma.rules.pools.node_policies import node_wishes

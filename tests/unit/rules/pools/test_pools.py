@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.frozen import replace
+from kube_base.frozen import replace
 from kube_rdma.model.pools.pool import Attach, Bind, Mode, PoolSpec, Selector
 from kube_rdma.rules.pools.cards import cards
 from kube_rdma.rules.pools.modes import terms

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import replace
+from kube_base.errors import Refused
+from kube_base.frozen import replace
 from kube_rdma.model.pools.gpu_use import FreeGpu
 from kube_rdma.model.pools.pool import Bind, Mode, PoolSpec, Preference
 from kube_rdma.rules.pools.modes import terms

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_base.frozen import replace
 from kube_rdma.model.card import Card, CardId
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.rails import RailRecord
 from kube_rdma.rules.pools.rails import numbers, physical, places_of, recorded, without_cards
 from tests.kit.nodes import device, function, hard_card, physical_with_virtual, seat

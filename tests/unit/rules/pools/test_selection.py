@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_base.frozen import replace
 from kube_rdma.model.card import Card, CardId, Netdev, Use
 from kube_rdma.model.device import LinkLayer
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.pool import FunctionRange, Mode, PoolSpec, Selector
 from kube_rdma.rules.pools.selection import asked_uses, why_not
 from tests.kit.nodes import SELECTORS, device, function, nodes, physical_with_virtual, seat

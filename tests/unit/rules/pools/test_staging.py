@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.frozen import replace
+from kube_base.frozen import replace
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.model.pools.pool import Attach, Bind, Mode, PoolSpec
 from kube_rdma.rules.pools.modes import terms

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.frozen import replace
+from kube_base.frozen import replace
 from kube_rdma.model.node import NodeState, Taint
 from kube_rdma.rules.pools.startup import EFFECT, STARTING, is_starting, shows
 

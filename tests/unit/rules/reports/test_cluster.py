@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_base.frozen import replace
 from kube_rdma.model.card import CardId
 from kube_rdma.model.finding import NotSeen, Severity
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.node import NodeState
 from kube_rdma.model.reports.cluster import (
     AddressPool,

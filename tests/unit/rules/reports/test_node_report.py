@@ -1,8 +1,8 @@
 """What a look of the agent comes to in its report."""
 
+from kube_base.frozen import replace
 from kube_rdma.model.card import Function, Netdev, Use
 from kube_rdma.model.device import PortState
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.pool import Mode, PoolSpec, Selector
 from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma.rules.health.condition import CardsState, looked

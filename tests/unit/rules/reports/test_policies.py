@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.frozen import replace
+from kube_base.frozen import replace
 from kube_rdma.model.functions.function import FunctionsWish
 from kube_rdma.model.pools.node_policy import (
     ClusterNodePolicy,

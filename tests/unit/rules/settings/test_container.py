@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_base.frozen import replace
 from kube_rdma.model.device import LinkLayer, PortState
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.late_binding.binding import Edits, UsedDevice
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.rules.settings.container import known_devices, together, used_devices

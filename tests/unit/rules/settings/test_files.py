@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.frozen import replace
+from kube_base.frozen import replace
 from kube_rdma.model.late_binding.binding import UsedDevice
 from kube_rdma.model.settings.fabric import FabricProfile
 from kube_rdma.model.settings.topology_file import PlacedNet

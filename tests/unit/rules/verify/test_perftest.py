@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.errors import Unavailable
+from kube_base.errors import Unavailable
 from kube_rdma.model.verify.bandwidth import Operation, PerftestRow, PerftestRun, PodDevice
 from kube_rdma.rules.verify.perftest import (
     MOST_COLUMNS,

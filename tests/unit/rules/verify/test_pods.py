@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.errors import Refused
+from kube_base.errors import Refused
 from kube_rdma.model.verify.bandwidth import PerftestRun, PodDevice
 from kube_rdma.rules.verify.perftest import perftest_words
 from kube_rdma.rules.verify.pods import OWN_STATUS, paired_pod

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_base.frozen import replace
 from kube_rdma.model.device import (
     CharDevice,
     CharKind,
@@ -22,7 +23,6 @@ from kube_rdma.model.device import (
     Port,
     PortState,
 )
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.survey import Fault, NamespaceMode, Survey
 from kube_rdma.views.devices.changes import ChangeKind, changes, entry, line
 

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from kube_base.frozen import replace
 from kube_rdma.model.card import Function, Netdev
 from kube_rdma.model.device import (
     CharDevice,
@@ -21,7 +22,6 @@ from kube_rdma.model.device import (
     Port,
     PortState,
 )
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.survey import Fault, NamespaceMode, Survey, Verdict
 from kube_rdma.views.devices.documents import document
 from kube_rdma.views.devices.table import table

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from kube_base.frozen import replace
 from kube_rdma.model.device import Device, LinkLayer, PhysicalState, Port, PortState
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma.views.devices.ibdev2netdev import ibdev2netdev
 

@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from kube_base.errors import Unavailable
 from kube_rdma.model.cni_conf import HOOK_PROGRAM, IPAM_PLUGIN, PLUGIN
-from kube_rdma.model.errors import Unavailable
 
 NAMES = (PLUGIN, IPAM_PLUGIN, HOOK_PROGRAM)
 SHIMS = Path(__file__).with_name("shim")  # filled when the package is built (hatch_build.py)

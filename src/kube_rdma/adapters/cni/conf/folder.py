@@ -16,14 +16,14 @@ from pathlib import Path
 
 from asyncinotify import Event, Inotify, Mask
 
+from kube_base.errors import KubeError, Refused, Unavailable
+from kube_base.frozen import Frozen
+from kube_base.notices import Notices
 from kube_rdma.adapters.cni.conf import binary
 from kube_rdma.adapters.cni.conf.places import CniPlaces, inside
 from kube_rdma.adapters.cni.conf.writes import Writes
 from kube_rdma.adapters.inotify import open_inotify
-from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.cni_conf import ConfFile, ConfPlan, Undone, Wiring
-from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
-from kube_rdma.model.frozen import Frozen
 
 ENDINGS = (".conf", ".conflist", ".json")  # what a runtime looks at
 LARGEST = 1 << 20  # bytes of a file; a larger one is not a configuration
@@ -58,7 +58,7 @@ class FolderRound(Frozen):
     """What a round came to. `quarrel` counts how often in a row others undid its writes."""
 
     plan: ConfPlan | None = None
-    error: KubeRdmaError | None = None
+    error: KubeError | None = None
     installed: bool = False  # the binary was missing, or another one
     quarrel: int = 0
 
@@ -115,7 +115,7 @@ class Keeper(Frozen):
     """Keeps one host wired: the binary first, then the configuration that names it.
 
     `host` is the host's root as the agent sees it. `find` says where its runtime looks, which may
-    change while it runs; raise KubeRdmaError. `decide` is told of the files and of the binaries by
+    change while it runs; raise KubeError. `decide` is told of the files and of the binaries by
     name, and plans after rules/cni_conf/conflist. `tell` hears of the first round and of every one
     that changed something or found another wiring, and once of what hinders it, and when that is
     over. `shut_out` says why it is no use to write once more (rules/cni_conf/exclusive); it is
@@ -146,15 +146,15 @@ class Keeper(Frozen):
                         break
                     changes.raise_gone()
 
-    async def _find_places(self) -> CniPlaces | KubeRdmaError:
+    async def _find_places(self) -> CniPlaces | KubeError:
         try:
             return await self.find()
-        except KubeRdmaError as error:
+        except KubeError as error:
             return error
 
-    def _folders(self, places: CniPlaces | KubeRdmaError) -> tuple[Path, ...]:
+    def _folders(self, places: CniPlaces | KubeError) -> tuple[Path, ...]:
         """Those to watch. One that is not there and cannot be made is for the round to complain."""
-        if isinstance(places, KubeRdmaError):
+        if isinstance(places, KubeError):
             return ()
         folders = [inside(self.host, path) for path in (places.conf, places.binaries)]
         for folder in folders:
@@ -162,10 +162,10 @@ class Keeper(Frozen):
                 folder.mkdir(mode=0o755, parents=True, exist_ok=True)
         return tuple(folder for folder in folders if folder.is_dir())
 
-    def _round(self, places: CniPlaces | KubeRdmaError, course: _Course) -> FolderRound:
+    def _round(self, places: CniPlaces | KubeError, course: _Course) -> FolderRound:
         quarrel = course.quarrel
         try:
-            if isinstance(places, KubeRdmaError):
+            if isinstance(places, KubeError):
                 raise places
             folder, binaries = (inside(self.host, one) for one in (places.conf, places.binaries))
             binary_names = binary.names(
@@ -185,15 +185,15 @@ class Keeper(Frozen):
                 if plan is None or ConfFolder(folder).apply(plan, seen):
                     course.writes.note(wanted)
                     return FolderRound(plan, error, installed=installed, quarrel=quarrel)
-        except KubeRdmaError as error:
+        except KubeError as error:
             return FolderRound(error=error, quarrel=quarrel)
 
     def _decided(
         self, seen: Files, binary_names: frozenset[str]
-    ) -> tuple[ConfPlan | None, KubeRdmaError | None]:
+    ) -> tuple[ConfPlan | None, KubeError | None]:
         try:
             return self.decide(seen, binary_names), None
-        except KubeRdmaError as error:
+        except KubeError as error:
             return None, error
 
 

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import Frozen
+from kube_base.errors import Refused
+from kube_base.frozen import Frozen
 
 _LINKS = 40  # as many as the kernel follows
 

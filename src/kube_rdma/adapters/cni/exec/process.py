@@ -17,8 +17,8 @@ from pathlib import Path
 from time import monotonic
 from typing import IO
 
-from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.frozen import Frozen
+from kube_base.errors import Unavailable
+from kube_base.frozen import Frozen
 
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 MOST = 1 << 20  # bytes of output

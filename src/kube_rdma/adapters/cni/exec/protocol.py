@@ -11,6 +11,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from kube_base.errors import KubeError, Refused, Unavailable
+from kube_base.foreign_json import Undecodable, decoded
 from kube_rdma.adapters.cni import results
 from kube_rdma.adapters.cni.exec.process import (
     CANNOT_RUN,
@@ -22,8 +24,6 @@ from kube_rdma.adapters.cni.exec.process import (
 from kube_rdma.model.attach.attachment import Sandbox
 from kube_rdma.model.attach.cni import Code, Verb
 from kube_rdma.model.attach.step import PluginConf
-from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
-from kube_rdma.model.foreign_json import Undecodable, decoded
 from kube_rdma.model.ipam import InterfaceName
 
 # Codes of the specification that the asker caused ("Error"); all others may pass.
@@ -112,7 +112,7 @@ def addresses(kind: str, answer: bytes, interface: InterfaceName, netns: str) ->
     return json.dumps(document | place | {"ips": ips}).encode()
 
 
-def failure(kind: str, verb: Verb, outcome: ProcessOutcome, root: str) -> KubeRdmaError:
+def failure(kind: str, verb: Verb, outcome: ProcessOutcome, root: str) -> KubeError:
     """What a plugin that did not end with 0 says, and who has to act."""
     try:
         error = decoded(outcome.out, _Error)
@@ -134,7 +134,7 @@ def not_started(kind: str, outcome: ProcessOutcome, root: str) -> Refused | None
     return Refused(problem, remedy=_NOT_STARTED[outcome.code].format(root=root))
 
 
-def _unformed(kind: str, verb: Verb, outcome: ProcessOutcome, root: str) -> KubeRdmaError:
+def _unformed(kind: str, verb: Verb, outcome: ProcessOutcome, root: str) -> KubeError:
     """It ended without a word in the form of the specification, or was never started."""
     if error := not_started(kind, outcome, root):
         return error

@@ -17,8 +17,8 @@ from enum import IntEnum, IntFlag
 from types import TracebackType
 from typing import Self
 
-from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.frozen import Frozen
+from kube_base.errors import Unavailable
+from kube_base.frozen import Frozen
 
 _HEADER = struct.Struct("=IHHII")  # length, type, flags, sequence, port
 _ATTRIBUTE = struct.Struct("=HH")  # length, type

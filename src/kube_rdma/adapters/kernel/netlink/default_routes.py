@@ -10,14 +10,14 @@ from collections.abc import Collection, Mapping
 from ipaddress import ip_address
 from pathlib import Path
 
+from kube_base.errors import Unavailable
+from kube_base.frozen import replace
 from kube_rdma.adapters.kernel.netlink.rtnl import default_interfaces, open_rtnl
 from kube_rdma.adapters.kernel.netlink.rtnl_read import address_holders
 from kube_rdma.adapters.kernel.sysfs.functions import NETDEVS
 from kube_rdma.adapters.kernel.sysfs.netdev import lower_netdevs
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.model.card import Function, Netdev
-from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.survey import Fault, Survey
 
 

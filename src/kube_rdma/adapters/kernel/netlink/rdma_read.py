@@ -10,6 +10,8 @@ import struct
 from collections.abc import Mapping
 from enum import IntEnum
 
+from kube_base.errors import Unavailable
+from kube_base.frozen import Frozen, replace
 from kube_rdma.adapters.kernel.netlink.codec import (
     Attribute,
     Netlink,
@@ -20,8 +22,6 @@ from kube_rdma.adapters.kernel.netlink.codec import (
 from kube_rdma.adapters.kernel.sysfs.devices import DEVICES
 from kube_rdma.adapters.kernel.sysfs.netdev import soft_identity
 from kube_rdma.model.device import Device, PhysicalState, Port, PortState
-from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.frozen import Frozen, replace
 from kube_rdma.model.survey import Fault, NamespaceMode, Survey
 
 NETLINK_RDMA = 20  # include/uapi/linux/netlink.h

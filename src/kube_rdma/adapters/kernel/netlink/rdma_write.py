@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from kube_base.errors import Unavailable
+from kube_base.frozen import Frozen, replace
 from kube_rdma.adapters.kernel import locks
 from kube_rdma.adapters.kernel.netlink.codec import Attribute, Netlink, encode_attributes
 from kube_rdma.adapters.kernel.netlink.rdma_read import (
@@ -38,8 +40,6 @@ from kube_rdma.adapters.kernel.pod.errors import (
 from kube_rdma.adapters.kernel.pod.gids import DEVICES
 from kube_rdma.model.attach.step import GiveBackRdma, MakeRdma, MoveRdma, RemoveRdma, RestoreRdma
 from kube_rdma.model.device import PciAddress
-from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.frozen import Frozen, replace
 
 _NLDEV = 5 << 10  # RDMA_NL_NLDEV
 _SET, _NEWLINK, _DELLINK = 2, 3, 4  # enum rdma_nldev_command

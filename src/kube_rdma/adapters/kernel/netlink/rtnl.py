@@ -11,9 +11,9 @@ import struct
 from collections.abc import Iterable, Iterator
 from socket import AF_INET, AF_INET6, NETLINK_ROUTE
 
+from kube_base.errors import Unavailable
 from kube_rdma.adapters.kernel.netlink.codec import Netlink, number, split
 from kube_rdma.adapters.kernel.netlink.rtnl_read import MAIN_TABLE, decode_unicast, interface_at
-from kube_rdma.model.errors import Unavailable
 
 _GETROUTE, _GETNEXTHOP = 26, 106
 _ROUTE = struct.Struct("=8BI")  # struct rtmsg

@@ -14,11 +14,11 @@ import struct
 from collections.abc import Mapping
 from enum import StrEnum
 
+from kube_base.errors import Unavailable
+from kube_base.frozen import Frozen
 from kube_rdma.adapters.kernel.netlink.codec import decode as messages
 from kube_rdma.adapters.kernel.netlink.codec import values_by_type
 from kube_rdma.adapters.kernel.netlink.multicast import Listener
-from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.frozen import Frozen
 
 _GROUPS = 0x1 | 0x10 | 0x100  # RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV6_IFADDR
 _LINK_SIZE = 16  # of struct ifinfomsg

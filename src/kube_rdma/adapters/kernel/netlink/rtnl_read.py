@@ -12,6 +12,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from ipaddress import ip_address, ip_network
 from socket import AF_INET, AF_INET6
 
+from kube_base.errors import Unavailable
+from kube_base.frozen import Frozen, replace
 from kube_rdma.adapters.kernel.netlink.codec import (
     Attribute,
     Netlink,
@@ -25,8 +27,6 @@ from kube_rdma.adapters.kernel.netlink.codec import (
 from kube_rdma.adapters.kernel.netlink.rtnl_write import GROUP, by_name
 from kube_rdma.model.attach.pod_view import SeenLink, SeenRoute, SeenRule
 from kube_rdma.model.device import PciAddress
-from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.frozen import Frozen, replace
 from kube_rdma.model.ipam import Address, InterfaceName, Subnet
 
 _GETLINK, _GETADDR, _GETROUTE, _GETRULE = 18, 22, 26, 34

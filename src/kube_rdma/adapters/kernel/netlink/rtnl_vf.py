@@ -13,6 +13,8 @@ import struct
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from kube_base.errors import Unavailable
+from kube_base.frozen import Frozen
 from kube_rdma.adapters.kernel.netlink.codec import (
     Attribute,
     Netlink,
@@ -28,8 +30,6 @@ from kube_rdma.adapters.kernel.pod.errors import (
     no_physical,
     setting_refused,
 )
-from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.functions.step import (
     FunctionPlace,
     FunctionSettings,

@@ -11,6 +11,8 @@ import struct
 from collections.abc import Mapping
 from socket import AF_INET, AF_INET6
 
+from kube_base.errors import Refused
+from kube_base.frozen import Frozen
 from kube_rdma.adapters.kernel.netlink.codec import Attribute, encode_attributes
 from kube_rdma.model.attach.step import (
     AddAddress,
@@ -24,8 +26,6 @@ from kube_rdma.model.attach.step import (
     TakeLink,
     VirtualKind,
 )
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ipam import Address, InterfaceName
 
 _NEWLINK, _DELLINK, _SETLINK, _NEWADDR, _NEWROUTE, _NEWRULE, _DELRULE = 16, 17, 19, 20, 24, 32, 33

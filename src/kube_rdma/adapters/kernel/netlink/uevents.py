@@ -7,8 +7,8 @@ beyond what tells RDMA apart. Format: lib/kobject_uevent.c; nothing is polled.
 
 from __future__ import annotations
 
+from kube_base.frozen import Frozen
 from kube_rdma.adapters.kernel.netlink.multicast import Listener
-from kube_rdma.model.frozen import Frozen
 
 _NETLINK_KOBJECT_UEVENT = 15  # include/uapi/linux/netlink.h
 _KERNEL_GROUP = 1  # group 2 carries what udev sends on

@@ -10,6 +10,7 @@ import errno
 import os
 from collections.abc import Mapping, Sequence
 
+from kube_base.errors import Broken, KubeError, Refused, Unavailable
 from kube_rdma.model.attach.step import (
     AwaitPartition,
     GiveBackLink,
@@ -19,7 +20,7 @@ from kube_rdma.model.attach.step import (
     TakeLink,
 )
 from kube_rdma.model.device import PciAddress, PortState
-from kube_rdma.model.errors import Broken, HardwareGone, KubeRdmaError, Refused, Unavailable
+from kube_rdma.model.errors import HardwareGone
 from kube_rdma.model.functions.step import FunctionPlace
 from kube_rdma.model.ipam import Address
 from kube_rdma.model.link import PlannedHostLink
@@ -56,7 +57,7 @@ def refusal(code: int) -> Unavailable:
     return error
 
 
-def judged(act: str, error: Unavailable) -> KubeRdmaError:
+def judged(act: str, error: Unavailable) -> KubeError:
     """The error to raise when `act` met the kernel's refusal `error`; its sentence is kept."""
     remedy = _REMEDIES.get(errno_of(error) or 0)
     if remedy is None:
@@ -138,7 +139,7 @@ def no_function(place: FunctionPlace, count: int) -> Unavailable:
     )
 
 
-def setting_refused(place: FunctionPlace, what: str, error: Unavailable) -> KubeRdmaError:
+def setting_refused(place: FunctionPlace, what: str, error: Unavailable) -> KubeError:
     """The driver of the physical function does not take a setting."""
     name = place.physical.name
     code = errno_of(error)

@@ -13,11 +13,11 @@ from collections.abc import Iterator, Mapping
 from ipaddress import IPv6Address
 from pathlib import Path
 
+from kube_base.frozen import Frozen
 from kube_rdma.adapters.kernel.pod.errors import no_device, no_gid, table_full
 from kube_rdma.model.attach.attachment import GidTable
 from kube_rdma.model.attach.step import AwaitGid
 from kube_rdma.model.device import GidType, PciAddress
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ipam import Address, gid_of
 
 DEVICES = Path("/sys/class/infiniband")

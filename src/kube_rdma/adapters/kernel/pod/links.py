@@ -11,6 +11,8 @@ import errno
 from collections.abc import Iterable
 from pathlib import Path
 
+from kube_base.errors import KubeError, Unavailable
+from kube_base.frozen import Frozen, field, replace
 from kube_rdma.adapters.kernel.netlink import rtnl_write
 from kube_rdma.adapters.kernel.netlink.codec import Netlink
 from kube_rdma.adapters.kernel.netlink.rtnl_read import (
@@ -45,8 +47,6 @@ from kube_rdma.model.attach.step import (
     TakeLink,
     VirtualKind,
 )
-from kube_rdma.model.errors import KubeRdmaError, Unavailable
-from kube_rdma.model.frozen import Frozen, field, replace
 from kube_rdma.model.ipam import InterfaceName
 
 # igbvf, ixgbevf and iavf say so when the physical function has not allowed a MAC.
@@ -267,7 +267,7 @@ class PodLinks(Frozen):
         except Unavailable as error:
             raise judged(act, error) from error
 
-    def _not_made(self, step: MakeLink, error: Unavailable) -> KubeRdmaError:
+    def _not_made(self, step: MakeLink, error: Unavailable) -> KubeError:
         parent = (
             interface_named(self.pod, step.parent.name)
             if step.inside
@@ -280,7 +280,7 @@ class PodLinks(Frozen):
             return reason
         return judged(f"{step.kind} {step.name} on {step.parent.name}", error)
 
-    def _not_set(self, step: SetLink, link: Interface, error: Unavailable) -> KubeRdmaError:
+    def _not_set(self, step: SetLink, link: Interface, error: Unavailable) -> KubeError:
         if step.mtu and link.seen.kind in _OURS and link.seen.parent:
             parent = interface_at(self.node, link.seen.parent)
             if parent and parent.seen.mtu < step.mtu:

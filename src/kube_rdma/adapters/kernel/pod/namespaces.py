@@ -18,10 +18,10 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import NoReturn, TypeVar
 
+from kube_base.errors import Refused, Unavailable
 from kube_rdma.adapters.kernel.netlink.codec import Netlink
 from kube_rdma.adapters.kernel.netlink.rtnl import open_rtnl
 from kube_rdma.adapters.kernel.netlink.rtnl_read import interfaces
-from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.link import PodLink
 
 T = TypeVar("T")

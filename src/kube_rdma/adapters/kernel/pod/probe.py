@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from ipaddress import IPv4Address, IPv6Address
 
+from kube_base.errors import Unavailable
 from kube_rdma.adapters.kernel.netlink.codec import Netlink
 from kube_rdma.adapters.kernel.netlink.rtnl_read import interface_named
 from kube_rdma.adapters.kernel.netlink.rtnl_write import mac_bytes
@@ -26,7 +27,6 @@ from kube_rdma.adapters.kernel.pod.errors import (
 )
 from kube_rdma.adapters.kernel.pod.namespaces import open_inside
 from kube_rdma.model.attach.step import Probe
-from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.ipam import Address
 
 _TIMES, _PAUSE = 3, 0.1  # questions, and the seconds after each in which answers are waited for

@@ -18,6 +18,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol, Self
 
+from kube_base.frozen import replace
 from kube_rdma.adapters.kernel.netlink.codec import Netlink
 from kube_rdma.adapters.kernel.netlink.rdma_read import NETLINK_RDMA
 from kube_rdma.adapters.kernel.netlink.rdma_write import PodRdma, devices, make_device, netdev_of
@@ -59,7 +60,6 @@ from kube_rdma.model.attach.step import (
     Undo,
 )
 from kube_rdma.model.device import PciAddress
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.functions.step import (
     FunctionPlace,
     RebindFunction,

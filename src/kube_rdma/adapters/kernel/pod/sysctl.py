@@ -10,8 +10,8 @@ import errno
 import os
 from pathlib import Path
 
+from kube_base.errors import KubeError, Refused, Unavailable
 from kube_rdma.adapters.kernel.pod.namespaces import Namespace, open_inside
-from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
 
 # In a container /proc/sys is read-only; there the node's /proc is mounted beside it.
 _ROOTS = (Path("/host/proc/sys"), Path("/proc/sys"))
@@ -60,7 +60,7 @@ def check_path(path: str) -> None:
         )
 
 
-def judged(path: str, value: str, error: OSError) -> KubeRdmaError:
+def judged(path: str, value: str, error: OSError) -> KubeError:
     """What the errno of a sysctl means."""
     if error.errno == errno.ENOENT:
         return Refused(f"the pod has no sysctl {path}", remedy="Name one that its kernel has")

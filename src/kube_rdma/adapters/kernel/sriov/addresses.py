@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from hashlib import blake2b
 
+from kube_base.errors import Unavailable
 from kube_rdma.adapters.kernel.netlink.codec import Netlink
 from kube_rdma.adapters.kernel.netlink.rtnl import open_rtnl
 from kube_rdma.adapters.kernel.netlink.rtnl_read import Interface, interfaces
 from kube_rdma.adapters.kernel.netlink.rtnl_vf import set_function
 from kube_rdma.adapters.kernel.pod.errors import INFINIBAND
-from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.functions.function import SetFunctions
 from kube_rdma.model.functions.step import (
     FunctionPlace,

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import structlog
 
+from kube_base.errors import KubeError, Refused, Unavailable
 from kube_rdma.adapters.kernel import locks
-from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.functions.function import SetFunctions
 
 NUMBER, AUTOPROBE = "sriov_numvfs", "sriov_drivers_autoprobe"
@@ -46,7 +46,7 @@ def write_attribute(path: Path, text: str) -> None:
 class SriovCards:
     """The cards of one sysfs. `write` and the patience, in seconds, are for tests.
 
-    `give` tells a card the addresses of its functions of these numbers, and raises KubeRdmaError;
+    `give` tells a card the addresses of its functions of these numbers, and raises KubeError;
     None: their drivers choose.
     """
 
@@ -112,7 +112,7 @@ class SriovCards:
         if self._give and waiting:
             try:
                 self._give(act, waiting)
-            except KubeRdmaError as error:
+            except KubeError as error:
                 log.warning("function addresses not set", card=act.name, why=str(error))
 
     def _bind(self, place: Path, act: SetFunctions, waiting: Sequence[int]) -> None:
@@ -211,7 +211,7 @@ def _gone(name: str) -> Unavailable:
     return Unavailable(f"{name} is gone, or shows no SR-IOV any more.")
 
 
-def _judged(place: Path, act: SetFunctions, error: OSError) -> KubeRdmaError:
+def _judged(place: Path, act: SetFunctions, error: OSError) -> KubeError:
     """What an errno of the two files means."""
     if not (place / NUMBER).exists():
         return _gone(act.name)

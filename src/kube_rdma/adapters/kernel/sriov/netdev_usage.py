@@ -15,6 +15,7 @@ from ipaddress import ip_network
 from pathlib import Path
 from socket import AF_BRIDGE
 
+from kube_base.errors import Unavailable
 from kube_rdma.adapters.kernel.netlink.codec import Netlink, decode_attributes
 from kube_rdma.adapters.kernel.netlink.rtnl import open_rtnl
 from kube_rdma.adapters.kernel.netlink.rtnl_read import (
@@ -28,7 +29,6 @@ from kube_rdma.adapters.kernel.sysfs.netdev import upper_netdevs
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.model.attach.pod_view import SeenLink, SeenRoute, SeenRule
 from kube_rdma.model.card import Use
-from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.ipam import Address
 
 _SYSFS = Path("/sys")

@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from kube_base.errors import KubeError, Refused, Unavailable
 from kube_rdma.adapters.kernel.netlink.rtnl_vf import NO_GUIDS
 from kube_rdma.adapters.kernel.pod.errors import inactive_port, no_partition
 from kube_rdma.adapters.kernel.pod.gids import DEVICES
 from kube_rdma.adapters.kernel.sriov.functions import locked, write_attribute
 from kube_rdma.model.attach.step import AwaitPartition
 from kube_rdma.model.device import PciAddress, PortState
-from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.functions.step import RebindFunction
 
 PATIENCE = 30.0  # seconds; a function of mlx5 takes one to three
@@ -161,7 +161,7 @@ def _same(has: str, wanted: str) -> bool:
     return has == wanted or {has, wanted} <= NO_GUIDS
 
 
-def _judged(step: RebindFunction, file: str, error: OSError) -> KubeRdmaError:
+def _judged(step: RebindFunction, file: str, error: OSError) -> KubeError:
     if error.errno in (errno.EROFS, errno.EACCES):
         return Refused(
             f"the driver of {step.pci} is bound again in /sys, which may not be written "

@@ -13,6 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
 
+from kube_base.frozen import replace
 from kube_rdma.adapters.kernel.sysfs.functions import read_functions
 from kube_rdma.adapters.kernel.sysfs.netdev import DeviceSite, bond_above, find_site, netdev_name
 from kube_rdma.adapters.kernel.sysfs.pci import PciTree
@@ -28,7 +29,6 @@ from kube_rdma.model.device import (
     Port,
     PortState,
 )
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.survey import NamespaceMode, Survey
 
 Word = TypeVar("Word", bound=StrEnum)

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 
+from kube_base.frozen import Frozen
 from kube_rdma.adapters.kernel.sysfs.pci import PciTree
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.model.device import PciPosition, Port
-from kube_rdma.model.frozen import Frozen
 
 _NETDEV = re.compile(r"[^/\s]{1,15}")  # dev_valid_name(), net/core/dev.c
 _AUXILIARY = re.compile(r"[^.]+\..+\.\d+")  # module.name.id, drivers/base/auxiliary.c

@@ -10,10 +10,10 @@ import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from kube_base.errors import KubeError
 from kube_rdma.adapters.kernel.sysfs.counters import read_counters
 from kube_rdma.adapters.kernel.sysfs.pod import mount_inside
 from kube_rdma.model.attach.attachment import Sandbox
-from kube_rdma.model.errors import KubeRdmaError
 from kube_rdma.model.metrics.families import CounterReadings, PodPlaceCounters
 
 Mount = Callable[[int], int]
@@ -37,7 +37,7 @@ def read_inside(
         try:
             if os.fstat(namespace).st_ino == sandbox.netns_inode:
                 read.append(PodPlaceCounters(sandbox.netns_inode, _readings(namespace, mount)))
-        except (OSError, KubeRdmaError):
+        except (OSError, KubeError):
             failures += 1
         finally:
             os.close(namespace)

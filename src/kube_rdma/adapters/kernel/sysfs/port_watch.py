@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from kube_base.frozen import Frozen
 from kube_rdma.adapters.kernel.sysfs.devices import DEVICES, port_states
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.model.device import PhysicalState, PortState
-from kube_rdma.model.frozen import Frozen
 
 
 class PortReading(Frozen):

@@ -20,11 +20,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from kube_base.errors import Refused, Unavailable
+from kube_base.foreign_json import decoded
+from kube_base.frozen import Frozen, asdict, field
 from kube_rdma.adapters.kernel.netlink.rdma_read import LinkDevice, LinkPort, LinkView
 from kube_rdma.model.device import PciAddress, PhysicalState, PortState
-from kube_rdma.model.errors import Refused, Unavailable
-from kube_rdma.model.foreign_json import decoded
-from kube_rdma.model.frozen import Frozen, asdict, field
 from kube_rdma.model.survey import Fault, NamespaceMode
 
 _Answer = TypeVar("_Answer")

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import structlog
 
+from kube_base.errors import Refused
+from kube_base.notices import Notices
 from kube_rdma.adapters.files.watched import watching
-from kube_rdma.adapters.notices import Notices
 from kube_rdma.api.pools.node_label import LABEL, label_pools
 from kube_rdma.api.text.typed import RESCAN, Config
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.functions.function import FunctionsWish
 from kube_rdma.model.node import NodeState
 from kube_rdma.model.pools.node_policy import ClusterNodePolicy, NodeWishes

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 
+from kube_base.errors import KubeError, Unavailable
 from kube_rdma.adapters.files.device_info import DeviceInfoFolder
 from kube_rdma.adapters.kubelet.service import Answers, Choice
-from kube_rdma.model.errors import KubeRdmaError, Unavailable
 from kube_rdma.model.pools.gpu_use import FreeGpu
 from kube_rdma.model.pools.pool import (
     DeviceInfo,
@@ -75,7 +75,7 @@ class Handlers:
             grant = await self._late.promise(pool, allocate(pool, wanted))
             for share, info in device_infos(pool, grant):
                 await self._tell(pool.spec, share, info)
-        except KubeRdmaError as error:
+        except KubeError as error:
             log.warning("allocation refused", resource=pool.spec.resource, why=str(error))
             raise
         log.info(
@@ -107,6 +107,6 @@ class Handlers:
     async def _start(self, pool: Pool, shares: Sequence[ShareId]) -> None:
         try:
             await self._late.start(pool, shares)
-        except KubeRdmaError as error:
+        except KubeError as error:
             log.warning("container start refused", resource=pool.spec.resource, why=str(error))
             raise

@@ -14,11 +14,11 @@ from contextlib import contextmanager, nullcontext
 
 import structlog
 
+from kube_base.errors import Unavailable
+from kube_base.notices import Notices
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
-from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.device import Gpu
-from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.late_binding.binding import HeldShare, PodName
 from kube_rdma.model.pools.gpu_use import FreeGpu
 from kube_rdma.model.pools.holding import Allocatable, Holding

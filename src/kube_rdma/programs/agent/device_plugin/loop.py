@@ -19,12 +19,12 @@ from functools import partial
 import structlog
 from msgspec import Struct, field
 
+from kube_base.errors import KubeError, Refused, Unavailable
+from kube_base.frozen import Frozen
+from kube_base.notices import Notices
 from kube_rdma import __version__
 from kube_rdma.adapters.bulkhead import Part, kept, start
-from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.card import CardId, Use
-from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.functions.function import FunctionsPlan
 from kube_rdma.model.node import NodeState
 from kube_rdma.model.pools.holding import Holding
@@ -71,7 +71,7 @@ log = structlog.get_logger()
 
 
 async def run_plugin(doors: AgentDependencies) -> None:
-    """Serve until cancelled; raise a KubeRdmaError when there is no sense in going on."""
+    """Serve until cancelled; raise a KubeError when there is no sense in going on."""
     log.info("started", version=__version__, config=str(doors.config or "none"))
     try:
         await _Plugin(doors).run()
@@ -82,13 +82,13 @@ async def run_plugin(doors: AgentDependencies) -> None:
         raise cause from group
 
 
-def _cause(group: BaseExceptionGroup) -> KubeRdmaError | None:
-    """The error that a person should see: the first KubeRdmaError, None beside any other."""
-    ours, others = group.split(KubeRdmaError)
+def _cause(group: BaseExceptionGroup) -> KubeError | None:
+    """The error that a person should see: the first KubeError, None beside any other."""
+    ours, others = group.split(KubeError)
     error: BaseException | None = None if others else ours
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    assert error is None or isinstance(error, KubeRdmaError)
+    assert error is None or isinstance(error, KubeError)
     return error
 
 
@@ -143,11 +143,11 @@ class _Plugin:
                 if self._doors.functions:
                     sources, node = self._doors.functions, self._doors.node
                     self._functions = VirtualFunctions(sources, tasks, node, self._changes.touch)
-                start(tasks, self._kernel_parts(announcements), ends=KubeRdmaError)
+                start(tasks, self._kernel_parts(announcements), ends=KubeError)
                 start(tasks, self._parts(offers))
                 deaf = len(announcements) < len(self._doors.kernel.announcements)
                 look = partial(self._follow, offers, deaf=deaf)
-                await kept("device plugin", look, ends=KubeRdmaError)
+                await kept("device plugin", look, ends=KubeError)
 
     def _kernel_parts(self, announcements: Iterable[AsyncIterator[object]]) -> Mapping[str, Part]:
         """Where one breaks off the agent ends: its container is made anew, and hears again."""

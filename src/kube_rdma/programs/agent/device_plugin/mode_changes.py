@@ -14,9 +14,9 @@ from functools import partial
 
 import structlog
 
+from kube_base.errors import Unavailable
+from kube_base.notices import Notices
 from kube_rdma.adapters.journal.journal import Journal
-from kube_rdma.adapters.notices import Notices
-from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.model.pools.pool import AppliedPools, Attach, PoolSpec
 from kube_rdma.programs.agent.late_binding.interface import LateBinding
@@ -35,7 +35,7 @@ OpenJournal = Callable[[], Journal[AppliedPools]]
 class ModeChanges:
     """One per agent.
 
-    `journal` opens the record, and raises KubeRdmaError; None: there is none. `ask` tells who holds
+    `journal` opens the record, and raises KubeError; None: there is none. `ask` tells who holds
     what now, None when nobody can.
     """
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 
+from kube_base.errors import Unavailable
+from kube_base.notices import Notices
 from kube_rdma.adapters.journal.journal import Journal
-from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.card import Card, CardId
-from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.pools.rails import RailRecord
 from kube_rdma.programs.records import Records, in_the_log
 from kube_rdma.rules.pools.rails import numbers, recorded, without_cards
@@ -27,7 +27,7 @@ log = structlog.get_logger()
 class NodeRails:
     """One per agent.
 
-    `journal` opens the record, and raises KubeRdmaError; None: the rails are those of the cards
+    `journal` opens the record, and raises KubeError; None: the rails are those of the cards
     that this process has seen. `tell` takes a sentence for a record that cannot be read. `boot`
     tells this start of the node from others.
     """

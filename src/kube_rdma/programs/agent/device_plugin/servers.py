@@ -13,9 +13,9 @@ from types import MappingProxyType
 
 from msgspec import Struct
 
+from kube_base.errors import KubeError
 from kube_rdma.adapters.bulkhead import kept
 from kube_rdma.adapters.kubelet.resource_server import Served
-from kube_rdma.model.errors import KubeRdmaError
 from kube_rdma.model.pools.pool import Offer, Pool
 from kube_rdma.programs.agent.device_plugin import log_lines
 from kube_rdma.programs.logs import LogLine, write
@@ -66,7 +66,7 @@ class ResourceServers:
                 plugin = self._serve(offer(pool), partial(self._pool, resource))
                 server_of = f"server of {resource}"
                 # Without the kubelet's folder the container has to be made anew.
-                run = kept(server_of, plugin.run, ends=KubeRdmaError)
+                run = kept(server_of, plugin.run, ends=KubeError)
                 task = self._tasks.create_task(run)
                 self._servers[resource] = _Server(plugin, pool, task)
 

@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import structlog
 
+from kube_base.errors import KubeError
 from kube_rdma.model.attach.attachment import Sandbox
 from kube_rdma.model.card import Card, CardId
-from kube_rdma.model.errors import KubeRdmaError
 from kube_rdma.model.late_binding.binding import ContainerId, Edits, HeldShare
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.model.pools.pool import Grant, Pool, PoolSpec, ShareId
@@ -30,7 +30,7 @@ log = structlog.get_logger()
 class AskedAgain:
     """`never` until `ask` answers that CDI works; from then on the one that `make` opens.
 
-    `ask` says whether, and why. `make` raises KubeRdmaError, and is tried again.
+    `ask` says whether, and why. `make` raises KubeError, and is tried again.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class AskedAgain:
                 continue
             try:
                 self._now = self._make()
-            except KubeRdmaError as error:
+            except KubeError as error:
                 log.warning("late binding not available", why=str(error))
                 continue
             log.info("late binding available", why=why)

@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from kube_base.errors import KubeError, Refused, Unavailable
+from kube_base.frozen import Frozen, field, replace
+from kube_base.notices import Notices
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.kernel.sysfs.topology_facts import facts_of
-from kube_rdma.adapters.notices import Notices
 from kube_rdma.adapters.runtime.cdi import CdiFolder
 from kube_rdma.adapters.runtime.settings import SettingsFolder
 from kube_rdma.model.attach.attachment import Sandbox
 from kube_rdma.model.card import Card, CardId
-from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
-from kube_rdma.model.frozen import Frozen, field, replace
 from kube_rdma.model.late_binding.binding import (
     Binding,
     CdiFile,
@@ -87,7 +87,7 @@ class BinderDependencies(Frozen):
     """Whom the binder needs.
 
     `networks`: pods get networks from the agent. `shim` is a path of the host.
-    `links_inside` shows a namespace's links, blocks and raises KubeRdmaError. `concerned` tells of
+    `links_inside` shows a namespace's links, blocks and raises KubeError. `concerned` tells of
     a pod that asks for networks whether one of them is for kube-rdma to make; Refused: it is to
     have none on this node. `tell` takes a sentence for each record that cannot be read. In the
     folder `early` lies what containers are told whose devices Allocate gives.
@@ -203,7 +203,7 @@ class Binder:
         annotations: Mapping[str, str] = MappingProxyType({}),
         holdings: Sequence[Holding] | None = None,
     ) -> tuple[Promise, ...]:
-        """CNI ADD: bind every promise of the pod in this sandbox; raise KubeRdmaError.
+        """CNI ADD: bind every promise of the pod in this sandbox; raise KubeError.
 
         `edits` says by share what was made for the pod; other shares stand for the cards' nodes.
         `annotations` are the pod's. `holdings` are all of it; None: the kubelet is asked.
@@ -261,7 +261,7 @@ class Binder:
             try:
                 await self.forget()
                 self._notices.over("sweep")
-            except KubeRdmaError as error:
+            except KubeError as error:
                 for why in self._notices.news("sweep", str(error)):
                     log.warning("stale bindings not removed", why=why)
             await asyncio.sleep(SWEEP_SECONDS)
@@ -404,7 +404,7 @@ class Binder:
     async def _links(self, netns: str) -> tuple[PodLink, ...]:
         try:
             return await asyncio.to_thread(self._to.links_inside, Path(netns))
-        except KubeRdmaError as error:
+        except KubeError as error:
             log.warning("pod network namespace not readable", netns=netns, why=str(error))
             return ()
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import structlog
 
-from kube_rdma.adapters.notices import Notices
+from kube_base.errors import Unavailable
+from kube_base.frozen import replace
+from kube_base.notices import Notices
 from kube_rdma.adapters.runtime.cdi import CdiFolder
 from kube_rdma.adapters.runtime.settings import Shelf
-from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.late_binding.binding import Edits, lift_memlock, merge_settings
 from kube_rdma.model.pools.pool import Grant, Pool
 from kube_rdma.rules.late_binding.binding import SETTLED

@@ -14,10 +14,10 @@ from typing import Protocol
 
 import structlog
 
-from kube_rdma.adapters.notices import Notices
+from kube_base.frozen import replace
+from kube_base.notices import Notices
 from kube_rdma.model.attach.attachment import Sandbox
 from kube_rdma.model.card import Card, CardId
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.late_binding.binding import ContainerId, Edits, HeldShare
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.model.pools.pool import Attach, Grant, Pool, PoolSpec, ShareId

@@ -19,6 +19,8 @@ from pathlib import Path
 
 import structlog
 
+from kube_base.errors import Unavailable
+from kube_base.frozen import Frozen, field
 from kube_rdma import __version__
 from kube_rdma.adapters import bulkhead
 from kube_rdma.adapters.kernel.sysfs.counters import CounterFiles
@@ -28,8 +30,6 @@ from kube_rdma.adapters.metrics.process import read_process
 from kube_rdma.adapters.metrics.server import MetricsServer
 from kube_rdma.model.attach.attachment import Attachment, Sandbox
 from kube_rdma.model.card import CardId
-from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.model.metrics.families import (
     CounterReadings,
     Durations,

@@ -11,8 +11,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from kube_rdma.model.errors import Broken, Refused, Unavailable
-from kube_rdma.model.frozen import replace
+from kube_base.errors import Broken, Refused, Unavailable
+from kube_base.frozen import replace
 from kube_rdma.model.metrics.families import Durations, MetricFamily
 
 # Seconds. An attach takes tens of milliseconds, a kubelet gives up after minutes.

@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 
-from kube_rdma.adapters.notices import Notices
-from kube_rdma.model.errors import Broken, KubeRdmaError
+from kube_base.errors import Broken, KubeError
+from kube_base.notices import Notices
 
 log = structlog.get_logger()
 
@@ -42,5 +42,5 @@ async def tell_trouble(
 async def _why(check: Callable[[], Awaitable[Sequence[Broken]]]) -> str:
     try:
         return " ".join(map(str, await check()))
-    except KubeRdmaError as error:
+    except KubeError as error:
         return str(error)

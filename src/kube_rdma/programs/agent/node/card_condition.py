@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
+from kube_base.errors import KubeError
+from kube_base.frozen import replace
 from kube_rdma.adapters.cluster.nodes import Nodes
-from kube_rdma.model.errors import KubeRdmaError
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.node import NodeCondition, NodeState
 from kube_rdma.programs.agent.node.node_keeper import NodeKeeper, WritePace
 from kube_rdma.rules.health.condition import condition
@@ -50,6 +50,6 @@ class CardCondition(NodeKeeper[NodeCondition | None]):
         finally:
             node = self._node
             if node and (self._begun or node.cards):
-                with suppress(KubeRdmaError, TimeoutError):
+                with suppress(KubeError, TimeoutError):
                     async with asyncio.timeout(FAREWELL_SECONDS):
                         await self._nodes.set_cards(node, None)

@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
+from kube_client.objects import Cluster
+from kube_client.watching import Cut, Deleted, Muddled, Synced
 from kube_rdma.adapters.bulkhead import start
 from kube_rdma.adapters.cluster.events import About, Events
 from kube_rdma.adapters.cluster.nodes import Nodes
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.cluster.watching import Cut, Deleted, Muddled, Synced
 from kube_rdma.model.node import NodeState
 from kube_rdma.programs.agent.node.node_events import NodeEvent
 from kube_rdma.rules.health.damping import HealthChange

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import structlog
 
+from kube_base.errors import Unavailable
+from kube_base.frozen import Frozen
 from kube_rdma.adapters.kernel.sysfs.port_watch import PortReading
 from kube_rdma.model.card import Use
 from kube_rdma.model.device import LinkLayer
-from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.link import PodLink
 from kube_rdma.model.survey import Survey
 from kube_rdma.programs.debounce import Debounce
@@ -32,7 +32,7 @@ class KernelSources(Frozen):
 
     `announcements` by what they are about; one may raise OSError when it is entered. `missing`
     names those of the given device nodes that do not exist. `links_inside` shows the links of the
-    network namespace at a path, and raises KubeRdmaError when it is gone. `port_states` reads the
+    network namespace at a path, and raises KubeError when it is gone. `port_states` reads the
     states of these ports (device, number) and nothing else. `uses` tells what interfaces are used
     for, and raises Unavailable.
     """

@@ -12,10 +12,10 @@ from functools import partial
 
 import structlog
 
+from kube_base.errors import KubeError
+from kube_base.frozen import Frozen
 from kube_rdma import __version__
 from kube_rdma.adapters.bulkhead import start
-from kube_rdma.model.errors import KubeRdmaError
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.programs.agent.node import kernel_events
 from kube_rdma.programs.agent.node.kernel_events import KernelSources
 from kube_rdma.programs.agent.node.node_events import NodeEvents
@@ -56,7 +56,7 @@ async def run_labeller(sources: LabelSources) -> None:
                 )
                 for number, stream in enumerate(announcements)
             }
-            start(tasks, heard, ends=KubeRdmaError)
+            start(tasks, heard, ends=KubeError)
             follow = partial(sources.node.follow, labels.seen)
             start(tasks, {"node": follow, labels.part: labels.run})
             while True:

@@ -16,11 +16,11 @@ from typing import ClassVar, Generic, TypeVar
 
 import structlog
 
-from kube_rdma.adapters.backoff import full_jitter
-from kube_rdma.adapters.cluster.errors import NotInstalled
-from kube_rdma.adapters.notices import Notices
-from kube_rdma.model.errors import KubeRdmaError, Refused
-from kube_rdma.model.frozen import Frozen
+from kube_base.backoff import full_jitter
+from kube_base.errors import KubeError, Refused
+from kube_base.frozen import Frozen
+from kube_base.notices import Notices
+from kube_client.errors import NotInstalled
 from kube_rdma.model.node import NodeState
 from kube_rdma.programs.debounce import Debounce
 from kube_rdma.rules.reports.node_report import AgentLook
@@ -33,7 +33,7 @@ T = TypeVar("T")
 log = structlog.get_logger()
 
 
-def pause(error: KubeRdmaError, failures: int) -> float:
+def pause(error: KubeError, failures: int) -> float:
     """Seconds to wait before the next try, after an error and so many before it."""
     if isinstance(error, Refused):
         longest = MISSING_SECONDS if isinstance(error, NotInstalled) else REFUSED_SECONDS
@@ -51,7 +51,7 @@ class WritePace(Frozen):
     quiet: float = 0.0
     longest: float = 0.0
     spacing: float = 0.0
-    after: Callable[[KubeRdmaError, int], float] = pause
+    after: Callable[[KubeError, int], float] = pause
 
 
 class NodeKeeper(ABC, Generic[T]):
@@ -99,7 +99,7 @@ class NodeKeeper(ABC, Generic[T]):
                 continue
             try:
                 shown = await self._write(node, self._last)
-            except KubeRdmaError as error:
+            except KubeError as error:
                 self._tell(node.name, error)
                 await asyncio.sleep(self._pace.after(error, failures))
                 failures += 1
@@ -111,7 +111,7 @@ class NodeKeeper(ABC, Generic[T]):
                 self._node = shown
             await asyncio.sleep(self._pace.spacing)
 
-    def _tell(self, node: str, error: KubeRdmaError) -> None:
+    def _tell(self, node: str, error: KubeError) -> None:
         """Say once in the log why a write failed, while that stands."""
         for why in self._notices.news(self.part, str(error)):
             log.warning(self.failure, node=node, why=why)

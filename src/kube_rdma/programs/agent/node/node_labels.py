@@ -13,10 +13,10 @@ from pathlib import Path
 
 import structlog
 
-from kube_rdma.adapters.cluster.errors import Conflict
+from kube_base.errors import KubeError, Unavailable
+from kube_client.errors import Conflict
 from kube_rdma.adapters.cluster.nodes import Nodes
 from kube_rdma.adapters.files.host_release import read_kernel, read_os_release
-from kube_rdma.model.errors import KubeRdmaError, Unavailable
 from kube_rdma.model.node import LabelChange, NodeState
 from kube_rdma.model.pools.pool import Mode
 from kube_rdma.model.survey import Survey
@@ -88,7 +88,7 @@ class NodeLabels(NodeKeeper[WantedLabels]):
         if written:
             log.info("node labels written", node=node.name, labels=_text(written))
 
-    def _tell(self, node: str, error: KubeRdmaError) -> None:
+    def _tell(self, node: str, error: KubeError) -> None:
         """Say what failed, but of a conflict nothing: the next try sees what the other wrote."""
         if not isinstance(error, Conflict):
             super()._tell(node, error)

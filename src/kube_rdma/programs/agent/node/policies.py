@@ -13,10 +13,10 @@ from contextlib import aclosing
 
 import structlog
 
-from kube_rdma.adapters.cluster.policy_watch import policy_of
-from kube_rdma.adapters.cluster.watching import Changed, Deleted, Muddled, Synced, WatchEvent
-from kube_rdma.adapters.notices import Notices
-from kube_rdma.model.errors import KubeRdmaError, Refused
+from kube_base.errors import KubeError, Refused
+from kube_base.notices import Notices
+from kube_client.watching import Changed, Deleted, Muddled, Synced, WatchEvent
+from kube_rdma.adapters.cluster.kinds.node_policy import policy_of
 from kube_rdma.model.node import NodeState
 from kube_rdma.model.pools.node_policy import ClusterNodePolicy, NodeWishes
 from kube_rdma.programs.agent.node.node_keeper import pause
@@ -31,9 +31,7 @@ log = structlog.get_logger()
 class NodePolicies:
     """The policies of one agent's node. `wait` is for tests."""
 
-    def __init__(
-        self, watch: Watch, *, wait: Callable[[KubeRdmaError, int], float] = pause
-    ) -> None:
+    def __init__(self, watch: Watch, *, wait: Callable[[KubeError, int], float] = pause) -> None:
         self._watch = watch
         self._pause = wait
         self._policies: dict[str, ClusterNodePolicy] = {}

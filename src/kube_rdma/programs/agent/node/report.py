@@ -14,13 +14,14 @@ from datetime import UTC, datetime
 
 import structlog
 
+from kube_base.errors import Refused
+from kube_client.errors import Conflict
+from kube_client.watching import Changed, Cut, Deleted, Muddled, Synced
 from kube_rdma.adapters.bulkhead import start
-from kube_rdma.adapters.cluster.errors import Conflict
-from kube_rdma.adapters.cluster.report_objects import NodeReports, StoredReport, is_owned
-from kube_rdma.adapters.cluster.watching import Changed, Cut, Deleted, Muddled, Synced
+from kube_rdma.adapters.cluster.kinds.node_report import StoredReport
+from kube_rdma.adapters.cluster.node_reports import NodeReports, is_owned
 from kube_rdma.api.reports.node_report import report_status
 from kube_rdma.model.conditions import moment
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.node import NodeState
 from kube_rdma.model.reports.node_report import NodeReport, NodeReportStatus
 from kube_rdma.programs.agent.node.node_keeper import NodeKeeper, WritePace

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import structlog
 
-from kube_rdma.adapters.backoff import full_jitter
+from kube_base.backoff import full_jitter
 from kube_rdma.adapters.cluster.nodes import Nodes
 from kube_rdma.model.node import NodeState
 from kube_rdma.programs.agent.node.node_keeper import NodeKeeper, WritePace

@@ -21,9 +21,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from kube_base.frozen import replace
 from kube_rdma.adapters.kernel.netlink.rdma_read import read_mode
 from kube_rdma.model.device import Device
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma.programs.survey import rerouted, take_devices, take_survey
 

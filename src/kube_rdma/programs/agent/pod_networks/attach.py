@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
+from kube_base.errors import Broken, KubeError, Unavailable
+from kube_base.frozen import Frozen, field
 from kube_rdma.adapters.cni.results import decoded
 from kube_rdma.model.attach.attachment import (
     Attached,
@@ -32,8 +34,7 @@ from kube_rdma.model.attach.attachment import (
 )
 from kube_rdma.model.attach.cni import Call, CniResult
 from kube_rdma.model.attach.pod_view import PodView
-from kube_rdma.model.errors import Broken, HardwareGone, KubeRdmaError, Outdated, Unavailable
-from kube_rdma.model.frozen import Frozen, field
+from kube_rdma.model.errors import HardwareGone, Outdated
 from kube_rdma.model.ipam import AddressRequest, InterfaceName, NicRequest, PodUid
 from kube_rdma.model.late_binding.binding import ContainerId, PodName
 from kube_rdma.model.pod import PodState
@@ -110,10 +111,10 @@ class Door(Protocol):
     is_within: bool
 
     async def request(self, call: Call) -> AttachRequest | None:
-        """What an ADD asks for; None: nothing of kube-rdma. Raise KubeRdmaError."""
+        """What an ADD asks for; None: nothing of kube-rdma. Raise KubeError."""
 
     async def report(self, call: Call, request: AttachRequest, result: AttachResult) -> CniResult:
-        """Tell whom it concerns, and what the caller gets; raise KubeRdmaError."""
+        """Tell whom it concerns, and what the caller gets; raise KubeError."""
 
 
 def sandbox_of(call: Call, inode: Callable[[int], int]) -> tuple[Sandbox, int]:
@@ -166,7 +167,7 @@ class AttachPipeline:
         self._sandboxes = SandboxLocks()
 
     async def add(self, call: Call, door: Door) -> CniResult:
-        """Give a call what it asks for, and answer it; raise KubeRdmaError with nothing left."""
+        """Give a call what it asks for, and answer it; raise KubeError with nothing left."""
         async with self._sandboxes.taken(call.container, within=door.is_within):
             request = await door.request(call)
             if request is None or await self._is_answered(request):
@@ -322,11 +323,11 @@ class AttachPipeline:
         """End what an ADD has begun; why that fails is for the log, the pod has its own reason."""
         try:
             await self._end(request.key)
-        except KubeRdmaError as error:
+        except KubeError as error:
             log.warning("cleanup failed", pod=str(request.sandbox.pod), why=str(error))
 
     async def end(self, key: AttachmentKey, *, within: bool = False) -> None:
-        """Give everything of a key back; no error where there is nothing. Raise KubeRdmaError.
+        """Give everything of a key back; no error where there is nothing. Raise KubeError.
 
         `within`: the caller may act for whoever holds the sandbox.
         """
@@ -395,7 +396,7 @@ class AttachPipeline:
         try:
             await self.end(key)
             log.info("leftover attachment removed", **facts)
-        except KubeRdmaError as error:
+        except KubeError as error:
             log.warning("attachment removal failed", **facts, why=str(error))
 
     async def collect(self, living: frozenset[ContainerId], since: float) -> None:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from kube_base.errors import Broken, KubeError, Refused, Unavailable
 from kube_rdma.model.attach.attachment import Attachment, AttachmentKey, NetworkAsk
 from kube_rdma.model.attach.cni import Call, CniResult, Verb
 from kube_rdma.model.attach.step import PluginConf
-from kube_rdma.model.errors import Broken, KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.ipam import PodUid
 from kube_rdma.model.late_binding.binding import ContainerId, PodName
 from kube_rdma.model.pod import PodState
@@ -57,7 +57,7 @@ class SandboxNetworks:
         self._pipeline = pipeline
 
     async def answer(self, call: Call) -> CniResult:
-        """What the runtime gets; raise KubeRdmaError."""
+        """What the runtime gets; raise KubeError."""
         key = AttachmentKey(call.container)
         match call.verb:
             case Verb.ADD:
@@ -121,7 +121,7 @@ class SandboxNetworks:
         return self._needs.giver.now()
 
     async def end_lost(self, container: ContainerId) -> None:
-        """End an attachment whose sandbox no longer exists; raise KubeRdmaError."""
+        """End an attachment whose sandbox no longer exists; raise KubeError."""
         await self._pipeline.end(AttachmentKey(container))
 
     async def collect(self, living: frozenset[ContainerId], since: float) -> None:
@@ -140,14 +140,14 @@ class SandboxNetworks:
         """
         since = self.now()
         living = frozenset(one.container for one in call.valid)
-        failed: list[KubeRdmaError] = []
+        failed: list[KubeError] = []
         for attachment in self.attachments:
             container = attachment.sandbox.container
             if container not in living and attachment.complete:
                 log.info("orphaned attachment detected", pod=str(attachment.sandbox.pod))
                 try:
                     await self.end_lost(container)
-                except KubeRdmaError as error:
+                except KubeError as error:
                     failed.append(error)
         await self.collect(living, since)
         if failed:

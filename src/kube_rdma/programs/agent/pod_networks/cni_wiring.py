@@ -14,14 +14,14 @@ from pathlib import Path
 
 import structlog
 
+from kube_base.errors import Refused
+from kube_base.notices import Notices
 from kube_rdma.adapters.cluster.networks import NetworkObjects
 from kube_rdma.adapters.cni.conf.binary import names
 from kube_rdma.adapters.cni.conf.folder import ConfFolder
 from kube_rdma.adapters.cni.conf.places import inside
-from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.attach.attachment import NetworkAsk
 from kube_rdma.model.cni_conf import PLUGIN, ConfFile, ConfPlan, Wiring
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.pod import PodState
 from kube_rdma.programs.agent.pod_networks.context import NodeContext
 from kube_rdma.programs.agent.pod_networks.host_places import HostPlaces

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from kube_base.errors import Refused, Unavailable
+from kube_base.frozen import Frozen, replace
 from kube_rdma.adapters.files.device_info import DeviceInfoFolder
 from kube_rdma.model.attach.attachment import Attached, AttachmentKey, NetworkAsk
 from kube_rdma.model.attach.cni import Call, CniResult, Verb
-from kube_rdma.model.errors import Refused, Unavailable
-from kube_rdma.model.frozen import Frozen, replace
 from kube_rdma.model.ipam import PodUid, PoolName
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.pools.pool import DeviceInfo
@@ -62,7 +62,7 @@ class DelegatedNetworks:
         self._infos = infos
 
     async def answer(self, call: Call) -> CniResult:
-        """What the caller gets for ADD, CHECK and DEL; raise KubeRdmaError."""
+        """What the caller gets for ADD, CHECK and DEL; raise KubeError."""
         key = AttachmentKey(call.container, call.interface)
         match call.verb:
             case Verb.ADD:

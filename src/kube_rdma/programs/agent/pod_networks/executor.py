@@ -23,6 +23,8 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar, TypeVarTuple
 
+from kube_base.errors import Broken, KubeError, Unavailable
+from kube_base.frozen import replace
 from kube_rdma.adapters.cni.exec.plugins import Plugins
 from kube_rdma.adapters.cni.turns import Turns, refuse_hung_up, set_aside
 from kube_rdma.adapters.journal.journal import Journal
@@ -31,8 +33,7 @@ from kube_rdma.adapters.kernel.pod.steps import PodNetwork
 from kube_rdma.model.attach.attachment import Attachment, AttachmentKey, Plan, PluginResult, Sandbox
 from kube_rdma.model.attach.pod_view import PodView
 from kube_rdma.model.attach.step import CallPlugin, EndPlugin, PluginConf, SetSysctl
-from kube_rdma.model.errors import Broken, HardwareGone, KubeRdmaError, Unavailable
-from kube_rdma.model.frozen import replace
+from kube_rdma.model.errors import HardwareGone
 from kube_rdma.model.functions.step import RebindFunction, SetFunction
 from kube_rdma.programs.records import Records, in_the_log
 from kube_rdma.rules.attach import records
@@ -247,7 +248,7 @@ class PlanExecutor:
     async def detach(self, key: AttachmentKey) -> None:
         """Take all steps of a key back, as far as they were done; its record stays.
 
-        Raise KubeRdmaError when something cannot be taken back now; Gone if that is hardware alone
+        Raise KubeError when something cannot be taken back now; Gone if that is hardware alone
         which is nowhere now. What was taken out of the machine needs no way back.
         """
         attachment = self.of(key)
@@ -308,7 +309,7 @@ class PlanExecutor:
                 if isinstance(step, CallPlugin):
                     try:
                         self._plugins.check(step, attachment.sandbox, _result(attachment, step))
-                    except KubeRdmaError as error:
+                    except KubeError as error:
                         yield f"{plan.interface} ({plan.network}): {str(error).rstrip('.')}"
 
     def _undo(self, attachment: Attachment) -> None:
@@ -323,7 +324,7 @@ class PlanExecutor:
             # Another namespace may have come to the path in between: its inode tells.
             if pod is None or pod.inode != attachment.sandbox.netns_inode:
                 pod = stack.enter_context(self._open(None))
-            failed: list[KubeRdmaError] = []
+            failed: list[KubeError] = []
             stuck: set[int] = set()
             for plan, act in acts:
                 try:
@@ -333,14 +334,14 @@ class PlanExecutor:
                         )
                     elif plan not in stuck:
                         pod.undo(act)
-                except KubeRdmaError as error:
+                except KubeError as error:
                     failed.append(error)  # it keeps no other card from coming back
                     if not isinstance(act, EndPlugin):
                         stuck.add(plan)
         _raise_worst(failed)
 
 
-def _raise_worst(failed: Iterable[KubeRdmaError]) -> None:
+def _raise_worst(failed: Iterable[KubeError]) -> None:
     """Raise what keeps an attachment from being ended; Gone only where there is nothing else."""
     left = [error for error in failed if not (isinstance(error, HardwareGone) and error.for_good)]
     for error in sorted(left, key=lambda one: isinstance(one, HardwareGone)):

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
+from kube_base.errors import Unavailable
 from kube_rdma.adapters.cni.conf.places import CniPlaces, find, inside, places
 from kube_rdma.adapters.cni.exec.plugins import HostPlugins
 from kube_rdma.adapters.cni.exec.process import ProcessOutcome
 from kube_rdma.adapters.runtime.cri import read_runtime
-from kube_rdma.model.errors import Unavailable
 
 
 class HostPlaces:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from ipaddress import ip_interface
 
+from kube_base.errors import Broken, Refused
 from kube_rdma.model.attach.attachment import AttachmentKey
 from kube_rdma.model.attach.cni import Call, CniResult, LinkAddress, LinkRoute, Verb
 from kube_rdma.model.card import CardId
-from kube_rdma.model.errors import Broken, Refused
 from kube_rdma.model.ipam import NicRequest, Owner, PodUid
 from kube_rdma.programs.agent.pod_networks.attach import (
     Again,
@@ -37,7 +37,7 @@ class PluginAddresses:
         self._pipeline = pipeline
 
     async def answer(self, call: Call) -> CniResult:
-        """Addresses and routes for ADD, nothing for the rest; raise KubeRdmaError."""
+        """Addresses and routes for ADD, nothing for the rest; raise KubeError."""
         match call.verb:
             case Verb.ADD:
                 return await self._pipeline.add(call, self)

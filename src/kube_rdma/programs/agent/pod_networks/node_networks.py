@@ -17,10 +17,12 @@ from pathlib import Path
 
 import structlog
 
+from kube_base.errors import KubeError, Refused
+from kube_base.frozen import Frozen, field
+from kube_client.objects import Cluster
 from kube_rdma.adapters.bulkhead import Part, start
 from kube_rdma.adapters.cluster.events import About, Events
 from kube_rdma.adapters.cluster.networks import NetworkObjects
-from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.restarts import Restarts
 from kube_rdma.adapters.cni.conf.binary import shim
 from kube_rdma.adapters.cni.conf.folder import FolderRound, FolderTiming, Keeper
@@ -42,8 +44,6 @@ from kube_rdma.model.attach.pod_view import SeenLink
 from kube_rdma.model.attach.restart import RestartRequest
 from kube_rdma.model.card import CardId
 from kube_rdma.model.cni_conf import HOOK_PROGRAM, PLUGIN, ConfFile, ConfPlan, Wiring
-from kube_rdma.model.errors import KubeRdmaError, Refused
-from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings
 from kube_rdma.model.ipam import BootId, NodeName
 from kube_rdma.model.pod import PodState
@@ -368,7 +368,7 @@ class NodeNetworks:
             try:
                 await calls.missed(attachment)
                 missed.forget(attachment)
-            except KubeRdmaError as error:
+            except KubeError as error:
                 log.warning("missed DEL failed", why=str(error))
 
 

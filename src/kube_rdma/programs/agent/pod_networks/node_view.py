@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from kube_rdma.adapters.cluster.errors import Conflict, NotInstalled
-from kube_rdma.adapters.cluster.ipam_objects import IP_POOL
-from kube_rdma.adapters.cluster.kinds import Wanted
+from kube_base.errors import Unavailable
+from kube_base.frozen import Frozen, replace
+from kube_base.notices import Notices
+from kube_client.errors import Conflict, NotInstalled
+from kube_client.kinds import Wanted
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL
 from kube_rdma.adapters.cluster.networks import NetworkObjects
-from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import Pods
 from kube_rdma.adapters.kernel.pod.gids import crowded
-from kube_rdma.adapters.notices import Notices
 from kube_rdma.api.attach import network_status
 from kube_rdma.api.ipam import ip_pool
 from kube_rdma.model.attach.attachment import (
@@ -36,8 +38,6 @@ from kube_rdma.model.attach.pod_view import SeenLink
 from kube_rdma.model.card import CardId
 from kube_rdma.model.cni_conf import ConfFile
 from kube_rdma.model.device import Device
-from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.frozen import Frozen, replace
 from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings
 from kube_rdma.model.ipam import InterfaceName, IPPool, PoolName
 from kube_rdma.model.late_binding.binding import PodName

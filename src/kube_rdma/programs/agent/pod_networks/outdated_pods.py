@@ -12,8 +12,9 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import structlog
 
+from kube_base.errors import KubeError
 from kube_rdma.model.attach.restart import RESTART
-from kube_rdma.model.errors import KubeRdmaError, Outdated
+from kube_rdma.model.errors import Outdated
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.pod import PodState
 from kube_rdma.rules.attach.restarts import RefusedAdd, RefusedKey, is_remade, refused
@@ -29,7 +30,7 @@ log = structlog.get_logger()
 
 class OutdatedPods:
     """Those of one node. `restart` asks for the end of a pod, or (None) no more, and raises
-    KubeRdmaError; `tell` says something about a pod: a word for it, a sentence, whether it is a
+    KubeError; `tell` says something about a pod: a word for it, a sentence, whether it is a
     warning; `clock` is monotonic.
     """
 
@@ -71,6 +72,6 @@ class OutdatedPods:
         """What cannot be written now the next refusal writes; what stays ends by its age."""
         try:
             await self._restart(pod, why)
-        except KubeRdmaError as error:
+        except KubeError as error:
             name = f"{pod.namespace}/{pod.name}"
             log.warning("restart request not written", pod=name, why=str(error))

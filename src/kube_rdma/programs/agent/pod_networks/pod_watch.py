@@ -15,17 +15,17 @@ from collections.abc import Callable
 from contextlib import aclosing
 from pathlib import Path
 
+from kube_base.errors import Refused, Unavailable
+from kube_base.frozen import Frozen, replace
+from kube_base.notices import Notices
+from kube_client.kinds import Where
+from kube_client.objects import Cluster
+from kube_client.watching import Changed, Deleted, Synced
 from kube_rdma.adapters.bulkhead import contained
-from kube_rdma.adapters.cluster.kinds import Where
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.cluster.pods import POD, pod_state
-from kube_rdma.adapters.cluster.watching import Changed, Deleted, Synced
+from kube_rdma.adapters.cluster.kinds.pod import POD, pod_state
 from kube_rdma.adapters.cni.state import AskingPods, Mark
-from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.attach.restart import RESTART
 from kube_rdma.model.cni_conf import Wiring
-from kube_rdma.model.errors import Refused, Unavailable
-from kube_rdma.model.frozen import Frozen, replace
 from kube_rdma.model.late_binding.binding import PodName
 from kube_rdma.model.late_binding.runtime import PodSandbox
 from kube_rdma.model.pod import PodState
@@ -33,8 +33,6 @@ from kube_rdma.programs.agent.pod_networks.context import NodeContext
 from kube_rdma.programs.annotated_networks import asking
 from kube_rdma.rules.attach.repair import is_owed
 from kube_rdma.rules.attach.requests import is_asking, names_networks, refuse_host_network
-
-_OVER = ("Succeeded", "Failed")
 
 
 class PodWatchDependencies(Frozen):
@@ -125,7 +123,7 @@ class NodePodWatch:
             # Its sandbox is there now. A round finds out whether its networks are too.
             if pod.phase == "Running" and (before is None or before.phase != "Running"):
                 wake()
-        elif names_networks(pod.annotations) and pod.phase not in _OVER:
+        elif names_networks(pod.annotations) and not pod.is_over:
             self._on_host[key] = pod
             self._refuse()
 

@@ -21,13 +21,13 @@ from pathlib import Path
 
 import structlog
 
-from kube_rdma.adapters.backoff import full_jitter
-from kube_rdma.adapters.notices import Notices
+from kube_base.backoff import full_jitter
+from kube_base.errors import KubeError, Refused, Unavailable
+from kube_base.frozen import Frozen
+from kube_base.notices import Notices
 from kube_rdma.model.attach.attachment import Attachment
 from kube_rdma.model.attach.cni import VERSIONS, Call, Verb
 from kube_rdma.model.attach.restart import RESTART
-from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.late_binding.binding import ContainerId
 from kube_rdma.model.late_binding.runtime import PodSandbox
@@ -74,7 +74,7 @@ class RepairDependencies(Frozen):
     none while the agent is not called for them. `owed` tells of a sandbox whether it should have
     had networks when it was made, from the disk, and raises Unavailable: what was annotated later
     has missed nothing, and a slip of the pen must not end it. `restart` asks the controller to end
-    a pod, with the reason, or (None) asks no more; it raises KubeRdmaError. `tell` says something
+    a pod, with the reason, or (None) asks no more; it raises KubeError. `tell` says something
     about a pod: a word for it, a sentence, and whether it is a warning. `refused` says why a pod
     cannot have what it asks for on this node. `opened` gives a descriptor of a namespace.
     """
@@ -124,7 +124,7 @@ class SandboxRepair:
                 failures = 0
                 self._notices.over("round")
                 seconds = self._wait()
-            except KubeRdmaError as error:
+            except KubeError as error:
                 for why in self._notices.news("round", str(error)):
                     log.warning("sandbox reconciliation failed", why=why)
                 seconds = full_jitter(failures)
@@ -135,7 +135,7 @@ class SandboxRepair:
                     await self._news.wait()
 
     async def round(self) -> None:
-        """Compare once, and do what is to be done; raise KubeRdmaError when nothing can be said.
+        """Compare once, and do what is to be done; raise KubeError when nothing can be said.
 
         What cannot be done for one sandbox holds up no other.
         """
@@ -159,13 +159,13 @@ class SandboxRepair:
         try:
             await self._needs.networks.end_lost(container)
             log.info("orphaned attachment removed", container=container)
-        except KubeRdmaError as error:
+        except KubeError as error:
             log.warning("attachment removal failed", container=container, why=str(error))
 
     async def _repair(self, sandbox: PodSandbox, pod: PodState) -> None:
         try:
             await self._attach(sandbox, pod)
-        except KubeRdmaError as error:
+        except KubeError as error:
             await self._failed(sandbox, pod, error)
             return
         except Exception:  # one pod must not end the agent for all others
@@ -204,7 +204,7 @@ class SandboxRepair:
             )
             await self._needs.networks.answer(call)
 
-    async def _failed(self, sandbox: PodSandbox, pod: PodState, error: KubeRdmaError) -> None:
+    async def _failed(self, sandbox: PodSandbox, pod: PodState, error: KubeError) -> None:
         container = sandbox.container
         self._state = failed(
             self._state, container, self._pace.clock(), refused=isinstance(error, Refused)
@@ -215,7 +215,7 @@ class SandboxRepair:
             if hopeless and await asyncio.to_thread(self._needs.owed, sandbox, pod):
                 await self._want(pod, note)
                 note = f"{note} kube-rdma's controller evicts it; without a controller, delete it."
-        except KubeRdmaError as why:
+        except KubeError as why:
             log.warning("disk not readable", pod=str(sandbox.pod), why=str(why))
         self._needs.tell(pod, "NetworksMissing", note, True)
 
@@ -223,7 +223,7 @@ class SandboxRepair:
         """Ask for a pod's restart, or no more; what fails is done by the next try."""
         try:
             await self._needs.restart(pod, why)
-        except KubeRdmaError as error:
+        except KubeError as error:
             name = f"{pod.namespace}/{pod.name}"
             log.warning("restart request not written", pod=name, why=str(error))
 

@@ -46,7 +46,7 @@ class CniRouter:
         self._addresses = PluginAddresses(dependencies, self.pipeline)
 
     async def answer(self, call: Call) -> CniResult:
-        """What the caller gets; raise KubeRdmaError."""
+        """What the caller gets; raise KubeError."""
         match role(call):
             case Role.ADDRESSES:
                 return await self._addresses.answer(call)

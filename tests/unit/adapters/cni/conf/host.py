@@ -5,9 +5,9 @@ import json
 from contextlib import asynccontextmanager, suppress
 from pathlib import PurePosixPath
 
+from kube_base.errors import Unavailable
 from kube_rdma.adapters.cni.conf.folder import ConfFolder, FolderTiming, Keeper
 from kube_rdma.adapters.cni.conf.places import CniPlaces
-from kube_rdma.model.errors import Unavailable
 from kube_rdma.rules.cni_conf.binaries import proven
 from kube_rdma.rules.cni_conf.conflist import plan
 from kube_rdma.rules.cni_conf.exclusive import shut_out

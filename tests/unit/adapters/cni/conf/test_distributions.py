@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from kube_base.errors import Refused
 from kube_rdma.adapters.cni.conf.folder import ConfFolder, FolderTiming, remove
 from kube_rdma.adapters.cni.conf.places import find, inside
 from kube_rdma.adapters.runtime.cri import SOCKETS
 from kube_rdma.model.cni_conf import PLUGIN, Wiring
-from kube_rdma.model.errors import Refused
 from kube_rdma.programs.install.installation import blueprints
 from kube_rdma.rules.cni_conf.conflist import ENTRY, unplan
 from kube_rdma.rules.cni_conf.files import plugins, type_of

@@ -8,11 +8,11 @@ from pathlib import PurePosixPath
 
 import pytest
 
+from kube_base.errors import Refused, Unavailable
+from kube_base.frozen import replace
 from kube_rdma.adapters.cni.conf import binary
 from kube_rdma.adapters.cni.conf.folder import ConfFolder, FolderTiming, remove
 from kube_rdma.model.cni_conf import HOOK_PROGRAM, IPAM_PLUGIN, PLUGIN, ConfFile, ConfPlan, Wiring
-from kube_rdma.model.errors import Refused, Unavailable
-from kube_rdma.model.frozen import replace
 from kube_rdma.rules.cni_conf.conflist import plan, unplan
 
 from .host import AT_ONCE, OTHERS, PLACES, Host, chain

@@ -4,8 +4,8 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from kube_base.errors import Refused
 from kube_rdma.adapters.cni.conf.places import find, inside
-from kube_rdma.model.errors import Refused
 
 CONTAINERD = "/etc/containerd/config.toml"
 K3S = "/var/lib/rancher/k3s/agent/etc/containerd/config.toml"

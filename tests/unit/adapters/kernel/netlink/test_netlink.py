@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_base.errors import Unavailable
 from kube_rdma.adapters.kernel.netlink.codec import (
     Attribute,
     ChangedMeanwhileError,
@@ -25,7 +26,6 @@ from kube_rdma.adapters.kernel.netlink.codec import (
     encode,
     encode_attributes,
 )
-from kube_rdma.model.errors import Unavailable
 
 U16, U32 = st.integers(0, 0xFFFF), st.integers(0, 0xFFFFFFFF)
 MESSAGES = st.builds(Message, U16, U16, U32, st.binary(max_size=40))

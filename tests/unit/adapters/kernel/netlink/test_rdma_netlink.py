@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_base.errors import Unavailable
+from kube_base.frozen import replace
 from kube_rdma.adapters.kernel.netlink.codec import Attribute, encode_attributes
 from kube_rdma.adapters.kernel.netlink.rdma_read import (
     Attr,
@@ -24,8 +26,6 @@ from kube_rdma.adapters.kernel.netlink.rdma_read import (
 )
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey
 from kube_rdma.model.device import PhysicalState, PortState
-from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.survey import Fault, NamespaceMode
 from kube_rdma_lab.native.tree_text import unpack
 

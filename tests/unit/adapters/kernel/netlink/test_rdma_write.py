@@ -5,12 +5,12 @@ import struct
 
 import pytest
 
+from kube_base.errors import KubeError, Refused
 from kube_rdma.adapters.kernel.netlink.codec import Attribute, encode_attributes
 from kube_rdma.adapters.kernel.netlink.rdma_read import Attr
 from kube_rdma.adapters.kernel.netlink.rdma_write import make_device
 from kube_rdma.adapters.kernel.pod.errors import refusal
 from kube_rdma.model.attach.step import MakeRdma
-from kube_rdma.model.errors import KubeRdmaError, Refused
 
 GET, NEWLINK, PORT_GET = ((5 << 10) | command for command in (1, 3, 5))
 STEP = MakeRdma("rxe-1", "rxe", "net1")
@@ -94,5 +94,5 @@ def test_a_name_that_never_gets_free_is_said_in_the_end():
 
 
 def test_another_refusal_is_no_matter_of_names():
-    with pytest.raises(KubeRdmaError, match="rxe-1 on net1"):
+    with pytest.raises(KubeError, match="rxe-1 on net1"):
         make_device(Netlink(1, {}, code=errno.EPERM), STEP)

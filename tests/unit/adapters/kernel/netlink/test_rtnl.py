@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_base.errors import Unavailable
 from kube_rdma.adapters.kernel.netlink.codec import Attribute, encode_attributes
 from kube_rdma.adapters.kernel.netlink.default_routes import read_default_routes, read_holders
 from kube_rdma.adapters.kernel.netlink.rtnl import (
@@ -20,7 +21,6 @@ from kube_rdma.adapters.kernel.netlink.rtnl import (
     resolve_nexthops,
 )
 from kube_rdma.adapters.kernel.netlink.rtnl_read import decode_interface, interfaces, seen_links
-from kube_rdma.model.errors import Unavailable
 
 MAIN, LOCAL = 254, 255
 UNICAST, UNREACHABLE = 1, 7

@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kube_base.errors import Refused, Unavailable
+from kube_base.frozen import replace
 from kube_rdma.adapters.kernel.netlink.codec import Attribute, encode_attributes
 from kube_rdma.adapters.kernel.netlink.rtnl_vf import (
     changes,
@@ -21,8 +23,6 @@ from kube_rdma.adapters.kernel.netlink.rtnl_vf import (
     sent,
     set_function,
 )
-from kube_rdma.model.errors import Refused, Unavailable
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.functions.step import (
     FunctionSettings,
     LinkState,

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_base.errors import Refused, Unavailable
 from kube_rdma.adapters.kernel.netlink import rtnl_write
 from kube_rdma.adapters.kernel.netlink.codec import Attribute, decode_attributes, encode_attributes
 from kube_rdma.adapters.kernel.netlink.rdma_write import new_device
@@ -32,7 +33,6 @@ from kube_rdma.model.attach.step import (
     TakeLink,
     VirtualKind,
 )
-from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.link import PlannedHostLink
 
 CREATE_ONLY, CREATE_OR_REPLACE = 0x600, 0x500

@@ -17,13 +17,13 @@ from pathlib import Path
 import pytest
 
 import kube_rdma
+from kube_base.errors import Refused, Unavailable
 from kube_rdma.adapters.kernel.pod import namespaces
 from kube_rdma.adapters.kernel.pod.namespaces import (
     links_inside,
     make_namespace,
     open_inside,
 )
-from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.link import PodLink
 from kube_rdma_testing.kernel.namespaces import FakeNamespaces
 
@@ -165,7 +165,7 @@ UNPRIVILEGED = """
 import os
 from pathlib import Path
 from kube_rdma.adapters.kernel.pod.namespaces import links_inside
-from kube_rdma.model.errors import Refused
+from kube_base.errors import Refused
 if os.getuid() == 0:
     os.setuid(65534)
 try:

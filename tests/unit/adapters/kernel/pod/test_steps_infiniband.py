@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from kube_base.errors import Refused, Unavailable
+from kube_base.frozen import replace
 from kube_rdma.adapters.kernel.locks import locked
 from kube_rdma.adapters.kernel.netlink.codec import Attribute, encode_attributes
 from kube_rdma.adapters.kernel.netlink.rdma_read import decode_device
@@ -32,8 +34,6 @@ from kube_rdma.model.attach.step import (
     VirtualKind,
 )
 from kube_rdma.model.device import PciAddress
-from kube_rdma.model.errors import Refused, Unavailable
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.functions.step import (
     FunctionPlace,
     FunctionSettings,

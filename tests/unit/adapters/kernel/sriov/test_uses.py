@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_base.errors import Unavailable
 from kube_rdma.adapters.kernel.netlink.codec import Attribute, encode_attributes
 from kube_rdma.adapters.kernel.netlink.rtnl_read import is_permanent
 from kube_rdma.adapters.kernel.sriov.netdev_usage import decode_guest, read_uses
-from kube_rdma.model.errors import Unavailable
 from tests.unit.adapters.kernel.pod.test_namespaces import needs_root
 
 MAC = bytes.fromhex("020000000009")
@@ -81,7 +81,7 @@ def test_an_interface_that_sysfs_and_netlink_do_not_tell_alike_is_left_out(tmp_p
 # In a namespace of its own, with a /sys that shows it: up alone, then used in each way.
 SCRIPT = """
 import json, pathlib, subprocess
-from kube_rdma.model.frozen import asdict
+from kube_base.frozen import asdict
 from kube_rdma.adapters.kernel.sriov.netdev_usage import read_uses
 
 def do(*words):

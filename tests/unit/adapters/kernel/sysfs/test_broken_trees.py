@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kube_base.frozen import asdict
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey
-from kube_rdma.model.frozen import asdict
 from kube_rdma.rules.health.discovery import judge, notes
 from kube_rdma_lab.native.tree_text import unpack
 from kube_rdma_testing.kernel.tree import Damage, damaged

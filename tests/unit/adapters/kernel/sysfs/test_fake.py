@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from kube_base.frozen import replace
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey
 from kube_rdma.model.device import GidType, Gpu, LinkLayer, PciAddress
-from kube_rdma.model.frozen import replace
 from kube_rdma_lab.native.tree_text import unpack
 from kube_rdma_testing.kernel.tree import write_tree
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from kube_base.frozen import replace
 from kube_rdma.adapters.kernel.netlink.default_routes import merge_holders, merge_routes
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey, survey_tree
 from kube_rdma.adapters.kernel.sysfs.record import ROUTES_FILE
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.model.card import Function, Netdev
 from kube_rdma.model.device import PciAddress, PciPosition
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.survey import Fault
 from kube_rdma.programs.survey import take_survey
 from kube_rdma_lab.native.tree_text import unpack

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kube_base.errors import Refused, Unavailable
 from kube_rdma.adapters.kernel.netlink.rdma_read import LinkDevice, LinkPort, LinkView, merge
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey
 from kube_rdma.adapters.kernel.sysfs.record import (
@@ -21,7 +22,6 @@ from kube_rdma.adapters.kernel.sysfs.record import (
     recorded_routes,
 )
 from kube_rdma.model.device import PhysicalState, PortState
-from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.survey import Fault, NamespaceMode
 from kube_rdma_lab.native.tree_text import unpack
 from kube_rdma_testing.kernel.tree import Damage, damaged, remove_device, write_tree

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kube_base.frozen import replace
 from kube_rdma.adapters.kernel.sysfs.devices import read_devices, read_survey, survey_tree
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.model.device import CharKind, LinkLayer
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.survey import Fault, NamespaceMode, Survey
 from kube_rdma_lab.native.tree_text import unpack
 from kube_rdma_testing.kernel.tree import Damage, damaged, remove_device, write_tree

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from kube_base.frozen import replace
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey
 from kube_rdma.adapters.kernel.sysfs.pci import PciTree
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.model.device import PciAddress
-from kube_rdma.model.frozen import replace
 from kube_rdma_lab.native.tree_text import unpack
 
 from .picture import TREES, picture, promised

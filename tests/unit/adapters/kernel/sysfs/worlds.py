@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from kube_base.frozen import replace
 from kube_rdma.model.card import Function, Netdev
 from kube_rdma.model.device import (
     CharDevice,
@@ -19,7 +20,6 @@ from kube_rdma.model.device import (
     Port,
     PortState,
 )
-from kube_rdma.model.frozen import replace
 
 GUIDS = st.integers(1, 2**64 - 1).map(lambda n: _groups(n, 4))
 GID_VALUES = st.integers(1, 2**128 - 1).map(lambda n: _groups(n, 8))

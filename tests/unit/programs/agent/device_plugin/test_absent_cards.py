@@ -2,9 +2,9 @@
 
 import pytest
 
+from kube_base.frozen import replace
 from kube_rdma.adapters.kernel.netlink.uevents import Uevent
 from kube_rdma.model.card import CardId
-from kube_rdma.model.frozen import replace
 from kube_rdma.rules.health.absence import ASK, MOVED
 from kube_rdma_testing.kubelet.devices import ContainerPlace
 from tests.unit.programs.agent.world import VKE, World, hard_card, seat, until

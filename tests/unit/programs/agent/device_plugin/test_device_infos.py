@@ -5,9 +5,9 @@ import json
 import pytest
 from grpclib import GRPCError
 
+from kube_base.frozen import replace
 from kube_rdma.adapters.files.device_info import DeviceInfoFolder, file_name
 from kube_rdma.model.device import PciAddress
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.pool import DeviceInfo, ShareId
 from tests.unit.programs.agent.world import VKE, World, hard_card, running, until
 

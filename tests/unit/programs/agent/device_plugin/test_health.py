@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from kube_base.frozen import replace
 from kube_rdma.model.device import PortState
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.pool import Mode, PoolSpec
 from kube_rdma.programs.agent.device_plugin.handlers import Handlers
 from kube_rdma.programs.agent.device_plugin.servers import ResourceServers

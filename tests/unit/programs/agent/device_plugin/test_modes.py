@@ -4,12 +4,12 @@ import json
 
 import pytest
 
+from kube_base.errors import Unavailable
+from kube_base.frozen import replace
 from kube_rdma.adapters.files.device_info import DeviceInfoFolder
 from kube_rdma.adapters.journal.format import POOLS
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.model.card import Use
-from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.frozen import replace
 from kube_rdma.programs.agent.device_plugin import loop
 from kube_rdma.programs.own_addresses import OwnAddresses
 from kube_rdma_testing.disk import FakeDisk

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_base.frozen import replace
 from kube_rdma.model.device import PortState
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.pool import Mode, PoolSpec
 from kube_rdma.model.survey import Fault
 from kube_rdma.programs.agent.device_plugin import log_lines

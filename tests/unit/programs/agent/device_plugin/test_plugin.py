@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 import pytest
 from grpclib import GRPCError
 
+from kube_base.errors import Refused, Unavailable
+from kube_base.frozen import replace
 from kube_rdma.model.device import PortState
-from kube_rdma.model.errors import Refused, Unavailable
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.survey import Fault
 from kube_rdma.programs.agent.device_plugin import loop
 from kube_rdma_testing.kubelet.kubelet import FakeKubelet

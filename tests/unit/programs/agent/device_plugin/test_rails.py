@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from kube_base.errors import Unavailable
+from kube_base.frozen import replace
 from kube_rdma.adapters.journal.format import RAILS
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey
-from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.frozen import replace
 from kube_rdma.programs.agent.device_plugin.rails import NodeRails
 from kube_rdma.rules.health.evaluate import node_cards
 from kube_rdma_lab.native.tree_text import unpack

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kube_rdma.model.frozen import replace
+from kube_base.frozen import replace
 from kube_rdma.programs.agent.device_plugin import loop
 from kube_rdma.programs.agent.late_binding.asked_again import AskedAgain
 from kube_rdma.programs.agent.late_binding.interface import NoLateBinding

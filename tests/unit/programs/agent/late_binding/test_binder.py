@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from grpclib import GRPCError
 
+from kube_base.errors import Refused
+from kube_base.frozen import replace
 from kube_rdma.model.attach.attachment import Sandbox
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.late_binding.binding import ContainerId, Edits, PodName, UsedDevice
 from kube_rdma.model.settings.topology_file import PlacedNet, TopologyFacts
 from kube_rdma.rules.settings.files import ANNOTATION, NONE, TOPOLOGY, TOPOLOGY_FILE
@@ -237,7 +237,7 @@ async def test_a_full_disk_gives_nothing_away(world):
         await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
 
         def full(name, value):
-            from kube_rdma.model.errors import Unavailable
+            from kube_base.errors import Unavailable
 
             raise Unavailable("No space left on device.")
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from kube_base.errors import Unavailable
+from kube_base.frozen import replace
 from kube_rdma.adapters.kubelet.registry import Registry
-from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.pool import Attach
 from kube_rdma.programs.agent.compose import AgentOptions, AgentPlaces, opened
 from kube_rdma_testing.kubelet.devices import ContainerPlace

@@ -8,13 +8,13 @@ from functools import partial
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from kube_base.errors import Unavailable
+from kube_base.frozen import replace
 from kube_rdma.adapters.bulkhead import contained
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.model.attach.attachment import Attachment, Plan, Sandbox
 from kube_rdma.model.attach.step import MoveRdma
 from kube_rdma.model.device import PortState
-from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.late_binding.binding import ContainerId, PodName
 from kube_rdma.model.metrics.families import MetricNames
 from kube_rdma.model.survey import NamespaceMode

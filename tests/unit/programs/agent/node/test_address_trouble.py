@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import suppress
 
-from kube_rdma.model.errors import Broken, Unavailable
+from kube_base.errors import Broken, Unavailable
 from kube_rdma.programs.agent.node.address_health import tell_trouble
 from tests.unit.programs.agent.world import until
 

@@ -5,10 +5,11 @@ import asyncio
 import msgspec
 import pytest
 
-from kube_rdma.adapters.cluster.nodes import CARDS_HEALTHY, NODE, Nodes
-from kube_rdma.adapters.cluster.objects import Cluster
+from kube_base.frozen import replace
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.kinds.node import CARDS_HEALTHY, NODE
+from kube_rdma.adapters.cluster.nodes import Nodes
 from kube_rdma.model.device import PortState
-from kube_rdma.model.frozen import replace
 from kube_rdma.programs.agent.node.card_condition import CardCondition
 from kube_rdma.programs.agent.node.node_keeper import WritePace
 from kube_rdma_testing.kubelet.devices import ContainerPlace

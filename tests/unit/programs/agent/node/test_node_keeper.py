@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager, suppress
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.adapters.cluster.errors import NotInstalled
-from kube_rdma.model.errors import Refused, Unavailable
-from kube_rdma.model.frozen import replace
+from kube_base.errors import Refused, Unavailable
+from kube_base.frozen import replace
+from kube_client.errors import NotInstalled
 from kube_rdma.model.node import NodeState
 from kube_rdma.programs.agent.node.node_keeper import NodeKeeper, WritePace, pause
 

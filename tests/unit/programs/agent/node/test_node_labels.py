@@ -6,11 +6,12 @@ from contextlib import asynccontextmanager, suppress
 import msgspec
 import pytest
 
+from kube_base.frozen import replace
+from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.events import Events
-from kube_rdma.adapters.cluster.nodes import NODE, Nodes
-from kube_rdma.adapters.cluster.objects import Cluster
+from kube_rdma.adapters.cluster.kinds.node import NODE
+from kube_rdma.adapters.cluster.nodes import Nodes
 from kube_rdma.adapters.kubelet.registry import Registry
-from kube_rdma.model.frozen import replace
 from kube_rdma.programs.agent.compose import AgentOptions, AgentPlaces, LabelWish, labelling
 from kube_rdma.programs.agent.node.cluster_node_events import ClusterNodeEvents
 from kube_rdma.programs.agent.node.labeller import LabelSources, run_labeller

@@ -1,13 +1,16 @@
 """NodePolicies of the cluster: wishes of the nodes that they select, beside file and label."""
 
+from functools import partial
+
 import pytest
 
-from kube_rdma.adapters.cluster.calls import RequestTiming
-from kube_rdma.adapters.cluster.nodes import NODE
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.cluster.policy_watch import NODE_POLICY, watch_policies
-from kube_rdma.adapters.cluster.report_objects import NODE_REPORT, NodeReports
-from kube_rdma.model.frozen import replace
+from kube_base.frozen import replace
+from kube_client.calls import RequestTiming
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.kinds.node import NODE
+from kube_rdma.adapters.cluster.kinds.node_policy import NODE_POLICY
+from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
+from kube_rdma.adapters.cluster.node_reports import NodeReports
 from kube_rdma.programs.agent.node.node_keeper import WritePace
 from kube_rdma.programs.agent.node.policies import NodePolicies
 from kube_rdma.programs.agent.node.report import NodeReporter
@@ -40,7 +43,7 @@ class PolicyWorld(World):
     def following(self, config=None):
         """The agent's doors with the policies of the cluster."""
         cluster = Cluster(self.server.line(), EAGER)
-        policies = NodePolicies(lambda: watch_policies(cluster), wait=lambda *_: 0.0)
+        policies = NodePolicies(partial(cluster.watch, NODE_POLICY), wait=lambda *_: 0.0)
         return replace(self.doors(config), policies=policies)
 
     def offers(self):

@@ -5,12 +5,13 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from kube_rdma.adapters.cluster.calls import RequestTiming
-from kube_rdma.adapters.cluster.nodes import NODE
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.cluster.report_objects import NODE_REPORT, NodeReports
+from kube_base.frozen import replace
+from kube_client.calls import RequestTiming
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.kinds.node import NODE
+from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
+from kube_rdma.adapters.cluster.node_reports import NodeReports
 from kube_rdma.model.device import PortState
-from kube_rdma.model.frozen import replace
 from kube_rdma.programs.agent.node.node_keeper import WritePace
 from kube_rdma.programs.agent.node.report import NodeReporter
 from kube_rdma_testing.cluster.server import FakeServer

@@ -4,9 +4,10 @@ import asyncio
 
 import pytest
 
-from kube_rdma.adapters.cluster.nodes import NODE, Nodes
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.model.frozen import replace
+from kube_base.frozen import replace
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.kinds.node import NODE
+from kube_rdma.adapters.cluster.nodes import Nodes
 from kube_rdma.programs.agent.node.node_keeper import WritePace
 from kube_rdma.programs.agent.node.startup_taint import StartupTaint
 from tests.unit.programs.agent.world import LABEL, NODE_NAME, VKE, World, hard_card, until

@@ -7,8 +7,8 @@ nothing more, so no handler of an error cleans up behind a crash.
 import asyncio
 from errno import EIO
 
-from kube_rdma.model.errors import KubeRdmaError
-from kube_rdma.model.frozen import replace
+from kube_base.errors import KubeError
+from kube_base.frozen import replace
 from kube_rdma.rules.settings.files import as_asked
 from kube_rdma_testing.ipam import FakeAddresses
 from kube_rdma_testing.kernel.network import KilledError
@@ -59,7 +59,7 @@ class Disk:
             if name not in ("names", "read", "close", "release"):
                 try:
                     self._life.act(name)
-                except KubeRdmaError as error:
+                except KubeError as error:
                     raise OSError(EIO, str(error)) from error
             return result
 

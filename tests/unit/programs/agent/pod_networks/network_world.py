@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from ipaddress import IPv6Address
 from itertools import count
 
+from kube_base.frozen import replace
 from kube_rdma.adapters.cni.exec.plugins import Plugins
 from kube_rdma.adapters.journal.format import ATTACHMENTS
 from kube_rdma.adapters.journal.journal import Journal
@@ -20,7 +21,6 @@ from kube_rdma.model.attach.attachment import GidTable, GrantedShare, HostLink, 
 from kube_rdma.model.attach.cni import Call, CniAttachment, CniResult, Verb
 from kube_rdma.model.card import Card, CardId, Function, Netdev
 from kube_rdma.model.device import CharDevice, CharKind, Gid, GidType, PciAddress, PciPosition
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.functions.step import FunctionPlace
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.late_binding.binding import ContainerId, PodName

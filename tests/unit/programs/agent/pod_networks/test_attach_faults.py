@@ -9,9 +9,9 @@ from itertools import count
 
 import pytest
 
+from kube_base.errors import Refused, Unavailable
 from kube_rdma.model.attach.attachment import AttachmentKey
 from kube_rdma.model.attach.cni import CniResult
-from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.pools.pool import Mode
 from kube_rdma_testing.kernel.network import KilledError
 

@@ -2,8 +2,9 @@
 
 import pytest
 
+from kube_base.errors import Broken
 from kube_rdma.model.attach.cni import CniResult
-from kube_rdma.model.errors import Broken, HardwareGone
+from kube_rdma.model.errors import HardwareGone
 from kube_rdma.model.pools.pool import Mode
 
 from .network_world import World, card, config, container, share

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from kube_rdma.model.errors import Broken, Refused, Unavailable
-from kube_rdma.model.frozen import replace
+from kube_base.errors import Broken, Refused, Unavailable
+from kube_base.frozen import replace
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.model.pools.pool import Attach, Mode, Pool, PoolSpec, Share, ShareId
 from kube_rdma.model.survey import NamespaceMode, Survey

@@ -5,7 +5,7 @@ from threading import Event
 
 import pytest
 
-from kube_rdma.model.errors import Refused
+from kube_base.errors import Refused
 
 from .test_attach_faults import PLANS
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from kube_rdma.model.errors import Broken, Refused, Unavailable
-from kube_rdma.model.frozen import replace
+from kube_base.errors import Broken, Refused, Unavailable
+from kube_base.frozen import replace
 from kube_rdma.model.functions.step import VlanProtocol
 from kube_rdma.model.pools.pool import Mode
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from kube_rdma.adapters.cluster.networks import DEFINITION, RESOURCE
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.model.errors import Refused
+from kube_base.errors import Refused
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION, RESOURCE
 from kube_rdma.model.pod import PodState
 from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
 from kube_rdma.programs.agent.node.survey_cache import SurveyCache

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from kube_base.errors import Refused, Unavailable
 from kube_rdma.model.attach.cni import CniResult
 from kube_rdma.model.cni_conf import ANNOTATIONS, ConfFile, Wiring
-from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.pools.pool import Mode
 from kube_rdma.rules.attach.requests import DEFAULT_NETWORK
 

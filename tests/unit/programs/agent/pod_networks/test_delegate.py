@@ -5,10 +5,10 @@ import json
 
 import pytest
 
+from kube_base.errors import Broken, Refused, Unavailable
+from kube_base.frozen import replace
 from kube_rdma.model.attach.cni import CniAttachment, CniResult
 from kube_rdma.model.cni_conf import ANNOTATIONS, Wiring
-from kube_rdma.model.errors import Broken, Refused, Unavailable
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.pools.pool import Mode
 from kube_rdma.rules.attach.requests import ANNOTATION

@@ -6,12 +6,12 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
+from kube_base.errors import Refused, Unavailable
+from kube_base.frozen import replace
 from kube_rdma.adapters.files.device_info import DeviceInfoFolder
 from kube_rdma.model.attach.attachment import GrantedShare
 from kube_rdma.model.attach.step import AddRoute, AddRule
 from kube_rdma.model.cni_conf import ConfFile, Wiring
-from kube_rdma.model.errors import Refused, Unavailable
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.ipam import IPPool, IPRange, PoolName
 from kube_rdma.model.pools.pool import Bind, Mode, ShareId
 from kube_rdma.rules.attach.requests import ANNOTATION, POD_NETWORKS

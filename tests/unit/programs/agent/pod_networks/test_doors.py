@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from kube_base.errors import Unavailable
+from kube_base.frozen import replace
 from kube_rdma.model.attach.attachment import AttachmentKey
 from kube_rdma.model.attach.cni import Verb
 from kube_rdma.model.cni_conf import Wiring
-from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.pool import Mode
 from kube_rdma_testing.kernel.network import KilledError
 from tests.unit.programs.agent.world import until

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
+from kube_base.frozen import replace
 from kube_rdma.api.attach import network_status, networks
 from kube_rdma.model.admission.pod_template import ContainerTemplate, PodTemplate, ResourceAsk
 from kube_rdma.model.explain import PodEvidence, StepsFrom
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.node import NodeState
 from kube_rdma.model.pools.pool import Mode
 from kube_rdma.model.reports.node_report import NodeReport, ReportedCard, ReportedPool, ReportedPort

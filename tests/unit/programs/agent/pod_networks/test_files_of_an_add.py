@@ -19,10 +19,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import kube_rdma
+from kube_base.frozen import replace
 from kube_rdma.adapters.cni import protocol
 from kube_rdma.adapters.cni.socket import CniSocket
 from kube_rdma.model.attach.attachment import AttachmentKey
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.pool import Mode
 
 from .network_world import POD, UID, World, card, config, container, share

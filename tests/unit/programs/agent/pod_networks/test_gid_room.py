@@ -2,8 +2,8 @@
 
 import pytest
 
+from kube_base.errors import Refused
 from kube_rdma.model.attach.attachment import GidTable, NetworkKind
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.pools.pool import Mode
 from kube_rdma.programs.agent.pod_networks.context import NodeContext
 from kube_rdma.programs.agent.pod_networks.node_view import NodeView, NodeViewDependencies

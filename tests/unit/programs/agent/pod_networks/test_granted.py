@@ -2,7 +2,7 @@
 
 import pytest
 
-from kube_rdma.model.errors import Unavailable
+from kube_base.errors import Unavailable
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.model.pools.pool import Grant, Mode, Pool, PoolSpec, Share, ShareId
 from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView

@@ -4,7 +4,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from kube_rdma.model.errors import Refused
+from kube_base.errors import Refused
 from kube_rdma.programs.agent.pod_networks.host_places import HostPlaces
 from kube_rdma_testing.runtime.cri import FakeCriRuntime
 

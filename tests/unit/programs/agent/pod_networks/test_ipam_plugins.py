@@ -2,8 +2,8 @@
 
 import pytest
 
+from kube_base.errors import Broken, Refused, Unavailable
 from kube_rdma.adapters.cni.exec.process import ProcessOutcome
-from kube_rdma.model.errors import Broken, Refused, Unavailable
 from kube_rdma.model.pools.pool import Mode
 from kube_rdma_testing.kernel.network import KilledError
 

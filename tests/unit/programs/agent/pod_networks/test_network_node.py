@@ -4,14 +4,14 @@ from ipaddress import ip_network
 
 import pytest
 
-from kube_rdma.adapters.cluster.ipam_objects import IP_POOL
-from kube_rdma.adapters.cluster.kinds import Wanted
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.cluster.pods import POD
+from kube_base.errors import Refused, Unavailable
+from kube_base.frozen import replace
+from kube_client.kinds import Wanted
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL
+from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma.model.attach.attachment import NetworkKind
 from kube_rdma.model.attach.pod_view import SeenLink
-from kube_rdma.model.errors import Refused, Unavailable
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings
 from kube_rdma.model.ipam import IPPool, IPRange, Route
 from kube_rdma.model.late_binding.binding import PodName

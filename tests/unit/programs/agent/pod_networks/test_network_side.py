@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from kube_rdma.adapters.cluster import ipam_objects
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster import ipam
 from kube_rdma.adapters.cluster.events import Events
-from kube_rdma.adapters.cluster.networks import DEFINITION
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.cluster.pods import POD, Pods
+from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL
+from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION
+from kube_rdma.adapters.cluster.kinds.pod import POD
+from kube_rdma.adapters.cluster.pods import Pods
 from kube_rdma.adapters.cni.conf.folder import FolderTiming
 from kube_rdma.adapters.cni.state import AskingPods
 from kube_rdma.model.attach.pod_view import SeenLink
@@ -93,9 +95,7 @@ class Node:
         self.kernel = FakeKernel()
         pci = PciAddress("0000:10:00.0")
         self.kernel.add_link("ens0f0", mac="02:00:00:00:00:10", pci=pci, mtu=9000, up=True)
-        self.server = FakeServer(
-            [ipam_objects.IP_POOL, ipam_objects.IP_BLOCK, ipam_objects.LEASE, DEFINITION]
-        )
+        self.server = FakeServer([IP_POOL, ipam.IP_BLOCK, ipam.LEASE, DEFINITION])
         meta = {"name": "rdma", "namespace": "default"}
         self.server.put(DEFINITION, {"metadata": meta, "spec": {"config": json.dumps(NETWORK)}})
         runtime.run(OWN_POD)

@@ -4,9 +4,9 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
+from kube_base.errors import Broken, Refused, Unavailable
+from kube_base.frozen import replace
 from kube_rdma.model.attach.cni import Call, CniResult, Verb
-from kube_rdma.model.errors import Broken, Refused, Unavailable
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.ipam import Route
 from kube_rdma.model.late_binding.binding import UsedDevice
 from kube_rdma.model.pools.pool import Mode

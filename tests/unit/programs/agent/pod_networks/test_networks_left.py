@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kube_rdma.model.errors import Refused
+from kube_base.errors import Refused
 from kube_rdma.model.pools.pool import Mode
 
 from .network_world import RESOURCE, World, card, share

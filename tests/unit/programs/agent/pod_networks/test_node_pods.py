@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.cluster.pods import POD, pod_state
-from kube_rdma.adapters.cluster.watching import Changed, Deleted, Synced
+from kube_client.objects import Cluster
+from kube_client.watching import Changed, Deleted, Synced
+from kube_rdma.adapters.cluster.kinds.pod import POD, pod_state
 from kube_rdma.adapters.cni.state import AskingPods
 from kube_rdma.model.attach.restart import RESTART
 from kube_rdma.model.cni_conf import Wiring

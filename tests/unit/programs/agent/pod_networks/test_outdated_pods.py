@@ -2,9 +2,10 @@
 
 import pytest
 
+from kube_base.errors import Unavailable
+from kube_base.frozen import replace
 from kube_rdma.model.attach.restart import RESTART
-from kube_rdma.model.errors import Outdated, Unavailable
-from kube_rdma.model.frozen import replace
+from kube_rdma.model.errors import Outdated
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.pools.pool import Mode

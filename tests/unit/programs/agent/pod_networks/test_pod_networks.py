@@ -5,18 +5,18 @@ from ipaddress import ip_address, ip_interface, ip_network
 
 import pytest
 
-from kube_rdma.adapters.cluster.ipam_objects import IP_POOL
-from kube_rdma.adapters.cluster.kinds import Wanted
-from kube_rdma.adapters.cluster.networks import DEFINITION as DEFINED
-from kube_rdma.adapters.cluster.networks import DefinitionSpec
-from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.cluster.pods import POD as POD_KIND
+from kube_base.errors import Refused, Unavailable
+from kube_base.frozen import replace
+from kube_client.kinds import Wanted
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL
+from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION as DEFINED
+from kube_rdma.adapters.cluster.kinds.network_definition import DefinitionSpec
+from kube_rdma.adapters.cluster.kinds.pod import POD as POD_KIND
 from kube_rdma.model.attach.attachment import CardAddresses, NetworkKind
 from kube_rdma.model.attach.cni import CniInterface, CniResult, LinkAddress
 from kube_rdma.model.attach.pod_view import SeenLink
 from kube_rdma.model.cni_conf import ConfFile
-from kube_rdma.model.errors import Refused, Unavailable
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.ipam import IPPool, IPRange, PoolName
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.pools.pool import Mode

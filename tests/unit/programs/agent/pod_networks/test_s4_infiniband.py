@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from kube_base.errors import Refused
+from kube_base.frozen import replace
 from kube_rdma.adapters.kernel.sriov.addresses import settings
 from kube_rdma.api.ipam import ip_pool
 from kube_rdma.api.pools import node_policy
 from kube_rdma.api.text.reader import read
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.pools.pool import Attach, Mode
 from kube_rdma.rules.attach.infiniband import is_usable_guid
 from kube_rdma.rules.pools.modes import terms

@@ -6,11 +6,11 @@ from functools import partial
 
 import pytest
 
+from kube_base.errors import Unavailable
+from kube_base.frozen import replace
 from kube_rdma.adapters.runtime.cri import read_netns, read_sandboxes
 from kube_rdma.model.attach.cni import Verb
 from kube_rdma.model.attach.restart import RESTART
-from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.frozen import replace
 from kube_rdma.model.ipam import AddressRequest, NicRequest
 from kube_rdma.model.late_binding.binding import PodName
 from kube_rdma.model.late_binding.runtime import PodSandbox

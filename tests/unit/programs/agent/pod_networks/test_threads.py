@@ -6,8 +6,8 @@ from threading import Event
 
 import pytest
 
+from kube_base.errors import Unavailable
 from kube_rdma.adapters.cni.turns import CALLER
-from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.pools.pool import Mode
 from kube_rdma.programs.agent.pod_networks.executor import WorkerPools
 from kube_rdma.programs.process import BLOCKING

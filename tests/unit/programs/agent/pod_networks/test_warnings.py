@@ -4,9 +4,9 @@ import json
 
 from structlog.testing import capture_logs
 
-from kube_rdma.adapters.cluster.ipam_objects import IP_POOL
-from kube_rdma.adapters.cluster.networks import DEFINITION
-from kube_rdma.adapters.cluster.objects import Cluster
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL
+from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION
 from kube_rdma.api.attach.networks import ANNOTATION
 from kube_rdma.model.pod import PodState
 from kube_rdma.programs.agent.pod_networks.context import NodeContext

@@ -1,0 +1,205 @@
+"""One request, its answer and what it proves: below `objects`, `watching` and `events`.
+
+An answer is a body or a KubeError; when the store behind the API server gave it, the caller
+was in contact at the moment the request was sent. A server that is too busy (429) says when to ask
+again, and is asked then: it has done nothing, so that is right for writes too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from kube_base.backoff import full_jitter
+from kube_base.errors import Refused, Unavailable
+from kube_base.frozen import Frozen, replace
+from kube_client import wire
+from kube_client.errors import Conflict, failure
+from kube_client.horizon import Horizon
+from kube_client.kinds import ObjectKind, Where
+
+_SILENCE = 10.0  # seconds that the server may be late in ending a watch
+_BUSY = 30.0  # seconds in all that one call waits for a server that is too busy
+_PAGE_BYTES = 4 << 20  # that a page of a list may weigh, where the one before tells
+_PAGE_OBJECTS = 500
+_SPREAD = 1.25  # times what it says, at most: or all clients come back in step
+
+
+class RequestTiming(Frozen):
+    """The clocks of a door; tests have their own.
+
+    `clock` is monotonic, in seconds. `pause` says how long to wait after so many failures, counted
+    from 0. A stream of changes lasts for about `stream` seconds. A watch reads the whole list again
+    after `resync` seconds and up to a quarter more, so that a level cannot stay wrong. `patience`
+    is how many seconds of silence end a request, where it is shorter than the usual ones.
+    """
+
+    clock: Callable[[], float] = time.monotonic
+    pause: Callable[[int], float] = full_jitter
+    stream: float = 300.0
+    resync: float = 3600.0
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
+    patience: float = 0.0
+
+
+class Changes(Frozen):
+    """A stream: its lines, and after how many seconds the server is to end it."""
+
+    lines: AsyncGenerator[bytes, None]
+    seconds: float
+
+
+class ApiRequests:
+    """Requests to one API server."""
+
+    def __init__(self, transport: wire.Transport, pace: RequestTiming, program: str) -> None:
+        self._transport = transport
+        self.pace = pace
+        self.program = program
+        self.horizon = Horizon()
+        self.contact: float | None = None  # when the last answered request was sent
+
+    async def call(self, request: wire.ApiRequest, *, text: bool = False) -> bytes:
+        """Carry a request; the body of a success, else the error that the answer means.
+
+        The API server speaks JSON; only what it passes on may be `text`.
+        """
+        waited = 0.0
+        while True:
+            sent = self.pace.clock()
+            answer = await self._transport.send(request)
+            if (pause := _busy(request, answer, waited)) is None:
+                break
+            await self.pace.sleep(pause)
+            waited += pause
+        if 200 <= answer.status < 300:
+            if not answer.json and not text:
+                raise Unavailable("What answers in place of the API server is something else.")
+            self._touch(sent)
+            return answer.body
+        error = failure(request, answer, self.program)
+        if isinstance(error, Conflict):
+            self._touch(sent)
+        raise error
+
+    async def list(self, kind: ObjectKind[Any, Any], where: Where) -> AsyncIterator[wire.Page]:
+        """A consistent list, in pages; Expired when the next one is no longer to be had.
+
+        Pages are asked for by what they weigh. `resourceVersion=0` would have them from the
+        server's cache, in one piece (apiserver's cacher ignores the limit then), and as they may
+        have been an hour ago.
+        """
+        request = make("list", kind, "", where.namespace)
+        mark, limit, following = self.horizon.mark(kind), kind.page, ""
+        while True:
+            query = (*wire.selection(where), ("limit", str(limit)))
+            if following:
+                query = (*query, ("continue", following))
+            page = wire.page(await self.call(replace(request, query=query)))
+            self.horizon.shown(kind, page.version, mark)
+            yield page
+            following = page.following
+            if not following:
+                return
+            weighed = limit * _PAGE_BYTES // max(page.size, 1)
+            limit = max(1, min(weighed, 4 * limit, _PAGE_OBJECTS))
+
+    async def confirm(self, kind: ObjectKind[Any, Any], where: Where) -> None:
+        """Ask for the store's present version, by a list of one object: the horizon judges it."""
+        request = make("list", kind, "", where.namespace)
+        query = (*wire.selection(Where(name=where.name)), ("limit", "1"))
+        mark = self.horizon.mark(kind)
+        page = wire.page(await self.call(replace(request, query=query)))
+        self.horizon.shown(kind, page.version, mark)
+
+    @asynccontextmanager
+    async def stream(
+        self, kind: ObjectKind[Any, Any], where: Where, version: str
+    ) -> AsyncIterator[Changes]:
+        """The changes after a version, until the server ends it or the store went back."""
+        # Spread, or all nodes that lost one server come back in step forever.
+        seconds = max(1, round(self.pace.stream * random.uniform(0.75, 1.25)))  # noqa: S311
+        query = (
+            *wire.selection(where),
+            ("watch", "true"),
+            ("allowWatchBookmarks", "true"),
+            ("resourceVersion", version),
+            ("timeoutSeconds", str(seconds)),
+        )
+        request = replace(make("watch", kind, "", where.namespace), query=query)
+        era = self.horizon.era
+        async with self._transport.stream(request, seconds + _SILENCE) as stream:
+            if stream.failure is None:
+                yield Changes(_until(stream.lines, era), seconds)
+                return
+            refusal = stream.failure
+        if pause := _busy(request, refusal, 0.0):  # the next round is not begun before
+            await self.pace.sleep(pause)
+        raise failure(request, refusal, self.program)
+
+    @asynccontextmanager
+    async def websocket(
+        self, request: wire.ApiRequest, protocols: Sequence[str]
+    ) -> AsyncIterator[wire.Websocket]:
+        """A WebSocket while it is needed; raise what a refusal means."""
+        async with self._transport.websocket(request, protocols) as socket:
+            if isinstance(socket, wire.Answer):
+                raise failure(request, socket, self.program)
+            yield socket
+
+    def local_address(self) -> str | None:
+        """As Transport.local_address."""
+        return self._transport.local_address()
+
+    def _touch(self, sent: float) -> None:
+        self.contact = sent if self.contact is None else max(sent, self.contact)
+
+
+async def _until(lines: AsyncIterator[bytes], over: asyncio.Event) -> AsyncGenerator[bytes, None]:
+    """The lines until they end, or it is over."""
+    ending = asyncio.create_task(over.wait())
+    reading = asyncio.create_task(_next(lines))
+    try:
+        while True:
+            await asyncio.wait((reading, ending), return_when=asyncio.FIRST_COMPLETED)
+            if ending.done() or (line := reading.result()) is None:
+                return
+            yield line
+            reading = asyncio.create_task(_next(lines))
+    finally:
+        ending.cancel()
+        reading.cancel()
+        await asyncio.gather(ending, reading, return_exceptions=True)
+
+
+async def _next(lines: AsyncIterator[bytes]) -> bytes | None:
+    return await anext(lines, None)
+
+
+def _busy(request: wire.ApiRequest, answer: wire.Answer, waited: float) -> float | None:
+    """Seconds until a busy server wants to be asked again; None to take its answer as it is."""
+    if answer.status != 429 or answer.retry_after is None or waited + answer.retry_after > _BUSY:
+        return None
+    # An eviction's is a PodDisruptionBudget's "not now" (registry/core/pod/storage/eviction.go).
+    if request.subresource == "eviction":
+        return None
+    return answer.retry_after * random.uniform(1.0, _SPREAD)  # noqa: S311  spreads load
+
+
+def make(verb: str, kind: ObjectKind[Any, Any], name: str, namespace: str) -> wire.ApiRequest:
+    """A request for one object, or for a collection; Refused for what cannot be a name."""
+    if namespace and not kind.namespaced:
+        raise TypeError(f"{kind.kind} has no namespace")
+    if not namespace and kind.namespaced and verb not in {"list", "watch"}:
+        raise TypeError(f"{kind.kind} needs a namespace")
+    for part in (name, namespace):
+        # A path segment, as apimachinery's IsValidPathSegmentName allows it.
+        if part in {".", ".."} or "/" in part or "%" in part:
+            raise Refused(
+                f"{part!r} cannot be a name of an object", remedy="Use letters, digits, - and ."
+            )
+    return wire.ApiRequest(verb, kind.group, kind.version, kind.plural, namespace, name)

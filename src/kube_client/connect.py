@@ -1,0 +1,252 @@
+"""The way to a real API server: who asks, whom to trust, and requests over HTTP.
+
+    kubeconfig ─► credentials ─┐
+               ─► tls, route ──┴─► http ─► Http, a Transport
+
+Nothing below knows Kubernetes' objects, nothing above knows sockets and tokens.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from functools import partial
+from pathlib import Path
+from urllib.parse import quote, urlencode
+
+import h11
+import structlog
+from msgspec import structs
+
+from kube_base.errors import Unavailable
+from kube_base.frozen import replace
+from kube_base.notices import Notices
+from kube_client.calls import RequestTiming
+from kube_client.credentials import (
+    Credential,
+    Credentials,
+    find_credentials,
+    impersonation,
+)
+from kube_client.http import (
+    ANSWER_TICKS,
+    NOTICE_TICKS,
+    HttpAnswer,
+    HttpClient,
+    HttpRequest,
+    HttpUpgrade,
+)
+from kube_client.kinds import Pairs
+from kube_client.kubeconfig import Access, find_access
+from kube_client.objects import Cluster
+from kube_client.route import ServerRoute, find_route
+from kube_client.tls import client_context
+from kube_client.websocket import Handshake, OpenWebsocket, WebsocketFault
+from kube_client.wire import Answer, ApiRequest, Stream, Websocket
+
+log = structlog.get_logger()
+
+_SILENCE = "silence"  # the topic of what is said
+_ACCEPT = (("Accept", "application/json"),)
+
+
+@asynccontextmanager
+async def connect(
+    kubeconfig: Path | None = None,
+    *,
+    user_agent: str,
+    context: str = "",
+    namespace: str = "",
+    user: str = "",
+    pace: RequestTiming | None = None,
+) -> AsyncIterator[Cluster]:
+    """Open the door; nothing is asked yet.
+
+    `user_agent` is ``name/version`` of the program; its name manages the fields that are written,
+    as the API server itself would take it from there. Without a file it is that which kubectl takes
+    (find_access). A context, a namespace and a user to act as stand in place of those that it
+    names. Raise Refused when it cannot be used.
+    """
+    access = find_access(kubeconfig, context=context)
+    if user:
+        access = replace(access, user=structs.replace(access.user, impersonate=user))
+    route = find_route(access.server, os.environ)
+    if route.tls:
+        client_context(access)  # what is wrong with its files is said now
+    pace = pace or RequestTiming()
+    ticks = min(pace.patience or ANSWER_TICKS, ANSWER_TICKS)
+    transport = Http(access, route, user_agent, ticks)
+    try:
+        program = user_agent.partition("/")[0]
+        yield Cluster(transport, pace, namespace=namespace or access.namespace, program=program)
+    finally:
+        transport.close()
+
+
+class Http:
+    """The Transport to a real server."""
+
+    def __init__(
+        self, access: Access, route: ServerRoute, user_agent: str, ticks: float = ANSWER_TICKS
+    ) -> None:
+        self._ticks = ticks
+        self._access = access
+        self._route = route
+        self._credentials: Credentials = find_credentials(access)
+        self._certificate = b""  # a plugin's
+        self._fixed = (
+            ("Host", route.authority),
+            ("User-Agent", user_agent),
+            *impersonation(access.user),
+        )
+        self._client = HttpClient(route, self._tls if route.tls else None, self._silent)
+        self._notices = Notices()
+
+    async def send(self, request: ApiRequest) -> Answer:
+        """Carry it; raise Unavailable without an answer."""
+        async with AsyncExitStack() as stack:
+            with self._asking(request, self._ticks):
+                return await _whole(await self._enter(stack, request, self._ticks))
+
+    @asynccontextmanager
+    async def stream(self, request: ApiRequest, seconds: float) -> AsyncIterator[Stream]:
+        """Carry a watch; raise Unavailable when it breaks, here or while its lines are read."""
+        async with AsyncExitStack() as stack:
+            failure: Answer | None = None
+            with self._asking(request, seconds):
+                answer = await self._enter(stack, request, seconds)
+                if not 200 <= answer.status < 300:
+                    failure = await _whole(answer)
+            yield Stream(self._lines(request, answer, seconds), failure)
+
+    @asynccontextmanager
+    async def websocket(
+        self, request: ApiRequest, protocols: Sequence[str]
+    ) -> AsyncIterator[Websocket | Answer]:
+        """Ask for a WebSocket; raise Unavailable without an answer."""
+        offer = Handshake(protocols)
+        async with AsyncExitStack() as stack:
+            with self._asking(request):
+                upgrade = await self._upgraded(stack, request, offer)
+                refusal = None if upgrade.connection else await _whole(upgrade.answer)
+            if upgrade.connection is None:
+                assert refusal is not None
+                yield refusal
+                return
+            with self._asking(request):
+                protocol = offer.accepted(upgrade.answer.headers)
+            yield OpenWebsocket(upgrade.connection, protocol, partial(self._asking, request))
+
+    def local_address(self) -> str | None:
+        """This side's IP address of the connection that was made last, None before the first."""
+        return self._client.local_address
+
+    def close(self) -> None:
+        """Close the connections that are idle."""
+        self._client.forget()
+
+    async def _enter(self, stack: AsyncExitStack, request: ApiRequest, ticks: float) -> HttpAnswer:
+        """Send it with the credentials of now, and once more if the server wants others."""
+        credential = await self._credential()
+        exchange = self._client.exchange(self._built(request, credential), ticks)
+        answer = await stack.enter_async_context(exchange)
+        if answer.status == 401 and self._credentials.reject(credential):
+            await _whole(answer)
+            await stack.aclose()
+            again = self._built(request, await self._credential())
+            answer = await stack.enter_async_context(self._client.exchange(again, ticks))
+        self._answering()
+        return answer
+
+    async def _upgraded(
+        self, stack: AsyncExitStack, request: ApiRequest, offer: Handshake
+    ) -> HttpUpgrade:
+        """The same for another protocol."""
+        credential = await self._credential()
+        asked = self._client.upgraded(self._built(request, credential, offer.headers))
+        upgrade = await stack.enter_async_context(asked)
+        if upgrade.answer.status == 401 and self._credentials.reject(credential):
+            await stack.aclose()
+            again = self._built(request, await self._credential(), offer.headers)
+            upgrade = await stack.enter_async_context(self._client.upgraded(again))
+        self._answering()
+        return upgrade
+
+    def _answering(self) -> None:
+        if self._notices.over(_SILENCE):
+            log.info("API server answering", server=self._route.host)
+
+    async def _credential(self) -> Credential:
+        credential = await self._credentials.read()
+        if credential.certificate != self._certificate:
+            self._certificate = credential.certificate
+            self._client.forget()  # the connections of another certificate
+        return credential
+
+    def _built(
+        self, request: ApiRequest, credential: Credential, further: Pairs = _ACCEPT
+    ) -> HttpRequest:
+        target = self._route.prefix + quote(request.path)
+        if request.query:
+            target += f"?{urlencode(request.query)}"
+        headers = [*self._fixed, *further]
+        if credential.authorization:
+            headers.append(("Authorization", credential.authorization))
+        if request.body:
+            headers.append(("Content-Type", request.content_type))
+        if request.body or request.method != "GET":
+            headers.append(("Content-Length", str(len(request.body))))
+        return HttpRequest(request.method, target, tuple(headers), request.body)
+
+    def _tls(self) -> ssl.SSLContext:
+        return client_context(self._access, self._certificate)
+
+    def _silent(self) -> None:
+        for _ in self._notices.news(_SILENCE, "silent"):
+            log.warning("API server awaited", server=self._route.host, seconds=NOTICE_TICKS)
+
+    async def _lines(
+        self, request: ApiRequest, answer: HttpAnswer, seconds: float
+    ) -> AsyncIterator[bytes]:
+        rest = b""
+        with self._asking(request, seconds):
+            async for chunk in answer.chunks:
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    yield line
+
+    @contextmanager
+    def _asking(self, request: ApiRequest, ticks: float = ANSWER_TICKS) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, h11.ProtocolError, WebsocketFault) as error:
+            host, why = self._route.host, _why(error, ticks)
+            raise Unavailable(
+                f"The API server at {host} does not answer to {request}: {why}."
+            ) from error
+
+
+async def _whole(answer: HttpAnswer) -> Answer:
+    body = b"".join([chunk async for chunk in answer.chunks])
+    kind = answer.headers.get("content-type", "")
+    after = answer.headers.get("retry-after", "")
+    return Answer(
+        answer.status,
+        body,
+        kind.startswith("application/json"),
+        retry_after=float(after) if after.isdecimal() else None,
+    )
+
+
+def _why(error: Exception, ticks: float) -> str:
+    """What went wrong, as a part of a sentence."""
+    match error:
+        case TimeoutError(errno=None):
+            return f"silence for {ticks:g} s"
+        case ssl.SSLCertVerificationError():
+            return f"its certificate is not to be trusted, {error.verify_message}"
+        case OSError(strerror=str() as words):
+            return words
+    return str(error) or type(error).__name__

@@ -1,0 +1,303 @@
+"""What proves to the API server who asks, as `kubeconfig` names it: token, password, certificate.
+
+What can change is read again: a token's file after a minute and when the server no longer accepts
+the token (the kubelet rotates it), a plugin's answer when it expires or is no longer accepted. No
+message holds a secret; a plugin's own words of failure, on its standard error, are shown.
+
+Document: Kubernetes, Authentication, "client-go credential plugins".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from kube_base.errors import Refused, Unavailable
+from kube_base.foreign_json import Undecodable, decoded
+from kube_base.plain_text import plain
+from kube_client.kinds import Pairs
+from kube_client.kubeconfig import Access, PluginEntry, UserEntry
+from kube_client.tls import read_authority
+
+TOKEN_SECONDS = 60.0  # how long a token's file is not read again (client-go: the same)
+PLUGIN_SECONDS = 60.0  # how long a plugin may take
+_BEFORE_EXPIRY = timedelta(seconds=10)  # a credential is no longer used so shortly before its end
+_LAST_WORDS = 300  # characters of a plugin's failure
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """What goes with a request, and with a new connection. Both are secrets and have no repr."""
+
+    authorization: str = field(default="", repr=False)  # the header; empty for none
+    certificate: bytes = field(default=b"", repr=False)  # a plugin's: PEM of chain and key
+
+
+class Credentials(Protocol):
+    """Raises Refused for what a person must change, Unavailable where trying again can help."""
+
+    async def read(self) -> Credential:
+        """What holds now."""
+        ...
+
+    def reject(self, used: Credential) -> bool:
+        """The server does not accept `used`; whether `read` may have another one now."""
+        ...
+
+
+def find_credentials(access: Access) -> Credentials:
+    """Those that a kubeconfig or the service account names."""
+    user = access.user
+    if user.exec:
+        return CredentialPlugin(user.exec, access)
+    if user.token_file:
+        return TokenFile(Path(user.token_file), user.token)
+    if user.username or user.password:
+        pair = base64.b64encode(f"{user.username}:{user.password}".encode()).decode()
+        return FixedCredential(Credential(f"Basic {pair}"))
+    return FixedCredential(Credential(_bearer(user.token)))
+
+
+def impersonation(user: UserEntry) -> Pairs:
+    """The headers that ask the server to act as somebody else."""
+    extra = (
+        (f"Impersonate-Extra-{key}", value)
+        for key, values in user.impersonate_extra.items()
+        for value in values
+    )
+    groups = (("Impersonate-Group", group) for group in user.impersonate_groups)
+    names = ("Impersonate-User", user.impersonate), ("Impersonate-Uid", user.impersonate_uid)
+    return (*(pair for pair in names if pair[1]), *groups, *extra)
+
+
+class FixedCredential:
+    """What stands in the kubeconfig itself, if anything."""
+
+    def __init__(self, credential: Credential) -> None:
+        self._credential = credential
+
+    async def read(self) -> Credential:
+        """The same for ever."""
+        return self._credential
+
+    def reject(self, _used: Credential) -> bool:
+        """There is no other."""
+        return False
+
+
+class TokenFile:
+    """A token in a file that somebody else renews; the last one that could be read is kept."""
+
+    def __init__(
+        self, path: Path, token: str = "", clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._path = path
+        self._token = token
+        self._clock = clock
+        self._due: float | None = None  # when it is read again; None before the first time
+
+    async def read(self) -> Credential:
+        """The file's token, as it was less than a minute ago."""
+        if self._due is None or self._clock() >= self._due:
+            self._read()
+        return Credential(_bearer(self._token))
+
+    def reject(self, used: Credential) -> bool:
+        """Whether the file has another token by now."""
+        self._read()
+        return _bearer(self._token) != used.authorization
+
+    def _read(self) -> None:
+        try:
+            token = self._path.read_text(encoding="ascii").strip()
+            why = "" if token else "it is empty"
+        except OSError as error:
+            token, why = "", error.strerror or type(error).__name__
+        except UnicodeDecodeError:
+            token, why = "", "it is not text"
+        if not token and not self._token:
+            raise Refused(
+                f"cannot read a token: {why}",
+                remedy="Put a token there, or correct tokenFile",
+                where=str(self._path),
+            )
+        self._token = token or self._token
+        self._due = self._clock() + TOKEN_SECONDS
+
+
+class _PluginStatus(msgspec.Struct, frozen=True, rename="camel"):
+    token: str = ""
+    client_certificate_data: str = ""
+    client_key_data: str = ""
+    expiration_timestamp: datetime | None = None
+
+
+class _ExecCredential(msgspec.Struct, frozen=True, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+    status: _PluginStatus | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Whether somebody sits before this process: types into it, reads what plugins say."""
+
+    types: bool
+    reads: bool
+
+    @classmethod
+    def here(cls) -> Person:
+        """By the terminals of stdin and stderr."""
+        streams = (sys.stdin, sys.stderr)
+        return cls(*(stream is not None and stream.isatty() for stream in streams))
+
+
+class CredentialPlugin:
+    """A program that prints an ExecCredential; its answer is kept for as long as it is good.
+
+    A person sees its questions as they come, may type the answers, and waits as long as he likes.
+    """
+
+    def __init__(
+        self,
+        plugin: PluginEntry,
+        access: Access,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        person: Person | None = None,
+    ) -> None:
+        self._person = person or Person.here()
+        self._plugin = plugin
+        self._access = access
+        self._now = now
+        self._kept: Credential | None = None
+        self._expiry: datetime | None = None
+        self._lock = asyncio.Lock()  # it runs once, however many requests wait for it
+
+    async def read(self) -> Credential:
+        """What the plugin printed, or prints now."""
+        async with self._lock:
+            expired = self._expiry is not None and self._now() + _BEFORE_EXPIRY >= self._expiry
+            if self._kept is None or expired:
+                self._kept, self._expiry = self._credential(await self._run())
+            return self._kept
+
+    def reject(self, used: Credential) -> bool:
+        """The plugin is asked anew, unless that was done since."""
+        if self._kept == used:
+            self._kept = None
+        return True
+
+    async def _run(self) -> bytes:
+        """What it prints; it is ended when nobody waits for it any more."""
+        command = self._plugin.command
+        process = await self._start()
+        try:
+            async with asyncio.timeout(None if self._person.reads else PLUGIN_SECONDS):
+                output, words = await process.communicate()
+        except TimeoutError:
+            raise Unavailable(
+                f"The credential plugin {command} has not ended after {PLUGIN_SECONDS:g} s."
+            ) from None
+        finally:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+        if process.returncode:
+            last = " ".join((words or b"").decode(errors="replace").split())[-_LAST_WORDS:]
+            raise Unavailable(
+                f"The credential plugin {command} failed ({process.returncode})"
+                f"{f': {plain(last)}' if last else ''}."
+            )
+        return output
+
+    async def _start(self) -> asyncio.subprocess.Process:
+        plugin, pipe = self._plugin, asyncio.subprocess.PIPE
+        if plugin.interactive_mode == "Always" and not self._interactive:
+            raise self._refused(
+                f"the credential plugin {plugin.command} wants to ask, and stdin is not a terminal",
+                "Log in by hand first, or set its interactiveMode to IfAvailable",
+            )
+        environment = {
+            **os.environ,
+            **{variable.name: variable.value for variable in plugin.env},
+            "KUBERNETES_EXEC_INFO": json.dumps(self._info()),
+        }
+        try:
+            return await asyncio.create_subprocess_exec(
+                *(plugin.command, *plugin.args),
+                env=environment,
+                stdin=None if self._interactive else asyncio.subprocess.DEVNULL,
+                stdout=pipe,
+                stderr=None if self._person.reads else pipe,
+            )
+        except OSError as error:
+            why = error.strerror or type(error).__name__
+            raise self._refused(
+                f"cannot start the credential plugin {plugin.command}: {why}",
+                plugin.install_hint or "Install it, or correct the command of exec",
+            ) from error
+
+    @property
+    def _interactive(self) -> bool:
+        """Whether its stdin is the terminal; without a mode it is, if there is one (v1beta1)."""
+        return self._plugin.interactive_mode != "Never" and self._person.types
+
+    def _info(self) -> dict[str, Any]:
+        """What a plugin may want to know: ExecCredential, its spec."""
+        spec: dict[str, Any] = {"interactive": self._interactive}
+        if self._plugin.provide_cluster_info:
+            entry: dict[str, Any] = msgspec.to_builtins(self._access.server)
+            entry.pop("certificate-authority", None)
+            if authority := read_authority(self._access):
+                entry["certificate-authority-data"] = base64.b64encode(authority).decode()
+            spec["cluster"] = entry
+        return {"apiVersion": self._plugin.api_version, "kind": "ExecCredential", "spec": spec}
+
+    def _credential(self, output: bytes) -> tuple[Credential, datetime | None]:
+        try:
+            answer = decoded(output, _ExecCredential)
+        except Undecodable as error:  # it names fields and types, never what is in them
+            raise self._useless(f"no ExecCredential ({error.why})") from None
+        if answer.kind != "ExecCredential" or answer.api_version != self._plugin.api_version:
+            raise self._useless(
+                f"{answer.api_version} {answer.kind}".strip() or "no ExecCredential"
+            )
+        status = answer.status or _PluginStatus()
+        pair = status.client_certificate_data, status.client_key_data
+        if all(pair) != any(pair):
+            raise self._useless("a certificate without its key, or a key without its certificate")
+        if not status.token and not all(pair):
+            raise self._useless("neither a token nor a certificate")
+        certificate = "\n".join(pair).encode() if all(pair) else b""
+        expiry = status.expiration_timestamp
+        if expiry is not None and expiry.tzinfo is None:
+            raise self._useless("an expirationTimestamp without a time zone")
+        return Credential(_bearer(status.token), certificate), expiry
+
+    def _useless(self, what: str) -> Refused:
+        version = self._plugin.api_version
+        return self._refused(
+            f"the credential plugin {self._plugin.command} printed {what}",
+            f"Use a plugin and arguments that print an ExecCredential of {version}",
+        )
+
+    def _refused(self, problem: str, remedy: str) -> Refused:
+        return Refused(
+            problem, remedy=" ".join(remedy.split()).rstrip("."), where=self._access.where
+        )
+
+
+def _bearer(token: str) -> str:
+    return f"Bearer {token}" if token else ""

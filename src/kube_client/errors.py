@@ -1,0 +1,190 @@
+"""What the API server's refusals mean, by who has to act.
+
+    Unavailable     no answer, 429, 5xx: the same again can help
+    ├── Expired     410: list again, which a watch does by itself
+    └── Conflict    the object is not as the caller believed: read it again, then decide again
+    Refused         403 (RBAC, admission), 401, 422 and other 4xx
+    └── NotInstalled 404 of a whole resource
+
+A Conflict is Unavailable to whoever does not look closer, since trying again is right for both; it
+lives here because only a caller of this door can tell what to read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+
+import msgspec
+
+from kube_base.errors import KubeError, Refused, Unavailable
+from kube_base.foreign_json import Undecodable, decoded
+from kube_base.frozen import Frozen
+from kube_client.wire import Answer, ApiRequest
+
+
+class Lost(StrEnum):
+    """How a compare-and-swap was lost."""
+
+    CHANGED = "changed"  # somebody wrote it since it was read, or it is another object by now
+    EXISTS = "exists"  # there is one of this name already
+    GONE = "gone"  # there is none of this name
+
+
+# Seen of 1.30, where 1.36 answers 404: it compares the uid of a replaced object with that of none.
+_UID_OF_NONE = "UID in object meta:"
+
+
+class Conflict(Unavailable):
+    """The object is not as the caller believed; nothing was written."""
+
+    def __init__(self, message: str, lost: Lost) -> None:
+        self.lost = lost
+        super().__init__(message)
+
+
+class Expired(Unavailable):
+    """The server no longer has the changes since the version asked for: list again."""
+
+
+class NotInstalled(Refused):
+    """The server does not know the whole resource."""
+
+
+class _Cause(msgspec.Struct, rename="camel"):
+    reason: str = ""
+    message: str = ""
+    field: str = ""
+
+
+class _Details(msgspec.Struct, rename="camel"):
+    name: str = ""
+    kind: str = ""
+    causes: list[_Cause] | None = None
+
+
+class Status(msgspec.Struct, rename="camel"):
+    """meta/v1 Status, the body of every refusal, and the last word of a command in a pod."""
+
+    status: str = ""
+    message: str = ""
+    reason: str = ""
+    details: _Details | None = None
+    code: int = 0
+
+
+class _Refusal(Frozen):
+    """What was asked for by which program, and how the server refuses it."""
+
+    request: ApiRequest
+    program: str
+    status: Status
+    message: str
+
+
+def failure(request: ApiRequest, answer: Answer, program: str) -> KubeError:
+    """The error for an answer that is not a success; sentences name the program that asked."""
+    status = _status(answer)
+    message = (status.message.splitlines() or [""])[0].rstrip(". ") or f"HTTP {answer.status}"
+    if answer.status in _ERRORS:
+        error = _ERRORS[answer.status](_Refusal(request, program, status, message))
+    elif 400 <= answer.status < 500:
+        error = _invalid(_Refusal(request, program, status, message))
+    else:
+        error = Unavailable(f"The API server failed ({answer.status}) to {request}: {message}.")
+    return error
+
+
+def _status(answer: Answer) -> Status:
+    try:
+        return decoded(answer.body, Status) if answer.json else Status()
+    except Undecodable:
+        return Status()
+
+
+def _unknown(refusal: _Refusal) -> Refused:
+    return Refused(
+        f"the API server does not accept {refusal.program}'s credentials",
+        remedy="Check the kubeconfig, or the service account's token",
+    )
+
+
+def _expired(refusal: _Refusal) -> Expired:
+    return Expired(f"The API server has forgotten that version: {refusal.message}.")
+
+
+def _busy(refusal: _Refusal) -> Unavailable:
+    return Unavailable(f"The API server is busy: {refusal.message}.")
+
+
+def _forbidden(refusal: _Refusal) -> Refused:
+    request, message = refusal.request, refusal.message
+    if " cannot " not in message:  # an admission plugin speaks, not RBAC
+        return Refused(
+            f"the API server's admission forbids to {request}: {message}",
+            remedy="Do what it asks for, or change its policy",
+        )
+    verbs = '"list", "watch"' if request.verb in {"list", "watch"} else f'"{request.verb}"'
+    rule = f'apiGroups: ["{request.group}"], resources: ["{request.resource}"], verbs: [{verbs}]'
+    return Refused(
+        f"the API server forbids to {request}: {message}",
+        remedy=f"Add the rule {{{rule}}} to {refusal.program}'s role",
+    )
+
+
+def _not_found(refusal: _Refusal) -> KubeError:
+    request, message, details = refusal.request, refusal.message, refusal.status.details
+    if details and details.kind == "namespaces" and request.plural != "namespaces":
+        return Refused(f"cannot {request}: {message}", remedy="Create the namespace")
+    if details and details.name:
+        return Conflict(f"Cannot {request}: {message}.", Lost.GONE)
+    resource = f"{request.plural}.{request.group}" if request.group else request.plural
+    return NotInstalled(
+        f"the API server does not know {resource} in version {request.version}",
+        remedy="Install the custom resource definitions that belong to this version of "
+        f"{refusal.program}",
+    )
+
+
+def _conflict(refusal: _Refusal) -> KubeError:
+    request, status, message = refusal.request, refusal.status, refusal.message
+    causes = _causes(status)
+    owned = [cause for cause in causes if cause.reason == "FieldManagerConflict"]
+    if owned:
+        fields = ", ".join(f"{cause.field} ({cause.message})" for cause in owned)
+        return Refused(
+            f"others own fields that {refusal.program} wants to {request}: {fields}",
+            remedy="Let only one of the two write them, or force it",
+        )
+    lost = Lost.CHANGED
+    if status.reason == "AlreadyExists":
+        lost = Lost.EXISTS
+    elif message.endswith(_UID_OF_NONE):
+        lost = Lost.GONE
+    return Conflict(f"Cannot {request}: {message}.", lost)
+
+
+def _invalid(refusal: _Refusal) -> KubeError:
+    """A uid that is immutable is how the server says that a patch meant another object."""
+    if any(cause.field == "metadata.uid" for cause in _causes(refusal.status)):
+        return Conflict(f"Cannot {refusal.request}: it is another object by now.", Lost.CHANGED)
+    return Refused(
+        f"the API server refuses to {refusal.request}: {refusal.message}",
+        remedy="Change the object so that its schema and its webhooks accept it",
+    )
+
+
+def _causes(status: Status) -> list[_Cause]:
+    return (status.details.causes if status.details else None) or []
+
+
+_ERRORS: Mapping[int, Callable[[_Refusal], KubeError]] = {
+    401: _unknown,
+    403: _forbidden,
+    404: _not_found,
+    408: _busy,
+    409: _conflict,
+    410: _expired,
+    422: _invalid,
+    429: _busy,
+}

@@ -1,0 +1,107 @@
+"""Whether the store behind the API server goes on, or went back to an earlier hour.
+
+Part of calls.py beside it, one for each API server that a process speaks to. Etcd counts its
+writes, and every object, list and change has that count as its version. Restored from a backup it
+counts from there, and the API server then serves a watch from a later version without an error and
+in silence: nothing shows it but an answer with a lower version than one before. Versions of one
+resource can be compared as numbers (KEP-5504); those of two cannot, for each may have an etcd of
+its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from kube_base.frozen import Frozen
+from kube_client.kinds import ObjectKind, Stored
+from kube_client.wire import Identity
+
+_OBJECTS = 1024  # whose versions are remembered
+
+_Place = tuple[str, str, str, str]  # group, resource, namespace, name
+
+
+class SentMark(Frozen):
+    """What was known when a request was sent: its answer cannot show less."""
+
+    era: asyncio.Event
+    newest: int
+    seen: int  # version of the object, 0 without one
+
+
+class Horizon:
+    """The versions that a process saw. `era` is the store's present life, set when it is over."""
+
+    def __init__(self) -> None:
+        self.era = asyncio.Event()
+        self.listeners: list[Callable[[], None]] = []
+        self._newest: dict[tuple[str, str], int] = {}
+        self._objects: OrderedDict[_Place, int] = OrderedDict()
+
+    def mark(self, kind: ObjectKind[Any, Any], name: str = "", namespace: str = "") -> SentMark:
+        """What is known before a request about a kind, or one object of it, is sent."""
+        newest = self._newest.get((kind.group, kind.plural), 0)
+        return SentMark(self.era, newest, self._objects.get(_place(kind, namespace, name), 0))
+
+    def shown(self, kind: ObjectKind[Any, Any], version: str, mark: SentMark | None = None) -> None:
+        """A version that a watch told; with a `mark` that of the whole store, by a list or a write.
+
+        A list reads the store's present version, and a write makes it. What was asked for in an
+        earlier life tells nothing of this one.
+        """
+        number = _number(version)
+        if mark and mark.era is not self.era:
+            return
+        if mark and 0 < number < mark.newest:
+            self.went_back()
+        resource = (kind.group, kind.plural)
+        self._newest[resource] = max(self._newest.get(resource, 0), number)
+
+    def read(self, kind: ObjectKind[Any, Any], stored: Stored[Any, Any], mark: SentMark) -> None:
+        """One object as it was read: never older than before, though it was made anew."""
+        number = _number(stored.version)
+        if mark.era is not self.era:
+            return
+        if 0 < number < mark.seen:
+            self.went_back()
+        place = _place(kind, stored.namespace, stored.name)
+        self._objects[place] = number
+        self._objects.move_to_end(place)
+        if len(self._objects) > _OBJECTS:
+            self._objects.popitem(last=False)
+
+    def listed(
+        self, kind: ObjectKind[Any, Any], item: Identity, of: str, reported: str = ""
+    ) -> None:
+        """One object of a list `of` a version; `reported` is what a watch told of it before.
+
+        What was written since the list was read is newer than all of it, and no sign.
+        """
+        written = self._objects.get(_place(kind, item.namespace, item.name), 0)
+        number, present = _number(item.version), _number(of)
+        if any(0 < number < seen <= present for seen in (written, _number(reported))):
+            self.went_back()
+
+    def went_back(self) -> None:
+        """Begin anew: all watches end and list, and who asked for it hears it at once."""
+        self.era.set()
+        self.era = asyncio.Event()
+        self._newest.clear()
+        self._objects.clear()
+        for listener in tuple(self.listeners):
+            listener()
+
+
+def _place(kind: ObjectKind[Any, Any], namespace: str, name: str) -> _Place:
+    return kind.group, kind.plural, namespace, name
+
+
+def _number(version: str) -> int:
+    """0 for a version that is no number, as an aggregated API server may have."""
+    with suppress(ValueError):
+        return int(version)
+    return 0

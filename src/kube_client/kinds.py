@@ -1,0 +1,140 @@
+"""What the door carries: which kind of object, how its parts are decoded, what was found.
+
+A caller describes its kind once (`ObjectKind`) and gets frozen values (`Stored`) ever after; the
+same door serves kube-rdma's own resources and those of Kubernetes. Field names in the wire's JSON
+are the caller's codec's business: `ObjectCodec.of(T)` for a Struct that has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Generic, Self, TypeVar, cast
+
+import msgspec
+
+from kube_base.foreign_json import decoded
+from kube_base.frozen import Frozen, replace
+
+S = TypeVar("S")  # of the spec
+U = TypeVar("U")  # of the status
+T = TypeVar("T")
+V = TypeVar("V")
+W = TypeVar("W")
+
+Pairs = tuple[tuple[str, str], ...]
+"""Labels or annotations, sorted by key."""
+
+
+class ObjectCodec(Frozen, Generic[T]):
+    """JSON ↔ value, of one part of an object.
+
+    `decode` raises ValueError or Refused for what it does not understand. Without `encode` the part
+    is read only: a codec that knows only some of the fields must not write the whole part back.
+    """
+
+    decode: Callable[[bytes], T]
+    encode: Callable[[T], bytes] | None = None
+
+    @classmethod
+    def of(cls, what: type[T], *, writes: bool = True) -> Self:
+        """The codec of a dataclass or msgspec.Struct; fields that it does not have are ignored."""
+        return cls(partial(decoded, what=what), msgspec.json.encode if writes else None)
+
+
+NOTHING: ObjectCodec[None] = ObjectCodec(lambda _: None)
+"""Of a part that nobody wants to see."""
+
+
+class ObjectKind(Frozen, Generic[S, U]):
+    """One kind of object, as the API server names it, with the codecs of its two parts."""
+
+    group: str  # "" for the core group
+    version: str  # v1, v1alpha1
+    kind: str  # IPPool
+    plural: str  # ippools
+    namespaced: bool
+    spec: ObjectCodec[S]
+    status: ObjectCodec[U]
+    content: str = "spec"  # the field that `spec` reads and writes; a ConfigMap has data
+    page: int = 500  # objects that a list asks for at first; few, where others make them large
+    annotations: Callable[[str], bool] = lambda _: True  # which of them are read, by key
+
+    @property
+    def api_version(self) -> str:
+        """Group and version, as in the field apiVersion."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def read_as(self, spec: ObjectCodec[V], status: ObjectCodec[W]) -> ObjectKind[V, W]:
+        """The same kind with other codecs, for a caller that reads more of it, or less."""
+        kind: ObjectKind[V, W] = replace(cast("Any", self), spec=spec, status=status)
+        return kind
+
+
+class Owner(Frozen):
+    """The object that this one goes away with (metadata.ownerReferences)."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    controller: bool | None = None
+    block_owner_deletion: bool | None = None
+
+
+class Stored(Frozen, Generic[S, U]):
+    """An object as the API server holds it.
+
+    `spec` is decoded from an empty document where the object has none, `status` is None then.
+    `version` is opaque: fit to be equal or not, and to be handed back.
+    """
+
+    name: str
+    namespace: str  # "" for what belongs to the cluster
+    uid: str
+    version: str
+    labels: Pairs
+    annotations: Pairs
+    spec: S
+    status: U | None
+    owners: tuple[Owner, ...] = ()
+    finalizers: tuple[str, ...] = ()
+    deleting: bool = False  # it has a deletionTimestamp and waits for its finalizers
+    created: str = ""  # RFC 3339
+    generation: int = 0  # counts changes of the spec, where the kind has a status
+
+    def label(self, key: str) -> str | None:
+        """The value of a label, None without it."""
+        return dict(self.labels).get(key)
+
+    def annotation(self, key: str) -> str | None:
+        """The value of an annotation, None without it."""
+        return dict(self.annotations).get(key)
+
+
+class Wanted(Frozen, Generic[S]):
+    """An object to create, or the program's part of one, to apply; without `spec` none is sent."""
+
+    name: str
+    namespace: str = ""
+    spec: S | None = None
+    labels: Pairs = ()
+    annotations: Pairs = ()
+    owners: tuple[Owner, ...] = ()
+    finalizers: tuple[str, ...] = ()
+
+
+class Where(Frozen):
+    """Which objects of a kind: all that are set must hold.
+
+    `labels` and `fields` are written as for kubectl: ``a=b,c``, ``spec.nodeName=node-1``. Of
+    custom resources the server knows only the fields metadata.name and metadata.namespace.
+    """
+
+    namespace: str = ""
+    name: str = ""
+    labels: str = ""
+    fields: str = ""
+
+
+EVERYWHERE = Where()

@@ -1,0 +1,281 @@
+"""The door itself: read, compare-and-swap, apply and delete objects of any kind; watch a level.
+
+One call is one request: nothing is repeated here, for only the caller knows what a repetition
+means. **Unavailable after a write says nothing about whether it was done**: read, then decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from kube_base.errors import Unavailable
+from kube_base.frozen import Frozen, replace
+from kube_client import wire
+from kube_client.calls import ApiRequests, RequestTiming, make
+from kube_client.errors import Conflict, Expired, Lost
+from kube_client.kinds import EVERYWHERE, ObjectKind, Pairs, Stored, Wanted, Where
+from kube_client.watching import Changed, Cut, Level, Muddled, Synced, WatchEvent
+
+S = TypeVar("S")
+U = TypeVar("U")
+
+Changes = tuple[tuple[str, str | None], ...]
+"""Labels or annotations to set; None takes one away."""
+
+_LISTS = 3  # times that a list is begun whose pages came too late
+
+
+class SeenObjects(Frozen, Generic[S, U]):
+    """Objects of a kind that were understood, sorted by name, and a sentence for each other one."""
+
+    objects: tuple[Stored[S, U], ...]
+    muddled: tuple[str, ...]
+
+
+class Cluster:
+    """One API server. All methods raise Unavailable without an answer and Refused for a refusal.
+
+    Conflict (an Unavailable, `errors`) tells that the object is not as the caller believed.
+    """
+
+    def __init__(
+        self,
+        transport: wire.Transport,
+        pace: RequestTiming | None = None,
+        *,
+        namespace: str = "default",
+        program: str = "kube-client",
+    ) -> None:
+        """`namespace`: that of the kubeconfig's context, or of the pod this runs in.
+
+        `program` manages the fields that are written, and is named where the server refuses.
+        """
+        self._calls = ApiRequests(transport, pace or RequestTiming(), program)
+        self.managed: Pairs = (("fieldManager", program),)
+        self.namespace = namespace
+
+    @property
+    def listeners(self) -> list[Callable[[], None]]:
+        """Whom to call at once when an answer shows that the store went back to an earlier hour."""
+        return self._calls.horizon.listeners
+
+    def last_contact(self) -> float | None:
+        """When the last request that the API server's store answered was *sent*, by `Pace.clock`.
+
+        None before the first. Sent, not answered: what was true then is all that an answer proves,
+        however long it was under way. Reads, writes and lost races count; lines of a watch do not,
+        for they may have waited in a buffer, but its lists do.
+        """
+        return self._calls.contact
+
+    def local_address(self) -> str | None:
+        """The IP address of this machine that the API server is spoken with from, once it was."""
+        return self._calls.local_address()
+
+    async def get(
+        self, kind: ObjectKind[S, U], name: str, namespace: str = ""
+    ) -> Stored[S, U] | None:
+        """The object of a name, None when there is none. The read is consistent."""
+        mark = self._calls.horizon.mark(kind, name, namespace)
+        body = await self.document(kind, name, namespace)
+        if body is None:
+            return None
+        stored = wire.stored(kind, body)
+        self._calls.horizon.read(kind, stored, mark)
+        return stored
+
+    async def document(
+        self, kind: ObjectKind[Any, Any], name: str, namespace: str = ""
+    ) -> bytes | None:
+        """As `get`, but all that the server says of the object, as it says it."""
+        try:
+            return await self._calls.call(make("get", kind, name, namespace))
+        except Conflict as missing:
+            if missing.lost is not Lost.GONE:
+                raise
+            return None
+
+    async def list(
+        self, kind: ObjectKind[S, U], where: Where = EVERYWHERE
+    ) -> tuple[Stored[S, U], ...]:
+        """All objects of a selection, sorted by namespace and name. The read is consistent.
+
+        Raise Unreadable (a Refused) when one of them is not understood: half a list is a lie.
+        """
+        for attempt in range(_LISTS):
+            objects: list[Stored[S, U]] = []
+            try:
+                async for page in self._calls.list(kind, where):
+                    objects += [wire.stored(kind, item) for item in page.items]
+                break
+            except Expired:  # the server has forgotten the version that the first page was of
+                if attempt == _LISTS - 1:
+                    raise
+        return tuple(sorted(objects, key=lambda each: (each.namespace, each.name)))
+
+    async def see(self, kind: ObjectKind[S, U], where: Where = EVERYWHERE) -> SeenObjects[S, U]:
+        """As `list`, but an object that is not understood hides no other: it becomes a sentence."""
+        objects: list[Stored[S, U]] = []
+        muddled: list[str] = []
+        async with aclosing(self.watch(kind, where)) as notices:
+            async for notice in notices:
+                match notice:
+                    case Changed(stored):
+                        objects.append(stored)
+                    case Muddled(why=why):
+                        muddled.append(why)
+                    case Cut(why):
+                        raise Unavailable(why)
+                    case Synced():
+                        break
+        objects.sort(key=lambda each: each.name)
+        return SeenObjects(tuple(objects), tuple(sorted(muddled)))
+
+    async def proxied(self, namespace: str, pod: str, path: str) -> str:
+        """What a pod's server answers to GET, passed on by the API server; `pod` is NAME:PORT.
+
+        Needs get of pods/proxy there; Unavailable when the API server does not reach the pod.
+        """
+        request = wire.ApiRequest("get", "", "v1", "pods", namespace, pod, f"proxy/{path}")
+        return (await self._calls.call(request, text=True)).decode(errors="replace")
+
+    async def create(self, kind: ObjectKind[S, U], wanted: Wanted[S]) -> Stored[S, U]:
+        """Create an object; Conflict(EXISTS) when there is one of this name."""
+        request = make("create", kind, "", wanted.namespace)
+        body = wire.document(kind, wanted)
+        return await self._written(kind, replace(request, query=self.managed, body=body))
+
+    async def replace(self, kind: ObjectKind[S, U], changed: Stored[S, U]) -> Stored[S, U]:
+        """Write `changed`, which `replace` made of what was read; the status stays.
+
+        Conflict(CHANGED) when somebody wrote it since, Conflict(GONE) when it is no more.
+        """
+        request = make("update", kind, changed.name, changed.namespace)
+        body = wire.document(kind, changed)
+        request = replace(request, query=self.managed, body=body)
+        return await self._written(kind, request, changed.version)
+
+    async def replace_status(self, kind: ObjectKind[S, U], changed: Stored[S, U]) -> Stored[S, U]:
+        """Write the status of `changed` and nothing else, with the same conflicts as `replace`."""
+        request = make("update", kind, changed.name, changed.namespace)
+        body = wire.document(kind, changed, status=_status(kind, changed.status))
+        request = replace(request, subresource="status", query=self.managed, body=body)
+        return await self._written(kind, request, changed.version)
+
+    async def apply(
+        self, kind: ObjectKind[S, U], wanted: Wanted[S], *, force: bool = False
+    ) -> Stored[S, U]:
+        """Server-side apply: `wanted` is all that the program says of the object, made if missing.
+
+        What it said before and no longer says is taken away. Refused when others own a field of it
+        with another value, unless `force` takes it from them. Needs the verbs patch and create.
+        """
+        return await self._apply(kind, wanted, wire.document(kind, wanted), force=force)
+
+    async def apply_status(
+        self, kind: ObjectKind[S, U], name: str, namespace: str, status: U, *, force: bool = False
+    ) -> Stored[S, U]:
+        """Server-side apply of the status alone; Conflict(GONE) without the object."""
+        wanted: Wanted[S] = Wanted(name, namespace)
+        body = wire.document(kind, wanted, status=_status(kind, status))
+        return await self._apply(kind, wanted, body, force=force, subresource="status")
+
+    async def patch(
+        self,
+        kind: ObjectKind[S, U],
+        name: str,
+        namespace: str = "",
+        *,
+        labels: Changes = (),
+        annotations: Changes = (),
+        uid: str = "",
+    ) -> Stored[S, U]:
+        """Set or take away single labels and annotations, whoever wrote them; last writer wins.
+
+        Conflict(CHANGED) when the object is not that of `uid`, if there is one.
+        """
+        changes = {"labels": dict(labels), "annotations": dict(annotations), "uid": uid}
+        meta = {part: change for part, change in changes.items() if change}
+        request = make("patch", kind, name, namespace)
+        body = msgspec.json.encode({"metadata": meta})
+        request = replace(request, query=self.managed, body=body, content_type=wire.MERGE)
+        return wire.stored(kind, await self._calls.call(request))
+
+    async def delete(
+        self, kind: ObjectKind[S, U], seen: Stored[S, U], *, unchanged: bool = True
+    ) -> bool:
+        """Delete the object that was `seen`; False when it is gone already.
+
+        Conflict when another object has its name by now, or, if it has to be `unchanged`, when
+        somebody wrote it since. An object with finalizers stays until they are taken off.
+        """
+        conditions = {"uid": seen.uid} | ({"resourceVersion": seen.version} if unchanged else {})
+        body = msgspec.json.encode(
+            {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": conditions}
+        )
+        request = make("delete", kind, seen.name, seen.namespace)
+        try:
+            await self._calls.call(replace(request, body=body))
+        except Conflict as missing:
+            if missing.lost is not Lost.GONE:
+                raise
+            return False
+        return True
+
+    def watch(
+        self, kind: ObjectKind[S, U], where: Where = EVERYWHERE
+    ) -> AsyncGenerator[WatchEvent[S, U], None]:
+        """What is there, then what changes, without end: see `watching`. Close it with aclosing.
+
+        Raise Refused, while iterating, when the very first list is refused.
+        """
+        return Level(self._calls, kind, where).run()
+
+    async def write(self, request: wire.ApiRequest) -> bytes:
+        """Carry a request that is about no Kind (Events); the body of the answer."""
+        return await self._calls.call(request)
+
+    def websocket(
+        self, request: wire.ApiRequest, protocols: Sequence[str]
+    ) -> AbstractAsyncContextManager[wire.Websocket]:
+        """A WebSocket that the API server joins to something, while it is needed."""
+        return self._calls.websocket(request, protocols)
+
+    async def _written(
+        self, kind: ObjectKind[S, U], request: wire.ApiRequest, before: str = ""
+    ) -> Stored[S, U]:
+        """The object after a write; another version than `before` is the store's newest."""
+        mark = self._calls.horizon.mark(kind, request.name, request.namespace)
+        stored = wire.stored(kind, await self._calls.call(request))
+        if stored.version != before:
+            self._calls.horizon.shown(kind, stored.version, mark)
+        self._calls.horizon.read(kind, stored, mark)
+        return stored
+
+    async def _apply(
+        self,
+        kind: ObjectKind[S, U],
+        wanted: Wanted[S],
+        body: bytes,
+        *,
+        force: bool,
+        subresource: str = "",
+    ) -> Stored[S, U]:
+        request = replace(
+            make("patch", kind, wanted.name, wanted.namespace),
+            subresource=subresource,
+            query=(*self.managed, ("force", "true" if force else "false")),
+            body=body,
+            content_type=wire.APPLY,
+        )
+        return wire.stored(kind, await self._calls.call(request))
+
+
+def _status(kind: ObjectKind[Any, U], status: U | None) -> bytes:
+    if kind.status.encode is None or status is None:
+        raise TypeError(f"the codec of {kind.kind} writes no status, or there is none")
+    return kind.status.encode(status)

@@ -1,0 +1,173 @@
+"""Runs commands in pods: the subresource exec, over a WebSocket.
+
+Every message of the protocol begins with a byte, its channel; the last one is a Status in JSON
+(apimachinery remotecommand: v4.channel.k8s.io, and v5, which can also close a channel; KEP-4006).
+API servers of every version speak v4, through the kubelet, which asks the runtime. Who is away
+leaves the command running: it has to end by itself. How long it may take is the caller's to say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+
+from kube_base.errors import Unavailable
+from kube_base.foreign_json import Undecodable, decoded
+from kube_base.plain_text import plain
+from kube_client.errors import Status
+from kube_client.objects import Cluster
+from kube_client.wire import ApiRequest, Websocket
+
+V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
+STDIN, STDOUT, STDERR, ERROR, CLOSE = 0, 1, 2, 3, 255
+MOST_OUTPUT = 1 << 16  # bytes of one command; perftest's longest table has 3 kB
+_SHOWN = 300  # characters of what a program printed that a person gets to see
+
+
+class CommandOutput:
+    """What a command has printed so far, by channel, and at last how it ended."""
+
+    def __init__(self) -> None:
+        self.printed = {STDOUT: bytearray(), STDERR: bytearray()}
+        self.outcome: Status | None = None
+
+    def take(self, message: bytes) -> None:
+        """One message of the protocol; raise Unavailable for what is none, and for too much."""
+        channel, data = message[0] if message else CLOSE, message[1:]
+        if channel == ERROR and data:
+            try:
+                self.outcome = decoded(data, Status)
+            except Undecodable as error:
+                raise Unavailable(
+                    f"The API server garbles how a command ended: {error.why}."
+                ) from error
+        elif channel in self.printed:
+            self.printed[channel] += data
+            if len(self.printed[channel]) > MOST_OUTPUT:
+                raise Unavailable(f"A command in a pod prints more than {MOST_OUTPUT} bytes.")
+
+    def text(self, channel: int) -> str:
+        """What came on a channel."""
+        return self.printed[channel].decode(errors="replace")
+
+    def check(self, title: str) -> None:
+        """Raise Unavailable, with the command's own words, unless it ended well."""
+        if self.outcome is None:
+            raise Unavailable(f"{title} broke off before it ended.")
+        if self.outcome.status == "Success":
+            return
+        causes = (self.outcome.details.causes if self.outcome.details else None) or ()
+        codes = [cause.message for cause in causes if cause.reason == "ExitCode"]
+        if not codes:
+            raise Unavailable(
+                f"{title} did not run: {self.outcome.message or 'no reason is given'}"
+            )
+        shown = self.text(STDERR) or self.text(STDOUT)
+        words = plain(" ".join(shown.split())[-_SHOWN:]) or "it printed nothing"
+        raise Unavailable(f"{title} ended with {codes[0]}: {words}")
+
+
+class AwaitedLine:
+    """Whether a line was printed, piece by piece; of what came only the unfinished line is kept."""
+
+    def __init__(self, line: str) -> None:
+        self._line = line.encode()
+        self._rest = b""
+        self.met = False
+
+    @property
+    def kept(self) -> int:
+        """Bytes, never more than the line has and one: who prints much costs what he prints."""
+        return len(self._rest)
+
+    def add(self, data: bytes) -> None:
+        """What was printed next."""
+        first, *others = data.split(b"\n")
+        for piece in (first, *others[:-1]) if others else ():
+            self._keep(piece)
+            self.met = self.met or self._rest == self._line
+            self._rest = b""
+        self._keep(others[-1] if others else first)
+
+    def _keep(self, piece: bytes) -> None:
+        """A line that is longer is another one, whatever follows."""
+        self._rest += piece[: len(self._line) + 1 - len(self._rest)]
+
+
+class PodCommands:
+    """Commands in the first container of pods, with the rights of a cluster's client."""
+
+    def __init__(self, cluster: Cluster, protocols: Sequence[str] = (V5, V4)) -> None:
+        self._cluster = cluster
+        self._protocols = protocols
+
+    async def run(self, namespace: str, pod: str, argv: Sequence[str], *, stdin: str = "") -> str:
+        """What a command prints; Unavailable when it fails.
+
+        Before v5 its stdin has no end: a reader has to know by itself when it is done.
+        """
+        output = CommandOutput()
+        request = _request(namespace, pod, argv, stdin=bool(stdin))
+        async with self._cluster.websocket(request, self._protocols) as socket:
+            if stdin:
+                await _feed(socket, stdin.encode())
+            async for message in socket.messages():
+                output.take(message)
+                if output.outcome:
+                    break
+        output.check(_title(pod, argv))
+        return output.text(STDOUT)
+
+    @asynccontextmanager
+    async def serving(
+        self, namespace: str, pod: str, argv: Sequence[str], *, until: str
+    ) -> AsyncIterator[None]:
+        """While a command runs that has printed a line `until`.
+
+        Raise Unavailable when it ends without.
+        """
+        output, line = CommandOutput(), AwaitedLine(until)
+        request = _request(namespace, pod, argv, stdin=False)
+        async with self._cluster.websocket(request, self._protocols) as socket:
+            messages = socket.messages()
+            async for message in messages:
+                output.take(message)
+                if message[:1] == bytes((STDOUT,)):
+                    line.add(message[1:])
+                if line.met or output.outcome:
+                    break
+            if not line.met:
+                title = _title(pod, argv)
+                output.check(title)
+                raise Unavailable(f"{title} ended before it was ready.")
+            rest = asyncio.create_task(_read(messages))
+            try:
+                yield
+            finally:
+                rest.cancel()
+                with suppress(asyncio.CancelledError, Unavailable):
+                    await rest
+
+
+async def _feed(socket: Websocket, data: bytes) -> None:
+    await socket.send(bytes((STDIN,)) + data)
+    if socket.protocol == V5:
+        await socket.send(bytes((CLOSE, STDIN)))
+
+
+async def _read(messages: AsyncIterator[bytes]) -> None:
+    """Nobody wants it, but who is not read from stands still."""
+    async for _ in messages:
+        pass
+
+
+def _request(namespace: str, pod: str, argv: Sequence[str], *, stdin: bool) -> ApiRequest:
+    query = [("command", word) for word in argv]
+    query += [("stdin", "true")] if stdin else []
+    query += [("stdout", "true"), ("stderr", "true")]
+    return ApiRequest("get", "", "v1", "pods", namespace, pod, "exec", tuple(query))
+
+
+def _title(pod: str, argv: Sequence[str]) -> str:
+    return f"{argv[0]} in pod {pod}"

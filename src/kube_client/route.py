@@ -1,0 +1,115 @@
+"""The way to a server, as a kubeconfig and the environment name it: address, name, proxy.
+
+HTTPS_PROXY, HTTP_PROXY and NO_PROXY are read as Go reads them, so that a program takes the way that
+kubectl takes; a kubeconfig's own proxy-url comes first. A proxy is asked for a tunnel.
+"""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import unquote, urlsplit
+
+from kube_base.errors import Refused
+from kube_base.frozen import Frozen
+from kube_client.kinds import Pairs
+from kube_client.kubeconfig import ServerEntry, read_url
+
+_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyServer:
+    """A proxy; `proof` is the header of who asks, if there is one."""
+
+    host: str
+    port: int
+    tls: bool
+    proof: Pairs = field(default=(), repr=False)
+
+
+class ServerRoute(Frozen):
+    """A server's address, the name in its certificate, and what its paths begin with."""
+
+    host: str
+    port: int
+    tls: bool
+    server_name: str
+    prefix: str = ""
+    proxy: ProxyServer | None = None
+
+    @property
+    def authority(self) -> str:
+        """Host and port as HTTP writes them."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def find_route(entry: ServerEntry, environment: Mapping[str, str]) -> ServerRoute:
+    """The way to a checked entry's server; raise Refused for a proxy that cannot be used."""
+    url = urlsplit(entry.server)
+    host, port = url.hostname or "", url.port or _PORTS[url.scheme]
+    proxy = entry.proxy_url or _from_environment(url.scheme, host, port, environment)
+    return ServerRoute(
+        host,
+        port,
+        url.scheme == "https",
+        entry.tls_server_name or host,
+        prefix=url.path.rstrip("/"),
+        proxy=_proxy(proxy) if proxy else None,
+    )
+
+
+def _proxy(address: str) -> ProxyServer:
+    url = read_url(address if "://" in address else f"http://{address}")
+    if url is None:
+        raise Refused(
+            "the proxy for the API server cannot be used",
+            remedy="Write proxy-url, or HTTPS_PROXY, as http://HOST:PORT or https://HOST:PORT",
+        )
+    proof: Pairs = ()
+    if url.username:
+        pair = f"{unquote(url.username)}:{unquote(url.password or '')}".encode()
+        proof = (("Proxy-Authorization", f"Basic {base64.b64encode(pair).decode()}"),)
+    return ProxyServer(
+        url.hostname or "", url.port or _PORTS[url.scheme], url.scheme == "https", proof
+    )
+
+
+def _from_environment(scheme: str, host: str, port: int, environment: Mapping[str, str]) -> str:
+    def value(name: str) -> str:
+        return environment.get(name.upper()) or environment.get(name.lower()) or ""
+
+    proxy = value(f"{scheme}_proxy")
+    return "" if not proxy or _is_direct(host, port, value("no_proxy")) else proxy
+
+
+def _is_direct(host: str, port: int, exceptions: str) -> bool:
+    """Whether NO_PROXY names a host: by address, network, name, or the end of a name."""
+    address = _address(host)
+    if host == "localhost" or (address and address.is_loopback):
+        return True
+    for entry in (part.strip().lower() for part in exceptions.split(",")):
+        name, _, only = entry.rpartition(":") if entry.count(":") == 1 else (entry, "", "")
+        if only and only != str(port):
+            continue
+        if name in {"*", host} or (address and _holds(name, address)):
+            return True
+        if name and address is None and host.endswith(f".{name.removeprefix('*').lstrip('.')}"):
+            return True
+    return False
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        return None
+
+
+def _holds(network: str, address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    try:
+        return address in ipaddress.ip_network(network, strict=False)
+    except ValueError:
+        return False

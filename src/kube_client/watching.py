@@ -1,0 +1,212 @@
+"""A level that heals itself: what is there, reported as changes.
+
+    list ─► stream ─► stream ─► … an hour, 410, the store went back ─► list
+
+A round is a stream of changes, which begins where the one before ended. A list reports only what
+differs from what was reported before, so a missed change is put right by the next one. Where a
+stream broke off or began badly, the server may have been restored, and would go on in silence: the
+store's version is asked for before the next one (`horizon`). Whatever shows a process that the
+store went back ends all of its streams. Between two rounds lies a jittered pause, longer after each
+failure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
+from math import inf
+from typing import Generic, TypeVar
+
+import msgspec
+
+from kube_base.errors import Refused, Unavailable
+from kube_base.frozen import Frozen
+from kube_client import wire
+from kube_client.calls import ApiRequests
+from kube_client.errors import Expired, failure
+from kube_client.kinds import ObjectKind, Stored, Where
+
+S = TypeVar("S")
+U = TypeVar("U")
+
+_HELD = 10.0  # seconds; a round that lasted so long was no failure
+_PUNCTUAL = 0.9  # of its seconds: a stream that ends earlier was broken off
+_SPREAD = 0.25  # of the time between two lists
+
+
+class Changed(Frozen, Generic[S, U]):
+    """The object is there, and is like this."""
+
+    object: Stored[S, U]
+
+
+class Deleted(Frozen):
+    """The object is no more, or no longer belongs to the selection."""
+
+    name: str
+    namespace: str
+    uid: str
+
+
+class Muddled(Frozen):
+    """The object is there, but the codec does not understand it; `why` is a sentence."""
+
+    name: str
+    namespace: str
+    why: str
+
+
+class Synced(Frozen):
+    """All that was there at `contact` (Pace.clock) has been reported.
+
+    Comes with every list, and when the stream goes on after an outage; what changed meanwhile
+    follows.
+    """
+
+    contact: float
+
+
+class Cut(Frozen):
+    """Nothing is known of changes until the next Synced; reported once per outage."""
+
+    why: str
+
+
+WatchEvent = Changed[S, U] | Deleted | Muddled | Synced | Cut
+"""What a watch yields."""
+
+
+class Level(Generic[S, U]):
+    """One watch. `run` yields WatchEvents without end.
+
+    Raise Refused when the very first list is refused (RBAC, no such resource). Later refusals are
+    a Cut: an API server that starts forbids for seconds what it will allow.
+    """
+
+    def __init__(self, calls: ApiRequests, kind: ObjectKind[S, U], where: Where) -> None:
+        self._calls = calls
+        self._kind = kind
+        self._where = where
+        self._reported: dict[tuple[str, str], wire.Identity] = {}  # by namespace and name
+        self._version = ""  # up to which all was reported; none before the first list
+        self._due = inf  # when the next list is
+        self._era = calls.horizon.era
+        self._is_sure = True  # nothing happened since that may have been a restore
+        self._synced = False
+        self._cut = False
+
+    async def run(self) -> AsyncGenerator[WatchEvent[S, U], None]:
+        """Round after round."""
+        pace = self._calls.pace
+        failures = 0
+        while True:
+            began = pace.clock()
+            cut: Cut | None = None
+            try:
+                async with aclosing(self._round()) as events:
+                    async for event in events:
+                        yield event
+            except Expired:
+                self._version = ""
+            except (Refused, Unavailable) as error:
+                if isinstance(error, Refused) and not self._synced:
+                    raise
+                self._is_sure = False
+                cut = None if self._cut else Cut(str(error))
+            if cut:
+                self._cut = True
+                yield cut
+            failures = 0 if pace.clock() - began >= _HELD else failures + 1
+            await asyncio.sleep(pace.pause(failures))
+
+    async def _round(self) -> AsyncGenerator[WatchEvent[S, U], None]:
+        clock = self._calls.pace.clock
+        began = clock()
+        if not self._version or began >= self._due or self._is_over:
+            async for event in self._list():
+                yield event
+            yield self._sync(began)
+        elif not self._is_sure:
+            await self._calls.confirm(self._kind, self._where)
+            if self._cut and not self._is_over:
+                yield self._sync(began)
+        if self._is_over:  # since the list, or shown by the answer
+            return
+        began = clock()
+        async with self._calls.stream(self._kind, self._where, self._version) as changes:
+            self._is_sure = False
+            async with aclosing(changes.lines) as lines:
+                async for data in lines:
+                    change, item = wire.line(data)
+                    for event in self._follow(change, item):
+                        yield event
+            self._is_sure = clock() - began >= _PUNCTUAL * changes.seconds
+
+    @property
+    def _is_over(self) -> bool:
+        """The store went back since the last list."""
+        return self._era is not self._calls.horizon.era
+
+    def _sync(self, began: float) -> Synced:
+        self._synced, self._cut, self._is_sure = True, False, True
+        return Synced(began)
+
+    async def _list(self) -> AsyncGenerator[WatchEvent[S, U], None]:
+        """What differs between a list and what was reported."""
+        self._version = ""
+        era = self._calls.horizon.era
+        present, version = set(), ""
+        async for page in self._calls.list(self._kind, self._where):
+            version = page.version
+            for item in page.items:
+                new = wire.identity(item)
+                present.add(new.key)
+                self._judge(new, version)
+                for event in self._show(new, item):
+                    yield event
+        for key in [key for key in self._reported if key not in present]:
+            yield self._forget(self._reported[key])
+        self._version, self._era = version, era
+        hour = self._calls.pace.resync
+        self._due = self._calls.pace.clock() + hour * (1 + random.uniform(0, _SPREAD))  # noqa: S311
+
+    def _judge(self, new: wire.Identity, version: str) -> None:
+        """A list is of now, so an object in it is never older than it was reported or written."""
+        if not self._is_over:
+            old = self._reported.get(new.key)
+            reported = old.version if old else ""
+            self._calls.horizon.listed(self._kind, new, version, reported)
+
+    def _follow(self, change: str, item: msgspec.Raw) -> Iterator[WatchEvent[S, U]]:
+        """What a line of the stream says."""
+        if change == "ERROR":
+            kind = self._kind
+            request = wire.ApiRequest("watch", kind.group, kind.version, kind.plural)
+            raise failure(request, wire.answer_of(item), self._calls.program)
+        new = wire.identity(item)
+        match change:
+            case "ADDED" | "MODIFIED":
+                yield from self._show(new, item)
+            case "DELETED" if new.key in self._reported:
+                yield self._forget(new)
+        self._version = new.version
+        if not self._is_over:
+            self._calls.horizon.shown(self._kind, new.version)
+
+    def _show(self, new: wire.Identity, item: msgspec.Raw) -> Iterator[WatchEvent[S, U]]:
+        old = self._reported.get(new.key)
+        if old == new:
+            return
+        if old and old.uid != new.uid:
+            yield self._forget(old)
+        self._reported[new.key] = new
+        try:
+            yield Changed(wire.stored(self._kind, item))
+        except wire.Unreadable as error:
+            yield Muddled(new.name, new.namespace, str(error))
+
+    def _forget(self, gone: wire.Identity) -> Deleted:
+        del self._reported[gone.key]
+        return Deleted(gone.name, gone.namespace, gone.uid)

@@ -1,0 +1,137 @@
+"""WebSockets (RFC 6455) over a connection that the API server has switched.
+
+wsproto knows frames, http the connection; here is what stands between: the words of the handshake,
+and messages of bytes in both directions. Pings are answered, for load balancers count silence.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from wsproto.connection import Connection, ConnectionType
+from wsproto.events import BytesMessage, CloseConnection, Ping, TextMessage
+from wsproto.frame_protocol import CloseReason
+
+from kube_client.kinds import Pairs
+
+_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, section 1.3
+_WELL = {CloseReason.NORMAL_CLOSURE, CloseReason.GOING_AWAY, CloseReason.NO_STATUS_RCVD}
+MOST_BYTES = 1 << 20  # of one message; what a kubelet sends has 32 KiB
+
+
+class WebsocketFault(Exception):
+    """The other end does not speak the protocol; the text is a part of a sentence."""
+
+
+class Octets(Protocol):
+    """http.HttpConnection after its switch, as far as this needs it."""
+
+    async def read(self) -> bytes:
+        """What comes; nothing at the end."""
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """Send."""
+        ...
+
+
+class Handshake:
+    """One offer of subprotocols, and the proof that the server means it."""
+
+    def __init__(self, protocols: Sequence[str]) -> None:
+        self._protocols = protocols
+        self._key = base64.b64encode(os.urandom(16))
+
+    @property
+    def headers(self) -> Pairs:
+        """Of the request."""
+        return (
+            ("Accept", "*/*"),  # a kubelet, who gets it too, answers 406 to any other
+            ("Connection", "Upgrade"),
+            ("Upgrade", "websocket"),
+            ("Sec-WebSocket-Version", "13"),
+            ("Sec-WebSocket-Key", self._key.decode()),
+            ("Sec-WebSocket-Protocol", ", ".join(self._protocols)),
+        )
+
+    def accepted(self, headers: Mapping[str, str]) -> str:
+        """The subprotocol that the server has chosen; raise WebsocketFault when it is none."""
+        if headers.get("sec-websocket-accept") != accept(self._key):
+            raise WebsocketFault("it switches to something that is not a WebSocket")
+        protocol = headers.get("sec-websocket-protocol", "")
+        if protocol not in self._protocols:
+            raise WebsocketFault(f"it speaks {protocol!r}, not {' or '.join(self._protocols)}")
+        return protocol
+
+
+def accept(key: bytes) -> str:
+    """What a server answers to a key."""
+    digest = hashlib.sha1(key + _GUID, usedforsecurity=False).digest()
+    return base64.b64encode(digest).decode()
+
+
+class OpenWebsocket:
+    """A wire.Websocket; `asking` makes the faults of a connection Unavailable."""
+
+    def __init__(
+        self,
+        octets: Octets,
+        protocol: str,
+        asking: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        self._octets = octets
+        self._protocol = protocol
+        self._asking = asking
+        self._state = Connection(ConnectionType.CLIENT)
+
+    @property
+    def protocol(self) -> str:
+        """The subprotocol."""
+        return self._protocol
+
+    async def send(self, message: bytes) -> None:
+        """Send a message."""
+        with self._asking():
+            await self._octets.write(self._state.send(BytesMessage(message)))
+
+    async def messages(self) -> AsyncIterator[bytes]:
+        """Whole messages, until the server closes; Unavailable when it breaks off before."""
+        parts = bytearray()
+        while True:
+            with self._asking():
+                data = await self._octets.read()
+                if not data:
+                    raise WebsocketFault("it closed the connection in the midst")
+            self._state.receive_data(data)
+            for event in self._state.events():  # one by one: behind a close nothing can be answered
+                match event:
+                    case Ping():
+                        with self._asking():
+                            await self._octets.write(self._state.send(event.response()))
+                    case CloseConnection():
+                        with self._asking():
+                            _well_closed(event)
+                        return
+                    case BytesMessage() | TextMessage():
+                        parts += event.data if isinstance(event, BytesMessage) else b""
+                        with self._asking():
+                            _bound(parts)
+                        if event.message_finished:
+                            yield bytes(parts)
+                            parts.clear()
+
+
+def _well_closed(event: CloseConnection) -> None:
+    """What is no WebSocket is a close too, with a code of its own (RFC 6455, section 7.4.1)."""
+    if event.code not in _WELL:
+        raise WebsocketFault(f"it breaks the WebSocket off: {event.reason or int(event.code)}")
+
+
+def _bound(parts: bytearray) -> None:
+    if len(parts) > MOST_BYTES:
+        raise WebsocketFault(f"it sends a message of more than {MOST_BYTES} bytes")

@@ -1,0 +1,371 @@
+"""Requests and answers as the API server speaks them, and the two ways to carry them.
+
+`objects` and `watch` make Requests and read Answers; a `Transport` carries them: `connect` to a
+real server, `fake` to one in memory. Documents: Kubernetes API Concepts; apimachinery meta/v1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from kube_base.errors import Refused, Unavailable
+from kube_base.foreign_json import Undecodable, decoded, pruned
+from kube_base.frozen import Frozen
+from kube_client.kinds import ObjectKind, Owner, Pairs, Stored, Wanted, Where
+
+JSON = "application/json"
+MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"  # lists of Kubernetes' own kinds by their keys
+APPLY = "application/apply-patch+yaml"  # JSON is YAML
+
+_MOST_BYTES = 1 << 30  # of an answer: a list has no end of its own
+
+Named = TypeVar("Named")
+
+
+class ApiRequest(Frozen):
+    """One call. `verb` is the one of RBAC, `name` is empty for a whole collection."""
+
+    verb: str  # get, list, watch, create, update, patch, delete
+    group: str
+    version: str
+    plural: str
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+    query: Pairs = ()
+    body: bytes = b""
+    content_type: str = JSON
+
+    @property
+    def method(self) -> str:
+        """The method of HTTP."""
+        return _METHODS[self.verb]
+
+    @property
+    def path(self) -> str:
+        """Without query and host."""
+        root = f"/apis/{self.group}" if self.group else "/api"
+        space = f"/namespaces/{self.namespace}" if self.namespace else ""
+        tail = "".join(f"/{part}" for part in (self.name, self.subresource) if part)
+        return f"{root}/{self.version}{space}/{self.plural}{tail}"
+
+    @property
+    def resource(self) -> str:
+        """The resource as RBAC names it: ippools, ippools/status."""
+        return f"{self.plural}/{self.subresource}" if self.subresource else self.plural
+
+    def __str__(self) -> str:
+        """For messages: ``update ippools/status pool-a``."""
+        where = "/".join(part for part in (self.namespace, self.name) if part)
+        return f"{self.verb} {self.resource} {where}".rstrip()
+
+
+_METHODS: Mapping[str, str] = {
+    "get": "GET",
+    "list": "GET",
+    "watch": "GET",
+    "create": "POST",
+    "update": "PUT",
+    "patch": "PATCH",
+    "delete": "DELETE",
+}
+
+
+class Answer(Frozen):
+    """What came back."""
+
+    status: int
+    body: bytes
+    json: bool = True  # by its content type; a proxy, or an unknown path, answers in text
+    retry_after: float | None = None  # seconds, where the server says when to ask again
+
+
+class Transport(Protocol):
+    """Carries one request. Raises Unavailable when no answer comes."""
+
+    async def send(self, request: ApiRequest) -> Answer:
+        """Carry it and return the whole answer, whatever its status."""
+        ...
+
+    def stream(self, request: ApiRequest, seconds: float) -> AbstractAsyncContextManager[Stream]:
+        """Carry a watch; silence for longer than `seconds` raises Unavailable while reading."""
+        ...
+
+    def websocket(
+        self, request: ApiRequest, protocols: Sequence[str]
+    ) -> AbstractAsyncContextManager[Websocket | Answer]:
+        """Ask for a WebSocket with one of these subprotocols, the dearest first, or be refused."""
+        ...
+
+    def local_address(self) -> str | None:
+        """This side's IP address of the connection that was made last, None before the first."""
+        ...
+
+
+class Websocket(Protocol):
+    """A WebSocket that the API server has opened; its messages are bytes."""
+
+    @property
+    def protocol(self) -> str:
+        """Which of the subprotocols that were asked for it speaks."""
+        ...
+
+    async def send(self, message: bytes) -> None:
+        """Send a message; raise Unavailable when it cannot be."""
+        ...
+
+    def messages(self) -> AsyncIterator[bytes]:
+        """What comes, until the server closes; raise Unavailable when it breaks."""
+        ...
+
+
+class Stream(Frozen):
+    """The answer to a watch: the lines when `failure` is None."""
+
+    lines: AsyncIterator[bytes]
+    failure: Answer | None = None
+
+
+class _Owner(msgspec.Struct, omit_defaults=True, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+    block_owner_deletion: bool | None = None
+
+
+class _Meta(msgspec.Struct, omit_defaults=True, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: list[_Owner] | None = None
+    finalizers: list[str] | None = None
+    deletion_timestamp: str | None = None
+    creation_timestamp: str = ""
+    generation: int = 0
+
+
+class _ReadMeta(_Meta):
+    """Of an object that is read: annotations that nobody wants to see are never decoded."""
+
+    annotations: dict[str, msgspec.Raw] | None = None  # type: ignore[assignment]
+
+
+class _Object(msgspec.Struct):
+    metadata: _ReadMeta
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
+    status: msgspec.Raw = msgspec.Raw(b"")
+
+
+class _ListMeta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class _List(msgspec.Struct):
+    metadata: _ListMeta
+    items: list[msgspec.Raw] | None = None
+
+
+class _Line(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+class _Identity(msgspec.Struct, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+
+class _OnlyMeta(msgspec.Struct):
+    metadata: _Identity
+
+
+class _Code(msgspec.Struct):
+    code: int = 500
+
+
+class Identity(Frozen):
+    """Which object, and which state of it."""
+
+    namespace: str
+    name: str
+    uid: str
+    version: str
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Namespace and name: what at most one object of a kind has at a time."""
+        return self.namespace, self.name
+
+
+class Unreadable(Refused):
+    """An object that the caller's codec does not understand; `name` and `namespace` say which."""
+
+    def __init__(
+        self, kind: ObjectKind[Any, Any], namespace: str, name: str, why: Exception
+    ) -> None:
+        self.namespace = namespace
+        self.name = name
+        where = f"{namespace}/{name}" if namespace else name
+        text = why.why if isinstance(why, Undecodable) else str(why)
+        sentence = " ".join(text.split())[:300] or type(why).__name__
+        super().__init__(
+            f"the object is not one that this version understands: {sentence.rstrip('.')}",
+            remedy="Correct it, or run the version that wrote it",
+            where=f"{kind.kind} {where}",
+        )
+
+
+Spec = TypeVar("Spec")
+Status = TypeVar("Status")
+
+
+def parse(data: bytes | msgspec.Raw, what: type[Named]) -> Named:
+    """Decode a document of the protocol itself; raise Unavailable when it is something else."""
+    try:
+        return _decoded(data, what)
+    except Undecodable as error:
+        raise Unavailable(
+            f"What answers in place of the API server does not speak its protocol: {error.why}."
+        ) from error
+
+
+def _decoded(data: bytes, what: type[Named]) -> Named:
+    """Of an object that is nested too deeply all else is read: its codec refuses it by name."""
+    try:
+        return decoded(data, what, most=_MOST_BYTES)
+    except Undecodable as error:
+        if not error.deep:
+            raise
+    return decoded(pruned(data), what, most=_MOST_BYTES)
+
+
+def stored(kind: ObjectKind[Spec, Status], data: bytes | msgspec.Raw) -> Stored[Spec, Status]:
+    """Decode one object; raise Unreadable when the codec does not understand it."""
+    document = parse(data, _Object)
+    meta = document.metadata
+    status = bytes(document.status)
+    content = document.spec
+    if kind.content != "spec":
+        content = parse(data, dict[str, msgspec.Raw]).get(kind.content, msgspec.Raw(b"{}"))
+    try:
+        spec = kind.spec.decode(bytes(content))
+        state = kind.status.decode(status) if status else None
+    except (ValueError, Refused) as error:
+        raise Unreadable(kind, meta.namespace, meta.name, error) from error
+    return Stored(
+        name=meta.name,
+        namespace=meta.namespace,
+        uid=meta.uid,
+        version=meta.resource_version,
+        labels=_pairs(meta.labels),
+        annotations=_pairs(
+            {
+                key: parse(text, str)
+                for key, text in (meta.annotations or {}).items()
+                if kind.annotations(key)
+            }
+        ),
+        spec=spec,
+        status=state,
+        owners=tuple(
+            Owner(o.api_version, o.kind, o.name, o.uid, o.controller, o.block_owner_deletion)
+            for o in meta.owner_references or ()
+        ),
+        finalizers=tuple(meta.finalizers or ()),
+        deleting=meta.deletion_timestamp is not None,
+        created=meta.creation_timestamp,
+        generation=meta.generation,
+    )
+
+
+def identity(data: bytes | msgspec.Raw) -> Identity:
+    """Which object and state a document is of."""
+    meta = parse(data, _OnlyMeta).metadata
+    return Identity(meta.namespace, meta.name, meta.uid, meta.resource_version)
+
+
+def answer_of(status: msgspec.Raw) -> Answer:
+    """The answer that a Status inside of a stream stands for."""
+    return Answer(parse(status, _Code).code, bytes(status))
+
+
+class Page(Frozen):
+    """A part of a list: the version of the whole, objects that are not yet decoded, what is next.
+
+    `following` says where the next page begins, empty at the end. `size` is in bytes.
+    """
+
+    version: str
+    items: tuple[msgspec.Raw, ...]
+    following: str
+    size: int
+
+
+def page(data: bytes) -> Page:
+    """A part of a list."""
+    document = parse(data, _List)
+    meta = document.metadata
+    return Page(meta.resource_version, tuple(document.items or ()), meta.continue_, len(data))
+
+
+def line(data: bytes) -> tuple[str, msgspec.Raw]:
+    """The type of a change (ADDED, MODIFIED, DELETED, BOOKMARK, ERROR) and its object."""
+    document = parse(data, _Line)
+    return document.type, document.object
+
+
+def document(
+    kind: ObjectKind[Spec, Any],
+    item: Wanted[Spec] | Stored[Spec, Any],
+    *,
+    status: bytes = b"",
+) -> bytes:
+    """The JSON of an object to write; a Stored carries its uid and version along."""
+    meta = _Meta(
+        name=item.name,
+        namespace=item.namespace,
+        labels=dict(item.labels) or None,
+        annotations=dict(item.annotations) or None,
+        owner_references=[
+            _Owner(o.api_version, o.kind, o.name, o.uid, o.controller, o.block_owner_deletion)
+            for o in item.owners
+        ]
+        or None,
+        finalizers=list(item.finalizers) or None,
+    )
+    if isinstance(item, Stored):
+        meta.uid, meta.resource_version = item.uid, item.version
+    parts: dict[str, Any] = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta}
+    if item.spec is not None:
+        if kind.spec.encode is None:
+            raise TypeError(f"the codec of {kind.kind} only reads: use apply or patch")
+        parts[kind.content] = msgspec.Raw(kind.spec.encode(item.spec))
+    if status:
+        parts["status"] = msgspec.Raw(status)
+    return msgspec.json.encode(parts)
+
+
+def selection(where: Where) -> Pairs:
+    """The query of a list or a watch."""
+    fields = ",".join(
+        part for part in (where.name and f"metadata.name={where.name}", where.fields) if part
+    )
+    query = (("labelSelector", where.labels), ("fieldSelector", fields))
+    return tuple((key, value) for key, value in query if value)
+
+
+def _pairs(entries: dict[str, str] | None) -> Pairs:
+    return tuple(sorted((entries or {}).items()))

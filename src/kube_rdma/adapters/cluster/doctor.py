@@ -1,0 +1,68 @@
+"""What `kube-rdma doctor` reads of the API server: one pod whole, and addresses everywhere.
+
+Each function is one kind and needs the verb get or list. Of other pods only the status annotation
+is looked at.
+"""
+
+from __future__ import annotations
+
+from kube_base.errors import Refused
+from kube_client import wire
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL
+from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION, RESOURCE
+from kube_rdma.adapters.cluster.kinds.pod import FULL_POD, POD, FullPod
+from kube_rdma.api.admission import pod_manifest
+from kube_rdma.api.attach import network_definition, network_status
+from kube_rdma.api.text.document import of_json
+from kube_rdma.model.admission.pod_template import PodTemplate
+from kube_rdma.model.doctor import AddressRange, AddressUse
+
+
+async def whole_pod(
+    cluster: Cluster, namespace: str, name: str
+) -> tuple[PodTemplate, FullPod] | None:
+    """The pod, None where there is none; Refused where it has not the form of a pod."""
+    data = await cluster.document(FULL_POD, name, namespace)
+    if data is None:
+        return None
+    template = pod_manifest.load(of_json(data), namespace, name)
+    return template, wire.stored(FULL_POD, data)
+
+
+async def address_uses(cluster: Cluster) -> tuple[AddressUse, ...]:
+    """The addresses of all pods that run, on networks besides the cluster's own."""
+    pods = [one for one in await cluster.list(POD) if not one.deleting]
+    return tuple(
+        use
+        for pod in pods
+        if pod.status is None or not pod.status.is_over
+        for use in network_status.address_uses(
+            f"{pod.namespace}/{pod.name}", pod.annotation(network_status.ANNOTATION) or ""
+        )
+    )
+
+
+async def address_ranges(cluster: Cluster) -> tuple[AddressRange, ...]:
+    """By network the subnets of its IPPools, of networks whose addresses come from pools alone."""
+    pools = await cluster.see(IP_POOL)
+    subnets = {
+        one.name: tuple(str(part.subnet) for part in one.spec.ranges) for one in pools.objects
+    }
+    ranges = []
+    for definition in await cluster.list(DEFINITION):
+        try:
+            network = network_definition.load(
+                definition.namespace,
+                definition.name,
+                definition.spec.config.encode(),
+                definition.annotation(RESOURCE),
+            ).network
+        except Refused:
+            continue  # nobody attaches it
+        known_pools = [subnets[name] for name in network.pools if name in subnets]
+        if known_pools and len(known_pools) == len(network.pools) and not network.static:
+            ranges.append(
+                AddressRange(network.name, tuple(s for some in known_pools for s in some))
+            )
+    return tuple(ranges)

@@ -1,0 +1,23 @@
+"""IPPools: the ranges of a network's addresses, and the wants of nodes on their status."""
+
+from __future__ import annotations
+
+from kube_client.kinds import NOTHING, ObjectCodec, Stored
+from kube_rdma.adapters.cluster.kinds.own import own_kind
+from kube_rdma.api.ipam import ip_pool
+from kube_rdma.api.ipam.ip_pool_status import IPPoolStatus
+from kube_rdma.model.ipam import IPPool
+
+IP_POOL = own_kind(
+    "IPPool",
+    "ippools",
+    ObjectCodec(ip_pool.decode, ip_pool.encode),
+    ObjectCodec.of(IPPoolStatus),
+)
+# For who asks how pools are: a spec that is garbled is named in the status.
+IP_POOL_STATUS = IP_POOL.read_as(NOTHING, IP_POOL.status)
+
+
+def pool_of(stored: Stored[IPPool, IPPoolStatus]) -> IPPool:
+    """The value of an IPPool object."""
+    return ip_pool.named(stored.spec, stored.name)

@@ -1,0 +1,93 @@
+"""Nodes: the few fields that are read of each, and the model value that they are.
+
+A kind that has a part of the fields cannot be replaced; `Cluster.patch` can change single labels.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from kube_client.kinds import ObjectCodec, ObjectKind, Stored
+from kube_rdma.model.node import NodeCondition, NodeState, Taint
+from kube_rdma.model.quantity import quantity
+
+CARDS_HEALTHY = "kube-rdma.io/CardsHealthy"  # type of the condition that is read and written
+
+
+class _Taint(msgspec.Struct):
+    key: str
+    effect: str
+    value: str = ""
+
+
+class NodeObjectSpec(msgspec.Struct, frozen=True):
+    """The part of spec that is read."""
+
+    unschedulable: bool = False
+    taints: tuple[_Taint, ...] = ()
+
+
+class _Condition(msgspec.Struct):
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+
+
+class _Info(msgspec.Struct, rename="camel"):
+    kubelet_version: str = ""
+    container_runtime_version: str = ""
+
+
+class _Address(msgspec.Struct):
+    type: str
+    address: str
+
+
+class NodeStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """The part of status that is read."""
+
+    allocatable: dict[str, str] = {}
+    node_info: _Info = msgspec.field(default_factory=_Info)
+    conditions: tuple[_Condition, ...] = ()
+    addresses: tuple[_Address, ...] = ()
+
+
+_SPEC = ObjectCodec.of(NodeObjectSpec, writes=False)
+_STATUS = ObjectCodec.of(NodeStatus, writes=False)
+NODE = ObjectKind("", "v1", "Node", "nodes", namespaced=False, spec=_SPEC, status=_STATUS)
+
+
+class _TaintedSpec(msgspec.Struct, frozen=True):
+    """The taints with all fields that anybody gave them: the list is written as a whole."""
+
+    taints: tuple[dict[str, object], ...] = ()
+
+
+TAINTED_NODE = NODE.read_as(ObjectCodec.of(_TaintedSpec, writes=False), _STATUS)
+
+
+def node_state(node: Stored[NodeObjectSpec, NodeStatus]) -> NodeState:
+    """The model value of a Node object."""
+    status = node.status or NodeStatus()
+    conditions = {each.type: each for each in status.conditions}
+    ready, cards = conditions.get("Ready"), conditions.get(CARDS_HEALTHY)
+    return NodeState(
+        name=node.name,
+        uid=node.uid,
+        labels=node.labels,
+        annotations=node.annotations,
+        allocatable=tuple(sorted((name, whole(n)) for name, n in status.allocatable.items())),
+        kubelet_version=status.node_info.kubelet_version,
+        runtime_version=status.node_info.container_runtime_version,
+        unschedulable=node.spec.unschedulable,
+        taints=tuple(Taint(t.key, t.effect, t.value) for t in node.spec.taints),
+        ready={"True": True, "False": False}.get(ready.status) if ready else None,
+        cards=NodeCondition(cards.status, cards.reason, cards.message) if cards else None,
+        addresses=tuple((one.type, one.address) for one in status.addresses),
+    )
+
+
+def whole(text: str) -> int:
+    """The whole units of a quantity (resource.Quantity): 1k is 1000, 3920m is 3, 1Ki is 1024."""
+    return int(quantity(text))

@@ -1,0 +1,158 @@
+"""Pods, in two sizes: what an agent keeps of each pod of its node, and all that is read of any.
+
+The API server checks their form, so a field here is as the API has it, or not there at all.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from kube_client.kinds import ObjectCodec, ObjectKind, Stored
+from kube_rdma.model.attach.restart import RESTART
+from kube_rdma.model.pod import MIRROR, OVER, PodState
+
+READ = frozenset(
+    (
+        "k8s.v1.cni.cncf.io/networks",
+        "k8s.v1.cni.cncf.io/network-status",
+        "k8s.volcengine.com/pod-networks",
+        "k8s.volcengine.com/pod-networks-definition",
+        "k8s.volcengine.com/network-status",
+        "v1.multus-cni.io/default-network",
+        "kube-rdma.io/network-status",
+        "kube-rdma.io/settings",
+        RESTART,
+        MIRROR,
+    )
+)
+"""The annotations of pods that an agent reads; all others may have 256 KiB in each pod."""
+
+
+class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """What POD has of a spec."""
+
+    node_name: str = ""
+    host_network: bool = False
+
+
+class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """What POD has of a status."""
+
+    phase: str = ""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no container of it runs again."""
+        return self.phase in OVER
+
+
+class ContainerResources(msgspec.Struct, frozen=True):
+    """What a container asks for: quantities by the name of the resource."""
+
+    limits: dict[str, str | int] = {}
+    requests: dict[str, str | int] = {}
+
+
+class Container(msgspec.Struct, frozen=True):
+    """A container of a pod or of a template."""
+
+    image: str = ""
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    resources: ContainerResources = ContainerResources()
+
+    @property
+    def extended(self) -> tuple[str, ...]:
+        """The names of extended resources that it asks for, limits first."""
+        named = (*self.resources.limits, *self.resources.requests)
+        return tuple(dict.fromkeys(name for name in named if "/" in name))
+
+
+class _Volume(msgspec.Struct, frozen=True, rename="camel"):
+    empty_dir: dict[str, object] | None = None
+
+
+class FullPodSpec(PodSpec, frozen=True, rename="camel"):
+    """What FULL_POD has of a spec."""
+
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    volumes: tuple[_Volume, ...] = ()
+    resource_claims: tuple[msgspec.Raw, ...] = ()
+
+
+class _Why(msgspec.Struct, frozen=True):
+    reason: str = ""
+    message: str = ""
+
+
+class _State(msgspec.Struct, frozen=True):
+    waiting: _Why | None = None
+    terminated: _Why | None = None
+
+
+class ContainerStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """What runs, or waits, by the name of a container."""
+
+    name: str = ""
+    container_id: str = msgspec.field(default="", name="containerID")
+    ready: bool = False
+    restart_count: int = 0
+    state: _State = _State()
+    last_state: _State = _State()
+
+
+class _PodCondition(msgspec.Struct, frozen=True):
+    type: str = ""
+    status: str = ""
+    message: str = ""
+
+
+class FullPodStatus(PodStatus, frozen=True, rename="camel"):
+    """What FULL_POD has of a status."""
+
+    reason: str = ""  # why the kubelet or a controller ended it
+    message: str = ""
+    conditions: tuple[_PodCondition, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+
+
+# An agent decodes each change of each pod of its node with it: FULL_POD costs a quarter more.
+POD = ObjectKind(
+    "",
+    "v1",
+    "Pod",
+    "pods",
+    namespaced=True,
+    spec=ObjectCodec.of(PodSpec, writes=False),
+    status=ObjectCodec.of(PodStatus, writes=False),
+    page=8,  # of 1.5 MiB each at worst: 250 KiB of "<", which Go writes as six bytes
+    annotations=READ.__contains__,
+)
+_SPEC = ObjectCodec.of(FullPodSpec, writes=False)
+_STATUS = ObjectCodec.of(FullPodStatus, writes=False)
+FULL_POD = ObjectKind("", "v1", "Pod", "pods", namespaced=True, spec=_SPEC, status=_STATUS)
+FullPod: TypeAlias = Stored[FullPodSpec, FullPodStatus]
+
+
+def status_of(pod: FullPod) -> FullPodStatus:
+    """The status of a pod, an empty one before it has any."""
+    return pod.status or FullPodStatus()
+
+
+def pod_state(pod: Stored[PodSpec, PodStatus]) -> PodState:
+    """The model value of a Pod object."""
+    return PodState(
+        namespace=pod.namespace,
+        name=pod.name,
+        uid=pod.uid,
+        annotations=pod.annotations,
+        labels=pod.labels,
+        host_network=pod.spec.host_network,
+        node=pod.spec.node_name,
+        phase=pod.status.phase if pod.status else "",
+        deleting=pod.deleting,
+        controlled=any(owner.controller for owner in pod.owners),
+    )

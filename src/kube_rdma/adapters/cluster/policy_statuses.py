@@ -1,0 +1,46 @@
+"""NodePolicies as the controller sees them, with their status, which it writes."""
+
+from __future__ import annotations
+
+from kube_base.errors import Refused
+from kube_base.frozen import Frozen
+from kube_client.kinds import ObjectCodec, ObjectKind, Stored
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.kinds.node_policy import NODE_POLICY, policy_of
+from kube_rdma.api.reports.node_policy_status import NodePolicyStatus
+from kube_rdma.model.pools.node_policy import ClusterNodePolicy
+
+NODE_POLICY_STATUS: ObjectKind[bytes, NodePolicyStatus] = ObjectKind(
+    NODE_POLICY.group,
+    NODE_POLICY.version,
+    NODE_POLICY.kind,
+    NODE_POLICY.plural,
+    namespaced=False,
+    spec=ObjectCodec(bytes),
+    status=ObjectCodec.of(NodePolicyStatus),
+)
+
+
+class SeenPolicy(Frozen):
+    """A policy, or why it is refused, with the status that it has."""
+
+    name: str
+    generation: int
+    policy: ClusterNodePolicy | None
+    refusal: str
+    status: NodePolicyStatus | None
+
+
+def seen_policy(stored: Stored[bytes, NodePolicyStatus]) -> SeenPolicy:
+    """What an object says."""
+    policy, refusal = None, ""
+    try:
+        policy = policy_of(stored)
+    except Refused as error:
+        refusal = str(error)
+    return SeenPolicy(stored.name, stored.generation, policy, refusal, stored.status)
+
+
+async def write_status(cluster: Cluster, name: str, status: NodePolicyStatus) -> None:
+    """Write a status; Conflict(GONE) without the object."""
+    await cluster.apply_status(NODE_POLICY_STATUS, name, "", status, force=True)

@@ -1,0 +1,1 @@
+"""What the client and kube-rdma both stand on."""
