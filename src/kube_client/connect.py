@@ -148,7 +148,7 @@ class Http:
         self._client.forget()
 
     async def _enter(self, stack: AsyncExitStack, request: ApiRequest, ticks: float) -> HttpAnswer:
-        """Send it with the credentials of now, and once more if the server wants others."""
+        """Send it with the current credentials, and once more if the server wants others."""
         credential = await self._credential()
         exchange = self._client.exchange(self._built(request, credential), ticks)
         answer = await stack.enter_async_context(exchange)

@@ -173,7 +173,7 @@ class Level(Generic[S, U]):
         self._due = self._calls.pace.clock() + hour * (1 + random.uniform(0, _SPREAD))  # noqa: S311
 
     def _judge(self, new: wire.Identity, version: str) -> None:
-        """A list is of now, so an object in it is never older than it was reported or written."""
+        """A list is consistent: an object in it is never older than it was reported or written."""
         if not self._is_over:
             old = self._reported.get(new.key)
             reported = old.version if old else ""

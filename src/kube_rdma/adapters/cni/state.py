@@ -75,7 +75,7 @@ class Mark:
         self.path = path
 
     def set(self) -> None:
-        """It is so from now on, or has been; raise Unavailable when that cannot be kept."""
+        """Set the mark, if it is not set. Raise Unavailable if the file cannot be made."""
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with suppress(FileExistsError):
@@ -84,7 +84,7 @@ class Mark:
             raise _unavailable(self.path, error) from error
 
     def clear(self) -> None:
-        """It is not so; raise Unavailable when that cannot be kept."""
+        """Remove the mark. Raise Unavailable if the file cannot be removed."""
         try:
             self.path.unlink(missing_ok=True)
         except OSError as error:

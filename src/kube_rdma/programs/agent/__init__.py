@@ -1,1 +1,4 @@
-"""The agent, which runs on every node. It has one role today: the kubelet's device plugin."""
+"""The agent, one on every node: device plugin of the kubelet, and networks of pods.
+
+Role `plugin` does the first alone, role `node` both.
+"""

@@ -143,7 +143,7 @@ class FullPlan(Frozen):
 
 class Made(Frozen):
     """Sixth stage: the Steps were run; `used` are the RDMA devices of each interface, by their
-    names of now."""
+    current names."""
 
     planned: FullPlan
     view: PodView

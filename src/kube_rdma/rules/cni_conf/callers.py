@@ -53,8 +53,8 @@ def role(call: Call) -> Role:
 def stranded(call: Call) -> Unavailable:
     """For a pod that was about to have a card for its only network."""
     return Unavailable(
-        f"This node has no network of the cluster now that pod {call.pod} could have; the kubelet "
-        "starts it again"
+        "No cluster network is configured on this node, so pod "
+        f"{call.pod} cannot start yet; the kubelet will retry"
     )
 
 

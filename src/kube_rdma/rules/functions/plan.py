@@ -225,10 +225,10 @@ class _Node:
         return next(filter(None, map(self._busy, part.netdevs)), None)
 
     def _busy(self, netdev: Netdev) -> str | None:
-        """The sign that the node, or a pod through it, uses an interface, as what has to end.
+        """Why an interface counts as in use, by the node or by a pod through it.
 
-        Being up is none by itself: who tries a card out sets its functions up. It is one where
-        nobody knows more.
+        Being up alone does not count, for trying a card out sets its functions up. It counts where
+        nothing else is known of the interface.
         """
         use = self._uses.get(netdev.name)
         if use is None:

@@ -126,7 +126,7 @@ def _guids(node: Iterable[Card]) -> Mapping[CardId, str]:
 
 
 def _recognized(before: RailRecord, guids: Mapping[CardId, str]) -> dict[CardId, CardId]:
-    """By address of now the name of each card that is known: by its GUID, else by its address.
+    """Names of known cards by their current address: a card is known by its GUID, else by that.
 
     A card whose GUID nobody has now may be in a pod, or was exchanged: its address is still its
     own, unless a card that is known sits there.

@@ -50,7 +50,7 @@ def node_findings(facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def _kubelet(node: NodeState) -> Iterator[Finding]:
-    """Where the kubelet is away nothing that is known of the node is of now."""
+    """Where the kubelet is away, nothing that is known of the node is current."""
     if not node.ready:
         yield Finding.of(
             "NodeNotReady",

@@ -116,7 +116,7 @@ def decode_attributes(payload: bytes) -> tuple[Attribute, ...]:
 
 
 def values_by_type(payload: bytes) -> dict[int, bytes]:
-    """The same for who looks for some of many: an interface has fifty. Of one type the last."""
+    """Attributes by type, of repeated ones the last. For callers that need few of many."""
     return dict(_values(payload))
 
 

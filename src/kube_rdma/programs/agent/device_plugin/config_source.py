@@ -52,7 +52,7 @@ class ConfigSource:
 
     @property
     def refusals(self) -> tuple[str, ...]:
-        """Why documents of now are not understood."""
+        """Why the current documents are not understood."""
         return tuple(self._refusals.values())
 
     @property

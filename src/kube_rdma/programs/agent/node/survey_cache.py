@@ -1,4 +1,4 @@
-"""The last survey of the node, for whom a new one comes too late: what is kept, and how old it is.
+"""Keeps the last survey of the node for callers that cannot wait for a new one.
 
 A survey reads thousands of files, 0.2 s on a large node, and a pod waits for its networks. The loop
 of programs/agent/device_plugin/loop takes one whenever the kernel announces something: a device or

@@ -253,7 +253,7 @@ async def test_the_cluster_s_network_is_never_made_of_our_configuration(tmp_path
     world = cello(tmp_path)
     for wiring in (Wiring.NONE, Wiring.CHAIN):
         world.wiring = wiring
-        with pytest.raises(Unavailable, match="no network of the cluster now"):
+        with pytest.raises(Unavailable, match="No cluster network is configured on this node"):
             await by_cello(world, "ADD", "eth0")
     world.nothing_left(1)
     await by_cello(world, "ADD", "eth1")
