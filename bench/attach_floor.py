@@ -33,7 +33,7 @@ from kube_rdma.adapters.kernel.pod.gids import await_gid
 from kube_rdma.adapters.kernel.pod.namespaces import open_inside
 from kube_rdma.adapters.kernel.pod.steps import open_pod
 from kube_rdma.model.attach.attachment import Plan
-from kube_rdma.model.attach.step import (
+from kube_rdma.model.attach.steps import (
     AddAddress,
     AddRoute,
     AddRule,

@@ -25,7 +25,7 @@ from kube_rdma.model.attach.attachment import (
     Plan,
     Sandbox,
 )
-from kube_rdma.model.attach.step import MakeRdma
+from kube_rdma.model.attach.steps import MakeRdma
 from kube_rdma.model.card import Card
 from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings, LinkState
 from kube_rdma.model.ipam import InterfaceName

@@ -29,7 +29,7 @@ from kube_rdma.adapters.kernel.pod.steps import PodNetwork, open_pod
 from kube_rdma.adapters.kernel.sysfs.netdev import upper_netdevs
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.model.attach.pod_view import PodView
-from kube_rdma.model.attach.step import SetSysctl, Step, Undo
+from kube_rdma.model.attach.steps import SetSysctl, Step, Undo
 from kube_rdma.model.card import CardId
 from kube_rdma.model.functions.step import SetFunction
 from kube_rdma.programs.survey import take_survey

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from kube_rdma.model.attach.step import TakeLink
+from kube_rdma.model.attach.steps import TakeLink
 from kube_rdma.views.attach import describe
 from kube_rdma.views.text import aligned, widths, wrapped
 from kube_rdma_selftest.trial import Trial, TrialResult, TrialStage, Trouble, UntriedCard

@@ -28,7 +28,7 @@ USES = {
     # Networks: it stands on one interface and goes with it, so each pod gets one of its own.
     "src/kube_rdma/model/attach/attachment.py HostNetwork": "the field: the kind that the node has",
     "src/kube_rdma/model/attach/attachment.py NetworkSeat": "the field: the kind to make for a pod",
-    "src/kube_rdma/model/attach/step.py TakeLink": "the field: those to make again on the way back",
+    "src/kube_rdma/model/attach/steps.py TakeLink": "the field: to be made again on return",
     "src/kube_rdma/rules/attach/host_links.py host_network": "the kind to make",
     f"{ATTACH}/seats.py _seat": "iWARP has no GIDs of addresses; of real devices the type says it",
     f"{ATTACH}/seats.py _rdma": "of real devices the pod gets the card's own",

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rdma.model.attach.pod_view import PodView
-from kube_rdma.model.attach.step import (
+from kube_rdma.model.attach.steps import (
     CallPlugin,
     EndPlugin,
     MakeLink,

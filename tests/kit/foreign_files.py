@@ -32,7 +32,7 @@ from kube_rdma.adapters.cni.exec.process import ProcessOutcome
 from kube_rdma.adapters.files import bundle
 from kube_rdma.adapters.kernel.sysfs import record
 from kube_rdma.model.attach.cni import Verb
-from kube_rdma.model.attach.step import PluginConf
+from kube_rdma.model.attach.steps import PluginConf
 from kube_rdma.model.doctor import Observation, ObservedLink, ObservedRoute
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.verify.bandwidth import PerftestRun

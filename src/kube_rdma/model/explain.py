@@ -12,7 +12,7 @@ from enum import StrEnum
 from kube_base.frozen import Frozen
 from kube_rdma.model.admission.pod_template import PodTemplate
 from kube_rdma.model.attach.attachment import Attached, Attachment, HostNetwork, Network, NetworkAsk
-from kube_rdma.model.attach.step import Step
+from kube_rdma.model.attach.steps import Step
 from kube_rdma.model.card import CardId
 from kube_rdma.model.doctor import ObservedPod
 from kube_rdma.model.finding import Finding, NotSeen

@@ -13,53 +13,11 @@ from typing import Any
 
 from kube_base.frozen import replace
 from kube_rdma.adapters.kernel.netlink.rtnl_write import GROUP, interim_name, mac_bytes, make_link
-from kube_rdma.adapters.kernel.pod import sysctl
-from kube_rdma.adapters.kernel.pod.errors import (
-    ETHERNET,
-    address_in_use,
-    invalid_link,
-    judged,
-    lost,
-    mtu_too_large,
-    name_taken,
-    namespace_gone,
-    no_carrier,
-    no_device,
-    no_gid,
-    no_link_here,
-    no_parent,
-    old_name_taken,
-    refusal,
-    table_full,
-)
+from kube_rdma.adapters.kernel.pod import errors, sysctl
 from kube_rdma.adapters.kernel.pod.links import described, pick
 from kube_rdma.adapters.kernel.pod.steps import seen_device
+from kube_rdma.model.attach import steps
 from kube_rdma.model.attach.pod_view import PodView, SeenLink, SeenRoute, SeenRule
-from kube_rdma.model.attach.step import (
-    AddAddress,
-    AddRoute,
-    AddRule,
-    Announce,
-    AwaitGid,
-    AwaitPartition,
-    GiveBackLink,
-    GiveBackRdma,
-    MakeLink,
-    MakeRdma,
-    MoveRdma,
-    Probe,
-    RemoveLink,
-    RemoveLinks,
-    RemoveRdma,
-    RemoveRule,
-    RestoreRdma,
-    SetLink,
-    SetSysctl,
-    Step,
-    TakeLink,
-    Undo,
-    VirtualKind,
-)
 from kube_rdma.model.functions.step import (
     FunctionPlace,
     RebindFunction,
@@ -89,28 +47,30 @@ class FakePod:
         self._maybe = space
         self._patience = patience
         self._run: dict[type, Callable[[Any], None]] = {
-            MakeLink: self._make,
-            TakeLink: self._take,
+            steps.MakeLink: self._make,
+            steps.TakeLink: self._take,
             SetFunction: lambda step: set_function(network, step),
             RebindFunction: lambda step: network_rdma.rebind(network, step, self._space),
-            SetLink: self._set,
-            Probe: self._probe,
-            AddAddress: self._add_address,
-            AddRoute: self._add_route,
-            AddRule: self._add_rule,
-            SetSysctl: self._set_sysctl,
-            MakeRdma: lambda step: network_rdma.make(network, step.name, self._link(step.on)),
-            MoveRdma: lambda step: network_rdma.move(network, step, self._space),
-            AwaitPartition: lambda step: network_rdma.await_partition(network, step, self._space),
-            AwaitGid: self._await_gid,
-            Announce: self._announce,
+            steps.SetLink: self._set,
+            steps.Probe: self._probe,
+            steps.AddAddress: self._add_address,
+            steps.AddRoute: self._add_route,
+            steps.AddRule: self._add_rule,
+            steps.SetSysctl: self._set_sysctl,
+            steps.MakeRdma: lambda step: network_rdma.make(network, step.name, self._link(step.on)),
+            steps.MoveRdma: lambda step: network_rdma.move(network, step, self._space),
+            steps.AwaitPartition: lambda step: network_rdma.await_partition(
+                network, step, self._space
+            ),
+            steps.AwaitGid: self._await_gid,
+            steps.Announce: self._announce,
         }
         self._undo: dict[type, Callable[[Any], None]] = {
-            RemoveLink: self._remove,
-            RemoveLinks: self._remove_all,
-            RemoveRule: self._remove_rule,
-            RemoveRdma: lambda undo: network_rdma.remove(network, undo, self._space),
-            GiveBackRdma: lambda undo: network_rdma.give_back(network, undo, self._space),
+            steps.RemoveLink: self._remove,
+            steps.RemoveLinks: self._remove_all,
+            steps.RemoveRule: self._remove_rule,
+            steps.RemoveRdma: lambda undo: network_rdma.remove(network, undo, self._space),
+            steps.GiveBackRdma: lambda undo: network_rdma.give_back(network, undo, self._space),
         }
 
     @property
@@ -118,31 +78,31 @@ class FakePod:
         """Of the namespace, None when it is gone."""
         return self._maybe.inode if self._maybe else None
 
-    def run(self, step: Step) -> None:
+    def run(self, step: steps.Step) -> None:
         """As PodNetwork.run."""
         if self._maybe is None:
-            raise namespace_gone()
+            raise errors.namespace_gone()
         self._run[type(step)](step)
 
-    def undo(self, undo: Undo) -> None:
+    def undo(self, undo: steps.Undo) -> None:
         """As PodNetwork.undo."""
-        if isinstance(undo, GiveBackLink):
+        if isinstance(undo, steps.GiveBackLink):
             self._give_back(undo)
         elif isinstance(undo, ResetFunction):
             reset_function(self._net, undo)
-        elif isinstance(undo, RestoreRdma):
+        elif isinstance(undo, steps.RestoreRdma):
             network_rdma.restore(self._net, undo)
         elif isinstance(undo, RebindFunction):
             network_rdma.rebind(self._net, undo)
         elif self._maybe is not None:
             self._undo[type(undo)](undo)
-        elif isinstance(undo, RemoveLink | RemoveLinks):
+        elif isinstance(undo, steps.RemoveLink | steps.RemoveLinks):
             network_rdma.remove_returned(self._net, undo)
 
     def links(self) -> tuple[SeenLink, ...]:
         """As PodNetwork.links."""
         if self._maybe is None:
-            raise namespace_gone()
+            raise errors.namespace_gone()
         return tuple(link.interface().seen for link in self._net.within(self._space))
 
     def look(self, sysctls: Sequence[str] = (), functions: Sequence[FunctionPlace] = ()) -> PodView:
@@ -179,45 +139,45 @@ class FakePod:
     def _link(self, name: InterfaceName) -> FakeLink:
         link = self._net.named(self._space, name)
         if link is None:
-            raise no_link_here(name)
+            raise errors.no_link_here(name)
         return link
 
-    def _make(self, step: MakeLink) -> None:
+    def _make(self, step: steps.MakeLink) -> None:
         make_link(step, 0)  # it refuses words that no kernel could be told
         link = self._net.named(self._space, step.name)
         if link is None:
             link = self._born(step) if self._free(step) else self._born_apart(step)
         elif not link.interface().ours(step.mark):
-            raise name_taken(step, described(link.interface()))
+            raise errors.name_taken(step, described(link.interface()))
         if not link.alias:
             link.alias = step.mark
             self._net.message()
 
-    def _free(self, step: MakeLink) -> bool:
+    def _free(self, step: steps.MakeLink) -> bool:
         """Whether a link can be born under its name; an old kernel asks the node for it."""
         return not self._net.old or self._net.named(self._net.node, step.name) is None
 
-    def _born_apart(self, step: MakeLink) -> FakeLink:
+    def _born_apart(self, step: steps.MakeLink) -> FakeLink:
         interim = replace(step, name=interim_name(step.mark))
         link = self._net.named(self._space, interim.name) or self._born(interim)
         link.name = step.name
         self._net.message()
         return link
 
-    def _born(self, step: MakeLink) -> FakeLink:
+    def _born(self, step: steps.MakeLink) -> FakeLink:
         if step.inside:
             parent = self._net.named(self._space, step.parent.name)
         else:
             node = self._net.within(self._net.node)
             parent = next((link for link in node if link.index == step.parent.index), None)
         if parent is None:
-            raise no_parent(step.parent)
-        wrong = invalid_link(step, parent.mtu, parent.hardware)
+            raise errors.no_parent(step.parent)
+        wrong = errors.invalid_link(step, parent.mtu, parent.hardware)
         if wrong:
             raise wrong
         index = self._net.next_index()
         mac = step.mac or f"06:00:00:00:{index >> 8:02x}:{index & 255:02x}"
-        if step.kind is VirtualKind.MACVLAN:
+        if step.kind is steps.VirtualKind.MACVLAN:
             _check_mac(mac, f"{step.kind} {step.name} on {step.parent.name}")
         else:
             mac = parent.mac  # an ipvlan is told apart by its addresses, IPoIB by its queue pair
@@ -228,13 +188,13 @@ class FakePod:
         self._net.message()
         return link
 
-    def _take(self, step: TakeLink) -> None:
+    def _take(self, step: steps.TakeLink) -> None:
         inside = self._pick(step, self._space, step.name)
         if inside and inside.name == step.name:
             return
         other = self._net.named(self._space, step.name)
         if other and other is not inside:
-            raise name_taken(step, described(other.interface()))
+            raise errors.name_taken(step, described(other.interface()))
         if inside:
             self._free_name(inside, step.name)
             self._net.rename(inside, step.name)
@@ -243,30 +203,30 @@ class FakePod:
                 network_rdma.await_port(self._net, step.pci, self._space)
             here = self._pick(step, self._net.node, step.link.name)
             if here is None:
-                raise lost(step.link, step.name)
+                raise errors.lost(step.link, step.name)
             self._free_name(here, step.name)
             self._net.move(here, self._space, step.name)
         self._net.message()
 
-    def _set(self, step: SetLink) -> None:
+    def _set(self, step: steps.SetLink) -> None:
         link = self._link(step.name)
         if step.mac is not None:
             _check_mac(step.mac, f"setting {step.name}", link)
         if step.mtu is not None:
             if link.parent and link.parent.mtu < step.mtu:
-                raise mtu_too_large(step.name, step.mtu, link.parent.name, link.parent.mtu)
+                raise errors.mtu_too_large(step.name, step.mtu, link.parent.name, link.parent.mtu)
             if step.mtu > MOST:
-                raise judged(f"setting {step.name}", refusal(errno.EINVAL))
+                raise errors.judged(f"setting {step.name}", errors.refusal(errno.EINVAL))
         link.mac, link.mtu, link.up = step.mac or link.mac, step.mtu or link.mtu, True
         self._net.message()
 
-    def _probe(self, step: Probe) -> None:
+    def _probe(self, step: steps.Probe) -> None:
         if not self._link(step.name).up:
-            raise no_carrier(step, self._patience)
+            raise errors.no_carrier(step, self._patience)
         if mac := self._net.neighbours.get(step.address):
-            raise address_in_use(step, mac)
+            raise errors.address_in_use(step, mac)
 
-    def _add_address(self, step: AddAddress) -> None:
+    def _add_address(self, step: steps.AddAddress) -> None:
         link = self._link(step.name)
         if (step.address, step.prefix) not in link.addresses:
             link.addresses.append((step.address, step.prefix))
@@ -275,33 +235,33 @@ class FakePod:
                 self._space.routes.append(SeenRoute(step.name, subnet))
         self._net.message()
 
-    def _add_route(self, step: AddRoute) -> None:
+    def _add_route(self, step: steps.AddRoute) -> None:
         link = self._link(step.name)
         act = f"the route to {step.to} over {step.name}"
         if not link.up:
-            raise judged(act, refusal(errno.ENETDOWN))
+            raise errors.judged(act, errors.refusal(errno.ENETDOWN))
         near = (ip_network((address, n), strict=False) for address, n in link.addresses)
         if step.via and not step.onlink and not any(step.via in subnet for subnet in near):
-            raise judged(act, refusal(errno.ENETUNREACH))
+            raise errors.judged(act, errors.refusal(errno.ENETUNREACH))
         place = (step.to, step.table)
         others = [route for route in self._space.routes if (route.to, route.table) != place]
         self._space.routes = [*others, SeenRoute(step.name, step.to, step.via, step.table)]
         self._net.message()
 
-    def _add_rule(self, step: AddRule) -> None:
+    def _add_rule(self, step: steps.AddRule) -> None:
         rule = SeenRule(step.source, step.table, step.priority)
         if rule not in self._space.rules:
             self._space.rules.append(rule)
         self._net.message()
 
-    def _remove(self, undo: RemoveLink) -> None:
+    def _remove(self, undo: steps.RemoveLink) -> None:
         for name in (undo.name, interim_name(undo.mark)):
             link = self._net.named(self._space, name)
             if link and link.interface().ours(undo.mark):
                 self._net.remove(link)
                 self._net.message()
 
-    def _remove_all(self, undo: RemoveLinks) -> None:
+    def _remove_all(self, undo: steps.RemoveLinks) -> None:
         wanted = {pod_link.name: pod_link.mark for pod_link in undo.links}
         wanted |= {interim_name(pod_link.mark): pod_link.mark for pod_link in undo.links}
         grouped = [link for link in self._net.within(self._space) if link.group == GROUP]
@@ -317,12 +277,12 @@ class FakePod:
         if grouped:
             self._net.message()
 
-    def _remove_rule(self, undo: RemoveRule) -> None:
+    def _remove_rule(self, undo: steps.RemoveRule) -> None:
         gone = SeenRule(undo.source, undo.table, undo.priority)
         self._space.rules = [rule for rule in self._space.rules if rule != gone]
         self._net.message()
 
-    def _set_sysctl(self, step: SetSysctl) -> None:
+    def _set_sysctl(self, step: steps.SetSysctl) -> None:
         sysctl.check_path(step.path)
         if self._sysctl(step.path) is None:
             raise sysctl.judged(step.path, step.value, OSError(errno.ENOENT, ""))
@@ -338,48 +298,48 @@ class FakePod:
         exists = match[1] in _ALWAYS or self._net.named(self._space, match[1])
         return self._space.sysctls.get(path, "0") if exists else None
 
-    def _await_gid(self, step: AwaitGid) -> None:
+    def _await_gid(self, step: steps.AwaitGid) -> None:
         device = network_rdma.named(self._net, step.device)
         if device is None:
-            raise no_device(step.device)
+            raise errors.no_device(step.device)
         listed = self._net.gids(device)
         if (step.on, step.address) in listed:
             return
         if len(listed) == device.size:
-            raise table_full(step.device, step.address, len(listed), device.size)
-        raise no_gid(step.device, step.address, step.on, self._patience)
+            raise errors.table_full(step.device, step.address, len(listed), device.size)
+        raise errors.no_gid(step.device, step.address, step.on, self._patience)
 
-    def _announce(self, step: Announce) -> None:
+    def _announce(self, step: steps.Announce) -> None:
         link = self._net.named(self._space, step.name)
-        if link and link.up and link.hardware == ETHERNET:
+        if link and link.up and link.hardware == errors.ETHERNET:
             self._net.announced.append((link.name, step.address))
 
-    def _give_back(self, undo: GiveBackLink) -> None:
+    def _give_back(self, undo: steps.GiveBackLink) -> None:
         other = self._net.named(self._net.node, undo.link.name)
         in_pod = self._pick(undo, self._maybe, undo.name) if self._maybe else None
         if in_pod:
             if other:
-                raise old_name_taken(undo, f"{undo.name} in the pod")
+                raise errors.old_name_taken(undo, f"{undo.name} in the pod")
             self._free_name(in_pod, undo.link.name)
             self._net.move(in_pod, self._net.node, undo.link.name)
             self._net.message()
         here = self._pick(undo, self._net.node, undo.link.name, undo.name)
         if here is None:
-            raise lost(undo.link, undo.name, for_good=undo.pci in self._net.unplugged)
+            raise errors.lost(undo.link, undo.name, for_good=undo.pci in self._net.unplugged)
         taken = other is not None and other is not here
         self._restore(here, undo, here.name if taken else undo.link.name)
         for address in undo.addresses:
             here.addresses = [*dict.fromkeys((*here.addresses, address))]
             self._net.message()
         if taken:
-            raise old_name_taken(undo, here.name)
+            raise errors.old_name_taken(undo, here.name)
 
     def _free_name(self, link: FakeLink, name: str) -> None:
         if name in link.alternative_names:
             link.alternative_names.remove(name)
             self._net.message()
 
-    def _restore(self, here: FakeLink, undo: GiveBackLink, name: str) -> None:
+    def _restore(self, here: FakeLink, undo: steps.GiveBackLink, name: str) -> None:
         """The messages of restore_on_node, in its order."""
         mac = allowed_mac(here, undo.mac)
         if (here.name, here.mtu, here.mac) != (name, undo.mtu, mac):
@@ -396,7 +356,9 @@ class FakePod:
             here.up = undo.up
             self._net.message()
 
-    def _pick(self, card: TakeLink | GiveBackLink, space: Space, *names: str) -> FakeLink | None:
+    def _pick(
+        self, card: steps.TakeLink | steps.GiveBackLink, space: Space, *names: str
+    ) -> FakeLink | None:
         links = {link.index: link for link in self._net.within(space)}
         picked = pick([link.interface() for link in links.values()], card, *names)
         return links[picked.seen.index] if picked else None
@@ -406,4 +368,4 @@ def _check_mac(mac: str, act: str, link: FakeLink | None = None) -> None:
     """The kernel takes a unicast MAC only (is_valid_ether_addr), a driver maybe not each."""
     first = mac_bytes(mac)[0]
     if first & 1 or not any(mac_bytes(mac)) or (link and allowed_mac(link, mac) != mac.lower()):
-        raise judged(act, refusal(errno.EADDRNOTAVAIL))
+        raise errors.judged(act, errors.refusal(errno.EADDRNOTAVAIL))

@@ -22,7 +22,7 @@ from kube_rdma.adapters.kernel.pod.errors import (
     unmovable,
 )
 from kube_rdma.adapters.kernel.sriov.rebind import FABRIC_PATIENCE
-from kube_rdma.model.attach.step import (
+from kube_rdma.model.attach.steps import (
     AwaitPartition,
     GiveBackRdma,
     MoveRdma,

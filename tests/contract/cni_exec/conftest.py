@@ -17,7 +17,7 @@ import pytest
 from kube_rdma.adapters.cni.exec.plugins import HostPlugins, Plugins
 from kube_rdma.adapters.cni.exec.process import ProcessOutcome
 from kube_rdma.model.attach.attachment import Sandbox
-from kube_rdma.model.attach.step import CallPlugin, PluginConf
+from kube_rdma.model.attach.steps import CallPlugin, PluginConf
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.late_binding.binding import ContainerId, PodName
 from kube_rdma_testing.cni.plugins import FakeHost

@@ -16,7 +16,7 @@ from kube_base.errors import Refused, Unavailable
 from kube_rdma.adapters.kernel.pod.announce import arp_announcement
 from kube_rdma.adapters.kernel.pod.errors import judged, refusal
 from kube_rdma.adapters.kernel.pod.steps import open_pod
-from kube_rdma.model.attach.step import (
+from kube_rdma.model.attach.steps import (
     AddAddress,
     AddRoute,
     AddRule,

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from kube_base.errors import Refused
 from kube_base.frozen import replace
-from kube_rdma.model.attach.step import GiveBackLink, RemoveLink
+from kube_rdma.model.attach.steps import GiveBackLink, RemoveLink
 from kube_rdma.programs.cli.main import cli
 from kube_rdma_selftest.command import verified
 from kube_rdma_selftest.run import listening, run_trials

@@ -20,7 +20,7 @@ from asyncinotify import Mask
 from kube_rdma.adapters.cni.conf import binary
 from kube_rdma.adapters.inotify import open_inotify
 from kube_rdma.adapters.kernel.pod.steps import open_pod
-from kube_rdma.model.attach import step as s
+from kube_rdma.model.attach import steps as s
 from kube_rdma.model.link import PlannedHostLink as Host
 from kube_rdma.programs.survey import take_survey
 

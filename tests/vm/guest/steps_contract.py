@@ -14,7 +14,7 @@ import pytest
 
 from kube_base.errors import Broken, Refused, Unavailable
 from kube_base.frozen import replace
-from kube_rdma.model.attach.step import (
+from kube_rdma.model.attach.steps import (
     AddAddress,
     AddRoute,
     AddRule,

@@ -15,7 +15,7 @@ import pytest
 
 from kube_base.frozen import replace
 from kube_rdma.model.attach.pod_view import PodView
-from kube_rdma.model.attach.step import AwaitGid, SetSysctl, TakeLink
+from kube_rdma.model.attach.steps import AwaitGid, SetSysctl, TakeLink
 from kube_rdma.model.functions.step import SetFunction
 from kube_rdma.rules.attach.undo import check, undo_by_plan
 from kube_rdma_selftest.trial import SelftestScene

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kube_base.errors import Refused, Unavailable
-from kube_rdma.model.attach.step import AddAddress, Announce, Probe, SetLink
+from kube_rdma.model.attach.steps import AddAddress, Announce, Probe, SetLink
 
 from .steps_contract import V4, V6
 

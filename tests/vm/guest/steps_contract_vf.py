@@ -11,7 +11,7 @@ import pytest
 
 from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
-from kube_rdma.model.attach.step import SetLink
+from kube_rdma.model.attach.steps import SetLink
 from kube_rdma.model.errors import HardwareGone
 from kube_rdma.model.functions.step import (
     FunctionSettings,

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from kube_rdma.adapters.kernel.pod.steps import open_pod
-from kube_rdma.model.attach.step import (
+from kube_rdma.model.attach.steps import (
     AddAddress,
     AwaitGid,
     MakeLink,

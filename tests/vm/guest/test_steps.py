@@ -14,7 +14,7 @@ from kube_rdma.adapters.kernel.netlink.rtnl_write import make_link
 from kube_rdma.adapters.kernel.pod.namespaces import open_inside
 from kube_rdma.adapters.kernel.pod.steps import open_pod
 from kube_rdma.adapters.kernel.sysfs.pod import PodSysfs
-from kube_rdma.model.attach.step import (
+from kube_rdma.model.attach.steps import (
     AddAddress,
     AddRoute,
     AddRule,

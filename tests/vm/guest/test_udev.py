@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from kube_rdma.adapters.kernel.pod.steps import open_pod
-from kube_rdma.model.attach.step import GiveBackLink, SetLink, TakeLink
+from kube_rdma.model.attach.steps import GiveBackLink, SetLink, TakeLink
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.link import PlannedHostLink
 

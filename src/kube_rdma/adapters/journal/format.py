@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kube_rdma.adapters.journal.codec import RecordCodec, form
-from kube_rdma.model.attach import step
+from kube_rdma.model.attach import steps
 from kube_rdma.model.attach.attachment import (
     Attachment,
     InterfaceAddress,
@@ -72,26 +72,26 @@ FORMS = (
     form(PluginResult, "PluginResult", "interface document dns", identity="interface"),
     form(Dns, "Dns", "nameservers domain search options"),
     # their steps
-    form(step.MakeLink, "MakeLink", "kind parent name mark mode mtu mac pkey inside"),
-    form(step.TakeLink, "TakeLink", "link name pci mtu mac up soft addresses active?"),
+    form(steps.MakeLink, "MakeLink", "kind parent name mark mode mtu mac pkey inside"),
+    form(steps.TakeLink, "TakeLink", "link name pci mtu mac up soft addresses active?"),
     form(PlannedHostLink, "Host", "index name"),
     form(function_step.SetFunction, "SetFunction", "place wanted found=previous"),
     form(function_step.RebindFunction, "RebindFunction", "pci physical driver guid found=previous"),
     form(function_step.FunctionPlace, "FunctionPlace", "physical pci number"),
     form(function_step.FunctionSettings, "FunctionSettings", _SETTINGS),
-    form(step.SetLink, "SetLink", "name mtu mac"),
-    form(step.Probe, "Probe", "name address"),
-    form(step.AddAddress, "AddAddress", "name address prefix"),
-    form(step.AddRoute, "AddRoute", "name to via source table onlink"),
-    form(step.AddRule, "AddRule", "source table priority"),
-    form(step.SetSysctl, "SetSysctl", "path value"),
-    form(step.MakeRdma, "MakeRdma", "name kind on"),
-    form(step.MoveRdma, "MoveRdma", "device pci"),
-    form(step.AwaitPartition, "AwaitPartition", "pci pkey"),
-    form(step.AwaitGid, "AwaitGid", "device on address"),
-    form(step.Announce, "Announce", "name address"),
-    form(step.CallPlugin, "CallPlugin", "name plugins version check addresses?"),
-    form(step.PluginConf, "PluginConf", "type config"),
+    form(steps.SetLink, "SetLink", "name mtu mac"),
+    form(steps.Probe, "Probe", "name address"),
+    form(steps.AddAddress, "AddAddress", "name address prefix"),
+    form(steps.AddRoute, "AddRoute", "name to via source table onlink"),
+    form(steps.AddRule, "AddRule", "source table priority"),
+    form(steps.SetSysctl, "SetSysctl", "path value"),
+    form(steps.MakeRdma, "MakeRdma", "name kind on"),
+    form(steps.MoveRdma, "MoveRdma", "device pci"),
+    form(steps.AwaitPartition, "AwaitPartition", "pci pkey"),
+    form(steps.AwaitGid, "AwaitGid", "device on address"),
+    form(steps.Announce, "Announce", "name address"),
+    form(steps.CallPlugin, "CallPlugin", "name plugins version check addresses?"),
+    form(steps.PluginConf, "PluginConf", "type config"),
     # promises and bindings
     form(Promise, "Promise", "nonce resource shares cards cdi when replaces"),
     form(Binding, "Binding", "nonce container pod uid netns resource shares cards cdi when"),

@@ -20,23 +20,8 @@ from kube_base.errors import Refused
 from kube_base.foreign_json import Undecodable, decoded
 from kube_rdma.api.ipam.ip_words import LABEL, address, bits_of, span, spans_of, written
 from kube_rdma.api.text.document import shown
+from kube_rdma.model import ipam
 from kube_rdma.model.conditions import SparsePart, StatusPart
-from kube_rdma.model.ipam import (
-    BLOCK_ADDRESSES,
-    Block,
-    BlockKey,
-    BootId,
-    Family,
-    JournalId,
-    NetworkName,
-    NodeHolding,
-    NodeLease,
-    NodeName,
-    Owner,
-    Pin,
-    Span,
-    Version,
-)
 
 T = TypeVar("T")
 
@@ -108,41 +93,41 @@ class LeaseSpec(SparsePart, forbid_unknown_fields=True):
 
     # An int32 of the API server, which others may fill too.
     duration: Annotated[int, Meta(ge=1, le=2**31 - 1)] = field(name="leaseDurationSeconds")
-    journal: JournalId = field(name="holderIdentity", default=JournalId(""))
+    journal: ipam.JournalId = field(name="holderIdentity", default=ipam.JournalId(""))
 
 
 class _LeaseNotes(StatusPart, forbid_unknown_fields=True):
     """The annotations, without their prefix."""
 
-    boot: BootId
+    boot: ipam.BootId
     beat: str
     fenced: Literal["true", "false"] = "false"
 
 
-def decode_block(data: bytes) -> Block:
+def decode_block(data: bytes) -> ipam.Block:
     """The spec of an IPBlock, still without its version; raise Refused that names the field."""
     spec = _part(data, IPBlockSpec, "spec")
     first = _value(address, spec.first, _ADDRESS, "spec.first")
-    if int(first) % BLOCK_ADDRESSES:
-        below = ip_address(int(first) - int(first) % BLOCK_ADDRESSES)
-        problem = f"{first} is not the first of {BLOCK_ADDRESSES} addresses"
+    if int(first) % ipam.BLOCK_ADDRESSES:
+        below = ip_address(int(first) - int(first) % ipam.BLOCK_ADDRESSES)
+        problem = f"{first} is not the first of {ipam.BLOCK_ADDRESSES} addresses"
         raise Refused(problem, remedy=f"{_UNDO}, perhaps {below}", where="spec.first")
-    key = BlockKey(NetworkName(spec.network), Family(first.version), int(first))
+    key = ipam.BlockKey(ipam.NetworkName(spec.network), ipam.Family(first.version), int(first))
     holdings = (
-        NodeHolding(
-            NodeName(holding.node),
+        ipam.NodeHolding(
+            ipam.NodeName(holding.node),
             bits_of(key, _spans(key, holding.addresses, f"spec.holdings[{n}].addresses")),
         )
         for n, holding in enumerate(spec.holdings)
     )
     pins = (
-        Pin(Owner(pin.owner), _place(key, pin.address, f"spec.pins[{n}].address"))
+        ipam.Pin(ipam.Owner(pin.owner), _place(key, pin.address, f"spec.pins[{n}].address"))
         for n, pin in enumerate(spec.pins)
     )
-    return Block(key, tuple(holdings), tuple(pins), spec.edition)
+    return ipam.Block(key, tuple(holdings), tuple(pins), spec.edition)
 
 
-def encode_block(block: Block) -> bytes:
+def encode_block(block: ipam.Block) -> bytes:
     """The spec that `decode_block` reads."""
     key = block.key
     holdings = (BlockHolding(h.node, tuple(spans_of(key, h.bits))) for h in block.holdings)
@@ -153,7 +138,7 @@ def encode_block(block: Block) -> bytes:
     )
 
 
-def lease_name(node: NodeName) -> str:
+def lease_name(node: ipam.NodeName) -> str:
     """The name of a node's lease."""
     return f"{LEASE_PREFIX}{node}"
 
@@ -163,14 +148,14 @@ def decode_lease(data: bytes) -> LeaseSpec:
     return _part(data, LeaseSpec, "spec")
 
 
-def lease_spec(lease: NodeLease) -> LeaseSpec:
+def lease_spec(lease: ipam.NodeLease) -> LeaseSpec:
     """The spec that says a lease; a part of a second becomes a whole one."""
     return LeaseSpec(math.ceil(lease.duration), lease.journal)
 
 
 def lease(
-    name: str, spec: LeaseSpec, annotations: Mapping[str, str], version: Version | None = None
-) -> NodeLease:
+    name: str, spec: LeaseSpec, annotations: Mapping[str, str], version: ipam.Version | None = None
+) -> ipam.NodeLease:
     """The value of a Lease object; raise Refused that names object and annotation."""
     if not name.startswith(LEASE_PREFIX):
         remedy = f"Take its label {LEASE_LABEL[0]} away"
@@ -182,8 +167,8 @@ def lease(
     }
     place = f"Lease {name}: metadata.annotations"
     notes = _part(msgspec.json.encode(ours), _LeaseNotes, place)
-    return NodeLease(
-        NodeName(name.removeprefix(LEASE_PREFIX)),
+    return ipam.NodeLease(
+        ipam.NodeName(name.removeprefix(LEASE_PREFIX)),
         spec.journal,
         notes.boot,
         _value(_count, notes.beat, "a number", f"{place}.beat"),
@@ -193,7 +178,7 @@ def lease(
     )
 
 
-def lease_annotations(lease: NodeLease) -> dict[str, str]:
+def lease_annotations(lease: ipam.NodeLease) -> dict[str, str]:
     """What a Lease's spec has no field for."""
     notes = {"boot": lease.boot, "beat": str(lease.heartbeat), "fenced": str(lease.fenced).lower()}
     return {_ANNOTATION + key: value for key, value in notes.items()}
@@ -224,24 +209,24 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _spans(key: BlockKey, texts: Iterable[str], where: str) -> Iterator[Span]:
+def _spans(key: ipam.BlockKey, texts: Iterable[str], where: str) -> Iterator[ipam.Span]:
     for n, text in enumerate(texts):
         place = f"{where}[{n}]"
         yield _inside(key, _value(span, text, _SPAN, place), place)
 
 
-def _place(key: BlockKey, text: str, where: str) -> int:
+def _place(key: ipam.BlockKey, text: str, where: str) -> int:
     pinned = _value(address, text, _ADDRESS, where)
-    return int(_inside(key, Span(pinned, pinned), where).first) - key.first
+    return int(_inside(key, ipam.Span(pinned, pinned), where).first) - key.first
 
 
-def _inside(key: BlockKey, ends: Span, where: str) -> Span:
+def _inside(key: ipam.BlockKey, ends: ipam.Span, where: str) -> ipam.Span:
     """The addresses, all of which are of the block."""
     family_fits = ends.first.version == key.family
     if (
         family_fits
         and key.first <= int(ends.first)
-        and int(ends.last) < key.first + BLOCK_ADDRESSES
+        and int(ends.last) < key.first + ipam.BLOCK_ADDRESSES
     ):
         return ends
     raise Refused(f"{written(ends)} is outside of the block", remedy=_REPAIR, where=where)

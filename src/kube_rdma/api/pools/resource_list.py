@@ -12,28 +12,11 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
+from kube_rdma.api.text import words
 from kube_rdma.api.text.document import Document
 from kube_rdma.api.text.faults import Slip, slips, validate
 from kube_rdma.api.text.go_typed import GoTyped
 from kube_rdma.api.text.typed import Config, Many
-from kube_rdma.api.text.words import (
-    AcpiIndex,
-    DeviceId,
-    Driver,
-    Facts,
-    LinkType,
-    Name,
-    Pci,
-    PhysicalFunction,
-    PKey,
-    Prefix,
-    RootDevice,
-    Vendor,
-    extra_info,
-    function_range,
-    partition,
-    root_range,
-)
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.pools.pool import Attach, Mode, PoolSpec, Selector, Variables
 
@@ -46,40 +29,40 @@ _NOT_OF_AUXILIARY = frozenset({"pciAddresses", "acpiIndexes", "pKeys"})
 class FunctionSelectors(GoTyped):
     """Chooses functions: every list that is not empty must match, by any value of it."""
 
-    vendors: Many[Vendor] = ()
+    vendors: Many[words.Vendor] = ()
     """vendors are PCI vendor IDs, four hexadecimal digits each. A function with any of them
     matches. Left out: any vendor. Example: 15b3.
     """
-    devices: Many[DeviceId] = ()
+    devices: Many[words.DeviceId] = ()
     """devices are PCI device IDs, four hexadecimal digits each. A function with any of them
     matches. Left out: any device. Example: 101e.
     """
-    drivers: Many[Driver] = ()
+    drivers: Many[words.Driver] = ()
     """drivers are names of kernel drivers. A function with any of them matches. Left out: any
     driver. Example: mlx5_core.
     """
-    pci_addresses: Many[Pci] = ()
+    pci_addresses: Many[words.Pci] = ()
     """pciAddresses are full PCI addresses of functions, not with deviceType auxNetDevice. Left out:
     any address. Example: 0000:81:00.1.
     """
-    acpi_indexes: Many[AcpiIndex] = ()
+    acpi_indexes: Many[words.AcpiIndex] = ()
     """acpiIndexes are numbers, as texts, that firmware gives to onboard cards (acpi_index of
     sysfs). They are not for deviceType auxNetDevice. Left out: any function. Example: "101".
     """
-    pf_names: Many[PhysicalFunction] = ()
+    pf_names: Many[words.PhysicalFunction] = ()
     """pfNames are interfaces of physical functions (PFs). ens2f0 means the PF and all its virtual
     functions; ens2f0#0,2-7 means only its virtual functions 0 and 2 to 7. Such ranges are not for
     deviceType auxNetDevice. Left out: any function.
     """
-    root_devices: Many[RootDevice] = ()
+    root_devices: Many[words.RootDevice] = ()
     """rootDevices are PCI addresses of physical functions, with ranges of virtual functions as in
     pfNames. Left out: any function. Example: 0000:81:00.0#0,2-7.
     """
-    link_types: Many[LinkType] = ()
+    link_types: Many[words.LinkType] = ()
     """linkTypes are ether (Ethernet, RoCE) and infiniband. A function with any of them matches.
     Left out: any link type.
     """
-    p_keys: Many[PKey] = ()
+    p_keys: Many[words.PKey] = ()
     """pKeys are InfiniBand partition keys in hexadecimal. A function matches by the first P_Key of
     a port; the membership bit does not count. Not with deviceType auxNetDevice. Left out: any
     function. Example: 0x8001.
@@ -128,9 +111,9 @@ def _as_list(value: object) -> object:
 class ListedResource(GoTyped):
     """One resource of virtual functions, or of sub-functions."""
 
-    resource_name: Name = Field(examples=["sriov_rdma_a"])
+    resource_name: words.Name = Field(examples=["sriov_rdma_a"])
     """resourceName is the part of the resource name after the slash. Example: sriov_rdma_a."""
-    resource_prefix: Prefix = "intel.com"
+    resource_prefix: words.Prefix = "intel.com"
     """resourcePrefix is the part of the resource name before the slash. Left out: intel.com."""
     device_type: Literal["netDevice", "auxNetDevice", "accelerator"] = "netDevice"
     """deviceType is netDevice (PCI functions) or auxNetDevice (sub-functions). accelerator is not
@@ -140,7 +123,7 @@ class ListedResource(GoTyped):
     """excludeTopology says whether the NUMA nodes of the functions are kept from the kubelet and
     its topology manager. Left out: false.
     """
-    additional_info: Facts = Field(default_factory=dict)
+    additional_info: words.Facts = Field(default_factory=dict)
     """additionalInfo is facts about functions, by PCI address or "*" for all. Containers find them
     as extraInfo in the variable PCIDEVICE_<RESOURCE>_INFO. Left out: none. Example: {"*": {"rail":
     "2"}}.
@@ -234,7 +217,7 @@ def _pool(resource: ListedResource, index: int, document: Document) -> PoolSpec:
         attach=Attach.NONE,
         numa_hints=not resource.exclude_topology,
         variables=Variables.PCIDEVICE,
-        extra_info=extra_info(resource.additional_info),
+        extra_info=words.extra_info(resource.additional_info),
         extra_paths=_VHOST if vhost else (),
     )
 
@@ -248,9 +231,9 @@ def _selector(selectors: FunctionSelectors, source: str, *, auxiliary: bool) -> 
         link_types=selectors.link_types,
         pci_addresses=tuple(map(PciAddress, selectors.pci_addresses)),
         acpi_indexes=tuple(map(int, selectors.acpi_indexes)),
-        physical=tuple(map(function_range, selectors.pf_names)),
-        roots=tuple(map(root_range, selectors.root_devices)),
+        physical=tuple(map(words.function_range, selectors.pf_names)),
+        roots=tuple(map(words.root_range, selectors.root_devices)),
         auxiliary_types=("sf",) if auxiliary else (),
-        pkeys=tuple(map(partition, selectors.p_keys)),
+        pkeys=tuple(map(words.partition, selectors.p_keys)),
         rdma=True if selectors.is_rdma else None,
     )

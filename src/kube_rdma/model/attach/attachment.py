@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from kube_base.frozen import Frozen
 from kube_rdma.model.attach.cni import Dns
-from kube_rdma.model.attach.step import CallPlugin, Step
+from kube_rdma.model.attach.steps import CallPlugin, Step
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings

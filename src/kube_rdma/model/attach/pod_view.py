@@ -6,7 +6,7 @@ adapters/kernel takes it, rules/attach/undo says which Steps are still done in i
 from __future__ import annotations
 
 from kube_base.frozen import Frozen
-from kube_rdma.model.attach.step import VirtualKind
+from kube_rdma.model.attach.steps import VirtualKind
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings
 from kube_rdma.model.ipam import Address, InterfaceName, Subnet

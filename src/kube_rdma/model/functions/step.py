@@ -1,6 +1,6 @@
 """What is done to a virtual function for a pod, as values: settings, and its driver bound anew.
 
-Steps like those of model/attach/step, which says what a Step is. A virtual function is set up
+Steps like those of model/attach/steps, which says what a Step is. A virtual function is set up
 through its physical one, which stays on the node; what the interface of the function itself has is
 set by other Steps.
 """

@@ -22,7 +22,7 @@ from kube_rdma.model.attach.attachment import (
     Way,
 )
 from kube_rdma.model.attach.cni import CniResult
-from kube_rdma.model.attach.step import CallPlugin
+from kube_rdma.model.attach.steps import CallPlugin
 from kube_rdma.model.ipam import Address, AddressAllocation, InterfaceName, IPPool, Owner, Route
 from kube_rdma.model.pod import PodState
 from kube_rdma.rules.attach.foreign_plugins import call, given_to_plugins

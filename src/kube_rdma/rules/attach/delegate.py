@@ -20,7 +20,7 @@ from kube_rdma.model.attach.attachment import (
     Wish,
 )
 from kube_rdma.model.attach.cni import CniInterface, CniResult, LinkAddress, LinkRoute
-from kube_rdma.model.attach.step import AddRoute, AddRule, MakeRdma
+from kube_rdma.model.attach.steps import AddRoute, AddRule, MakeRdma
 from kube_rdma.model.card import Card
 from kube_rdma.model.pools.pool import Bind
 from kube_rdma.rules.attach.plan import FIRST_TABLE

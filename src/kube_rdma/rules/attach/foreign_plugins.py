@@ -28,7 +28,7 @@ from kube_rdma.model.attach.attachment import (
     Wish,
 )
 from kube_rdma.model.attach.pod_view import PodView
-from kube_rdma.model.attach.step import AddRoute, CallPlugin, PluginConf
+from kube_rdma.model.attach.steps import AddRoute, CallPlugin, PluginConf
 from kube_rdma.model.card import Card
 from kube_rdma.model.cni_conf import CHAINED, PLUGIN
 from kube_rdma.model.device import PciAddress

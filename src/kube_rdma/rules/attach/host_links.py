@@ -18,7 +18,7 @@ from kube_rdma.model.attach.attachment import (
     Wish,
 )
 from kube_rdma.model.attach.pod_view import SeenLink
-from kube_rdma.model.attach.step import VirtualKind
+from kube_rdma.model.attach.steps import VirtualKind
 from kube_rdma.model.card import Card, Netdev
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.functions.step import FunctionPlace

@@ -29,7 +29,7 @@ from kube_rdma.model.attach.attachment import (
     Way,
     Wish,
 )
-from kube_rdma.model.attach.step import AwaitPartition, MakeLink, Mark, SetLink, Step, VirtualKind
+from kube_rdma.model.attach.steps import AwaitPartition, MakeLink, Mark, SetLink, Step, VirtualKind
 from kube_rdma.model.card import Card
 from kube_rdma.model.functions.step import (
     FunctionSettings,

@@ -30,7 +30,7 @@ from kube_rdma.model.attach.attachment import (
     Sandbox,
     Way,
 )
-from kube_rdma.model.attach.step import (
+from kube_rdma.model.attach.steps import (
     AddAddress,
     AddRoute,
     AddRule,

@@ -32,7 +32,7 @@ from kube_rdma.model.attach.attachment import (
 )
 from kube_rdma.model.attach.cni import CniResult
 from kube_rdma.model.attach.pod_view import PodView
-from kube_rdma.model.attach.step import CallPlugin
+from kube_rdma.model.attach.steps import CallPlugin
 from kube_rdma.model.device import Device
 from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings
 from kube_rdma.model.ipam import InterfaceName

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from kube_base.frozen import replace
 from kube_rdma.model.attach.attachment import Attached, GrantedShare, NetworkSeat, Plan
 from kube_rdma.model.attach.pod_view import PodView
-from kube_rdma.model.attach.step import MakeRdma
+from kube_rdma.model.attach.steps import MakeRdma
 from kube_rdma.model.card import Card
 from kube_rdma.model.device import CharKind, Device, Gid, GidType, LinkLayer
 from kube_rdma.model.ipam import gid_of

@@ -24,7 +24,7 @@ from kube_rdma.model.attach.attachment import (
     Way,
     Wish,
 )
-from kube_rdma.model.attach.step import TakeLink
+from kube_rdma.model.attach.steps import TakeLink
 from kube_rdma.model.card import Card
 from kube_rdma.model.device import Device
 from kube_rdma.model.pools.pool import Bind

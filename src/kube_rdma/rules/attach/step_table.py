@@ -11,39 +11,14 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from kube_base.frozen import Frozen, replace
+from kube_rdma.model.attach import steps
 from kube_rdma.model.attach.pod_view import PodView, SeenLink, SeenRdma
-from kube_rdma.model.attach.step import (
-    AddAddress,
-    AddRoute,
-    AddRule,
-    Announce,
-    AwaitGid,
-    AwaitPartition,
-    CallPlugin,
-    EndPlugin,
-    GiveBackLink,
-    GiveBackRdma,
-    MakeLink,
-    MakeRdma,
-    MoveRdma,
-    Probe,
-    RemoveLink,
-    RemoveRdma,
-    RemoveRule,
-    RestoreRdma,
-    SetLink,
-    SetSysctl,
-    Step,
-    TakeLink,
-    Undo,
-    VirtualKind,
-)
 from kube_rdma.model.functions.step import RebindFunction, ResetFunction, SetFunction
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.rules.attach.vf import differing
 
 
-def _nothing(_: Any) -> tuple[Undo, ...]:
+def _nothing(_: Any) -> tuple[steps.Undo, ...]:
     """It goes with its link, or has left nothing."""
     return ()
 
@@ -55,15 +30,15 @@ class StepRow(Frozen):
     """
 
     lacks: Callable[[Any, PodView], str]
-    undone: Callable[[Any], tuple[Undo, ...]] = _nothing
+    undone: Callable[[Any], tuple[steps.Undo, ...]] = _nothing
 
 
-def lacks(step: Step, seen: PodView) -> str:
+def lacks(step: steps.Step, seen: PodView) -> str:
     """What is wrong with a Step that was run, as a pod is now; "" when nothing is."""
     return ROWS[type(step)].lacks(step, seen)
 
 
-def undone(step: Step) -> tuple[Undo, ...]:
+def undone(step: steps.Step) -> tuple[steps.Undo, ...]:
     """What takes a Step back."""
     return ROWS[type(step)].undone(step)
 
@@ -80,20 +55,20 @@ def _leaves_nothing(_: Any, __: PodView) -> str:
     return ""
 
 
-def _made_link(step: MakeLink, seen: PodView) -> str:
+def _made_link(step: steps.MakeLink, seen: PodView) -> str:
     link = _link(seen, step.name)
     if link is not None and link.alias == step.mark:
         return ""
     return f"the {step.kind} link on {step.parent.name} is not there"
 
 
-def _taken_link(step: TakeLink, seen: PodView) -> str:
+def _taken_link(step: steps.TakeLink, seen: PodView) -> str:
     # Moving keeps the index unless the namespace has another link with it, so it proves nothing.
     # Of a card's own link on virtio, and before Linux 5.14, the kernel names no function.
     link = _link(seen, step.name)
     if (
         link is not None
-        and link.kind in ("", VirtualKind.IPOIB)
+        and link.kind in ("", steps.VirtualKind.IPOIB)
         and not link.virtual
         and (link.pci == step.pci or (link.pci is None and not link.kind))
     ):
@@ -101,10 +76,10 @@ def _taken_link(step: TakeLink, seen: PodView) -> str:
     return f"the card's link, {step.link.name} on the node, is not there"
 
 
-def _given_back(step: TakeLink) -> tuple[Undo, ...]:
+def _given_back(step: steps.TakeLink) -> tuple[steps.Undo, ...]:
     state = (step.mtu, step.mac, step.up, step.addresses)
-    restored = (RestoreRdma(name, kind, step.link) for name, kind in step.soft)
-    return (GiveBackLink(step.link, step.name, step.pci, *state), *restored)
+    restored = (steps.RestoreRdma(name, kind, step.link) for name, kind in step.soft)
+    return (steps.GiveBackLink(step.link, step.name, step.pci, *state), *restored)
 
 
 def _bound(step: RebindFunction, seen: PodView) -> str:
@@ -113,7 +88,7 @@ def _bound(step: RebindFunction, seen: PodView) -> str:
     return f"the RDMA device of {step.pci} does not have the GUID {step.guid}"
 
 
-def _set_link(step: SetLink, seen: PodView) -> str:
+def _set_link(step: steps.SetLink, seen: PodView) -> str:
     link = _link(seen, step.name)
     if link is None:
         return "the interface is not there"
@@ -122,21 +97,21 @@ def _set_link(step: SetLink, seen: PodView) -> str:
     return " and ".join(_link_differs(step, link))
 
 
-def _link_differs(step: SetLink, link: SeenLink) -> Iterator[str]:
+def _link_differs(step: steps.SetLink, link: SeenLink) -> Iterator[str]:
     if step.mtu is not None and link.mtu != step.mtu:
         yield f"its MTU is {link.mtu}, not {step.mtu}"
     if step.mac is not None and link.mac.lower() != step.mac.lower():
         yield f"its MAC is {link.mac}, not {step.mac}"
 
 
-def _address(step: AddAddress, seen: PodView) -> str:
+def _address(step: steps.AddAddress, seen: PodView) -> str:
     link = _link(seen, step.name)
     if link is not None and (step.address, step.prefix) in link.addresses:
         return ""
     return f"the address {step.address}/{step.prefix} is not there"
 
 
-def _route(step: AddRoute, seen: PodView) -> str:
+def _route(step: steps.AddRoute, seen: PodView) -> str:
     wanted = (step.name, step.to, step.via, step.table)
     if any((route.name, route.to, route.via, route.table) == wanted for route in seen.routes):
         return ""
@@ -144,41 +119,41 @@ def _route(step: AddRoute, seen: PodView) -> str:
     return f"the route to {step.to}{table} is not there"
 
 
-def _rule(step: AddRule, seen: PodView) -> str:
+def _rule(step: steps.AddRule, seen: PodView) -> str:
     wanted = (step.source, step.table, step.priority)
     if any((rule.source, rule.table, rule.priority) == wanted for rule in seen.rules):
         return ""
     return f"the rule for what comes from {step.source} is not there"
 
 
-def _sysctl(step: SetSysctl, seen: PodView) -> str:
+def _sysctl(step: steps.SetSysctl, seen: PodView) -> str:
     if (step.path, step.value) in seen.sysctls:
         return ""
     return f"{step.path.replace('/', '.')} is not {step.value}"
 
 
-def _made_rdma(step: MakeRdma, seen: PodView) -> str:
+def _made_rdma(step: steps.MakeRdma, seen: PodView) -> str:
     device = _device(seen, step.name)
     if device is not None and device.netdev == step.on:
         return ""
     return f"the RDMA device {step.name} is not there"
 
 
-def _moved_rdma(step: MoveRdma, seen: PodView) -> str:
+def _moved_rdma(step: steps.MoveRdma, seen: PodView) -> str:
     same = any(step.pci is not None and device.pci == step.pci for device in seen.rdma)
     if same or _device(seen, step.device) is not None:
         return ""
     return f"the RDMA device {step.device} is not there"
 
 
-def _gid(step: AwaitGid, seen: PodView) -> str:
+def _gid(step: steps.AwaitGid, seen: PodView) -> str:
     device = _device(seen, step.device)
     if device is not None and (step.on, step.address) in device.gids:
         return ""
     return f"{step.device} lists no GID for {step.address}"
 
 
-def _plugin(step: CallPlugin, seen: PodView) -> str:
+def _plugin(step: steps.CallPlugin, seen: PodView) -> str:
     if _link(seen, step.name) is not None:
         return ""
     types = ", ".join(plugin.type for plugin in step.plugins)
@@ -187,9 +162,9 @@ def _plugin(step: CallPlugin, seen: PodView) -> str:
     return f"the interface of type {types} is not there"
 
 
-ROWS: Mapping[type[Step], StepRow] = {
-    MakeLink: StepRow(_made_link, lambda step: (RemoveLink(step.name, step.mark),)),
-    TakeLink: StepRow(_taken_link, _given_back),
+ROWS: Mapping[type[steps.Step], StepRow] = {
+    steps.MakeLink: StepRow(_made_link, lambda step: (steps.RemoveLink(step.name, step.mark),)),
+    steps.TakeLink: StepRow(_taken_link, _given_back),
     SetFunction: StepRow(
         lambda step, seen: " and ".join(differing(step, seen)),
         lambda step: (ResetFunction(step.place, step.previous),),
@@ -197,16 +172,18 @@ ROWS: Mapping[type[Step], StepRow] = {
     RebindFunction: StepRow(
         _bound, lambda step: (replace(step, guid=step.previous, previous=step.guid),)
     ),
-    SetLink: StepRow(_set_link),
-    Probe: StepRow(_leaves_nothing),
-    AddAddress: StepRow(_address),
-    AddRoute: StepRow(_route),
-    AddRule: StepRow(_rule, lambda step: (RemoveRule(step.source, step.table, step.priority),)),
-    SetSysctl: StepRow(_sysctl),
-    MakeRdma: StepRow(_made_rdma, lambda step: (RemoveRdma(step.name),)),
-    MoveRdma: StepRow(_moved_rdma, lambda step: (GiveBackRdma(step.device, step.pci),)),
-    AwaitPartition: StepRow(_leaves_nothing),
-    AwaitGid: StepRow(_gid),
-    Announce: StepRow(_leaves_nothing),
-    CallPlugin: StepRow(_plugin, lambda step: (EndPlugin(step),)),
+    steps.SetLink: StepRow(_set_link),
+    steps.Probe: StepRow(_leaves_nothing),
+    steps.AddAddress: StepRow(_address),
+    steps.AddRoute: StepRow(_route),
+    steps.AddRule: StepRow(
+        _rule, lambda step: (steps.RemoveRule(step.source, step.table, step.priority),)
+    ),
+    steps.SetSysctl: StepRow(_sysctl),
+    steps.MakeRdma: StepRow(_made_rdma, lambda step: (steps.RemoveRdma(step.name),)),
+    steps.MoveRdma: StepRow(_moved_rdma, lambda step: (steps.GiveBackRdma(step.device, step.pci),)),
+    steps.AwaitPartition: StepRow(_leaves_nothing),
+    steps.AwaitGid: StepRow(_gid),
+    steps.Announce: StepRow(_leaves_nothing),
+    steps.CallPlugin: StepRow(_plugin, lambda step: (steps.EndPlugin(step),)),
 }

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from kube_rdma.model.attach.attachment import Plan
 from kube_rdma.model.attach.pod_view import PodView
-from kube_rdma.model.attach.step import (
+from kube_rdma.model.attach.steps import (
     GiveBackLink,
     GiveBackRdma,
     RemoveLink,

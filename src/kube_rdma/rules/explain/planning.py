@@ -24,7 +24,7 @@ from kube_rdma.model.attach.attachment import (
     Sandbox,
     Wish,
 )
-from kube_rdma.model.attach.step import MakeRdma
+from kube_rdma.model.attach.steps import MakeRdma
 from kube_rdma.model.card import CardId
 from kube_rdma.model.explain import NodeBasis, PodEvidence, StandIn
 from kube_rdma.model.ipam import (

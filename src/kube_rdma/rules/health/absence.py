@@ -22,7 +22,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from kube_base.frozen import Frozen, field
 from kube_rdma.model.attach.attachment import Attachment
-from kube_rdma.model.attach.step import TakeLink
+from kube_rdma.model.attach.steps import TakeLink
 from kube_rdma.model.card import USER_SPACE, Card, CardId
 from kube_rdma.model.device import LinkLayer
 from kube_rdma.rules.health.damping import HOLD

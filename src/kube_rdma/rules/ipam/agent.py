@@ -28,43 +28,13 @@ from kube_rdma.model.ipam import (
     NodeLease,
     PoolName,
 )
-from kube_rdma.rules.ipam.blocks import (
-    ahead_limit,
-    choose_claims,
-    confirm,
-    forget,
-    forgettable,
-    free_of,
-    held,
-    held_by,
-    is_rollback,
-    last_of,
-    missing,
-    plan,
-    recall,
-    unsettled,
-)
+from kube_rdma.rules.ipam import blocks, effects
 from kube_rdma.rules.ipam.borrowing import (
     has_requests_of,
     has_requests_of_others,
     lendable,
     surplus,
     with_requests_of,
-)
-from kube_rdma.rules.ipam.effects import (
-    Clock,
-    Effects,
-    IpamAgentState,
-    ListBlocks,
-    Pause,
-    Put,
-    ReadBlock,
-    ReadBorrowQueue,
-    ReadLease,
-    Remove,
-    WriteBlock,
-    WriteBorrowQueue,
-    WriteLease,
 )
 from kube_rdma.rules.ipam.grant import Granted, Insufficient, grant
 from kube_rdma.rules.ipam.node_lease import acquisition, is_lease_rollback, is_ours, renewal
@@ -101,63 +71,63 @@ def _exactly(bits: Bits) -> Callable[[Block | None], Bits]:
 _NOTHING = _exactly(NONE)
 
 
-def acquire_lease(agent: IpamAgentState) -> Effects[None]:
+def acquire_lease(agent: effects.IpamAgentState) -> effects.Effects[None]:
     """Get the right to grant, then confirm all holdings; wait while another journal has it."""
     seen: NodeLease | None = None
-    since: float = yield Clock()
+    since: float = yield effects.Clock()
     while True:
-        lease: NodeLease | None = yield ReadLease(agent.identity.node)
-        sent: float = yield Clock()
+        lease: NodeLease | None = yield effects.ReadLease(agent.identity.node)
+        sent: float = yield effects.Clock()
         if lease != seen:
             seen, since = lease, sent
         if lease and agent.lease and lease.heartbeat < agent.lease.heartbeat:
             since = -inf  # an older store: this process had already taken that right over
         wish = acquisition(agent.identity, lease, sent - since, agent.timing, agent.cooldown)
         if not isinstance(wish, NodeLease):
-            yield Pause(wish)
+            yield effects.Pause(wish)
             continue
-        written: NodeLease | None = yield WriteLease(wish)
+        written: NodeLease | None = yield effects.WriteLease(wish)
         if written:
             break
-        yield Pause(_MOMENT)
+        yield effects.Pause(_MOMENT)
     agent.lease = written
     agent.state = extend_right(agent.state, sent, written.duration)
     yield from _list(agent, sent, is_kept=is_ours(lease, agent.identity.journal))
     yield from settle(agent)
 
 
-def _list(agent: IpamAgentState, sent: float, *, is_kept: bool) -> Effects[None]:
+def _list(agent: effects.IpamAgentState, sent: float, *, is_kept: bool) -> effects.Effects[None]:
     """Read all blocks; after a rollback of the store, recall the node's addresses before all else.
 
     `is_kept`: the node kept its right, so the blocks must list what its pods have.
     """
     term = agent.state.term
-    now: float = yield Clock()
-    listed: dict[BlockKey, Block] = yield ListBlocks()
-    if is_kept and not agent.is_rolled_back and missing(agent.state, listed):
+    now: float = yield effects.Clock()
+    listed: dict[BlockKey, Block] = yield effects.ListBlocks()
+    if is_kept and not agent.is_rolled_back and blocks.missing(agent.state, listed):
         right = agent.state.right_until
         agent.note_rollback(sent)
         agent.state, term = replace(agent.state, right_until=right), agent.state.term
     agent.blocks = listed
     if agent.is_rolled_back and agent.state.term == term:
-        agent.state = recall(agent.state, listed, agent.trusted)
+        agent.state = blocks.recall(agent.state, listed, agent.trusted)
         agent.recall_until = now + agent.timing.recall
 
 
-def renew_lease(agent: IpamAgentState) -> Effects[None]:
+def renew_lease(agent: effects.IpamAgentState) -> effects.Effects[None]:
     """Keep the right; where it was revoked, stop granting at once and acquire it again."""
     for _ in range(2):
         if agent.is_rolled_back:
             break
         if agent.lease:
-            sent: float = yield Clock()
-            written: NodeLease | None = yield WriteLease(renewal(agent.lease))
+            sent: float = yield effects.Clock()
+            written: NodeLease | None = yield effects.WriteLease(renewal(agent.lease))
             if written:
                 agent.lease = written
                 agent.state = extend_right(agent.state, sent, written.duration)
                 return
-        current: NodeLease | None = yield ReadLease(agent.identity.node)
-        now: float = yield Clock()
+        current: NodeLease | None = yield effects.ReadLease(agent.identity.node)
+        now: float = yield effects.Clock()
         has_right = now < agent.state.right_until
         if agent.lease and is_lease_rollback(agent.lease, current, has_right=has_right):
             is_behind = current is not None and current.heartbeat < agent.lease.heartbeat
@@ -172,7 +142,7 @@ def renew_lease(agent: IpamAgentState) -> Effects[None]:
     yield from acquire_lease(agent)
 
 
-def add(agent: IpamAgentState, request: AddressRequest) -> Effects[Granted]:
+def add(agent: effects.IpamAgentState, request: AddressRequest) -> effects.Effects[Granted]:
     """Serve a request: from what the node holds, else from claims, else from what others give back.
 
     Raises Refused, Unavailable and Broken as `grant` does, and Refused for a pool that stays full.
@@ -189,8 +159,8 @@ def add(agent: IpamAgentState, request: AddressRequest) -> Effects[Granted]:
     return granted
 
 
-def _add(agent: IpamAgentState, request: AddressRequest) -> Effects[Granted]:
-    now: float = yield Clock()
+def _add(agent: effects.IpamAgentState, request: AddressRequest) -> effects.Effects[Granted]:
+    now: float = yield effects.Clock()
     deadline = now + agent.timing.patience
     last = now + _QUEUE * agent.timing.patience
     wanted = _with_pins(agent, request)
@@ -200,8 +170,8 @@ def _add(agent: IpamAgentState, request: AddressRequest) -> Effects[Granted]:
         term = agent.state.term
         agent.state, answer = grant(agent.state, wanted, agent.catalog, now)
         if isinstance(answer, Granted):
-            yield Put(answer.record)
-            now = yield Clock()
+            yield effects.Put(answer.record)
+            now = yield effects.Clock()
             agent.state = with_record(agent.state, answer.record, now)
             if agent.state.term != term or now >= agent.state.right_until:
                 raise Unavailable(f"node {agent.state.node} lost its contact while it granted")
@@ -216,18 +186,18 @@ def _add(agent: IpamAgentState, request: AddressRequest) -> Effects[Granted]:
             case _Claim.NONE:
                 agent.waiting[request.container] = answer.shortages
                 yield from _publish_requests(agent, {s.subpool.pool for s in answer.shortages})
-                yield Pause(_MOMENT)
+                yield effects.Pause(_MOMENT)
             case _Claim.LOST:
-                yield Pause(_MOMENT)
-                now = yield Clock()
+                yield effects.Pause(_MOMENT)
+                now = yield effects.Clock()
                 if _writes_seen(agent) != writes:  # others succeed: the pool is busy, not full
                     deadline = min(last, now + agent.timing.patience)
-        now = yield Clock()
+        now = yield effects.Clock()
 
 
 def delete(
-    agent: IpamAgentState, container: ContainerId, interface: InterfaceName | None = None
-) -> Effects[None]:
+    agent: effects.IpamAgentState, container: ContainerId, interface: InterfaceName | None = None
+) -> effects.Effects[None]:
     """Release the container's addresses into their cool-down; a container without any is no error.
 
     A full or read-only disk delays no pod's end: the addresses then cool down in memory, and no
@@ -239,21 +209,23 @@ def delete(
         record = release(agent.state, container, interface)
         if record:
             with suppress(Unavailable):
-                yield Put(record)
-            now: float = yield Clock()
+                yield effects.Put(record)
+            now: float = yield effects.Clock()
             agent.state = with_record(agent.state, record, now)
     finally:
         agent.serving.discard(container)
 
 
-def collect(agent: IpamAgentState, living: frozenset[ContainerId], since: float) -> Effects[None]:
+def collect(
+    agent: effects.IpamAgentState, living: frozenset[ContainerId], since: float
+) -> effects.Effects[None]:
     """Release what containers had that are gone: not among `living`, listed after `since`."""
     for container in abandoned(agent.state, living, since):
         if container not in agent.serving:
             yield from delete(agent, container)
 
 
-def tick(agent: IpamAgentState) -> Effects[None]:
+def tick(agent: effects.IpamAgentState) -> effects.Effects[None]:
     """Do what no request waits for: settle blocks, end cool-downs, lend, claim ahead.
 
     After a rollback do nothing before the node has its lease again: no controller would reclaim the
@@ -261,49 +233,51 @@ def tick(agent: IpamAgentState) -> Effects[None]:
     """
     if agent.is_rolled_back:
         return
-    now: float = yield Clock()
+    now: float = yield effects.Clock()
     if now >= agent.recall_until and agent.state.taken:
         agent.state = replace(agent.state, taken={})
     yield from settle(agent)
-    now = yield Clock()
+    now = yield effects.Clock()
     for container in cooled_down(agent.state, now):
         yield from _end_cooldown(agent, container)
     for pool, queue in tuple(agent.queues.items()):
         if not agent.waiting and has_requests_of(queue, agent.state.node):
             yield from _publish_requests(agent, [pool])
         if _lendable(agent, pool, queue):
-            yield Pause(_MOMENT)  # every node sees the request, and the first to give is enough
+            yield effects.Pause(
+                _MOMENT
+            )  # every node sees the request, and the first to give is enough
             for key, bits in _lendable(agent, pool, agent.queues.get(pool, queue)):
                 yield from write(agent, key, give_back=bits)
     if agent.may_claim(now):
         yield from _replenish(agent)
 
 
-def _replenish(agent: IpamAgentState) -> Effects[None]:
+def _replenish(agent: effects.IpamAgentState) -> effects.Effects[None]:
     """Claim ahead where spare addresses run low, and give back where they are too many."""
     for subpool in _used_subpools(agent):
         if has_requests_of_others(agent.queues.get(subpool.pool), agent.state.node):
             continue
         is_low = spare(agent.state, subpool) < subpool.block_size // 2
-        if is_low and ahead_limit(agent.state, agent.blocks, subpool) >= subpool.block_size:
+        if is_low and blocks.ahead_limit(agent.state, agent.blocks, subpool) >= subpool.block_size:
             yield from _claim_from(agent, subpool, subpool.block_size)
         for key, bits in surplus(agent.state, subpool):
             yield from write(agent, key, give_back=bits)
 
 
-def settle(agent: IpamAgentState) -> Effects[None]:
+def settle(agent: effects.IpamAgentState) -> effects.Effects[None]:
     """Write each block that is uncertain or differs from what the node believes."""
-    for key in unsettled(agent.state, agent.blocks):
+    for key in blocks.unsettled(agent.state, agent.blocks):
         yield from write(agent, key)
 
 
 def write(
-    agent: IpamAgentState,
+    agent: effects.IpamAgentState,
     key: BlockKey,
     *,
     claim: Callable[[Block | None], Bits] = _NOTHING,
     give_back: Bits = NONE,
-) -> Effects[bool]:
+) -> effects.Effects[bool]:
     """Write one block until a write surely succeeds; False: it is busy, or stays uncertain.
 
     `claim` says which addresses to take of a block as it was just read, for other nodes may have
@@ -317,7 +291,7 @@ def write(
         for attempt in range(_TRIES):
             holding = agent.state.holdings.get(key)
             if attempt > 1:  # many nodes write this block: another try at once adds to the load
-                yield Pause(_MOMENT)
+                yield effects.Pause(_MOMENT)
             if attempt or (holding and holding.uncertain):
                 earlier = latest if agent.state.term == began else None  # else a rollback is known
                 is_gone = yield from _read(agent, key, earlier)
@@ -325,13 +299,13 @@ def write(
             if claim is not _NOTHING and term != began:
                 return False
             bits = claim(agent.blocks.get(key))
-            if attempt and not bits and forgettable(agent.state, key, agent.blocks.get(key)):
-                agent.state = forget(agent.state, key)
+            if attempt and not bits and blocks.forgettable(agent.state, key, agent.blocks.get(key)):
+                agent.state = blocks.forget(agent.state, key)
                 return False
-            agent.state, written = plan(
+            agent.state, written = blocks.plan(
                 agent.state, key, agent.blocks.get(key), claim=bits, give_back=give_back
             )
-            block = yield WriteBlock(written)
+            block = yield effects.WriteBlock(written)
             if block is None:
                 continue
             if is_gone and agent.state.term == began:  # it was deleted, not only garbled
@@ -340,18 +314,20 @@ def write(
             is_gone = False
             agent.observe(key, block)
             if agent.state.term == term:
-                agent.state = confirm(agent.state, block)
+                agent.state = blocks.confirm(agent.state, block)
                 return True
         return False
     finally:
         agent.end_write(key, latest if is_gone else None)
 
 
-def _read(agent: IpamAgentState, key: BlockKey, latest: Block | None) -> Effects[bool]:
+def _read(
+    agent: effects.IpamAgentState, key: BlockKey, latest: Block | None
+) -> effects.Effects[bool]:
     """Read a block; True when it is gone or garbled though a node held addresses of it."""
     shown, term = agent.blocks.get(key), agent.state.term
-    block: Block | None = yield ReadBlock(key)
-    is_rolled_back = agent.state.term == term and is_rollback(latest, block)
+    block: Block | None = yield effects.ReadBlock(key)
+    is_rolled_back = agent.state.term == term and blocks.is_rollback(latest, block)
     if block and is_rolled_back:
         yield from _note_rollback(agent)
     if block or agent.blocks.get(key) is shown:  # else a watch was faster
@@ -359,25 +335,25 @@ def _read(agent: IpamAgentState, key: BlockKey, latest: Block | None) -> Effects
     return is_rolled_back and block is None
 
 
-def _note_rollback(agent: IpamAgentState) -> Effects[None]:
-    now: float = yield Clock()
+def _note_rollback(agent: effects.IpamAgentState) -> effects.Effects[None]:
+    now: float = yield effects.Clock()
     agent.note_rollback(now)
 
 
-def _wait_for_turn(agent: IpamAgentState, container: ContainerId) -> Effects[None]:
+def _wait_for_turn(agent: effects.IpamAgentState, container: ContainerId) -> effects.Effects[None]:
     """Wait until no other operation serves the container: its records must not cross."""
     while container in agent.serving:
-        yield Pause(_MOMENT)
+        yield effects.Pause(_MOMENT)
     agent.serving.add(container)
 
 
-def _writes_seen(agent: IpamAgentState) -> int:
+def _writes_seen(agent: effects.IpamAgentState) -> int:
     """The number of writes in the blocks that the node sees: it grows while any node succeeds."""
     return sum(block.edition for block in agent.blocks.values())
 
 
 def _without_preferred(
-    agent: IpamAgentState, request: AddressRequest, insufficient: Insufficient, now: float
+    agent: effects.IpamAgentState, request: AddressRequest, insufficient: Insufficient, now: float
 ) -> AddressRequest:
     """The request without its owners' last addresses, once it has waited for them long enough.
 
@@ -399,7 +375,9 @@ def _without_preferred(
     return request
 
 
-def _claim(agent: IpamAgentState, insufficient: Insufficient, *, ahead: bool) -> Effects[_Claim]:
+def _claim(
+    agent: effects.IpamAgentState, insufficient: Insufficient, *, ahead: bool
+) -> effects.Effects[_Claim]:
     """Claim what is lacking, and some more for the next requests."""
     result = _Claim.NONE
     for shortage in insufficient.shortages:
@@ -407,38 +385,40 @@ def _claim(agent: IpamAgentState, insufficient: Insufficient, *, ahead: bool) ->
         if shortage.address:
             key, bit = key_of(subpool.network, shortage.address)
             block = agent.blocks.get(key)
-            if bit & held(block) & ~held_by(block, agent.state.node):
+            if bit & blocks.held(block) & ~blocks.held_by(block, agent.state.node):
                 continue
             done = yield from write(agent, key, claim=_exactly(bit))
             result = max(result, _Claim.MADE if done else _Claim.LOST)
             continue
         count = shortage.count
         if ahead and not has_requests_of_others(agent.queues.get(subpool.pool), agent.state.node):
-            count = max(count, ahead_limit(agent.state, agent.blocks, subpool))
+            count = max(count, blocks.ahead_limit(agent.state, agent.blocks, subpool))
         claimed = yield from _claim_from(agent, subpool, count)
         result = max(result, claimed)
     return result
 
 
-def _claim_from(agent: IpamAgentState, subpool: Subpool, count: int) -> Effects[_Claim]:
+def _claim_from(
+    agent: effects.IpamAgentState, subpool: Subpool, count: int
+) -> effects.Effects[_Claim]:
     """Claim up to `count` addresses of the subpool."""
     result = _Claim.NONE
-    for key, bits in choose_claims(agent.state, agent.blocks, subpool, count):
-        claim = partial(free_of, subpool=subpool, key=key, count=bits.bit_count())
+    for key, bits in blocks.choose_claims(agent.state, agent.blocks, subpool, count):
+        claim = partial(blocks.free_of, subpool=subpool, key=key, count=bits.bit_count())
         done = yield from write(agent, key, claim=claim)
         result = max(result, _Claim.MADE if done else _Claim.LOST)
     return result
 
 
 def _lendable(
-    agent: IpamAgentState, pool: PoolName, queue: BorrowQueue
+    agent: effects.IpamAgentState, pool: PoolName, queue: BorrowQueue
 ) -> tuple[tuple[BlockKey, Bits], ...]:
     """What to give back now for the requests of a borrow queue."""
     pool_subpools = agent.catalog.get(pool, ())
     return lendable(agent.state, queue, pool_subpools, bool(agent.waiting), agent.blocks)
 
 
-def _end_cooldown(agent: IpamAgentState, container: ContainerId) -> Effects[None]:
+def _end_cooldown(agent: effects.IpamAgentState, container: ContainerId) -> effects.Effects[None]:
     """End a container's cool-down: first in the journal, then in memory."""
     if container in agent.serving or container not in agent.state.cooldown_ends:
         return
@@ -446,17 +426,19 @@ def _end_cooldown(agent: IpamAgentState, container: ContainerId) -> Effects[None
     try:
         record = end_cooldown(agent.state, container)
         if record.allocations:
-            yield Put(record)
-            now: float = yield Clock()
+            yield effects.Put(record)
+            now: float = yield effects.Clock()
             agent.state = with_record(agent.state, record, now)
         else:
-            yield Remove(container)
+            yield effects.Remove(container)
             agent.state = without_record(agent.state, container)
     finally:
         agent.serving.discard(container)
 
 
-def _withdraw_requests(agent: IpamAgentState, container: ContainerId) -> Effects[None]:
+def _withdraw_requests(
+    agent: effects.IpamAgentState, container: ContainerId
+) -> effects.Effects[None]:
     """Withdraw the borrow requests of a container; what fails now, the next tick repeats."""
     shortages = agent.waiting.pop(container, ())
     try:
@@ -465,28 +447,30 @@ def _withdraw_requests(agent: IpamAgentState, container: ContainerId) -> Effects
         return
 
 
-def _publish_requests(agent: IpamAgentState, pools: Iterable[PoolName]) -> Effects[None]:
+def _publish_requests(
+    agent: effects.IpamAgentState, pools: Iterable[PoolName]
+) -> effects.Effects[None]:
     """Write what all requests of this node lack into the borrow queues."""
     for pool in sorted(pools):
-        queue: BorrowQueue = yield ReadBorrowQueue(pool)
+        queue: BorrowQueue = yield effects.ReadBorrowQueue(pool)
         shortages = [shortage for waiting in agent.waiting.values() for shortage in waiting]
         if changed := with_requests_of(queue, agent.state.node, shortages):
-            yield WriteBorrowQueue(changed)
+            yield effects.WriteBorrowQueue(changed)
 
 
-def _with_pins(agent: IpamAgentState, request: AddressRequest) -> AddressRequest:
+def _with_pins(agent: effects.IpamAgentState, request: AddressRequest) -> AddressRequest:
     """The request, with the addresses that its owners had last."""
     nics = []
     for nic in request.nics:
         subpools = agent.catalog.get(nic.pool, ())
         if nic.owner and not nic.addresses:
-            last = chain.from_iterable(last_of(agent.blocks, s, nic.owner) for s in subpools)
+            last = chain.from_iterable(blocks.last_of(agent.blocks, s, nic.owner) for s in subpools)
             nic = replace(nic, prefer=tuple(last))  # noqa: PLW2901 - the same NIC, completed
         nics.append(nic)
     return replace(request, nics=tuple(nics))
 
 
-def _used_subpools(agent: IpamAgentState) -> tuple[Subpool, ...]:
+def _used_subpools(agent: effects.IpamAgentState) -> tuple[Subpool, ...]:
     """Subpools that the node allocates from: it claims ahead only for these."""
     pools = {a.pool for record in agent.state.records.values() for a in record.allocations}
     return tuple(
@@ -497,7 +481,7 @@ def _used_subpools(agent: IpamAgentState) -> tuple[Subpool, ...]:
     )
 
 
-def _unavailable(agent: IpamAgentState, now: float) -> Unavailable:
+def _unavailable(agent: effects.IpamAgentState, now: float) -> Unavailable:
     """The error for a store that went back, or may have."""
     if now >= agent.recall_until:
         return Unavailable(
@@ -513,7 +497,7 @@ def _unavailable(agent: IpamAgentState, now: float) -> Unavailable:
     )
 
 
-def _full(agent: IpamAgentState, insufficient: Insufficient) -> Refused:
+def _full(agent: effects.IpamAgentState, insufficient: Insufficient) -> Refused:
     """The error for a pool that stayed full."""
     shortage = insufficient.shortages[0]
     subpool, where = shortage.subpool, f"IPPool {shortage.subpool.pool}"
@@ -527,7 +511,9 @@ def _full(agent: IpamAgentState, insufficient: Insufficient) -> Refused:
             remedy="Delete the pod that has it, or ask for another address",
             where=where,
         )
-    parts = [(held(block) & mask(subpool, key)).bit_count() for key, block in agent.blocks.items()]
+    parts = [
+        (blocks.held(block) & mask(subpool, key)).bit_count() for key, block in agent.blocks.items()
+    ]
     return Refused(
         f"the pool is full: {sum(parts)} of {subpool.size} addresses are held, and no node gave "
         f"back the {shortage.count} that node {agent.state.node} lacks",

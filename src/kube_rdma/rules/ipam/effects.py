@@ -20,19 +20,7 @@ from typing import Any, TypeVar
 from msgspec import Struct, field
 
 from kube_base.frozen import Frozen
-from kube_rdma.model.ipam import (
-    AllocationRecord,
-    Bits,
-    Block,
-    BlockKey,
-    BorrowQueue,
-    ContainerId,
-    NodeLease,
-    NodeName,
-    Owner,
-    PoolName,
-    Timing,
-)
+from kube_rdma.model import ipam
 from kube_rdma.rules.ipam.blocks import after_rollback, is_older
 from kube_rdma.rules.ipam.grant import Catalog, Shortage
 from kube_rdma.rules.ipam.node_state import NodeAddressState, confirmed_bits, suspend_right
@@ -45,13 +33,13 @@ class Clock(Frozen):
 class Put(Frozen):
     """→ None: the record is in the journal and survives a loss of power (fsync)."""
 
-    record: AllocationRecord
+    record: ipam.AllocationRecord
 
 
 class Remove(Frozen):
     """→ None: the journal durably has no record of the container."""
 
-    container: ContainerId
+    container: ipam.ContainerId
 
 
 class ListBlocks(Frozen):
@@ -61,49 +49,49 @@ class ListBlocks(Frozen):
 class ReadBlock(Frozen):
     """→ Block | None: as the API server has it now."""
 
-    key: BlockKey
+    key: ipam.BlockKey
 
 
 class WriteBlock(Frozen):
     """→ Block | None: create where `version` is None, else replace exactly that version."""
 
-    block: Block
+    block: ipam.Block
 
 
 class DropBlock(Frozen):
     """→ None: delete exactly this version, if it is still there."""
 
-    block: Block
+    block: ipam.Block
 
 
 class ReadLease(Frozen):
     """→ NodeLease | None: as the API server has it now."""
 
-    node: NodeName
+    node: ipam.NodeName
 
 
 class WriteLease(Frozen):
     """→ NodeLease | None: like WriteBlock."""
 
-    lease: NodeLease
+    lease: ipam.NodeLease
 
 
 class DropLease(Frozen):
     """→ None: like DropBlock."""
 
-    lease: NodeLease
+    lease: ipam.NodeLease
 
 
 class ReadBorrowQueue(Frozen):
     """→ Board: as the API server has it now; empty where the pool has no borrow requests."""
 
-    pool: PoolName
+    pool: ipam.PoolName
 
 
 class WriteBorrowQueue(Frozen):
     """→ Board | None: like WriteBlock."""
 
-    queue: BorrowQueue
+    queue: ipam.BorrowQueue
 
 
 class Pause(Frozen):
@@ -146,19 +134,19 @@ class IpamAgentState(Struct):
     either: the server may come back restored.
     """
 
-    identity: NodeLease
+    identity: ipam.NodeLease
     state: NodeAddressState
-    timing: Timing = field(default_factory=Timing)
+    timing: ipam.Timing = field(default_factory=ipam.Timing)
     catalog: Catalog = field(default_factory=dict)
-    blocks: dict[BlockKey, Block] = field(default_factory=dict)
-    queues: Mapping[PoolName, BorrowQueue] = field(default_factory=dict)
-    lease: NodeLease | None = None
-    busy: set[BlockKey] = field(default_factory=set)
-    serving: set[ContainerId] = field(default_factory=set)
-    waiting: dict[ContainerId, tuple[Shortage, ...]] = field(default_factory=dict)
-    awaited_since: dict[Owner, float] = field(default_factory=dict)
+    blocks: dict[ipam.BlockKey, ipam.Block] = field(default_factory=dict)
+    queues: Mapping[ipam.PoolName, ipam.BorrowQueue] = field(default_factory=dict)
+    lease: ipam.NodeLease | None = None
+    busy: set[ipam.BlockKey] = field(default_factory=set)
+    serving: set[ipam.ContainerId] = field(default_factory=set)
+    waiting: dict[ipam.ContainerId, tuple[Shortage, ...]] = field(default_factory=dict)
+    awaited_since: dict[ipam.Owner, float] = field(default_factory=dict)
     recall_until: float = -inf
-    trusted: Mapping[BlockKey, Bits] = field(default_factory=dict)
+    trusted: Mapping[ipam.BlockKey, ipam.Bits] = field(default_factory=dict)
     is_watch_interrupted: Callable[[], bool] = lambda: False
 
     def may_claim(self, now: float) -> bool:
@@ -190,13 +178,13 @@ class IpamAgentState(Struct):
         self.trusted = confirmed_bits(self.state) if is_sure else {}
         self.state = after_rollback(self.state, self.blocks)
 
-    def end_write(self, key: BlockKey, missed: Block | None) -> None:
+    def end_write(self, key: ipam.BlockKey, missed: ipam.Block | None) -> None:
         """Free the block for the next write, which has to know the block that is `missed`."""
         if missed and key not in self.blocks:
             self.blocks[key] = missed
         self.busy.discard(key)
 
-    def observe(self, key: BlockKey, block: Block | None) -> None:
+    def observe(self, key: ipam.BlockKey, block: ipam.Block | None) -> None:
         """Keep a block that was read, written or shown by a watch, unless it is older."""
         latest = self.blocks.get(key)
         if block is None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from kube_rdma.model.attach.attachment import NetworkSeat, Plan
-from kube_rdma.model.attach.step import MoveRdma
+from kube_rdma.model.attach.steps import MoveRdma
 from kube_rdma.model.device import CharKind, Device
 from kube_rdma.model.errors import Outdated
 from kube_rdma.model.pools.pool import Attach, PoolSpec

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kube_base.frozen import Frozen
 from kube_rdma.model.attach.attachment import Attachment, Plan, Sandbox
-from kube_rdma.model.attach.step import MakeRdma, MoveRdma
+from kube_rdma.model.attach.steps import MakeRdma, MoveRdma
 from kube_rdma.model.card import CardId
 from kube_rdma.model.late_binding.binding import HeldShare
 from kube_rdma.model.metrics.families import (

@@ -24,7 +24,7 @@ from kube_rdma.adapters.journal.format import (
     RAILS,
 )
 from kube_rdma.adapters.journal.journal import Journal
-from kube_rdma.model.attach import step
+from kube_rdma.model.attach import steps
 from kube_rdma.model.attach.attachment import (
     Attachment,
     InterfaceAddress,
@@ -65,11 +65,11 @@ SANDBOX = Sandbox(
     CONTAINER, PodName("default", "tr\u00e4iner-0"), "6f1d", "/run/netns/cni-1", 4026532666
 )
 
-CALL = step.CallPlugin(
+CALL = steps.CallPlugin(
     "net4",
     (
-        step.PluginConf("bridge", b'{"type": "bridge", "bytes": "\xff\x00"}'),
-        step.PluginConf("tuning", b"{}"),
+        steps.PluginConf("bridge", b'{"type": "bridge", "bytes": "\xff\x00"}'),
+        steps.PluginConf("tuning", b"{}"),
     ),
     "1.0.0",
     check=False,
@@ -81,20 +81,20 @@ PLANS = (
         "default/rail-1",
         PHYSICAL,
         (
-            step.MakeLink(
-                step.VirtualKind.MACVLAN, PARENT, "net1", "kube-rdma c/net1", "bridge", 9000, MAC
+            steps.MakeLink(
+                steps.VirtualKind.MACVLAN, PARENT, "net1", "kube-rdma c/net1", "bridge", 9000, MAC
             ),
-            step.SetLink("net1", 9000, MAC),
-            step.Probe("net1", V4),
-            step.AddAddress("net1", V4, 24),
-            step.AddAddress("net1", V6, 64),
-            step.AddRoute("net1", ip_network("10.0.0.0/8"), GATEWAY, V4, 101, onlink=True),
-            step.AddRoute("net1", ip_network("fd00::/16")),
-            step.AddRule(V6, 101, 20000),
-            step.SetSysctl("net/ipv4/conf/net1/arp_ignore", "1"),
-            step.MakeRdma("rxe-c-1", "rxe", "net1"),
-            step.AwaitGid("rxe-c-1", "net1", V4),
-            step.Announce("net1", V4),
+            steps.SetLink("net1", 9000, MAC),
+            steps.Probe("net1", V4),
+            steps.AddAddress("net1", V4, 24),
+            steps.AddAddress("net1", V6, 64),
+            steps.AddRoute("net1", ip_network("10.0.0.0/8"), GATEWAY, V4, 101, onlink=True),
+            steps.AddRoute("net1", ip_network("fd00::/16")),
+            steps.AddRule(V6, 101, 20000),
+            steps.SetSysctl("net/ipv4/conf/net1/arp_ignore", "1"),
+            steps.MakeRdma("rxe-c-1", "rxe", "net1"),
+            steps.AwaitGid("rxe-c-1", "net1", V4),
+            steps.Announce("net1", V4),
         ),
         (InterfaceAddress(V4, 24, GATEWAY), InterfaceAddress(V6, 64)),
         ("rdma/hca", "0000:81:00.0-0"),
@@ -134,7 +134,7 @@ PLANS = (
                 vf.FunctionSettings(link_state=vf.LinkState.DISABLE),
                 vf.FunctionSettings(link_state=vf.LinkState.AUTO),
             ),
-            step.TakeLink(
+            steps.TakeLink(
                 PlannedHostLink(9, "ens2f0v0"),
                 "net2",
                 PCI,
@@ -144,10 +144,10 @@ PLANS = (
                 soft=(("rxe_v0", "rxe"), ("siw_v0", "siw")),
                 addresses=((V4, 24), (V6, 64)),
             ),
-            step.MoveRdma("mlx5_2", PCI),
-            step.SetLink("net2"),
-            step.MakeLink(
-                step.VirtualKind.IPVLAN,
+            steps.MoveRdma("mlx5_2", PCI),
+            steps.SetLink("net2"),
+            steps.MakeLink(
+                steps.VirtualKind.IPVLAN,
                 PlannedHostLink(9, "net2"),
                 "net2i",
                 "kube-rdma c/net2i",
@@ -171,18 +171,18 @@ PLANS = (
                 ),
             ),
             vf.RebindFunction(PCI, PHYSICAL, "mlx5_core", "0200:0000:0000:0001", "ffff:" * 3),
-            step.AwaitPartition(PCI, 0x7001),
-            step.MakeLink(
-                step.VirtualKind.IPOIB,
+            steps.AwaitPartition(PCI, 0x7001),
+            steps.MakeLink(
+                steps.VirtualKind.IPOIB,
                 PlannedHostLink(5, "ib0"),
                 "net3",
                 "kube-rdma c/net3",
                 pkey=0x7001,
             ),
-            step.TakeLink(
+            steps.TakeLink(
                 PlannedHostLink(6, "ib1"), "net3", None, 2044, "80:" * 19 + "00", up=False
             ),
-            step.MoveRdma("mlx5_3", None),
+            steps.MoveRdma("mlx5_3", None),
         ),
     ),
     Plan("net4", "default/bridged", None, (CALL,), held=("rdma/hca", "shared-3")),

@@ -14,7 +14,7 @@ from kube_base.frozen import replace
 from kube_rdma.adapters.journal.codec import TAG
 from kube_rdma.adapters.journal.format import CODEC
 from kube_rdma.model.attach.attachment import Attachment
-from kube_rdma.model.attach.step import RemoveLink, SetLink, TakeLink
+from kube_rdma.model.attach.steps import RemoveLink, SetLink, TakeLink
 from kube_rdma.model.pools.pool import Mode, PoolSpec
 from tests.kit.recorded import ROOTS
 from tests.kit.recorded_values import values

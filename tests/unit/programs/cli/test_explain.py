@@ -16,7 +16,7 @@ from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.adapters.journal.format import ATTACHMENTS
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.model.attach.attachment import Attachment, AttachmentKey, Plan, Sandbox
-from kube_rdma.model.attach.step import SetLink
+from kube_rdma.model.attach.steps import SetLink
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.late_binding.binding import ContainerId, PodName
 from kube_rdma.programs.agent.pod_networks.executor import AttachmentJournal

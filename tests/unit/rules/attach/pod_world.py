@@ -10,7 +10,7 @@ from ipaddress import ip_network
 
 from kube_base.frozen import replace
 from kube_rdma.model.attach.pod_view import PodView, SeenLink, SeenRdma, SeenRoute, SeenRule
-from kube_rdma.model.attach.step import (
+from kube_rdma.model.attach.steps import (
     AddAddress,
     AddRoute,
     AddRule,

@@ -16,7 +16,7 @@ from kube_rdma.model.attach.attachment import (
     NetworkKind,
     NetworkRoute,
 )
-from kube_rdma.model.attach.step import (
+from kube_rdma.model.attach.steps import (
     AddAddress,
     AddRoute,
     AddRule,

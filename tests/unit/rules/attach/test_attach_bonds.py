@@ -8,7 +8,7 @@ from kube_base.errors import Refused
 from kube_base.frozen import replace
 from kube_rdma.model.attach.attachment import HostLink, NetworkKind
 from kube_rdma.model.attach.pod_view import SeenLink
-from kube_rdma.model.attach.step import MakeLink
+from kube_rdma.model.attach.steps import MakeLink
 from kube_rdma.model.pools.pool import Mode
 from kube_rdma.rules.attach.host_links import agree, wanted
 from kube_rdma.rules.attach.seats import seats

@@ -6,7 +6,7 @@ from kube_base.errors import Refused
 from kube_base.frozen import replace
 from kube_rdma.model.attach.attachment import Attachment, NetworkKind
 from kube_rdma.model.attach.pod_view import PodView, SeenLink, SeenRdma
-from kube_rdma.model.attach.step import AwaitPartition, MakeLink, MoveRdma, TakeLink
+from kube_rdma.model.attach.steps import AwaitPartition, MakeLink, MoveRdma, TakeLink
 from kube_rdma.model.functions.step import (
     FunctionSettings,
     LinkState,

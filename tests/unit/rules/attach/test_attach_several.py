@@ -6,7 +6,7 @@ import pytest
 
 from kube_base.errors import Refused
 from kube_rdma.model.attach.attachment import NetworkKind, NetworkRoute, Plan
-from kube_rdma.model.attach.step import AddRoute, AddRule, SetSysctl
+from kube_rdma.model.attach.steps import AddRoute, AddRule, SetSysctl
 from kube_rdma.rules.attach.plan import plans as attach_plans
 from kube_rdma.rules.attach.seats import seats
 from kube_rdma.rules.attach.undo import check

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.attach.step import (
+from kube_rdma.model.attach.steps import (
     AddAddress,
     AddRule,
     Announce,

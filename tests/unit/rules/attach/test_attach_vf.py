@@ -6,7 +6,7 @@ from kube_base.errors import Refused
 from kube_base.frozen import replace
 from kube_rdma.model.attach.attachment import NetworkKind
 from kube_rdma.model.attach.pod_view import PodView
-from kube_rdma.model.attach.step import MoveRdma, SetLink
+from kube_rdma.model.attach.steps import MoveRdma, SetLink
 from kube_rdma.model.functions.step import (
     FunctionSettings,
     LinkState,

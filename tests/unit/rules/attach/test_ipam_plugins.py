@@ -12,7 +12,7 @@ from kube_base.frozen import replace
 from kube_rdma.model.attach.attachment import AskedAddress, NetworkKind, NetworkRoute
 from kube_rdma.model.attach.cni import CniResult, LinkAddress, LinkRoute
 from kube_rdma.model.attach.pod_view import PodView
-from kube_rdma.model.attach.step import AddAddress, CallPlugin
+from kube_rdma.model.attach.steps import AddAddress, CallPlugin
 from kube_rdma.model.pools.pool import Mode
 from kube_rdma.rules.attach.addresses import of_answer, with_calls
 from kube_rdma.rules.attach.foreign_plugins import refuse_missing

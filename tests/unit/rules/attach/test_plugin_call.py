@@ -11,7 +11,7 @@ from kube_base.frozen import replace
 from kube_rdma.model.attach.attachment import AskedAddress, NetworkKind, NetworkRoute, PluginResult
 from kube_rdma.model.attach.cni import Dns
 from kube_rdma.model.attach.pod_view import PodView, SeenLink
-from kube_rdma.model.attach.step import AddRoute, CallPlugin
+from kube_rdma.model.attach.steps import AddRoute, CallPlugin
 from kube_rdma.model.pools.pool import Mode
 from kube_rdma.rules.attach.foreign_plugins import attached, plans, refuse_missing
 from kube_rdma.rules.attach.requests import in_order

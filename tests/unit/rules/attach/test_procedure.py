@@ -16,7 +16,7 @@ from kube_base.frozen import replace
 from kube_rdma.model.attach.attachment import NetworkKind
 from kube_rdma.model.attach.cni import CniResult, Dns, LinkAddress
 from kube_rdma.model.attach.pod_view import PodView, SeenLink
-from kube_rdma.model.attach.step import AddRule, CallPlugin
+from kube_rdma.model.attach.steps import AddRule, CallPlugin
 from kube_rdma.model.functions.step import FunctionSettings
 from kube_rdma.model.pools.pool import Mode
 from kube_rdma.rules.attach import procedure

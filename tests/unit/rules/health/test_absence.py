@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kube_base.frozen import replace
 from kube_rdma.model.attach.attachment import Attachment, Plan, Sandbox
-from kube_rdma.model.attach.step import TakeLink
+from kube_rdma.model.attach.steps import TakeLink
 from kube_rdma.model.card import USER_SPACE, CardId
 from kube_rdma.model.device import Gid, GidType, LinkLayer
 from kube_rdma.model.ipam import InterfaceName

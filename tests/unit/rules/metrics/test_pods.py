@@ -4,7 +4,7 @@ import pytest
 
 from kube_base.frozen import replace
 from kube_rdma.model.attach.attachment import Attachment, Plan, Sandbox
-from kube_rdma.model.attach.step import MakeRdma, MoveRdma
+from kube_rdma.model.attach.steps import MakeRdma, MoveRdma
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.late_binding.binding import ContainerId, PodName
 from kube_rdma.model.metrics.families import (

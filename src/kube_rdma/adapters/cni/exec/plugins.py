@@ -23,7 +23,7 @@ from kube_rdma.adapters.cni.exec import protocol
 from kube_rdma.adapters.cni.exec.process import PATIENCE, ProcessOutcome, command, run
 from kube_rdma.model.attach.attachment import PluginResult, Sandbox
 from kube_rdma.model.attach.cni import Verb
-from kube_rdma.model.attach.step import CallPlugin, PluginConf
+from kube_rdma.model.attach.steps import CallPlugin, PluginConf
 
 _KEEPS_RESULTS = (0, 4, 0)  # from here on CHECK and DEL are told what ADD answered
 

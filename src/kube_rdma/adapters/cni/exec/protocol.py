@@ -23,7 +23,7 @@ from kube_rdma.adapters.cni.exec.process import (
 )
 from kube_rdma.model.attach.attachment import Sandbox
 from kube_rdma.model.attach.cni import Code, Verb
-from kube_rdma.model.attach.step import PluginConf
+from kube_rdma.model.attach.steps import PluginConf
 from kube_rdma.model.ipam import InterfaceName
 
 # Codes of the specification that the asker caused ("Error"); all others may pass.

@@ -38,7 +38,7 @@ from kube_rdma.adapters.kernel.pod.errors import (
     unmovable,
 )
 from kube_rdma.adapters.kernel.pod.gids import DEVICES
-from kube_rdma.model.attach.step import GiveBackRdma, MakeRdma, MoveRdma, RemoveRdma, RestoreRdma
+from kube_rdma.model.attach.steps import GiveBackRdma, MakeRdma, MoveRdma, RemoveRdma, RestoreRdma
 from kube_rdma.model.device import PciAddress
 
 _NLDEV = 5 << 10  # RDMA_NL_NLDEV

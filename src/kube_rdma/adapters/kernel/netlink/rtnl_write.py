@@ -14,18 +14,7 @@ from socket import AF_INET, AF_INET6
 from kube_base.errors import Refused
 from kube_base.frozen import Frozen
 from kube_rdma.adapters.kernel.netlink.codec import Attribute, encode_attributes
-from kube_rdma.model.attach.step import (
-    AddAddress,
-    AddRoute,
-    AddRule,
-    GiveBackLink,
-    MakeLink,
-    Mark,
-    RemoveRule,
-    SetLink,
-    TakeLink,
-    VirtualKind,
-)
+from kube_rdma.model.attach import steps
 from kube_rdma.model.ipam import Address, InterfaceName
 
 _NEWLINK, _DELLINK, _SETLINK, _NEWADDR, _NEWROUTE, _NEWRULE, _DELRULE = 16, 17, 19, 20, 24, 32, 33
@@ -59,15 +48,15 @@ An alias cannot be given at birth (rtnl_create_link knows none); with the group,
 died before the second message is still known as kube-rdma's.
 """
 
-_MODES: Mapping[VirtualKind, Mapping[str, int]] = {
-    VirtualKind.MACVLAN: {"bridge": 4, "private": 1, "vepa": 2, "passthru": 8},
-    VirtualKind.IPVLAN: {"l2": 0, "l3": 1, "l3s": 2},
-    VirtualKind.IPOIB: {"datagram": 0, "connected": 1},
+_MODES: Mapping[steps.VirtualKind, Mapping[str, int]] = {
+    steps.VirtualKind.MACVLAN: {"bridge": 4, "private": 1, "vepa": 2, "passthru": 8},
+    steps.VirtualKind.IPVLAN: {"l2": 0, "l3": 1, "l3s": 2},
+    steps.VirtualKind.IPOIB: {"datagram": 0, "connected": 1},
 }
 """MACVLAN_MODE_*, IPVLAN_MODE_*, IPOIB_MODE_*; the first word is meant where none is said."""
 
 
-def interim_name(mark: Mark) -> InterfaceName:
+def interim_name(mark: steps.Mark) -> InterfaceName:
     """What a link is called until it can have its own name; the same for the same mark."""
     return InterfaceName(f"kr{hashlib.blake2b(mark.encode(), digest_size=6).hexdigest()}")
 
@@ -80,7 +69,7 @@ class NetlinkRequest(Frozen):
     body: bytes
 
 
-def make_link(step: MakeLink, pod: int) -> NetlinkRequest:
+def make_link(step: steps.MakeLink, pod: int) -> NetlinkRequest:
     """For the node's socket: the parent is looked up there, the link is born in namespace `pod`.
 
     Raise Refused for a mode that the kind does not have.
@@ -92,12 +81,12 @@ def make_link(step: MakeLink, pod: int) -> NetlinkRequest:
     return _link(_NEWLINK, 0, attributes, flags=_CREATE | _EXCL)
 
 
-def mark_link(step: MakeLink) -> NetlinkRequest:
+def mark_link(step: steps.MakeLink) -> NetlinkRequest:
     """For the pod's socket: what make_link could not say."""
     return _link(_SETLINK, 0, [_text(_IFNAME, step.name), Attribute(_ALIAS, step.mark.encode())])
 
 
-def take_link(step: TakeLink, index: int, pod: int) -> NetlinkRequest:
+def take_link(step: steps.TakeLink, index: int, pod: int) -> NetlinkRequest:
     """For the node's socket: into namespace `pod` and renamed; the kernel takes it down first."""
     return _link(_SETLINK, index, [_u32(_NET_NS_FD, pod), _text(_IFNAME, step.name)])
 
@@ -113,7 +102,7 @@ def remove_alternative_name(index: int, name: str) -> NetlinkRequest:
     return _link(_DELLINKPROP, index, [Attribute(_PROPERTIES | _NESTED, properties)])
 
 
-def set_link(step: SetLink) -> NetlinkRequest:
+def set_link(step: steps.SetLink) -> NetlinkRequest:
     """For the pod's socket: the kernel sets MAC and MTU before it brings the link up."""
     attributes = [_text(_IFNAME, step.name), *_wanted(step.mtu, step.mac)]
     return _link(_SETLINK, 0, attributes, state=_UP, change=_UP)
@@ -129,7 +118,7 @@ def remove_group() -> NetlinkRequest:
     return _link(_DELLINK, 0, [_u32(_GROUP, GROUP)])
 
 
-def send_home(undo: GiveBackLink, index: int, host: int) -> NetlinkRequest:
+def send_home(undo: steps.GiveBackLink, index: int, host: int) -> NetlinkRequest:
     """For the pod's socket: into namespace `host` under its old name."""
     return _link(_SETLINK, index, [_u32(_NET_NS_FD, host), _text(_IFNAME, undo.link.name)])
 
@@ -144,7 +133,7 @@ def restore_link(index: int, mtu: int | None, mac: str | None, *, up: bool) -> N
     return _link(_SETLINK, index, _wanted(mtu, mac), state=_UP if up else 0, change=_UP)
 
 
-def add_address(step: AddAddress, index: int) -> NetlinkRequest:
+def add_address(step: steps.AddAddress, index: int) -> NetlinkRequest:
     """For the pod's socket; the same address again changes nothing."""
     value = step.address.packed
     attributes = [Attribute(_IFA_LOCAL, value), Attribute(_IFA_ADDRESS, value)]
@@ -156,7 +145,7 @@ def add_address(step: AddAddress, index: int) -> NetlinkRequest:
     return NetlinkRequest(_NEWADDR, _CREATE | _REPLACE, head + encode_attributes(attributes))
 
 
-def add_route(step: AddRoute, index: int) -> NetlinkRequest:
+def add_route(step: steps.AddRoute, index: int) -> NetlinkRequest:
     """For the pod's socket; in the place of a route to the same destination, if there is one."""
     attributes = [Attribute(_RTA_DST, step.to.network_address.packed)] if step.to.prefixlen else []
     attributes.append(_u32(_RTA_OIF, index))
@@ -170,17 +159,17 @@ def add_route(step: AddRoute, index: int) -> NetlinkRequest:
     return NetlinkRequest(_NEWROUTE, _CREATE | _REPLACE, head + encode_attributes(attributes))
 
 
-def add_rule(step: AddRule) -> NetlinkRequest:
+def add_rule(step: steps.AddRule) -> NetlinkRequest:
     """For the pod's socket; EEXIST where just this rule stands already."""
     return NetlinkRequest(_NEWRULE, _CREATE | _EXCL, _rule(step))
 
 
-def remove_rule(undo: RemoveRule) -> NetlinkRequest:
+def remove_rule(undo: steps.RemoveRule) -> NetlinkRequest:
     """For the pod's socket; ENOENT where there is no such rule."""
     return NetlinkRequest(_DELRULE, 0, _rule(undo))
 
 
-def _rule(rule: AddRule | RemoveRule) -> bytes:
+def _rule(rule: steps.AddRule | steps.RemoveRule) -> bytes:
     length = rule.source.max_prefixlen
     head = _RULE.pack(_family(rule.source), 0, length, 0, 0, 0, 0, _TO_TABLE, 0)
     attributes = [Attribute(_FRA_SRC, rule.source.packed)]
@@ -201,7 +190,7 @@ def _link(
     return NetlinkRequest(kind, flags, head + encode_attributes(attributes))
 
 
-def _data(step: MakeLink) -> list[Attribute]:
+def _data(step: steps.MakeLink) -> list[Attribute]:
     """IFLA_INFO_DATA of the kind: IFLA_MACVLAN_MODE, IFLA_IPVLAN_MODE, IFLA_IPOIB_*."""
     modes = _MODES[step.kind]
     if step.mode and step.mode not in modes:
@@ -209,9 +198,9 @@ def _data(step: MakeLink) -> list[Attribute]:
             f"{step.kind} has no mode {step.mode}", remedy=f"Choose one of {', '.join(modes)}"
         )
     mode = modes[step.mode or next(iter(modes))]
-    if step.kind is VirtualKind.MACVLAN:
+    if step.kind is steps.VirtualKind.MACVLAN:
         return [_u32(1, mode)]
-    if step.kind is VirtualKind.IPVLAN:
+    if step.kind is steps.VirtualKind.IPVLAN:
         return [Attribute(1, _U16.pack(mode))]
     pkey = [] if step.pkey is None else [Attribute(1, _U16.pack(step.pkey))]
     return [*pkey, Attribute(2, _U16.pack(mode))]

@@ -18,7 +18,7 @@ from kube_rdma.adapters.kernel.netlink.rtnl_read import Interface
 from kube_rdma.adapters.kernel.netlink.rtnl_write import mac_bytes
 from kube_rdma.adapters.kernel.pod.errors import ETHERNET
 from kube_rdma.adapters.kernel.pod.namespaces import open_inside
-from kube_rdma.model.attach.step import Announce
+from kube_rdma.model.attach.steps import Announce
 from kube_rdma.model.ipam import InterfaceName
 
 _ARP, _IPV4, _REQUEST = 0x0806, 0x0800, 1  # ETH_P_ARP, ETH_P_IP, ARPOP_REQUEST

@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from kube_base.errors import Broken, KubeError, Refused, Unavailable
-from kube_rdma.model.attach.step import (
+from kube_rdma.model.attach.steps import (
     AwaitPartition,
     GiveBackLink,
     MakeLink,

@@ -16,7 +16,7 @@ from pathlib import Path
 from kube_base.frozen import Frozen
 from kube_rdma.adapters.kernel.pod.errors import no_device, no_gid, table_full
 from kube_rdma.model.attach.attachment import GidTable
-from kube_rdma.model.attach.step import AwaitGid
+from kube_rdma.model.attach.steps import AwaitGid
 from kube_rdma.model.device import GidType, PciAddress
 from kube_rdma.model.ipam import Address, gid_of
 

@@ -22,31 +22,8 @@ from kube_rdma.adapters.kernel.netlink.rtnl_read import (
     interfaces,
 )
 from kube_rdma.adapters.kernel.netlink.rtnl_write import NetlinkRequest
-from kube_rdma.adapters.kernel.pod.errors import (
-    INFINIBAND,
-    errno_of,
-    invalid_link,
-    judged,
-    lost,
-    mtu_too_large,
-    name_taken,
-    no_link_here,
-    no_parent,
-    old_name_taken,
-)
-from kube_rdma.model.attach.step import (
-    AddAddress,
-    AddRoute,
-    AddRule,
-    GiveBackLink,
-    MakeLink,
-    RemoveLink,
-    RemoveLinks,
-    RemoveRule,
-    SetLink,
-    TakeLink,
-    VirtualKind,
-)
+from kube_rdma.adapters.kernel.pod import errors
+from kube_rdma.model.attach import steps
 from kube_rdma.model.ipam import InterfaceName
 
 # igbvf, ixgbevf and iavf say so when the physical function has not allowed a MAC.
@@ -54,7 +31,7 @@ _NOT_THIS_MAC = frozenset({errno.EADDRNOTAVAIL, errno.EPERM, errno.EACCES})
 _NOT_AT_ONCE = frozenset({errno.ENODEV, errno.EOPNOTSUPP})
 _LOOKS = 3  # at a link that gets names from somebody else, too
 _PCI = Path("/sys/bus/pci/devices")
-_OURS = frozenset(kind.value for kind in VirtualKind)  # never a card's own link
+_OURS = frozenset(kind.value for kind in steps.VirtualKind)  # never a card's own link
 
 
 class PodLinks(Frozen):
@@ -66,24 +43,24 @@ class PodLinks(Frozen):
     home: int
     _seen: dict[InterfaceName, Interface] = field(default_factory=dict)
 
-    def make(self, step: MakeLink) -> None:
+    def make(self, step: steps.MakeLink) -> None:
         """Two messages: an alias cannot be given at birth."""
         self._seen.clear()
         try:
             self._send_new(step)
         except Unavailable as error:
-            if errno_of(error) != errno.EEXIST:
+            if errors.errno_of(error) != errno.EEXIST:
                 raise self._not_made(step, error) from error
             existing = interface_named(self.pod, step.name)
             if existing is None:
                 self._make_apart(step)
             elif not existing.ours(step.mark):
-                raise name_taken(step, described(existing)) from error
+                raise errors.name_taken(step, described(existing)) from error
             elif existing.seen.alias:
                 return
         self._do(rtnl_write.mark_link(step), f"marking {step.name}")
 
-    def _make_apart(self, step: MakeLink) -> None:
+    def _make_apart(self, step: steps.MakeLink) -> None:
         """Under another name first, where the node has one of the wanted name.
 
         Before Linux 6.15 the kernel looks for the new name where the request comes from
@@ -93,26 +70,26 @@ class PodLinks(Frozen):
         try:
             self._send_new(interim)
         except Unavailable as error:
-            if errno_of(error) != errno.EEXIST:  # else its maker died before it was renamed
+            if errors.errno_of(error) != errno.EEXIST:  # else its maker died before it was renamed
                 raise self._not_made(step, error) from error
         link = interface_named(self.pod, interim.name)
         if link is None:
-            raise no_link_here(interim.name)
+            raise errors.no_link_here(interim.name)
         act = f"naming {step.kind} {step.name}"
         self._do(rtnl_write.rename_link(link.seen.index, step.name), act)
 
-    def _send_new(self, step: MakeLink) -> None:
+    def _send_new(self, step: steps.MakeLink) -> None:
         """Of a parent in the pod, its index is known there alone."""
         if not step.inside:
             _send(self.node, rtnl_write.make_link(step, self.namespace))
             return
         parent = interface_named(self.pod, step.parent.name)
         if parent is None:
-            raise no_link_here(step.parent.name)
+            raise errors.no_link_here(step.parent.name)
         here = replace(step, parent=replace(step.parent, index=parent.seen.index))
         _send(self.pod, rtnl_write.make_link(here, self.namespace))
 
-    def take(self, step: TakeLink) -> None:
+    def take(self, step: steps.TakeLink) -> None:
         """Find it on either side, move and rename it in one message."""
         self._seen.clear()
         inside = interfaces(self.pod)
@@ -121,7 +98,7 @@ class PodLinks(Frozen):
             return
         for other in inside:
             if other is not link_in_pod and other.is_called(step.name):
-                raise name_taken(step, described(other))
+                raise errors.name_taken(step, described(other))
         act = f"moving {step.link.name} into the pod as {step.name}"
         try:
             if link_in_pod:  # the kernel moves first: it died, or was refused, before the new name
@@ -130,13 +107,13 @@ class PodLinks(Frozen):
                 return
             here = self._on_node(step)
             if here is None:
-                raise lost(step.link, step.name)
+                raise errors.lost(step.link, step.name)
             _free_name(self.node, here, step.name)
             _send(self.node, rtnl_write.take_link(step, here.seen.index, self.namespace))
         except Unavailable as error:
-            raise judged(act, error) from error
+            raise errors.judged(act, error) from error
 
-    def set(self, step: SetLink) -> None:
+    def set(self, step: steps.SetLink) -> None:
         """MAC, MTU and up, in one message by name."""
         self._seen.clear()
         try:
@@ -144,42 +121,42 @@ class PodLinks(Frozen):
         except Unavailable as error:
             link = interface_named(self.pod, step.name)
             if link is None:
-                raise no_link_here(step.name) from error
+                raise errors.no_link_here(step.name) from error
             has, wanted = link.seen.mac, (step.mac or "").lower()
-            if wanted and has != wanted and errno_of(error) in _NOT_THIS_MAC:
+            if wanted and has != wanted and errors.errno_of(error) in _NOT_THIS_MAC:
                 has = _mac_after_reset(self.pod, link.seen.index)
             if has != wanted:
                 raise self._not_set(step, link, error) from error
             # Many a driver takes no MAC while its link is up, not even the one that it has.
             self.set(replace(step, mac=None))
 
-    def add_address(self, step: AddAddress) -> None:
+    def add_address(self, step: steps.AddAddress) -> None:
         """The kernel takes the same address again for a change of nothing."""
         request = rtnl_write.add_address(step, self.link(step.name).seen.index)
         self._do(request, f"the address {step.address}/{step.prefix} on {step.name}")
 
-    def add_route(self, step: AddRoute) -> None:
+    def add_route(self, step: steps.AddRoute) -> None:
         """In the place of another to the same destination, as the Step says."""
         request = rtnl_write.add_route(step, self.link(step.name).seen.index)
         self._do(request, f"the route to {step.to} over {step.name}")
 
-    def add_rule(self, step: AddRule) -> None:
+    def add_rule(self, step: steps.AddRule) -> None:
         """EEXIST is said of just this rule (rule_exists, net/core/fib_rules.c)."""
         try:
             _send(self.pod, rtnl_write.add_rule(step))
         except Unavailable as error:
-            if errno_of(error) != errno.EEXIST:
-                raise judged(f"the rule for {step.source}", error) from error
+            if errors.errno_of(error) != errno.EEXIST:
+                raise errors.judged(f"the rule for {step.source}", error) from error
 
-    def remove_rule(self, undo: RemoveRule) -> None:
+    def remove_rule(self, undo: steps.RemoveRule) -> None:
         """ENOENT: it is not there."""
         try:
             _send(self.pod, rtnl_write.remove_rule(undo))
         except Unavailable as error:
-            if errno_of(error) != errno.ENOENT:
-                raise judged(f"removing the rule for {undo.source}", error) from error
+            if errors.errno_of(error) != errno.ENOENT:
+                raise errors.judged(f"removing the rule for {undo.source}", error) from error
 
-    def remove(self, undo: RemoveLink) -> None:
+    def remove(self, undo: steps.RemoveLink) -> None:
         """Only with kube-rdma's mark: another link of this name is another's."""
         self._seen.clear()
         for name in (undo.name, rtnl_write.interim_name(undo.mark)):
@@ -188,10 +165,10 @@ class PodLinks(Frozen):
                 try:
                     _send(self.pod, rtnl_write.remove_link(link.seen.index))
                 except Unavailable as error:
-                    if errno_of(error) != errno.ENODEV:
-                        raise judged(f"removing {name}", error) from error
+                    if errors.errno_of(error) != errno.ENODEV:
+                        raise errors.judged(f"removing {name}", error) from error
 
-    def remove_all(self, undo: RemoveLinks) -> None:
+    def remove_all(self, undo: steps.RemoveLinks) -> None:
         """At once by their group, for the kernel then waits once; only if that means no other."""
         self._seen.clear()
         wanted = {one.name: one for one in undo.links}
@@ -208,26 +185,26 @@ class PodLinks(Frozen):
                 _send(self.pod, rtnl_write.remove_group())
                 mine -= grouped
             except Unavailable as error:
-                if errno_of(error) not in _NOT_AT_ONCE:
-                    raise judged(f"removing {', '.join(sorted(grouped))}", error) from error
+                if errors.errno_of(error) not in _NOT_AT_ONCE:
+                    raise errors.judged(f"removing {', '.join(sorted(grouped))}", error) from error
         for name in mine:
             self.remove(wanted[name])
 
-    def give_back(self, undo: GiveBackLink) -> None:
+    def give_back(self, undo: steps.GiveBackLink) -> None:
         """Out of the pod under its old name; what is left to restore, restore_on_node does."""
         self._seen.clear()
         link = pick(interfaces(self.pod), undo, undo.name, undo.link.name)
         if link:
             other = interface_named(self.node, undo.link.name)
             if other:
-                raise old_name_taken(undo, f"{undo.name} in the pod")
+                raise errors.old_name_taken(undo, f"{undo.name} in the pod")
             try:
                 _free_name(self.pod, link, undo.link.name)
                 self._call_as_at_home(link, undo.link.name)
                 _send(self.pod, rtnl_write.send_home(undo, link.seen.index, self.home))
             except Unavailable as error:
                 act = f"moving {undo.name} back to the node as {undo.link.name}"
-                raise judged(act, error) from error
+                raise errors.judged(act, error) from error
         restore_on_node(self.node, undo)
 
     def _call_as_at_home(self, link: Interface, name: str) -> None:
@@ -242,10 +219,10 @@ class PodLinks(Frozen):
                 _send(self.pod, rtnl_write.set_down(link.seen.index))
             _send(self.pod, rtnl_write.rename_link(link.seen.index, name))
         except Unavailable as error:
-            if errno_of(error) != errno.EEXIST:
+            if errors.errno_of(error) != errno.EEXIST:
                 raise
 
-    def _on_node(self, step: TakeLink) -> Interface | None:
+    def _on_node(self, step: steps.TakeLink) -> Interface | None:
         """By its index at planning, which is one small answer; else among all."""
         here = interface_at(self.node, step.link.index)
         if here and pick([here], step, step.link.name):
@@ -257,7 +234,7 @@ class PodLinks(Frozen):
         if name not in self._seen:
             link = interface_named(self.pod, name)
             if link is None:
-                raise no_link_here(name)
+                raise errors.no_link_here(name)
             self._seen[name] = link
         return self._seen[name]
 
@@ -265,46 +242,46 @@ class PodLinks(Frozen):
         try:
             _send(self.pod, request)
         except Unavailable as error:
-            raise judged(act, error) from error
+            raise errors.judged(act, error) from error
 
-    def _not_made(self, step: MakeLink, error: Unavailable) -> KubeError:
+    def _not_made(self, step: steps.MakeLink, error: Unavailable) -> KubeError:
         parent = (
             interface_named(self.pod, step.parent.name)
             if step.inside
             else interface_at(self.node, step.parent.index)
         )
         if parent is None:
-            return no_parent(step.parent)
-        reason = invalid_link(step, parent.seen.mtu, parent.hardware)
-        if reason and errno_of(error) in {errno.EINVAL, errno.EOPNOTSUPP}:
+            return errors.no_parent(step.parent)
+        reason = errors.invalid_link(step, parent.seen.mtu, parent.hardware)
+        if reason and errors.errno_of(error) in {errno.EINVAL, errno.EOPNOTSUPP}:
             return reason
-        return judged(f"{step.kind} {step.name} on {step.parent.name}", error)
+        return errors.judged(f"{step.kind} {step.name} on {step.parent.name}", error)
 
-    def _not_set(self, step: SetLink, link: Interface, error: Unavailable) -> KubeError:
+    def _not_set(self, step: steps.SetLink, link: Interface, error: Unavailable) -> KubeError:
         if step.mtu and link.seen.kind in _OURS and link.seen.parent:
             parent = interface_at(self.node, link.seen.parent)
             if parent and parent.seen.mtu < step.mtu:
-                return mtu_too_large(step.name, step.mtu, parent.seen.name, parent.seen.mtu)
-        return judged(f"setting {step.name}", error)
+                return errors.mtu_too_large(step.name, step.mtu, parent.seen.name, parent.seen.mtu)
+        return errors.judged(f"setting {step.name}", error)
 
 
-def remove_returned(node: Netlink, undo: RemoveLink | RemoveLinks) -> None:
+def remove_returned(node: Netlink, undo: steps.RemoveLink | steps.RemoveLinks) -> None:
     """Remove links of a pod whose namespace is gone, and which are the node's now.
 
     Most kinds end with the namespace. IPoIB interfaces return to the node, under their name or as
     devN (netns_refund in ipoib_link_ops, default_device_exit_net in net/core/dev.c).
     """
-    marks = {one.mark for one in (undo.links if isinstance(undo, RemoveLinks) else (undo,))}
+    marks = {one.mark for one in (undo.links if isinstance(undo, steps.RemoveLinks) else (undo,))}
     for link in interfaces(node):
         if link.seen.virtual and any(map(link.ours, marks)):
             try:
                 _send(node, rtnl_write.remove_link(link.seen.index))
             except Unavailable as error:
-                if errno_of(error) != errno.ENODEV:
-                    raise judged(f"removing {link.seen.name}", error) from error
+                if errors.errno_of(error) != errno.ENODEV:
+                    raise errors.judged(f"removing {link.seen.name}", error) from error
 
 
-def restore_on_node(node: Netlink, undo: GiveBackLink) -> None:
+def restore_on_node(node: Netlink, undo: steps.GiveBackLink) -> None:
     """Name, MTU, MAC, state and addresses of a link that is on the node, as far as they are wrong.
 
     Also for a pod whose namespace is gone: the kernel brought the link back under the name that it
@@ -315,7 +292,7 @@ def restore_on_node(node: Netlink, undo: GiveBackLink) -> None:
     here = pick(links, undo, undo.link.name, undo.name)
     if here is None:
         gone = undo.pci is not None and not (_PCI / undo.pci).exists()
-        raise lost(undo.link, undo.name, for_good=gone)
+        raise errors.lost(undo.link, undo.name, for_good=gone)
     now = here.seen
     renamed = now.name != undo.link.name
     taken = renamed and any(i is not here and i.is_called(undo.link.name) for i in links)
@@ -331,12 +308,12 @@ def restore_on_node(node: Netlink, undo: GiveBackLink) -> None:
         elif now.up != undo.up:
             _send(node, rtnl_write.restore_link(now.index, None, None, up=undo.up))
         for address, prefix in undo.addresses:  # one that is there is taken again for nothing
-            step = AddAddress(undo.name, address, prefix)
+            step = steps.AddAddress(undo.name, address, prefix)
             _send(node, rtnl_write.add_address(step, now.index))
     except Unavailable as error:
-        raise judged(act, error) from error
+        raise errors.judged(act, error) from error
     if taken:
-        raise old_name_taken(undo, now.name)
+        raise errors.old_name_taken(undo, now.name)
 
 
 def _rename(netlink: Netlink, link: Interface, name: str) -> bool:
@@ -350,7 +327,7 @@ def _rename(netlink: Netlink, link: Interface, name: str) -> bool:
             _free_name(netlink, link, name)
             _send(netlink, rtnl_write.rename_link(link.seen.index, name))
         except Unavailable as error:
-            if errno_of(error) != errno.EEXIST:
+            if errors.errno_of(error) != errno.EEXIST:
                 raise
         else:
             return True
@@ -371,11 +348,11 @@ def _free_name(netlink: Netlink, link: Interface, name: str) -> None:
         try:
             _send(netlink, rtnl_write.remove_alternative_name(link.seen.index, name))
         except Unavailable as error:
-            if errno_of(error) != errno.ENOENT:
+            if errors.errno_of(error) != errno.ENOENT:
                 raise
 
 
-def _restore(node: Netlink, here: Interface, undo: GiveBackLink) -> None:
+def _restore(node: Netlink, here: Interface, undo: steps.GiveBackLink) -> None:
     """MTU, MAC and state; a MAC that its physical function forbids is the one that it demands."""
     now = here.seen
     mtu = None if now.mtu == undo.mtu else undo.mtu
@@ -383,15 +360,15 @@ def _restore(node: Netlink, here: Interface, undo: GiveBackLink) -> None:
     try:
         _send(node, rtnl_write.restore_link(now.index, mtu, mac, up=undo.up))
     except Unavailable as error:
-        if mac is None or errno_of(error) not in _NOT_THIS_MAC:
+        if mac is None or errors.errno_of(error) not in _NOT_THIS_MAC:
             raise
         _mac_after_reset(node, now.index)
         _send(node, rtnl_write.restore_link(now.index, mtu, None, up=undo.up))
 
 
-def _mac_of(here: Interface, undo: GiveBackLink) -> str:
+def _mac_of(here: Interface, undo: steps.GiveBackLink) -> str:
     """The MAC that it had; an IPoIB interface has that of its GUID and a number that changes."""
-    return here.seen.mac if here.hardware == INFINIBAND else undo.mac
+    return here.seen.mac if here.hardware == errors.INFINIBAND else undo.mac
 
 
 def _mac_after_reset(netlink: Netlink, index: int) -> str:
@@ -407,7 +384,7 @@ def _mac_after_reset(netlink: Netlink, index: int) -> str:
 
 
 def pick(
-    links: Iterable[Interface], card: TakeLink | GiveBackLink, *names: str
+    links: Iterable[Interface], card: steps.TakeLink | steps.GiveBackLink, *names: str
 ) -> Interface | None:
     """The card's own link among these, None when it is not there.
 

@@ -26,7 +26,7 @@ from kube_rdma.adapters.kernel.pod.errors import (
     no_link_here,
 )
 from kube_rdma.adapters.kernel.pod.namespaces import open_inside
-from kube_rdma.model.attach.step import Probe
+from kube_rdma.model.attach.steps import Probe
 from kube_rdma.model.ipam import Address
 
 _TIMES, _PAUSE = 3, 0.1  # questions, and the seconds after each in which answers are waited for

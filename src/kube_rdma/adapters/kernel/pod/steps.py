@@ -34,31 +34,8 @@ from kube_rdma.adapters.kernel.pod.probe import probe
 from kube_rdma.adapters.kernel.pod.sysctl import read_sysctl, write_sysctl
 from kube_rdma.adapters.kernel.sriov.rebind import FunctionDrivers
 from kube_rdma.adapters.kernel.sysfs.pod import PodSysfs
+from kube_rdma.model.attach import steps
 from kube_rdma.model.attach.pod_view import PodView, SeenLink, SeenRdma
-from kube_rdma.model.attach.step import (
-    AddAddress,
-    AddRoute,
-    AddRule,
-    Announce,
-    AwaitGid,
-    AwaitPartition,
-    GiveBackLink,
-    GiveBackRdma,
-    MakeLink,
-    MakeRdma,
-    MoveRdma,
-    Probe,
-    RemoveLink,
-    RemoveLinks,
-    RemoveRdma,
-    RemoveRule,
-    RestoreRdma,
-    SetLink,
-    SetSysctl,
-    Step,
-    TakeLink,
-    Undo,
-)
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.functions.step import (
     FunctionPlace,
@@ -81,14 +58,14 @@ class PodNetwork(Protocol):
     def inode(self) -> int | None:
         """Of the namespace, None when it is gone."""
 
-    def run(self, step: Step) -> None:
+    def run(self, step: steps.Step) -> None:
         """Do it; nothing when it is done already.
 
         Raise Refused when the asker must change something, Unavailable when something is gone,
         busy or late.
         """
 
-    def undo(self, undo: Undo) -> None:
+    def undo(self, undo: steps.Undo) -> None:
         """Take it back; nothing when that is done already, or there was nothing to take back.
 
         Raise as run, and Broken when the card's old name is another's now.
@@ -141,32 +118,32 @@ class LivePod:
         self._sysfs = sysfs
         self._functions = FunctionDrivers(sysfs.node)
         self._run: dict[type, Callable[[Any], None]] = {
-            MakeLink: links.make,
-            TakeLink: self._take,
+            steps.MakeLink: links.make,
+            steps.TakeLink: self._take,
             SetFunction: lambda step: set_function(links.node, step),
             RebindFunction: self._rebind,
-            SetLink: links.set,
-            Probe: lambda step: probe(step, links.namespace, links.pod, patience),
-            AddAddress: links.add_address,
-            AddRoute: links.add_route,
-            AddRule: links.add_rule,
-            SetSysctl: lambda step: write_sysctl(links.namespace, step.path, step.value),
-            MakeRdma: lambda step: make_device(self._rdma.pod, step),
-            MoveRdma: lambda step: self._rdma.move(step, links.namespace),
-            AwaitPartition: self._await_partition,
-            AwaitGid: lambda step: await_gid(step, sysfs.devices(step.device), patience),
-            Announce: announcer.announce,
+            steps.SetLink: links.set,
+            steps.Probe: lambda step: probe(step, links.namespace, links.pod, patience),
+            steps.AddAddress: links.add_address,
+            steps.AddRoute: links.add_route,
+            steps.AddRule: links.add_rule,
+            steps.SetSysctl: lambda step: write_sysctl(links.namespace, step.path, step.value),
+            steps.MakeRdma: lambda step: make_device(self._rdma.pod, step),
+            steps.MoveRdma: lambda step: self._rdma.move(step, links.namespace),
+            steps.AwaitPartition: self._await_partition,
+            steps.AwaitGid: lambda step: await_gid(step, sysfs.devices(step.device), patience),
+            steps.Announce: announcer.announce,
         }
         self._undo: dict[type, Callable[[Any], None]] = {
-            RemoveLink: links.remove,
-            RemoveLinks: links.remove_all,
-            GiveBackLink: links.give_back,
+            steps.RemoveLink: links.remove,
+            steps.RemoveLinks: links.remove_all,
+            steps.GiveBackLink: links.give_back,
             ResetFunction: lambda undo: reset_function(links.node, undo),
             RebindFunction: self._functions.rebind,
-            RestoreRdma: lambda undo: make_device(self._rdma.node, undo),
-            RemoveRule: links.remove_rule,
-            RemoveRdma: lambda undo: self._rdma.remove(undo) if rdma else None,
-            GiveBackRdma: lambda undo: self._rdma.give_back(undo, links.home),
+            steps.RestoreRdma: lambda undo: make_device(self._rdma.node, undo),
+            steps.RemoveRule: links.remove_rule,
+            steps.RemoveRdma: lambda undo: self._rdma.remove(undo) if rdma else None,
+            steps.GiveBackRdma: lambda undo: self._rdma.give_back(undo, links.home),
         }
 
     @property
@@ -174,11 +151,11 @@ class LivePod:
         """Of the namespace."""
         return os.fstat(self._links.namespace).st_ino
 
-    def run(self, step: Step) -> None:
+    def run(self, step: steps.Step) -> None:
         """As PodNetwork.run."""
         self._run[type(step)](step)
 
-    def undo(self, undo: Undo) -> None:
+    def undo(self, undo: steps.Undo) -> None:
         """As PodNetwork.undo."""
         self._undo[type(undo)](undo)
 
@@ -211,12 +188,12 @@ class LivePod:
         if device is None or device.guid != step.guid:
             self._functions.rebind(step)
 
-    def _take(self, step: TakeLink) -> None:
+    def _take(self, step: steps.TakeLink) -> None:
         if step.active and step.pci:
             self._functions.await_port(step.pci, self._inside(step.pci))
         self._links.take(step)
 
-    def _await_partition(self, step: AwaitPartition) -> None:
+    def _await_partition(self, step: steps.AwaitPartition) -> None:
         self._functions.await_partition(step, self._inside(step.pci))
 
     def _inside(self, pci: PciAddress) -> Path | None:
@@ -260,21 +237,21 @@ class GonePod:
         self._rdma = rdma
         self._functions = functions
 
-    def run(self, step: Step) -> None:
+    def run(self, step: steps.Step) -> None:
         """Raise Unavailable."""
         raise namespace_gone()
 
-    def undo(self, undo: Undo) -> None:
+    def undo(self, undo: steps.Undo) -> None:
         """As PodNetwork.undo; only a card's link is left to restore, with what is the node's."""
-        if isinstance(undo, GiveBackLink):
+        if isinstance(undo, steps.GiveBackLink):
             restore_on_node(self._node, undo)
         elif isinstance(undo, ResetFunction):
             reset_function(self._node, undo)
         elif isinstance(undo, RebindFunction):
             self._functions.rebind(undo)
-        elif isinstance(undo, RemoveLink | RemoveLinks):
+        elif isinstance(undo, steps.RemoveLink | steps.RemoveLinks):
             remove_returned(self._node, undo)
-        elif isinstance(undo, RestoreRdma):
+        elif isinstance(undo, steps.RestoreRdma):
             if self._rdma is None:
                 raise no_rdma()
             make_device(self._rdma, undo)

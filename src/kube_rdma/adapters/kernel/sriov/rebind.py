@@ -21,7 +21,7 @@ from kube_rdma.adapters.kernel.netlink.rtnl_vf import NO_GUIDS
 from kube_rdma.adapters.kernel.pod.errors import inactive_port, no_partition
 from kube_rdma.adapters.kernel.pod.gids import DEVICES
 from kube_rdma.adapters.kernel.sriov.functions import locked, write_attribute
-from kube_rdma.model.attach.step import AwaitPartition
+from kube_rdma.model.attach.steps import AwaitPartition
 from kube_rdma.model.device import PciAddress, PortState
 from kube_rdma.model.functions.step import RebindFunction
 

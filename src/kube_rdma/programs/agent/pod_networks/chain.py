@@ -16,7 +16,7 @@ import structlog
 from kube_base.errors import Broken, KubeError, Refused, Unavailable
 from kube_rdma.model.attach.attachment import Attachment, AttachmentKey, NetworkAsk
 from kube_rdma.model.attach.cni import Call, CniResult, Verb
-from kube_rdma.model.attach.step import PluginConf
+from kube_rdma.model.attach.steps import PluginConf
 from kube_rdma.model.ipam import PodUid
 from kube_rdma.model.late_binding.binding import ContainerId, PodName
 from kube_rdma.model.pod import PodState

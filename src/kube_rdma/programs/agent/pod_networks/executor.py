@@ -32,7 +32,7 @@ from kube_rdma.adapters.kernel.pod.namespaces import Namespace
 from kube_rdma.adapters.kernel.pod.steps import PodNetwork
 from kube_rdma.model.attach.attachment import Attachment, AttachmentKey, Plan, PluginResult, Sandbox
 from kube_rdma.model.attach.pod_view import PodView
-from kube_rdma.model.attach.step import CallPlugin, EndPlugin, PluginConf, SetSysctl
+from kube_rdma.model.attach.steps import CallPlugin, EndPlugin, PluginConf, SetSysctl
 from kube_rdma.model.errors import HardwareGone
 from kube_rdma.model.functions.step import RebindFunction, SetFunction
 from kube_rdma.programs.records import Records, in_the_log

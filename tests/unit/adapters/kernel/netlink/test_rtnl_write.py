@@ -23,7 +23,7 @@ from kube_rdma.adapters.kernel.netlink.rtnl_read import (
 )
 from kube_rdma.adapters.kernel.pod.announce import advertisement, arp_announcement
 from kube_rdma.model.attach.pod_view import SeenRoute, SeenRule
-from kube_rdma.model.attach.step import (
+from kube_rdma.model.attach.steps import (
     AddAddress,
     AddRoute,
     AddRule,

@@ -10,7 +10,7 @@ import pytest
 from kube_base.errors import Refused, Unavailable
 from kube_rdma.adapters.kernel.pod.gids import await_gid, crowded, gid_table, listed, pci_of
 from kube_rdma.model.attach.attachment import GidTable
-from kube_rdma.model.attach.step import AwaitGid
+from kube_rdma.model.attach.steps import AwaitGid
 from kube_rdma.model.ipam import gid_of
 
 V4 = ip_address("10.9.0.1")

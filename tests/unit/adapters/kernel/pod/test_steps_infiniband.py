@@ -20,7 +20,7 @@ from kube_rdma.adapters.kernel.netlink.rdma_read import decode_device
 from kube_rdma.adapters.kernel.netlink.rdma_write import PodRdma
 from kube_rdma.adapters.kernel.pod.errors import INFINIBAND, refusal
 from kube_rdma.adapters.kernel.pod.links import PodLinks, remove_returned, restore_on_node
-from kube_rdma.model.attach.step import (
+from kube_rdma.model.attach.steps import (
     AwaitPartition,
     GiveBackLink,
     GiveBackRdma,

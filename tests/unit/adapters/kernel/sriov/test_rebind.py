@@ -17,7 +17,7 @@ from kube_base.frozen import replace
 from kube_rdma.adapters.kernel.sriov.functions import locked
 from kube_rdma.adapters.kernel.sriov.rebind import FunctionDrivers
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey
-from kube_rdma.model.attach.step import AwaitPartition
+from kube_rdma.model.attach.steps import AwaitPartition
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.functions.step import RebindFunction
 from kube_rdma_lab.native.tree_text import unpack

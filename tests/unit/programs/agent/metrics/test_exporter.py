@@ -13,7 +13,7 @@ from kube_base.frozen import replace
 from kube_rdma.adapters.bulkhead import contained
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.model.attach.attachment import Attachment, Plan, Sandbox
-from kube_rdma.model.attach.step import MoveRdma
+from kube_rdma.model.attach.steps import MoveRdma
 from kube_rdma.model.device import PortState
 from kube_rdma.model.late_binding.binding import ContainerId, PodName
 from kube_rdma.model.metrics.families import MetricNames

@@ -10,7 +10,7 @@ from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
 from kube_rdma.adapters.files.device_info import DeviceInfoFolder
 from kube_rdma.model.attach.attachment import GrantedShare
-from kube_rdma.model.attach.step import AddRoute, AddRule
+from kube_rdma.model.attach.steps import AddRoute, AddRule
 from kube_rdma.model.cni_conf import ConfFile, Wiring
 from kube_rdma.model.ipam import IPPool, IPRange, PoolName
 from kube_rdma.model.pools.pool import Bind, Mode, ShareId
