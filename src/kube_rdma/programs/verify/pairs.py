@@ -35,6 +35,7 @@ from kube_rdma.model.verify.bandwidth import (
 from kube_rdma.rules.verify.perftest import (
     LISTENING,
     client_script,
+    is_worth_a_try,
     perftest_words,
     server_script,
     table,
@@ -48,7 +49,6 @@ LeftOut: TypeAlias = tuple[tuple[str, str], ...]  # who takes no part, and why
 
 FIRST_PORT, PORTS = 18515, 1000  # perftest's own, and those behind it
 TRIES = 3  # of a measurement whose work requests fail
-FAILED_REQUEST = "Completion with error"  # perftest, where a packet was lost too often
 GRACE = 30.0  # seconds for what the pod itself should have ended
 PROBE_SECONDS = 30.0
 _PROBES = 16  # at once
@@ -210,7 +210,7 @@ class BandwidthProof:
             try:
                 return await _aside(await self._once(client, server), table)
             except KubeError as error:
-                if last or FAILED_REQUEST not in str(error):
+                if last or not is_worth_a_try(str(error)):
                     raise
         raise AssertionError("the last try returns or raises")
 

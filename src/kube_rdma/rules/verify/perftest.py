@@ -18,6 +18,9 @@ from kube_base.plain_text import plain
 from kube_rdma.model.verify.bandwidth import PerftestRow, PerftestRun, PodDevice
 
 LISTENING = "listening"  # what a server's script prints when it can be dialled
+# perftest's words for what passes: a packet was lost too often; two clocks did not agree, for the
+# cores were busy while it compared them (get_clock.c: a correlation below 0.9).
+_PASSING = "Completion with error", "Can't produce a report"
 _TRIES = 60  # of a client by RDMA_CM, one each second
 MOST_COLUMNS = 16  # of a table; perftest's widest has 9
 _MEGABYTE_BITS = 8 * 2**20  # perftest's "MB" is 2**20 bytes (src/perftest_resources.c)
@@ -83,6 +86,11 @@ def client_script(words: Sequence[str], seconds: int) -> str:
         ' echo "$text" >&2; exit 1'
     )
     return f"exec timeout {seconds} sh -c {shlex.quote(tries)}"
+
+
+def is_worth_a_try(failure: str) -> bool:
+    """Whether a run that failed with these words may pass when it is done again."""
+    return any(words in failure for words in _PASSING)
 
 
 def table(text: str) -> tuple[PerftestRow, ...]:
