@@ -1,6 +1,7 @@
 """One description of an installation: examples, config and the chart are what it says."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from kube_rdma.rules.install.admission import AGENTS
 from kube_rdma.rules.install.agent_cel import NFD_RIGHT
 from kube_rdma.rules.install.fill import filled
 from kube_rdma.rules.install.presets import DEFAULTS, DISTRIBUTIONS, PRESETS, merged
+from kube_rdma.rules.operator.daemon_sets import DRIVER_ACCOUNT
 
 from .test_manifests import QUOTA, patched
 
@@ -332,6 +334,51 @@ def test_gke_gets_its_quota_where_the_namespace_is_ours():
             if "hard" in each.get("spec", {})
         ]
         assert [each["spec"] for each in quotas] == [file["spec"]] * values["namespace"]["create"]
+
+
+def pods(made):
+    """The pods of all workloads, by their name."""
+    return {
+        each["metadata"]["name"]: each["spec"]["template"]["spec"]
+        for each in made
+        if "template" in each.get("spec", {})
+    }
+
+
+def with_hooks(preset, **given):
+    """All objects of an installation, those that only Helm has too."""
+    values = merged({"preset": preset, **given})
+    listed = [one for part in blueprints().values() for one in part]
+    return list(filled([replace(one, for_helm=False) for one in listed], values))
+
+
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+@pytest.mark.parametrize("preset", ["vke", "nvidia", "nvidia-operator", "ib"])
+def test_on_openshift_nobody_names_a_user(preset, distribution):
+    """The constraint of everyone gives pods one of the namespace's, which is never root."""
+    users = {
+        (container["securityContext"].get("runAsUser"))
+        for pod in pods(with_hooks(preset, distribution=distribution)).values()
+        for container in pod["containers"]
+        if container["securityContext"].get("runAsNonRoot")
+    }
+    assert users == {None if distribution == "openshift" else 65532}
+
+
+def test_on_openshift_what_a_policy_deploys_may_be_privileged():
+    """Agents, and drivers with an account of their own."""
+    made = with_hooks("nvidia-operator", distribution="openshift")
+    bound = {
+        subject["name"]
+        for each in made
+        if each.get("roleRef", {}).get("name") == "system:openshift:scc:privileged"
+        for subject in each["subjects"]
+    }
+    accounts = {each["metadata"]["name"] for each in made if each["kind"] == "ServiceAccount"}
+    assert bound == {"kube-rdma-agent", DRIVER_ACCOUNT}
+    assert bound <= accounts
+    elsewhere = with_hooks("nvidia-operator")
+    assert DRIVER_ACCOUNT not in {each["metadata"]["name"] for each in elsewhere}
 
 
 @pytest.mark.parametrize("preset", ["ack", "scc", "vke", "nvidia", "ib"])

@@ -46,8 +46,8 @@ class Installation(Typed):
     """
     distribution is the kind of Kubernetes, which decides the folders in host. k3s: with its
     flannel. rke2: RKE2, and k3s with another CNI. gke: adds a quota for the agents in a namespace
-    that the chart creates. openshift: adds the constraint privileged for the agents. kubernetes:
-    all others.
+    that the chart creates. openshift: adds the constraint privileged for agents and drivers, and
+    the controller names no user. kubernetes: all others.
     """
     image: InstalledImage = InstalledImage()
     """image is the container image of everything that the chart deploys."""

@@ -21,7 +21,7 @@ from kube_rdma.api.schema.structural import definition
 from kube_rdma.api.text import document, reader
 from kube_rdma.api.text.document import Document
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.install.blueprint import Blueprint
+from kube_rdma.model.install.blueprint import Blueprint, Values
 from kube_rdma.programs.config import parse_config
 from kube_rdma.programs.install.described import described
 from kube_rdma.rules.install import admission
@@ -72,17 +72,17 @@ def read_values(path: Path) -> Document:
     return reader.read(data, str(path))
 
 
-def assignment(text: str) -> Document:
-    """What ``agent.startupTaint=true`` gives; Refused for another form."""
+def assignment(text: str, where: str = "--set") -> Document:
+    """What ``agent.startupTaint=true`` gives; Refused for another form. `where` is the option."""
     path, equals, written = text.partition("=")
     names = path.split(".")
     if not equals or not all(names):
         raise Refused(
             f"{text!r} sets no value",
             remedy="Write it like image.tag=0.1.0, or give a file with --values",
-            where="--set",
+            where=where,
         )
-    read = reader.read(written.encode(), "--set")
+    read = reader.read(written.encode(), where)
     value = read.value
     for name in reversed(names):
         value = {name: value}
@@ -115,8 +115,18 @@ def notes(layers: Sequence[Document], preset: str = "") -> tuple[str, ...]:
     return (NO_POOL,) if values["preset"] == "vke" and not values["pools"] else ()
 
 
+def policy_values(texts: Sequence[str], where: str) -> Values:
+    """What assignments give to the agents of policies; Refused for what is no value."""
+    return _given([assignment(text, where) for text in texts], "nvidia-operator")
+
+
 def _values(layers: Sequence[Document], preset: str) -> dict[str, Any]:
     """All values of an installation, checked."""
+    return merged(_given(layers, preset))
+
+
+def _given(layers: Sequence[Document], preset: str) -> Values:
+    """The values that layers give, with their preset, checked."""
     named = [layer.value.get("preset") for layer in layers if isinstance(layer.value, dict)]
     chosen = preset or next((name for name in reversed(named) if name), None)
     if not chosen:
@@ -129,7 +139,7 @@ def _values(layers: Sequence[Document], preset: str) -> dict[str, Any]:
             value = {"preset": chosen, **written(value)}
         installation.check(replace(layer, value=value))
         given = over(given, layer.value)
-    return merged(given)
+    return given
 
 
 def chart_files() -> dict[str, str]:

@@ -96,6 +96,7 @@ DEFAULTS: Json = {
         "configArgument": False,
         "quota": False,
         "constraints": False,
+        "user": 65532,
     },
 }
 
@@ -245,7 +246,7 @@ DISTRIBUTIONS: Mapping[str, Json] = {
             "cniBinaries": "/var/lib/cni/bin",
             "runtime": "/run/crio",
         },
-        "seed": {"account": True, "constraints": True},
+        "seed": {"account": True, "constraints": True, "user": 0},
     },
 }
 
