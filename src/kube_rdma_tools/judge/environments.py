@@ -309,6 +309,7 @@ _NODES = (
     Environment(
         "tainted",
         "a GPU cloud whose nodes are all tainted",
+        values={"controller.tolerations": "[{key: CriticalAddonsOnly, operator: Exists}]"},
         nodes=(
             _CONTROL_PLANE,
             JudgedNode("system", taints=(_ADDONS,)),
@@ -330,6 +331,7 @@ _NODES = (
             JudgedNode("worker", cards=True),
             JudgedNode("arm", cards=True, architecture="arm64"),
         ),
+        values={"image.architectures": "[amd64]"},
         image=frozenset(("amd64",)),
     ),
     # AKS and kubeadm leave Windows nodes without a taint.

@@ -42,6 +42,7 @@ values = some(
         digest=st.sampled_from(["", None, f"sha256:{'0' * 64}"]),
         pullPolicy=st.sampled_from(["Always", "Never"]),
         pullSecrets=st.lists(st.just({"name": "secret"}), max_size=1),
+        architectures=st.just(["amd64"]),
     ),
     namespace=some(name=st.just("elsewhere"), create=switches),
     agent=some(
@@ -57,9 +58,26 @@ values = some(
         startupTaint=switches,
         nodeLabels=st.sampled_from(["write", "write-nfd", "leave", "remove"]),
         namespaceIsolation=st.sampled_from(["", "default,kube-system"]),
+        podLabels=texts | st.just({"name": "mine", "b": "c"}),
+        podAnnotations=texts,
+        extraArgs=st.lists(st.sampled_from(["--a", "--b={{ c }}"]), max_size=2),
     ),
     controller=some(
-        enabled=switches, name=st.just("operator"), replicas=st.integers(1, 3), resources=resources
+        enabled=switches,
+        name=st.just("operator"),
+        replicas=st.integers(1, 3),
+        resources=resources,
+        nodeSelector=st.none() | texts,
+        tolerations=st.none() | st.just([{"operator": "Exists"}]),
+        affinity=st.none()
+        | some(
+            nodeAffinity=st.just({"preferredDuringSchedulingIgnoredDuringExecution": []}),
+            podAntiAffinity=st.just({"preferredDuringSchedulingIgnoredDuringExecution": []}),
+        ),
+        priorityClassName=st.sampled_from(["", "system-cluster-critical"]),
+        podLabels=texts | st.just({"name": "mine", "b": "c"}),
+        podAnnotations=texts,
+        extraArgs=st.lists(st.sampled_from(["--a", "--b={{ c }}"]), max_size=2),
     ),
     roles=st.none() | some(install=switches),
     pools=st.lists(

@@ -336,6 +336,68 @@ def test_gke_gets_its_quota_where_the_namespace_is_ours():
         assert [each["spec"] for each in quotas] == [file["spec"]] * values["namespace"]["create"]
 
 
+PLACED = {
+    "tolerations": [{"key": "CriticalAddonsOnly", "operator": "Exists"}],
+    "nodeSelector": {"pool": "system"},
+    "affinity": {
+        "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []},
+        "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [1]},
+    },
+    "priorityClassName": "system-cluster-critical",
+    "podLabels": {"team": "network", "name": "mine"},
+    "podAnnotations": {"a": "b"},
+    "extraArgs": ["--admission-set=vepfsFolders=/data"],
+}
+
+
+@pytest.mark.parametrize("preset", ["vke", "nvidia", "nvidia-operator", "ib"])
+def test_whoever_installs_says_where_controllers_and_hooks_run(preset):
+    """Hooks run on the nodes that take a controller, wherever its copies are."""
+    (deployment,) = [
+        each
+        for each in with_hooks(preset, controller=PLACED, image={"architectures": ["arm64"]})
+        if each["kind"] == "Deployment"
+    ]
+    template = deployment["spec"]["template"]
+    assert template["spec"]["affinity"] == PLACED["affinity"]
+    assert template["spec"]["priorityClassName"] == "system-cluster-critical"
+    assert template["metadata"]["annotations"] == {"a": "b"}
+    own = deployment["spec"]["selector"]["matchLabels"]
+    assert template["metadata"]["labels"] == {"team": "network"} | own
+    assert template["spec"]["containers"][0]["args"][-1:] == PLACED["extraArgs"]
+    jobs = [each for each in with_hooks(preset, controller=PLACED) if each["kind"] == "Job"]
+    assert jobs
+    for pod in (template["spec"], *pods(jobs).values()):
+        assert pod["tolerations"] == PLACED["tolerations"]
+        assert pod["nodeSelector"] == {"kubernetes.io/os": "linux", "pool": "system"}
+        assert pod["affinity"]["nodeAffinity"] == PLACED["affinity"]["nodeAffinity"]
+    assert not any("podAntiAffinity" in pod["affinity"] for pod in pods(jobs).values())
+
+
+@pytest.mark.parametrize("preset", ["ack", "scc", "vke", "nvidia", "ib"])
+def test_agents_have_further_labels_annotations_and_options(preset):
+    further = {"podLabels": {"a": "b", "name": "c"}, "podAnnotations": {"d": "e"}}
+    layer = {"agent": further | {"extraArgs": ["--registry=plugins_registry"]}}
+    made = objects([reader.read(json.dumps(layer).encode(), "values")], preset)
+    (agent,) = [each for each in made if each["kind"] == "DaemonSet"]
+    template = agent["spec"]["template"]
+    own = agent["spec"]["selector"]["matchLabels"]
+    assert template["metadata"] == {"labels": {"a": "b"} | own, "annotations": {"d": "e"}}
+    assert template["spec"]["containers"][0]["args"][-1] == "--registry=plugins_registry"
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_no_pod_is_on_a_node_of_another_architecture_than_the_image_has(preset):
+    """Whichever pod it is; by default the image is for both."""
+    wanted = {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]}
+    made = pods(with_hooks(preset, image={"architectures": ["amd64"]}))
+    assert made
+    for pod in made.values():
+        rule = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+        (term,) = rule["nodeSelectorTerms"]
+        assert wanted in term["matchExpressions"]
+
+
 def pods(made):
     """The pods of all workloads, by their name."""
     return {

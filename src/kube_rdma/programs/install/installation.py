@@ -131,7 +131,7 @@ def _given(layers: Sequence[Document], preset: str) -> Values:
     chosen = preset or next((name for name in reversed(named) if name), None)
     if not chosen:
         raise Refused("no preset is named", remedy=f"Write --preset, with {', '.join(PRESETS)}")
-    given: Any = {}
+    given: dict[str, Any] = {}
     last = reader.read(json.dumps({"preset": chosen}).encode(), "--preset")
     for layer in (*layers, last):
         value = layer.value

@@ -13,7 +13,16 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from kube_rdma.model.install.blueprint import ABSENT, EITHER, IS, Blueprint, Hole, Joined, When
+from kube_rdma.model.install.blueprint import (
+    ABSENT,
+    EITHER,
+    IS,
+    Blueprint,
+    Hole,
+    Joined,
+    Spread,
+    When,
+)
 from kube_rdma.views.install.constants import WIDTH, assigned, in_line, scalar
 
 HEAD = "{{- /* Written by tools/chart from src/kube_rdma/rules/install; do not edit. */}}\n"
@@ -116,7 +125,13 @@ def _path(path: str) -> str:
 
 def _fields(body: Mapping[str, Any], indent: int) -> Iterator[str]:
     for name, value in body.items():
-        yield from _entry(f"{' ' * indent}{scalar(name)}:", value, indent)
+        if isinstance(value, Spread):
+            own = " ".join(_constant(other) for other in body if other != name)
+            yield f"{{{{- range $name, $value := omit {_path(value.path)} {own} }}}}"
+            yield f"{' ' * indent}{{{{ $name | toJson }}}}: {{{{ $value | toJson }}}}"
+            yield "{{- end }}"
+        else:
+            yield from _entry(f"{' ' * indent}{scalar(name)}:", value, indent)
 
 
 def _entry(head: str, node: Any, indent: int) -> Iterator[str]:
@@ -146,6 +161,10 @@ def _item(node: Any, indent: int) -> Iterator[str]:
             if otherwise is not ABSENT:
                 yield "{{- else }}"
                 yield from _items(otherwise, indent)
+            yield "{{- end }}"
+        case Spread(path):
+            yield f"{{{{- range {_path(path)} }}}}"
+            yield f"{blanks}- {{{{ . | toJson }}}}"
             yield "{{- end }}"
         case dict() if node:
             first, *rest = _fields(node, indent + _STEP)
@@ -191,7 +210,7 @@ def _value(head: str, node: Any, indent: int) -> Iterator[str]:
 
 
 def _filled_in(node: Any) -> bool:
-    return isinstance(node, Hole | Joined | When)
+    return isinstance(node, Hole | Joined | Spread | When)
 
 
 def _escaped(line: str) -> str:
