@@ -44,7 +44,9 @@ def distribution(environment: Environment) -> str:
 
 def installation(preset: str, environment: Environment) -> tuple[Json, ...]:
     """All objects of a preset as someone installs it in an environment."""
-    return _rendered(preset, distribution(environment), tuple(sorted(environment.values.items())))
+    version = ("kubernetesVersion", f"v1.{environment.kubernetes}")
+    settings = (version, *sorted(environment.values.items()))
+    return _rendered(preset, distribution(environment), settings)
 
 
 @cache

@@ -36,6 +36,7 @@ def some(**fields):
 
 values = some(
     distribution=st.sampled_from(list(DISTRIBUTIONS)),
+    kubernetesVersion=st.sampled_from(["", "1.28", "v1.30.2", None]),
     image=some(
         repository=st.just("registry.example.com:5000/a/b"),
         tag=st.sampled_from(["0.1.0", "1"]),
@@ -163,6 +164,23 @@ def test_helm_prints_what_render_prints(helm, preset, tmp_path):
     printed = templated(helm, preset, {}, tmp_path)
     assert printed == rendered(preset, {})
     assert helm("lint", str(CHART), "--strict", "--set", f"preset={preset}").returncode == 0
+
+
+@pytest.mark.parametrize("version", ["1.22", "v1.28.4-gke.100", "1.30"])
+@pytest.mark.parametrize("preset", PRESETS)
+def test_helm_leaves_out_what_the_cluster_does_not_have(helm, preset, version, tmp_path):
+    """By the cluster's version, or by the value; both policies for pods are asked for."""
+    asked = {"admission": {"pods": {"check": True, "complete": True}}}
+    given_values = {"kubernetesVersion": version, **asked}
+    wanted = rendered(preset, given_values)
+    assert templated(helm, preset, given_values, tmp_path) == wanted
+    older = functools.partial(_of_version, helm, version)
+    assert templated(older, preset, asked, tmp_path) == wanted
+
+
+def _of_version(helm, version, command, *options):
+    """Helm for a cluster of another version."""
+    return helm(command, *(version if option == "1.36.0" else option for option in options))
 
 
 @pytest.mark.parametrize("preset", PRESETS)

@@ -23,6 +23,7 @@ from kube_rdma.api.install.values import (
     InstalledPool,
     InstalledRoles,
 )
+from kube_rdma.api.install.words import KubernetesVersion
 from kube_rdma.api.pools.config import untitled
 from kube_rdma.api.text.document import Document
 from kube_rdma.api.text.faults import validate
@@ -48,6 +49,12 @@ class Installation(Typed):
     flannel. rke2: RKE2, and k3s with another CNI. gke: adds a quota for the agents in a namespace
     that the chart creates. openshift: adds the constraint privileged for agents and drivers, and
     the controller names no user. kubernetes: all others.
+    """
+    kubernetes_version: KubernetesVersion = ""
+    """
+    kubernetesVersion is the version of Kubernetes, in quotes. The chart and render leave out what
+    it does not have, such as admission policies before 1.30. Empty: Helm asks the cluster, and
+    render writes for the newest. Example: "1.28".
     """
     image: InstalledImage = InstalledImage()
     """image is the container image of everything that the chart deploys."""

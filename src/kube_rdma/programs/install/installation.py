@@ -27,6 +27,7 @@ from kube_rdma.programs.install.described import described
 from kube_rdma.rules.install import admission
 from kube_rdma.rules.install.defaults import completed
 from kube_rdma.rules.install.fill import filled
+from kube_rdma.rules.install.kubernetes_version import SINCE, lacking
 from kube_rdma.rules.install.parts import PARTS, parts
 from kube_rdma.rules.install.presets import DEFAULTS, DISTRIBUTIONS, PRESETS, merged, over, written
 from kube_rdma.rules.install.webhook import check_webhook
@@ -120,6 +121,11 @@ def policy_values(texts: Sequence[str], where: str) -> Values:
     return _given([assignment(text, where) for text in texts], "nvidia-operator")
 
 
+def left_out(layers: Sequence[Document], preset: str = "") -> tuple[str, ...]:
+    """What of it the version of Kubernetes does not have, a sentence each; Refused as `objects`."""
+    return lacking(_values(layers, preset))
+
+
 def _values(layers: Sequence[Document], preset: str) -> dict[str, Any]:
     """All values of an installation, checked."""
     return merged(_given(layers, preset))
@@ -151,7 +157,7 @@ def chart_files() -> dict[str, str]:
         "README.md": chart_values.readme(values),
         "values.yaml": chart_values.values_file(values),
         "files/layers.json": json.dumps(layers, indent=2) + "\n",
-        "templates/_values.tpl": chart.merging(DEFAULTS["distribution"], MERGED_BY_HELM),
+        "templates/_values.tpl": chart.merging(DEFAULTS["distribution"], MERGED_BY_HELM, SINCE),
         "values.schema.json": installation.schema(left_out, {v.path for v in values if v.others}),
         **{
             f"templates/{name}.yaml": chart.template(listed)

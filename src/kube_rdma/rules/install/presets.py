@@ -12,6 +12,7 @@ from typing import Any
 
 from kube_rdma.model.admission.facts import USUAL
 from kube_rdma.model.install.blueprint import Json, Values
+from kube_rdma.rules.install.kubernetes_version import SINCE, with_version
 
 RESOURCES = "resources"
 _AGENT_RESOURCES = {"requests": {"cpu": "10m", "memory": "70Mi"}, "limits": {"memory": "256Mi"}}
@@ -22,6 +23,7 @@ _CONTROLLER_RESOURCES = {
 
 DEFAULTS: Json = {
     "distribution": "kubernetes",
+    "kubernetesVersion": "",
     "image": {
         "repository": "kube-rdma.io/kube-rdma",
         "tag": "dev",
@@ -108,6 +110,7 @@ DEFAULTS: Json = {
         "quota": False,
         "constraints": False,
         "user": 65532,
+        **dict.fromkeys(SINCE, True),
     },
 }
 
@@ -273,7 +276,7 @@ def merged(given: Values) -> Json:
     values: Any = DEFAULTS
     for layer in (*layers, given):
         values = over(values, layer)
-    return _without_nulls(values)
+    return with_version(_without_nulls(values))
 
 
 def written(given: Values) -> Json:

@@ -35,13 +35,14 @@ def template(blueprints: Sequence[Blueprint]) -> str:
     return HEAD + VALUES + "".join(map(_object, blueprints))
 
 
-def merging(distribution: str, objects: Sequence[str]) -> str:
+def merging(distribution: str, objects: Sequence[str], since: Mapping[str, int]) -> str:
     """templates/_values.tpl: the values of an installation, as JSON; a `distribution` by default.
 
     Lists and single values of a later layer replace those of an earlier one; sprig's own merge
     would take a false or an empty one for a missing one. `objects` are defaults such as
     ``agent.resources``, with which Helm has merged the user's already: by a null there the user
-    takes a part of them away.
+    takes a part of them away. `since` are the minor versions of Kubernetes from which on the values
+    below `seed` are true (rules/install/kubernetes_version).
     """
     return f"""{HEAD}{{{{- define "kube-rdma.over" }}}}
 {{{{- $values := deepCopy .below }}}}
@@ -68,9 +69,17 @@ chart, and null takes one away. */}}}}
 {{{{- range $layer := list $preset $distribution (omit .Values "global") }}}}
 {{{{- $values = include "kube-rdma.over" (dict "below" $values "above" $layer) | fromJson }}}}
 {{{{- end }}}}
+{{{{- $version := $values.kubernetesVersion | default .Capabilities.KubeVersion.Version }}}}
+{"".join(_served(name, minor) for name, minor in since.items())}\
 {{{{- toJson $values }}}}
 {{{{- end }}}}
 """
+
+
+def _served(name: str, minor: int) -> str:
+    """A line that says whether the cluster's version has something."""
+    test = f'semverCompare ">=1.{minor}-0" $version'
+    return f'{{{{- $_ := set $values.seed "{name}" ({test}) }}}}\n'
 
 
 def _replaced(path: str) -> str:
