@@ -115,6 +115,7 @@ _SYSTEMS = (
         "debian-selinux",
         "kubeadm on Debian with SELinux",
         nodes=(JudgedNode("worker", cards=True, selinux=DEBIAN),),
+        values={"agent.seLinuxType": "spc_t"},
     ),
     Environment(
         "openshift",
@@ -178,6 +179,7 @@ _SYSTEMS = (
         "Talos Linux as its guide for DRA has it, with SELinux labels",
         nodes=(_CONTROL_PLANE, JudgedNode("worker", cards=True, selinux=TALOS)),
         distributions=("talos", "kubernetes"),
+        values={"host.cdi": "/var/cdi/dynamic"},
         # docs.siderolabs.com "Set CDI plugin Spec Dirs to writable directories".
         paths=NodePaths(cdi=("/var/cdi/static", "/var/cdi/dynamic")),
         level=SecurityLevel.BASELINE,

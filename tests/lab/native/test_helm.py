@@ -59,6 +59,7 @@ values = some(
         startupTaint=switches,
         nodeLabels=st.sampled_from(["write", "write-nfd", "leave", "remove"]),
         namespaceIsolation=st.sampled_from(["", "default,kube-system"]),
+        seLinuxType=st.sampled_from(["", "spc_t", None]),
         podLabels=texts | st.just({"name": "mine", "b": "c"}),
         podAnnotations=texts,
         extraArgs=st.lists(st.sampled_from(["--a", "--b={{ c }}"]), max_size=2),
@@ -114,7 +115,11 @@ values = some(
             injectCaFrom=st.sampled_from(["", "a/b"]),
         ),
     ),
-    host=some(runtime=st.just("/run/crio"), kubelet=st.just("/var/lib/k0s/kubelet")),
+    host=some(
+        runtime=st.just("/run/crio"),
+        kubelet=st.just("/var/lib/k0s/kubelet"),
+        cdi=st.just("/var/cdi/dynamic"),
+    ),
 )
 
 

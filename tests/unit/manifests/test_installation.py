@@ -309,7 +309,9 @@ def test_another_project_s_definition_is_the_file_and_only_on_demand():
     assert definition not in objects((), "vke")
 
 
-@pytest.mark.parametrize("distribution", [name for name in DISTRIBUTIONS if name != "kubernetes"])
+@pytest.mark.parametrize(
+    "distribution", [name for name, layer in DISTRIBUTIONS.items() if "host" in layer]
+)
 @pytest.mark.parametrize("preset", ["vke", "nvidia", "ib"])
 def test_a_distribution_is_its_patch(preset, distribution):
     """That of config/distributions, which one applies to an example by hand."""
@@ -334,6 +336,38 @@ def test_gke_gets_its_quota_where_the_namespace_is_ours():
             if "hard" in each.get("spec", {})
         ]
         assert [each["spec"] for each in quotas] == [file["spec"]] * values["namespace"]["create"]
+
+
+def security(preset, **given):
+    """The security contexts of the containers of agents."""
+    made = list(filled(blueprints()["workloads"], merged({"preset": preset, **given})))
+    agents = pods(each for each in made if each["kind"] == "DaemonSet")
+    return [one["securityContext"] for pod in agents.values() for one in pod["containers"]]
+
+
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+@pytest.mark.parametrize("preset", ["ack", "scc", "vke", "nvidia", "ib"])
+def test_agents_name_a_type_that_the_policy_of_the_distribution_has(preset, distribution):
+    (made,) = security(preset, distribution=distribution)
+    narrow = preset in ("ack", "scc") and distribution not in ("bottlerocket", "flatcar", "talos")
+    wanted = "container_device_plugin_t" if narrow else "spc_t"
+    assert made["seLinuxOptions"] == {"type": wanted}
+    (own,) = security(preset, distribution=distribution, agent={"seLinuxType": "own_t"})
+    assert own["seLinuxOptions"] == {"type": "own_t"}
+
+
+@pytest.mark.parametrize("preset", ["vke", "nvidia", "ib"])
+def test_cdi_files_are_written_where_the_runtime_looks(preset):
+    """The agent has the folder where its default is."""
+    made = with_hooks(preset, host={"cdi": "/var/cdi/dynamic"})
+    (agent,) = (
+        pod
+        for pod in pods(made).values()
+        if any(volume["name"] == "cdi" for volume in pod.get("volumes", ()))
+    )
+    (volume,) = (one for one in agent["volumes"] if one["name"] == "cdi")
+    (mount,) = (one for one in agent["containers"][0]["volumeMounts"] if one["name"] == "cdi")
+    assert (volume["hostPath"]["path"], mount["mountPath"]) == ("/var/cdi/dynamic", "/var/run/cdi")
 
 
 PLACED = {

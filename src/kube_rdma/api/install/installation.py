@@ -43,12 +43,14 @@ class Installation(Typed):
     nvidia-operator: what a NicClusterPolicy asks for. ib: rdma/vf, InfiniBand VFs. See
     docs/install.md.
     """
-    distribution: Literal["kubernetes", "gke", "k3s", "rke2", "openshift"] = "kubernetes"
+    distribution: Literal[
+        "kubernetes", "gke", "k3s", "rke2", "openshift", "bottlerocket", "flatcar", "talos"
+    ] = "kubernetes"
     """
-    distribution is the kind of Kubernetes, which decides the folders in host. k3s: with its
-    flannel. rke2: RKE2, and k3s with another CNI. gke: adds a quota for the agents in a namespace
-    that the chart creates. openshift: adds the constraint privileged for agents and drivers, and
-    the controller names no user. kubernetes: all others.
+    distribution is the kind of Kubernetes or of its nodes. It decides folders, SELinux type and
+    rights. k3s: with its flannel. rke2: RKE2, and k3s with another CNI. gke: adds a quota where the
+    chart creates the namespace. openshift: binds the constraint privileged, and names no user.
+    kubernetes: all others.
     """
     kubernetes_version: KubernetesVersion = ""
     """

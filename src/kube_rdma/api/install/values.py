@@ -19,6 +19,7 @@ from kube_rdma.api.install.words import (
     ObjectName,
     Replicas,
     Repository,
+    SelinuxType,
     Tag,
 )
 from kube_rdma.api.ipam.ip_pool import IPPoolSpec
@@ -147,6 +148,12 @@ class InstalledAgent(Typed):
     namespaceIsolation lists namespaces, with commas between them. All pods may name their networks,
     besides those of the pod's own namespace. Empty: networks of any namespace. Example:
     default,kube-system. See docs/tenancy.md.
+    """
+    se_linux_type: SelinuxType = ""
+    """
+    seLinuxType is the SELinux type of the agents' containers, which the policy of the nodes has to
+    have. Empty: spc_t for agents that attach networks, else container_device_plugin_t. Example:
+    spc_t.
     """
     pod_labels: dict[str, str] = Field(default_factory=dict, examples=[{"team": "network"}])
     """
@@ -331,3 +338,8 @@ class HostFolders(Typed):
     """
     runtime: Folder = "/run/containerd"
     """runtime is the folder of the container runtime's socket. Example: /run/crio."""
+    cdi: Folder = "/var/run/cdi"
+    """
+    cdi is a folder in which the container runtime looks for CDI files. Agents write theirs there.
+    Example: /var/cdi/dynamic.
+    """

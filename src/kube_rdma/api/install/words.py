@@ -66,5 +66,8 @@ CertificateName: TypeAlias = Annotated[
         "kube-rdma-vke/admission",
     ),
 ]
+SelinuxType: TypeAlias = Annotated[
+    str, TextForm(r"([a-z][a-z0-9_]{0,62})?", "an SELinux type", "spc_t")
+]
 Replicas: TypeAlias = Annotated[int, Field(ge=1, le=9)]
 Object: TypeAlias = dict[str, Any]  # as Kubernetes has it, which checks it itself

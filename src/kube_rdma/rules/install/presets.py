@@ -45,6 +45,7 @@ DEFAULTS: Json = {
         "startupTaint": False,
         "nodeLabels": "write",
         "namespaceIsolation": "",
+        "seLinuxType": "",
         "podLabels": {},
         "podAnnotations": {},
         "extraArgs": [],
@@ -93,6 +94,7 @@ DEFAULTS: Json = {
         "cniConf": "/etc/cni/net.d",
         "cniBinaries": "/opt/cni/bin",
         "runtime": "/run/containerd",
+        "cdi": "/var/run/cdi",
     },
     "seed": {
         "daemonSet": "rdma-device-plugin",
@@ -238,6 +240,10 @@ PRESETS: Mapping[str, Json] = {
     },
 }
 
+# Their policies have no type for device plugins, and a container with a type that the policy lacks
+# is never created: bottlerocket-core-kit packages/selinux-policy, SELinuxProject/refpolicy
+# container.te, siderolabs/talos internal/pkg/selinux. All have spc_t, by this or as another name.
+_NO_PLUGIN_TYPE: Json = {"agent": {"seLinuxType": "spc_t"}}
 _K3S_AGENT = "/var/lib/rancher/k3s"
 DISTRIBUTIONS: Mapping[str, Json] = {
     "kubernetes": {},
@@ -262,6 +268,9 @@ DISTRIBUTIONS: Mapping[str, Json] = {
         },
         "seed": {"account": True, "constraints": True, "user": 0},
     },
+    "bottlerocket": _NO_PLUGIN_TYPE,
+    "flatcar": _NO_PLUGIN_TYPE,
+    "talos": _NO_PLUGIN_TYPE,
 }
 
 
