@@ -115,6 +115,7 @@ _SYSTEMS = (
         "debian-selinux",
         "kubeadm on Debian with SELinux",
         nodes=(JudgedNode("worker", cards=True, selinux=DEBIAN),),
+        values={"agent.seLinuxType": "spc_t"},
     ),
     Environment(
         "openshift",
@@ -178,6 +179,7 @@ _SYSTEMS = (
         "Talos Linux as its guide for DRA has it, with SELinux labels",
         nodes=(_CONTROL_PLANE, JudgedNode("worker", cards=True, selinux=TALOS)),
         distributions=("talos", "kubernetes"),
+        values={"host.cdi": "/var/cdi/dynamic"},
         # docs.siderolabs.com "Set CDI plugin Spec Dirs to writable directories".
         paths=NodePaths(cdi=("/var/cdi/static", "/var/cdi/dynamic")),
         level=SecurityLevel.BASELINE,
@@ -309,6 +311,7 @@ _NODES = (
     Environment(
         "tainted",
         "a GPU cloud whose nodes are all tainted",
+        values={"controller.tolerations": "[{key: CriticalAddonsOnly, operator: Exists}]"},
         nodes=(
             _CONTROL_PLANE,
             JudgedNode("system", taints=(_ADDONS,)),
@@ -330,6 +333,7 @@ _NODES = (
             JudgedNode("worker", cards=True),
             JudgedNode("arm", cards=True, architecture="arm64"),
         ),
+        values={"image.architectures": "[amd64]"},
         image=frozenset(("amd64",)),
     ),
     # AKS and kubeadm leave Windows nodes without a taint.

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 from kube_base.frozen import replace
-from kube_rdma.model.install.blueprint import Blueprint, Json
+from kube_rdma.model.install.blueprint import Blueprint, Json, Values
 from kube_rdma.model.operator.cluster_policy import (
     ClusterPolicy,
     ComponentImage,
@@ -20,7 +20,12 @@ from kube_rdma.model.operator.cluster_policy import (
     PolicyDriver,
 )
 from kube_rdma.programs.install.described import described
-from kube_rdma.programs.install.installation import assignment, blueprints, objects
+from kube_rdma.programs.install.installation import (
+    assignment,
+    blueprints,
+    objects,
+    policy_values,
+)
 from kube_rdma.rules.install.fill import filled
 from kube_rdma.rules.install.presets import DISTRIBUTIONS, PRESETS, merged, over
 from kube_rdma.rules.operator.daemon_sets import driver_objects, peer_objects, plugin_objects
@@ -39,7 +44,9 @@ def distribution(environment: Environment) -> str:
 
 def installation(preset: str, environment: Environment) -> tuple[Json, ...]:
     """All objects of a preset as someone installs it in an environment."""
-    return _rendered(preset, distribution(environment), tuple(sorted(environment.values.items())))
+    version = ("kubernetesVersion", f"v1.{environment.kubernetes}")
+    settings = (version, *sorted(environment.values.items()))
+    return _rendered(preset, distribution(environment), settings)
 
 
 @cache
@@ -52,9 +59,9 @@ def _rendered(preset: str, name: str, settings: tuple[tuple[str, str], ...]) -> 
         given = over(given, layer.value)
     values = merged(given)
     made += tuple(filled(_hooks(), values))
-    return made + tuple(
-        _of_policy(values["namespace"]["name"]) if values["seed"]["operator"] else ()
-    )
+    if not values["seed"]["operator"]:
+        return made
+    return made + tuple(_of_policy(values["namespace"]["name"], _policy_set(made)))
 
 
 @cache
@@ -64,7 +71,16 @@ def _hooks() -> list[Blueprint]:
     return [replace(blueprint, for_helm=False) for blueprint in listed if blueprint.for_helm]
 
 
-def _of_policy(namespace: str) -> Iterator[Json]:
+def _policy_set(objects: tuple[Json, ...]) -> Values:
+    """What the operator's Deployment sets for the agents of policies."""
+    (deployment,) = (made for made in objects if made["kind"] == "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    option = "--policy-set="
+    words = [word for word in container["args"] if word.startswith(option)]
+    return policy_values([word.removeprefix(option) for word in words], option)
+
+
+def _of_policy(namespace: str, values: Values) -> Iterator[Json]:
     """The objects of a policy with all three sections, whose device plugin attaches networks."""
     policy = ClusterPolicy(
         "nic-cluster-policy",
@@ -74,12 +90,12 @@ def _of_policy(namespace: str) -> Iterator[Json]:
         device_plugin=DevicePluginSection(_IMAGE, _CONFIG, networks=True),
         peer_driver=PeerDriverSection(_IMAGE, "/run/nvidia/driver"),
     )
-    plugin = plugin_objects(policy, described("workloads"))
+    plugin = plugin_objects(policy, described("workloads"), values=values)
     if plugin.config_map:
         yield plugin.config_map
     yield from plugin.daemon_sets
-    yield from driver_objects(policy, (_GROUP,)).daemon_sets
-    yield from peer_objects(policy, (_GROUP,)).daemon_sets
+    yield from driver_objects(policy, (_GROUP,), values).daemon_sets
+    yield from peer_objects(policy, (_GROUP,), values).daemon_sets
 
 
 def presets() -> tuple[str, ...]:

@@ -36,12 +36,14 @@ def some(**fields):
 
 values = some(
     distribution=st.sampled_from(list(DISTRIBUTIONS)),
+    kubernetesVersion=st.sampled_from(["", "1.28", "v1.30.2", None]),
     image=some(
         repository=st.just("registry.example.com:5000/a/b"),
         tag=st.sampled_from(["0.1.0", "1"]),
         digest=st.sampled_from(["", None, f"sha256:{'0' * 64}"]),
         pullPolicy=st.sampled_from(["Always", "Never"]),
         pullSecrets=st.lists(st.just({"name": "secret"}), max_size=1),
+        architectures=st.just(["amd64"]),
     ),
     namespace=some(name=st.just("elsewhere"), create=switches),
     agent=some(
@@ -57,9 +59,27 @@ values = some(
         startupTaint=switches,
         nodeLabels=st.sampled_from(["write", "write-nfd", "leave", "remove"]),
         namespaceIsolation=st.sampled_from(["", "default,kube-system"]),
+        seLinuxType=st.sampled_from(["", "spc_t", None]),
+        podLabels=texts | st.just({"name": "mine", "b": "c"}),
+        podAnnotations=texts,
+        extraArgs=st.lists(st.sampled_from(["--a", "--b={{ c }}"]), max_size=2),
     ),
     controller=some(
-        enabled=switches, name=st.just("operator"), replicas=st.integers(1, 3), resources=resources
+        enabled=switches,
+        name=st.just("operator"),
+        replicas=st.integers(1, 3),
+        resources=resources,
+        nodeSelector=st.none() | texts,
+        tolerations=st.none() | st.just([{"operator": "Exists"}]),
+        affinity=st.none()
+        | some(
+            nodeAffinity=st.just({"preferredDuringSchedulingIgnoredDuringExecution": []}),
+            podAntiAffinity=st.just({"preferredDuringSchedulingIgnoredDuringExecution": []}),
+        ),
+        priorityClassName=st.sampled_from(["", "system-cluster-critical"]),
+        podLabels=texts | st.just({"name": "mine", "b": "c"}),
+        podAnnotations=texts,
+        extraArgs=st.lists(st.sampled_from(["--a", "--b={{ c }}"]), max_size=2),
     ),
     roles=st.none() | some(install=switches),
     pools=st.lists(
@@ -95,7 +115,11 @@ values = some(
             injectCaFrom=st.sampled_from(["", "a/b"]),
         ),
     ),
-    host=some(runtime=st.just("/run/crio"), kubelet=st.just("/var/lib/k0s/kubelet")),
+    host=some(
+        runtime=st.just("/run/crio"),
+        kubelet=st.just("/var/lib/k0s/kubelet"),
+        cdi=st.just("/var/cdi/dynamic"),
+    ),
 )
 
 
@@ -145,6 +169,23 @@ def test_helm_prints_what_render_prints(helm, preset, tmp_path):
     printed = templated(helm, preset, {}, tmp_path)
     assert printed == rendered(preset, {})
     assert helm("lint", str(CHART), "--strict", "--set", f"preset={preset}").returncode == 0
+
+
+@pytest.mark.parametrize("version", ["1.22", "v1.28.4-gke.100", "1.30"])
+@pytest.mark.parametrize("preset", PRESETS)
+def test_helm_leaves_out_what_the_cluster_does_not_have(helm, preset, version, tmp_path):
+    """By the cluster's version, or by the value; both policies for pods are asked for."""
+    asked = {"admission": {"pods": {"check": True, "complete": True}}}
+    given_values = {"kubernetesVersion": version, **asked}
+    wanted = rendered(preset, given_values)
+    assert templated(helm, preset, given_values, tmp_path) == wanted
+    older = functools.partial(_of_version, helm, version)
+    assert templated(older, preset, asked, tmp_path) == wanted
+
+
+def _of_version(helm, version, command, *options):
+    """Helm for a cluster of another version."""
+    return helm(command, *(version if option == "1.36.0" else option for option in options))
 
 
 @pytest.mark.parametrize("preset", PRESETS)

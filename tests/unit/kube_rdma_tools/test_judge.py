@@ -132,23 +132,25 @@ def test_a_line_that_is_no_use_is_refused(text, reason):
 
 
 def test_the_page_shows_clusters_presets_and_each_violation():
-    ran = CliRunner().invoke(main, ["--environment", "tainted", "--preset", "vke"])
+    ran = CliRunner().invoke(main, ["--environment", "scc", "--preset", "scc"])
     assert ran.exit_code == 0, ran.output
     head, row, *rest = ran.output.splitlines()
-    assert head.split() == ["environment", "vke"]
-    assert row.split()[:2] == ["tainted", "3"]
+    assert head.split() == ["environment", "scc"]
+    assert row.split()[:2] == ["scc", "2"]
     text = "\n".join(rest)
-    assert "nowhere · No node of the cluster takes the pod" in text
-    assert "  Deployment/kube-rdma-controller\n" in text
-    assert "not tolerated: CriticalAddonsOnly" in text
-    assert "→ let the chart's values set tolerations" in text
-    assert rest[-1] == "Presets: 1, environments: 1, violations: 3 (3 nowhere)"
+    assert "taken-name · Another installation has an object of this name" in text
+    assert "  DaemonSet/rdma-device-plugin\n" in text
+    assert "metadata.name: the SCC document" in text
+    assert "→ choose another name" in text
+    assert rest[-1] == "Presets: 1, environments: 1, violations: 2 (2 taken-name)"
     assert max(map(len, rest[:-1])) <= 100
 
 
 def test_the_page_can_be_of_one_rule_and_be_lines_of_the_list():
-    words = ["--rule", "nowhere", "--rule", "late-object", "--lines", "--environment", "tainted"]
+    words = ["--rule", "taken-name", "--rule", "late-object", "--lines", "--environment", "scc"]
     ran = CliRunner().invoke(main, words)
     listed = read_list(KNOWN.read_text(encoding="utf-8"), ENVIRONMENTS)
     shown = read_list(HEAD + ran.output, ENVIRONMENTS)
-    assert shown.keys() == {entry for entry in listed if entry.rule == "nowhere"}
+    assert shown.keys() == {
+        entry for entry in listed if (entry.rule, entry.environment) == ("taken-name", "scc")
+    }

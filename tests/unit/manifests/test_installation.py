@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from kube_base.frozen import replace
 from kube_rdma.adapters.cluster.reports import GUARD
 from kube_rdma.api.install.installation import schema
 from kube_rdma.api.text import reader
@@ -22,6 +23,7 @@ from kube_rdma.rules.install.admission import AGENTS
 from kube_rdma.rules.install.agent_cel import NFD_RIGHT
 from kube_rdma.rules.install.fill import filled
 from kube_rdma.rules.install.presets import DEFAULTS, DISTRIBUTIONS, PRESETS, merged
+from kube_rdma.rules.operator.daemon_sets import DRIVER_ACCOUNT
 
 from .test_manifests import QUOTA, patched
 
@@ -307,7 +309,9 @@ def test_another_project_s_definition_is_the_file_and_only_on_demand():
     assert definition not in objects((), "vke")
 
 
-@pytest.mark.parametrize("distribution", [name for name in DISTRIBUTIONS if name != "kubernetes"])
+@pytest.mark.parametrize(
+    "distribution", [name for name, layer in DISTRIBUTIONS.items() if "host" in layer]
+)
 @pytest.mark.parametrize("preset", ["vke", "nvidia", "ib"])
 def test_a_distribution_is_its_patch(preset, distribution):
     """That of config/distributions, which one applies to an example by hand."""
@@ -332,6 +336,145 @@ def test_gke_gets_its_quota_where_the_namespace_is_ours():
             if "hard" in each.get("spec", {})
         ]
         assert [each["spec"] for each in quotas] == [file["spec"]] * values["namespace"]["create"]
+
+
+def security(preset, **given):
+    """The security contexts of the containers of agents."""
+    made = list(filled(blueprints()["workloads"], merged({"preset": preset, **given})))
+    agents = pods(each for each in made if each["kind"] == "DaemonSet")
+    return [one["securityContext"] for pod in agents.values() for one in pod["containers"]]
+
+
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+@pytest.mark.parametrize("preset", ["ack", "scc", "vke", "nvidia", "ib"])
+def test_agents_name_a_type_that_the_policy_of_the_distribution_has(preset, distribution):
+    (made,) = security(preset, distribution=distribution)
+    narrow = preset in ("ack", "scc") and distribution not in ("bottlerocket", "flatcar", "talos")
+    wanted = "container_device_plugin_t" if narrow else "spc_t"
+    assert made["seLinuxOptions"] == {"type": wanted}
+    (own,) = security(preset, distribution=distribution, agent={"seLinuxType": "own_t"})
+    assert own["seLinuxOptions"] == {"type": "own_t"}
+
+
+@pytest.mark.parametrize("preset", ["vke", "nvidia", "ib"])
+def test_cdi_files_are_written_where_the_runtime_looks(preset):
+    """The agent has the folder where its default is."""
+    made = with_hooks(preset, host={"cdi": "/var/cdi/dynamic"})
+    (agent,) = (
+        pod
+        for pod in pods(made).values()
+        if any(volume["name"] == "cdi" for volume in pod.get("volumes", ()))
+    )
+    (volume,) = (one for one in agent["volumes"] if one["name"] == "cdi")
+    (mount,) = (one for one in agent["containers"][0]["volumeMounts"] if one["name"] == "cdi")
+    assert (volume["hostPath"]["path"], mount["mountPath"]) == ("/var/cdi/dynamic", "/var/run/cdi")
+
+
+PLACED = {
+    "tolerations": [{"key": "CriticalAddonsOnly", "operator": "Exists"}],
+    "nodeSelector": {"pool": "system"},
+    "affinity": {
+        "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []},
+        "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [1]},
+    },
+    "priorityClassName": "system-cluster-critical",
+    "podLabels": {"team": "network", "name": "mine"},
+    "podAnnotations": {"a": "b"},
+    "extraArgs": ["--admission-set=vepfsFolders=/data"],
+}
+
+
+@pytest.mark.parametrize("preset", ["vke", "nvidia", "nvidia-operator", "ib"])
+def test_whoever_installs_says_where_controllers_and_hooks_run(preset):
+    """Hooks run on the nodes that take a controller, wherever its copies are."""
+    (deployment,) = [
+        each
+        for each in with_hooks(preset, controller=PLACED, image={"architectures": ["arm64"]})
+        if each["kind"] == "Deployment"
+    ]
+    template = deployment["spec"]["template"]
+    assert template["spec"]["affinity"] == PLACED["affinity"]
+    assert template["spec"]["priorityClassName"] == "system-cluster-critical"
+    assert template["metadata"]["annotations"] == {"a": "b"}
+    own = deployment["spec"]["selector"]["matchLabels"]
+    assert template["metadata"]["labels"] == {"team": "network"} | own
+    assert template["spec"]["containers"][0]["args"][-1:] == PLACED["extraArgs"]
+    jobs = [each for each in with_hooks(preset, controller=PLACED) if each["kind"] == "Job"]
+    assert jobs
+    for pod in (template["spec"], *pods(jobs).values()):
+        assert pod["tolerations"] == PLACED["tolerations"]
+        assert pod["nodeSelector"] == {"kubernetes.io/os": "linux", "pool": "system"}
+        assert pod["affinity"]["nodeAffinity"] == PLACED["affinity"]["nodeAffinity"]
+    assert not any("podAntiAffinity" in pod["affinity"] for pod in pods(jobs).values())
+
+
+@pytest.mark.parametrize("preset", ["ack", "scc", "vke", "nvidia", "ib"])
+def test_agents_have_further_labels_annotations_and_options(preset):
+    further = {"podLabels": {"a": "b", "name": "c"}, "podAnnotations": {"d": "e"}}
+    layer = {"agent": further | {"extraArgs": ["--registry=plugins_registry"]}}
+    made = objects([reader.read(json.dumps(layer).encode(), "values")], preset)
+    (agent,) = [each for each in made if each["kind"] == "DaemonSet"]
+    template = agent["spec"]["template"]
+    own = agent["spec"]["selector"]["matchLabels"]
+    assert template["metadata"] == {"labels": {"a": "b"} | own, "annotations": {"d": "e"}}
+    assert template["spec"]["containers"][0]["args"][-1] == "--registry=plugins_registry"
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_no_pod_is_on_a_node_of_another_architecture_than_the_image_has(preset):
+    """Whichever pod it is; by default the image is for both."""
+    wanted = {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]}
+    made = pods(with_hooks(preset, image={"architectures": ["amd64"]}))
+    assert made
+    for pod in made.values():
+        rule = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+        (term,) = rule["nodeSelectorTerms"]
+        assert wanted in term["matchExpressions"]
+
+
+def pods(made):
+    """The pods of all workloads, by their name."""
+    return {
+        each["metadata"]["name"]: each["spec"]["template"]["spec"]
+        for each in made
+        if "template" in each.get("spec", {})
+    }
+
+
+def with_hooks(preset, **given):
+    """All objects of an installation, those that only Helm has too."""
+    values = merged({"preset": preset, **given})
+    listed = [one for part in blueprints().values() for one in part]
+    return list(filled([replace(one, for_helm=False) for one in listed], values))
+
+
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+@pytest.mark.parametrize("preset", ["vke", "nvidia", "nvidia-operator", "ib"])
+def test_on_openshift_nobody_names_a_user(preset, distribution):
+    """The constraint of everyone gives pods one of the namespace's, which is never root."""
+    users = {
+        (container["securityContext"].get("runAsUser"))
+        for pod in pods(with_hooks(preset, distribution=distribution)).values()
+        for container in pod["containers"]
+        if container["securityContext"].get("runAsNonRoot")
+    }
+    assert users == {None if distribution == "openshift" else 65532}
+
+
+def test_on_openshift_what_a_policy_deploys_may_be_privileged():
+    """Agents, and drivers with an account of their own."""
+    made = with_hooks("nvidia-operator", distribution="openshift")
+    bound = {
+        subject["name"]
+        for each in made
+        if each.get("roleRef", {}).get("name") == "system:openshift:scc:privileged"
+        for subject in each["subjects"]
+    }
+    accounts = {each["metadata"]["name"] for each in made if each["kind"] == "ServiceAccount"}
+    assert bound == {"kube-rdma-agent", DRIVER_ACCOUNT}
+    assert bound <= accounts
+    elsewhere = with_hooks("nvidia-operator")
+    assert DRIVER_ACCOUNT not in {each["metadata"]["name"] for each in elsewhere}
 
 
 @pytest.mark.parametrize("preset", ["ack", "scc", "vke", "nvidia", "ib"])

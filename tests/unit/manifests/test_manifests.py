@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[3]
 IMAGE = "kube-rdma.io/kube-rdma:dev"
 SEED = "daemonset-seed.yaml"  # as its document has it
 WITH_NETWORKS = ("s1-vke/daemonset.yaml", "s3-network/agent.yaml", "s4-infiniband/agent.yaml")
+OF_KUBELETS = ("kubernetes.io/os", "kubernetes.io/arch")
 S3_LABEL = "feature.node.kubernetes.io/pci-15b3.present"
 QUOTA = "gke-quota.yaml"  # applied, not patched with
 NAMESPACES = {
@@ -224,14 +225,17 @@ def test_who_writes_sysfs_is_not_confined_by_apparmor(daemonset):
 
 @pytest.mark.parametrize("daemonset", list(daemonsets()))
 def test_a_node_needs_a_label_only_where_the_seed_has_one(daemonset):
-    """A label of ours takes a node out; seed S3's selector is what its document shows."""
+    """Beside system and architecture, which every kubelet writes; other labels take a node out.
+
+    Seed S3's selector is what its document shows.
+    """
     spec = daemonset["spec"]["template"]["spec"]
     seed_s3 = daemonset["metadata"]["name"] == "rdma-shared-dp-ds"
     assert spec.get("nodeSelector", {}).keys() == ({S3_LABEL} if seed_s3 else set())
     terms = spec.get("affinity", {}).get("nodeAffinity", {}).values()
     (expressions,) = [one["nodeSelectorTerms"] for one in terms] or [[]]
     assert all(
-        expression["operator"] == "NotIn"
+        expression["operator"] == "NotIn" or expression["key"] in OF_KUBELETS
         for term in expressions
         for expression in term["matchExpressions"]
     )

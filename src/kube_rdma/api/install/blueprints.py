@@ -11,6 +11,9 @@ text of both. Where a field or an entry of a list depends on values:
     - !when {a or b: [first, second]}            both entries, where one of two values is not empty
     - !when {agent.nodeLabels == write-nfd: x}   where the value is this text
 
+    - !all agent.extraArgs                         each entry of the list there
+    more: !all agent.podLabels                     each field of the object there, instead of this
+
 `when` above `apiVersion` lists what has to hold for the whole object; `each` is the path of a list
 that has one such object for each entry, whose values are ``${.name}``. Annotations of Helm's go to
 Helm alone, and so does an object that is a hook of an uninstall.
@@ -23,7 +26,16 @@ from typing import Any
 
 import yaml
 
-from kube_rdma.model.install.blueprint import ABSENT, Blueprint, Hole, Joined, Node, When, unless
+from kube_rdma.model.install.blueprint import (
+    ABSENT,
+    Blueprint,
+    Hole,
+    Joined,
+    Node,
+    Spread,
+    When,
+    unless,
+)
 
 _HOLE = re.compile(r"\$\{([\w.]+)\}")
 _HELM = "helm.sh/"
@@ -83,6 +95,11 @@ def _unless(reader: _MarkLoader, node: yaml.MappingNode) -> When:
     return unless(condition, value)
 
 
+def _all(reader: _MarkLoader, node: yaml.ScalarNode) -> Spread:
+    return Spread(str(reader.construct_scalar(node)))
+
+
+_MarkLoader.add_constructor("!all", _all)
 _MarkLoader.add_constructor("tag:yaml.org,2002:str", _text)
 _MarkLoader.add_constructor("!when", _when)
 _MarkLoader.add_constructor("!unless", _unless)

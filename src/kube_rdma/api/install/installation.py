@@ -23,6 +23,7 @@ from kube_rdma.api.install.values import (
     InstalledPool,
     InstalledRoles,
 )
+from kube_rdma.api.install.words import KubernetesVersion
 from kube_rdma.api.pools.config import untitled
 from kube_rdma.api.text.document import Document
 from kube_rdma.api.text.faults import validate
@@ -42,12 +43,20 @@ class Installation(Typed):
     nvidia-operator: what a NicClusterPolicy asks for. ib: rdma/vf, InfiniBand VFs. See
     docs/install.md.
     """
-    distribution: Literal["kubernetes", "gke", "k3s", "rke2", "openshift"] = "kubernetes"
+    distribution: Literal[
+        "kubernetes", "gke", "k3s", "rke2", "openshift", "bottlerocket", "flatcar", "talos"
+    ] = "kubernetes"
     """
-    distribution is the kind of Kubernetes, which decides the folders in host. k3s: with its
-    flannel. rke2: RKE2, and k3s with another CNI. gke: adds a quota for the agents in a namespace
-    that the chart creates. openshift: adds the constraint privileged for the agents. kubernetes:
-    all others.
+    distribution is the kind of Kubernetes or of its nodes. It decides folders, SELinux type and
+    rights. k3s: with its flannel. rke2: RKE2, and k3s with another CNI. gke: adds a quota where the
+    chart creates the namespace. openshift: binds the constraint privileged, and names no user.
+    kubernetes: all others.
+    """
+    kubernetes_version: KubernetesVersion = ""
+    """
+    kubernetesVersion is the version of Kubernetes, in quotes. The chart and render leave out what
+    it does not have, such as admission policies before 1.30. Empty: Helm asks the cluster, and
+    render writes for the newest. Example: "1.28".
     """
     image: InstalledImage = InstalledImage()
     """image is the container image of everything that the chart deploys."""

@@ -16,8 +16,10 @@ from kube_rdma.api.install.words import (
     Folder,
     Names,
     Object,
+    ObjectName,
     Replicas,
     Repository,
+    SelinuxType,
     Tag,
 )
 from kube_rdma.api.ipam.ip_pool import IPPoolSpec
@@ -56,6 +58,14 @@ class InstalledImage(Typed):
     """
     pullSecrets lists the Secrets for a registry with a password. They are in the namespace of the
     installation. Example: [{name: registry}].
+    """
+    architectures: Annotated[Many[Literal["amd64", "arm64"]], Field(min_length=1)] = (
+        "amd64",
+        "arm64",
+    )
+    """
+    architectures lists what the image was built for. Nodes of other architectures get no pod of
+    kube-rdma. Example: [amd64].
     """
 
 
@@ -139,6 +149,46 @@ class InstalledAgent(Typed):
     besides those of the pod's own namespace. Empty: networks of any namespace. Example:
     default,kube-system. See docs/tenancy.md.
     """
+    se_linux_type: SelinuxType = ""
+    """
+    seLinuxType is the SELinux type of the agents' containers, which the policy of the nodes has to
+    have. Empty: spc_t for agents that attach networks, else container_device_plugin_t. Example:
+    spc_t.
+    """
+    pod_labels: dict[str, str] = Field(default_factory=dict, examples=[{"team": "network"}])
+    """
+    podLabels has further labels of the agents' pods. The label name stays the chart's own. Example:
+    {team: network}.
+    """
+    pod_annotations: dict[str, str] = Field(
+        default_factory=dict, examples=[{"sidecar.istio.io/inject": "false"}]
+    )
+    """
+    podAnnotations has annotations of the agents' pods. Example: {sidecar.istio.io/inject: "false"}.
+    """
+    extra_args: Many[str] = ()
+    """
+    extraArgs lists further options of kube-rdma agent, which stand behind those of the chart. An
+    option that the agent does not have keeps it from starting. Example:
+    [--registry=plugins_registry].
+    """
+
+
+class InstalledAffinity(Typed):
+    """The affinity of the controller's pods, as in a pod."""
+
+    node_affinity: Object = Field(default_factory=dict)
+    """
+    nodeAffinity says which nodes take a controller. It counts for the hooks of an uninstall, too,
+    and takes the place of image.architectures for both.
+    """
+    pod_affinity: Object = Field(default_factory=dict)
+    """podAffinity says which pods a controller runs beside."""
+    pod_anti_affinity: Object = Field(default_factory=dict)
+    """
+    podAntiAffinity says which pods a controller does not run beside. Replicas are spread over nodes
+    without it.
+    """
 
 
 class InstalledController(Typed):
@@ -163,6 +213,42 @@ class InstalledController(Typed):
     """
     resources has the requests and limits of the controller's container, as in a pod. What you leave
     out of it keeps its default.
+    """
+    node_selector: dict[str, str] = Field(default_factory=dict, examples=[{"pool": "system"}])
+    """
+    nodeSelector has the labels of the nodes that may run the controller and the hooks of an
+    uninstall. Example: {pool: system}.
+    """
+    tolerations: Many[Object] = ()
+    """
+    tolerations lists the taints of nodes that the controller and the hooks of an uninstall
+    tolerate, as in a pod. Where all nodes have taints they start nowhere without it. Example:
+    [{key: CriticalAddonsOnly, operator: Exists}].
+    """
+    affinity: InstalledAffinity = InstalledAffinity()
+    """affinity says on which nodes and beside which pods controllers run, as in a pod."""
+    priority_class_name: ObjectName = ""
+    """
+    priorityClassName is the PriorityClass of the controller's pods. Empty: none is named. Example:
+    system-cluster-critical.
+    """
+    pod_labels: dict[str, str] = Field(default_factory=dict, examples=[{"team": "network"}])
+    """
+    podLabels has further labels of the controller's pods. The label name stays the chart's own.
+    Example: {team: network}.
+    """
+    pod_annotations: dict[str, str] = Field(
+        default_factory=dict, examples=[{"sidecar.istio.io/inject": "false"}]
+    )
+    """
+    podAnnotations has annotations of the controller's pods. Example:
+    {sidecar.istio.io/inject: "false"}.
+    """
+    extra_args: Many[str] = ()
+    """
+    extraArgs lists further options of kube-rdma controller, which stand behind those of the chart.
+    An option that the controller does not have keeps it from starting. Example:
+    [--admission-set=vepfsFolders=/data].
     """
 
 
@@ -252,3 +338,8 @@ class HostFolders(Typed):
     """
     runtime: Folder = "/run/containerd"
     """runtime is the folder of the container runtime's socket. Example: /run/crio."""
+    cdi: Folder = "/var/run/cdi"
+    """
+    cdi is a folder in which the container runtime looks for CDI files. Agents write theirs there.
+    Example: /var/cdi/dynamic.
+    """

@@ -48,6 +48,10 @@ Names: TypeAlias = Annotated[
 Size: TypeAlias = Annotated[
     str, TextForm(r"[1-9][0-9]{0,11}([kMGTP]|[KMGTP]i)?", "a size of memory", "8Gi")
 ]
+KubernetesVersion: TypeAlias = Annotated[
+    str,
+    TextForm(r"(v?1\.[0-9]{1,2}(\.[0-9]{1,3}([+-].*)?)?)?", "a version of Kubernetes", "1.28"),
+]
 ObjectName: TypeAlias = Annotated[
     str, TextForm(r"([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?", "the name of an object", "kube-rdma")
 ]
@@ -61,6 +65,9 @@ CertificateName: TypeAlias = Annotated[
         "a Certificate with its namespace",
         "kube-rdma-vke/admission",
     ),
+]
+SelinuxType: TypeAlias = Annotated[
+    str, TextForm(r"([a-z][a-z0-9_]{0,62})?", "an SELinux type", "spc_t")
 ]
 Replicas: TypeAlias = Annotated[int, Field(ge=1, le=9)]
 Object: TypeAlias = dict[str, Any]  # as Kubernetes has it, which checks it itself

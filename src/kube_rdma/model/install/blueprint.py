@@ -19,7 +19,7 @@ from kube_base.frozen import Frozen, field
 Json: TypeAlias = dict[str, Any]
 Values: TypeAlias = Mapping[str, Any]
 Node: TypeAlias = Any
-"""A JSON value in which Hole, Joined and When stand for values."""
+"""A JSON value in which Hole, Joined, When and Spread stand for values."""
 
 EITHER = " or "  # between conditions of which one is enough
 IS = " == "  # between a path and the text that the value there has to be
@@ -57,6 +57,15 @@ class When(Frozen):
     condition: str
     then: Node
     otherwise: Node = ABSENT
+
+
+class Spread(Frozen):
+    """All entries of the list or object at a path, in the place of an entry or a field.
+
+    In an object the field's own name is not used, and other fields of it win.
+    """
+
+    path: str
 
 
 class Blueprint(Frozen):

@@ -12,8 +12,8 @@ import click
 from kube_rdma.programs.cli.options import ADMISSION_SET, ClusterOptions, program_options
 
 if TYPE_CHECKING:
-    from kube_rdma.model.admission.facts import AdmissionSettings
-    from kube_rdma.programs.admission.server import SecretPlace
+    from kube_rdma.model.install.blueprint import Values
+    from kube_rdma.programs.controller.parts import ControllerOptions
 
 LEASE = "kube-rdma-controller"  # of the copy that works
 
@@ -25,6 +25,14 @@ LEASE = "kube-rdma-controller"  # of the copy that works
     is_flag=True,
     help="Deploy what the NicClusterPolicy of the namespace asks for. Needs the definition of that "
     "kind (config/operator), and the right to write DaemonSets and ConfigMaps in the namespace.",
+)
+@click.option(
+    "--policy-set",
+    "policy_set",
+    metavar="PATH=VALUE",
+    multiple=True,
+    help="Value of the Helm chart for what a NicClusterPolicy deploys, such as "
+    "host.runtime=/run/crio. May be repeated. Those of distribution and host count.",
 )
 @click.option(
     "--admission",
@@ -43,6 +51,7 @@ def controller(
     cluster: ClusterOptions,
     *,
     policies: bool,
+    policy_set: tuple[str, ...],
     admission: Path | None,
     admission_own: bool,
     assignments: tuple[str, ...],
@@ -63,6 +72,7 @@ def controller(
     from kube_rdma.api.admission import settings as admission_settings
     from kube_rdma.programs import logs
     from kube_rdma.programs.admission.server import SecretPlace
+    from kube_rdma.programs.controller.parts import ControllerOptions
     from kube_rdma.programs.process import until_signal
     from kube_rdma.rules.install.webhook import OWN_SECRET
 
@@ -75,31 +85,29 @@ def controller(
     own = SecretPlace(cluster.namespace, OWN_SECRET) if admission_own else None
     source = admission or own
     webhook = (source, settings) if source else None
+    options = ControllerOptions(cluster.namespace, policies, _values(policy_set), webhook)
     logs.configure()
-    asyncio.run(until_signal(_run(cluster, policies=policies, webhook=webhook)))
+    asyncio.run(until_signal(_run(cluster, options)))
 
 
-async def _run(
-    access: ClusterOptions,
-    *,
-    policies: bool,
-    webhook: tuple[Path | SecretPlace, AdmissionSettings] | None,
-) -> None:
+def _values(assignments: tuple[str, ...]) -> Values:
+    """The values of an installation that are set for policies."""
+    if not assignments:
+        return {}
+    from kube_rdma.programs.install.installation import policy_values
+
+    return policy_values(assignments, "--policy-set")
+
+
+async def _run(access: ClusterOptions, options: ControllerOptions) -> None:
     """All of a controller. What writes to the cluster is done by the copy that leads."""
     from kube_rdma.adapters.cluster.election import ElectionLease
     from kube_rdma.adapters.cluster.events import Events
     from kube_rdma.programs.controller.leadership import Leadership, own_identity
-    from kube_rdma.programs.controller.parts import (
-        ControllerOptions,
-        always,
-        leading,
-        run_controller,
-    )
+    from kube_rdma.programs.controller.parts import always, leading, run_controller
 
-    namespace = access.namespace
     async with access.open() as cluster:
         events = Events(cluster, socket.gethostname())
-        options = ControllerOptions(namespace, policies=policies, webhook=webhook)
-        lead = Leadership(ElectionLease(cluster, LEASE, namespace), own_identity())
+        lead = Leadership(ElectionLease(cluster, LEASE, access.namespace), own_identity())
         beside = always(cluster, events, options)
         await run_controller(lead, beside, leading(cluster, events, options))

@@ -41,17 +41,29 @@ PARTS = ("namespace", "definitions", "admission", "rights", "pools", "workloads"
     help="Single value, such as image.tag=0.1.0. May be repeated; it wins over files.",
 )
 @click.option(
+    "--kubernetes-version",
+    "version",
+    metavar="VERSION",
+    help="Version of Kubernetes to write for, such as 1.28; what it does not have is left out. "
+    "Default: the value kubernetesVersion, else the newest version.",
+)
+@click.option(
     "--part",
     type=click.Choice(PARTS),
     help="Print only this part, such as definitions, which have to be applied first.",
 )
 def render(
-    preset: str | None, files: tuple[Path, ...], assignments: tuple[str, ...], part: str | None
+    preset: str | None,
+    files: tuple[Path, ...],
+    assignments: tuple[str, ...],
+    version: str | None,
+    part: str | None,
 ) -> None:
     """Print an installation as plain manifests.
 
     Prints the objects that the Helm chart would install, for kubectl, kustomize or GitOps, and asks
-    no cluster. Comments at the top say what is left to do.
+    no cluster. Comments at the top say what is left to do. Standard error says what the version of
+    Kubernetes does not have.
 
     Exits with 3 when a value is refused.
     """
@@ -60,8 +72,14 @@ def render(
 
     layers = [installation.read_values(path) for path in files]
     layers += [installation.assignment(text) for text in assignments]
+    if version:
+        layers.append(
+            installation.assignment(f'kubernetesVersion="{version}"', "--kubernetes-version")
+        )
     made = installation.objects(layers, preset or "", part or "")
     if not part:
         for note in installation.notes(layers, preset or ""):
             click.echo(f"# {note}")
+    for sentence in installation.left_out(layers, preset or ""):
+        click.echo(sentence, err=True)
     click.echo(manifests(made), nl=False)

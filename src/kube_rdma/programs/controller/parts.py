@@ -15,11 +15,12 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from kube_base.frozen import Frozen
+from kube_base.frozen import Frozen, field
 from kube_client.objects import Cluster
 from kube_rdma.adapters.bulkhead import Part, start
 from kube_rdma.adapters.cluster.events import Events
 from kube_rdma.model.admission.facts import AdmissionSettings
+from kube_rdma.model.install.blueprint import Values
 from kube_rdma.programs.admission.server import AdmissionServer, SecretPlace
 from kube_rdma.programs.controller.evictions import Evictions
 from kube_rdma.programs.controller.leadership import Leadership
@@ -33,10 +34,14 @@ Parts = Mapping[str, Part]
 
 
 class ControllerOptions(Frozen):
-    """The options of the command; `webhook` is where its certificate is, with what counts."""
+    """The options of the command; `webhook` is where its certificate is, with what counts.
+
+    `values` are those of the installation, for the agents that policies deploy.
+    """
 
     namespace: str
     policies: bool = False
+    values: Values = field(default_factory=dict)
     webhook: tuple[Path | SecretPlace, AdmissionSettings] | None = None
 
 
@@ -63,7 +68,8 @@ def leading(cluster: Cluster, events: Events, options: ControllerOptions) -> Par
 
         parts["certificate"] = lambda: CertificateKeeper(cluster, events, namespace).run()
     if options.policies:
-        parts["operator"] = lambda: Operator(cluster, namespace, events).run()
+        values = options.values
+        parts["operator"] = lambda: Operator(cluster, namespace, events, values=values).run()
     return parts
 
 

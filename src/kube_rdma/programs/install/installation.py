@@ -21,12 +21,13 @@ from kube_rdma.api.schema.definitions import DEFINITIONS, OPERATOR_DEFINITIONS
 from kube_rdma.api.schema.structural import definition
 from kube_rdma.api.text import document, reader
 from kube_rdma.api.text.document import Document
-from kube_rdma.model.install.blueprint import Blueprint
+from kube_rdma.model.install.blueprint import Blueprint, Values
 from kube_rdma.programs.config import parse_config
 from kube_rdma.programs.install.described import described
 from kube_rdma.rules.install import admission
 from kube_rdma.rules.install.defaults import completed
 from kube_rdma.rules.install.fill import filled
+from kube_rdma.rules.install.kubernetes_version import SINCE, lacking
 from kube_rdma.rules.install.parts import PARTS, parts
 from kube_rdma.rules.install.presets import DEFAULTS, DISTRIBUTIONS, PRESETS, merged, over, written
 from kube_rdma.rules.install.webhook import check_webhook
@@ -72,17 +73,17 @@ def read_values(path: Path) -> Document:
     return reader.read(data, str(path))
 
 
-def assignment(text: str) -> Document:
-    """What ``agent.startupTaint=true`` gives; Refused for another form."""
+def assignment(text: str, where: str = "--set") -> Document:
+    """What ``agent.startupTaint=true`` gives; Refused for another form. `where` is the option."""
     path, equals, written = text.partition("=")
     names = path.split(".")
     if not equals or not all(names):
         raise Refused(
             f"{text!r} sets no value",
             remedy="Write it like image.tag=0.1.0, or give a file with --values",
-            where="--set",
+            where=where,
         )
-    read = reader.read(written.encode(), "--set")
+    read = reader.read(written.encode(), where)
     value = read.value
     for name in reversed(names):
         value = {name: value}
@@ -115,13 +116,28 @@ def notes(layers: Sequence[Document], preset: str = "") -> tuple[str, ...]:
     return (NO_POOL,) if values["preset"] == "vke" and not values["pools"] else ()
 
 
+def policy_values(texts: Sequence[str], where: str) -> Values:
+    """What assignments give to the agents of policies; Refused for what is no value."""
+    return _given([assignment(text, where) for text in texts], "nvidia-operator")
+
+
+def left_out(layers: Sequence[Document], preset: str = "") -> tuple[str, ...]:
+    """What of it the version of Kubernetes does not have, a sentence each; Refused as `objects`."""
+    return lacking(_values(layers, preset))
+
+
 def _values(layers: Sequence[Document], preset: str) -> dict[str, Any]:
     """All values of an installation, checked."""
+    return merged(_given(layers, preset))
+
+
+def _given(layers: Sequence[Document], preset: str) -> Values:
+    """The values that layers give, with their preset, checked."""
     named = [layer.value.get("preset") for layer in layers if isinstance(layer.value, dict)]
     chosen = preset or next((name for name in reversed(named) if name), None)
     if not chosen:
         raise Refused("no preset is named", remedy=f"Write --preset, with {', '.join(PRESETS)}")
-    given: Any = {}
+    given: dict[str, Any] = {}
     last = reader.read(json.dumps({"preset": chosen}).encode(), "--preset")
     for layer in (*layers, last):
         value = layer.value
@@ -129,7 +145,7 @@ def _values(layers: Sequence[Document], preset: str) -> dict[str, Any]:
             value = {"preset": chosen, **written(value)}
         installation.check(replace(layer, value=value))
         given = over(given, layer.value)
-    return merged(given)
+    return given
 
 
 def chart_files() -> dict[str, str]:
@@ -141,7 +157,7 @@ def chart_files() -> dict[str, str]:
         "README.md": chart_values.readme(values),
         "values.yaml": chart_values.values_file(values),
         "files/layers.json": json.dumps(layers, indent=2) + "\n",
-        "templates/_values.tpl": chart.merging(DEFAULTS["distribution"], MERGED_BY_HELM),
+        "templates/_values.tpl": chart.merging(DEFAULTS["distribution"], MERGED_BY_HELM, SINCE),
         "values.schema.json": installation.schema(left_out, {v.path for v in values if v.others}),
         **{
             f"templates/{name}.yaml": chart.template(listed)

@@ -31,6 +31,7 @@ from kube_rdma.adapters.cluster.kinds.workload import CONFIG_MAP, DAEMON_SET
 from kube_rdma.adapters.cluster.operator import apply_document, progress_of
 from kube_rdma.api.operator.nic_cluster_policy_status import PolicyVerdict, policy_status
 from kube_rdma.model.conditions import moment
+from kube_rdma.model.install.blueprint import Values
 from kube_rdma.model.operator.cluster_policy import AppliedState, ClusterPolicy, ComponentName
 from kube_rdma.programs.install.described import described
 from kube_rdma.programs.mirror import Mirror
@@ -67,7 +68,10 @@ class OperatorTiming(Frozen):
 
 
 class Operator:
-    """The policies of one namespace; `events` is run by who made it."""
+    """The policies of one namespace; `events` is run by who made it.
+
+    `values` are those of the operator's own installation, which count for its agents too.
+    """
 
     def __init__(
         self,
@@ -75,9 +79,11 @@ class Operator:
         namespace: str,
         events: Events,
         timing: OperatorTiming | None = None,
+        values: Values | None = None,
     ) -> None:
         self._cluster, self._events = cluster, events
         self._timing = timing or OperatorTiming()
+        self._values = values or {}
         self._wake = asyncio.Event()
         mine = Where(namespace)
         labelled = Where(namespace, labels=COMPONENT_LABEL)
@@ -152,7 +158,7 @@ class Operator:
         if policy is None:
             return PolicyVerdict(AppliedState.ERROR, str(stored.spec.refusal))
         nodes = tuple(self._nodes.values.values())
-        parts = components(policy, nodes, described("workloads"))
+        parts = components(policy, nodes, described("workloads"), self._values)
         await self._upgrades.label(ready_marks(policy, nodes, self._pods.values))
         for part in parts:
             await self._write(policy, part)

@@ -59,7 +59,7 @@ _OPERATOR_VALIDATIONS = (
 
 def policies() -> tuple[Blueprint, ...]:
     """The policies of an installation, each with what puts it into force."""
-    conditions = ("admission.install",)
+    conditions = ("admission.install", "seed.validatingPolicies")
     agents = _agents(joined(NAMESPACE, f".{AGENTS}"), _is(_AGENT))
     operator = _policy(
         joined(NAMESPACE, f".{OPERATOR}"),

@@ -17,6 +17,7 @@ from kube_rdma.model.install.blueprint import (
     Joined,
     Json,
     Node,
+    Spread,
     Values,
     When,
 )
@@ -61,12 +62,21 @@ def _filled(node: Node, values: Values, entry: Values) -> Any:
         case When(condition, then, otherwise):
             return _filled(then if _holds(condition, values, entry) else otherwise, values, entry)
         case dict():
-            inner = {key: _filled(value, values, entry) for key, value in node.items()}
-            return {key: value for key, value in inner.items() if value is not ABSENT}
+            return dict(_fields(node, values, entry))
         case list():
             return [made for value in node for made in _entries(value, values, entry)]
         case _:
             return node
+
+
+def _fields(node: Json, values: Values, entry: Values) -> Iterator[tuple[str, Any]]:
+    """The fields that an object comes to."""
+    for key, value in node.items():
+        if isinstance(value, Spread):
+            others = _at(value.path, values, entry)
+            yield from ((name, other) for name, other in others.items() if name not in node)
+        elif (made := _filled(value, values, entry)) is not ABSENT:
+            yield key, made
 
 
 def _entries(node: Node, values: Values, entry: Values) -> Iterator[Any]:
@@ -75,5 +85,7 @@ def _entries(node: Node, values: Values, entry: Values) -> Iterator[Any]:
         chosen = node.then if _holds(node.condition, values, entry) else node.otherwise
         for value in chosen if isinstance(chosen, list) else [chosen]:
             yield from _entries(value, values, entry)
+    elif isinstance(node, Spread):
+        yield from _at(node.path, values, entry)
     elif (made := _filled(node, values, entry)) is not ABSENT:
         yield made

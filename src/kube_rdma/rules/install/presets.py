@@ -12,6 +12,7 @@ from typing import Any
 
 from kube_rdma.model.admission.facts import USUAL
 from kube_rdma.model.install.blueprint import Json, Values
+from kube_rdma.rules.install.kubernetes_version import SINCE, with_version
 
 RESOURCES = "resources"
 _AGENT_RESOURCES = {"requests": {"cpu": "10m", "memory": "70Mi"}, "limits": {"memory": "256Mi"}}
@@ -22,12 +23,14 @@ _CONTROLLER_RESOURCES = {
 
 DEFAULTS: Json = {
     "distribution": "kubernetes",
+    "kubernetesVersion": "",
     "image": {
         "repository": "kube-rdma.io/kube-rdma",
         "tag": "dev",
         "digest": "",
         "pullPolicy": "IfNotPresent",
         "pullSecrets": [],
+        "architectures": ["amd64", "arm64"],
     },
     "namespace": {"name": "kube-system", "create": False},
     "agent": {
@@ -42,12 +45,23 @@ DEFAULTS: Json = {
         "startupTaint": False,
         "nodeLabels": "write",
         "namespaceIsolation": "",
+        "seLinuxType": "",
+        "podLabels": {},
+        "podAnnotations": {},
+        "extraArgs": [],
     },
     "controller": {
         "enabled": False,
         "name": "kube-rdma-controller",
         "replicas": 2,
         "resources": _CONTROLLER_RESOURCES,
+        "nodeSelector": {"kubernetes.io/os": "linux"},
+        "tolerations": [],
+        "affinity": {"nodeAffinity": {}, "podAffinity": {}, "podAntiAffinity": {}},
+        "priorityClassName": "",
+        "podLabels": {},
+        "podAnnotations": {},
+        "extraArgs": [],
     },
     "roles": {"install": True},
     "pools": [],
@@ -80,6 +94,7 @@ DEFAULTS: Json = {
         "cniConf": "/etc/cni/net.d",
         "cniBinaries": "/opt/cni/bin",
         "runtime": "/run/containerd",
+        "cdi": "/var/run/cdi",
     },
     "seed": {
         "daemonSet": "rdma-device-plugin",
@@ -96,6 +111,8 @@ DEFAULTS: Json = {
         "configArgument": False,
         "quota": False,
         "constraints": False,
+        "user": 65532,
+        **dict.fromkeys(SINCE, True),
     },
 }
 
@@ -223,6 +240,10 @@ PRESETS: Mapping[str, Json] = {
     },
 }
 
+# Their policies have no type for device plugins, and a container with a type that the policy lacks
+# is never created: bottlerocket-core-kit packages/selinux-policy, SELinuxProject/refpolicy
+# container.te, siderolabs/talos internal/pkg/selinux. All have spc_t, by this or as another name.
+_NO_PLUGIN_TYPE: Json = {"agent": {"seLinuxType": "spc_t"}}
 _K3S_AGENT = "/var/lib/rancher/k3s"
 DISTRIBUTIONS: Mapping[str, Json] = {
     "kubernetes": {},
@@ -245,8 +266,11 @@ DISTRIBUTIONS: Mapping[str, Json] = {
             "cniBinaries": "/var/lib/cni/bin",
             "runtime": "/run/crio",
         },
-        "seed": {"account": True, "constraints": True},
+        "seed": {"account": True, "constraints": True, "user": 0},
     },
+    "bottlerocket": _NO_PLUGIN_TYPE,
+    "flatcar": _NO_PLUGIN_TYPE,
+    "talos": _NO_PLUGIN_TYPE,
 }
 
 
@@ -261,7 +285,7 @@ def merged(given: Values) -> Json:
     values: Any = DEFAULTS
     for layer in (*layers, given):
         values = over(values, layer)
-    return _without_nulls(values)
+    return with_version(_without_nulls(values))
 
 
 def written(given: Values) -> Json:

@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import Any, TypeAlias
 
 from kube_base.frozen import Frozen
-from kube_rdma.model.install.blueprint import Blueprint
+from kube_rdma.model.install.blueprint import Blueprint, Values
 from kube_rdma.model.operator.cluster_policy import (
     ClusterPolicy,
     ComponentImage,
@@ -31,6 +31,7 @@ from kube_rdma.rules.operator.placement import PLACE_LABELS, READY_LABEL, value_
 Json: TypeAlias = dict[str, Any]
 
 COMPONENT_LABEL = "kube-rdma.io/component"
+DRIVER_ACCOUNT = "kube-rdma-driver"  # where constraints need one (objects/rights.yaml)
 CONFIG_HASH = "kube-rdma.io/config-hash"
 CONFIG_MAP = "rdma-devices"
 PLUGIN_CONTAINER = "k8s-rdma-shared-dp-ds"
@@ -53,11 +54,15 @@ class WantedObjects(Frozen):
 
 
 def plugin_objects(
-    policy: ClusterPolicy, workloads: Sequence[Blueprint], away: int = 0
+    policy: ClusterPolicy,
+    workloads: Sequence[Blueprint],
+    away: int = 0,
+    values: Values | None = None,
 ) -> WantedObjects:
     """The shared device plugin with its configuration; so many of its nodes are not ready.
 
-    `workloads` are those of an installation, one of which is the agent's DaemonSet.
+    `workloads` are those of an installation, one of which is the agent's DaemonSet, and `values`
+    those of the operator's own, as `merged` takes them.
     """
     section = policy.device_plugin
     if section is None:
@@ -84,14 +89,27 @@ def plugin_objects(
     }
     if section.networks:
         del template["spec"]["automountServiceAccountToken"]
-        template["spec"] |= _agent_pod(section.image, workloads)
+        template["spec"] |= _agent_pod(section.image, workloads, values or {})
     else:
-        template["spec"] |= _plugin_pod(section.image)
+        template["spec"] |= _plugin_pod(section.image, values or {})
+        template["spec"] |= _account(values)
     return WantedObjects((made,), config)
 
 
-def _plugin_pod(image: ComponentImage) -> Json:
-    """The pod of any device plugin, as v0.1.0 has it."""
+def _account(values: Values | None) -> Json:
+    """The account of a privileged pod, where not everyone's may have one."""
+    constraints = _merged(values or {})["seed"]["constraints"]
+    return {"serviceAccountName": DRIVER_ACCOUNT} if constraints else {}
+
+
+def _merged(values: Values) -> Json:
+    """All values of the preset whose agents a policy deploys."""
+    return merged({**values, "preset": "nvidia"})
+
+
+def _plugin_pod(image: ComponentImage, values: Values) -> Json:
+    """The pod of any device plugin, as v0.1.0 has it; it looks in the usual folder."""
+    kubelet = _merged(values)["host"]["kubelet"]
     container = {
         "name": PLUGIN_CONTAINER,
         "image": _named(image, f"{image.repository}/{image.image}:{image.version}"),
@@ -104,17 +122,16 @@ def _plugin_pod(image: ComponentImage) -> Json:
         ],
     }
     volumes = [
-        _folder("device-plugin", "/var/lib/kubelet/"),
+        _folder("device-plugin", f"{kubelet}/"),
         {"name": "config", "configMap": {"name": CONFIG_MAP}},
         _folder("devs", "/dev/"),
     ]
     return {"containers": [container], "volumes": volumes}
 
 
-def _agent_pod(image: ComponentImage, workloads: Sequence[Blueprint]) -> Json:
+def _agent_pod(image: ComponentImage, workloads: Sequence[Blueprint], values: Values) -> Json:
     """The pod of kube-rdma's agent with networks, as the preset `nvidia` installs it."""
-    values = {
-        "preset": "nvidia",
+    own = {
         "image": {
             "repository": f"{image.repository}/{image.image}",
             "tag": image.version,
@@ -122,38 +139,48 @@ def _agent_pod(image: ComponentImage, workloads: Sequence[Blueprint]) -> Json:
         },
         "seed": {"container": PLUGIN_CONTAINER, "configMap": CONFIG_MAP},
     }
-    objects = filled(workloads, merged(values))
+    objects = filled(workloads, _merged({**values, **own}))
     (pod,) = (made["spec"]["template"]["spec"] for made in objects if made["kind"] == "DaemonSet")
     fields = ("containers", "volumes", "hostPID", "serviceAccountName")
     return {name: pod[name] for name in fields}
 
 
-def driver_objects(policy: ClusterPolicy, groups: Sequence[NodeGroup]) -> WantedObjects:
+def driver_objects(
+    policy: ClusterPolicy, groups: Sequence[NodeGroup], values: Values | None = None
+) -> WantedObjects:
     """A driver DaemonSet for each group of nodes."""
     section = policy.driver
     if section is None:
         return WantedObjects()
     names = legal_names(f"ofed-driver-{group.tag}-ds" for group in groups)
-    return WantedObjects(
-        tuple(
-            _ofed_daemon_set(policy, section, names[f"ofed-driver-{group.tag}-ds"], group)
-            for group in groups
-        )
+    made = tuple(
+        _ofed_daemon_set(policy, section, names[f"ofed-driver-{group.tag}-ds"], group)
+        for group in groups
     )
+    return _with_account(made, values)
 
 
-def peer_objects(policy: ClusterPolicy, groups: Sequence[NodeGroup]) -> WantedObjects:
+def peer_objects(
+    policy: ClusterPolicy, groups: Sequence[NodeGroup], values: Values | None = None
+) -> WantedObjects:
     """A peer-memory DaemonSet for each group of nodes."""
     section = policy.peer_driver
     if section is None:
         return WantedObjects()
     names = legal_names(f"nv-peer-mem-driver-{group.tag}-ds" for group in groups)
-    return WantedObjects(
-        tuple(
-            _peer_daemon_set(policy, section, names[f"nv-peer-mem-driver-{group.tag}-ds"], group)
-            for group in groups
-        )
+    made = tuple(
+        _peer_daemon_set(policy, section, names[f"nv-peer-mem-driver-{group.tag}-ds"], group)
+        for group in groups
     )
+    return _with_account(made, values)
+
+
+def _with_account(made: tuple[Json, ...], values: Values | None) -> WantedObjects:
+    """Drivers with the account that their constraint is bound to, where there are constraints."""
+    account = _account(values)
+    for document in made:
+        document["spec"]["template"]["spec"] |= account
+    return WantedObjects(made)
 
 
 def _ofed_daemon_set(

@@ -10,9 +10,10 @@ labels that the node has behind it (rules/operator/placement).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from kube_base.frozen import Frozen
-from kube_rdma.model.install.blueprint import Blueprint
+from kube_rdma.model.install.blueprint import Blueprint, Values
 from kube_rdma.model.operator.cluster_policy import (
     AppliedState,
     ClusterPolicy,
@@ -49,24 +50,32 @@ class Component(Frozen):
 
 
 def components(
-    policy: ClusterPolicy, nodes: Sequence[PolicyNode], workloads: Sequence[Blueprint]
+    policy: ClusterPolicy,
+    nodes: Sequence[PolicyNode],
+    workloads: Sequence[Blueprint],
+    values: Values | None = None,
 ) -> tuple[Component, ...]:
-    """All parts of a policy, in the order of the status; `workloads` are an installation's."""
+    """All parts of a policy, in the order of the status.
+
+    `workloads` are an installation's, and `values` those of the operator's own.
+    """
     nodes = allowed(policy, nodes)
     away = sum(node.away for node in plugin_nodes(policy, nodes))
     drivers, peers = driver_groups(nodes), peer_groups(nodes)
+    make_drivers = partial(driver_objects, values=values)
+    make_peers = partial(peer_objects, values=values)
     no_cards = "" if any(node.has_cards for node in nodes) else f"{CARDS_LABEL}=true"
     both = any(node.has_cards and node.has_gpus for node in nodes)
     no_gpus = no_cards or ("" if both else f"{CARDS_LABEL}=true and {GPUS_LABEL}=true")
     return (
-        _grouped(ComponentName.DRIVER, policy, drivers, driver_objects, no_cards),
+        _grouped(ComponentName.DRIVER, policy, drivers, make_drivers, no_cards),
         Component(
             ComponentName.DEVICE_PLUGIN,
             policy.device_plugin is not None,
-            plugin_objects(policy, workloads, away),
+            plugin_objects(policy, workloads, away, values),
             no_nodes=no_cards,
         ),
-        _grouped(ComponentName.PEER_DRIVER, policy, peers, peer_objects, no_gpus),
+        _grouped(ComponentName.PEER_DRIVER, policy, peers, make_peers, no_gpus),
     )
 
 

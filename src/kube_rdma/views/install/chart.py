@@ -13,7 +13,16 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from kube_rdma.model.install.blueprint import ABSENT, EITHER, IS, Blueprint, Hole, Joined, When
+from kube_rdma.model.install.blueprint import (
+    ABSENT,
+    EITHER,
+    IS,
+    Blueprint,
+    Hole,
+    Joined,
+    Spread,
+    When,
+)
 from kube_rdma.views.install.constants import WIDTH, assigned, in_line, scalar
 
 HEAD = "{{- /* Written by tools/chart from src/kube_rdma/rules/install; do not edit. */}}\n"
@@ -26,13 +35,14 @@ def template(blueprints: Sequence[Blueprint]) -> str:
     return HEAD + VALUES + "".join(map(_object, blueprints))
 
 
-def merging(distribution: str, objects: Sequence[str]) -> str:
+def merging(distribution: str, objects: Sequence[str], since: Mapping[str, int]) -> str:
     """templates/_values.tpl: the values of an installation, as JSON; a `distribution` by default.
 
     Lists and single values of a later layer replace those of an earlier one; sprig's own merge
     would take a false or an empty one for a missing one. `objects` are defaults such as
     ``agent.resources``, with which Helm has merged the user's already: by a null there the user
-    takes a part of them away.
+    takes a part of them away. `since` are the minor versions of Kubernetes from which on the values
+    below `seed` are true (rules/install/kubernetes_version).
     """
     return f"""{HEAD}{{{{- define "kube-rdma.over" }}}}
 {{{{- $values := deepCopy .below }}}}
@@ -59,9 +69,17 @@ chart, and null takes one away. */}}}}
 {{{{- range $layer := list $preset $distribution (omit .Values "global") }}}}
 {{{{- $values = include "kube-rdma.over" (dict "below" $values "above" $layer) | fromJson }}}}
 {{{{- end }}}}
+{{{{- $version := $values.kubernetesVersion | default .Capabilities.KubeVersion.Version }}}}
+{"".join(_served(name, minor) for name, minor in since.items())}\
 {{{{- toJson $values }}}}
 {{{{- end }}}}
 """
+
+
+def _served(name: str, minor: int) -> str:
+    """A line that says whether the cluster's version has something."""
+    test = f'semverCompare ">=1.{minor}-0" $version'
+    return f'{{{{- $_ := set $values.seed "{name}" ({test}) }}}}\n'
 
 
 def _replaced(path: str) -> str:
@@ -116,7 +134,13 @@ def _path(path: str) -> str:
 
 def _fields(body: Mapping[str, Any], indent: int) -> Iterator[str]:
     for name, value in body.items():
-        yield from _entry(f"{' ' * indent}{scalar(name)}:", value, indent)
+        if isinstance(value, Spread):
+            own = " ".join(_constant(other) for other in body if other != name)
+            yield f"{{{{- range $name, $value := omit {_path(value.path)} {own} }}}}"
+            yield f"{' ' * indent}{{{{ $name | toJson }}}}: {{{{ $value | toJson }}}}"
+            yield "{{- end }}"
+        else:
+            yield from _entry(f"{' ' * indent}{scalar(name)}:", value, indent)
 
 
 def _entry(head: str, node: Any, indent: int) -> Iterator[str]:
@@ -146,6 +170,10 @@ def _item(node: Any, indent: int) -> Iterator[str]:
             if otherwise is not ABSENT:
                 yield "{{- else }}"
                 yield from _items(otherwise, indent)
+            yield "{{- end }}"
+        case Spread(path):
+            yield f"{{{{- range {_path(path)} }}}}"
+            yield f"{blanks}- {{{{ . | toJson }}}}"
             yield "{{- end }}"
         case dict() if node:
             first, *rest = _fields(node, indent + _STEP)
@@ -191,7 +219,7 @@ def _value(head: str, node: Any, indent: int) -> Iterator[str]:
 
 
 def _filled_in(node: Any) -> bool:
-    return isinstance(node, Hole | Joined | When)
+    return isinstance(node, Hole | Joined | Spread | When)
 
 
 def _escaped(line: str) -> str:

@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from kube_rdma.api.install.blueprints import read
-from kube_rdma.model.install.blueprint import ABSENT, Hole, Joined, When, joined, unless
+from kube_rdma.model.install.blueprint import ABSENT, Hole, Joined, Spread, When, joined, unless
 from kube_rdma.programs.install.described import described
 from kube_rdma.rules.install.parts import PARTS
 from kube_rdma.rules.install.presets import DEFAULTS
@@ -30,6 +30,8 @@ def value(text):
         ("!when {a: 1, else: 2}", When("a", 1, 2)),
         ("!when {a: 1, b or c == x: 2}", When("a", 1, When("b or c == x", 2))),
         ("!unless {a: false}", unless("a", False)),
+        ("[!all a.b, 1]", [Spread("a.b"), 1]),
+        ("{b: 1, more: !all a}", {"b": 1, "more": Spread("a")}),
         ("[!when {a: [1, '${b}']}]", [When("a", [1, Hole("b")])]),
     ],
 )
@@ -67,7 +69,7 @@ def test_annotations_of_helm_s_are_no_part_of_the_object(hook, for_helm):
 def paths(node):
     """The paths of all values that a node asks for, those of an entry left out."""
     match node:
-        case Hole(path):
+        case Hole(path) | Spread(path):
             yield path
         case Joined(parts):
             yield from (path for part in parts for path in paths(part))

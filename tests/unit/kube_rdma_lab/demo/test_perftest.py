@@ -102,7 +102,8 @@ def test_a_request_that_fails_on_a_starved_machine_is_made_again(
     (tmp_path / "answer").write_text(CLIENT.format(unit="Gb/sec", average="0.24"))
     script = (
         f"cd {tmp_path}; echo run >>runs; "
-        f"[ $(wc -l <runs) -gt {failures} ] && exec cat answer; echo {shlex.quote(words)} >&2; exit 1"
+        f"[ $(wc -l <runs) -gt {failures} ] && exec cat answer; "
+        f"echo {shlex.quote(words)} >&2; exit 1"
     )
     lab = Lab(tmp_path, State("x", "two-nodes", 0, "up", 0.0))
     server = Endpoint("pod-a", "127.0.0.1", lambda *_: ["sh", "-c", f"echo {LISTENING}; sleep 60"])

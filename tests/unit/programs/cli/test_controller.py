@@ -15,6 +15,8 @@ from kube_rdma.programs.cli.controller import controller
             "a certificate of a folder and one of kube-rdma's own are asked for. Leave out",
         ),
         (("--admission-own", "--admission-set", "shmSize=x"), "shmSize"),
+        (("--policies", "--policy-set", "host.runtime"), "host.runtime' sets no value"),
+        (("--policies", "--policy-set", "host.runtime=run"), "--policy-set:1:1: host.runtime"),
     ],
 )
 def test_what_cannot_be_is_refused(arguments, words):

@@ -59,6 +59,24 @@ def test_what_is_left_to_do_stands_first(tmp_path):
     assert "no addresses" not in run("--preset", "ack").stdout
 
 
+def test_for_an_older_version_it_is_said_what_is_left_out():
+    """On standard error, so that what is applied is the manifests alone."""
+    outcome = run("--preset", "ib", "--kubernetes-version", "1.28")
+    assert "has no ValidatingAdmissionPolicy" in outcome.stderr
+    assert "ValidatingAdmissionPolicy" not in outcome.stdout
+    (agent,) = [one for one in yaml.safe_load_all(outcome.stdout) if one["kind"] == "DaemonSet"]
+    template = agent["spec"]["template"]
+    assert template["metadata"]["annotations"] == {
+        "container.apparmor.security.beta.kubernetes.io/agent": "unconfined"
+    }
+    assert "appArmorProfile" not in template["spec"]["containers"][0]["securityContext"]
+    by_value = run("--preset", "ib", "--set", "kubernetesVersion=v1.28.4")
+    assert by_value.stdout == outcome.stdout
+    newest = run("--preset", "ib", "--kubernetes-version", "v1.36.3")
+    assert newest.stderr == ""
+    assert newest.stdout == run("--preset", "ib").stdout
+
+
 def test_a_part_is_printed_alone():
     objects = printed("--preset", "vke", "--part", "definitions")
     assert {each["kind"] for each in objects} == {"CustomResourceDefinition"}
@@ -82,6 +100,8 @@ def test_a_fault_of_a_file_has_its_line(tmp_path):
         (("--preset", "ack", "--set", "image.tag=1"), "Put it in quotes"),
         (("--preset", "ack", "--set", "host.runtime=run"), "not a folder of the host"),
         (("--preset", "ack", "--set", "controller.replicas=0"), "too small"),
+        (("--preset", "ack", "--kubernetes-version", "2"), "not a version of Kubernetes"),
+        (("--preset", "ack", "--set", "kubernetesVersion=1.30"), "Put it in quotes"),
         (("--preset", "ack", "--values", "/nowhere.yaml"), "there is no such file"),
         (
             ("--preset", "vke", "--set", 'pools=[{"name": "a", "spec": {"ranges": []}}]'),

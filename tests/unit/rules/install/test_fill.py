@@ -2,10 +2,20 @@
 
 import pytest
 
-from kube_rdma.model.install.blueprint import Blueprint, Hole, When, joined, unless
+from kube_rdma.model.install.blueprint import Blueprint, Hole, Spread, When, joined, unless
 from kube_rdma.rules.install.fill import filled
 
-VALUES = {"a": {"on": True, "off": False, "text": "x", "list": [1, 2]}, "pools": [{"name": "p"}]}
+VALUES = {
+    "a": {
+        "on": True,
+        "off": False,
+        "text": "x",
+        "list": [1, 2],
+        "map": {"b": 2, "c": 3},
+        "none": {},
+    },
+    "pools": [{"name": "p"}],
+}
 
 
 def body(node):
@@ -33,6 +43,10 @@ def body(node):
         ([1, When("a.off", 2), When("a.on", {"b": Hole("a.text")})], [1, {"b": "x"}]),
         ([1, When("a.on", [2, When("a.off", 3, [4, 5])]), When("a.off", [6])], [1, 2, 4, 5]),
         ([When("a.on", Hole("a.list"))], [[1, 2]]),
+        ([0, Spread("a.list"), 3], [0, 1, 2, 3]),
+        ([When("a.on", Spread("a.list")), When("a.off", Spread("a.list"))], [1, 2]),
+        ({"b": 1, "more": Spread("a.map")}, {"b": 1, "c": 3}),
+        ({"b": 1, "more": Spread("a.none")}, {"b": 1}),
     ],
 )
 def test_a_value_is_filled(node, expected):

@@ -12,8 +12,13 @@ from kube_rdma.model.operator.cluster_policy import (
 )
 from kube_rdma.programs.install.described import described
 from kube_rdma.rules.install.fill import filled
-from kube_rdma.rules.install.presets import merged
-from kube_rdma.rules.operator.daemon_sets import driver_objects, peer_objects, plugin_objects
+from kube_rdma.rules.install.presets import DISTRIBUTIONS, merged
+from kube_rdma.rules.operator.daemon_sets import (
+    DRIVER_ACCOUNT,
+    driver_objects,
+    peer_objects,
+    plugin_objects,
+)
 from kube_rdma.rules.operator.node_groups import CARDS_LABEL, NodeGroup, policy_node
 from kube_rdma.rules.operator.placement import READY_LABEL
 from kube_rdma.rules.operator.sync import components
@@ -48,6 +53,30 @@ def test_with_networks_the_device_plugin_is_the_agent_of_the_preset():
         assert agent["containers"][0][field] == wanted["containers"][0][field]
     assert agent["containers"][0]["image"] == "registry.example.com/rdma/kube-rdma:1.0"
     assert agent.get("automountServiceAccountToken", True)
+
+
+def test_the_agent_of_a_policy_has_the_folders_of_the_operator_s_own_values():
+    """Of its distribution, and those that differ from it; the image stays the policy's."""
+    values = {"distribution": "rke2", "host": {"kubelet": "/kubelet"}, "image": {"tag": "other"}}
+    agent = pod(plugin_objects(policy(networks=True), WORKLOADS, values=values))
+    paths = {row["name"]: row["hostPath"]["path"] for row in agent["volumes"] if "hostPath" in row}
+    assert paths["runtime"] == "/run/k3s/containerd"
+    assert paths["device-plugins"] == "/kubelet/device-plugins"
+    assert agent["containers"][0]["image"].endswith(":1.0")
+    other = pod(plugin_objects(policy(), WORKLOADS, values=values))
+    assert other["volumes"][0]["hostPath"]["path"] == "/kubelet/"
+
+
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_privileged_pods_have_an_account_where_not_everyone_s_may(distribution):
+    values = {"distribution": distribution}
+    made = (
+        plugin_objects(policy(), WORKLOADS, values=values),
+        driver_objects(policy(), [GROUP], values),
+        peer_objects(policy(), [GROUP], values),
+    )
+    accounts = {pod(each).get("serviceAccountName") for each in made}
+    assert accounts == {DRIVER_ACCOUNT if distribution == "openshift" else None}
 
 
 def test_without_networks_it_has_no_token_and_the_original_s_mounts():

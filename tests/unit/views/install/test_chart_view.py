@@ -5,7 +5,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.install.blueprint import Blueprint, Hole, When, joined, unless
+from kube_rdma.model.install.blueprint import Blueprint, Hole, Spread, When, joined, unless
 from kube_rdma.views.install.chart import template
 
 
@@ -45,6 +45,22 @@ def test_values_are_written_as_json():
     assert lines({"a": Hole("b"), "c": joined("x", Hole("d"))}) == [
         "a: {{ $values.b | toJson }}",
         'c: {{ printf "x%v" $values.d | toJson }}',
+    ]
+
+
+def test_all_entries_of_a_list_or_an_object_stand_among_others():
+    """Of an object those that it does not name itself."""
+    assert lines({"list": [1, Spread("a.b")], "map": {"c": 1, "more": Spread("a")}}) == [
+        "list:",
+        "- 1",
+        "{{- range $values.a.b }}",
+        "- {{ . | toJson }}",
+        "{{- end }}",
+        "map:",
+        "  c: 1",
+        '{{- range $name, $value := omit $values.a "c" }}',
+        "  {{ $name | toJson }}: {{ $value | toJson }}",
+        "{{- end }}",
     ]
 
 

@@ -1,0 +1,52 @@
+"""What a version of Kubernetes does not have of an installation, so that it is left out.
+
+Helm asks the cluster for its version, `kube-rdma render` takes the value kubernetesVersion. What a
+version has are values below `seed`, which objects ask like any other (views/install/chart writes
+the same for Helm).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from kube_rdma.model.install.blueprint import Json, Values
+
+VALUE = "kubernetesVersion"
+# The minor version that has each: kubernetes.io "Feature Gates (removed)", and for mutating
+# policies the release notes of 1.36.
+SINCE: Mapping[str, int] = {
+    "validatingPolicies": 30,
+    "mutatingPolicies": 36,
+    "appArmorField": 30,
+}
+_NEWEST = 99
+_MINOR = re.compile(r"v?1\.(\d+)")
+
+
+def with_version(values: Values) -> Json:
+    """All values of an installation, with what its version of Kubernetes has below `seed`."""
+    minor = _minor(values[VALUE])
+    served = {name: minor >= since for name, since in SINCE.items()}
+    return {**values, "seed": {**values["seed"], **served}}
+
+
+def lacking(values: Values) -> tuple[str, ...]:
+    """What the values ask for that their version does not have, a sentence each."""
+    seed, admission = values["seed"], values["admission"]
+    pods = admission["pods"]
+    wishes = (
+        ("ValidatingAdmissionPolicy", "validatingPolicies", admission["install"] or pods["check"]),
+        ("MutatingAdmissionPolicy", "mutatingPolicies", pods["complete"]),
+    )
+    return tuple(
+        f"Kubernetes {values[VALUE]} has no {kind}, which comes with 1.{SINCE[name]}: left out."
+        for kind, name, wanted in wishes
+        if wanted and not seed[name]
+    )
+
+
+def _minor(version: str) -> int:
+    """The minor version that a text names; the newest for none."""
+    named = _MINOR.match(version)
+    return int(named[1]) if named else _NEWEST
