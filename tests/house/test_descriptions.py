@@ -14,7 +14,7 @@ import pytest
 from kube_rdma.api.pools.config import DIALECTS, untitled
 from kube_rdma.api.schema.definitions import DEFINITIONS, OPERATOR_DEFINITIONS
 from kube_rdma.api.schema.structural import definition
-from kube_rdma.programs.install.installation import chart_files
+from kube_rdma_tools.chart import chart_files
 
 KINDS = {each.kind: each for each in (*DEFINITIONS, *OPERATOR_DEFINITIONS)}
 LONGEST = 60  # words of all sentences of one field

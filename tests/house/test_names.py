@@ -15,8 +15,8 @@ BANNED = frozenset(("found", "known", "said", "there", "told", "one", "each"))
 SHORT = frozenset(("one", "each"))
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda)
 SOURCES = (
-    *("kube_base", "kube_client", "kube_rdma", "kube_rdma_selftest", "kube_rdma_lab"),
-    *("kube_rdma_testing", "kube_rdma_tools"),
+    *("kube_base", "kube_client", "kube_rdma", "kube_rdma_selftest"),
+    *("kube_rdma_whereabouts", "kube_rdma_lab", "kube_rdma_testing", "kube_rdma_tools"),
 )
 PACKAGES = (*(f"src/{name}" for name in SOURCES), "bench")
 # Files of the container runtime, the kernel and others, which prose may name.

@@ -37,11 +37,11 @@ from kube_rdma.model.doctor import Observation, ObservedLink, ObservedRoute
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.verify.bandwidth import PerftestRun
 from kube_rdma.programs.cli.verify_pods import earlier
-from kube_rdma.programs.migrate import whereabouts_plan as plan
 from kube_rdma.rules import election
 from kube_rdma.rules.verify.perftest import table
 from kube_rdma.rules.verify.pods import paired_pod
 from kube_rdma.views.verify.bandwidth import perftest_name
+from kube_rdma_whereabouts import plan
 
 from .foreign_parsers import META, Parser
 from .foreign_texts import MACVLAN, PEER, as_file, as_text

@@ -17,7 +17,7 @@ from tempfile import mkdtemp
 
 from kube_base.errors import Refused
 from kube_client import wire
-from kube_rdma.adapters.cluster import operator, whereabouts
+from kube_rdma.adapters.cluster import operator
 from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION
 from kube_rdma.adapters.cluster.kinds.nic_cluster_policy import NIC_CLUSTER_POLICY, policy_of
 from kube_rdma.adapters.cluster.kinds.workload import DAEMON_SET
@@ -41,6 +41,7 @@ from kube_rdma.rules.attach.repair import is_others
 from kube_rdma.rules.attach.requests import wishes
 from kube_rdma.rules.cni_conf import conflist
 from kube_rdma.rules.verify.pods import OWN_STATUS, paired_pod
+from kube_rdma_whereabouts import objects as whereabouts
 
 from .foreign_parsers import META, POD_OBJECT, Parser, text_of
 

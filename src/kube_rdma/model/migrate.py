@@ -1,6 +1,6 @@
 """What `kube-rdma migrate plan` sees of another device plugin, and the way that it prints.
 
-programs/migrate/cluster reads a MigrationView, rules/migrate turns it into a TakeoverPlan,
+programs/migrate reads a MigrationView, rules/migrate turns it into a TakeoverPlan,
 views/migrate shows one. Nothing here writes to a cluster.
 """
 

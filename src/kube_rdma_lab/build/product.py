@@ -29,7 +29,10 @@ SITE = f"usr/local/lib/python{PYTHON}/dist-packages"
 RECIPE = "2"
 
 # What the image has of the sources, by folder beside this package.
-PACKAGES = "kube_base", "kube_client", "kube_rdma", "kube_rdma_selftest"
+PACKAGES = (
+    *("kube_base", "kube_client", "kube_rdma"),
+    *("kube_rdma_selftest", "kube_rdma_whereabouts"),
+)
 # In a wheel the compiled shim lies in the package already; in a checkout it is compiled here.
 SHIM_SOURCE = PACKAGE.parents[1] / "shim"
 SHIM_PLACE = "kube_rdma/adapters/cni/conf/shim/{machine}/kube-rdma"

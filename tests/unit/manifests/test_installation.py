@@ -15,8 +15,6 @@ from kube_rdma.programs.install.installation import (
     NO_POOL,
     assignment,
     blueprints,
-    chart_files,
-    config_files,
     objects,
 )
 from kube_rdma.rules.install.admission import AGENTS
@@ -24,6 +22,7 @@ from kube_rdma.rules.install.agent_cel import NFD_RIGHT
 from kube_rdma.rules.install.fill import filled
 from kube_rdma.rules.install.presets import DEFAULTS, DISTRIBUTIONS, PRESETS, merged
 from kube_rdma.rules.operator.daemon_sets import DRIVER_ACCOUNT
+from kube_rdma_tools.chart import chart_files, config_files
 
 from .test_manifests import QUOTA, patched
 

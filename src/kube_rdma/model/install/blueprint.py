@@ -2,11 +2,11 @@
 
     rules/install/objects/*.yaml ─► api/install/blueprints ─┐
     rules/install: policies, alerts, dashboards ────────────┴─► parts ─┬─► fill (kube-rdma render)
-                                                                       └─► views/install/chart
+                                                                       └─► kube_rdma_tools/chart
 
 A blueprint is a Kubernetes object as Python has JSON, in which values may be holes. rules/install
-puts values into the holes; views/install/chart writes the same holes as Helm's templates. So the
-two cannot differ, and whoever changes an object changes it in one place.
+puts values into the holes; kube_rdma_tools/chart_templates writes the same holes as Helm's
+templates. So the two cannot differ, and whoever changes an object changes it in one place.
 """
 
 from __future__ import annotations

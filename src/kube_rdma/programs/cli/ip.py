@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from kube_rdma.programs.cli.beside import beside
 from kube_rdma.programs.cli.examples import examples
 from kube_rdma.programs.cli.exit_codes import ExitCode
 from kube_rdma.programs.cli.options import ClusterOptions, cluster_options
@@ -156,11 +157,11 @@ def migrate(opener: Opener | None, dry_run: bool, cluster: ClusterOptions, outpu
 
     Exits with 1 when something could not be mapped.
     """
-    from kube_rdma.programs.migrate.whereabouts import shown, take_over
     from kube_rdma.views.ipam import migration_document, migration_text
 
-    plan = _run(opener, cluster, lambda api: take_over(api, is_dry=dry_run))
-    migration = shown(plan)
+    whereabouts = beside("kube_rdma_whereabouts.take_over", "way from whereabouts", "ip migrate")
+    plan = _run(opener, cluster, lambda api: whereabouts.take_over(api, is_dry=dry_run))
+    migration = whereabouts.shown(plan)
     if output == "json":
         click.echo(json.dumps(migration_document(migration), indent=2))
     else:

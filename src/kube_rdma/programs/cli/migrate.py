@@ -83,7 +83,7 @@ def plan(
 async def _plan(
     opener: Opener | None, where: ClusterOptions, options: MigrationOptions
 ) -> TakeoverPlan:
-    from kube_rdma.programs.migrate.cluster import look
+    from kube_rdma.programs.migrate import look
     from kube_rdma.rules.migrate.plan import plan as planned
 
     async with where.open(opener) as cluster:

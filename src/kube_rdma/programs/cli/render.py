@@ -68,7 +68,7 @@ def render(
     Exits with 3 when a value is refused.
     """
     from kube_rdma.programs.install import installation
-    from kube_rdma.views.install.manifests import manifests
+    from kube_rdma.views.install import manifests
 
     layers = [installation.read_values(path) for path in files]
     layers += [installation.assignment(text) for text in assignments]

@@ -6,18 +6,12 @@ would do. `verify pods` and `verify nodes` measure from pod to pod (cli/verify_p
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING
-
 import click
 
+from kube_rdma.programs.cli.beside import beside
 from kube_rdma.programs.cli.examples import examples
 from kube_rdma.programs.cli.verify_pods import verify_nodes, verify_pods
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-# A package of its own, found by name: the node image has no list of what is installed.
 SELFTEST = "kube_rdma_selftest.command"
 # What a trial of the self-test makes of a card (kube_rdma_selftest/trial.py).
 KINDS = "macvlan", "ipvlan", "ipoib", "take", "function"
@@ -81,24 +75,7 @@ def verify(
         return
     if not hardware:
         raise click.UsageError("Say what to verify: pods, nodes or --hardware-selftest.")
-    _selftest()(cards, kinds, yes=yes)
-
-
-def _selftest() -> Callable[..., None]:
-    """The self-test, which is a package of its own; raise Refused where it is not installed."""
-    try:
-        command: Callable[..., None] = import_module(SELFTEST).selftest
-    except ModuleNotFoundError as error:
-        if error.name not in (SELFTEST, SELFTEST.partition(".")[0]):
-            raise
-        from kube_base.errors import Refused
-
-        raise Refused(
-            "this installation of kube-rdma has no self-test of hardware",
-            remedy="Run it from the image or the wheel of a release",
-            where="--hardware-selftest",
-        ) from None
-    return command
+    beside(SELFTEST, "self-test of hardware", "--hardware-selftest").selftest(cards, kinds, yes=yes)
 
 
 verify.add_command(verify_pods)

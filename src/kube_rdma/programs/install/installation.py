@@ -1,15 +1,13 @@
-"""From the values of an installation to its objects, and to the files of the Helm chart.
+"""From the values of an installation to its objects.
 
 values files, --set ─► checked (api) ─► merged, filled (rules/install) ─► `kube-rdma render`
-rules/install: objects/*.yaml, policies ─► views/install/chart ─► charts/kube-rdma (tools/chart)
-sentences (api), defaults (rules) ─► views/install/chart_values ─► what people read of its values
-policy of rules/install for agents anywhere ─► views/install/manifests ─► config/admission (it too)
+
+kube_rdma_tools/chart writes the Helm chart of the same blueprints and values.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,35 +22,17 @@ from kube_rdma.api.text.document import Document
 from kube_rdma.model.install.blueprint import Blueprint, Values
 from kube_rdma.programs.config import parse_config
 from kube_rdma.programs.install.described import described
-from kube_rdma.rules.install import admission
-from kube_rdma.rules.install.defaults import completed
 from kube_rdma.rules.install.fill import filled
-from kube_rdma.rules.install.kubernetes_version import SINCE, lacking
+from kube_rdma.rules.install.kubernetes_version import lacking
 from kube_rdma.rules.install.parts import PARTS, parts
-from kube_rdma.rules.install.presets import DEFAULTS, DISTRIBUTIONS, PRESETS, merged, over, written
+from kube_rdma.rules.install.presets import PRESETS, merged, over, written
 from kube_rdma.rules.install.webhook import check_webhook
-from kube_rdma.views.install import chart, chart_values
-from kube_rdma.views.install.manifests import manifests
 
 CONFIG = "agent.config"
-MERGED_BY_HELM = ("agent.resources", "controller.resources")
 NO_POOL = (
     "The network rdma has no addresses: set `pools`, or create an IPPool named rdma (docs/ip.md). "
     "RoCE pods are refused until then, but those with cards that bring their own."
 )
-_POLICY = """\
-# Written by tools/chart from src/kube_rdma/rules/install/agent_cel.py; do not edit.
-#
-# Whatever its token is allowed to do, an agent changes nothing but its own node, that node's report
-# and lease, the pods on it, and what the node has of the cluster's addresses. Of its node: the
-# labels of docs/labels.md, the startup taint, which it only takes off, and one condition. Labels
-# below feature.node.kubernetes.io, by which operators start drivers, it writes only with the right
-# to write nfdlabels of kube-rdma.io, and takes away without it. Of a pod: what it reports of the
-# pod's networks. Of addresses: its own holdings, not those of another node.
-# For Kubernetes 1.30 or newer, which puts the node's name into the token of each pod. It holds for
-# service accounts called kube-rdma-agent in every namespace. An installation by Helm or
-# `kube-rdma render` has the same for its own namespace.
-"""
 
 
 def blueprints() -> Mapping[str, list[Blueprint]]:
@@ -146,32 +126,3 @@ def _given(layers: Sequence[Document], preset: str) -> Values:
         installation.check(replace(layer, value=value))
         given = over(given, layer.value)
     return given
-
-
-def chart_files() -> dict[str, str]:
-    """What the chart's generated files hold, by their names below charts/kube-rdma."""
-    layers = {"defaults": DEFAULTS, "presets": PRESETS, "distributions": DISTRIBUTIONS}
-    values = [completed(value) for value in installation.values()]
-    left_out = {value.path: text for value in values if (text := chart_values.left_out(value))}
-    return {
-        "README.md": chart_values.readme(values),
-        "values.yaml": chart_values.values_file(values),
-        "files/layers.json": json.dumps(layers, indent=2) + "\n",
-        "templates/_values.tpl": chart.merging(DEFAULTS["distribution"], MERGED_BY_HELM, SINCE),
-        "values.schema.json": installation.schema(left_out, {v.path for v in values if v.others}),
-        **{
-            f"templates/{name}.yaml": chart.template(listed)
-            for name, listed in blueprints().items()
-        },
-    }
-
-
-def config_files() -> dict[str, str]:
-    """What the generated files below config/admission hold, by their names there."""
-    return {"agents-own-node.yaml": _POLICY + manifests(admission.anywhere())}
-
-
-if __name__ == "__main__":
-    for folder, files in zip(sys.argv[1:], (chart_files(), config_files()), strict=True):
-        for written_name, content in files.items():
-            Path(folder, written_name).write_text(content, encoding="utf-8")

@@ -1,6 +1,6 @@
 """Blueprints with their holes filled: the objects that an installation consists of.
 
-The first reader of model/install/blueprint; views/install/chart is the second.
+The first reader of model/install/blueprint; kube_rdma_tools/chart_templates is the second.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What a version of Kubernetes does not have of an installation, so that it is left out.
 
 Helm asks the cluster for its version, `kube-rdma render` takes the value kubernetesVersion. What a
-version has are values below `seed`, which objects ask like any other (views/install/chart writes
-the same for Helm).
+version has are values below `seed`, which objects ask like any other
+(kube_rdma_tools/chart_templates writes the same for Helm).
 """
 
 from __future__ import annotations

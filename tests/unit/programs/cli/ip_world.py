@@ -7,13 +7,13 @@ from click.testing import CliRunner
 
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster import ipam as kinds
-from kube_rdma.adapters.cluster import whereabouts
 from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL
 from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION
 from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma.programs.cli.ip import ip
 from kube_rdma_testing.cluster.server import FakeServer
+from kube_rdma_whereabouts import objects as whereabouts
 
 KINDS = [IP_POOL, kinds.IP_BLOCK, kinds.LEASE]
 LEGACY = [whereabouts.POOL, whereabouts.RESERVATION, DEFINITION]

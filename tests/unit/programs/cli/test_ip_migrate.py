@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_base.errors import Refused
-from kube_rdma.adapters.cluster import whereabouts
 from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL
 from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma.model.ipam import IPPool, IPRange
 from kube_rdma.model.pod import PodState
-from kube_rdma.programs.migrate.whereabouts_plan import Allocated, Legacy, Present, plan
 from kube_rdma.rules.ipam.subpools import key_of, mask, subpools
+from kube_rdma_whereabouts import objects as whereabouts
+from kube_rdma_whereabouts.plan import Allocated, Legacy, Present, plan
 
 from .ip_world import LEGACY, World, meta
 

@@ -5,7 +5,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.views.install.constants import WIDTH, assigned, in_line, scalar
+from kube_rdma_tools.yaml_constants import WIDTH, assigned, in_line, scalar
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rdma.model.install.blueprint import Blueprint, Hole, Spread, When, joined, unless
-from kube_rdma.views.install.chart import template
+from kube_rdma_tools.chart_templates import template
 
 
 def lines(body, **options):

@@ -1,8 +1,8 @@
 """Blueprints as templates of a Helm chart: the holes become what Go's text/template fills.
 
 The second reader of model/install/blueprint. Constants are written as people write them
-(views/install/constants); a value that is filled in goes through `toJson`, which is YAML, so that
-no text has to be quoted twice. All templates take their values from `kube-rdma.values`
+(kube_rdma_tools/yaml_constants); a value that is filled in goes through `toJson`, which is YAML, so
+that no text has to be quoted twice. All templates take their values from `kube-rdma.values`
 (templates/_values.tpl), which lays the user's over those of the preset, as rules/install/presets
 does.
 """
@@ -23,7 +23,7 @@ from kube_rdma.model.install.blueprint import (
     Spread,
     When,
 )
-from kube_rdma.views.install.constants import WIDTH, assigned, in_line, scalar
+from kube_rdma_tools.yaml_constants import WIDTH, assigned, in_line, scalar
 
 HEAD = "{{- /* Written by tools/chart from src/kube_rdma/rules/install; do not edit. */}}\n"
 VALUES = '{{- $values := include "kube-rdma.values" . | fromJson }}\n'

@@ -15,8 +15,8 @@ from typing import Any
 import yaml
 
 from kube_rdma.model.install.chart_value import UNSAID, ChartValue
-from kube_rdma.views.install.constants import WIDTH, assigned
 from kube_rdma.views.text import markdown_row
+from kube_rdma_tools.yaml_constants import WIDTH, assigned
 
 _VALUES = """\
 # Written by tools/chart from src/kube_rdma/api and rules/install; do not edit.

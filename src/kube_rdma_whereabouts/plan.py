@@ -21,7 +21,6 @@ from kube_base.foreign_json import Undecodable, decoded
 from kube_base.frozen import Frozen, field, replace
 from kube_client.kinds import Stored
 from kube_rdma.adapters.cluster.kinds.network_definition import DefinitionSpec
-from kube_rdma.adapters.cluster.whereabouts import ReservationSpec, WhereaboutsPoolSpec
 from kube_rdma.api.ipam import ip_conf
 from kube_rdma.api.ipam.ip_words import address as read_address
 from kube_rdma.api.text.document import Value, of_value
@@ -38,6 +37,7 @@ from kube_rdma.model.ipam import (
 from kube_rdma.model.pod import PodState
 from kube_rdma.rules.ipam.blocks import held
 from kube_rdma.rules.ipam.subpools import key_of, mask, subpools
+from kube_rdma_whereabouts.objects import ReservationSpec, WhereaboutsPoolSpec
 
 _UNNAMED = NetworkName("default")
 _OFFSET = re.compile(r"[0-9]{1,39}")  # of an IPv6 range

@@ -1,6 +1,6 @@
 """What whereabouts left at the API server, as in its pkg/api (v1alpha1); read only.
 
-For programs/migrate/whereabouts_plan.
+For kube_rdma_whereabouts/plan.
 """
 
 from __future__ import annotations

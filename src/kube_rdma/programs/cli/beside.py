@@ -1,0 +1,26 @@
+"""Packages beside kube_rdma that do the work of a command: the self-test, the way from whereabouts.
+
+They are found by the name of their module. The node image has no list of what is installed, and to
+read one costs more than most commands.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+
+def beside(module: str, what: str, where: str) -> Any:
+    """The module of another package; raise Refused where this installation has not `what`."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name not in (module, module.partition(".")[0]):
+            raise
+        from kube_base.errors import Refused
+
+        raise Refused(
+            f"this installation of kube-rdma has no {what}",
+            remedy="Run it from the image or the wheel of a release",
+            where=where,
+        ) from None

@@ -1,1 +1,0 @@
-"""An installation as manifests, as a Helm chart, and its values and kinds as pages."""

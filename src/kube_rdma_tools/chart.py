@@ -1,0 +1,69 @@
+"""Writes the files of the Helm chart, and the policy of agents that stands without one.
+
+    rules/install: objects/*.yaml, policies ─► chart_templates ─► charts/kube-rdma/templates
+    sentences (api), defaults (rules) ─► chart_values ─► values.yaml, README.md
+    policy of rules/install for agents anywhere ─► config/admission
+
+`python -m kube_rdma_tools.chart CHART ADMISSION`; tools/chart calls it, and tests compare.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from kube_rdma.api.install import installation
+from kube_rdma.programs.install.installation import blueprints
+from kube_rdma.rules.install import admission
+from kube_rdma.rules.install.defaults import completed
+from kube_rdma.rules.install.kubernetes_version import SINCE
+from kube_rdma.rules.install.presets import DEFAULTS, DISTRIBUTIONS, PRESETS
+from kube_rdma.views.install import manifests
+from kube_rdma_tools import chart_templates, chart_values
+
+MERGED_BY_HELM = ("agent.resources", "controller.resources")
+_POLICY = """\
+# Written by tools/chart from src/kube_rdma/rules/install/agent_cel.py; do not edit.
+#
+# Whatever its token is allowed to do, an agent changes nothing but its own node, that node's report
+# and lease, the pods on it, and what the node has of the cluster's addresses. Of its node: the
+# labels of docs/labels.md, the startup taint, which it only takes off, and one condition. Labels
+# below feature.node.kubernetes.io, by which operators start drivers, it writes only with the right
+# to write nfdlabels of kube-rdma.io, and takes away without it. Of a pod: what it reports of the
+# pod's networks. Of addresses: its own holdings, not those of another node.
+# For Kubernetes 1.30 or newer, which puts the node's name into the token of each pod. It holds for
+# service accounts called kube-rdma-agent in every namespace. An installation by Helm or
+# `kube-rdma render` has the same for its own namespace.
+"""
+
+
+def chart_files() -> dict[str, str]:
+    """What the chart's generated files hold, by their names below charts/kube-rdma."""
+    layers = {"defaults": DEFAULTS, "presets": PRESETS, "distributions": DISTRIBUTIONS}
+    values = [completed(value) for value in installation.values()]
+    left_out = {value.path: text for value in values if (text := chart_values.left_out(value))}
+    return {
+        "README.md": chart_values.readme(values),
+        "values.yaml": chart_values.values_file(values),
+        "files/layers.json": json.dumps(layers, indent=2) + "\n",
+        "templates/_values.tpl": chart_templates.merging(
+            DEFAULTS["distribution"], MERGED_BY_HELM, SINCE
+        ),
+        "values.schema.json": installation.schema(left_out, {v.path for v in values if v.others}),
+        **{
+            f"templates/{name}.yaml": chart_templates.template(listed)
+            for name, listed in blueprints().items()
+        },
+    }
+
+
+def config_files() -> dict[str, str]:
+    """What the generated files below config/admission hold, by their names there."""
+    return {"agents-own-node.yaml": _POLICY + manifests(admission.anywhere())}
+
+
+if __name__ == "__main__":
+    for folder, files in zip(sys.argv[1:], (chart_files(), config_files()), strict=True):
+        for written_name, content in files.items():
+            Path(folder, written_name).write_text(content, encoding="utf-8")

@@ -1,0 +1,7 @@
+"""From whereabouts to kube-rdma's own addresses: its pools and reservations become IPPools.
+
+    `kube-rdma ip migrate` ─► take_over: reads objects ─► plan ─► writes IPPools
+
+A package beside kube_rdma, needed once in a cluster's life. kube_rdma knows only the name of
+take_over (programs/cli/ip).
+"""
