@@ -42,7 +42,7 @@ def merging(distribution: str, objects: Sequence[str], since: Mapping[str, int])
     would take a false or an empty one for a missing one. `objects` are defaults such as
     ``agent.resources``, with which Helm has merged the user's already: by a null there the user
     takes a part of them away. `since` are the minor versions of Kubernetes from which on the values
-    below `seed` are true (rules/install/kubernetes_version).
+    below `platform` are true (rules/install/kubernetes_version).
     """
     return f"""{HEAD}{{{{- define "kube-rdma.over" }}}}
 {{{{- $values := deepCopy .below }}}}
@@ -79,7 +79,7 @@ chart, and null takes one away. */}}}}
 def _served(name: str, minor: int) -> str:
     """A line that says whether the cluster's version has something."""
     test = f'semverCompare ">=1.{minor}-0" $version'
-    return f'{{{{- $_ := set $values.seed "{name}" ({test}) }}}}\n'
+    return f'{{{{- $_ := set $values.platform "{name}" ({test}) }}}}\n'
 
 
 def _replaced(path: str) -> str:

@@ -30,8 +30,8 @@ chart, and null takes one away. */}}
 {{- $values = include "kube-rdma.over" (dict "below" $values "above" $layer) | fromJson }}
 {{- end }}
 {{- $version := $values.kubernetesVersion | default .Capabilities.KubeVersion.Version }}
-{{- $_ := set $values.seed "validatingPolicies" (semverCompare ">=1.30-0" $version) }}
-{{- $_ := set $values.seed "mutatingPolicies" (semverCompare ">=1.36-0" $version) }}
-{{- $_ := set $values.seed "appArmorField" (semverCompare ">=1.30-0" $version) }}
+{{- $_ := set $values.platform "validatingPolicies" (semverCompare ">=1.30-0" $version) }}
+{{- $_ := set $values.platform "mutatingPolicies" (semverCompare ">=1.36-0" $version) }}
+{{- $_ := set $values.platform "appArmorField" (semverCompare ">=1.30-0" $version) }}
 {{- toJson $values }}
 {{- end }}

@@ -59,7 +59,7 @@ def _rendered(preset: str, name: str, settings: tuple[tuple[str, str], ...]) -> 
         given = over(given, layer.value)
     values = merged(given)
     made += tuple(filled(_hooks(), values))
-    if not values["seed"]["operator"]:
+    if not values["platform"]["operator"]:
         return made
     return made + tuple(_of_policy(values["namespace"]["name"], _policy_set(made)))
 

@@ -141,7 +141,7 @@ def writer(name, node, profile):
 @pytest.mark.slow
 def test_the_seed_s_own_privileged_daemonset_does_the_same(lab, proof, capsys):
     try:
-        again = demonstrate(lab, lambda event: None, daemonset="daemonset-seed.yaml", pairs=1)
+        again = demonstrate(lab, lambda event: None, daemonset="daemonset-document.yaml", pairs=1)
         pods = cluster.get(lab, "pods", "-n", "kube-system", "-l", "name=rdma-sriov-dp-ds")["items"]
     finally:
         scc.install(lab, "daemonset-preset.yaml")

@@ -534,7 +534,7 @@ def test_values_yaml_tells_every_value():
     expected = set(fields(made, made["$defs"])) - {"global"}
     assert expected - {"image.pullSecrets.name"} <= set(paths(values))
     layers = [*PRESETS.values(), *DISTRIBUTIONS.values()]
-    decided = {path for layer in layers for path in paths(layer) if not path.startswith("seed")}
+    decided = {path for layer in layers for path in paths(layer) if not path.startswith("platform")}
     for path in expected - {"image.pullSecrets.name", "preset"}:
         default, value = DEFAULTS, values
         for name in path.split("."):

@@ -14,7 +14,7 @@ from kube_rdma.model.attach.attachment import NetworkKind
 
 ROOT = Path(__file__).parents[3]
 IMAGE = "kube-rdma.io/kube-rdma:dev"
-SEED = "daemonset-seed.yaml"  # as its document has it
+SEED = "daemonset-document.yaml"  # as its document has it
 WITH_NETWORKS = ("s1-vke/daemonset.yaml", "s3-network/agent.yaml", "s4-infiniband/agent.yaml")
 OF_KUBELETS = ("kubernetes.io/os", "kubernetes.io/arch")
 S3_LABEL = "feature.node.kubernetes.io/pci-15b3.present"

@@ -6,8 +6,8 @@ A text ``${image.tag}`` is the value at that path, of whatever type; more text a
 text of both. Where a field or an entry of a list depends on values:
 
     hostPID: !when {agent.otherPlugins: true}    left out where the value is false or empty
-    type: !when {seed.networks: spc_t, else: x}  the first that holds, in the order of the file
-    data: !unless {seed.networks: false}         left out where the value is true
+    type: !when {platform.networks: spc_t, else: x}  the first that holds, in the order of the file
+    data: !unless {platform.networks: false}         left out where the value is true
     - !when {a or b: [first, second]}            both entries, where one of two values is not empty
     - !when {agent.nodeLabels == write-nfd: x}   where the value is this text
 

@@ -80,7 +80,7 @@ def objects(
     """
     values = _values(layers, preset)
     check_webhook(values)
-    if values["seed"]["configMap"] and values["agent"]["enabled"]:
+    if values["platform"]["configMap"] and values["agent"]["enabled"]:
         parse_config(values["agent"]["config"].encode(), CONFIG)
     return tuple(
         made

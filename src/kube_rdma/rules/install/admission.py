@@ -59,7 +59,7 @@ _OPERATOR_VALIDATIONS = (
 
 def policies() -> tuple[Blueprint, ...]:
     """The policies of an installation, each with what puts it into force."""
-    conditions = ("admission.install", "seed.validatingPolicies")
+    conditions = ("admission.install", "platform.validatingPolicies")
     agents = _agents(joined(NAMESPACE, f".{AGENTS}"), _is(_AGENT))
     operator = _policy(
         joined(NAMESPACE, f".{OPERATOR}"),
@@ -69,7 +69,7 @@ def policies() -> tuple[Blueprint, ...]:
     )
     return (
         *(Blueprint(body, conditions) for body in agents),
-        *(Blueprint(body, (*conditions, "seed.operator")) for body in operator),
+        *(Blueprint(body, (*conditions, "platform.operator")) for body in operator),
     )
 
 

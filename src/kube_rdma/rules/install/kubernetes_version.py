@@ -1,7 +1,7 @@
 """What a version of Kubernetes does not have of an installation, so that it is left out.
 
 Helm asks the cluster for its version, `kube-rdma render` takes the value kubernetesVersion. What a
-version has are values below `seed`, which objects ask like any other
+version has are values below `platform`, which objects ask like any other
 (kube_rdma_tools/chart_templates writes the same for Helm).
 """
 
@@ -25,15 +25,15 @@ _MINOR = re.compile(r"v?1\.(\d+)")
 
 
 def with_version(values: Values) -> Json:
-    """All values of an installation, with what its version of Kubernetes has below `seed`."""
+    """All values of an installation, with what its version of Kubernetes has below `platform`."""
     minor = _minor(values[VALUE])
     served = {name: minor >= since for name, since in SINCE.items()}
-    return {**values, "seed": {**values["seed"], **served}}
+    return {**values, "platform": {**values["platform"], **served}}
 
 
 def lacking(values: Values) -> tuple[str, ...]:
     """What the values ask for that their version does not have, a sentence each."""
-    seed, admission = values["seed"], values["admission"]
+    platform, admission = values["platform"], values["admission"]
     pods = admission["pods"]
     wishes = (
         ("ValidatingAdmissionPolicy", "validatingPolicies", admission["install"] or pods["check"]),
@@ -42,7 +42,7 @@ def lacking(values: Values) -> tuple[str, ...]:
     return tuple(
         f"Kubernetes {values[VALUE]} has no {kind}, which comes with 1.{SINCE[name]}: left out."
         for kind, name, wanted in wishes
-        if wanted and not seed[name]
+        if wanted and not platform[name]
     )
 
 

@@ -38,7 +38,10 @@ def parts(
     computed = {
         "definitions": [
             *(Blueprint(body, ("crds.install",), notes=_KEPT) for body in definitions),
-            *(Blueprint(body, ("crds.install", "seed.operator"), notes=_KEPT) for body in operator),
+            *(
+                Blueprint(body, ("crds.install", "platform.operator"), notes=_KEPT)
+                for body in operator
+            ),
         ],
         "admission": [*policies(), *pod_policies(), *completing_policy()],
     }

@@ -166,7 +166,7 @@ _WARNINGS = (
 
 def pod_policies() -> tuple[Blueprint, ...]:
     """The policies, each with what puts it into force, where the installation wants them."""
-    check = ("admission.pods.check", "seed.validatingPolicies")
+    check = ("admission.pods.check", "platform.validatingPolicies")
     refusing = VARIABLES | _BLOCKS
     return (
         Blueprint(_validating(REFUSED, refusing, _REFUSALS), check),

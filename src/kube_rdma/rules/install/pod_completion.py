@@ -53,7 +53,7 @@ _CHOSEN: dict[str, Node] = {
 
 def completing_policy() -> tuple[Blueprint, ...]:
     """The policy and what puts it into force, where the installation wants it."""
-    complete = ("admission.pods.complete", "seed.mutatingPolicies")
+    complete = ("admission.pods.complete", "platform.mutatingPolicies")
     mutations = [
         {"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}
         for expression in (

@@ -1,7 +1,7 @@
 """The values of an installation: what every one begins with, what a preset and a distribution say.
 
 Later layers win: DEFAULTS, a preset, a distribution, then the values of whoever installs. What is
-below `seed` are names and habits of a seed's document, and nobody's to set; all else is
+below `platform` are names and habits of a platform's document, not for users to set; all else is
 (api/install/installation). Folders of the distributions are explained in docs/agent.md.
 """
 
@@ -96,7 +96,7 @@ DEFAULTS: Json = {
         "runtime": "/run/containerd",
         "cdi": "/var/run/cdi",
     },
-    "seed": {
+    "platform": {
         "daemonSet": "rdma-device-plugin",
         "label": "rdma-device-plugin",
         "container": "agent",
@@ -168,7 +168,7 @@ PRESETS: Mapping[str, Json] = {
     "ack": {
         "agent": {"config": _HCA_ON_HOST},
         "admission": {"pods": {"hostNetworkResources": "rdma/hca"}},
-        "seed": {
+        "platform": {
             "daemonSet": "ack-rdma-dp-ds",
             "label": "ack-rdma-dp-ds",
             "container": "rdma-device-plugin",
@@ -178,7 +178,7 @@ PRESETS: Mapping[str, Json] = {
     },
     "scc": {
         "agent": {"config": _HCA},
-        "seed": {
+        "platform": {
             "label": "rdma-sriov-dp-ds",
             "container": "k8s-rdma-device-plugin",
             "configMap": "rdma-devices",
@@ -188,7 +188,7 @@ PRESETS: Mapping[str, Json] = {
     "vke": {
         **_NETWORKS,
         "namespace": {"name": "kube-rdma-vke", "create": True},
-        "seed": {"networks": True, "account": True, "optOut": True},
+        "platform": {"networks": True, "account": True, "optOut": True},
     },
     "nvidia": {
         **_NETWORKS,
@@ -201,7 +201,7 @@ PRESETS: Mapping[str, Json] = {
             "otherPlugins": True,
             "deviceInfo": True,
         },
-        "seed": {
+        "platform": {
             "daemonSet": "rdma-shared-dp-ds",
             "label": "rdma-shared-dp-ds",
             "networks": True,
@@ -215,7 +215,7 @@ PRESETS: Mapping[str, Json] = {
         **_NETWORKS,
         "controller": {"enabled": True, "name": "kube-rdma-operator"},
         "agent": {"enabled": False, "nodeLabels": "leave"},
-        "seed": {"operator": True},
+        "platform": {"operator": True},
     },
     "ib": {
         **_NETWORKS,
@@ -226,7 +226,7 @@ PRESETS: Mapping[str, Json] = {
             "virtualFunctions": True,
             "namespaceIsolation": "default,kube-system",
         },
-        "seed": {
+        "platform": {
             "daemonSet": "rdma-vf",
             "label": "rdma-vf",
             "networks": True,
@@ -249,7 +249,7 @@ DISTRIBUTIONS: Mapping[str, Json] = {
     "kubernetes": {},
     "gke": {
         "host": {"cniBinaries": "/home/kubernetes/bin"},
-        "seed": {"quota": True},
+        "platform": {"quota": True},
     },
     # All of data, for the folder of binaries in it has another name from release to release.
     "k3s": {
@@ -266,7 +266,7 @@ DISTRIBUTIONS: Mapping[str, Json] = {
             "cniBinaries": "/var/lib/cni/bin",
             "runtime": "/run/crio",
         },
-        "seed": {"account": True, "constraints": True, "user": 0},
+        "platform": {"account": True, "constraints": True, "user": 0},
     },
     "bottlerocket": _NO_PLUGIN_TYPE,
     "flatcar": _NO_PLUGIN_TYPE,

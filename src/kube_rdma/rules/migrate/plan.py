@@ -89,7 +89,7 @@ class _Way:
         self._preset = _PRESETS.get(origin.start, "scc")
         made = merged({"preset": self._preset})
         self._space = NAMESPACE if self._preset != "vke" else made["namespace"]["name"]
-        self._labels = f"name={made['seed']['label']}"
+        self._labels = f"name={made['platform']['label']}"
 
     def forward(self) -> list[PlanStep]:
         """To kube-rdma."""

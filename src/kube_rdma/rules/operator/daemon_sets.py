@@ -98,7 +98,7 @@ def plugin_objects(
 
 def _account(values: Values | None) -> Json:
     """The account of a privileged pod, where not everyone's may have one."""
-    constraints = _merged(values or {})["seed"]["constraints"]
+    constraints = _merged(values or {})["platform"]["constraints"]
     return {"serviceAccountName": DRIVER_ACCOUNT} if constraints else {}
 
 
@@ -137,7 +137,7 @@ def _agent_pod(image: ComponentImage, workloads: Sequence[Blueprint], values: Va
             "tag": image.version,
             "digest": image.digest,
         },
-        "seed": {"container": PLUGIN_CONTAINER, "configMap": CONFIG_MAP},
+        "platform": {"container": PLUGIN_CONTAINER, "configMap": CONFIG_MAP},
     }
     objects = filled(workloads, _merged({**values, **own}))
     (pod,) = (made["spec"]["template"]["spec"] for made in objects if made["kind"] == "DaemonSet")

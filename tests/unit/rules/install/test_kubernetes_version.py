@@ -13,14 +13,14 @@ forms = st.sampled_from(["1.{}", "v1.{}", "v1.{}.3", "v1.{}.5-gke.1100", "1.{}.2
 @given(st.integers(0, 60), forms)
 def test_every_form_of_a_version_has_what_its_minor_version_has(minor, form):
     values = merged({"preset": "vke", "kubernetesVersion": form.format(minor)})
-    assert {name: values["seed"][name] for name in SINCE} == {
+    assert {name: values["platform"][name] for name in SINCE} == {
         name: minor >= since for name, since in SINCE.items()
     }
 
 
 @pytest.mark.parametrize("values", [{}, {"kubernetesVersion": ""}, {"kubernetesVersion": None}])
 def test_without_a_version_it_is_the_newest(values):
-    assert all(merged({"preset": "vke", **values})["seed"][name] for name in SINCE)
+    assert all(merged({"preset": "vke", **values})["platform"][name] for name in SINCE)
 
 
 @pytest.mark.parametrize(
