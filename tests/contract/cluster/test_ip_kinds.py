@@ -56,7 +56,7 @@ async def cluster(api):
     if not REAL:
         yield Cluster(api.line(), QUICK)
         return
-    async with connect(Path(REAL), timing=QUICK) as real:
+    async with connect(Path(REAL), pace=QUICK) as real:
         await clear_all(real, IP_POOL)
         await clear_all(real, ipam.IP_BLOCK)
         await clear_all(real, ipam.LEASE, ipam.LEASES)
