@@ -24,12 +24,7 @@ from kube_base.errors import Unavailable
 from kube_base.frozen import replace
 from kube_base.notices import Notices
 from kube_client.calls import RequestTiming
-from kube_client.credentials import (
-    Credential,
-    Credentials,
-    find_credentials,
-    impersonation,
-)
+from kube_client.credentials import Credential, Credentials, find_credentials, impersonation
 from kube_client.http import (
     ANSWER_TICKS,
     NOTICE_TICKS,

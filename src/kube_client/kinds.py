@@ -1,7 +1,7 @@
 """What the door carries: which kind of object, how its parts are decoded, what was found.
 
 A caller describes its kind once (`ObjectKind`) and gets frozen values (`Stored`) ever after; the
-same door serves kube-rdma's own resources and those of Kubernetes. Field names in the wire's JSON
+same door serves custom resources and those of Kubernetes. Field names in the wire's JSON
 are the caller's codec's business: `ObjectCodec.of(T)` for a Struct that has them.
 """
 

@@ -121,9 +121,9 @@ class Cluster:
         """As `list`, but an object that is not understood hides no other: it becomes a sentence."""
         objects: list[Stored[S, U]] = []
         muddled: list[str] = []
-        async with aclosing(self.watch(kind, where)) as notices:
-            async for notice in notices:
-                match notice:
+        async with aclosing(self.watch(kind, where)) as events:
+            async for event in events:
+                match event:
                     case Changed(stored):
                         objects.append(stored)
                     case Muddled(why=why):

@@ -15,13 +15,7 @@ from kube_rdma_lab import dns
 from kube_rdma_lab.kubeconfig import kubeconfig
 from kube_rdma_lab.pki import Authority, write_secret
 from kube_rdma_lab.release import Release
-from kube_rdma_lab.topology import (
-    CONTROL_PLANE_IP,
-    POD_CIDR,
-    NodeKind,
-    NodeSpec,
-    Topology,
-)
+from kube_rdma_lab.topology import CONTROL_PLANE_IP, POD_CIDR, NodeKind, NodeSpec, Topology
 
 
 def write(folder: Path, node: NodeSpec, topology: Topology) -> None:

@@ -24,13 +24,7 @@ from kube_rdma_selftest.run import (
     this_system,
 )
 from kube_rdma_selftest.table import Table, dry_run, summary
-from kube_rdma_selftest.trial import (
-    SelftestRequest,
-    Trial,
-    TrialKind,
-    TrialResult,
-    UntriedCard,
-)
+from kube_rdma_selftest.trial import SelftestRequest, Trial, TrialKind, TrialResult, UntriedCard
 
 
 def selftest(cards: Sequence[str], kinds: Sequence[str], *, yes: bool) -> None:

@@ -22,13 +22,7 @@ from kube_rdma.api.ipam.ip_words import address
 from kube_rdma.model.ipam import Address, IPPool
 from kube_rdma.views.ipam import Migration
 from kube_rdma_whereabouts import objects as whereabouts
-from kube_rdma_whereabouts.plan import (
-    MigrationPlan,
-    PoolChange,
-    Present,
-    plan,
-    read,
-)
+from kube_rdma_whereabouts.plan import MigrationPlan, PoolChange, Present, plan, read
 
 IMPORTED = "kube-rdma.io/whereabouts-addresses"
 

@@ -14,13 +14,7 @@ from datetime import UTC, datetime
 from kube_base.errors import Unavailable
 from kube_client import wire
 from kube_client.credentials import CredentialPlugin, Person
-from kube_client.kubeconfig import (
-    Access,
-    PluginEntry,
-    ServerEntry,
-    UserEntry,
-    read_access,
-)
+from kube_client.kubeconfig import Access, PluginEntry, ServerEntry, UserEntry, read_access
 from kube_client.pod_commands import ERROR, CommandOutput
 from kube_rdma.adapters.cluster import ipam
 from kube_rdma.adapters.cluster.admission import WEBHOOK_CONFIGURATIONS, WEBHOOK_SECRET

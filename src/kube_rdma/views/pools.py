@@ -12,14 +12,7 @@ from itertools import chain
 from kube_base.frozen import Frozen, asdict
 from kube_rdma.model.card import Card
 from kube_rdma.model.functions.function import FunctionsWish
-from kube_rdma.model.pools.pool import (
-    Bind,
-    Mode,
-    Pool,
-    PoolSpec,
-    Selector,
-    Variables,
-)
+from kube_rdma.model.pools.pool import Bind, Mode, Pool, PoolSpec, Selector, Variables
 from kube_rdma.model.settings.fabric import FabricProfile
 from kube_rdma.views.text import aligned, widths, wrapped
 

@@ -18,12 +18,7 @@ from kube_rdma.adapters.kernel.pod.links import described, pick
 from kube_rdma.adapters.kernel.pod.steps import seen_device
 from kube_rdma.model.attach import steps
 from kube_rdma.model.attach.pod_view import PodView, SeenLink, SeenRoute, SeenRule
-from kube_rdma.model.functions.step import (
-    FunctionPlace,
-    RebindFunction,
-    ResetFunction,
-    SetFunction,
-)
+from kube_rdma.model.functions.step import FunctionPlace, RebindFunction, ResetFunction, SetFunction
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma_testing.kernel import network_rdma
 from kube_rdma_testing.kernel.network import MOST, FakeLink, FakeNetwork

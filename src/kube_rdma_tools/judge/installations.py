@@ -20,12 +20,7 @@ from kube_rdma.model.operator.cluster_policy import (
     PolicyDriver,
 )
 from kube_rdma.programs.install.described import described
-from kube_rdma.programs.install.installation import (
-    assignment,
-    blueprints,
-    objects,
-    policy_values,
-)
+from kube_rdma.programs.install.installation import assignment, blueprints, objects, policy_values
 from kube_rdma.rules.install.fill import filled
 from kube_rdma.rules.install.presets import DISTRIBUTIONS, PRESETS, merged, over
 from kube_rdma.rules.operator.daemon_sets import driver_objects, peer_objects, plugin_objects

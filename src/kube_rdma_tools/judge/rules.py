@@ -9,14 +9,7 @@ from typing import TypeAlias
 
 from kube_base.frozen import replace
 from kube_rdma.model.install.blueprint import Json
-from kube_rdma_tools.judge import (
-    admission,
-    names,
-    node_paths,
-    references,
-    scheduling,
-    versions,
-)
+from kube_rdma_tools.judge import admission, names, node_paths, references, scheduling, versions
 from kube_rdma_tools.judge.environment import Environment
 from kube_rdma_tools.judge.violation import Violation
 

@@ -36,16 +36,7 @@ from kube_rdma_testing.kernel.network import KilledError
 from kube_rdma_testing.kernel.network_kernel import FakeKernel
 from tests.kit.pod_networks import AS_MADE
 from tests.unit.adapters.kernel.pod.test_namespaces import holder, needs_root
-from tests.vm.guest.steps_contract import (
-    MAC,
-    MARK,
-    PRIORITY,
-    TABLE,
-    V4,
-    V6,
-    Links,
-    link,
-)
+from tests.vm.guest.steps_contract import MAC, MARK, PRIORITY, TABLE, V4, V6, Links, link
 from tests.vm.guest.steps_contract_probe import LENGTHS, Probed
 from tests.vm.guest.steps_contract_rdma import Made, Rdma, macvlan
 from tests.vm.guest.steps_contract_vf import Functions

@@ -11,12 +11,7 @@ from kube_rdma.adapters.cluster.reports import GUARD
 from kube_rdma.api.install.installation import schema
 from kube_rdma.api.text import reader
 from kube_rdma.programs.cli.render import PARTS
-from kube_rdma.programs.install.installation import (
-    NO_POOL,
-    assignment,
-    blueprints,
-    objects,
-)
+from kube_rdma.programs.install.installation import NO_POOL, assignment, blueprints, objects
 from kube_rdma.rules.install.admission import AGENTS
 from kube_rdma.rules.install.agent_cel import NFD_RIGHT
 from kube_rdma.rules.install.fill import filled

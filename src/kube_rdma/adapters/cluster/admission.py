@@ -12,14 +12,7 @@ from functools import partial
 import msgspec
 
 from kube_base.foreign_json import decoded
-from kube_client.kinds import (
-    NOTHING,
-    ObjectCodec,
-    ObjectKind,
-    Owner,
-    Stored,
-    Wanted,
-)
+from kube_client.kinds import NOTHING, ObjectCodec, ObjectKind, Owner, Stored, Wanted
 from kube_client.objects import Cluster
 
 SecretData = dict[str, bytes]

@@ -1,4 +1,4 @@
-"""Pools, blocks, borrow queues and node leases at the API server: their kinds, and IpamObjects.
+"""Blocks, borrow queues and node leases at the API server: their kinds, and IpamObjects.
 
 `IpamObjects` does what the effects of rules/ipam/effects ask of the API server; values of
 model/ipam go in and out. A read raises Unavailable without an answer. A write returns the object as
@@ -14,17 +14,10 @@ import msgspec
 
 from kube_base.errors import Broken, Unavailable
 from kube_base.frozen import replace
-from kube_client.kinds import (
-    NOTHING,
-    ObjectCodec,
-    ObjectKind,
-    Pairs,
-    Stored,
-    Wanted,
-    Where,
-)
+from kube_client.kinds import NOTHING, ObjectCodec, ObjectKind, Stored, Wanted, Where
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL
+from kube_rdma.adapters.cluster.kinds.own import own_kind
 from kube_rdma.api.ipam import ip_objects, ip_pool_status
 from kube_rdma.api.ipam.ip_objects import LeaseSpec
 from kube_rdma.api.ipam.ip_pool_status import IPPoolStatus
@@ -39,15 +32,8 @@ from kube_rdma.model.ipam import (
     Version,
 )
 
-IP_BLOCK = ObjectKind(
-    "kube-rdma.io",
-    "v1alpha1",
-    "IPBlock",
-    "ipblocks",
-    namespaced=False,
-    spec=ObjectCodec(ip_objects.decode_block, ip_objects.encode_block),
-    status=NOTHING,
-)
+_BLOCK = ObjectCodec(ip_objects.decode_block, ip_objects.encode_block)
+IP_BLOCK = own_kind("IPBlock", "ipblocks", _BLOCK, NOTHING)
 LEASE = ObjectKind(
     "coordination.k8s.io",
     "v1",
@@ -58,6 +44,8 @@ LEASE = ObjectKind(
     status=NOTHING,
 )
 LEASES = Where(labels="=".join(ip_objects.LEASE_LABEL))
+
+S = TypeVar("S")
 
 
 def block(stored: Stored[Block, None]) -> Block:
@@ -84,9 +72,6 @@ def lease(stored: Stored[LeaseSpec, None]) -> NodeLease:
     return ip_objects.lease(stored.name, stored.spec, notes, Version(stored.version))
 
 
-S = TypeVar("S")
-
-
 class IpamObjects:
     """The objects of IPAM at the API server. `namespace` is where the leases of the nodes are."""
 
@@ -106,20 +91,13 @@ class IpamObjects:
 
     async def write_block(self, written: Block) -> Block | None:
         """Create it when it has no version, else replace that version."""
-        name = written.key.name
-        if written.version is None:
-            made = self._cluster.create(IP_BLOCK, Wanted(name, spec=written))
-        else:
-            replacement = _stored(name, "", written.version, written)
-            made = self._cluster.replace(IP_BLOCK, replacement)
-        stored = await _outcome(made)
+        wanted = Wanted(written.key.name, spec=written)
+        stored = await self._write(IP_BLOCK, wanted, written, written.version)
         return block(stored) if stored else None
 
     async def drop_block(self, seen: Block) -> None:
         """Delete exactly this version, if it is still there."""
-        current = await self._cluster.get(IP_BLOCK, seen.key.name)
-        if current and current.version == seen.version:
-            await _outcome(self._cluster.delete(IP_BLOCK, current))
+        await self._drop(IP_BLOCK, seen.key.name, "", seen.version)
 
     async def lease(self, node: NodeName) -> NodeLease | None:
         """A node's lease, None when there is none."""
@@ -182,15 +160,3 @@ async def _outcome(writing: Awaitable[S]) -> S | None:
         return await writing
     except Unavailable:
         return None
-
-
-def _stored(
-    name: str,
-    namespace: str,
-    version: Version,
-    spec: S,
-    labels: Pairs = (),
-    annotations: Pairs = (),
-) -> Stored[S, None]:
-    """The object for a replacement; its version says which one it replaces."""
-    return Stored(name, namespace, "", version, labels, annotations, spec, None)

@@ -6,11 +6,7 @@ from collections.abc import AsyncGenerator
 from contextlib import suppress
 
 from kube_base.frozen import Frozen
-from kube_client.kinds import (
-    Owner,
-    Wanted,
-    Where,
-)
+from kube_client.kinds import Owner, Wanted, Where
 from kube_client.objects import Cluster
 from kube_client.watching import WatchEvent
 from kube_client.wire import Unreadable

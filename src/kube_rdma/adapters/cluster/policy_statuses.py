@@ -4,21 +4,14 @@ from __future__ import annotations
 
 from kube_base.errors import Refused
 from kube_base.frozen import Frozen
-from kube_client.kinds import ObjectCodec, ObjectKind, Stored
+from kube_client.kinds import ObjectCodec, Stored
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.node_policy import NODE_POLICY, policy_of
 from kube_rdma.api.reports.node_policy_status import NodePolicyStatus
 from kube_rdma.model.pools.node_policy import ClusterNodePolicy
 
-NODE_POLICY_STATUS: ObjectKind[bytes, NodePolicyStatus] = ObjectKind(
-    NODE_POLICY.group,
-    NODE_POLICY.version,
-    NODE_POLICY.kind,
-    NODE_POLICY.plural,
-    namespaced=False,
-    spec=ObjectCodec(bytes),
-    status=ObjectCodec.of(NodePolicyStatus),
-)
+_STATUS = ObjectCodec.of(NodePolicyStatus)
+NODE_POLICY_STATUS = NODE_POLICY.read_as(NODE_POLICY.spec, _STATUS)
 
 
 class SeenPolicy(Frozen):

@@ -13,14 +13,7 @@ import types
 from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
 from inspect import Parameter, signature
-from ipaddress import (
-    IPv4Address,
-    IPv4Network,
-    IPv6Address,
-    IPv6Network,
-    ip_address,
-    ip_network,
-)
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from kube_base.frozen import Frozen

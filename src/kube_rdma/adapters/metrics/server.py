@@ -6,13 +6,7 @@ from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 
 from kube_base.errors import Refused, Unavailable
-from kube_rdma.adapters.http_server import (
-    HttpCall,
-    HttpCaller,
-    HttpLimits,
-    HttpReply,
-    HttpServer,
-)
+from kube_rdma.adapters.http_server import HttpCall, HttpCaller, HttpLimits, HttpReply, HttpServer
 
 PATH = "/metrics"
 LIMITS = HttpLimits(connections=16, seconds=120.0)

@@ -14,13 +14,7 @@ from http import HTTPStatus
 
 from kube_base.errors import Refused
 from kube_base.frozen import Frozen
-from kube_rdma.adapters.http_server import (
-    HttpCall,
-    HttpCaller,
-    HttpLimits,
-    HttpReply,
-    HttpServer,
-)
+from kube_rdma.adapters.http_server import HttpCall, HttpCaller, HttpLimits, HttpReply, HttpServer
 from kube_rdma.adapters.webhook.held_identity import HeldIdentity
 from kube_rdma.adapters.webhook.identity import ServerIdentity
 from kube_rdma.adapters.webhook.peer_turns import PeerTurns

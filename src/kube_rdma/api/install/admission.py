@@ -6,14 +6,7 @@ from typing import Literal
 
 from pydantic import ConfigDict
 
-from kube_rdma.api.install.words import (
-    Base64,
-    CertificateName,
-    Names,
-    ObjectName,
-    Resources,
-    Size,
-)
+from kube_rdma.api.install.words import Base64, CertificateName, Names, ObjectName, Resources, Size
 from kube_rdma.api.text.typed import Typed
 
 

@@ -16,15 +16,7 @@ from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
 from kube_base.frozen import replace
 from kube_rdma.api.ipam.ip_pool_status import IPPoolStatus
-from kube_rdma.api.ipam.ip_words import (
-    Cidr,
-    IpAddress,
-    IpSpan,
-    Label,
-    bounds,
-    meets,
-    written,
-)
+from kube_rdma.api.ipam.ip_words import Cidr, IpAddress, IpSpan, Label, bounds, meets, written
 from kube_rdma.api.text.document import Document, Value, of_json, shown
 from kube_rdma.api.text.faults import Slip, slips, validate
 from kube_rdma.api.text.typed import Many, OfPrograms, Typed

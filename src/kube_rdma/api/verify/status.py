@@ -15,15 +15,7 @@ from msgspec import Meta
 
 from kube_base.foreign_json import decoded
 from kube_base.frozen import replace
-from kube_rdma.model.conditions import (
-    Condition,
-    Sentence,
-    StatusPart,
-    Word,
-    condition,
-    cut,
-    moment,
-)
+from kube_rdma.model.conditions import Condition, Sentence, StatusPart, Word, condition, cut, moment
 from kube_rdma.model.measures import Measure, figure_of, figure_text
 from kube_rdma.model.verify.bandwidth import (
     PairKey,

@@ -16,15 +16,7 @@ from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL, pool_of
 from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.api.ipam.ip_words import spans_of
 from kube_rdma.model.finding import Finding, Severity
-from kube_rdma.model.ipam import (
-    Bits,
-    Block,
-    BorrowQueue,
-    IPPool,
-    NodeLease,
-    NodeName,
-    PoolName,
-)
+from kube_rdma.model.ipam import Bits, Block, BorrowQueue, IPPool, NodeLease, NodeName, PoolName
 from kube_rdma.rules.ipam.pools import counted, overlaps
 from kube_rdma.rules.ipam.reclaim import conflicts, nearly_full, outside, usage
 from kube_rdma.rules.ipam.subpools import Subpool, mask, subpools

@@ -41,13 +41,7 @@ from kube_rdma.model.operator.driver_upgrade import (
 from kube_rdma.model.pod import PodState
 from kube_rdma.rules.operator.daemon_sets import COMPONENT_LABEL
 from kube_rdma.rules.operator.holders import is_share, needs
-from kube_rdma.rules.operator.placement import (
-    PLACE_LABELS,
-    READY_LABEL,
-    allowed,
-    place_of,
-    places,
-)
+from kube_rdma.rules.operator.placement import PLACE_LABELS, READY_LABEL, allowed, place_of, places
 from kube_rdma.rules.operator.upgrade import is_outdated, upgrade_plan
 
 CLOSED_MARK = "kube-rdma.io/closed-for-upgrade"

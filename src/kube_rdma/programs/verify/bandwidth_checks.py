@@ -35,12 +35,7 @@ from kube_rdma.adapters.cluster.bandwidth_checks import (
 )
 from kube_rdma.adapters.cluster.events import About, Events
 from kube_rdma.adapters.cluster.verify import VerifyObjects
-from kube_rdma.api.verify.status import (
-    BandwidthCheckStatus,
-    begun,
-    measured,
-    not_measured,
-)
+from kube_rdma.api.verify.status import BandwidthCheckStatus, begun, measured, not_measured
 from kube_rdma.model.verify.bandwidth import PairProof
 from kube_rdma.model.verify.bandwidth_check import BandwidthPlan
 from kube_rdma.programs.mirror import Mirror

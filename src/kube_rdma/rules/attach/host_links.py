@@ -10,13 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
-from kube_rdma.model.attach.attachment import (
-    GrantedShare,
-    HostLink,
-    HostNetwork,
-    NetworkKind,
-    Wish,
-)
+from kube_rdma.model.attach.attachment import GrantedShare, HostLink, HostNetwork, NetworkKind, Wish
 from kube_rdma.model.attach.pod_view import SeenLink
 from kube_rdma.model.attach.steps import VirtualKind
 from kube_rdma.model.card import Card, Netdev

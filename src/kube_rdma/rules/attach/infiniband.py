@@ -31,12 +31,7 @@ from kube_rdma.model.attach.attachment import (
 )
 from kube_rdma.model.attach.steps import AwaitPartition, MakeLink, Mark, SetLink, Step, VirtualKind
 from kube_rdma.model.card import Card
-from kube_rdma.model.functions.step import (
-    FunctionSettings,
-    LinkState,
-    RebindFunction,
-    SetFunction,
-)
+from kube_rdma.model.functions.step import FunctionSettings, LinkState, RebindFunction, SetFunction
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.link import PlannedHostLink
 from kube_rdma.model.survey import NamespaceMode

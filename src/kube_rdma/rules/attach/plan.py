@@ -51,13 +51,7 @@ from kube_rdma.model.ipam import Address, InterfaceName, Subnet
 from kube_rdma.model.late_binding.binding import ContainerId
 from kube_rdma.model.link import PlannedHostLink
 from kube_rdma.model.survey import NamespaceMode
-from kube_rdma.rules.attach.infiniband import (
-    awaits_port,
-    child,
-    partition,
-    rebinding,
-    taken_as,
-)
+from kube_rdma.rules.attach.infiniband import awaits_port, child, partition, rebinding, taken_as
 from kube_rdma.rules.attach.requests import refused
 from kube_rdma.rules.attach.seats import soft_links
 from kube_rdma.rules.attach.vf import after_move, before_move

@@ -37,14 +37,7 @@ from kube_rdma.model.device import Device
 from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.late_binding.binding import Edits, HeldShare
-from kube_rdma.rules.attach import (
-    addresses,
-    delegate,
-    foreign_plugins,
-    requests,
-    result,
-    vf,
-)
+from kube_rdma.rules.attach import addresses, delegate, foreign_plugins, requests, result, vf
 from kube_rdma.rules.attach.infiniband import refuse_taken
 from kube_rdma.rules.attach.plan import begun, plans
 from kube_rdma.rules.attach.seats import seats, with_pods

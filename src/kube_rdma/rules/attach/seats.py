@@ -31,12 +31,7 @@ from kube_rdma.model.pools.pool import Bind
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.attach.infiniband import refuse_infiniband, refuse_isolation
 from kube_rdma.rules.attach.requests import refused
-from kube_rdma.rules.attach.vf import (
-    UNTIL_IT_ENDS,
-    no_link,
-    refuse_function,
-    refuse_late_mac,
-)
+from kube_rdma.rules.attach.vf import UNTIL_IT_ENDS, no_link, refuse_function, refuse_late_mac
 from kube_rdma.rules.phrases import listed
 from kube_rdma.rules.pools.modes import MODES
 

@@ -11,13 +11,7 @@ from collections.abc import Sequence
 
 from kube_rdma.model.attach.attachment import Plan
 from kube_rdma.model.attach.pod_view import PodView
-from kube_rdma.model.attach.steps import (
-    GiveBackLink,
-    GiveBackRdma,
-    RemoveLink,
-    RemoveLinks,
-    Undo,
-)
+from kube_rdma.model.attach.steps import GiveBackLink, GiveBackRdma, RemoveLink, RemoveLinks, Undo
 from kube_rdma.model.functions.step import RebindFunction
 from kube_rdma.rules.attach.step_table import lacks, undone
 

@@ -27,9 +27,7 @@ from kube_rdma.model.attach.attachment import (
 from kube_rdma.model.attach.steps import MakeRdma
 from kube_rdma.model.card import CardId
 from kube_rdma.model.explain import NodeBasis, PodEvidence, StandIn
-from kube_rdma.model.ipam import (
-    InterfaceName,
-)
+from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.late_binding.binding import ContainerId, PodName
 from kube_rdma.model.pools.pool import Attach, Pool, ShareId
 from kube_rdma.rules.attach import procedure

@@ -24,7 +24,6 @@ from kube_rdma.model.migrate import (
 
 SHARED_FOLDER, SCC_FOLDER = "/k8s-rdma-shared-dev-plugin", "/k8s-rdma-sriov-dev-plugin"
 VKE_RESOURCE, ACK_RESOURCE = "vke.volcengine.com/rdma", "rdma/hca"
-POLICY_KINDS = ("NicClusterPolicy", "NicNodePolicy")
 _ACK, _VKE = "ack-rdma-dp-ds", "rdma-device-plugin"
 _WATCHED = "device-plugins"  # the kubelet's folder; network operator 0.1.0 mounts the one above
 _PAGE = "docs/migrate.md lists what it knows"

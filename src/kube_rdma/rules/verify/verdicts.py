@@ -11,13 +11,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from statistics import median
 
-from kube_rdma.model.verify.bandwidth import (
-    PairKey,
-    PairOutcome,
-    PairStandard,
-    RatedPair,
-    Rating,
-)
+from kube_rdma.model.verify.bandwidth import PairKey, PairOutcome, PairStandard, RatedPair, Rating
 
 _FEWEST = 3  # pairs of which a median says something
 

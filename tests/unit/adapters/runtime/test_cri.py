@@ -5,12 +5,7 @@ import asyncio
 import pytest
 
 from kube_base.errors import Unavailable
-from kube_rdma.adapters.runtime.cri import (
-    find_socket,
-    read_netns,
-    read_runtime,
-    read_sandboxes,
-)
+from kube_rdma.adapters.runtime.cri import find_socket, read_netns, read_runtime, read_sandboxes
 from kube_rdma.model.late_binding.binding import PodName
 from kube_rdma.model.late_binding.runtime import PodSandbox, Runtime
 from kube_rdma_testing.runtime.cri import FakeCriRuntime

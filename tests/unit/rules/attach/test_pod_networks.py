@@ -22,12 +22,7 @@ from kube_rdma.model.pools.pool import Mode
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.attach.addresses import with_card_addresses, with_default_routes
 from kube_rdma.rules.attach.plan import plans
-from kube_rdma.rules.attach.requests import (
-    is_asking,
-    refuse_count,
-    refuse_traffic,
-    unknown,
-)
+from kube_rdma.rules.attach.requests import is_asking, refuse_count, refuse_traffic, unknown
 from kube_rdma.rules.attach.requests import wishes as met
 from kube_rdma.rules.attach.seats import seats
 from tests.kit.pod_networks import RESOURCE, SANDBOX, card, given, link, network, share, wish

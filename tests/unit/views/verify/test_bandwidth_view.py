@@ -4,12 +4,7 @@ import re
 
 import pytest
 
-from kube_rdma.model.verify.bandwidth import (
-    PairProof,
-    PairStandard,
-    PerftestRun,
-    SuspectKind,
-)
+from kube_rdma.model.verify.bandwidth import PairProof, PairStandard, PerftestRun, SuspectKind
 from kube_rdma.rules.verify.suspects import suspects
 from kube_rdma.rules.verify.verdicts import rate
 from kube_rdma.views.verify.bandwidth import proof_document, proof_text

@@ -30,13 +30,7 @@ from kube_rdma.adapters.kernel.netlink.rdma_read import (
     decode_device,
     decode_port,
 )
-from kube_rdma.adapters.kernel.pod.errors import (
-    errno_of,
-    judged,
-    no_device,
-    rdma_taken,
-    unmovable,
-)
+from kube_rdma.adapters.kernel.pod.errors import errno_of, judged, no_device, rdma_taken, unmovable
 from kube_rdma.adapters.kernel.pod.gids import DEVICES
 from kube_rdma.model.attach.steps import GiveBackRdma, MakeRdma, MoveRdma, RemoveRdma, RestoreRdma
 from kube_rdma.model.device import PciAddress

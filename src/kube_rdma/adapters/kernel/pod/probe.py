@@ -19,12 +19,7 @@ from kube_rdma.adapters.kernel.netlink.codec import Netlink
 from kube_rdma.adapters.kernel.netlink.rtnl_read import interface_named
 from kube_rdma.adapters.kernel.netlink.rtnl_write import mac_bytes
 from kube_rdma.adapters.kernel.pod.announce import packet_socket
-from kube_rdma.adapters.kernel.pod.errors import (
-    ETHERNET,
-    address_in_use,
-    no_carrier,
-    no_link_here,
-)
+from kube_rdma.adapters.kernel.pod.errors import ETHERNET, address_in_use, no_carrier, no_link_here
 from kube_rdma.adapters.kernel.pod.namespaces import open_inside
 from kube_rdma.model.attach.steps import Probe
 from kube_rdma.model.ipam import Address

@@ -37,12 +37,7 @@ from kube_rdma.adapters.kernel.sysfs.pod import PodSysfs
 from kube_rdma.model.attach import steps
 from kube_rdma.model.attach.pod_view import PodView, SeenLink, SeenRdma
 from kube_rdma.model.device import PciAddress
-from kube_rdma.model.functions.step import (
-    FunctionPlace,
-    RebindFunction,
-    ResetFunction,
-    SetFunction,
-)
+from kube_rdma.model.functions.step import FunctionPlace, RebindFunction, ResetFunction, SetFunction
 from kube_rdma.model.ipam import Address, InterfaceName
 
 _HERE = "/proc/thread-self/ns/net"

@@ -21,12 +21,7 @@ from kube_rdma.adapters.kernel.netlink.rtnl_read import Interface, interfaces
 from kube_rdma.adapters.kernel.netlink.rtnl_vf import set_function
 from kube_rdma.adapters.kernel.pod.errors import INFINIBAND
 from kube_rdma.model.functions.function import SetFunctions
-from kube_rdma.model.functions.step import (
-    FunctionPlace,
-    FunctionSettings,
-    LinkState,
-    SetFunction,
-)
+from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings, LinkState, SetFunction
 from kube_rdma.model.link import PlannedHostLink
 
 _MAC, _GUID = 6, 8  # octets

@@ -13,12 +13,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from kube_rdma.adapters.kernel.sysfs.netdev import is_auxiliary, is_bond, master_above, netdev_name
-from kube_rdma.adapters.kernel.sysfs.pci import (
-    FUNCTIONS,
-    NETWORK_CLASS,
-    PciTree,
-    function_above,
-)
+from kube_rdma.adapters.kernel.sysfs.pci import FUNCTIONS, NETWORK_CLASS, PciTree, function_above
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.model.card import Function, Netdev
 from kube_rdma.model.device import PciAddress, PciPosition

@@ -13,12 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rdma.adapters.kernel.netlink.codec import Message, encode
-from kube_rdma.adapters.kernel.netlink.rtnl_events import (
-    News,
-    RtnlEvent,
-    RtnlEvents,
-    decode,
-)
+from kube_rdma.adapters.kernel.netlink.rtnl_events import News, RtnlEvent, RtnlEvents, decode
 from kube_rdma_testing.kernel.listeners import FakeRtnlEvents
 
 KERNEL = 0
