@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -20,15 +21,19 @@ from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.device import Gpu
 from kube_rdma.model.late_binding.binding import HeldShare, PodName
-from kube_rdma.model.pools.gpu_use import FreeGpu
-from kube_rdma.model.pools.holding import Allocatable, Holding
+from kube_rdma.model.pools.gpu_use import FreeGpu, HeldGpu
+from kube_rdma.model.pools.holding import Allocatable, Holding, NodeHoldings
 from kube_rdma.model.pools.pool import Grant, ShareId
 from kube_rdma.programs.agent.device_plugin.servers import ResourceServers
 from kube_rdma.programs.debounce import Debounce
+from kube_rdma.rules.claims.gpus import free_claim_gpus
 from kube_rdma.rules.pools.distance import Distance, got
-from kube_rdma.rules.pools.gpus import free_gpus, held_gpus
+from kube_rdma.rules.pools.gpus import claimed_gpus, free_gpus, held_gpus, whole
 from kube_rdma.rules.pools.holdings import card_of, differs
 from kube_rdma.rules.pools.pools import offer
+
+if TYPE_CHECKING:
+    from kube_rdma.programs.agent.device_plugin.claimed_gpus import ClaimedGpus
 
 COMPARE_SECONDS = 60.0
 DOUBT_SECONDS = 5.0  # while something differs
@@ -50,11 +55,12 @@ class KubeletView:
         self._given: dict[HeldShare, tuple[str, ...]] = {}
         self._reported: set[Container] = set()
         self.gpus: tuple[Gpu, ...] = ()  # of the last survey
+        self.claimed: ClaimedGpus | None = None  # None: no API server tells of slices
 
     async def holdings(self) -> tuple[Holding, ...] | None:
         """Who holds what on this node; None when the kubelet cannot be asked now."""
         answer = await self._ask()
-        return answer[0] if answer else None
+        return answer[0].shares if answer else None
 
     @contextmanager
     def connected(self) -> Iterator[None]:
@@ -68,10 +74,23 @@ class KubeletView:
             raise Unavailable("The kubelet's pod-resources socket is not mounted.")
         return await self._pod_resources.holdings_of(pod.namespace, pod.name)
 
-    async def free_gpus(self) -> tuple[FreeGpu, ...]:
-        """The GPUs that no container holds; none when the kubelet cannot be asked now."""
+    async def free_gpus(self, resource: str) -> tuple[FreeGpu, ...]:
+        """The GPUs beside which shares of a resource are wanted now.
+
+        Those of the claims of starting pods that ask for it, else all that no container holds; none
+        when the kubelet cannot be asked now.
+        """
         answer = await self._ask(allocatable=True)
-        return free_gpus(answer[1], answer[0], self.gpus) if answer else ()
+        if answer is None:
+            return ()
+        held, allocatable = answer
+        plugins = free_gpus(allocatable, held.shares, self.gpus)
+        gpus = self.claimed.here(self.gpus) if self.claimed else {}
+        if not self.claimed or not gpus:
+            return plugins
+        if expected := await self.claimed.expected(resource, held.devices, gpus):
+            return whole(expected)
+        return (*plugins, *whole(free_claim_gpus(gpus, held.devices)))
 
     def granted(self, grant: Grant) -> None:
         """Take note of an Allocate: `report` will say how near the GPUs are."""
@@ -98,15 +117,23 @@ class KubeletView:
         if answer is None:
             return ()
         containers: dict[Container, list[Holding]] = {}
-        for held in answer[0]:
+        for held in answer[0].shares:
             key = (held.namespace, held.pod, held.container)
             containers.setdefault(key, []).append(held)
         new = {key: held for key, held in containers.items() if key not in self._reported}
         self._reported = set(containers)
+        claims = self.claimed.here(self.gpus) if self.claimed else {}
         return tuple(
             (key, distance)
             for key, held in new.items()
-            for distance in self._distances(offers, held, answer[1])
+            for distance in self._distances(
+                offers,
+                held,
+                (
+                    *held_gpus(held, answer[1], self.gpus),
+                    *claimed_gpus(key, answer[0].devices, claims),
+                ),
+            )
         )
 
     async def compare(self, offers: ResourceServers) -> None:
@@ -149,7 +176,7 @@ class KubeletView:
         return {resource: text for resource, text in differences.items() if text}
 
     def _distances(
-        self, offers: ResourceServers, held: Sequence[Holding], allocatable: Sequence[Allocatable]
+        self, offers: ResourceServers, held: Sequence[Holding], gpus: Sequence[HeldGpu]
     ) -> tuple[Distance, ...]:
         names: set[CardId | None] = set()
         cards: dict[CardId, Card] = {}
@@ -158,16 +185,16 @@ class KubeletView:
                 names |= {card_of(pool.spec, share) for share in holding.shares}
                 cards |= {card.id: card for card in pool.cards}
         mine = [card for name, card in cards.items() if name in names]
-        return got(mine, held_gpus(held, allocatable, self.gpus))
+        return got(mine, gpus)
 
     async def _ask(
         self, *, allocatable: bool = False
-    ) -> tuple[tuple[Holding, ...], tuple[Allocatable, ...]] | None:
+    ) -> tuple[NodeHoldings, tuple[Allocatable, ...]] | None:
         if self._pod_resources is None:
             return None
         try:
             allocatable_shares = await self._pod_resources.allocatable() if allocatable else ()
-            holdings = await self._pod_resources.holdings()
+            holdings = await self._pod_resources.all_held()
         except Unavailable as error:
             for why in self._notices.news("holdings", str(error)):
                 log.warning("share holders unknown", why=why)
