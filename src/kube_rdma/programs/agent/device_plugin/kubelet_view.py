@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 COMPARE_SECONDS = 60.0
 DOUBT_SECONDS = 5.0  # while something differs
 ADMISSION_SECONDS = 1.0  # after an Allocate, until the pod is among the kubelet's active ones
+LATER_SECONDS = (2.0, 5.0, 15.0, 60.0)  # until its claims are prepared, while others have to be
 
 log = structlog.get_logger()
 
@@ -53,7 +54,8 @@ class KubeletView:
         self._doubts: dict[str, int] = {}  # by resource how many looks in a row found a difference
         self._grants = Debounce(ADMISSION_SECONDS, ADMISSION_SECONDS)
         self._given: dict[HeldShare, tuple[str, ...]] = {}
-        self._reported: set[Container] = set()
+        self._reported: dict[Container, frozenset[HeldShare]] = {}
+        self._without_gpu = False  # a container may get GPUs by a claim yet
         self.gpus: tuple[Gpu, ...] = ()  # of the last survey
         self.claimed: ClaimedGpus | None = None  # None: no API server tells of slices
 
@@ -94,7 +96,12 @@ class KubeletView:
 
     def granted(self, grant: Grant) -> None:
         """Take note of an Allocate: `report` will say how near the GPUs are."""
-        self._given |= {(grant.resource, share): grant.char_paths for share in grant.shares}
+        given = {(grant.resource, share): grant.char_paths for share in grant.shares}
+        self._given |= given
+        # A pod that comes after one of its name has them now.
+        old = (key for key, shares in self._reported.items() if shares & given.keys())
+        for key in tuple(old):
+            del self._reported[key]
         self._grants.touch()
 
     def given(self, resource: str, share: ShareId) -> tuple[str, ...]:
@@ -102,39 +109,44 @@ class KubeletView:
         return self._given.get((resource, share), ())
 
     async def report(self, offers: ResourceServers) -> None:
-        """After each Allocate log how near a container's cards are to its GPUs, until cancelled."""
+        """After each Allocate log how near a container's cards are to its GPUs, until cancelled.
+
+        Claims are prepared later than that, so where they have GPUs there are further looks.
+        """
+        later: tuple[float, ...] = ()
         while self._pod_resources:
-            await self._grants.wait()
+            granted = await self._grants.wait(later[0] if later else None)
             for (namespace, pod, container), distance in await self.distances(offers):
                 where = f"{namespace}/{pod}/{container}"
                 log.info(
                     "GPU distance measured", container=where, card=distance.card, what=str(distance)
                 )
+            later = (LATER_SECONDS if granted else later[1:]) if self._without_gpu else ()
 
     async def distances(self, offers: ResourceServers) -> tuple[tuple[Container, Distance], ...]:
-        """The distances of containers that were not asked about before."""
+        """The distances of containers that had none before."""
         answer = await self._ask(allocatable=True)
         if answer is None:
             return ()
         containers: dict[Container, list[Holding]] = {}
-        for held in answer[0].shares:
-            key = (held.namespace, held.pod, held.container)
-            containers.setdefault(key, []).append(held)
-        new = {key: held for key, held in containers.items() if key not in self._reported}
-        self._reported = set(containers)
+        for share in answer[0].shares:
+            key = (share.namespace, share.pod, share.container)
+            containers.setdefault(key, []).append(share)
         claims = self.claimed.here(self.gpus) if self.claimed else {}
-        return tuple(
-            (key, distance)
-            for key, held in new.items()
-            for distance in self._distances(
-                offers,
-                held,
-                (
-                    *held_gpus(held, answer[1], self.gpus),
-                    *claimed_gpus(key, answer[0].devices, claims),
-                ),
-            )
-        )
+        distances: list[tuple[Container, Distance]] = []
+        without: set[Container] = set()
+        now = {key: _shares(held) for key, held in containers.items()}
+        for key, held in containers.items():
+            if self._reported.get(key) == now[key]:
+                continue
+            gpus = held_gpus(held, answer[1], self.gpus)
+            gpus = (*gpus, *claimed_gpus(key, answer[0].devices, claims))
+            distances += ((key, distance) for distance in self._distances(offers, held, gpus))
+            if claims and not gpus:
+                without.add(key)
+        self._without_gpu = bool(without)
+        self._reported = {key: shares for key, shares in now.items() if key not in without}
+        return tuple(distances)
 
     async def compare(self, offers: ResourceServers) -> None:
         """Repair what the kubelet lost, until cancelled."""
@@ -201,3 +213,8 @@ class KubeletView:
             return None
         self._notices.over("holdings")
         return holdings, allocatable_shares
+
+
+def _shares(holdings: Sequence[Holding]) -> frozenset[HeldShare]:
+    """A pod that comes after one of its name may have others."""
+    return frozenset((held.resource, share) for held in holdings for share in held.shares)

@@ -1,6 +1,7 @@
 """Cards beside the GPUs of claims: what slices, pods and claims tell while the kubelet asks."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,11 +11,14 @@ from kube_rdma.adapters.cluster.kinds.resource_slice import RESOURCE_CLAIM, RESO
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.model.claims.device import ClaimedDevice, SliceDevice
 from kube_rdma.model.device import Gpu
+from kube_rdma.model.pools.pool import Grant, Mode, PoolSpec
 from kube_rdma.programs.agent.device_plugin.claimed_gpus import ClaimedGpus
 from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
+from kube_rdma.rules.pools.pools import resolve
 from kube_rdma_testing.cluster.server import FakeServer
+from kube_rdma_testing.kubelet.devices import ContainerPlace
 from kube_rdma_testing.kubelet.kubelet import FakeKubelet
-from tests.kit.nodes import seat
+from tests.kit.nodes import hard_card, node, seat
 from tests.unit.programs.agent.world import until
 
 DRIVER, NODE, NIC = "gpu.nvidia.com", "node-1", "rdma/nic"
@@ -178,3 +182,25 @@ async def test_where_the_kind_is_not_served_it_is_waited_for(view, server):
     server.add(RESOURCE_SLICE)
     server.put(RESOURCE_SLICE, slice_of(name="again"))
     await followed(view)
+
+
+async def test_a_distance_is_told_once_the_claim_is_prepared(view, kubelet):
+    """The kubelet prepares claims after it has allocated shares."""
+    await followed(view)
+    cards = [hard_card(0x81, numa=1), hard_card(0x82, 1, numa=1)]
+    spec = PoolSpec(NIC, Mode.EXCLUSIVE, "c:1")
+    ((pool,), _) = resolve([spec], cards, node().survey)
+    offers = SimpleNamespace(pools={NIC: pool})
+    place = ContainerPlace("train", "c", "team")
+    kubelet.store.holdings[place, NIC] = (pool.shares[0].id,)
+    assert await view.distances(offers) == ()
+    device = SliceDevice(DRIVER, NODE, "gpu-1")
+    kubelet.pod_resources.claimed = [ClaimedDevice("team", "train", "c", device)]
+    ((container, distance),) = await view.distances(offers)
+    assert container == ("team", "train", "c")
+    assert (distance.card, distance.nearest) == (cards[0].id, PLACES[1].pci)
+    assert await view.distances(offers) == ()
+    view.granted(Grant(NIC, (pool.shares[0].id,), ()))  # to a pod of the same name
+    assert len(await view.distances(offers)) == 1
+    kubelet.store.holdings[place, NIC] = (pool.shares[1].id,)  # and one with another share
+    assert [told.card for _, told in await view.distances(offers)] == [cards[1].id]
