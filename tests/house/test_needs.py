@@ -15,7 +15,9 @@ SINCE = {
     ("coordination.k8s.io", "v1"): 14,
     ("events.k8s.io", "v1"): 19,
     ("policy", "v1"): 22,
+    ("resource.k8s.io", "v1"): 34,
 }
+SPARED = {("resource.k8s.io", "v1")}  # where it is not served, the agent works without it
 DEVICE_PLUGIN, POD_RESOURCES = 10, 20  # v1beta1; v1 of the kubelet's pod-resources
 CRI_V1 = "CRI v1: containerd 1.6, CRI-O 1.20"  # the first that serve runtime.v1
 PIDFD = (5, 3)  # pidfd_open(2)
@@ -56,7 +58,10 @@ def test_every_api_of_kubernetes_has_a_version():
 
 def test_networks_need_what_serves_every_api(needs):
     kubernetes, linux, _ = needs["networks of pods"]
-    assert version(kubernetes) == (1, max(SINCE.values()))
+    assert version(kubernetes) == (
+        1,
+        max(since for api, since in SINCE.items() if api not in SPARED),
+    )
     assert "os.pidfd_open" in sources()
     assert version(linux) == PIDFD
 

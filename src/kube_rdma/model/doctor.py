@@ -9,6 +9,7 @@ along.
 from __future__ import annotations
 
 from kube_base.frozen import Frozen, field
+from kube_rdma.model.claims.device import ClaimedDevice, NodeSlice
 from kube_rdma.model.finding import Finding, NotSeen
 from kube_rdma.model.late_binding.runtime import Runtime
 from kube_rdma.model.pools.holding import Holding
@@ -64,13 +65,15 @@ class ObservedKubelet(Frozen):
     """The kubelet's folders: `sockets` are the names in device-plugins.
 
     `allocatable` are healthy shares by resource, `holdings` who has which; None: it did not say.
-    `topology_policy` is that of its configuration; "" where that was not read.
+    `devices` are what containers hold by ResourceClaims, of any driver. `topology_policy` is that
+    of its configuration; "" where that was not read.
     """
 
     sockets: tuple[str, ...] = ()
     allocatable: tuple[tuple[str, int], ...] | None = None
     holdings: tuple[Holding, ...] | None = None
     topology_policy: str = ""
+    devices: tuple[ClaimedDevice, ...] = ()
 
 
 class ObservedFolder(Frozen):
@@ -184,7 +187,7 @@ class Observation(Frozen):
     understood. `rails` are those that the agent has numbered, or a policy lists. `settings` are
     sysctls by path, ``net/ipv4/conf/all/rp_filter``. `folders` are those of kube-rdma's state that
     are there. `problems` are what `kube-rdma status` finds about this node. `uses` are the
-    addresses of pods everywhere.
+    addresses of pods everywhere, `slices` the node's ResourceSlices.
     """
 
     node: str
@@ -208,6 +211,7 @@ class Observation(Frozen):
     problems: tuple[Finding, ...] | None = None
     uses: tuple[AddressUse, ...] | None = None
     ranges: tuple[AddressRange, ...] | None = None
+    slices: tuple[NodeSlice, ...] | None = None
     pod: ObservedPod | None = None
     not_seen: tuple[NotSeen, ...] = field(default=(), name="blanks")  # the name in a bundle
 

@@ -1,4 +1,4 @@
-"""Puts the ghosts' device plugin on a running lab.
+"""Puts the ghosts' device plugin on a running lab, or their claim driver.
 
 `lab up` does it once the nodes are Ready and does not wait: starting Python takes emulated nodes
 ten seconds that `lab demo` would have to share, so the demo does it at its very end.
@@ -15,20 +15,22 @@ from kube_rdma_lab.lab import Lab
 
 FOLDER = Path(__file__).parent
 NAMESPACE = "lab"
-NAME = "gpu-ghosts"
+PLUGIN = ("gpu-ghosts", "plugin.py", "daemonset.yaml")
+CLAIMS = ("gpu-claims", "claim_driver.py", "claims.yaml")
 
 
-def manifest() -> str:
+def manifest(what: tuple[str, str, str] = PLUGIN) -> str:
     """Return what kubectl applies: namespace, program and DaemonSet."""
+    name, program, objects = what
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
-    program: dict[str, Any] = {
+    files: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": NAME, "namespace": NAMESPACE},
-        "data": {"plugin.py": (FOLDER / "plugin.py").read_text()},
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "data": {program: (FOLDER / program).read_text()},
     }
-    documents = (json.dumps(namespace), json.dumps(program))
-    return "\n---\n".join((*documents, (FOLDER / "daemonset.yaml").read_text()))
+    documents = (json.dumps(namespace), json.dumps(files))
+    return "\n---\n".join((*documents, (FOLDER / objects).read_text()))
 
 
 def start_ghosts(lab: Lab) -> bool:

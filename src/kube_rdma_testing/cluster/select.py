@@ -13,6 +13,7 @@ _FIELDS = {
     "pods": ("metadata.name", "metadata.namespace", "spec.nodeName", "status.phase"),
     "events": ("metadata.name", "metadata.namespace", "reason", "reportingComponent"),
     "nodes": ("metadata.name", "spec.unschedulable"),
+    "resourceslices": ("metadata.name", "spec.driver", "spec.nodeName"),
 }
 _TERM = re.compile(r"(!?)([\w./-]+)(?:(==|=|!=)([\w./-]*)|\s+(in|notin)\s+\(([^)]*)\))?")
 _COMMA = re.compile(r",(?![^(]*\))")  # not those inside of brackets

@@ -13,14 +13,20 @@ from grpclib.server import Stream
 
 from kube_rdma.adapters.kubelet.proto import podresources_v1_pb2 as pb
 from kube_rdma.adapters.kubelet.proto.podresources_v1_grpc import PodResourcesListerBase
+from kube_rdma.model.claims.device import ClaimedDevice
 from kube_rdma_testing.kubelet.devices import Devices
 
 
 class FakePodResources(PodResourcesListerBase):
-    """Serves what `devices` knows. `has_get`: false by default before Kubernetes 1.34."""
+    """Serves what `devices` knows. `has_get`: false by default before Kubernetes 1.34.
+
+    `claimed` are devices of containers whose claims some driver has prepared; a container of them
+    is listed whether it holds shares or not.
+    """
 
     def __init__(self, devices: Devices) -> None:
         self.has_get = True
+        self.claimed: list[ClaimedDevice] = []
         self._devices = devices
 
     async def List(  # noqa: N802  names of the wire
@@ -28,7 +34,8 @@ class FakePodResources(PodResourcesListerBase):
     ) -> None:
         """Every pod that holds a device."""
         await stream.recv_message()
-        names = dict.fromkeys((p.namespace, p.pod) for p, _ in self._devices.holdings)
+        holders = [(place.namespace, place.pod) for place, _ in self._devices.holdings]
+        names = dict.fromkeys((*holders, *((one.namespace, one.pod) for one in self.claimed)))
         pods = [self._pod(*name) for name in names]
         await stream.send_message(pb.ListPodResourcesResponse(pod_resources=pods))
 
@@ -68,6 +75,16 @@ class FakePodResources(PodResourcesListerBase):
                 empty = pb.ContainerResources(name=place.container)
                 container = containers.setdefault(place.container, empty)
                 container.devices.extend(self._entries(resource, ids))
+        for held in self.claimed:
+            if (held.namespace, held.pod) == (namespace, name):
+                empty = pb.ContainerResources(name=held.container)
+                container = containers.setdefault(held.container, empty)
+                device = held.device
+                entry = pb.ClaimResource(
+                    driver_name=device.driver, pool_name=device.pool, device_name=device.name
+                )
+                container.dynamic_resources.add(claim_name="gpus", claim_namespace=namespace)
+                container.dynamic_resources[-1].claim_resources.append(entry)
         return pb.PodResources(namespace=namespace, name=name, containers=containers.values())
 
     def _entries(self, resource: str, ids: Iterable[str]) -> Iterator[pb.ContainerDevices]:

@@ -8,6 +8,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 from kube_rdma.adapters.kubelet.proto import (
     deviceplugin_v1beta1_pb2,
+    dra_v1_pb2,
     pluginregistration_v1_pb2,
     podresources_v1_pb2,
 )
@@ -44,10 +45,15 @@ def methods(described):
 PAIRS = {  # our file: the module that has it, its path there
     deviceplugin_v1beta1_pb2: (KUBELET, "pkg/apis/deviceplugin/v1beta1/api.proto"),
     pluginregistration_v1_pb2: (KUBELET, "pkg/apis/pluginregistration/v1/api.proto"),
+    dra_v1_pb2: (KUBELET, "pkg/apis/dra/v1/api.proto"),
     podresources_v1_pb2: (KUBELET, "pkg/apis/podresources/v1/api.proto"),
     cri_v1_pb2: (CRI, "pkg/apis/runtime/v1/api.proto"),
 }
-WHOLE = (deviceplugin_v1beta1_pb2, pluginregistration_v1_pb2)  # with every field and call
+WHOLE = (
+    deviceplugin_v1beta1_pb2,
+    dra_v1_pb2,
+    pluginregistration_v1_pb2,
+)  # with every field and call
 
 
 @pytest.fixture(scope="module", params=PAIRS, ids=lambda pb: pb.__name__.rpartition(".")[2])

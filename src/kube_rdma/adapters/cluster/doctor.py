@@ -8,14 +8,18 @@ from __future__ import annotations
 
 from kube_base.errors import Refused
 from kube_client import wire
+from kube_client.errors import NotInstalled
+from kube_client.kinds import Where
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL
 from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION, RESOURCE
 from kube_rdma.adapters.cluster.kinds.pod import FULL_POD, POD, FullPod
+from kube_rdma.adapters.cluster.kinds.resource_slice import RESOURCE_SLICE, node_slice
 from kube_rdma.api.admission import pod_manifest
 from kube_rdma.api.attach import network_definition, network_status
 from kube_rdma.api.text.document import of_json
 from kube_rdma.model.admission.pod_template import PodTemplate
+from kube_rdma.model.claims.device import NodeSlice
 from kube_rdma.model.doctor import AddressRange, AddressUse
 
 
@@ -66,3 +70,12 @@ async def address_ranges(cluster: Cluster) -> tuple[AddressRange, ...]:
                 AddressRange(network.name, tuple(s for some in known_pools for s in some))
             )
     return tuple(ranges)
+
+
+async def node_slices(cluster: Cluster, node: str) -> tuple[NodeSlice, ...]:
+    """The ResourceSlices of a node; none before Kubernetes 1.34, which has no such kind."""
+    try:
+        slices = await cluster.list(RESOURCE_SLICE, Where(fields=f"spec.nodeName={node}"))
+    except NotInstalled:
+        return ()
+    return tuple(map(node_slice, slices))

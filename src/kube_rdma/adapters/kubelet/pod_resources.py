@@ -18,7 +18,8 @@ from kube_rdma.adapters.grpc_calls import CallFailed, answered, calling
 from kube_rdma.adapters.kubelet.proto import podresources_v1_pb2 as pb
 from kube_rdma.adapters.kubelet.proto.podresources_v1_grpc import PodResourcesListerStub
 from kube_rdma.adapters.kubelet.rpc import RpcConnection
-from kube_rdma.model.pools.holding import Allocatable, Holding
+from kube_rdma.model.claims.device import ClaimedDevice, SliceDevice
+from kube_rdma.model.pools.holding import Allocatable, Holding, NodeHoldings
 from kube_rdma.model.pools.pool import ShareId
 
 T = TypeVar("T")
@@ -55,8 +56,21 @@ class PodResources:
         before that also pods that have ended, with shares that others may hold by now. Init
         containers are left out, but for those that restart (sidecars).
         """
+        return (await self.all_held()).shares
+
+    async def all_held(self) -> NodeHoldings:
+        """The same with what containers hold by claims, which is listed since Kubernetes 1.27.
+
+        On by default since 1.34 (KubeletPodResourcesDynamicResources).
+        """
+        request = pb.ListPodResourcesRequest()
         with self._unavailable():
-            return await self._list()
+            answer = await self._ask(lambda stub: stub.List(request, timeout=_SECONDS))
+        pods = answer.pod_resources
+        return NodeHoldings(
+            tuple(held for pod in pods for held in _holdings(pod)),
+            tuple(held for pod in pods for held in _claimed(pod)),
+        )
 
     async def holdings_of(self, namespace: str, pod: str) -> tuple[Holding, ...]:
         """What the containers of one pod hold, nothing for an unknown pod; raise Unavailable.
@@ -74,7 +88,7 @@ class PodResources:
                 if not _is_without_get(failure):
                     raise
                 wanted = (namespace, pod)
-                return tuple(h for h in await self._list() if (h.namespace, h.pod) == wanted)
+                return tuple(h for h in await self.holdings() if (h.namespace, h.pod) == wanted)
             return tuple(_holdings(answer.pod_resources))
 
     async def allocatable(self) -> tuple[Allocatable, ...]:
@@ -93,11 +107,6 @@ class PodResources:
             Allocatable(resource, share, tuple(sorted(nodes)))
             for (resource, share), nodes in numa_nodes.items()
         )
-
-    async def _list(self) -> tuple[Holding, ...]:
-        request = pb.ListPodResourcesRequest()
-        answer = await self._ask(lambda stub: stub.List(request, timeout=_SECONDS))
-        return tuple(held for pod in answer.pod_resources for held in _holdings(pod))
 
     async def _ask(self, question: Callable[[PodResourcesListerStub], Awaitable[T]]) -> T:
         if self._line:
@@ -149,6 +158,15 @@ def _holdings(pod: pb.PodResources) -> Iterable[Holding]:
                 tuple(sorted(ids)),
                 tuple(sorted(nodes[resource])),
             )
+
+
+def _claimed(pod: pb.PodResources) -> Iterable[ClaimedDevice]:
+    """One for each device of each claim of each container, whatever driver has prepared it."""
+    for container in pod.containers:
+        for claim in container.dynamic_resources:
+            for entry in claim.claim_resources:
+                device = SliceDevice(entry.driver_name, entry.pool_name, entry.device_name)
+                yield ClaimedDevice(pod.namespace, pod.name, container.name, device)
 
 
 def _nodes(entry: pb.ContainerDevices) -> set[int]:

@@ -195,7 +195,8 @@ class PolicyPool(Typed):
     """
     prefer: Annotated[Preference, _Named] | None = None
     """prefer says which free shares a container gets. pack: on the fullest cards. spread: on as
-    many cards as possible. least-loaded: on the least used cards. numa: on cards near free GPUs.
+    many cards as possible. least-loaded: on the least used cards. numa: on cards near the GPUs of
+    the pod's claims, else near free GPUs.
     Left out: spread in sriov, least-loaded in shared-multi, numa in exclusive and shared. It has no
     effect with bind pool.
     """

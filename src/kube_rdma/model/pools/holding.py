@@ -7,6 +7,7 @@ not name.
 from __future__ import annotations
 
 from kube_base.frozen import Frozen
+from kube_rdma.model.claims.device import ClaimedDevice
 from kube_rdma.model.pools.pool import ShareId
 
 
@@ -27,3 +28,10 @@ class Allocatable(Frozen):
     resource: str
     share: ShareId
     numa_nodes: tuple[int, ...] = ()
+
+
+class NodeHoldings(Frozen):
+    """All that the containers of a node hold: shares of device plugins, and devices by claims."""
+
+    shares: tuple[Holding, ...] = ()
+    devices: tuple[ClaimedDevice, ...] = ()

@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from kube_rdma.adapters.cluster.nodes import Nodes
     from kube_rdma.adapters.cluster.pods import Pods
     from kube_rdma.programs.agent.node.labeller import LabelSources
+    from kube_rdma.programs.agent.node.node_keeper import NodeKeeper
     from kube_rdma.programs.agent.node.node_labels import NodeLabels
     from kube_rdma.programs.agent.pod_networks.node_networks import NodeNetworks
 
@@ -181,14 +182,11 @@ async def _with_node(
     # Imported here: role `plugin` alone needs neither the memory nor the time of the client.
     from kube_rdma.adapters.cluster.events import Events
     from kube_rdma.adapters.cluster.kinds.node_policy import NODE_POLICY
-    from kube_rdma.adapters.cluster.node_reports import NodeReports
     from kube_rdma.adapters.cluster.nodes import Nodes
     from kube_rdma.adapters.cluster.pods import Pods
-    from kube_rdma.programs.agent.node.card_condition import CardCondition
+    from kube_rdma.programs.agent.device_plugin.claimed_gpus import ClaimedGpus
     from kube_rdma.programs.agent.node.cluster_node_events import ClusterNodeEvents
     from kube_rdma.programs.agent.node.policies import NodePolicies
-    from kube_rdma.programs.agent.node.report import NodeReporter
-    from kube_rdma.programs.agent.node.startup_taint import StartupTaint
 
     assert options.node
     cluster = await stack.enter_async_context(options.connect())
@@ -199,17 +197,12 @@ async def _with_node(
     async def ask() -> tuple[bool, str]:
         return cdi_works(version, await _runtime(options.places.runtime_socket, notices))
 
+    doors.kubelet.claimed = ClaimedGpus(cluster, options.node)
     events = Events(cluster, options.node)
-    keepers = (
-        StartupTaint(Nodes(cluster)) if options.startup_taint else None,
-        CardCondition(Nodes(cluster)),
-        _labels(options, Nodes(cluster)),
-        NodeReporter(NodeReports(cluster, options.node)),
-    )
     doors = replace(
         doors,
         node=ClusterNodeEvents(cluster, options.node, events),
-        keepers=tuple(filter(None, keepers)),
+        keepers=_keepers(options, cluster),
         policies=NodePolicies(partial(cluster.watch, NODE_POLICY)),
     )
     if options.networks:
@@ -220,6 +213,24 @@ async def _with_node(
         return replace(doors, late=_never(options, why))
     works, why = await ask()
     return replace(doors, late=make() if works else AskedAgain(_never(options, why), ask, make))
+
+
+def _keepers(options: AgentOptions, cluster: Cluster) -> tuple[NodeKeeper[Any], ...]:
+    """Those of what the cluster knows of this node, as the options wish."""
+    from kube_rdma.adapters.cluster.node_reports import NodeReports
+    from kube_rdma.adapters.cluster.nodes import Nodes
+    from kube_rdma.programs.agent.node.card_condition import CardCondition
+    from kube_rdma.programs.agent.node.report import NodeReporter
+    from kube_rdma.programs.agent.node.startup_taint import StartupTaint
+
+    assert options.node
+    keepers = (
+        StartupTaint(Nodes(cluster)) if options.startup_taint else None,
+        CardCondition(Nodes(cluster)),
+        _labels(options, Nodes(cluster)),
+        NodeReporter(NodeReports(cluster, options.node)),
+    )
+    return tuple(filter(None, keepers))
 
 
 def _with_metrics(doors: AgentDependencies, options: AgentOptions) -> AgentDependencies:

@@ -14,7 +14,7 @@ from kube_base.errors import KubeError, Refused, Unavailable
 from kube_base.frozen import Frozen, replace
 from kube_client.objects import Cluster
 from kube_rdma import __version__
-from kube_rdma.adapters.cluster.doctor import address_ranges, address_uses
+from kube_rdma.adapters.cluster.doctor import address_ranges, address_uses, node_slices
 from kube_rdma.adapters.cni.conf.folder import ConfFolder
 from kube_rdma.adapters.cni.conf.places import find, inside
 from kube_rdma.adapters.cni.conf.places import places as named_places
@@ -95,10 +95,11 @@ async def _of_cluster(places: DoctorPlaces, opener: OpenCluster, reader: PartRea
     try:
         async with opener() as cluster:
             pod = await _pod(cluster, places.pod, reader) if places.pod else None
-            facts, uses, ranges = await asyncio.gather(
+            facts, uses, ranges, slices = await asyncio.gather(
                 reader.asked("problems", lambda: take(cluster)),
                 reader.asked("uses", lambda: address_uses(cluster)),
                 reader.asked("ranges", lambda: address_ranges(cluster)),
+                reader.asked("slices", lambda: node_slices(cluster, places.node)),
             )
     except (Refused, Unavailable) as error:
         if places.pod:
@@ -113,6 +114,7 @@ async def _of_cluster(places: DoctorPlaces, opener: OpenCluster, reader: PartRea
         problems=_of_node(facts, places.node) if facts else None,
         uses=uses,
         ranges=ranges,
+        slices=slices,
         pod=pod,
     )
 
@@ -141,6 +143,7 @@ def _joined(seen: Observation, part: Observation) -> Observation:
         problems=part.problems,
         uses=part.uses,
         ranges=part.ranges,
+        slices=part.slices,
         pod=part.pod,
     )
 
@@ -211,14 +214,15 @@ async def _kubelet(places: DoctorPlaces, reader: PartReader) -> ObservedKubelet 
         return None
     roots = (root,) if root else (folders.device_plugins.parent, *KNOWN)
     policy = topology_policy(roots)
-    allocatable = holdings = None
+    allocatable = held = None
     if folders.pod_resources:
         asked = PodResources(folders.pod_resources)
         shares = await reader.asked("kubelet.allocatable", asked.allocatable)
-        holdings = await reader.asked("kubelet.holdings", asked.holdings)
+        held = await reader.asked("kubelet.holdings", asked.all_held)
         if shares is not None:
             allocatable = tuple(sorted(Counter(one.resource for one in shares).items()))
-    return ObservedKubelet(names, allocatable, holdings, policy)
+    seen = ObservedKubelet(names, allocatable, topology_policy=policy)
+    return replace(seen, holdings=held.shares, devices=held.devices) if held else seen
 
 
 async def _runtime(places: DoctorPlaces) -> Runtime:

@@ -17,8 +17,10 @@ from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.ipam import gid_of
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.admission.shares import matches
+from kube_rdma.rules.claims.gpus import claim_gpus
 from kube_rdma.rules.doctor.check import Check, interfaces_of, unrouted
 from kube_rdma.rules.phrases import listed
+from kube_rdma.rules.pools.gpus import claimed_gpus
 
 _ENOUGH = 1 << 30  # bytes of locked memory; queues and buffers of a small job
 _DOORS = "/dev/infiniband"
@@ -286,10 +288,14 @@ def _numa(seen: Observation) -> Iterator[Finding]:
         for one in seen.kubelet.holdings or ()
         if (one.namespace, one.pod) == (pod.namespace, pod.name)
     ]
+    claims = claim_gpus(seen.slices or (), seen.survey.gpus if seen.survey else ())
     for name in dict.fromkeys(one.container for one in held):
         mine = [one for one in held if one.container == name]
         cards = {n for o in mine if _is_share(o.resource) for n in o.numa_nodes}
         gpus = {n for o in mine if matches(o.resource, USUAL.gpus) for n in o.numa_nodes}
+        container = (pod.namespace, pod.name, name)
+        by_claim = claimed_gpus(container, seen.kubelet.devices, claims)
+        gpus |= {number for gpu in by_claim for number in gpu.numa_nodes}
         if cards and gpus and not cards & gpus:
             yield Finding(
                 name,

@@ -2,16 +2,19 @@
 
 Between adapters/kubelet/pod_resources and rules/pools/preference, rules/pools/distance. The kubelet
 knows a GPU as a device of some resource, by an id of its plugin's choice; where that id is a PCI
-address the survey knows its seat, else its NUMA nodes are all that is known.
+address the survey knows its seat, else its NUMA nodes are all that is known. Of a GPU that came by
+a ResourceClaim rules/claims/gpus has found the place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from kube_rdma.model.claims.device import ClaimedDevice
 from kube_rdma.model.device import Gpu, PciPosition
 from kube_rdma.model.pools.gpu_use import FreeGpu, HeldGpu
 from kube_rdma.model.pools.holding import Allocatable, Holding
+from kube_rdma.rules.claims.gpus import ClaimGpus, gpus_of
 
 
 def is_gpu(resource: str) -> bool:
@@ -42,6 +45,23 @@ def held_gpus(
         if is_gpu(one.resource)
         for share in one.shares
     )
+
+
+def whole(gpus: Iterable[Gpu]) -> tuple[FreeGpu, ...]:
+    """GPUs of which the place is known."""
+    return tuple(FreeGpu(_nodes(gpu), gpu.seat) for gpu in gpus)
+
+
+def claimed_gpus(
+    container: tuple[str, str, str], devices: Iterable[ClaimedDevice], gpus: ClaimGpus
+) -> tuple[HeldGpu, ...]:
+    """The GPUs that one container (namespace, pod, name) holds by claims."""
+    mine = [one.device for one in devices if (one.namespace, one.pod, one.container) == container]
+    return tuple(HeldGpu(gpu.seat.pci, _nodes(gpu), gpu.seat) for gpu in gpus_of(mine, gpus))
+
+
+def _nodes(gpu: Gpu) -> tuple[int, ...]:
+    return () if gpu.seat.numa_node is None else (gpu.seat.numa_node,)
 
 
 def _seat(share: str, gpus: Sequence[Gpu]) -> PciPosition | None:

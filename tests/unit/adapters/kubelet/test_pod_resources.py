@@ -9,7 +9,8 @@ from grpclib.server import Server
 from kube_base.errors import Unavailable
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.adapters.kubelet.proto import podresources_v1_pb2 as pb
-from kube_rdma.model.pools.holding import Allocatable, Holding
+from kube_rdma.model.claims.device import ClaimedDevice, SliceDevice
+from kube_rdma.model.pools.holding import Allocatable, Holding, NodeHoldings
 from kube_rdma.model.pools.pool import Share
 from kube_rdma_testing.kubelet.devices import ContainerPlace, Devices
 from kube_rdma_testing.kubelet.kubelet import FakeKubelet
@@ -50,6 +51,19 @@ def client(directory):
 
 async def test_everything_that_is_held(kubelet, client):
     assert await client.holdings() == (MINE, OTHER)
+
+
+async def test_what_is_held_by_claims(kubelet, client):
+    """Of a pod that holds shares too, and of one that holds nothing else."""
+    device = SliceDevice("gpu.example.com", "node-1", "gpu-0")
+    mine, alone = (
+        ClaimedDevice("team", "train-0", "c", device),
+        ClaimedDevice("team", "b", "c", device),
+    )
+    kubelet.pod_resources.claimed = [mine, alone]
+    assert await client.all_held() == NodeHoldings((MINE, OTHER), (mine, alone))
+    assert await client.holdings() == (MINE, OTHER)
+    assert await client.holdings_of("team", "b") == ()
 
 
 async def test_everything_that_is_healthy(kubelet, client):

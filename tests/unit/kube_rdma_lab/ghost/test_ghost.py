@@ -7,9 +7,12 @@ import yaml
 
 from kube_base.errors import Refused
 from kube_rdma.adapters.kubelet import wire
+from kube_rdma.model.device import Gpu
 from kube_rdma.model.pools.pool import ShareId
 from kube_rdma_lab.ghost import install
+from kube_rdma_lab.ghost.claim_driver import DRIVER, slice_spec
 from kube_rdma_lab.ghost.plugin import Ghost, allocate, find_ghosts, offer
+from tests.kit.nodes import seat
 
 GHOSTS = (Ghost("0000:23:00.0", 0), Ghost("0000:43:00.0", 1), Ghost("0000:44:00.0", None))
 
@@ -57,3 +60,22 @@ def test_the_manifest_brings_the_very_program_into_a_namespace_of_its_own():
     )
     assert volume["configMap"]["name"] == program["metadata"]["name"]
     assert json.dumps(daemonset).count("plugin.py") == 1
+
+
+def test_the_claim_driver_gives_what_nvidia_s_does():
+    """The attributes that people select by: pciBusID and pcieRoot of the standard, type, uuid."""
+    gpu = Gpu(seat(0x23), 0x030200, 0x10DE, 0x2330, None)
+    spec = slice_spec("node-1", [gpu])
+    (device,) = spec["devices"]
+    assert device["attributes"]["resource.kubernetes.io/pciBusID"] == {"string": gpu.seat.pci}
+    assert device["attributes"]["resource.kubernetes.io/pcieRoot"] == {"string": gpu.seat.root}
+    assert spec["pool"]["resourceSliceCount"] == 1
+
+
+def test_the_claim_driver_comes_with_its_program_and_its_class():
+    listed = list(yaml.safe_load_all(install.manifest(install.CLAIMS)))
+    (program,) = (each for each in listed if each["kind"] == "ConfigMap")
+    text = (install.FOLDER / "claim_driver.py").read_text()
+    assert program["data"] == {"claim_driver.py": text}
+    (device_class,) = (each for each in listed if each["kind"] == "DeviceClass")
+    assert device_class["metadata"]["name"] == DRIVER

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kube_base.frozen import replace
+from kube_rdma.model.claims.device import ClaimedDevice, NodeSlice, SliceDevice
 from kube_rdma.model.device import LinkLayer, PhysicalState, PortState
 from kube_rdma.model.doctor import ObservedFolder, ObservedNeighbour, ObservedRail, ObservedRoute
 from kube_rdma.model.finding import Finding, Severity
@@ -16,6 +17,7 @@ from kube_rdma.rules.doctor.kubelet import KUBELET_SOCKET, socket_of
 from .healthy import (
     DEVICES,
     FUNCTIONS,
+    GPUS,
     HEALTHY,
     LINKS,
     POD,
@@ -67,6 +69,16 @@ def cni(**facts):
 PROBLEM = Finding.of("AgentNotReady", "node/node-1", "It is not ready", "See its log")
 MISMATCH = Finding.of("network-shares", ("metadata",), "it needs 2", "Ask for 2")
 FAR = (HEALTHY.kubelet.holdings[0], replace(HEALTHY.kubelet.holdings[1], numa_nodes=(1,)))
+HOLDER = (FAR[0].namespace, FAR[0].pod, FAR[0].container)
+BY_CLAIM = replace(
+    WITH_POD,
+    kubelet=replace(
+        HEALTHY.kubelet,
+        holdings=HEALTHY.kubelet.holdings[:1],
+        devices=(ClaimedDevice(*HOLDER, SliceDevice("gpu.nvidia.com", "node-1", "gpu-0")),),
+    ),
+    slices=(NodeSlice("gpu.nvidia.com", "node-1", 1, (("gpu-0", (GPUS[1].seat.pci,)),)),),
+)
 DRIVERLESS = tuple(replace(one, driver=None, netdevs=()) for one in FUNCTIONS)
 EXCLUSIVE = replace(SPEC, mode=Mode.EXCLUSIVE)
 
@@ -169,6 +181,7 @@ FAULTS = {
         "KR440",
         replace(WITH_POD, kubelet=replace(HEALTHY.kubelet, holdings=FAR)),
     ),
+    "GPU of a claim far away": ("KR440", BY_CLAIM),
     "pod waits": ("KR490", with_pod(phase="Pending", why="0/3 nodes: untolerated taint")),
     "disk full": ("KR207", replace(HEALTHY, folders=(ObservedFolder("/var/lib/kube-rdma", 0),))),
     "no inode left": (

@@ -101,7 +101,7 @@ class Handlers:
     async def _prefer(self, pool: Pool, choice: Choice) -> Sequence[ShareId]:
         gpus: tuple[FreeGpu, ...] = ()
         if terms(pool.spec).prefer is Preference.NUMA:
-            gpus = await self._kubelet.free_gpus()
+            gpus = await self._kubelet.free_gpus(pool.spec.resource)
         return prefer(pool, choice.available, choice.must, choice.size, gpus)
 
     async def _start(self, pool: Pool, shares: Sequence[ShareId]) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -20,19 +21,24 @@ from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.device import Gpu
 from kube_rdma.model.late_binding.binding import HeldShare, PodName
-from kube_rdma.model.pools.gpu_use import FreeGpu
-from kube_rdma.model.pools.holding import Allocatable, Holding
+from kube_rdma.model.pools.gpu_use import FreeGpu, HeldGpu
+from kube_rdma.model.pools.holding import Allocatable, Holding, NodeHoldings
 from kube_rdma.model.pools.pool import Grant, ShareId
 from kube_rdma.programs.agent.device_plugin.servers import ResourceServers
 from kube_rdma.programs.debounce import Debounce
+from kube_rdma.rules.claims.gpus import free_claim_gpus
 from kube_rdma.rules.pools.distance import Distance, got
-from kube_rdma.rules.pools.gpus import free_gpus, held_gpus
+from kube_rdma.rules.pools.gpus import claimed_gpus, free_gpus, held_gpus, whole
 from kube_rdma.rules.pools.holdings import card_of, differs
 from kube_rdma.rules.pools.pools import offer
+
+if TYPE_CHECKING:
+    from kube_rdma.programs.agent.device_plugin.claimed_gpus import ClaimedGpus
 
 COMPARE_SECONDS = 60.0
 DOUBT_SECONDS = 5.0  # while something differs
 ADMISSION_SECONDS = 1.0  # after an Allocate, until the pod is among the kubelet's active ones
+LATER_SECONDS = (2.0, 5.0, 15.0, 60.0)  # until its claims are prepared, while others have to be
 
 log = structlog.get_logger()
 
@@ -48,13 +54,15 @@ class KubeletView:
         self._doubts: dict[str, int] = {}  # by resource how many looks in a row found a difference
         self._grants = Debounce(ADMISSION_SECONDS, ADMISSION_SECONDS)
         self._given: dict[HeldShare, tuple[str, ...]] = {}
-        self._reported: set[Container] = set()
+        self._reported: dict[Container, frozenset[HeldShare]] = {}
+        self._without_gpu = False  # a container may get GPUs by a claim yet
         self.gpus: tuple[Gpu, ...] = ()  # of the last survey
+        self.claimed: ClaimedGpus | None = None  # None: no API server tells of slices
 
     async def holdings(self) -> tuple[Holding, ...] | None:
         """Who holds what on this node; None when the kubelet cannot be asked now."""
         answer = await self._ask()
-        return answer[0] if answer else None
+        return answer[0].shares if answer else None
 
     @contextmanager
     def connected(self) -> Iterator[None]:
@@ -68,14 +76,32 @@ class KubeletView:
             raise Unavailable("The kubelet's pod-resources socket is not mounted.")
         return await self._pod_resources.holdings_of(pod.namespace, pod.name)
 
-    async def free_gpus(self) -> tuple[FreeGpu, ...]:
-        """The GPUs that no container holds; none when the kubelet cannot be asked now."""
+    async def free_gpus(self, resource: str) -> tuple[FreeGpu, ...]:
+        """The GPUs beside which shares of a resource are wanted now.
+
+        Those of the claims of starting pods that ask for it, else all that no container holds; none
+        when the kubelet cannot be asked now.
+        """
         answer = await self._ask(allocatable=True)
-        return free_gpus(answer[1], answer[0], self.gpus) if answer else ()
+        if answer is None:
+            return ()
+        held, allocatable = answer
+        plugins = free_gpus(allocatable, held.shares, self.gpus)
+        gpus = self.claimed.here(self.gpus) if self.claimed else {}
+        if not self.claimed or not gpus:
+            return plugins
+        if expected := await self.claimed.expected(resource, held.devices, gpus):
+            return whole(expected)
+        return (*plugins, *whole(free_claim_gpus(gpus, held.devices)))
 
     def granted(self, grant: Grant) -> None:
         """Take note of an Allocate: `report` will say how near the GPUs are."""
-        self._given |= {(grant.resource, share): grant.char_paths for share in grant.shares}
+        given = {(grant.resource, share): grant.char_paths for share in grant.shares}
+        self._given |= given
+        # A pod that comes after one of its name has them now.
+        old = (key for key, shares in self._reported.items() if shares & given.keys())
+        for key in tuple(old):
+            del self._reported[key]
         self._grants.touch()
 
     def given(self, resource: str, share: ShareId) -> tuple[str, ...]:
@@ -83,31 +109,44 @@ class KubeletView:
         return self._given.get((resource, share), ())
 
     async def report(self, offers: ResourceServers) -> None:
-        """After each Allocate log how near a container's cards are to its GPUs, until cancelled."""
+        """After each Allocate log how near a container's cards are to its GPUs, until cancelled.
+
+        Claims are prepared later than that, so where they have GPUs there are further looks.
+        """
+        later: tuple[float, ...] = ()
         while self._pod_resources:
-            await self._grants.wait()
+            granted = await self._grants.wait(later[0] if later else None)
             for (namespace, pod, container), distance in await self.distances(offers):
                 where = f"{namespace}/{pod}/{container}"
                 log.info(
                     "GPU distance measured", container=where, card=distance.card, what=str(distance)
                 )
+            later = (LATER_SECONDS if granted else later[1:]) if self._without_gpu else ()
 
     async def distances(self, offers: ResourceServers) -> tuple[tuple[Container, Distance], ...]:
-        """The distances of containers that were not asked about before."""
+        """The distances of containers that had none before."""
         answer = await self._ask(allocatable=True)
         if answer is None:
             return ()
         containers: dict[Container, list[Holding]] = {}
-        for held in answer[0]:
-            key = (held.namespace, held.pod, held.container)
-            containers.setdefault(key, []).append(held)
-        new = {key: held for key, held in containers.items() if key not in self._reported}
-        self._reported = set(containers)
-        return tuple(
-            (key, distance)
-            for key, held in new.items()
-            for distance in self._distances(offers, held, answer[1])
-        )
+        for share in answer[0].shares:
+            key = (share.namespace, share.pod, share.container)
+            containers.setdefault(key, []).append(share)
+        claims = self.claimed.here(self.gpus) if self.claimed else {}
+        distances: list[tuple[Container, Distance]] = []
+        without: set[Container] = set()
+        now = {key: _shares(held) for key, held in containers.items()}
+        for key, held in containers.items():
+            if self._reported.get(key) == now[key]:
+                continue
+            gpus = held_gpus(held, answer[1], self.gpus)
+            gpus = (*gpus, *claimed_gpus(key, answer[0].devices, claims))
+            distances += ((key, distance) for distance in self._distances(offers, held, gpus))
+            if claims and not gpus:
+                without.add(key)
+        self._without_gpu = bool(without)
+        self._reported = {key: shares for key, shares in now.items() if key not in without}
+        return tuple(distances)
 
     async def compare(self, offers: ResourceServers) -> None:
         """Repair what the kubelet lost, until cancelled."""
@@ -149,7 +188,7 @@ class KubeletView:
         return {resource: text for resource, text in differences.items() if text}
 
     def _distances(
-        self, offers: ResourceServers, held: Sequence[Holding], allocatable: Sequence[Allocatable]
+        self, offers: ResourceServers, held: Sequence[Holding], gpus: Sequence[HeldGpu]
     ) -> tuple[Distance, ...]:
         names: set[CardId | None] = set()
         cards: dict[CardId, Card] = {}
@@ -158,19 +197,24 @@ class KubeletView:
                 names |= {card_of(pool.spec, share) for share in holding.shares}
                 cards |= {card.id: card for card in pool.cards}
         mine = [card for name, card in cards.items() if name in names]
-        return got(mine, held_gpus(held, allocatable, self.gpus))
+        return got(mine, gpus)
 
     async def _ask(
         self, *, allocatable: bool = False
-    ) -> tuple[tuple[Holding, ...], tuple[Allocatable, ...]] | None:
+    ) -> tuple[NodeHoldings, tuple[Allocatable, ...]] | None:
         if self._pod_resources is None:
             return None
         try:
             allocatable_shares = await self._pod_resources.allocatable() if allocatable else ()
-            holdings = await self._pod_resources.holdings()
+            holdings = await self._pod_resources.all_held()
         except Unavailable as error:
             for why in self._notices.news("holdings", str(error)):
                 log.warning("share holders unknown", why=why)
             return None
         self._notices.over("holdings")
         return holdings, allocatable_shares
+
+
+def _shares(holdings: Sequence[Holding]) -> frozenset[HeldShare]:
+    """A pod that comes after one of its name may have others."""
+    return frozenset((held.resource, share) for held in holdings for share in held.shares)

@@ -174,6 +174,8 @@ class _Plugin:
             parts["metrics"] = doors.metrics.run
         if doors.networks:
             parts["networks"] = partial(doors.networks.run, doors.late)
+        if doors.kubelet.claimed:
+            parts["GPUs by claim"] = doors.kubelet.claimed.follow
         if doors.policies:
             parts["node policies"] = partial(doors.policies.follow, self._policies_seen)
         return parts

@@ -1,0 +1,72 @@
+"""Which devices the claims of pods have been given: what a card is chosen near to.
+
+programs/agent/device_plugin/claimed_gpus.py asks when a share is to be preferred: the scheduler has
+allocated the claims of a pod by then (KEP-4381), the kubelet has prepared none.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from kube_client.kinds import ObjectCodec, Stored, Where
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.kinds.pod import POD, Container
+from kube_rdma.adapters.cluster.kinds.resource_slice import RESOURCE_CLAIM, claimed_devices
+from kube_rdma.model.claims.device import ClaimedPod, SliceDevice
+
+
+class _Named(msgspec.Struct, frozen=True, rename="camel"):
+    """An entry of spec.resourceClaims, or of status.resourceClaimStatuses."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
+class _PodSpec(msgspec.Struct, frozen=True, rename="camel"):
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    resource_claims: tuple[_Named, ...] = ()
+
+
+class _PodStatus(msgspec.Struct, frozen=True, rename="camel"):
+    resource_claim_statuses: tuple[_Named, ...] = ()
+    extended_resource_claim_status: _Named | None = None
+
+
+_CLAIMING_POD = POD.read_as(
+    ObjectCodec.of(_PodSpec, writes=False), ObjectCodec.of(_PodStatus, writes=False)
+)
+
+
+async def pending_pods(cluster: Cluster, node: str) -> tuple[ClaimedPod, ...]:
+    """The pods of a node that have not started and name claims."""
+    fields = f"spec.nodeName={node},status.phase=Pending"
+    pods = await cluster.list(_CLAIMING_POD, Where(fields=fields))
+    read = (_claimed(pod) for pod in pods if not pod.deleting)
+    return tuple(pod for pod in read if pod.claims)
+
+
+async def devices_of(cluster: Cluster, pod: ClaimedPod) -> tuple[SliceDevice, ...]:
+    """What the claims of a pod have been given, by any driver."""
+    devices: list[SliceDevice] = []
+    for name in pod.claims:
+        claim = await cluster.get(RESOURCE_CLAIM, name, pod.namespace)
+        if claim:
+            devices += claimed_devices(claim)
+    return tuple(devices)
+
+
+def _claimed(pod: Stored[_PodSpec, _PodStatus]) -> ClaimedPod:
+    """Names of claims made from a template stand in the status, those of others in the spec."""
+    status = pod.status or _PodStatus()
+    entries = [*pod.spec.resource_claims, *status.resource_claim_statuses]
+    if status.extended_resource_claim_status:
+        entries.append(status.extended_resource_claim_status)
+    claims = (entry.resource_claim_name for entry in entries)
+    containers = (*pod.spec.init_containers, *pod.spec.containers)
+    return ClaimedPod(
+        namespace=pod.namespace,
+        name=pod.name,
+        claims=tuple(dict.fromkeys(filter(None, claims))),
+        resources=tuple(dict.fromkeys(name for one in containers for name in one.extended)),
+    )

@@ -1,0 +1,1 @@
+"""Devices that ResourceSlices offer and ResourceClaims hold, of any driver."""

@@ -1,0 +1,52 @@
+"""Devices of dynamic resource allocation: as drivers publish them, and as containers hold them.
+
+adapters/cluster/kinds reads slices and claims, adapters/kubelet what containers hold; rules/claims
+joins them with the survey. The three names of a device are what KEP-4381 makes it unique by.
+"""
+
+from __future__ import annotations
+
+from kube_base.frozen import Frozen
+
+
+class SliceDevice(Frozen):
+    """A device of a ResourceSlice: its driver, its pool, and its name in the pool."""
+
+    driver: str  # gpu.nvidia.com
+    pool: str  # often the node's name
+    name: str  # gpu-0
+
+
+class NodeSlice(Frozen):
+    """A ResourceSlice of a node, as far as it says where devices sit.
+
+    `addresses` has for each device the PCI addresses among its attributes, lower case, in the form
+    of sysfs (``0000:81:00.0``). A slice counts only while no other of its pool has a higher
+    `generation`.
+    """
+
+    driver: str
+    pool: str
+    generation: int
+    addresses: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
+class ClaimedDevice(Frozen):
+    """A device that a container holds by a ResourceClaim, as the kubelet knows it."""
+
+    namespace: str
+    pod: str
+    container: str
+    device: SliceDevice
+
+
+class ClaimedPod(Frozen):
+    """A pod that names ResourceClaims: the claims by name, and the extended resources it asks for.
+
+    A claim that is not made yet has no name and is left out.
+    """
+
+    namespace: str
+    name: str
+    claims: tuple[str, ...]
+    resources: tuple[str, ...] = ()

@@ -1,0 +1,89 @@
+"""GPUs that drivers hand out by ResourceClaims: which are here, and which a starting pod will get.
+
+    ResourceSlices of this node ─ watch ─► rules/claims/gpus ─┐
+    pending pods ─► their claims ─► what was allocated ───────┴─► KubeletView.free_gpus
+
+The kubelet names no pod when it asks for shares, but a pod whose claims are allocated and not yet
+prepared is one that it may be asking for. Where the cluster has no such kind, or the agent may not
+read it, nothing is known and nothing else fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+
+import structlog
+
+from kube_base.errors import KubeError, Refused
+from kube_base.notices import Notices
+from kube_client.kinds import Where
+from kube_client.objects import Cluster
+from kube_client.watching import Changed, Deleted, Muddled, WatchEvent
+from kube_rdma.adapters.cluster.claims import devices_of, pending_pods
+from kube_rdma.adapters.cluster.kinds.resource_slice import RESOURCE_SLICE, SliceSpec, node_slice
+from kube_rdma.model.claims.device import ClaimedDevice, NodeSlice
+from kube_rdma.model.device import Gpu
+from kube_rdma.programs.agent.node.node_keeper import pause
+from kube_rdma.rules.claims.gpus import ClaimGpus, claim_gpus, gpus_of, starting
+
+ANSWER_SECONDS = 1.0  # the kubelet waits meanwhile, with every pod behind this one
+
+log = structlog.get_logger()
+
+
+class ClaimedGpus:
+    """Those of one node. `wait` is for tests."""
+
+    def __init__(
+        self, cluster: Cluster, node: str, *, wait: Callable[[KubeError, int], float] = pause
+    ) -> None:
+        self._cluster, self._node = cluster, node
+        self._pause = wait
+        self._slices: dict[str, NodeSlice] = {}  # by name
+        self._notices = Notices()
+
+    async def follow(self) -> None:
+        """Watch the slices of this node, until cancelled."""
+        where = Where(fields=f"spec.nodeName={self._node}")
+        while True:
+            try:
+                async with aclosing(self._cluster.watch(RESOURCE_SLICE, where)) as events:
+                    async for event in events:
+                        self._take(event)
+            except Refused as error:
+                for why in self._notices.news("slices", str(error)):
+                    log.info("GPUs of claims not followed", why=why)
+                await asyncio.sleep(self._pause(error, 0))
+
+    def here(self, surveyed: Sequence[Gpu]) -> ClaimGpus:
+        """The GPUs of this node that drivers hand out by claims."""
+        return claim_gpus(self._slices.values(), surveyed) if self._slices else {}
+
+    async def expected(
+        self, resource: str, held: Sequence[ClaimedDevice], gpus: ClaimGpus
+    ) -> tuple[Gpu, ...]:
+        """Those of the pods that may just be asking for `resource`; none where it is not known.
+
+        Of several such pods it is all their GPUs: the kubelet does not tell which one asks.
+        """
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                pods = starting(await pending_pods(self._cluster, self._node), resource, held)
+                devices = [one for pod in pods for one in await devices_of(self._cluster, pod)]
+        except (KubeError, TimeoutError) as error:
+            for why in self._notices.news("claims", str(error) or "no answer in time"):
+                log.warning("claims of starting pods unknown", why=why)
+            return ()
+        self._notices.over("claims")
+        return gpus_of(devices, gpus)
+
+    def _take(self, event: WatchEvent[SliceSpec, None]) -> None:
+        match event:
+            case Changed(stored):
+                self._slices[stored.name] = node_slice(stored)
+            case Deleted(name=name) | Muddled(name=name):
+                self._slices.pop(name, None)
+            case _:
+                self._notices.over("slices")

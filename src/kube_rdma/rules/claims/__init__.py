@@ -1,0 +1,1 @@
+"""What slices and claims of other drivers tell of this node."""
