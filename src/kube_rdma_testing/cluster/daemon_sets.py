@@ -18,7 +18,8 @@ from kube_rdma_testing.cluster.server import FakeServer
 class FakeDaemonSets:
     """The DaemonSets of a server; `fails` are nodes on which no pod becomes ready.
 
-    `away` nodes start and end nothing. `ended` has each pod that was ended: its node and DaemonSet.
+    `unpulled` has the word of the kubelet for nodes among them that cannot pull an image. `away`
+    nodes start and end nothing. `ended` has each pod that was ended: its node and DaemonSet.
     """
 
     def __init__(
@@ -26,6 +27,7 @@ class FakeDaemonSets:
     ) -> None:
         self._server, self._pod, self._daemon_set = server, pod, daemon_set
         self.fails: set[str] = set()
+        self.unpulled: dict[str, str] = {}
         self.away: set[str] = set()
         self.ended: list[tuple[str, str]] = []
         self._running: dict[str, tuple[str, str]] = {}  # by uid
@@ -69,7 +71,14 @@ class FakeDaemonSets:
     def _run(self, document: Document, node: str, pod: Document | None) -> None:
         meta, template = document["metadata"], document["spec"]["template"]
         state = "False" if node in self.fails else "True"
-        status = {"phase": "Running", "conditions": [{"type": "Ready", "status": state}]}
+        status: Document = {
+            "phase": "Running",
+            "conditions": [{"type": "Ready", "status": state}],
+        }
+        if node in self.unpulled:
+            waiting = {"reason": self.unpulled[node], "message": "not found"}
+            name = template["spec"]["containers"][0]["name"]
+            status["containerStatuses"] = [{"name": name, "state": {"waiting": waiting}}]
         if pod is None:
             owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "uid": "0", "controller": True}
             pod = {

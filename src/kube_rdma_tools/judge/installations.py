@@ -23,13 +23,16 @@ from kube_rdma.programs.install.described import described
 from kube_rdma.programs.install.installation import assignment, blueprints, objects, policy_values
 from kube_rdma.rules.install.fill import filled
 from kube_rdma.rules.install.presets import DISTRIBUTIONS, PRESETS, merged, over
-from kube_rdma.rules.operator.daemon_sets import driver_objects, peer_objects, plugin_objects
+from kube_rdma.rules.operator.daemon_sets import plugin_objects, sriov_objects
+from kube_rdma.rules.operator.driver_sets import driver_objects, peer_objects
 from kube_rdma.rules.operator.node_groups import NodeGroup
 from kube_rdma_tools.judge.environment import Environment
 
 _GROUP = NodeGroup("amd64", "ubuntu", "24.04", "6.8.0-45-generic")
 _IMAGE = ComponentImage("registry.example.com/rdma", "kube-rdma", "1.0")
+_DRIVER = ComponentImage("registry.example.com/rdma", "doca-driver", "doca3.5.0-26.07-0.7.0.0-0")
 _CONFIG = '{"configList": [{"resourceName": "hca_shared_devices_a", "rdmaHcaMax": 63}]}'
+_FUNCTIONS = '{"resourceList": [{"resourceName": "a", "selectors": {"pfNames": ["ens2f0"]}}]}'
 
 
 def distribution(environment: Environment) -> str:
@@ -76,19 +79,21 @@ def _policy_set(objects: tuple[Json, ...]) -> Values:
 
 
 def _of_policy(namespace: str, values: Values) -> Iterator[Json]:
-    """The objects of a policy with all three sections, whose device plugin attaches networks."""
+    """The objects of a policy with all sections, whose shared device plugin attaches networks."""
     policy = ClusterPolicy(
         "nic-cluster-policy",
         namespace,
         "00000000-0000-0000-0000-000000000000",
-        driver=PolicyDriver(_IMAGE),
+        driver=PolicyDriver(_DRIVER),
         device_plugin=DevicePluginSection(_IMAGE, _CONFIG, networks=True),
+        sriov_plugin=DevicePluginSection(_IMAGE, _FUNCTIONS),
         peer_driver=PeerDriverSection(_IMAGE, "/run/nvidia/driver"),
     )
-    plugin = plugin_objects(policy, described("workloads"), values=values)
-    if plugin.config_map:
-        yield plugin.config_map
-    yield from plugin.daemon_sets
+    for make in (plugin_objects, sriov_objects):
+        plugin = make(policy, described("workloads"), values=values)
+        if plugin.config_map:
+            yield plugin.config_map
+        yield from plugin.daemon_sets
     yield from driver_objects(policy, (_GROUP,), values).daemon_sets
     yield from peer_objects(policy, (_GROUP,), values).daemon_sets
 

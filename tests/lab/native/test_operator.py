@@ -67,6 +67,7 @@ def test_a_policy_becomes_shares_of_the_nodes_and_stays_so(lab):
     assert {each["name"]: each["state"] for each in states} == {
         "state-OFED": "ignore",
         "state-RDMA-device-plugin": "ready",
+        "state-SRIOV-device-plugin": "ignore",
         "state-NV-Peer": "ignore",
     }
 

@@ -5,11 +5,13 @@ At a real API server, with the rights and policies that an installation brings.
 
 import json
 import shlex
+from pathlib import Path
 
 import pytest
+import yaml
 
 from kube_base.errors import Unavailable
-from kube_rdma.programs.install.installation import objects
+from kube_rdma.programs.install.installation import assignment, objects
 from kube_rdma.rules.operator.placement import PLACE_LABELS, READY_LABEL
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
@@ -43,6 +45,7 @@ VENDOR = {
     },
 }
 DEFINITION = "nicclusterpolicies.mellanox.com"
+RELEASES = Path(__file__).parents[2] / "data" / "nic-cluster-policies"
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +167,7 @@ def test_an_operator_is_not_installed_where_another_one_runs(lab, trial):
         cluster.kubectl(lab, "delete", "deployment", "network-operator")
 
 
-def test_an_operator_is_not_installed_beside_a_definition_for_the_whole_cluster(lab, trial):
+def test_an_operator_is_not_installed_beside_a_definition_of_another_scope(lab, trial):
     cluster.kubectl(lab, "delete", "crd", DEFINITION, "--ignore-not-found")
     (ours,) = [
         each
@@ -175,6 +178,31 @@ def test_an_operator_is_not_installed_beside_a_definition_for_the_whole_cluster(
     try:
         code, told = trial()
         assert code
-        assert "is NVIDIA's, for the whole cluster" in told
+        assert "has scope Cluster, and controller.policyScope is Namespaced" in told
+        assert "set controller.policyScope=Cluster" in told
+    finally:
+        cluster.kubectl(lab, "delete", "crd", DEFINITION)
+
+
+def test_a_definition_for_the_whole_cluster_takes_a_policy_that_names_a_namespace(lab):
+    """So one file fits both scopes, as `config check` says; the namespace is dropped."""
+    cluster.kubectl(lab, "delete", "crd", DEFINITION, "--ignore-not-found")
+    (ours,) = [
+        each
+        for each in objects(
+            [assignment("controller.policyScope=Cluster")], "nvidia-operator", "definitions"
+        )
+        if each["metadata"]["name"] == DEFINITION
+    ]
+    cluster.apply(lab, ours)
+    try:
+        cluster.wait(lab, f"crd/{DEFINITION}", "--for=condition=Established")
+        for path in sorted(RELEASES.glob("*.yaml")):
+            policy = yaml.safe_load(path.read_text())
+            policy["metadata"] |= {"name": f"of-{path.stem}", "namespace": SPACE}
+            cluster.kubectl(lab, "create", "-f", "-", stdin=json.dumps(policy))
+            stored = cluster.get(lab, "nicclusterpolicy", policy["metadata"]["name"])
+            assert "namespace" not in stored["metadata"]
+            assert stored["spec"].keys() == policy["spec"].keys()
     finally:
         cluster.kubectl(lab, "delete", "crd", DEFINITION)

@@ -248,6 +248,34 @@ def test_whoever_does_checks_may_not_write_them():
     assert {resource for resource, _ in checks} == {"pods", "pods/exec"}
 
 
+POLICIES = "nicclusterpolicies.mellanox.com"
+
+
+@pytest.mark.parametrize("scope", ["Namespaced", "Cluster"])
+def test_definition_rights_and_program_have_the_scope_of_policies_that_is_asked_for(scope):
+    layers = [assignment(f"controller.policyScope={scope}")]
+    made = objects(layers, "nvidia-operator")
+    (definition,) = (one for one in made if one["metadata"]["name"] == POLICIES)
+    assert definition["spec"]["scope"] == scope
+    writers = {
+        one["kind"]
+        for one in made
+        for rule in one.get("rules", ())
+        if "nicclusterpolicies/status" in rule.get("resources", ())
+    }
+    assert writers == {"Role" if scope == "Namespaced" else "ClusterRole"}
+    (deployment,) = (one for one in made if one["kind"] == "Deployment")
+    args = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert ("--policies=Cluster" if scope == "Cluster" else "--policies") in args
+
+
+def test_a_definition_of_policies_that_another_release_left_can_stay():
+    made = objects([assignment("crds.nicClusterPolicies=false")], "nvidia-operator")
+    names = {one["metadata"]["name"] for one in made}
+    assert POLICIES not in names
+    assert "ippools.kube-rdma.io" in names
+
+
 def test_an_operator_has_no_name_of_another_operator_s_in_the_cluster():
     """Applying it never overwrites NVIDIA's rights; the document's name is there for who asks."""
     made = objects((), "nvidia-operator")

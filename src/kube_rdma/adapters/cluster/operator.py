@@ -26,6 +26,19 @@ from kube_rdma.model.operator.driver_upgrade import (
 from kube_rdma.model.pod import MIRROR
 from kube_rdma.model.reports.node_report import NodeReport
 
+_TRIES = "ErrImagePull, ImagePullBackOff"
+# What a kubelet says of images (pkg/kubelet/images/types.go).
+_PULL_FAULTS: Mapping[str, str] = {
+    "ErrImagePull": _TRIES,
+    "ImagePullBackOff": _TRIES,
+    **{
+        word: word
+        for word in (
+            *("InvalidImageName", "ErrImageNeverPull", "ImageInspectError"),
+            *("RegistryUnavailable", "SignatureValidationFailed"),
+        )
+    },
+}
 CLAIM = "resource.k8s.io/claim"  # stands for a pod's ResourceClaims, whatever driver they are for
 
 
@@ -119,14 +132,42 @@ def _resources(spec: FullPodSpec) -> Iterator[str]:
         yield CLAIM
 
 
-def progress_of(stored: Stored[Json, WorkloadStatus]) -> DaemonSetProgress:
-    """How far a DaemonSet is."""
+def progress_of(
+    stored: Stored[Json, WorkloadStatus], pods: Collection[FullPod] = ()
+) -> DaemonSetProgress:
+    """How far a DaemonSet is, of which `pods` are those that run or wait."""
     status = stored.status or WorkloadStatus()
     return DaemonSetProgress(
         status.desired_number_scheduled,
         status.number_available,
         current=status.observed_generation >= stored.generation,
+        unpulled=_unpulled(pods),
     )
+
+
+def _unpulled(pods: Collection[FullPod]) -> str:
+    """Which image is not there, by the first node that cannot pull one; "" where all can.
+
+    The kubelet changes between the two words of a try and the pause behind it, so both are told:
+    the sentence stands still.
+    """
+    by_node = sorted(pods, key=lambda pod: (pod.spec.node_name, pod.name))
+    lacking = [(pod, why) for pod in by_node if (why := _pull_fault(pod))]
+    if not lacking:
+        return ""
+    pod, why = lacking[0]
+    more = f", and {len(lacking) - 1} more nodes" if lacking[1:] else ""
+    where = f"kubectl -n {pod.namespace} describe pod {pod.name}"
+    return f"node {pod.spec.node_name} cannot pull {why}; see {where}{more}"
+
+
+def _pull_fault(pod: FullPod) -> str:
+    images = {container.name: container.image for container in pod.spec.containers}
+    for status in status_of(pod).container_statuses:
+        word = status.state.waiting.reason if status.state.waiting else ""
+        if word in _PULL_FAULTS:
+            return f"{images.get(status.name, status.name)} ({_PULL_FAULTS[word]})"
+    return ""
 
 
 async def apply_document(cluster: Cluster, kind: ObjectKind[Json, Any], document: Json) -> None:

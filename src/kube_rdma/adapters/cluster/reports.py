@@ -34,10 +34,14 @@ from kube_rdma.adapters.cluster.kinds.workload import (
 from kube_rdma.adapters.cluster.policy_statuses import NODE_POLICY_STATUS
 from kube_rdma.api.attach import networks, pod_networks
 from kube_rdma.api.ipam.ip_pool_status import IPPoolStatus
-from kube_rdma.api.operator.nic_cluster_policy_status import NicClusterPolicyStatus
+from kube_rdma.api.operator.nic_cluster_policy_status import (
+    OWN_REASONS,
+    NicClusterPolicyStatus,
+)
 from kube_rdma.api.reports.node_policy_status import NodePolicyStatus
 from kube_rdma.model.conditions import Condition
 from kube_rdma.model.node import NodeState
+from kube_rdma.model.operator.cluster_policy import ComponentName
 from kube_rdma.model.reports.cluster import (
     AddressPool,
     ClusterEvent,
@@ -255,6 +259,15 @@ def _policy(stored: Stored[None, NicClusterPolicyStatus]) -> PolicyState:
         status.state if status else "",
         status.reason if status else "",
         tuple(notes),
+        ours=bool(status and _is_ours(status)),
+    )
+
+
+def _is_ours(status: NicClusterPolicyStatus) -> bool:
+    """Whether kube-rdma's operator wrote it: NVIDIA's has no peer-memory driver since 23.7."""
+    words = {each.reason for each in status.conditions if each.type == "Ready"}
+    return bool(words & OWN_REASONS) or any(
+        part.name == ComponentName.PEER_DRIVER for part in status.applied_states
     )
 
 

@@ -204,6 +204,12 @@ class InstalledController(Typed):
     name is the name of the controller's Deployment, service account and Role. With preset
     nvidia-operator its ClusterRole has this name too.
     """
+    policy_scope: Literal["Namespaced", "Cluster"] = "Namespaced"
+    """
+    policyScope is the scope of the CRD NicClusterPolicy, with preset nvidia-operator. Namespaced:
+    as in NVIDIA's operator 0.1.0, policies in the operator's namespace count. Cluster: as in all
+    later releases. The scope of a CRD that exists cannot change. See docs/drivers.md.
+    """
     replicas: Replicas = 2
     """
     replicas is how many copies of the controller run, on different nodes where possible. One copy
@@ -278,6 +284,11 @@ class InstalledDefinitions(Typed):
     """
     install is whether the chart creates the CRDs of kube-rdma, and with preset nvidia-operator that
     of NicClusterPolicy. A second release in a cluster needs false.
+    """
+    nic_cluster_policies: bool = True
+    """
+    nicClusterPolicies is whether install covers the CRD NicClusterPolicy too. Set false where
+    NVIDIA's operator has left its own, and controller.policyScope to Cluster.
     """
     network_attachment_definitions: bool = False
     """

@@ -13,14 +13,22 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field
 
-from kube_rdma.api.text.document import Path, name, shown
+from kube_rdma.api.operator.pod_fields import (
+    ProbeSection,
+    Resources,
+    probes,
+    requirements,
+    resource_notes,
+)
+from kube_rdma.api.operator.policy_notes import note
+from kube_rdma.api.text.document import Path, shown
 from kube_rdma.api.text.faults import Slip, slips
 from kube_rdma.api.text.typed import Many, Typed
 from kube_rdma.model.operator.cluster_policy import ComponentImage, PolicyDriver, PolicyNote
+from kube_rdma.model.operator.driver_images import CONTAINERS, CONTRACTS, contract_of
 from kube_rdma.model.operator.driver_upgrade import DrainPolicy, UpgradePolicy
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-_LATER_IMAGES = ("doca-driver", "mofed")  # of releases behind 0.1.0, which tag them otherwise
 _COMMA = re.compile(r",(?![^(]*\))")  # not those inside of brackets
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _KEY = r"[\w./-]+"
@@ -83,8 +91,8 @@ class ImageSection(OpenSection):
     Example: mellanox.
     """
     version: Version | None = Field(None, examples=["5.0-2.1.8.0"])
-    """version is the version of the image: its tag, or for drivers a part of the name, such as
-    ofed-driver-5.0-2.1.8.0. A digest (sha256: and 64 hexadecimal digits) names one image for all
+    """version is the version of the image: its tag, and for drivers a part of the name or of the
+    tag (docs/drivers.md). A digest (sha256: and 64 hexadecimal digits) names one image for all
     nodes. Left out: the version of global. Example: 5.0-2.1.8.0.
     """
     image_pull_secrets: Many[str] = ()
@@ -183,6 +191,27 @@ class DriverSection(ImageSection):
     """terminationGracePeriodSeconds is how many seconds the driver has to remove its modules when
     its pod ends, before it is killed. Left out: 300.
     """
+    startup_probe: ProbeSection | None = None
+    """startupProbe says how long the driver may take until its modules are loaded. Left out: 20
+    minutes.
+    """
+    liveness_probe: ProbeSection | None = None
+    """livenessProbe says when a driver whose module is gone is ended. Left out: at the third look,
+    30 seconds apart.
+    """
+    readiness_probe: ProbeSection | None = None
+    """readinessProbe says when a driver counts as ready. Left out: a look every 30 seconds, and not
+    ready at the third that fails.
+    """
+    container_resources: Resources = ()
+    """containerResources is a list of requests and limits, by the name of the container. Left out:
+    none.
+    """
+    force_precompiled: bool = False
+    """forcePrecompiled is true when each kernel has an image of its own, whose tag has the kernel's
+    release in it. With false, images from 0.2 on compile the driver on each node. Images of 0.1.0
+    have the kernel in their tag anyway. Left out: false.
+    """
     upgrade_policy: UpgradeSection | None = None
     """upgradePolicy says when and on how many nodes at a time the operator changes both drivers.
     Left out: one node at a time without evictions, and another image only by hand.
@@ -257,7 +286,20 @@ def image_of(
 def driver(section: DriverSection, image: ComponentImage) -> PolicyDriver:
     """What the section of the driver means, with its image."""
     entries = (each.model_dump(by_alias=True, exclude_none=True) for each in section.env)
-    return PolicyDriver(image, tuple(entries), section.termination_grace_period_seconds)
+    return PolicyDriver(
+        image,
+        tuple(entries),
+        section.termination_grace_period_seconds,
+        section.force_precompiled,
+        probes(
+            {
+                "startupProbe": section.startup_probe,
+                "livenessProbe": section.liveness_probe,
+                "readinessProbe": section.readiness_probe,
+            }
+        ),
+        requirements(section.container_resources, CONTAINERS),
+    )
 
 
 def upgrades(section: UpgradeSection | None) -> UpgradePolicy:
@@ -284,21 +326,22 @@ def affinity(section: PolicyAffinity | None) -> dict[str, Any] | None:
 
 def driver_notes(section: DriverSection, image: ComponentImage) -> Iterator[PolicyNote]:
     """What is worth a word at the section's own fields."""
-    if image.image in _LATER_IMAGES and not image.digest:
-        yield PolicyNote(
-            ("ofedDriver", "image"),
-            f"spec.ofedDriver.image {image.image} has other tags than 0.1.0, whose are asked for: "
-            f"{image.repository}/{image.image}-{image.version}:ARCHITECTURE-SYSTEM-kverKERNEL",
-        )
+    if section.force_precompiled and not (contract_of(image).kernel_form and not image.digest):
+        yield note(("ofedDriver", "forcePrecompiled"), *_needless(image))
+    yield from resource_notes(("ofedDriver",), section.container_resources, CONTAINERS)
     policy = section.upgrade_policy or UpgradeSection.model_validate({})
     base: Path = ("ofedDriver", "upgradePolicy")
     if policy.drain and policy.drain.enable and not policy.auto_upgrade:
-        yield note((*base, "drain"), "has no effect while autoUpgrade is false")
+        remedy = "Set autoUpgrade: true, or remove drain"
+        yield note((*base, "drain"), "has no effect while autoUpgrade is false", remedy)
     if policy.wait_for_completion and policy.wait_for_completion.timeout_seconds:
         where = (*base, "waitForCompletion", "timeoutSeconds")
-        yield note(where, "has no effect: the wait has no end")
+        yield note(where, "has no effect: the wait has no end", "Remove it")
 
 
-def note(path: Path, sentence: str) -> PolicyNote:
-    """A note about the field at `path` below spec."""
-    return PolicyNote(path, f"{name(('spec', *path))} {sentence}")
+def _needless(image: ComponentImage) -> tuple[str, str]:
+    """Why an image is not chosen by its kernel: a sentence, and what to do."""
+    if image.digest:
+        return "has no effect: a digest is one image for all kernels", "Write a tag, or remove it"
+    last = CONTRACTS[-1].releases
+    return f"has no effect: only images of {last} have such tags", "Remove it"

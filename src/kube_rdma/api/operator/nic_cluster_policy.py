@@ -7,7 +7,7 @@ would narrow what is done to nodes is done (api/operator/driver).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
@@ -24,12 +24,13 @@ from kube_rdma.api.operator.driver import (
     driver,
     driver_notes,
     image_of,
-    note,
     upgrades,
 )
 from kube_rdma.api.operator.nic_cluster_policy_status import NicClusterPolicyStatus
+from kube_rdma.api.operator.pod_fields import Resources, requirements, resource_notes
+from kube_rdma.api.operator.policy_notes import note, without_effect
 from kube_rdma.api.pools import config
-from kube_rdma.api.text.document import Document, Path, of_json
+from kube_rdma.api.text.document import Document, of_json
 from kube_rdma.api.text.faults import validate
 from kube_rdma.api.text.typed import Many, OfPrograms, Typed
 from kube_rdma.model.operator.cluster_policy import (
@@ -41,14 +42,24 @@ from kube_rdma.model.operator.cluster_policy import (
 )
 
 _PLUGIN_SPELLINGS = ("devicePlugin", "rdmaSharedDevicePlugin")
+_SRIOV = "sriovDevicePlugin"
+# As 0.1.0 and later releases call the containers, to which resources are given by name.
+_SHARED_CONTAINERS = ("k8s-rdma-shared-dp-ds", "rdma-shared-dp")
+_SRIOV_CONTAINERS = ("kube-sriovdp",)
 
 
 class PluginSection(ImageSection):
-    """The shared device plugin with its configuration."""
+    """A device plugin with its configuration."""
 
     config: str | None = None
     """config is the configuration of the device plugin as JSON or YAML. kube-rdma config check
-    takes the same formats. Left out or empty: the policy is refused. Example: {"mode": "hca"}.
+    takes the same formats. Left out: the plugin reads config.json of a ConfigMap that you make:
+    rdma-devices, or network-operator-sriovdp-config for sriovDevicePlugin. Example: {"mode":
+    "hca"}.
+    """
+    container_resources: Resources = ()
+    """containerResources is a list of requests and limits, by the name of the container. Left out:
+    none.
     """
 
 
@@ -66,8 +77,8 @@ class SecondaryNetworkSection(OpenSection):
 
     cni_plugins: ImageSection | None = None
     """cniPlugins is the image that attaches networks to pods. Name kube-rdma's image here and as
-    the device plugin: the same pods do both. Another image than the device plugin's has no effect.
-    Left out: the device plugin attaches no networks.
+    the shared or the SR-IOV device plugin: the same pods do both. Another image has no effect. Left
+    out: device plugins attach no networks.
     """
 
 
@@ -105,6 +116,12 @@ class NicClusterPolicySpec(OpenSection):
     """rdmaSharedDevicePlugin is the name of devicePlugin in later releases of NVIDIA's operator.
     Set one of the two. Left out: devicePlugin counts.
     """
+    sriov_device_plugin: PluginSection | None = None
+    """sriovDevicePlugin is the device plugin of virtual functions. Its configuration is a
+    resourceList, as of the SR-IOV network device plugin; kube-rdma's image reads it too. It starts
+    on a node when the driver of ofedDriver is ready there, if there is one. Left out: none is
+    deployed.
+    """
     nv_peer_driver: PeerSection | None = None
     """nvPeerDriver is the peer-memory driver, by which cards reach the memory of GPUs. It runs on
     nodes that have NVIDIA cards and NVIDIA GPUs. Left out: none is deployed, and one that the
@@ -136,12 +153,10 @@ def load(data: bytes, source: str) -> ClusterPolicy:
 def of_spec(document: Document) -> ClusterPolicy:
     """The same of a document whose value is the spec."""
     spec = validate(NicClusterPolicySpec, document)
-    spelling = _PLUGIN_SPELLINGS[spec.device_plugin is None]
-    plugin = spec.device_plugin or spec.rdma_shared_device_plugin
     faults = list(_both_spellings(spec, document))
     sections = {
         "ofedDriver": spec.ofed_driver,
-        spelling: plugin,
+        **_plugins(spec),
         "nvPeerDriver": spec.nv_peer_driver,
     }
     for field, section in sections.items():
@@ -154,34 +169,38 @@ def of_spec(document: Document) -> ClusterPolicy:
                     where=document.where((field, missing)),
                 )
             )
-    if plugin:
-        faults += _config_faults(plugin.config or "", document.where((spelling, "config")))
+    for field, section in _plugins(spec).items():
+        if section and section.config is not None:
+            faults += _config_faults(section.config, document.where((field, "config")))
     if faults:
         raise Refused.all(faults)
     return _policy(spec)
 
 
+def _plugins(spec: NicClusterPolicySpec) -> Mapping[str, PluginSection | None]:
+    """Both device plugins by the names that they are written with, the shared one first."""
+    return {
+        _PLUGIN_SPELLINGS[spec.device_plugin is None]: spec.device_plugin
+        or spec.rdma_shared_device_plugin,
+        _SRIOV: spec.sriov_device_plugin,
+    }
+
+
 def _policy(spec: NicClusterPolicySpec) -> ClusterPolicy:
     """What a spec without faults means."""
     common, ofed, peer = spec.global_, spec.ofed_driver, spec.nv_peer_driver
-    plugin = spec.device_plugin or spec.rdma_shared_device_plugin
-    networks = _networks(spec, plugin)
+    shared, sriov = _plugins(spec).values()
+    server = _network_server(spec)
     secrets = [*common.image_pull_secrets]
-    for section in (ofed, plugin, peer, _cni_plugins(spec) if networks else None):
+    for section in (ofed, shared, sriov, peer, _cni_plugins(spec) if server else None):
         secrets += section.image_pull_secrets if section else ()
     return ClusterPolicy(
         name="",
         namespace="",
         uid="",
         driver=driver(ofed, _image(ofed, common)) if ofed else None,
-        device_plugin=DevicePluginSection(
-            _image(plugin, common),
-            plugin.config or "",
-            networks is True,
-            tuple(pool.resource for pool in config.parse((plugin.config or "").encode(), "").pools),
-        )
-        if plugin
-        else None,
+        device_plugin=_plugin(shared, common, _SHARED_CONTAINERS, networks=server is shared),
+        sriov_plugin=_plugin(sriov, common, _SRIOV_CONTAINERS, networks=server is sriov),
         peer_driver=PeerDriverSection(_image(peer, common), peer.gpu_driver_source_path or "")
         if peer
         else None,
@@ -189,28 +208,77 @@ def _policy(spec: NicClusterPolicySpec) -> ClusterPolicy:
         pull_secrets=tuple(dict.fromkeys(secrets)),
         tolerations=spec.tolerations,
         affinity=affinity(spec.node_affinity),
-        notes=tuple(_notes(spec, networks)),
+        notes=tuple(_notes(spec, server)),
     )
 
 
-def _notes(spec: NicClusterPolicySpec, networks: bool | None) -> Iterator[PolicyNote]:
+def _plugin(
+    section: PluginSection | None,
+    common: GlobalSection,
+    containers: Sequence[str],
+    *,
+    networks: bool,
+) -> DevicePluginSection | None:
+    """A device plugin; without a configuration nobody knows here what it offers."""
+    if section is None:
+        return None
+    text = section.config
+    pools = config.parse(text.encode(), "").pools if text is not None else ()
+    return DevicePluginSection(
+        _image(section, common),
+        text,
+        networks,
+        tuple(pool.resource for pool in pools),
+        requirements(section.container_resources, containers),
+    )
+
+
+def _notes(spec: NicClusterPolicySpec, server: PluginSection | None) -> Iterator[PolicyNote]:
     """What a policy says and kube-rdma does not do."""
-    yield from (note(path, "has no effect") for path in _unknown(spec, ()))
-    if networks is False:
-        yield note(
-            ("secondaryNetwork", "cniPlugins"),
-            "has no effect: only the image that rdmaSharedDevicePlugin names serves networks",
-        )
+    yield from without_effect(spec)
+    plugins = _plugins(spec)
+    if _cni_plugins(spec):
+        yield from _network_notes(spec, server)
+    for (field, section), names in zip(
+        plugins.items(), (_SHARED_CONTAINERS, _SRIOV_CONTAINERS), strict=True
+    ):
+        if section:
+            yield from resource_notes((field,), section.container_resources, names)
     if spec.ofed_driver:
         yield from driver_notes(spec.ofed_driver, _image(spec.ofed_driver, spec.global_))
 
 
-def _networks(spec: NicClusterPolicySpec, plugin: PluginSection | None) -> bool | None:
-    """Whether the device plugin's image puts networks into pods; None: nobody asks for it."""
-    section = _cni_plugins(spec)
-    if not section:
-        return None
-    return plugin is not None and _image(section, spec.global_) == _image(plugin, spec.global_)
+def _network_notes(
+    spec: NicClusterPolicySpec, server: PluginSection | None
+) -> Iterator[PolicyNote]:
+    """What the image of cniPlugins does not do."""
+    path = ("secondaryNetwork", "cniPlugins")
+    spelling, other = _plugins(spec)
+    if server is None:
+        yield note(
+            path,
+            f"has no effect: only the image of {spelling} or {other} serves networks",
+            f"Name kube-rdma's image in cniPlugins and in {spelling}, or remove cniPlugins",
+        )
+    elif server is not spec.sriov_device_plugin and spec.sriov_device_plugin:
+        yield note(
+            path,
+            f"serves shares of {spelling} alone, not those of {other}",
+            f"Write the pools of both as one NodePolicy into {spelling}.config (docs/config.md)",
+        )
+
+
+def _network_server(spec: NicClusterPolicySpec) -> PluginSection | None:
+    """The device plugin whose image puts networks into pods, the shared one before the other."""
+    image = _cni_plugins(spec)
+    return next(
+        (
+            section
+            for section in _plugins(spec).values()
+            if section and image and _image(section, spec.global_) == _image(image, spec.global_)
+        ),
+        None,
+    )
 
 
 def _cni_plugins(spec: NicClusterPolicySpec) -> ImageSection | None:
@@ -242,8 +310,8 @@ def _config_faults(text: str, where: str) -> Iterator[Refused]:
     """What is wrong in the configuration inside of the object, by its own lines and fields."""
     if not text.strip():
         yield Refused(
-            "the device plugin has no configuration",
-            remedy='Write one, such as {"mode": "hca"}',
+            "the configuration of the device plugin is empty",
+            remedy='Write one, such as {"mode": "hca"}, or leave it out and make its ConfigMap',
             where=where,
         )
         return
@@ -253,30 +321,20 @@ def _config_faults(text: str, where: str) -> Iterator[Refused]:
         yield fault
 
 
-def _unknown(part: Typed, path: Path) -> Iterator[Path]:
-    """The fields of an object, and of those in it, that no model has."""
-    for field in part.model_extra or {}:
-        yield (*path, field)
-    for attribute, info in type(part).model_fields.items():
-        value = getattr(part, attribute)
-        if isinstance(value, Typed):
-            yield from _unknown(value, (*path, info.alias or attribute))
-
-
 class PolicyMetadata(Typed):
     """Its name; the API server checks the rest."""
 
     model_config = ConfigDict(extra="ignore")
 
     name: str = Field(examples=["example-nicclusterpolicy"])
-    """name is the name of the policy. If a namespace has several policies, only the oldest counts.
+    """name is the name of the policy. Of several policies of an operator only the oldest counts.
     Example: example-nicclusterpolicy.
     """
 
 
 class NicClusterPolicyObject(Typed):
-    """NicClusterPolicy says which driver, device plugin and peer-memory driver run on nodes with
-    NVIDIA cards. The operator of its namespace deploys them.
+    """NicClusterPolicy says which driver, device plugins and peer-memory driver run on nodes with
+    NVIDIA cards. The operator of kube-rdma deploys them.
     """
 
     api_version: Literal["mellanox.com/v1alpha1"]

@@ -18,8 +18,8 @@ class AppliedStateEntry(StatusPart):
     """How far one part is."""
 
     name: str
-    """name is the part: state-OFED (driver), state-RDMA-device-plugin or state-NV-Peer (peer-memory
-    driver).
+    """name is the part: state-OFED (driver), state-RDMA-device-plugin, state-SRIOV-device-plugin or
+    state-NV-Peer (peer-memory driver).
     """
     state: AppliedState
     """state is ready when all pods of the part run, notReady while they do not, and ignore when the
@@ -34,7 +34,8 @@ class NicClusterPolicyStatus(StatusPart):
 
     state: Literal["notReady", "ready", "ignore", "error"] = "notReady"
     """state is ready when all parts of the policy run, and notReady while they do not. error: the
-    policy or an object of it is refused, or an older policy counts. ignore is not used here.
+    policy or an object of it is refused, or an older policy counts. ignore: it asks for nothing
+    that kube-rdma deploys.
     """
     reason: str = ""
     """reason is why state is not ready: the parts and what they lack, or what is wrong with the
@@ -45,9 +46,9 @@ class NicClusterPolicyStatus(StatusPart):
     error, or the policy is being deleted.
     """
     conditions: tuple[Condition, ...] = ()
-    """conditions is a list of conditions. Ready is the whole policy, OFEDDriverReady,
-    RDMASharedDevicePluginReady and NVPeerDriverReady its parts. DriversCurrent says whether drivers
-    still change, FieldsIgnored which fields have no effect.
+    """conditions is a list of conditions. Ready is the whole policy; OFEDDriverReady,
+    RDMASharedDevicePluginReady, SRIOVDevicePluginReady and NVPeerDriverReady are its parts.
+    DriversCurrent says whether drivers still change, FieldsIgnored which fields have no effect.
     """
 
 
@@ -55,10 +56,13 @@ _READY_REASONS = {
     AppliedState.READY: "AllComponentsReady",
     AppliedState.NOT_READY: "ComponentsNotReady",
     AppliedState.ERROR: "PolicyRefused",
+    AppliedState.IGNORE: "NothingToDeploy",
 }
+OWN_REASONS = frozenset(("PolicyRefused", "NothingToDeploy"))  # NVIDIA's operator has others
 _CONDITIONS = {  # as later releases of the operator call them
     ComponentName.DRIVER: "OFEDDriverReady",
     ComponentName.DEVICE_PLUGIN: "RDMASharedDevicePluginReady",
+    ComponentName.SRIOV_PLUGIN: "SRIOVDevicePluginReady",
     ComponentName.PEER_DRIVER: "NVPeerDriverReady",
 }
 

@@ -68,7 +68,7 @@ _OTHERS: Mapping[str, tuple[str, str]] = {
     ),
     "NicClusterPolicy": (
         "the policy of NVIDIA's Network Operator, which installs its device plugin",
-        "Give the text in its spec.devicePlugin.config or spec.rdmaSharedDevicePlugin.config",
+        "Give the text in spec.rdmaSharedDevicePlugin.config, or in that of another plugin",
     ),
     "SriovNetworkNodePolicy": (
         "a policy of the SR-IOV Network Operator",

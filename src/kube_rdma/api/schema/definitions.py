@@ -93,6 +93,7 @@ OPERATOR_DEFINITIONS = (
     ResourceDefinition(
         NicClusterPolicyObject,
         "nicclusterpolicies",
+        short="ncp",  # as NVIDIA's has it
         columns=(
             Column("State", ".status.state"),
             Column("Reason", ".status.reason"),

@@ -9,16 +9,23 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-from kube_base.frozen import Frozen
+from kube_base.frozen import Frozen, field
 from kube_rdma.model.operator.driver_upgrade import UpgradePolicy
 
 
 class ComponentName(StrEnum):
-    """The parts of a policy, by the names that its status has for them; in the order of v0.1.0."""
+    """The parts of a policy, by the names that its status has for them; in the order of v0.1.0.
+
+    Later releases put the SR-IOV plugin behind the shared one.
+    """
 
     DRIVER = "state-OFED"
     DEVICE_PLUGIN = "state-RDMA-device-plugin"
+    SRIOV_PLUGIN = "state-SRIOV-device-plugin"
     PEER_DRIVER = "state-NV-Peer"
+
+
+PLUGINS = (ComponentName.DEVICE_PLUGIN, ComponentName.SRIOV_PLUGIN)
 
 
 class AppliedState(StrEnum):
@@ -47,23 +54,32 @@ class ComponentImage(Frozen):
 
 
 class PolicyDriver(Frozen):
-    """The driver of the cards; `env` are entries of its container, as in a pod."""
+    """The driver of the cards; `env` are entries of its container, as in a pod.
+
+    `probes` has fields of the container's probes that are not to have their usual values, by the
+    name of the probe, and `resources` its requests and limits.
+    """
 
     image: ComponentImage
     env: tuple[dict[str, object], ...] = ()
     grace_seconds: int = 300  # until a driver that ends is killed
+    precompiled: bool = False  # an image for each kernel, of those that have both
+    probes: dict[str, dict[str, int]] = field(default_factory=dict)
+    resources: dict[str, Any] | None = None
 
 
 class DevicePluginSection(Frozen):
-    """The device plugin; `config` is the text of its configuration, checked already.
+    """A device plugin; `config` is the text of its configuration, checked already.
 
-    With `networks` the image is kube-rdma's and puts networks into pods besides.
+    None: its ConfigMap is the administrator's. With `networks` the image is kube-rdma's and puts
+    networks into pods besides.
     """
 
     image: ComponentImage
-    config: str
+    config: str | None
     networks: bool = False
     resources: tuple[str, ...] = ()  # that the configuration offers
+    requirements: dict[str, Any] | None = None  # of its container, as in a pod
 
 
 class PeerDriverSection(Frozen):
@@ -81,6 +97,7 @@ class PolicyNote(Frozen):
 
     path: tuple[str | int, ...]  # below spec
     sentence: str
+    remedy: str = ""
 
     def __str__(self) -> str:
         """As people read it."""
@@ -96,12 +113,23 @@ class ClusterPolicy(Frozen):
     created: str = ""  # RFC 3339
     driver: PolicyDriver | None = None
     device_plugin: DevicePluginSection | None = None
+    sriov_plugin: DevicePluginSection | None = None
     peer_driver: PeerDriverSection | None = None
     upgrades: UpgradePolicy = UpgradePolicy()
     pull_secrets: tuple[str, ...] = ()
     tolerations: tuple[dict[str, object], ...] = ()
     affinity: dict[str, Any] | None = None  # to nodes, as in a pod; only what is required counts
     notes: tuple[PolicyNote, ...] = ()
+
+    @property
+    def plugins(self) -> tuple[DevicePluginSection, ...]:
+        """The device plugins that it wants."""
+        return tuple(filter(None, (self.device_plugin, self.sriov_plugin)))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it wants nothing that kube-rdma deploys."""
+        return not (self.driver or self.peer_driver or self.plugins)
 
 
 class PolicyNode(Frozen):
@@ -133,8 +161,12 @@ class ComponentStatus(Frozen):
 
 
 class DaemonSetProgress(Frozen):
-    """What the API server counts of a DaemonSet's pods; `current`: its status is of this spec."""
+    """What the API server counts of a DaemonSet's pods; `current`: its status is of this spec.
+
+    `unpulled` says which image the kubelet of some node cannot pull, "" where there is none.
+    """
 
     desired: int = 0
     available: int = 0
     current: bool = True
+    unpulled: str = ""

@@ -73,10 +73,11 @@ class ProgramPod(Frozen):
 class PolicyState(Frozen):
     """What a NicClusterPolicy says of itself."""
 
-    title: str  # with its namespace; without, where another operator's definition knows none
+    title: str  # with its namespace; without, where the definition is for the whole cluster
     state: str
     reason: str
     notes: tuple[str, ...] = ()  # of conditions that do not hold
+    ours: bool = True  # kube-rdma's operator wrote the status
 
 
 class NodePolicyState(Frozen):

@@ -36,6 +36,7 @@ from kube_rdma.model.admission.pod_template import PodTemplate
 from kube_rdma.model.attach.attachment import Network
 from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.ipam import IPPool, PoolName
+from kube_rdma.model.operator.cluster_policy import ClusterPolicy
 from kube_rdma.programs.config import judged
 from kube_rdma.rules.admission.completions import completions
 from kube_rdma.rules.admission.findings import findings
@@ -47,9 +48,12 @@ from kube_rdma.views.admission import Addition, CheckedObject, ManifestCheck
 _CONF = ("spec", "config")
 _OPERATOR = PRESETS["nvidia-operator"]["namespace"]["name"]
 _NO_NAMESPACE = (
-    "the policy names no namespace, and an operator sees those of its own namespace alone"
+    "the policy names no namespace: with the definition of 0.1.0 it is in one that no operator sees"
 )
-_NAMESPACE = f"Add metadata.namespace: {_OPERATOR}, or where else the operator runs"
+_NAMESPACE = (
+    f"Add metadata.namespace: {_OPERATOR}, or where else the operator runs; a definition for the "
+    "whole cluster (controller.policyScope=Cluster) takes it too"
+)
 
 
 class _WrittenVolume(Frozen):
@@ -194,14 +198,27 @@ class _Checker:
             raise no_fields(spec, "Write spec with devicePlugin or ofedDriver")
         policy = nic_cluster_policy.of_spec(spec)
         for note in policy.notes:
-            self.warn(spec.where(note.path, key=True), (note.sentence,))
+            self.warn(spec.where(note.path, key=True), (note.sentence,), note.remedy)
         if not manifest.namespace:
             where = manifest.document.where(("metadata",), key=True)
             self.warn(where, (_NO_NAMESPACE,), _NAMESPACE)
-        drivers = ["drivers"] if policy.driver or policy.peer_driver else []
-        plugin = policy.device_plugin
-        parts = [*drivers, *([f"offers {listed(plugin.resources)}"] if plugin else [])]
-        return " and ".join(parts) or "nothing that kube-rdma deploys"
+        if policy.is_empty:
+            return "nothing that kube-rdma deploys"
+        return " and ".join(_parts(policy))
+
+    def of_vendor_kind(self, manifest: Manifest) -> str:
+        """What NVIDIA's operator alone acts on."""
+        where = manifest.document.where(("kind",))
+        if manifest.kind == "NicNodePolicy":
+            remedy = "Write its sections into the NicClusterPolicy, with nodeAffinity"
+            self.warn(where, ("kube-rdma's operator reads no NicNodePolicy",), remedy)
+        else:
+            sentence = "only NVIDIA's operator makes a NetworkAttachmentDefinition of it"
+            remedy = (
+                "Without that operator write the NetworkAttachmentDefinition (docs/networks.md)"
+            )
+            self.warn(where, (sentence,), remedy)
+        return "nothing that kube-rdma reads"
 
     def of_storage(self, manifest: Manifest) -> str:
         """Claims, volumes and classes: only what says whose driver a volume has."""
@@ -235,6 +252,10 @@ _LOOKS: Mapping[tuple[str, str], Callable[[_Checker, Manifest], str]] = {
     ("kube-rdma.io", "NodePolicy"): _Checker.of_node_policy,
     ("kube-rdma.io", "IPPool"): _Checker.of_ip_pool,
     ("mellanox.com", "NicClusterPolicy"): _Checker.of_cluster_policy,
+    **{
+        ("mellanox.com", kind): _Checker.of_vendor_kind
+        for kind in ("NicNodePolicy", "MacvlanNetwork", "HostDeviceNetwork", "IPoIBNetwork")
+    },
     ("k8s.cni.cncf.io", "NetworkAttachmentDefinition"): _Checker.of_network,
     ("", "ConfigMap"): _Checker.of_config_map,
     ("", "PersistentVolumeClaim"): _Checker.of_storage,
@@ -268,6 +289,17 @@ def is_configuration(documents: Sequence[Document]) -> bool:
         return False
     listed_objects = manifests.manifests(documents[0])
     return all(one.is_a("kube-rdma.io", "NodePolicy") for one in listed_objects)
+
+
+def _parts(policy: ClusterPolicy) -> Iterator[str]:
+    """What a policy deploys, in the words of the command."""
+    if policy.driver or policy.peer_driver:
+        yield "drivers"
+    offered = [name for plugin in policy.plugins for name in plugin.resources]
+    if offered:
+        yield f"offers {listed(offered)}"
+    if any(plugin.config is None for plugin in policy.plugins):
+        yield "a device plugin with a ConfigMap of yours"
 
 
 def _readable(text: object, source: str) -> Document | None:

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from kube_rdma.model.metrics.families import MetricNames
     from kube_rdma.programs.agent.compose import AgentPlaces
 
-# Where the manifests of the first device plugins and of the shared one mount it.
+# Where the manifests of the first device plugins, of the shared and of the SR-IOV one mount it.
 CONFIG = Path("/k8s-rdma-sriov-dev-plugin/config.json")
 SHARED_CONFIG = Path("/k8s-rdma-shared-dev-plugin/config.json")
+SRIOV_CONFIG = Path("/etc/pcidp/config.json")
 FOLDER = click.Path(path_type=Path)
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
@@ -44,7 +45,8 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
     metavar="FILE",
     type=FOLDER,
     help="File of the pools to offer, JSON or YAML; `kube-rdma config check` explains it. "
-    f"Default: {SHARED_CONFIG} if its folder exists, else {CONFIG}. No default with role node.",
+    f"Default: {SHARED_CONFIG} or {SRIOV_CONFIG}, whose folder exists, else {CONFIG}. No default "
+    "with role node.",
 )
 @click.option(
     "--node-name",
@@ -263,5 +265,6 @@ def _is_address(text: str) -> bool:
 
 
 def _mounted() -> Path:
-    """The configuration that the manifest mounts; the older place if there is none."""
-    return SHARED_CONFIG if SHARED_CONFIG.parent.is_dir() else CONFIG
+    """The configuration that the manifest mounts; the oldest place if there is none."""
+    places = (SHARED_CONFIG, SRIOV_CONFIG)
+    return next((place for place in places if place.parent.is_dir()), CONFIG)

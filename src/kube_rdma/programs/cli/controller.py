@@ -22,9 +22,13 @@ LEASE = "kube-rdma-controller"  # of the copy that works
 @program_options(namespace="kube-rdma")
 @click.option(
     "--policies",
-    is_flag=True,
-    help="Deploy what the NicClusterPolicy of the namespace asks for. Needs the definition of that "
-    "kind (config/operator), and the right to write DaemonSets and ConfigMaps in the namespace.",
+    is_flag=False,
+    flag_value="Namespaced",
+    type=click.Choice(["Namespaced", "Cluster"]),
+    help="Deploy what a NicClusterPolicy asks for. Namespaced, or no value: as with the definition "
+    "of NVIDIA's operator 0.1.0 (config/operator), policies of the namespace count. Cluster: as "
+    "with that of later releases, policies of the cluster count. Needs the right to write "
+    "DaemonSets and ConfigMaps in the namespace. Default: no policies.",
 )
 @click.option(
     "--policy-set",
@@ -50,7 +54,7 @@ LEASE = "kube-rdma-controller"  # of the copy that works
 def controller(
     cluster: ClusterOptions,
     *,
-    policies: bool,
+    policies: str | None,
     policy_set: tuple[str, ...],
     admission: Path | None,
     admission_own: bool,
@@ -85,7 +89,13 @@ def controller(
     own = SecretPlace(cluster.namespace, OWN_SECRET) if admission_own else None
     source = admission or own
     webhook = (source, settings) if source else None
-    options = ControllerOptions(cluster.namespace, policies, _values(policy_set), webhook)
+    options = ControllerOptions(
+        cluster.namespace,
+        policies is not None,
+        policies == "Cluster",
+        _values(policy_set),
+        webhook,
+    )
     logs.configure()
     asyncio.run(until_signal(_run(cluster, options)))
 

@@ -26,7 +26,7 @@ from kube_rdma.programs.controller.evictions import Evictions
 from kube_rdma.programs.controller.leadership import Leadership
 from kube_rdma.programs.ipam.gc import run_gc
 from kube_rdma.programs.ipam.pool_status_reporter import PoolStatusReporter
-from kube_rdma.programs.operator.reconcile import Operator
+from kube_rdma.programs.operator.reconcile import Operator, OperatorPlace
 from kube_rdma.programs.reports.policies import PolicyStatuses
 from kube_rdma.programs.verify.bandwidth_checks import BandwidthChecks
 
@@ -36,11 +36,13 @@ Parts = Mapping[str, Part]
 class ControllerOptions(Frozen):
     """The options of the command; `webhook` is where its certificate is, with what counts.
 
-    `values` are those of the installation, for the agents that policies deploy.
+    `values` are those of the installation, for the agents that policies deploy. With
+    `cluster_wide` policies are those of the cluster, not of the namespace.
     """
 
     namespace: str
     policies: bool = False
+    cluster_wide: bool = False
     values: Values = field(default_factory=dict)
     webhook: tuple[Path | SecretPlace, AdmissionSettings] | None = None
 
@@ -68,8 +70,8 @@ def leading(cluster: Cluster, events: Events, options: ControllerOptions) -> Par
 
         parts["certificate"] = lambda: CertificateKeeper(cluster, events, namespace).run()
     if options.policies:
-        values = options.values
-        parts["operator"] = lambda: Operator(cluster, namespace, events, values=values).run()
+        place = OperatorPlace(namespace, options.cluster_wide, options.values)
+        parts["operator"] = lambda: Operator(cluster, place, events).run()
     return parts
 
 

@@ -3,7 +3,7 @@
     watches ─► wake ─► one look: components ─ apply, prune ─ judge ─ upgrades ─► status, Events
 
 Level-triggered: each look computes all anew, and a look at an unchanged cluster writes nothing. Of
-two policies of a namespace the older one counts. Two operators at a time do no harm: both apply
+two policies the older one counts. Two operators at a time do no harm: both apply
 the same documents.
 """
 
@@ -21,15 +21,23 @@ from kube_base.errors import KubeError, Refused
 from kube_base.frozen import Frozen, field, replace
 from kube_base.notices import Notices
 from kube_client.errors import Conflict
-from kube_client.kinds import ObjectKind, Stored, Where
+from kube_client.kinds import EVERYWHERE, ObjectKind, Stored, Where
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.events import About, Events
-from kube_rdma.adapters.cluster.kinds.nic_cluster_policy import NIC_CLUSTER_POLICY, policy_of
+from kube_rdma.adapters.cluster.kinds.nic_cluster_policy import (
+    NIC_CLUSTER_POLICY,
+    NIC_CLUSTER_POLICY_OF_CLUSTER,
+    policy_of,
+)
 from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.kinds.pod import FULL_POD
 from kube_rdma.adapters.cluster.kinds.workload import CONFIG_MAP, DAEMON_SET
 from kube_rdma.adapters.cluster.operator import apply_document, progress_of
-from kube_rdma.api.operator.nic_cluster_policy_status import PolicyVerdict, policy_status
+from kube_rdma.api.operator.nic_cluster_policy_status import (
+    NicClusterPolicyStatus,
+    PolicyVerdict,
+    policy_status,
+)
 from kube_rdma.model.conditions import moment
 from kube_rdma.model.install.blueprint import Values
 from kube_rdma.model.operator.cluster_policy import AppliedState, ClusterPolicy, ComponentName
@@ -43,6 +51,7 @@ from kube_rdma.programs.operator.upgrades import (
     Upgrades,
     adopted,
     is_used,
+    pods_of,
     ready_marks,
     waiting,
 )
@@ -67,27 +76,35 @@ class OperatorTiming(Frozen):
     pause: Callable[[int], float] = field(default=full_jitter)
 
 
-class Operator:
-    """The policies of one namespace; `events` is run by who made it.
+class OperatorPlace(Frozen):
+    """Where an operator is: its `namespace`, in which all that it deploys goes.
 
-    `values` are those of the operator's own installation, which count for its agents too.
+    `cluster_wide`: policies are those of the cluster, as the definition there has it. `values` are
+    those of the operator's own installation, which count for its agents too.
     """
+
+    namespace: str
+    cluster_wide: bool = False
+    values: Values = field(default_factory=dict)
+
+
+class Operator:
+    """The policies of one namespace, or of the cluster; `events` is run by who made it."""
 
     def __init__(
         self,
         cluster: Cluster,
-        namespace: str,
+        place: OperatorPlace,
         events: Events,
         timing: OperatorTiming | None = None,
-        values: Values | None = None,
     ) -> None:
-        self._cluster, self._events = cluster, events
+        self._cluster, self._events, self._place = cluster, events, place
         self._timing = timing or OperatorTiming()
-        self._values = values or {}
         self._wake = asyncio.Event()
-        mine = Where(namespace)
-        labelled = Where(namespace, labels=COMPONENT_LABEL)
-        self._policies = Mirror(NIC_CLUSTER_POLICY, _itself, self._changed, mine)
+        self._kind = NIC_CLUSTER_POLICY_OF_CLUSTER if place.cluster_wide else NIC_CLUSTER_POLICY
+        mine = EVERYWHERE if place.cluster_wide else Where(place.namespace)
+        labelled = Where(place.namespace, labels=COMPONENT_LABEL)
+        self._policies = Mirror(self._kind, _itself, self._changed, mine)
         self._daemon_sets = Mirror(DAEMON_SET, _itself, self._changed, labelled)
         self._config_maps = Mirror(CONFIG_MAP, _itself, self._changed, labelled)
         self._nodes = Mirror(NODE, _node, self._changed)
@@ -154,11 +171,11 @@ class Operator:
         if first is not None and stored.uid != first.uid:
             why = f"Policy {first.name} is older and counts; delete one of them"
             return PolicyVerdict(AppliedState.ERROR, why)
-        policy = policy_of(stored)
+        policy = policy_of(stored, self._place.namespace)
         if policy is None:
             return PolicyVerdict(AppliedState.ERROR, str(stored.spec.refusal))
         nodes = tuple(self._nodes.values.values())
-        parts = components(policy, nodes, described("workloads"), self._values)
+        parts = components(policy, nodes, described("workloads"), self._place.values)
         await self._upgrades.label(ready_marks(policy, nodes, self._pods.values))
         for part in parts:
             await self._write(policy, part)
@@ -258,7 +275,7 @@ class Operator:
 
     def _progress(self, policy: ClusterPolicy) -> Mapping[str, Any]:
         return {
-            name: progress_of(stored)
+            name: progress_of(stored, pods_of(stored, self._pods.values))
             for name, stored in self._daemon_sets.values.items()
             if _owned(stored, policy)
         }
@@ -266,11 +283,11 @@ class Operator:
     async def _tell(self, stored: StoredPolicy, verdict: PolicyVerdict, now: datetime) -> None:
         """Write the status if it is another by now, and an Event when the state changes."""
         status = policy_status(stored.status, verdict, moment(now))
-        if status == stored.status:
+        if _is_told(stored.status, status):
             return
         try:
             await self._cluster.apply_status(
-                NIC_CLUSTER_POLICY, stored.name, stored.namespace, status, force=True
+                self._kind, stored.name, stored.namespace, status, force=True
             )
         except Conflict:
             return  # it is gone
@@ -297,6 +314,17 @@ class Operator:
         except TimeoutError:
             return
         await asyncio.sleep(self._timing.gather)  # changes come in swarms
+
+
+def _is_told(old: NicClusterPolicyStatus | None, new: NicClusterPolicyStatus) -> bool:
+    """Whether a policy has this status already.
+
+    The API server drops what a definition does not have: NVIDIA's before 26.7 have no conditions,
+    and those before 24.7 no messages of parts.
+    """
+    bare = replace(new, conditions=())
+    parts = tuple(replace(part, message="") for part in new.applied_states)
+    return old in (new, bare, replace(bare, applied_states=parts))
 
 
 def _itself(stored: Stored[Any, Any]) -> Stored[Any, Any]:

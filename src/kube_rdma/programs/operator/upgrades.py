@@ -23,7 +23,12 @@ from kube_rdma.adapters.cluster.nodes import Nodes
 from kube_rdma.adapters.cluster.operator import all_reports, driver_pod, is_ready, using_pods
 from kube_rdma.adapters.cluster.pods import Pods
 from kube_rdma.model.conditions import moment
-from kube_rdma.model.operator.cluster_policy import ClusterPolicy, ComponentName, PolicyNode
+from kube_rdma.model.operator.cluster_policy import (
+    PLUGINS,
+    ClusterPolicy,
+    ComponentName,
+    PolicyNode,
+)
 from kube_rdma.model.operator.driver_upgrade import (
     Close,
     DriverPlace,
@@ -100,8 +105,8 @@ class Upgrades:
         upgrades = policy.upgrades if policy else UpgradePolicy()
         reports = await all_reports(self._cluster, nodes)
         offered = {pool.resource for report in reports.values() for pool in report.pools}
-        if policy and policy.device_plugin:
-            offered |= set(policy.device_plugin.resources)
+        for plugin in policy.plugins if policy else ():
+            offered |= set(plugin.resources)
         holders: dict[str, tuple[ShareHolder, ...]] = {}
         for name, resources, holder in await using_pods(
             self._cluster, upgrades.drains, upgrades.wait_for
@@ -174,7 +179,7 @@ def adopted(
     for stored in daemon_sets:
         value, placed = _place(stored)
         key = PLACE_LABELS[ComponentName(stored.label(COMPONENT_LABEL) or "")]
-        for pod in () if placed else _pods_of(stored, pods):
+        for pod in () if placed else pods_of(stored, pods):
             if key not in has.get(pod.spec.node_name, {key: ""}):
                 lacking.setdefault(pod.spec.node_name, {})[key] = value
     return lacking
@@ -186,9 +191,7 @@ def is_used(
     """Whether a driver's DaemonSet has pods, or a node that it is for."""
     value, _ = _place(stored)
     key = PLACE_LABELS[ComponentName(stored.label(COMPONENT_LABEL) or "")]
-    return bool(_pods_of(stored, pods)) or any(
-        dict(node.labels).get(key) == value for node in nodes
-    )
+    return bool(pods_of(stored, pods)) or any(dict(node.labels).get(key) == value for node in nodes)
 
 
 def ready_marks(
@@ -203,7 +206,7 @@ def ready_marks(
     begun = {
         pod.spec.node_name
         for pod in pods.values()
-        if pod.label(COMPONENT_LABEL) == ComponentName.DEVICE_PLUGIN
+        if pod.label(COMPONENT_LABEL) in PLUGINS
         or (pod.label(COMPONENT_LABEL) == ComponentName.DRIVER and is_ready(pod))
     }
     return {
@@ -236,7 +239,7 @@ def waiting(
         behind = [node for node in cards if READY_LABEL not in dict(node.labels)]
         if behind:
             count = f"{len(behind)} of {len(cards)} nodes wait for their driver"
-            reasons[ComponentName.DEVICE_PLUGIN] = count
+            reasons |= dict.fromkeys(PLUGINS, count)
     return reasons
 
 
@@ -245,7 +248,8 @@ def _place(stored: Stored[Any, Any]) -> tuple[str, bool]:
     return place_of(pod, stored.label(COMPONENT_LABEL) or "")
 
 
-def _pods_of(stored: Stored[Any, Any], pods: Mapping[str, FullPod]) -> list[FullPod]:
+def pods_of(stored: Stored[Any, Any], pods: Mapping[str, FullPod]) -> list[FullPod]:
+    """The pods of a DaemonSet that have a node."""
     name = stored.spec["template"]["metadata"]["labels"]["name"]
     return [pod for pod in pods.values() if pod.label("name") == name and pod.spec.node_name]
 
@@ -265,7 +269,7 @@ def _seen(
     """The nodes with their drivers' pods; who uses them is not looked up yet."""
     by_node: dict[str, list[tuple[Stored[Any, Any], FullPod]]] = {}
     for stored in daemon_sets:
-        for pod in _pods_of(stored, pods):
+        for pod in pods_of(stored, pods):
             by_node.setdefault(pod.spec.node_name, []).append((stored, pod))
     seen = []
     for node in nodes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kube_rdma.model.install.blueprint import Blueprint, Json
+from kube_rdma.model.install.blueprint import Blueprint, Json, When
 from kube_rdma.rules.install.admission import policies
 from kube_rdma.rules.install.metrics import metrics
 from kube_rdma.rules.install.pod_admission import pod_policies
@@ -27,6 +27,7 @@ PARTS = (
 )
 # `helm uninstall` would delete the blocks of living pods with their definition.
 _KEPT = {"helm.sh/resource-policy": "keep"}
+_OF_OPERATOR = ("crds.install", "crds.nicClusterPolicies", "platform.operator")
 
 
 def parts(
@@ -38,10 +39,7 @@ def parts(
     computed = {
         "definitions": [
             *(Blueprint(body, ("crds.install",), notes=_KEPT) for body in definitions),
-            *(
-                Blueprint(body, ("crds.install", "platform.operator"), notes=_KEPT)
-                for body in operator
-            ),
+            *(Blueprint(_scoped(body), _OF_OPERATOR, notes=_KEPT) for body in operator),
         ],
         "admission": [*policies(), *pod_policies(), *completing_policy()],
     }
@@ -49,3 +47,9 @@ def parts(
     return {
         part: [*computed.get(part, ()), *described[part], *behind.get(part, ())] for part in PARTS
     }
+
+
+def _scoped(definition: Json) -> Json:
+    """The definition of policies with the scope that the values say."""
+    scope = When("controller.policyScope == Cluster", "Cluster", "Namespaced")
+    return {**definition, "spec": {**definition["spec"], "scope": scope}}

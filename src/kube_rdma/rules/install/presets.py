@@ -53,6 +53,7 @@ DEFAULTS: Json = {
     "controller": {
         "enabled": False,
         "name": "kube-rdma-controller",
+        "policyScope": "Namespaced",
         "replicas": 2,
         "resources": _CONTROLLER_RESOURCES,
         "nodeSelector": {"kubernetes.io/os": "linux"},
@@ -65,7 +66,11 @@ DEFAULTS: Json = {
     },
     "roles": {"install": True},
     "pools": [],
-    "crds": {"install": False, "networkAttachmentDefinitions": False},
+    "crds": {
+        "install": False,
+        "nicClusterPolicies": True,
+        "networkAttachmentDefinitions": False,
+    },
     "admission": {
         "install": False,
         "pods": {

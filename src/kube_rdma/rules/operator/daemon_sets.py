@@ -1,13 +1,12 @@
-"""The objects of a policy as documents: a DaemonSet for each image, and the plugin's ConfigMap.
+"""The objects of device plugins as documents, and what the DaemonSets of all parts have in common.
 
-Names, images and host folders are those of the Network Operator 0.1.0, so that scripts and people
-find what they know; what differs stands beside the line. Drivers select a label of the operator
-(rules/operator/placement), and belong to no policy: what goes with its owner goes at once.
+Names, images and host folders are those of the Network Operator, so that scripts and people find
+what they know: of 0.1.0, and of later releases for what came with these. What differs stands beside
+the line. Those of drivers are in rules/operator/driver_sets.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any, TypeAlias
@@ -18,32 +17,21 @@ from kube_rdma.model.operator.cluster_policy import (
     ClusterPolicy,
     ComponentImage,
     ComponentName,
-    PeerDriverSection,
-    PolicyDriver,
+    DevicePluginSection,
 )
-from kube_rdma.model.operator.driver_upgrade import DRIVER_FIELDS
 from kube_rdma.rules.install.fill import filled
 from kube_rdma.rules.install.presets import merged
-from kube_rdma.rules.operator.names import label_value, legal_names
-from kube_rdma.rules.operator.node_groups import CARDS_LABEL, NodeGroup
-from kube_rdma.rules.operator.placement import PLACE_LABELS, READY_LABEL, value_of
+from kube_rdma.rules.operator.names import label_value
+from kube_rdma.rules.operator.node_groups import CARDS_LABEL
+from kube_rdma.rules.operator.placement import READY_LABEL
 
 Json: TypeAlias = dict[str, Any]
 
 COMPONENT_LABEL = "kube-rdma.io/component"
 DRIVER_ACCOUNT = "kube-rdma-driver"  # where constraints need one (objects/rights.yaml)
 CONFIG_HASH = "kube-rdma.io/config-hash"
-CONFIG_MAP = "rdma-devices"
-PLUGIN_CONTAINER = "k8s-rdma-shared-dp-ds"
-CONFIG_FOLDER = "/k8s-rdma-shared-dev-plugin"
-DRIVER_READY = "/.driver-ready"  # a driver's image makes this file when its modules are loaded
-DRIVER_FILES = "/run/mellanox/drivers"  # headers and modules, for the peer-memory driver
-GPU_FILES = "/run/nvidia/drivers"  # where the peer-memory driver's image looks, wherever they lie
-NETWORK_FILES = "/etc/network"  # which the driver's image writes
 MANAGED_LABEL, MANAGER = "app.kubernetes.io/managed-by", "kube-rdma"
-# Later images leave the modules where they are when their pod ends; earlier ones do not know it.
-_STAY_LOADED = {"name": "RESTORE_DRIVER_ON_POD_TERMINATION", "value": "false"}
-_PEER_GRACE = 300  # seconds
+DEVICE_INFOS = "/var/run/k8s.cni.cncf.io/devinfo/dp"
 
 
 class WantedObjects(Frozen):
@@ -51,6 +39,40 @@ class WantedObjects(Frozen):
 
     daemon_sets: tuple[Json, ...] = ()
     config_map: Json | None = None
+
+
+class PluginNames(Frozen):
+    """What NVIDIA's operator calls the parts of a device plugin, and where that reads and writes.
+
+    `folders` of the node are at the same path in the container.
+    """
+
+    component: ComponentName
+    daemon_set: str
+    config_map: str
+    container: str
+    config_folder: str
+    folders: tuple[tuple[str, str], ...]  # name and path
+
+
+SHARED = PluginNames(  # manifests/stage-rdma-device-plugin of v0.1.0
+    ComponentName.DEVICE_PLUGIN,
+    "rdma-shared-dp-ds",
+    "rdma-devices",
+    "k8s-rdma-shared-dp-ds",
+    "/k8s-rdma-shared-dev-plugin",
+    (("devs", "/dev/"),),
+)
+# manifests/state-sriov-device-plugin of v26.7.0-rc.2; without its arguments, which only say where
+# logs go, and which kube-rdma's image does not have.
+SRIOV = PluginNames(
+    ComponentName.SRIOV_PLUGIN,
+    "network-operator-sriov-device-plugin",
+    "network-operator-sriovdp-config",
+    "kube-sriovdp",
+    "/etc/pcidp",
+    (("devs", "/dev/"), ("device-info", DEVICE_INFOS)),
+)
 
 
 def plugin_objects(
@@ -64,39 +86,70 @@ def plugin_objects(
     `workloads` are those of an installation, one of which is the agent's DaemonSet, and `values`
     those of the operator's own, as `merged` takes them.
     """
-    section = policy.device_plugin
+    return _plugin(policy, SHARED, workloads, away, values)
+
+
+def sriov_objects(
+    policy: ClusterPolicy,
+    workloads: Sequence[Blueprint],
+    away: int = 0,
+    values: Values | None = None,
+) -> WantedObjects:
+    """The same of the plugin for virtual functions."""
+    return _plugin(policy, SRIOV, workloads, away, values)
+
+
+def _plugin(
+    policy: ClusterPolicy,
+    names: PluginNames,
+    workloads: Sequence[Blueprint],
+    away: int,
+    values: Values | None,
+) -> WantedObjects:
+    section = policy.device_plugin if names is SHARED else policy.sriov_plugin
     if section is None:
         return WantedObjects()
-    config = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": _metadata(policy, CONFIG_MAP, ComponentName.DEVICE_PLUGIN),
-        "data": {"config.json": section.config},
-    }
     # Node by node behind its driver: one that is away holds no other back.
     behind = {READY_LABEL: "true"} if policy.driver else {}
     selector = {CARDS_LABEL: "true", **behind}
-    made = _daemon_set(policy, ComponentName.DEVICE_PLUGIN, "rdma-shared-dp-ds", selector)
+    made = daemon_set(policy, names.component, names.daemon_set, selector)
     # One at a time, as by default. The controller counts the pod of a node that is away among those
     # (pkg/controller/daemon/update.go), and one such node would end every roll-out.
     made["spec"]["updateStrategy"] = {"rollingUpdate": {"maxUnavailable": 1 + away}}
     template = made["spec"]["template"]
     if policy.affinity:
         template["spec"]["affinity"] = {"nodeAffinity": policy.affinity}
-    # The vendor's plugin reads its configuration once; a changed one has to start it anew.
-    template["metadata"]["annotations"] = {
-        CONFIG_HASH: sha256(section.config.encode()).hexdigest()[:16]
-    }
+    if section.config is not None:
+        # Vendors' plugins read their configuration once; a changed one has to start them anew.
+        template["metadata"]["annotations"] = {
+            CONFIG_HASH: sha256(section.config.encode()).hexdigest()[:16]
+        }
     if section.networks:
         del template["spec"]["automountServiceAccountToken"]
-        template["spec"] |= _agent_pod(section.image, workloads, values or {})
+        template["spec"] |= _agent_pod(section.image, names, workloads, values or {})
     else:
-        template["spec"] |= _plugin_pod(section.image, values or {})
-        template["spec"] |= _account(values)
-    return WantedObjects((made,), config)
+        template["spec"] |= _plugin_pod(section.image, names, values or {})
+        template["spec"] |= account(values)
+    if section.requirements is not None:
+        template["spec"]["containers"][0]["resources"] = section.requirements
+    return WantedObjects((made,), _config_map(policy, names, section))
 
 
-def _account(values: Values | None) -> Json:
+def _config_map(
+    policy: ClusterPolicy, names: PluginNames, section: DevicePluginSection
+) -> Json | None:
+    """The configuration; None where the administrator's own ConfigMap is mounted."""
+    if section.config is None:
+        return None
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata(policy, names.config_map, names.component),
+        "data": {"config.json": section.config},
+    }
+
+
+def account(values: Values | None) -> Json:
     """The account of a privileged pod, where not everyone's may have one."""
     constraints = _merged(values or {})["platform"]["constraints"]
     return {"serviceAccountName": DRIVER_ACCOUNT} if constraints else {}
@@ -107,29 +160,31 @@ def _merged(values: Values) -> Json:
     return merged({**values, "preset": "nvidia"})
 
 
-def _plugin_pod(image: ComponentImage, values: Values) -> Json:
-    """The pod of any device plugin, as v0.1.0 has it; it looks in the usual folder."""
+def _plugin_pod(image: ComponentImage, names: PluginNames, values: Values) -> Json:
+    """The pod of any device plugin, as NVIDIA's operator has it; it looks in the usual folders."""
     kubelet = _merged(values)["host"]["kubelet"]
     container = {
-        "name": PLUGIN_CONTAINER,
-        "image": _named(image, f"{image.repository}/{image.image}:{image.version}"),
+        "name": names.container,
+        "image": named(image, f"{image.repository}/{image.image}:{image.version}"),
         "imagePullPolicy": "IfNotPresent",
         "securityContext": {"privileged": True},
         "volumeMounts": [
-            {"name": "device-plugin", "mountPath": "/var/lib/kubelet/"},
-            {"name": "config", "mountPath": CONFIG_FOLDER},
-            {"name": "devs", "mountPath": "/dev/"},
+            mount("device-plugin", "/var/lib/kubelet/"),
+            mount("config", names.config_folder),
+            *(mount(name, path) for name, path in names.folders),
         ],
     }
     volumes = [
-        _folder("device-plugin", f"{kubelet}/"),
-        {"name": "config", "configMap": {"name": CONFIG_MAP}},
-        _folder("devs", "/dev/"),
+        folder("device-plugin", f"{kubelet}/"),
+        {"name": "config", "configMap": {"name": names.config_map}},
+        *(folder(name, path) for name, path in names.folders),
     ]
     return {"containers": [container], "volumes": volumes}
 
 
-def _agent_pod(image: ComponentImage, workloads: Sequence[Blueprint], values: Values) -> Json:
+def _agent_pod(
+    image: ComponentImage, names: PluginNames, workloads: Sequence[Blueprint], values: Values
+) -> Json:
     """The pod of kube-rdma's agent with networks, as the preset `nvidia` installs it."""
     own = {
         "image": {
@@ -137,7 +192,7 @@ def _agent_pod(image: ComponentImage, workloads: Sequence[Blueprint], values: Va
             "tag": image.version,
             "digest": image.digest,
         },
-        "platform": {"container": PLUGIN_CONTAINER, "configMap": CONFIG_MAP},
+        "platform": {"container": names.container, "configMap": names.config_map},
     }
     objects = filled(workloads, _merged({**values, **own}))
     (pod,) = (made["spec"]["template"]["spec"] for made in objects if made["kind"] == "DaemonSet")
@@ -145,154 +200,24 @@ def _agent_pod(image: ComponentImage, workloads: Sequence[Blueprint], values: Va
     return {name: pod[name] for name in fields}
 
 
-def driver_objects(
-    policy: ClusterPolicy, groups: Sequence[NodeGroup], values: Values | None = None
-) -> WantedObjects:
-    """A driver DaemonSet for each group of nodes."""
-    section = policy.driver
-    if section is None:
-        return WantedObjects()
-    names = legal_names(f"ofed-driver-{group.tag}-ds" for group in groups)
-    made = tuple(
-        _ofed_daemon_set(policy, section, names[f"ofed-driver-{group.tag}-ds"], group)
-        for group in groups
-    )
-    return _with_account(made, values)
-
-
-def peer_objects(
-    policy: ClusterPolicy, groups: Sequence[NodeGroup], values: Values | None = None
-) -> WantedObjects:
-    """A peer-memory DaemonSet for each group of nodes."""
-    section = policy.peer_driver
-    if section is None:
-        return WantedObjects()
-    names = legal_names(f"nv-peer-mem-driver-{group.tag}-ds" for group in groups)
-    made = tuple(
-        _peer_daemon_set(policy, section, names[f"nv-peer-mem-driver-{group.tag}-ds"], group)
-        for group in groups
-    )
-    return _with_account(made, values)
-
-
-def _with_account(made: tuple[Json, ...], values: Values | None) -> WantedObjects:
-    """Drivers with the account that their constraint is bound to, where there are constraints."""
-    account = _account(values)
-    for document in made:
-        document["spec"]["template"]["spec"] |= account
-    return WantedObjects(made)
-
-
-def _ofed_daemon_set(
-    policy: ClusterPolicy, section: PolicyDriver, name: str, group: NodeGroup
-) -> Json:
-    container = _driver(
-        "ofed-driver-container",
-        _driver_image(section.image, group),
-        "lsmod | grep mlx5_core",
-        [
-            _mount("run-mofed", DRIVER_FILES, "Bidirectional"),
-            _mount("etc-network", NETWORK_FILES),
-        ],
-    )
-    own = {entry["name"] for entry in section.env}
-    container["env"] = [
-        *([_STAY_LOADED] if _STAY_LOADED["name"] not in own else []),
-        *section.env,
-    ]
-    volumes = [_folder("run-mofed", DRIVER_FILES), _folder("etc-network", NETWORK_FILES)]
-    document = _driver_daemon_set(policy, ComponentName.DRIVER, name, group)
-    template = document["spec"]["template"]
-    template["spec"] |= {
-        "containers": [container],
-        "volumes": volumes,
-        "terminationGracePeriodSeconds": section.grace_seconds,
-    }
-    if section.env:  # its pods are outdated when it changes, as by another image
-        text = json.dumps(section.env, sort_keys=True)
-        template["metadata"]["annotations"] = {
-            DRIVER_FIELDS: sha256(text.encode()).hexdigest()[:16]
-        }
-    return document
-
-
-def _peer_daemon_set(
-    policy: ClusterPolicy, section: PeerDriverSection, name: str, group: NodeGroup
-) -> Json:
-    mounts = [_mount("run-mofed", DRIVER_FILES, "HostToContainer")]
-    volumes = [_folder("run-mofed", DRIVER_FILES)]
-    if section.gpu_driver_path:
-        mounts.append(_mount("run-nvidia", GPU_FILES, "HostToContainer"))
-        volumes.append(_folder("run-nvidia", section.gpu_driver_path))
-    container = _driver(
-        "nv-peer-mem-driver-container",
-        _driver_image(section.image, group),
-        "lsmod | grep nv_peer_mem",
-        mounts,
-    )
-    document = _driver_daemon_set(policy, ComponentName.PEER_DRIVER, name, group)
-    document["spec"]["template"]["spec"] |= {
-        "containers": [container],
-        "volumes": volumes,
-        "terminationGracePeriodSeconds": _PEER_GRACE,
-    }
-    return document
-
-
-def _driver_daemon_set(
-    policy: ClusterPolicy, component: ComponentName, name: str, group: NodeGroup
-) -> Json:
-    """What both drivers' have in common: their pods come and go by rules/operator/upgrade alone."""
-    document = _daemon_set(policy, component, name, {PLACE_LABELS[component]: value_of(group)})
-    document["spec"]["updateStrategy"] = {"type": "OnDelete"}
-    document["metadata"]["labels"][MANAGED_LABEL] = MANAGER
-    document["metadata"]["ownerReferences"] = []
-    return document
-
-
-def _driver_image(image: ComponentImage, group: NodeGroup) -> str:
-    return _named(image, f"{image.repository}/{image.image}-{image.version}:{group.tag}")
-
-
-def _named(image: ComponentImage, by_tag: str) -> str:
+def named(image: ComponentImage, by_tag: str) -> str:
     """The image by its digest, where the policy has one; a digest stands for all kernels."""
     return f"{image.repository}/{image.image}@{image.digest}" if image.digest else by_tag
 
 
-def _driver(name: str, image: str, loaded: str, mounts: Sequence[Json]) -> Json:
-    """The container of a driver, by the contract of the vendor's images."""
-    # 0.1.0 gives a look one second and ends the driver, and so all verbs of the node, at the first
-    # one that is late: a busy node is late.
-    patience = {"timeoutSeconds": 30, "failureThreshold": 3}
-    check = {"exec": {"command": ["sh", "-c", loaded]}, "periodSeconds": 30, **patience}
-    return {
-        "name": name,
-        "image": image,
-        "imagePullPolicy": "IfNotPresent",
-        "securityContext": {"privileged": True},
-        "startupProbe": {
-            "exec": {"command": ["sh", "-c", f"ls {DRIVER_READY}"]},
-            "initialDelaySeconds": 10,
-            "periodSeconds": 10,
-            "timeoutSeconds": 30,
-            "failureThreshold": 120,  # building for a kernel takes its time
-        },
-        "livenessProbe": check,
-        "readinessProbe": check,
-        "volumeMounts": list(mounts),
-    }
+def mount(name: str, path: str, propagation: str = "") -> Json:
+    """Where a container has a volume."""
+    made = {"name": name, "mountPath": path}
+    return made | ({"mountPropagation": propagation} if propagation else {})
 
 
-def _mount(name: str, path: str, propagation: str = "") -> Json:
-    mount = {"name": name, "mountPath": path}
-    return mount | ({"mountPropagation": propagation} if propagation else {})
+def folder(name: str, path: str, kind: str = "DirectoryOrCreate") -> Json:
+    """A folder of the node as a volume."""
+    return {"name": name, "hostPath": {"path": path, **({"type": kind} if kind else {})}}
 
 
-def _folder(name: str, path: str) -> Json:
-    return {"name": name, "hostPath": {"path": path, "type": "DirectoryOrCreate"}}
-
-
-def _metadata(policy: ClusterPolicy, name: str, component: ComponentName) -> Json:
+def metadata(policy: ClusterPolicy, name: str, component: ComponentName) -> Json:
+    """The metadata of an object that belongs to a policy."""
     owner = {
         "apiVersion": "mellanox.com/v1alpha1",
         "kind": "NicClusterPolicy",
@@ -309,7 +234,7 @@ def _metadata(policy: ClusterPolicy, name: str, component: ComponentName) -> Jso
     }
 
 
-def _daemon_set(
+def daemon_set(
     policy: ClusterPolicy, component: ComponentName, name: str, selector: Mapping[str, str]
 ) -> Json:
     """What the DaemonSets of all components have in common."""
@@ -326,7 +251,7 @@ def _daemon_set(
     return {
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",
-        "metadata": _metadata(policy, name, component),
+        "metadata": metadata(policy, name, component),
         "spec": {
             "selector": {"matchLabels": labels},
             "template": {"metadata": {"labels": labels}, "spec": pod},

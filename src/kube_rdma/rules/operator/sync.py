@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from kube_base.frozen import Frozen
+from kube_base.frozen import Frozen, replace
 from kube_rdma.model.install.blueprint import Blueprint, Values
 from kube_rdma.model.operator.cluster_policy import (
     AppliedState,
@@ -22,12 +22,14 @@ from kube_rdma.model.operator.cluster_policy import (
     DaemonSetProgress,
     PolicyNode,
 )
+from kube_rdma.model.operator.driver_images import contract_of
 from kube_rdma.rules.operator.daemon_sets import (
     WantedObjects,
-    driver_objects,
-    peer_objects,
+    account,
     plugin_objects,
+    sriov_objects,
 )
+from kube_rdma.rules.operator.driver_sets import driver_objects, peer_objects
 from kube_rdma.rules.operator.node_groups import (
     CARDS_LABEL,
     GPUS_LABEL,
@@ -47,6 +49,7 @@ class Component(Frozen):
     objects: WantedObjects
     problem: str = ""
     no_nodes: str = ""  # which label no node has, "" when some node has it
+    hint: str = ""  # what may be why pods do not become ready
 
 
 def components(
@@ -67,16 +70,36 @@ def components(
     no_cards = "" if any(node.has_cards for node in nodes) else f"{CARDS_LABEL}=true"
     both = any(node.has_cards and node.has_gpus for node in nodes)
     no_gpus = no_cards or ("" if both else f"{CARDS_LABEL}=true and {GPUS_LABEL}=true")
+    driver = _grouped(ComponentName.DRIVER, policy, drivers, make_drivers, no_cards)
     return (
-        _grouped(ComponentName.DRIVER, policy, drivers, make_drivers, no_cards),
+        replace(driver, hint=_compiling(policy, values)),
         Component(
             ComponentName.DEVICE_PLUGIN,
             policy.device_plugin is not None,
             plugin_objects(policy, workloads, away, values),
             no_nodes=no_cards,
         ),
+        Component(
+            ComponentName.SRIOV_PLUGIN,
+            policy.sriov_plugin is not None,
+            sriov_objects(policy, workloads, away, values),
+            no_nodes=no_cards,
+        ),
         _grouped(ComponentName.PEER_DRIVER, policy, peers, make_peers, no_gpus),
     )
+
+
+def _compiling(policy: ClusterPolicy, values: Values | None) -> str:
+    """What an image lacks that compiles its driver on nodes of OpenShift, "" elsewhere.
+
+    NVIDIA's operator has a Driver Toolkit beside it there (state_ofed.go, renderObjects).
+    """
+    driver = policy.driver
+    if driver is None or driver.precompiled or driver.image.digest or not account(values):
+        return ""
+    if not contract_of(driver.image).kernel_form:
+        return ""
+    return "On OpenShift set ofedDriver.forcePrecompiled: nothing compiles a driver there"
 
 
 def _grouped(
@@ -108,13 +131,15 @@ def judged(
         message = f"No node has the label {component.no_nodes}"
         return ComponentStatus(component.name, AppliedState.NOT_READY, "NoMatchingNodes", message)
     lacking = [why for why in (component.problem, waits) if why]
+    reason = "LabelsMissing" if component.problem else "PodsNotReady"
     for document in component.objects.daemon_sets:
         name = document["metadata"]["name"]
-        if why := _behind(progress.get(name), empty=bool(waits)):
+        own = progress.get(name)
+        if why := _behind(own, empty=bool(waits)):
             lacking.append(f"DaemonSet {name}: {why}")
+            reason = "ImageNotPulled" if own and own.unpulled else reason
     if lacking:
-        message = "; ".join(lacking)
-        reason = "LabelsMissing" if component.problem else "PodsNotReady"
+        message = "; ".join([*lacking, *filter(None, [component.hint])])
         return ComponentStatus(
             component.name, AppliedState.NOT_READY, reason, message[:1].upper() + message[1:]
         )
@@ -127,6 +152,8 @@ def overall(statuses: Sequence[ComponentStatus]) -> tuple[AppliedState, str]:
         reasons = [f"{each.component}: {each.message}" for each in statuses if each.state is state]
         if reasons:
             return state, "; ".join(reasons)
+    if all(each.state is AppliedState.IGNORE for each in statuses):
+        return AppliedState.IGNORE, "The policy asks for nothing that kube-rdma deploys"
     return AppliedState.READY, ""
 
 
@@ -140,5 +167,6 @@ def _behind(progress: DaemonSetProgress | None, *, empty: bool) -> str:
     if progress.desired == 0:
         return "" if empty else "no node takes its pods"
     if progress.available < progress.desired:
-        return f"{progress.available} of {progress.desired} pods are available"
+        count = f"{progress.available} of {progress.desired} pods are available"
+        return f"{count}: {progress.unpulled}" if progress.unpulled else count
     return ""

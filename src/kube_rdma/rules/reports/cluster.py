@@ -108,9 +108,12 @@ def _workload(workload: Workload) -> Iterator[Finding]:
 def _policies(policies: Sequence[PolicyState]) -> Iterator[Finding]:
     for policy in policies:
         about = f"nicclusterpolicy/{policy.title}"
-        if "/" not in policy.title:
-            sentence = "It is NVIDIA's operator's, whose definition is for the whole cluster"
-            remedy = "Beside that operator take preset nvidia (docs/install.md)"
+        if "/" not in policy.title and not policy.ours:
+            sentence = "It is of the whole cluster, and kube-rdma's operator has not looked at it"
+            remedy = (
+                "Beside NVIDIA's operator take preset nvidia, else set "
+                "controller.policyScope=Cluster (docs/drivers.md)"
+            )
             yield Finding.of("PolicyOfAnotherOperator", about, sentence, remedy, Severity.ADVICE)
         elif not policy.state:
             sentence = "No controller has written its status"
@@ -119,7 +122,9 @@ def _policies(policies: Sequence[PolicyState]) -> Iterator[Finding]:
         elif policy.state != "ready":
             why = "; ".join(policy.notes) or policy.reason or "it gives no reason"
             remedy = "Do what the reason says; the controller looks again by itself"
-            yield Finding.of("PolicyNotReady", about, f"It is {policy.state}: {why}", remedy)
+            sentence = f"It is {policy.state}: {why}"
+            weight = Severity.ADVICE if policy.state == "ignore" else Severity.ERROR
+            yield Finding.of("PolicyNotReady", about, sentence, remedy, weight)
         elif policy.notes:  # all runs, and some of it is not what is asked for by now
             remedy = "Wait, or do what the reason says (docs/drivers.md)"
             yield Finding.of(

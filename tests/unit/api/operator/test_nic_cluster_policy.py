@@ -60,7 +60,7 @@ def test_the_seed_s_policy_is_read_as_it_stands():
 
 def test_a_section_that_is_missing_is_not_wanted():
     policy = read({})
-    assert (policy.driver, policy.device_plugin, policy.peer_driver) == (None, None, None)
+    assert (policy.driver, policy.plugins, policy.peer_driver) == (None, (), None)
 
 
 def test_later_releases_say_repository_and_version_once():
@@ -88,12 +88,16 @@ def test_later_releases_say_repository_and_version_once():
 
 def test_what_is_not_deployed_is_named():
     spec = {**SEED, "nvIpam": {"image": "x"}, "secondaryNetwork": {"multus": {"image": "y"}}}
-    spec["ofedDriver"] = {**SEED["ofedDriver"], "forcePrecompiled": True}
+    spec["ofedDriver"] = {**SEED["ofedDriver"], "certConfig": {"name": "x"}}
     assert notes(spec) == {
         ("nvIpam",): "spec.nvIpam has no effect",
-        ("ofedDriver", "forcePrecompiled"): "spec.ofedDriver.forcePrecompiled has no effect",
+        ("ofedDriver", "certConfig"): "spec.ofedDriver.certConfig has no effect",
         ("secondaryNetwork", "multus"): "spec.secondaryNetwork.multus has no effect",
     }
+    remedies = {note.path[-1]: note.remedy for note in read({**spec, "nvEipam": 1}).notes}
+    assert remedies["nvIpam"].startswith("Write an IPPool")
+    assert remedies["nvEipam"] == "Remove it"
+    assert all(remedies.values())
 
 
 @pytest.mark.parametrize(
@@ -158,7 +162,8 @@ def test_another_image_for_networks_has_no_effect_and_is_named(others):
     assert not (policy.device_plugin and policy.device_plugin.networks)
     (note,) = policy.notes
     assert note.path == ("secondaryNetwork", "cniPlugins")
-    assert "only the image that rdmaSharedDevicePlugin names" in note.sentence
+    assert "has no effect: only the image of " in note.sentence
+    assert "or sriovDevicePlugin serves networks" in note.sentence
 
 
 DIGEST = f"sha256:{'9f' * 32}"
@@ -238,11 +243,59 @@ def test_what_would_narrow_and_is_not_understood_is_refused_at_its_place(where, 
     assert f"{where}: " in refusal(spec)
 
 
-@pytest.mark.parametrize("image", ["doca-driver", "mofed"])
-def test_images_of_later_releases_are_told_of_for_their_tags_differ(image):
-    (sentence,) = notes(ofed(image=image)).values()
-    assert f"mellanox/{image}-5.0-2.1.8.0:ARCHITECTURE-SYSTEM-kverKERNEL" in sentence
-    assert notes(ofed(image=image, version=DIGEST)) == {}
+@pytest.mark.parametrize("version", ["24.10-0.7.0.0-0", "doca3.5.0-26.07-0.7.0.0-0"])
+def test_a_driver_can_have_an_image_for_each_kernel(version):
+    spec = ofed(image="doca-driver", version=version, forcePrecompiled=True)
+    assert read(spec).driver.precompiled
+    assert notes(spec) == {}
+
+
+@pytest.mark.parametrize(
+    ("image", "version", "why"),
+    [
+        ("ofed-driver", "5.0-2.1.8.0", "only images of 24.4 to 26.7 have such tags"),
+        ("mofed", "5.9-0.5.6.0", "only images of 24.4 to 26.7 have such tags"),
+        ("doca-driver", DIGEST, "a digest is one image for all kernels"),
+    ],
+)
+def test_an_image_that_is_not_chosen_by_its_kernel_is_told(image, version, why):
+    spec = ofed(image=image, version=version, forcePrecompiled=True)
+    (note,) = read(spec).notes
+    assert str(note) == f"spec.ofedDriver.forcePrecompiled has no effect: {why}"
+    assert note.remedy
+
+
+def test_probes_and_resources_are_those_of_the_policy():
+    limits = {"memory": "1Gi", "cpu": 2}
+    spec = ofed(
+        startupProbe={"initialDelaySeconds": 60, "periodSeconds": 5},
+        containerResources=[{"name": "mofed-container", "limits": limits}],
+    )
+    policy = read(spec)
+    assert policy.driver.probes == {"startupProbe": {"initialDelaySeconds": 60, "periodSeconds": 5}}
+    assert policy.driver.resources == {"limits": limits}
+    assert policy.notes == ()
+
+
+def test_resources_of_another_container_are_told():
+    entries = [{"name": name} for name in ("dtk", "mofed-container", "ofed-driver-container")]
+    assert notes(ofed(containerResources=entries)) == {
+        ("ofedDriver", "containerResources", 0): (
+            "spec.ofedDriver.containerResources[0] has no effect: no such container"
+        ),
+        ("ofedDriver", "containerResources", 2): (
+            "spec.ofedDriver.containerResources[2] has no effect: "
+            "an entry before it is about the container"
+        ),
+    }
+
+
+@pytest.mark.parametrize("amount", ["1Gb", "", "-1", True, None, [1]])
+def test_an_amount_that_no_pod_may_have_is_refused(amount):
+    entries = [{"name": "mofed-container", "limits": {"memory": amount}}]
+    text = refusal(ofed(containerResources=entries))
+    assert "spec.ofedDriver.containerResources[0].limits.memory: " in text
+    assert 'Write a number and its suffix, such as "500m" or "2Gi".' in text
 
 
 def test_a_drain_that_nothing_asks_for_is_named():
@@ -305,7 +358,73 @@ def test_a_fault_of_the_configuration_has_its_own_line_and_field():
     assert "rdmaHcaMax" in text
 
 
-@pytest.mark.parametrize("text", ["", " \n", None])
-def test_a_device_plugin_without_configuration_is_refused(text):
-    spec = {"devicePlugin": {**SEED["devicePlugin"], "config": text}}
-    assert "the device plugin has no configuration" in refusal(spec)
+PLUGINS = ("devicePlugin", "rdmaSharedDevicePlugin", "sriovDevicePlugin")
+
+
+@pytest.mark.parametrize("section", PLUGINS)
+@pytest.mark.parametrize("text", ["", " \n"])
+def test_an_empty_configuration_is_refused(section, text):
+    spec = {section: {**SEED["devicePlugin"], "config": text}}
+    assert f"spec.{section}.config: the configuration of the device plugin is empty" in refusal(
+        spec
+    )
+
+
+@pytest.mark.parametrize("section", PLUGINS)
+def test_without_a_configuration_the_administrator_s_config_map_counts(section):
+    """As in NVIDIA's operator, whose webhook has a test for it."""
+    plugin = {part: SEED["devicePlugin"][part] for part in ("image", "repository", "version")}
+    (made,) = read({section: plugin}).plugins
+    assert (made.config, made.resources) == (None, ())
+
+
+LIST = """{"resourceList": [
+  {"resourcePrefix": "nvidia.com", "resourceName": "functions_a",
+   "selectors": {"pfNames": ["ens3f0#0-3"], "isRdma": true}}]}"""
+SRIOV = {**SEED["devicePlugin"], "image": "sriov-plugin", "config": LIST}
+
+
+def test_the_plugin_of_virtual_functions_stands_beside_the_shared_one():
+    policy = read({**SEED, "sriovDevicePlugin": SRIOV})
+    assert policy.sriov_plugin.resources == ("nvidia.com/functions_a",)
+    assert policy.sriov_plugin.config == LIST
+    assert policy.device_plugin.resources == ("rdma/hca_shared_devices_a",)
+    assert policy.notes == ()
+
+
+def test_a_fault_in_a_list_of_functions_has_its_line_and_field():
+    text = refusal({"sriovDevicePlugin": {**SRIOV, "config": LIST.replace("#0-3", "#3-0")}})
+    assert "spec.sriovDevicePlugin.config" in text
+    assert "resourceList[0].selectors" in text
+    assert "pfNames[0]" in text
+
+
+def test_networks_go_with_the_plugin_whose_image_it_is():
+    image = {part: SRIOV[part] for part in ("image", "repository", "version")}
+    networks = {"secondaryNetwork": {"cniPlugins": image}}
+    policy = read({"sriovDevicePlugin": SRIOV, "devicePlugin": SEED["devicePlugin"], **networks})
+    assert (policy.sriov_plugin.networks, policy.device_plugin.networks) == (True, False)
+    assert policy.notes == ()
+
+
+def test_of_two_plugins_with_one_image_the_shared_one_serves_networks_and_that_is_told():
+    """Two agents with networks on a node would undo each other's work."""
+    plugin = SEED["devicePlugin"]
+    image = {part: plugin[part] for part in ("image", "repository", "version")}
+    spec = {
+        "rdmaSharedDevicePlugin": plugin,
+        "sriovDevicePlugin": {**SRIOV, **image},
+        "secondaryNetwork": {"cniPlugins": image},
+    }
+    policy = read(spec)
+    assert (policy.device_plugin.networks, policy.sriov_plugin.networks) == (True, False)
+    (note,) = policy.notes
+    assert "serves shares of rdmaSharedDevicePlugin alone" in note.sentence
+    assert "one NodePolicy into rdmaSharedDevicePlugin.config" in note.remedy
+
+
+@pytest.mark.parametrize(
+    ("spec", "empty"), [({}, True), ({"nvIpam": {"image": "x"}}, True), (SEED, False)]
+)
+def test_a_policy_of_others_parts_alone_is_empty(spec, empty):
+    assert read(spec).is_empty is empty

@@ -235,8 +235,62 @@ spec: {{devicePlugin: {{image: a, repository: b, version: c, config: '{{"mode": 
     assert len(warnings) == (not namespace)
     for warning in warnings:
         assert warning["where"].endswith("/0.yaml:3:1: metadata")
-        assert "an operator sees those of its own namespace alone" in warning["problem"]
+        assert (
+            "with the definition of 0.1.0 it is in one that no operator sees" in warning["problem"]
+        )
         assert warning["remedy"].startswith("Add metadata.namespace: mlnx-network-operator")
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        ("NicNodePolicy", "reads no NicNodePolicy"),
+        ("MacvlanNetwork", "only NVIDIA's operator makes a NetworkAttachmentDefinition"),
+        ("HostDeviceNetwork", "only NVIDIA's operator makes a NetworkAttachmentDefinition"),
+        ("IPoIBNetwork", "only NVIDIA's operator makes a NetworkAttachmentDefinition"),
+    ],
+)
+def test_kinds_of_the_vendor_s_operator_are_told(check, kind, says):
+    text = f"apiVersion: mellanox.com/v1alpha1\nkind: {kind}\nmetadata: {{name: a}}\nspec: {{}}\n"
+    result = check(text, output="json")
+    (warning,) = json.loads(result.output)["warnings"]
+    assert result.exit_code == 0
+    assert warning["where"].endswith("/0.yaml:2:7: kind")
+    assert says in warning["problem"]
+    assert warning["remedy"]
+
+
+RELEASES = Path(__file__).parents[3] / "data" / "nic-cluster-policies"
+
+
+@pytest.mark.parametrize(
+    ("release", "meaning"),
+    [
+        ("0.1.0", "drivers and offers rdma/fast_a"),
+        ("26.7", "drivers and offers rdma/fast_a, nvidia.com/functions_a"),
+    ],
+)
+def test_a_policy_of_any_release_is_called_what_it_deploys(check, release, meaning):
+    result = check((RELEASES / f"{release}.yaml").read_text(), output="json")
+    (shown,) = json.loads(result.output)["objects"]
+    assert shown["meaning"] == meaning
+
+
+@pytest.mark.parametrize(
+    ("spec", "meaning"),
+    [
+        ("{nvIpam: {image: a}}", "nothing that kube-rdma deploys"),
+        ("{nvPeerDriver: {image: a, repository: b, version: c}}", "drivers"),
+        (
+            "{sriovDevicePlugin: {image: a, repository: b, version: c}}",
+            "a device plugin with a ConfigMap of yours",
+        ),
+    ],
+)
+def test_a_policy_without_a_driver_is_not_called_drivers(check, spec, meaning):
+    head = "apiVersion: mellanox.com/v1alpha1\nkind: NicClusterPolicy\nmetadata: {name: a}\n"
+    (shown,) = json.loads(check(f"{head}spec: {spec}\n", output="json").output)["objects"]
+    assert shown["meaning"] == meaning
 
 
 BAD = """\

@@ -9,15 +9,18 @@ import pytest
 
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.events import Events
-from kube_rdma.adapters.cluster.kinds.nic_cluster_policy import NIC_CLUSTER_POLICY
+from kube_rdma.adapters.cluster.kinds.nic_cluster_policy import (
+    NIC_CLUSTER_POLICY,
+    NIC_CLUSTER_POLICY_OF_CLUSTER,
+)
 from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
 from kube_rdma.adapters.cluster.kinds.pod import FULL_POD
 from kube_rdma.adapters.cluster.kinds.workload import CONFIG_MAP, DAEMON_SET
-from kube_rdma.programs.operator.reconcile import Operator, OperatorTiming
+from kube_rdma.programs.operator.reconcile import Operator, OperatorPlace, OperatorTiming
 from kube_rdma_testing.cluster.daemon_sets import FakeDaemonSets
 from kube_rdma_testing.cluster.server import FakeServer
-from tests.unit.api.operator.test_nic_cluster_policy import CONFIG, SEED
+from tests.unit.api.operator.test_nic_cluster_policy import CONFIG, LIST, SEED, SRIOV
 from tests.unit.programs.agent.world import until
 
 NAMESPACE = "mlnx-network-operator"
@@ -41,9 +44,10 @@ QUICK = OperatorTiming(gather=0.0, every=5.0, upgrade=0.05, pause=lambda _: 0.01
 class ClusterWorld:
     """A cluster with a node and the controller of DaemonSets, which goes on in `until`."""
 
-    def __init__(self, pace=None):
-        self.pace = pace
-        self.server = FakeServer([NIC_CLUSTER_POLICY, DAEMON_SET, CONFIG_MAP, NODE_REPORT])
+    def __init__(self, pace=None, *, cluster_wide=False):
+        self.pace, self.place = pace, OperatorPlace(NAMESPACE, cluster_wide)
+        self.kind = NIC_CLUSTER_POLICY_OF_CLUSTER if cluster_wide else NIC_CLUSTER_POLICY
+        self.server = FakeServer([self.kind, DAEMON_SET, CONFIG_MAP, NODE_REPORT])
         self.line = self.server.line()
         self.controller = FakeDaemonSets(self.server, FULL_POD, DAEMON_SET)
         self.node("ubuntu00")
@@ -54,7 +58,7 @@ class ClusterWorld:
         cluster = Cluster(self.line, self.pace) if self.pace else Cluster(self.line)
         events = Events(cluster, "operator")
         async with asyncio.TaskGroup() as tasks:
-            operator = Operator(cluster, NAMESPACE, events, QUICK)
+            operator = Operator(cluster, self.place, events, QUICK)
             running = [tasks.create_task(events.run()), tasks.create_task(operator.run())]
             await until(lambda: self.line.watching == 5)
             yield operator
@@ -68,9 +72,9 @@ class ClusterWorld:
     def policy(self, spec, name="example-nicclusterpolicy"):
         """Somebody writes a policy."""
         old = self.stored("nicclusterpolicies").get(name, {})
-        meta = {"name": name, "namespace": NAMESPACE}
+        meta = {"name": name, **({"namespace": NAMESPACE} if self.kind.namespaced else {})}
         status = {"status": old["status"]} if "status" in old else {}
-        self.server.put(NIC_CLUSTER_POLICY, {"metadata": meta, "spec": spec, **status})
+        self.server.put(self.kind, {"metadata": meta, "spec": spec, **status})
 
     def stored(self, plural):
         return {one["metadata"]["name"]: one for one in self.server.documents(plural)}
@@ -130,9 +134,11 @@ async def test_on_each_node_the_driver_comes_first_and_the_others_when_it_is_rea
         await world.until(lambda: "1 of 2 nodes wait for their driver" in world.status()["reason"])
         world.controller.fails = set()
         await world.all_ready()
-    assert world.states() == dict.fromkeys(
-        ("state-OFED", "state-RDMA-device-plugin", "state-NV-Peer"), "ready"
-    )
+    parts = ("state-OFED", "state-RDMA-device-plugin", "state-NV-Peer")
+    assert world.states() == {
+        **dict.fromkeys(parts, "ready"),
+        "state-SRIOV-device-plugin": "ignore",
+    }
     assert world.status()["reason"] == ""
     assert world.stored("configmaps")["rdma-devices"]["data"] == {"config.json": CONFIG}
     images = {
@@ -265,3 +271,103 @@ async def test_a_refused_write_is_told_and_tried_again(world):
         await until(lambda: world.status().get("state") == "error")
         world.server.forbidden.clear()
         await until(lambda: PLUGIN in world.stored("daemonsets"))
+
+
+FUNCTIONS, FUNCTIONS_MAP = "network-operator-sriov-device-plugin", "network-operator-sriovdp-config"
+
+
+async def test_a_policy_of_the_cluster_deploys_into_the_operator_s_namespace():
+    """With the definition of 0.2.0 and all later releases."""
+    world = ClusterWorld(cluster_wide=True)
+    world.policy(SEED)
+    async with world.operator():
+        await world.all_ready()
+    document = world.stored("daemonsets")[DRIVER]
+    assert document["metadata"]["namespace"] == NAMESPACE
+    (owner,) = world.stored("daemonsets")[PLUGIN]["metadata"]["ownerReferences"]
+    assert owner["uid"] == world.stored("nicclusterpolicies")[owner["name"]]["metadata"]["uid"]
+
+
+@pytest.mark.parametrize("messages", [True, False])
+async def test_a_status_of_which_the_server_drops_fields_is_written_once(messages):
+    """NVIDIA's definitions before 26.7 have no conditions, those before 24.7 no messages."""
+    world = ClusterWorld(cluster_wide=True)
+    world.controller.fails = {"ubuntu00"}
+    world.policy({"devicePlugin": SEED["devicePlugin"]})
+    async with world.operator() as operator:
+        await world.until(lambda: "0 of 1 pods" in world.status().get("reason", ""))
+        await world.looks(operator)
+        stored = json.loads(json.dumps(world.stored("nicclusterpolicies")))
+        (document,) = stored.values()
+        del document["status"]["conditions"]
+        for part in document["status"]["appliedStates"] if not messages else ():
+            part.pop("message", None)
+        world.server.put(world.kind, document)
+        before = list(world.writes)
+        await world.looks(operator)
+    assert world.writes == before
+
+
+async def test_both_device_plugins_come_behind_the_driver(world):
+    world.policy({**SEED, "sriovDevicePlugin": SRIOV})
+    async with world.operator():
+        await world.all_ready()
+        assert set(world.states().values()) == {"ready"}
+        assert world.controller.pods(FUNCTIONS).keys() == world.controller.pods(PLUGIN).keys()
+        assert world.stored("configmaps")[FUNCTIONS_MAP]["data"] == {"config.json": LIST}
+        assert world.condition("SRIOVDevicePluginReady")["status"] == "True"
+        world.policy(SEED)
+        await world.until(lambda: FUNCTIONS not in world.stored("daemonsets"))
+        await world.until(lambda: FUNCTIONS_MAP not in world.stored("configmaps"))
+        assert PLUGIN in world.stored("daemonsets")
+
+
+async def test_a_config_map_of_the_administrator_stays_as_it_is(world):
+    plugin = {part: SRIOV[part] for part in ("image", "repository", "version")}
+    meta = {"name": FUNCTIONS_MAP, "namespace": NAMESPACE}
+    world.server.put(CONFIG_MAP, {"metadata": meta, "data": {"config.json": LIST}})
+    world.policy({"sriovDevicePlugin": plugin})
+    async with world.operator():
+        await world.all_ready()
+    assert world.stored("configmaps")[FUNCTIONS_MAP]["data"] == {"config.json": LIST}
+
+
+@pytest.mark.parametrize("word", ["ErrImagePull", "ImagePullBackOff", "InvalidImageName"])
+async def test_an_image_that_is_not_there_is_named_in_the_reason(world, word):
+    world.controller.fails = {"ubuntu00"}
+    world.controller.unpulled = {"ubuntu00": word}
+    world.policy({"ofedDriver": SEED["ofedDriver"]})
+    async with world.operator():
+        await world.until(lambda: "cannot pull" in world.status().get("reason", ""))
+        reason = world.status()["reason"]
+        image = "mellanox/ofed-driver-5.0-2.1.8.0:amd64-ubuntu18.04-kver4.15.0-109-generic"
+        assert f"node ubuntu00 cannot pull {image} (" in reason
+        assert word in reason
+        assert f"kubectl -n {NAMESPACE} describe pod {DRIVER}-ubuntu00" in reason
+        assert world.condition("OFEDDriverReady")["reason"] == "ImageNotPulled"
+        world.controller.fails, world.controller.unpulled = set(), {}
+        await world.all_ready()
+
+
+async def test_the_sentence_stands_while_the_kubelet_changes_between_its_two_words(world):
+    """Else each of its tries would be a write and an Event."""
+    world.controller.fails = {"ubuntu00"}
+    world.controller.unpulled = {"ubuntu00": "ErrImagePull"}
+    world.policy({"devicePlugin": SEED["devicePlugin"]})
+    async with world.operator() as operator:
+        await world.until(lambda: "cannot pull" in world.status().get("reason", ""))
+        await world.looks(operator)
+        before = list(world.writes)
+        world.controller.unpulled = {"ubuntu00": "ImagePullBackOff"}
+        await world.looks(operator)
+        assert world.writes == before
+
+
+@pytest.mark.parametrize("spec", [{}, {"nvIpam": {"image": "x"}}])
+async def test_a_policy_that_asks_for_nothing_here_is_not_called_ready(world, spec):
+    world.policy(spec)
+    async with world.operator():
+        await world.until(lambda: world.status().get("state") == "ignore")
+    assert world.status()["reason"] == "The policy asks for nothing that kube-rdma deploys"
+    ready = world.condition("Ready")
+    assert (ready["status"], ready["reason"]) == ("False", "NothingToDeploy")

@@ -15,10 +15,10 @@ from kube_rdma.rules.install.fill import filled
 from kube_rdma.rules.install.presets import DISTRIBUTIONS, merged
 from kube_rdma.rules.operator.daemon_sets import (
     DRIVER_ACCOUNT,
-    driver_objects,
-    peer_objects,
     plugin_objects,
+    sriov_objects,
 )
+from kube_rdma.rules.operator.driver_sets import driver_objects, peer_objects
 from kube_rdma.rules.operator.node_groups import CARDS_LABEL, NodeGroup, policy_node
 from kube_rdma.rules.operator.placement import READY_LABEL
 from kube_rdma.rules.operator.sync import components
@@ -160,9 +160,55 @@ def test_nodes_that_are_away_come_on_top_of_a_roll_out():
     early = replace(policy_node("c", {CARDS_LABEL: "true"}), away=True)
 
     def at_a_time(*nodes):
-        (_, plugin, _) = components(policy(), nodes, WORKLOADS)
+        (_, plugin, sriov, _) = components(policy(), nodes, WORKLOADS)
+        assert not sriov.objects.daemon_sets
         (made,) = plugin.objects.daemon_sets
         return made["spec"]["updateStrategy"]["rollingUpdate"]["maxUnavailable"]
 
     assert at_a_time(has, lacks, early) == 1
     assert at_a_time(replace(has, away=True), replace(lacks, away=True), early) == 2
+
+
+def functions(config="{}", **more):
+    section = DevicePluginSection(IMAGE, config, **more)
+    return ClusterPolicy("a", "b", "c", driver=PolicyDriver(IMAGE), sriov_plugin=section)
+
+
+def test_the_plugin_of_functions_has_names_and_folders_of_the_original():
+    """manifests/state-sriov-device-plugin of Mellanox/network-operator v26.7.0-rc.2."""
+    made = sriov_objects(functions(), WORKLOADS)
+    (daemon_set,) = made.daemon_sets
+    assert daemon_set["metadata"]["name"] == "network-operator-sriov-device-plugin"
+    assert made.config_map["metadata"]["name"] == "network-operator-sriovdp-config"
+    spec = pod(made)
+    assert spec["nodeSelector"][READY_LABEL] == "true"
+    (container,) = spec["containers"]
+    assert container["name"] == "kube-sriovdp"
+    assert "args" not in container  # neither image needs one
+    mounts = {mount["mountPath"] for mount in container["volumeMounts"]}
+    assert {"/etc/pcidp", "/var/run/k8s.cni.cncf.io/devinfo/dp", "/var/lib/kubelet/"} <= mounts
+    assert {one["name"] for one in container["volumeMounts"]} == {
+        one["name"] for one in spec["volumes"]
+    }
+
+
+def test_the_agent_of_a_list_of_functions_reads_the_config_map_of_it():
+    made = sriov_objects(functions(networks=True), WORKLOADS)
+    volumes = {volume["name"]: volume for volume in pod(made)["volumes"]}
+    assert volumes["config"]["configMap"]["name"] == "network-operator-sriovdp-config"
+    assert any("--networks" in word for word in pod(made)["containers"][0]["args"])
+
+
+def test_a_config_map_of_the_administrator_is_mounted_and_never_written():
+    made = sriov_objects(functions(None), WORKLOADS)
+    assert made.config_map is None
+    assert "annotations" not in made.daemon_sets[0]["spec"]["template"]["metadata"]
+    volumes = {volume["name"]: volume for volume in pod(made)["volumes"]}
+    assert volumes["config"]["configMap"]["name"] == "network-operator-sriovdp-config"
+
+
+@pytest.mark.parametrize("networks", [False, True])
+def test_a_plugin_has_the_resources_of_the_policy(networks):
+    own = {"limits": {"memory": "1Gi"}}
+    made = sriov_objects(functions(networks=networks, requirements=own), WORKLOADS)
+    assert pod(made)["containers"][0]["resources"] == own

@@ -175,7 +175,10 @@ ADVICE = {
     "UpdateUnderWay": replace(WELL, workloads=(replace(AGENTS, updated=1), CONTROLLER)),
     "ReportsNotInstalled": replace(WELL, reports=None, missing=("NodeReport",)),
     "AdmissionPolicyMissing": replace(WELL, guarded=False),
-    "PolicyOfAnotherOperator": replace(WELL, policies=(PolicyState("policy", "ready", ""),)),
+    "PolicyOfAnotherOperator": replace(
+        WELL, policies=(PolicyState("policy", "ready", "", ours=False),)
+    ),
+    "PolicyNotReady": replace(WELL, policies=(PolicyState("policy", "ignore", "nothing"),)),
 }
 
 

@@ -1,4 +1,8 @@
-"""NicClusterPolicies, in the fields of NVIDIA's operator: a spec that is refused says why."""
+"""NicClusterPolicies, in the fields of NVIDIA's operator: a spec that is refused says why.
+
+Its release 0.1.0 defined them in namespaces, all later ones (0.2.0 to 26.7) for the whole cluster.
+A definition's scope never changes, so an operator is told which it has.
+"""
 
 from __future__ import annotations
 
@@ -26,27 +30,35 @@ def _text(data: bytes) -> PolicyText:
         return PolicyText(None, refusal)
 
 
-NIC_CLUSTER_POLICY: ObjectKind[PolicyText, NicClusterPolicyStatus] = ObjectKind(
-    "mellanox.com",
-    "v1alpha1",
-    "NicClusterPolicy",
-    "nicclusterpolicies",
-    namespaced=True,
-    spec=ObjectCodec(_text),
-    status=ObjectCodec.of(NicClusterPolicyStatus),
-)
+def _kind(*, namespaced: bool) -> ObjectKind[PolicyText, NicClusterPolicyStatus]:
+    return ObjectKind(
+        "mellanox.com",
+        "v1alpha1",
+        "NicClusterPolicy",
+        "nicclusterpolicies",
+        namespaced=namespaced,
+        spec=ObjectCodec(_text),
+        status=ObjectCodec.of(NicClusterPolicyStatus),
+    )
+
+
+NIC_CLUSTER_POLICY = _kind(namespaced=True)
+NIC_CLUSTER_POLICY_OF_CLUSTER = _kind(namespaced=False)
 # For who asks how policies are: a spec that is garbled is named in the status.
 NIC_CLUSTER_POLICY_STATUS = NIC_CLUSTER_POLICY.read_as(NOTHING, NIC_CLUSTER_POLICY.status)
 
 
-def policy_of(stored: Stored[PolicyText, Any]) -> ClusterPolicy | None:
-    """The policy of an object, None when it is refused."""
+def policy_of(stored: Stored[PolicyText, Any], namespace: str = "") -> ClusterPolicy | None:
+    """The policy of an object, None when it is refused.
+
+    `namespace` is where the objects of one go that belongs to the cluster: the operator's.
+    """
     if stored.spec.policy is None:
         return None
     return replace(
         stored.spec.policy,
         name=stored.name,
-        namespace=stored.namespace,
+        namespace=stored.namespace or namespace,
         uid=stored.uid,
         created=stored.created,
     )

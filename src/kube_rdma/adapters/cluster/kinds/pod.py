@@ -58,6 +58,7 @@ class ContainerResources(msgspec.Struct, frozen=True):
 class Container(msgspec.Struct, frozen=True):
     """A container of a pod or of a template."""
 
+    name: str = ""
     image: str = ""
     command: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
