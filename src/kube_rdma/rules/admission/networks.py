@@ -34,6 +34,8 @@ def block_count(
     template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
 ) -> Iterator[Finding]:
     """A block for each card: any other number is refused when the network is attached."""
+    if not template.whole:
+        return
     resource = settings.counted
     cards = held(template, resource)
     if template.blocks is None:
@@ -63,13 +65,15 @@ def network_shares(
     template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
 ) -> Iterator[Finding]:
     """A network that is tied to a resource takes a share of it, which the pod has to ask for."""
+    if not template.whole:
+        return
     asks = tuple((ask, network_of(ask, facts)) for ask in template.networks)
     for resource in dict.fromkeys(network.resource for _, network in asks if network):
         if resource is None or _pooled(template, resource, facts):
             continue
         tied = [ask.network for ask, network in asks if network and network.resource == resource]
         shares = held(template, resource)
-        if len(tied) > shares and (shares or facts.pools):
+        if len(tied) > shares:
             yield Finding.of(
                 "network-shares",
                 NETWORKS,
