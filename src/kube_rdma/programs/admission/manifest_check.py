@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from kube_base.errors import Refused
-from kube_base.foreign_json import Undecodable, decoded
 from kube_base.frozen import replace
 from kube_rdma.api.admission import manifests, pod_places
 from kube_rdma.api.admission import pod_manifest as pod_api
@@ -24,7 +23,7 @@ from kube_rdma.api.attach import network_definition
 from kube_rdma.api.ipam import ip_pool
 from kube_rdma.api.operator import nic_cluster_policy
 from kube_rdma.api.pools import config
-from kube_rdma.api.text.document import Document, ManifestDocument, Path, section
+from kube_rdma.api.text.document import Document, ManifestDocument, Path, of_json, section
 from kube_rdma.api.text.faults import no_fields
 from kube_rdma.api.text.reader import read
 from kube_rdma.model.admission.facts import (
@@ -217,11 +216,11 @@ class _Checker:
 
     def _as_json(self, document: Document, text: str, network: Network) -> None:
         """Plugins and Multus read JSON to the letter; raise Refused where one of them has to."""
+        where = document.where(_CONF)
         try:
-            decoded(text)
-        except Undecodable as error:
-            where = document.where(_CONF)
-            problem = f"this is not JSON: {error.why}"
+            of_json(text.encode(), where)
+        except Refused as refused:
+            problem = refused.problem
             reader = network.plugin if network.kind is NetworkKind.OTHER else network.ipam_plugin
             if reader:
                 remedy = f"Write spec.config as JSON, as the plugin {reader} reads nothing else"

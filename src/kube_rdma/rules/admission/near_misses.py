@@ -97,7 +97,7 @@ def unread_annotation(
         yield Finding.of(
             "annotation-name",
             ("metadata", "annotations", key),
-            "nobody reads an annotation of this name",
+            "no program reads an annotation of this name",
             f"Did you mean {meant}?",
             Severity.WARNING,
         )
@@ -111,8 +111,10 @@ def near(name: str, names: Sequence[str]) -> str | None:
 
 def _are_siblings(first: str, second: str) -> bool:
     """Whether two names have different numbers at their end, and are the same without them."""
-    one, other = _NUMBER.match(first), _NUMBER.match(second)
-    return bool(one and other) and one[1] == other[1] and one[2] != other[2]  # type: ignore[index]
+    left, right = _NUMBER.match(first), _NUMBER.match(second)
+    if left is None or right is None:
+        return False
+    return left[1] == right[1] and left[2] != right[2]
 
 
 def _is_like(text: str, other: str) -> bool:

@@ -110,13 +110,14 @@ def misplaced(
 ) -> Iterator[Finding]:
     """Annotations for pods at an object around their template, where some template lacks them."""
     made = [dict(template.annotations) for template in templates]
-    for one in above:
-        meant = dict(misspelt([one.key])).get(one.key, one.key)
+    for annotation in above:
+        key = annotation.key
+        meant = dict(misspelt([key])).get(key, key)
         if meant in _FOR_PODS and not all(meant in annotations for annotations in made):
             yield Finding.of(
                 "annotation-place",
-                one.path,
-                f"the annotation stands at the {one.owner}, and pods do not get it from there",
+                annotation.path,
+                f"the annotation stands at the {annotation.owner}, from where no pod gets it",
                 f"Write {meant} into the metadata of the pods' template",
                 Severity.WARNING,
             )

@@ -441,7 +441,7 @@ spec: {template: {spec: {containers: [{name: a}]}}}
 """
     ((where, problem),) = warnings(check(deployment, output="json"))
     assert where == '6:5: metadata.annotations."k8s.v1.cni.cncf.io/networks"'
-    assert problem == "the annotation stands at the Deployment, and pods do not get it from there"
+    assert problem == "the annotation stands at the Deployment, from where no pod gets it"
 
 
 def test_a_runtime_class_of_the_files_says_its_handler(check):
