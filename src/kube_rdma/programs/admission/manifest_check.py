@@ -198,6 +198,10 @@ class _Checker:
         annotations = fields_of(section(document, ("metadata", "annotations")).value)
         resource = annotations.get(network_definition.RESOURCE)
         self.resources += [resource] if isinstance(resource, str) and resource else []
+        if isinstance(resource, str) and resource and "/" not in resource:
+            where = document.where(("metadata", "annotations", network_definition.RESOURCE))
+            problem = f"{resource} has no prefix, so no container can ask for it"
+            self.warn(where, (problem,), f"Write it with its prefix, such as rdma/{resource}")
         if not isinstance(text, str) or not text.strip():
             return "a network that the node's own CNI configuration describes"
         try:

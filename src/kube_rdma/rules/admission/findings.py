@@ -25,6 +25,7 @@ from kube_rdma.rules.admission.networks import (
     isolation,
     network_shares,
     no_address,
+    unfit_entries,
     unreadable,
 )
 from kube_rdma.rules.admission.placement import candidates, fixed_mode
@@ -183,6 +184,7 @@ RULES: tuple[Rule, ...] = (
     _vepfs,
     requests,
     isolation,
+    unfit_entries,
     _host_network,
     _gpu_in_shared_multi,
     _card_count,

@@ -305,6 +305,7 @@ FIELDS = st.sampled_from(
     [
         *("metadata", "name", "namespace", "annotations", "spec", "data", "template", "items"),
         *("containers", "tasks", "mpiReplicaSpecs", "config", "ranges", "pools", "csi"),
+        *("resources", "limits", "image", "rdma/a", "podTemplateOverrides", "handler"),
         *("claimRef", "nodeSelector", "devicePlugin", "provisioner", "storageClassName"),
     ]
 )
@@ -451,6 +452,25 @@ def test_a_runtime_class_of_the_files_says_its_handler(check):
     pod = POD.replace("spec:\n", "spec:\n  runtimeClassName: x\n") % 2
     assert "virtual machine" in str(warnings(check(named % "kata-qemu" + pod, output="json")))
     assert "virtual machine" not in str(warnings(check(named % "runc" + pod, output="json")))
+
+
+def test_what_an_interface_of_a_network_cannot_have_is_told(check):
+    """By the rules of the attachment itself."""
+    net = NET % ("fast", "shared")
+    entry = '[{"name": "fast", "mac": "02:00:00:00:00:01"}]'
+    pod = POD.replace('"fast, fast@net7"', f"'{entry}'") % 1
+    assert not warnings(check(pod + "---\n" + net, output="json"))
+    ipvlan = pod + "---\n" + net.replace("macvlan", "ipvlan")
+    ((place, problem),) = warnings(check(ipvlan, output="json"))
+    assert place.startswith("5:46: metadata.annotations")
+    assert "ipvlan links have the address of the card below them" in problem
+
+
+def test_a_resource_without_a_prefix_is_told(check):
+    text = NET.partition("---")[0].replace("rdma/fast", "fast") % "fast"
+    ((place, problem),) = warnings(check(text, output="json"))
+    assert place.startswith("5:50: metadata.annotations")
+    assert problem == "fast has no prefix, so no container can ask for it"
 
 
 @pytest.mark.parametrize(("plugin", "refused"), [("amd-host-device", True), ("macvlan", False)])
