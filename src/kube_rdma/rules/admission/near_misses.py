@@ -23,7 +23,7 @@ from kube_rdma.rules.attach.requests import (
     POD_NETWORKS_DEFINITION,
 )
 
-_LIKE = 0.85  # of names; "rdma/hca_shared_device_a" is 0.98 of "…devices_a"
+_LIKE = 0.8  # of names; "hca_shared_device_a" is 0.97 of "…devices_a", "efa" 0.33 of "eni"
 _NUMBER = re.compile(r"^(.*?)[-_.]*([0-9]+|(?<=[-_.])[a-z])$")
 _KEYS = (ANNOTATION, POD_NETWORKS, POD_NETWORKS_DEFINITION, DEFAULT_NETWORK)
 _MOST = 20  # resources or annotations of a pod that are compared
@@ -42,7 +42,7 @@ def unknown_resource(
         if ask.resource not in names and not matches(ask.resource, others)
     }
     for ask in list(asks.values())[:_MOST]:
-        if meant := near(ask.resource, names):
+        if meant := near(ask.resource, [one for one in names if are_alike(ask.resource, one)]):
             yield Finding.of(
                 "unknown-resource",
                 ask.path,
@@ -78,14 +78,9 @@ def unknown_network(
 def misspelt(keys: Collection[str]) -> Iterator[tuple[str, str]]:
     """Annotations that nobody reads, with the key that was probably meant."""
     for key in sorted(keys)[: _MOST * _MOST]:
-        prefix, _, name = key.partition("/")
-        for meant in _KEYS if key not in _KEYS else ():
-            right_prefix, _, right_name = meant.partition("/")
-            if (prefix == right_prefix and _is_like(name, right_name)) or (
-                name == right_name and prefix != right_prefix and _is_like(prefix, right_prefix)
-            ):
-                yield key, meant
-                break
+        meant = next((one for one in _KEYS if are_alike(key, one)), None)
+        if meant and key not in _KEYS:
+            yield key, meant
 
 
 def unread_annotation(
@@ -109,12 +104,24 @@ def near(name: str, names: Sequence[str]) -> str | None:
     return next((one for one in likely if not _are_siblings(name, one)), None)
 
 
+def are_alike(first: str, second: str) -> bool:
+    """Whether prefix or name of a qualified name is the same, and the other part nearly so."""
+    (prefix, _, name), (other_prefix, _, other_name) = first.partition("/"), second.partition("/")
+    if prefix == other_prefix:
+        return _is_like(name, other_name)
+    return name == other_name and _is_like(prefix, other_prefix)
+
+
 def _are_siblings(first: str, second: str) -> bool:
     """Whether two names have different numbers at their end, and are the same without them."""
-    left, right = _NUMBER.match(first), _NUMBER.match(second)
-    if left is None or right is None:
-        return False
-    return left[1] == right[1] and left[2] != right[2]
+    (stem, number), (other_stem, other_number) = _numbered(first), _numbered(second)
+    return stem == other_stem and number != other_number
+
+
+def _numbered(name: str) -> tuple[str, str]:
+    """A name without the number or letter at its end, and that."""
+    match = _NUMBER.match(name)
+    return (match[1], match[2]) if match else (name, "")
 
 
 def _is_like(text: str, other: str) -> bool:

@@ -144,7 +144,7 @@ async def test_what_policies_and_networks_of_the_cluster_name_is_a_share(world):
         world.server.put(DEFINITION, {"metadata": meta, "spec": {"config": "{}"}})
         await until(lambda: world.webhook.facts.resources)
         assert not (await world.ask(VALIDATE, manifest))["allowed"]
-        near = pod(asking("intel.com/aa", 1))
+        near = pod(asking("intel.con/a", 1))
         assert "Did you mean intel.com/a?" in (await world.ask(VALIDATE, near))["warnings"][0]
         assert "patch" not in await world.ask(COMPLETE, manifest)
         world.put(NODE_POLICY, "a", {"pools": [{"resource": "intel.com/a", "mode": "shared"}]})

@@ -36,7 +36,10 @@ def codes(pod, facts):
         ("rdma/rail0", "rdma/rail-0", "rdma/rail-0"),
         ("rdma/rail-1", "rdma/rail-0", None),
         ("rdma/hca_shared_devices_b", "rdma/hca_shared_devices_a", None),
+        ("intel.con/a", "intel.com/a", "intel.com/a"),
+        ("rdma/hca2", "rdma/hca", None),
         ("nvidia.com/gpu", "nvidia.com/gpus", None),
+        ("vpc.amazonaws.com/eni", "vpc.amazonaws.com/efa", None),
         ("rdma/fast", "example.com/storage", None),
     ],
 )
