@@ -25,7 +25,7 @@ from kube_rdma.adapters.files.device_info import DeviceInfoFolder
 from kube_rdma.adapters.kubelet.settings import topology_policy
 from kube_rdma.adapters.runtime import cri
 from kube_rdma.api import cni_conf
-from kube_rdma.api.admission import manifests, pod_manifest
+from kube_rdma.api.admission import manifests, pod_manifest, pod_places
 from kube_rdma.api.attach import network_definition, network_status, networks, pod_networks
 from kube_rdma.api.pools import config
 from kube_rdma.api.text import reader
@@ -279,8 +279,10 @@ def _runtime(data: bytes) -> None:
 
 def _manifests(data: bytes) -> None:
     for one in reader.read_all(data, "job.yaml"):
+        if isinstance(one, Refused):
+            raise one
         for manifest in manifests.manifests(one):
-            for pod in manifests.pods(manifest):
+            for pod in pod_places.pods(manifest):
                 findings(pod_manifest.load(pod))
 
 

@@ -19,6 +19,7 @@ from kube_rdma.adapters.cluster.nodes import Nodes
 from kube_rdma.api.reports.node_report import report_status
 from kube_rdma.model.reports.node_report import NodeReport
 from kube_rdma.rules.labels.table import REMEMBERED, TABLE, VENDOR, is_nfd
+from kube_rdma.rules.pools.startup import KEYS
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.waiting import until
@@ -304,8 +305,9 @@ async def test_an_agent_writes_nothing_else_of_its_node(as_agent, config_of, pat
         await write_node(config_of(pod_of(NODES[0])), NODES[0], **patch)
 
 
-async def test_an_agent_takes_the_startup_taint_off_and_no_other(lab, as_agent, config_of):
-    starting = {"key": "kube-rdma.io/starting", "effect": "NoSchedule"}
+@pytest.mark.parametrize("key", KEYS)
+async def test_an_agent_takes_the_startup_taint_off_and_no_other(lab, as_agent, config_of, key):
+    starting = {"key": key, "effect": "NoSchedule"}
     other = {"key": "example.org/a", "effect": "PreferNoSchedule"}
     cluster.kubectl(lab, "patch", "node", NODES[0], "-p", taints(starting, other))
     try:

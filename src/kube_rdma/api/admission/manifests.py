@@ -1,51 +1,15 @@
-"""Manifests: which objects a document holds, and where in them pods are described.
+"""Manifests: which objects a document holds.
 
-First step of `kube-rdma config check` for files that people apply. Kinds of other projects are
-known by the place of their pods alone; what else is in them those projects check.
+First step of `kube-rdma config check` for files that people apply; api/admission/pod_places looks
+for the pods in them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
-from kube_base.errors import Refused
 from kube_base.frozen import Frozen
-from kube_rdma.api.text.document import Document, Path, Section, section
-
-EACH = "*"  # in a path: every entry of a list or object
-
-_TEMPLATE: Path = ("spec", "template")
-
-# Group and kind -> where the pods are. Groups without their version.
-_PODS: Mapping[tuple[str, str], tuple[Path, ...]] = {
-    ("", "Pod"): ((),),
-    ("", "PodTemplate"): (("template",),),
-    ("", "ReplicationController"): (_TEMPLATE,),
-    **{
-        ("apps", kind): (_TEMPLATE,)
-        for kind in ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet")
-    },
-    ("batch", "Job"): (_TEMPLATE,),
-    ("batch", "CronJob"): (("spec", "jobTemplate", *_TEMPLATE),),
-    **{
-        ("kubeflow.org", f"{kind}Job"): (("spec", f"{field}ReplicaSpecs", EACH, "template"),)
-        for kind, field in {
-            "MPI": "mpi",
-            "PyTorch": "pytorch",
-            "TF": "tf",
-            "XGBoost": "xgb",
-            "Paddle": "paddle",
-            "JAX": "jax",
-        }.items()
-    },
-    ("batch.volcano.sh", "Job"): (("spec", "tasks", EACH, "template"),),
-    ("jobset.x-k8s.io", "JobSet"): (("spec", "replicatedJobs", EACH, "template", *_TEMPLATE),),
-    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): (
-        ("spec", "leaderWorkerTemplate", "leaderTemplate"),
-        ("spec", "leaderWorkerTemplate", "workerTemplate"),
-    ),
-}
-_OPTIONAL = frozenset(("leaderTemplate",))
+from kube_rdma.api.text.document import Document, section
 
 
 class Manifest(Frozen):
@@ -83,38 +47,6 @@ def manifests(document: Document) -> tuple[Manifest, ...]:
     metadata = value.get("metadata")
     names = metadata if isinstance(metadata, dict) else {}
     return (Manifest(group, kind, _text(names, "namespace"), _name(names), document),)
-
-
-def pods(manifest: Manifest) -> Iterator[Section]:
-    """The parts of an object that are pods; raise Refused where it has to have one and has none."""
-    for pattern in _PODS.get((manifest.group, manifest.kind), ()):
-        for path in _paths(manifest.document, pattern, ()):
-            part = section(manifest.document, path)
-            if part.value is not None:
-                yield part
-            elif path[-1] not in _OPTIONAL:
-                raise Refused(
-                    f"the {manifest.kind} has no template for its pods here",
-                    remedy=f"Write {path[-1]}, with metadata and spec of a pod",
-                    where=manifest.document.where(path),
-                )
-
-
-def _paths(document: Document, pattern: Path, begin: Path) -> Iterator[Path]:
-    """The paths that a pattern means in the document."""
-    if EACH not in pattern:
-        yield (*begin, *pattern)
-        return
-    at = pattern.index(EACH)
-    base = (*begin, *pattern[:at])
-    value = section(document, base).value
-    keys: list[str | int] = []
-    if isinstance(value, dict):
-        keys += value
-    elif isinstance(value, list):
-        keys += range(len(value))
-    for key in keys:
-        yield from _paths(document, pattern[at + 1 :], (*base, key))
 
 
 def _name(metadata: Mapping[str, object]) -> str:

@@ -2,7 +2,7 @@
 
 What Kubernetes checks itself is not checked here: other fields are passed over, and what is null
 says nothing. The template inside of a Job or its like is read by the same models;
-api/admission/manifests knows where it stands.
+api/admission/pod_places knows where it stands.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import ConfigDict, Field, model_validator
 
 from kube_base.errors import Refused
+from kube_rdma.api.admission.pod_places import PodSection
 from kube_rdma.api.attach import networks, pod_networks
 from kube_rdma.api.text.document import Document, shown
 from kube_rdma.api.text.faults import Slip, slips, validate
@@ -26,7 +27,7 @@ from kube_rdma.model.admission.pod_template import (
     VolumeTemplate,
 )
 from kube_rdma.model.attach.attachment import NetworkAsk
-from kube_rdma.model.finding import FieldPath, Finding
+from kube_rdma.model.finding import FieldPath, Finding, Severity
 
 DEFAULT_NAMESPACE = "default"
 
@@ -219,6 +220,7 @@ class PodSpecFields(Looked):
     node_selector: dict[str, str] = Field(default_factory=dict)
     affinity: Affinity = Affinity.model_construct()
     host_network: bool = False
+    runtime_class_name: str = ""
     security_context: SecurityContext = SecurityContext.model_construct()
 
 
@@ -268,6 +270,8 @@ def load(document: Document, namespace: str = "", name: str = "") -> PodTemplate
         networks=_networks(meta.annotations, space, faults),
         blocks=_blocks(meta.annotations, space, faults),
         faults=tuple(faults),
+        whole=not isinstance(document, PodSection) or document.whole,
+        runtime_class=spec.runtime_class_name,
     )
 
 
@@ -310,7 +314,14 @@ def _asks(resources: Resources, path: FieldPath) -> Iterator[ResourceAsk]:
     for resource, field in fields.items():
         if "/" in resource:
             quantity = getattr(resources, field)[resource]
-            yield ResourceAsk(resource, counted(quantity), (*path, field, resource))
+            request = resources.requests.get(resource)
+            yield ResourceAsk(
+                resource,
+                counted(quantity),
+                (*path, field, resource),
+                None if request is None else counted(request),
+                field == "limits",
+            )
 
 
 def _volume(volume: PodVolume, number: int) -> VolumeTemplate:
@@ -329,10 +340,15 @@ def _networks(
     annotations: Mapping[str, str], namespace: str, faults: list[Finding]
 ) -> tuple[NetworkAsk, ...]:
     try:
-        return networks.asks(annotations.get(networks.ANNOTATION, ""), namespace)
+        loaded = networks.load(annotations.get(networks.ANNOTATION, ""), namespace)
     except Refused as refused:
         faults += _faults(networks.ANNOTATION, refused)
         return ()
+    path = ("metadata", "annotations", networks.ANNOTATION)
+    faults += (
+        Finding.of("annotation", path, warning, "", Severity.WARNING) for warning in loaded.warnings
+    )
+    return loaded.asks
 
 
 def _blocks(

@@ -103,6 +103,8 @@ def _definition(base: Network, parts: Sequence[Section]) -> NetworkDefinition:
         raise Refused(problem, remedy=remedy, where=first.where(("type",)))
     if kind not in MAIN:
         meant = near(kind, list(MAIN))
+        if meant and kind.endswith(f"-{meant}"):
+            meant = None  # a plugin of its own, such as amd-host-device
         guess = f"; did you mean {shown(meant)}?" if meant else ""
         warning = f"kube-rdma does not serve {kind} itself, its binary is called{guess}"
         return NetworkDefinition(

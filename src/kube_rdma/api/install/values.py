@@ -134,8 +134,8 @@ class InstalledAgent(Typed):
     startup_taint: bool = False
     """
     startupTaint is whether an agent removes the taint kube-rdma.io/starting:NoSchedule from its
-    node once all RDMA resources are allocatable. Presets vke, nvidia and ib alone. See
-    docs/agent.md.
+    node once all RDMA resources are allocatable, or the one for cluster-autoscaler. Presets vke,
+    nvidia and ib alone. See docs/agent.md.
     """
     node_labels: Literal["write", "write-nfd", "leave", "remove"] = "write"
     """

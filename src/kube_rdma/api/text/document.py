@@ -74,6 +74,12 @@ class Document(Frozen):
         return written
 
 
+class ManifestDocument(Document):
+    """A document of a file that people apply; `remarks` are what surprises whoever reads it."""
+
+    remarks: tuple[Refused, ...] = ()
+
+
 class Section(Document):
     """The part of a document at `base`, with the places of the whole text."""
 

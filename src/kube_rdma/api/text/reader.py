@@ -5,8 +5,9 @@ are kept and reported together.
 
 People mix both languages up, and JSON is YAML, but for tabs in front of its first bracket, which
 are read as blanks. What is JSON to the letter is read here; api/text/yaml_text reads all else, and
-says what is wrong with it. So YAML's liberties, such as a comma after the last entry, are taken
-from JSON too, and a process that meets no YAML loads no parser for it.
+says what is wrong with it; yaml_manifests reads what people apply. So YAML's liberties, such as a
+comma after the last entry, are taken from JSON too, and a process that meets no YAML loads no
+parser for it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,15 @@ import json
 import re
 
 from kube_base.errors import Refused
-from kube_rdma.api.text.document import MAX_DEPTH, Document, Path, TextPosition, Value, plain
+from kube_rdma.api.text.document import (
+    MAX_DEPTH,
+    Document,
+    ManifestDocument,
+    Path,
+    TextPosition,
+    Value,
+    plain,
+)
 
 MAX_BYTES = 1 << 20  # a ConfigMap cannot hold more
 MOST_OF_MANIFESTS = 16 << 20  # bytes; of others' definitions too, which are long and deep
@@ -41,14 +50,17 @@ def read(data: bytes, source: str) -> Document:
     return yaml_text.read(text, data, source)
 
 
-def read_all(data: bytes, source: str) -> tuple[Document, ...]:
-    """All documents of manifests, without empty ones; else as `read`."""
+def read_all(data: bytes, source: str) -> tuple[ManifestDocument | Refused, ...]:
+    """All documents of manifests, without empty ones; for one that cannot be read its faults.
+
+    Raise Refused where the whole file is no text.
+    """
     text = _decode(data, source, MOST_OF_MANIFESTS)
     if document := _json(text, source):
-        return (document,)
-    from kube_rdma.api.text import yaml_text
+        return (ManifestDocument(source, document.value, document.values, document.keys),)
+    from kube_rdma.api.text import yaml_manifests  # late: see above
 
-    return yaml_text.read_all(text, data, source)
+    return tuple(yaml_manifests.read_all(text, source))
 
 
 def _json(text: str, source: str) -> Document | None:

@@ -43,12 +43,18 @@ class ClaimFacts(Frozen):
 
 
 class AdmissionFacts(Frozen):
-    """What is known beside the pod. `ip_pools` is None where nobody looked for pools."""
+    """What is known beside the pod. `ip_pools` is None where nobody looked for pools.
+
+    `resources` are names that policies and networks have besides those of `pools`. `handlers` are
+    those of runtime classes, by name.
+    """
 
     pools: tuple[OfferedPool, ...] = ()
     networks: tuple[Network, ...] = ()
     ip_pools: tuple[PoolName, ...] | None = None
     claims: tuple[ClaimFacts, ...] = ()
+    resources: tuple[str, ...] = ()
+    handlers: tuple[tuple[str, str], ...] = ()
 
 
 class Completes(StrEnum):
@@ -61,6 +67,8 @@ class Completes(StrEnum):
 
 class AdmissionSettings(Frozen):
     """What an administrator can set. A resource that ends in ``/*`` is all with this prefix.
+
+    Besides `shares` every resource that the facts name is one (rules/admission/shares).
 
     mGPU is VKE's share of a GPU: its resources are those of Volcengine's scheduler for it, in
     limits of the pod. vePFS is Volcengine's parallel file system: its CSI driver is

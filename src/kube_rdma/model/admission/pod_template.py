@@ -22,11 +22,16 @@ class ContainerRole(StrEnum):
 
 
 class ResourceAsk(Frozen):
-    """How much of an extended resource a container asks for, and where that stands."""
+    """How much of an extended resource a container asks for, and where that stands.
+
+    `request` is what stands in requests besides, or in place of a limit; None: nothing does.
+    """
 
     resource: str
     count: int
     path: FieldPath
+    request: int | None = None
+    limited: bool = True
 
 
 class ContainerTemplate(Frozen):
@@ -71,7 +76,8 @@ class PodTemplate(Frozen):
 
     `networks` and `blocks` are what both annotations ask for. `blocks` is None where nobody can
     count them yet: the annotation is missing, not readable, or still to be completed by Cello.
-    `faults` are what kube-rdma cannot read in an annotation.
+    `faults` are what kube-rdma cannot read in an annotation. `whole`: nothing is added to the pod
+    before it is made, as to parts of one in other kinds. `runtime_class` is empty for the usual.
     """
 
     namespace: str
@@ -85,3 +91,16 @@ class PodTemplate(Frozen):
     networks: tuple[NetworkAsk, ...] = ()
     blocks: tuple[NetworkAsk, ...] | None = None
     faults: tuple[Finding, ...] = ()
+    whole: bool = True
+    runtime_class: str = ""
+
+
+class AnnotationAbove(Frozen):
+    """An annotation for pods that stands at an object around their template, where nobody reads it.
+
+    `owner` is the kind of that object, or the field that it is in.
+    """
+
+    key: str
+    owner: str
+    path: FieldPath  # from the document on

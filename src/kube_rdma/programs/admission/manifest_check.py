@@ -1,7 +1,7 @@
 """Files that people apply, judged before they do: what each object means, and all say together.
 
     files ─► documents ─► objects (api/admission/manifests) ─┬─► facts: pools, networks, claims
-                                                             └─► pods, judged by these facts
+                                pods (api/admission/pod_places) └─► judged by these facts
 
 `kube-rdma config check` shows the outcome. The rules are those of the admission webhook
 (rules/admission); what only the cluster knows, such as other objects there, is not held against
@@ -10,42 +10,51 @@ a pod.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from kube_base.errors import Refused
-from kube_base.frozen import Frozen, replace
-from kube_rdma.api.admission import manifests
+from kube_base.frozen import replace
+from kube_rdma.api.admission import manifests, pod_places
 from kube_rdma.api.admission import pod_manifest as pod_api
 from kube_rdma.api.admission.manifests import Manifest
+from kube_rdma.api.admission.pod_places import PodSection
 from kube_rdma.api.attach import network_definition
 from kube_rdma.api.ipam import ip_pool
 from kube_rdma.api.operator import nic_cluster_policy
 from kube_rdma.api.pools import config
-from kube_rdma.api.text.document import Document, Path, Section, section
+from kube_rdma.api.text.document import Document, ManifestDocument, Path, of_json, section
 from kube_rdma.api.text.faults import no_fields
 from kube_rdma.api.text.reader import read
 from kube_rdma.model.admission.facts import (
     USUAL,
     AdmissionFacts,
     AdmissionSettings,
-    ClaimFacts,
     OfferedPool,
 )
 from kube_rdma.model.admission.pod_template import PodTemplate
-from kube_rdma.model.attach.attachment import Network
+from kube_rdma.model.attach.attachment import Network, NetworkKind
 from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.ipam import IPPool, PoolName
 from kube_rdma.model.operator.cluster_policy import ClusterPolicy
+from kube_rdma.programs.admission.written_storage import WrittenStorage, fields_of, text_of
 from kube_rdma.programs.config import judged
 from kube_rdma.rules.admission.completions import completions
 from kube_rdma.rules.admission.findings import findings
+from kube_rdma.rules.admission.shares import of_pools, with_shares
+from kube_rdma.rules.admission.surroundings import misplaced
 from kube_rdma.rules.install.presets import PRESETS
 from kube_rdma.rules.ipam.pools import overlaps
 from kube_rdma.rules.phrases import listed
 from kube_rdma.views.admission import Addition, CheckedObject, ManifestCheck
 
 _CONF = ("spec", "config")
+_PREFIXES: Mapping[str, tuple[str, ...]] = {
+    # Mellanox/network-operator@v25.7 pkg/state/state_hostdevice_network.go
+    "mellanox.com": ("nvidia.com/",),
+    # RESOURCE_PREFIX of sriov-network-operator: its default, and that of the network operator
+    "sriovnetwork.openshift.io": ("openshift.io/", "nvidia.com/"),
+}
 _OPERATOR = PRESETS["nvidia-operator"]["namespace"]["name"]
 _NO_NAMESPACE = (
     "the policy names no namespace: with the definition of 0.1.0 it is in one that no operator sees"
@@ -56,43 +65,38 @@ _NAMESPACE = (
 )
 
 
-class _WrittenVolume(Frozen):
-    """A PersistentVolume: its driver and the claim that it is for."""
-
-    name: str
-    driver: str
-    claim: tuple[str, str]
-
-
-class _WrittenClaim(Frozen):
-    """A PersistentVolumeClaim as it is written."""
-
-    namespace: str
-    name: str
-    storage_class: str
-    volume: str
-
-
 class _Checker:
     """Collects facts, pods and faults, object by object."""
 
     def __init__(self) -> None:
         self.objects: list[CheckedObject] = []
-        self.pods: list[tuple[Section, PodTemplate]] = []
+        self.pods: list[tuple[PodSection, PodTemplate]] = []
         self.findings: list[Finding] = []
         self.pools: list[OfferedPool] = []
         self.networks: list[Network] = []
         self.ip_pools: list[IPPool] = []
         self.brought: list[PoolName] = []  # pools that networks bring along
-        self.claims: list[_WrittenClaim] = []
-        self.volumes: list[_WrittenVolume] = []
-        self.classes: dict[str, str] = {}  # storage classes with their drivers
+        self.resources: list[str] = []  # that policies and networks name
+        self.handlers: list[tuple[str, str]] = []
+        self.storage = WrittenStorage()
 
-    def add(self, document: Document) -> None:
-        """Look at one document of a file."""
+    def add(self, part: Document | Refused) -> None:
+        """Look at one document of a file, or note what makes it unreadable."""
+        if isinstance(part, Refused):
+            self.findings += Finding.of_refused(part)
+            place = part.where.partition(": ")[0].rsplit(":", 1)[0]  # without the column
+            self.objects.append(CheckedObject(place, "document", "", "unreadable"))
+            return
+        document = part
         listed_objects = manifests.manifests(document)
+        remarks = document.remarks if isinstance(document, ManifestDocument) else ()
         if not listed_objects:
+            # An agent reads it as strictly as `config check` reads it alone.
+            self.findings += (one for remark in remarks for one in Finding.of_refused(remark))
             self._try(document, "configuration", "", lambda: self._configuration(document, ()))
+            return
+        for remark in remarks:
+            self.warn(remark.where, (remark.problem,), remark.remedy)
         for manifest in listed_objects:
             look = partial(_LOOKS.get((manifest.group, manifest.kind), _Checker.of_pods), self)
             self._try(manifest.document, manifest.kind, manifest.name, partial(look, manifest))
@@ -104,7 +108,9 @@ class _Checker:
             pools=tuple(self.pools),
             networks=tuple(self.networks),
             ip_pools=names if self.ip_pools else None,
-            claims=tuple(self._bound()),
+            claims=tuple(self.storage.bound()),
+            resources=tuple(self.resources),
+            handlers=tuple(self.handlers),
         )
 
     def warn(self, where: str, sentences: Iterable[str], remedy: str = "") -> None:
@@ -125,10 +131,12 @@ class _Checker:
     def of_pods(self, manifest: Manifest) -> str:
         """What makes pods, to be judged when all files are read."""
         templates = [
-            (part, pod_api.load(part, manifest.namespace, manifest.name))
-            for part in manifests.pods(manifest)
+            (part, pod)
+            for part in pod_places.pods(manifest)
+            if (pod := self._loaded(part, manifest)) is not None
         ]
         self.pods += templates
+        self._misplaced(manifest, templates)
         asks = [
             f"{ask.resource}: {ask.count}"
             for _, pod in templates
@@ -136,6 +144,29 @@ class _Checker:
             for ask in container.asks
         ]
         return f"pods with {listed(asks)}" if asks else ("pods" if templates else "")
+
+    def _loaded(self, part: PodSection, manifest: Manifest) -> PodTemplate | None:
+        """A pod; a warning in place of one that another project's controller may complete."""
+        try:
+            return pod_api.load(part, manifest.namespace, manifest.name)
+        except Refused as refused:
+            if pod_places.is_own(manifest):
+                raise
+            for fault in (refused, *refused.more):
+                self.warn(fault.where, (fault.problem,), fault.remedy)
+            return None
+
+    def _misplaced(
+        self, manifest: Manifest, templates: Sequence[tuple[PodSection, PodTemplate]]
+    ) -> None:
+        """Annotations for pods that stand around their template."""
+        if not templates or pod_places.copies_annotations(manifest):
+            return
+        above = pod_places.annotations_above(manifest, [part for part, _ in templates])
+        self.findings += (
+            replace(one, subject=manifest.document.where(one.path, key=True))
+            for one in misplaced(above, [pod for _, pod in templates])
+        )
 
     def _configuration(self, document: Document, selector: tuple[tuple[str, str], ...]) -> str:
         configuration = judged(config.of_document(document))
@@ -150,14 +181,14 @@ class _Checker:
         before = len(self.pools)
         meaning = self._configuration(document, ())
         labels = section(document, ("spec", "nodeSelector")).value
-        selector = tuple(sorted((str(k), str(v)) for k, v in _fields(labels).items()))
+        selector = tuple(sorted((str(k), str(v)) for k, v in fields_of(labels).items()))
         self.pools[before:] = [OfferedPool(one.spec, selector) for one in self.pools[before:]]
         return meaning
 
     def of_config_map(self, manifest: Manifest) -> str:
         """A configuration in it is read as the agent would; any other text is passed over."""
         meanings = []
-        for key, text in _fields(section(manifest.document, ("data",)).value).items():
+        for key, text in fields_of(section(manifest.document, ("data",)).value).items():
             inner = _readable(text, manifest.document.where(("data", key)))
             if inner is not None and config.is_dialect(inner.value):
                 meanings.append(self._configuration(inner, ()))
@@ -168,8 +199,13 @@ class _Checker:
         document = manifest.document
         text = section(document, _CONF).value
         space = manifest.namespace or pod_api.DEFAULT_NAMESPACE
-        annotations = _fields(section(document, ("metadata", "annotations")).value)
+        annotations = fields_of(section(document, ("metadata", "annotations")).value)
         resource = annotations.get(network_definition.RESOURCE)
+        self.resources += [resource] if isinstance(resource, str) and resource else []
+        if isinstance(resource, str) and resource and "/" not in resource:
+            where = document.where(("metadata", "annotations", network_definition.RESOURCE))
+            problem = f"{resource} has no prefix, so no container can ask for it"
+            self.warn(where, (problem,), f"Write it with its prefix, such as rdma/{resource}")
         if not isinstance(text, str) or not text.strip():
             return "a network that the node's own CNI configuration describes"
         try:
@@ -178,12 +214,37 @@ class _Checker:
             )
         except Refused as refused:
             raise _inside(document, _CONF, refused) from None
+        self._as_json(document, text, definition.network)
         self.networks.append(definition.network)
         if definition.ipam.pool:
             self.brought.append(definition.ipam.pool.name)
         self.warn(document.where(_CONF), definition.warnings)
         tied = f" with {resource}" if resource else ""
         return f"network {definition.network.name}{tied}"
+
+    def _as_json(self, document: Document, text: str, network: Network) -> None:
+        """Plugins and Multus read JSON to the letter; raise Refused where one of them has to."""
+        where = document.where(_CONF)
+        try:
+            of_json(text.encode(), where)
+        except Refused as refused:
+            problem = refused.problem
+            reader = network.plugin if network.kind is NetworkKind.OTHER else network.ipam_plugin
+            if reader:
+                remedy = f"Write spec.config as JSON, as the plugin {reader} reads nothing else"
+                raise Refused(problem, remedy=remedy, where=where) from None
+            self.warn(where, (problem,), "Write it as JSON, as Multus reads nothing else")
+
+    def of_made_network(self, manifest: Manifest) -> str:
+        """What an operator makes a NetworkAttachmentDefinition of."""
+        spec = fields_of(manifest.document.value).get("spec")
+        if resource := text_of(fields_of(spec).get("resourceName")):
+            prefixes = _PREFIXES[manifest.group] if "/" not in resource else ("",)
+            self.resources += (f"{prefix}{resource}" for prefix in prefixes)
+        return (
+            f"an operator makes NetworkAttachmentDefinition {manifest.name} of it, which is "
+            "what kube-rdma reads"
+        )
 
     def of_ip_pool(self, manifest: Manifest) -> str:
         """A pool of addresses."""
@@ -219,33 +280,22 @@ class _Checker:
             )
             self.warn(where, (sentence,), remedy)
         return "nothing that kube-rdma reads"
+        drivers = ["drivers"] if policy.driver or policy.peer_driver else []
+        plugin = policy.device_plugin
+        self.resources += plugin.resources if plugin else ()
+        parts = [*drivers, *([f"offers {listed(plugin.resources)}"] if plugin else [])]
+        return " and ".join(parts) or "nothing that kube-rdma deploys"
 
     def of_storage(self, manifest: Manifest) -> str:
         """Claims, volumes and classes: only what says whose driver a volume has."""
-        value = _fields(manifest.document.value)
-        spec = _fields(value.get("spec"))
-        if manifest.kind == "StorageClass":
-            self.classes[manifest.name] = _text(value.get("provisioner"))
-        elif manifest.kind == "PersistentVolume":
-            to = _fields(spec.get("claimRef"))
-            claim = (_text(to.get("namespace")), _text(to.get("name")))
-            driver = _text(_fields(spec.get("csi") or spec.get("flexVolume")).get("driver"))
-            self.volumes.append(_WrittenVolume(manifest.name, driver, claim))
-        else:
-            space = manifest.namespace or pod_api.DEFAULT_NAMESPACE
-            name = _text(spec.get("storageClassName"))
-            volume = _text(spec.get("volumeName"))
-            self.claims.append(_WrittenClaim(space, manifest.name, name, volume))
+        self.storage.add(manifest)
         return "storage"
 
-    def _bound(self) -> Iterator[ClaimFacts]:
-        """Each claim with the driver of its volume, or of its class."""
-        by_name = {volume.name: volume for volume in self.volumes}
-        by_claim = {volume.claim: volume for volume in self.volumes}
-        for claim in self.claims:
-            volume = by_name.get(claim.volume) or by_claim.get((claim.namespace, claim.name))
-            driver = volume.driver if volume else self.classes.get(claim.storage_class, "")
-            yield ClaimFacts(claim.namespace, claim.name, driver, claim.storage_class)
+    def of_runtime_class(self, manifest: Manifest) -> str:
+        """Which handler a runtime class names."""
+        handler = text_of(fields_of(manifest.document.value).get("handler"))
+        self.handlers.append((manifest.name, handler))
+        return f"runtime class with handler {handler}"
 
 
 _LOOKS: Mapping[tuple[str, str], Callable[[_Checker, Manifest], str]] = {
@@ -257,37 +307,55 @@ _LOOKS: Mapping[tuple[str, str], Callable[[_Checker, Manifest], str]] = {
         for kind in ("NicNodePolicy", "MacvlanNetwork", "HostDeviceNetwork", "IPoIBNetwork")
     },
     ("k8s.cni.cncf.io", "NetworkAttachmentDefinition"): _Checker.of_network,
+    **{
+        (group, kind): _Checker.of_made_network
+        for group, kinds in {
+            "mellanox.com": ("MacvlanNetwork", "HostDeviceNetwork", "IPoIBNetwork"),
+            "sriovnetwork.openshift.io": ("SriovNetwork", "SriovIBNetwork", "OVSNetwork"),
+        }.items()
+        for kind in kinds
+    },
     ("", "ConfigMap"): _Checker.of_config_map,
     ("", "PersistentVolumeClaim"): _Checker.of_storage,
     ("", "PersistentVolume"): _Checker.of_storage,
     ("storage.k8s.io", "StorageClass"): _Checker.of_storage,
+    ("node.k8s.io", "RuntimeClass"): _Checker.of_runtime_class,
 }
 
 
-def check(documents: Iterable[Document], settings: AdmissionSettings = USUAL) -> ManifestCheck:
-    """All that is to be said of the documents of some files, in their order."""
+def check(
+    parts: Iterable[Document | Refused], settings: AdmissionSettings = USUAL
+) -> ManifestCheck:
+    """All that is to be said of the documents of some files, in their order.
+
+    One that could not be read is there as what is wrong with it.
+    """
     checker = _Checker()
-    for document in documents:
-        checker.add(document)
+    for part in parts:
+        checker.add(part)
     checker.warn("", overlaps(checker.ip_pools))
     facts = checker.facts()
+    completing = with_shares(settings, of_pools(facts))
     additions: list[Addition] = []
-    for part, pod in checker.pods:
+    for section_of_pod, pod in checker.pods:
         checker.findings += (
-            replace(one, subject=part.where(one.path)) for one in findings(pod, facts, settings)
+            replace(one, subject=section_of_pod.where(one.path))
+            for one in findings(pod, facts, settings)
         )
         additions += (
-            Addition(part.where(tuple(step for step in one.path if step != "-")), one.what)
-            for one in completions(pod, settings)
+            Addition(
+                section_of_pod.where(tuple(step for step in one.path if step != "-")), one.what
+            )
+            for one in completions(pod, completing)
         )
     return ManifestCheck(tuple(checker.objects), tuple(checker.findings), tuple(additions))
 
 
-def is_configuration(documents: Sequence[Document]) -> bool:
+def is_configuration(parts: Sequence[Document | Refused]) -> bool:
     """Whether a file is what an agent mounts, one document without another kind of object."""
-    if len(documents) != 1:
-        return False
-    listed_objects = manifests.manifests(documents[0])
+    if len(parts) != 1 or isinstance(parts[0], Refused):
+        return not parts
+    listed_objects = manifests.manifests(parts[0])
     return all(one.is_a("kube-rdma.io", "NodePolicy") for one in listed_objects)
 
 
@@ -321,11 +389,3 @@ def _inside(document: Document, path: Path, refused: Refused) -> Refused:
             for one in (refused, *refused.more)
         ]
     )
-
-
-def _fields(value: object) -> Mapping[str, object]:
-    return value if isinstance(value, dict) else {}
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""

@@ -19,6 +19,7 @@ from kube_rdma.model.finding import Finding
 from kube_rdma.rules.admission.completions import completions
 from kube_rdma.rules.admission.findings import findings
 from kube_rdma.rules.admission.patch import operations
+from kube_rdma.rules.admission.shares import of_pools, with_shares
 from kube_rdma.views.findings import sentence
 
 
@@ -41,13 +42,15 @@ def validated(
     )
 
 
-def completed(body: bytes, settings: AdmissionSettings = USUAL) -> bytes:
-    """What is added to the pod; raise Refused likewise."""
+def completed(
+    body: bytes, facts: AdmissionFacts = NOTHING_KNOWN, settings: AdmissionSettings = USUAL
+) -> bytes:
+    """What is added to the pod, where it asks for shares of kube-rdma; raise Refused likewise."""
     request = admission_review.decode(body)
     pod = _template(request)
     if not isinstance(pod, PodTemplate) or request.pod is None:
         return admission_review.encode(request.uid)
-    patch = operations(request.pod, completions(pod, settings))
+    patch = operations(request.pod, completions(pod, with_shares(settings, of_pools(facts))))
     return admission_review.encode(request.uid, patch=patch)
 
 

@@ -1,7 +1,7 @@
 """The admission webhook: every copy of the controller answers the API server's questions.
 
-    NodePolicies, IPPools (watched) ─► facts ─┐
-    HTTPS (adapters/webhook) ─► programs/admission/review ─► HTTPS
+    NodePolicies, IPPools, networks (watched) ─► facts ─┐
+              HTTPS (adapters/webhook) ─► programs/admission/review ─► HTTPS
 
 The certificate is that of a mounted Secret, or of the Secret that the leading copy keeps
 (programs/admission/certificate_keeper), which is watched and needs no disk. Facts that are not
@@ -27,6 +27,11 @@ from kube_client.objects import Cluster
 from kube_rdma.adapters.bulkhead import Part, start
 from kube_rdma.adapters.cluster.admission import WEBHOOK_SECRET, SecretData
 from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL
+from kube_rdma.adapters.cluster.kinds.network_definition import (
+    DEFINITION,
+    RESOURCE,
+    DefinitionSpec,
+)
 from kube_rdma.adapters.cluster.kinds.node_policy import NODE_POLICY, policy_of
 from kube_rdma.adapters.webhook.held_identity import HeldIdentity
 from kube_rdma.adapters.webhook.identity import CERTIFICATE, KEY, ServerIdentity
@@ -86,6 +91,7 @@ class AdmissionServer:
         self._cluster, self._settings, self._pause = cluster, settings, pause
         self._policies = Mirror(NODE_POLICY, policy_of)
         self._ip_pools = Mirror(IP_POOL, _name)
+        self._networks = Mirror(DEFINITION, _resource)
         self.taken = 0  # so many certificates of the Secret were taken into use
         self._held = HeldIdentity()
         self._secret: Mirror[ServedPair | None] | None = None
@@ -123,6 +129,7 @@ class AdmissionServer:
                     {
                         "admission: node policies": self._followed(self._policies),
                         "admission: pools": self._followed(self._ip_pools),
+                        "admission: networks": self._followed(self._networks),
                     },
                 )
         finally:
@@ -138,6 +145,7 @@ class AdmissionServer:
         return AdmissionFacts(
             pools=tuple(OfferedPool(spec, one.selector) for one in policies for spec in one.pools),
             ip_pools=tuple(self._ip_pools.values.values()) if self._all_pools_known else None,
+            resources=tuple(sorted(filter(None, {*tuple(self._networks.values.values())}))),
         )
 
     @property
@@ -161,14 +169,19 @@ class AdmissionServer:
         return validated(body, self.facts, self._settings)
 
     def _completed(self, body: bytes) -> bytes:
-        return completed(body, self._settings)
+        return completed(body, self.facts, self._settings)
 
     def _completed_confined(self, body: bytes) -> bytes:
-        return completed(body, self._confined)
+        return completed(body, self.facts, self._confined)
 
 
 def _name(stored: Stored[object, object]) -> PoolName:
     return PoolName(stored.name)
+
+
+def _resource(stored: Stored[DefinitionSpec, None]) -> str:
+    """The resource that a network takes shares of; empty where it names none."""
+    return dict(stored.annotations).get(RESOURCE, "")
 
 
 def _pair(stored: Stored[SecretData, None]) -> ServedPair | None:

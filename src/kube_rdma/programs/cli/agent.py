@@ -101,7 +101,8 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
     "--startup-taint",
     is_flag=True,
     help="Take the taint kube-rdma.io/starting:NoSchedule off this node when it offers every "
-    "resource. Needs role node and the right to patch nodes.",
+    "resource, or startup-taint.cluster-autoscaler.kubernetes.io/kube-rdma:NoSchedule. Needs role "
+    "node and the right to patch nodes.",
 )
 @click.option(
     "--node-labels",

@@ -104,14 +104,17 @@ def check(
     if node and sysfs:
         raise click.UsageError("--node and --sysfs cannot be combined.")
     try:
-        documents = [document for name in files for document in _documents(name)]
-        if len(files) == 1 and (is_configuration(documents) or not documents):
-            _check_configuration(documents, files[0], _Place(**place), output)
+        texts = [_text_of(name) for name in files]
+        parts = [part for text in texts for part in _parts(text)]
+        if len(parts) == 1 and isinstance(parts[0], Refused):
+            raise parts[0]
+        if len(files) == 1 and is_configuration(parts):
+            _check_configuration(texts[0], _Place(**place), output)
             return
         if node or sysfs:
             raise click.UsageError("--node and --sysfs are for a configuration alone.")
         settings = admission_settings.load(assignments, "--admission-set")
-        _check_manifests(documents, settings, output)
+        _check_manifests(parts, settings, output)
     except Refused as error:
         if output != "json":
             raise
@@ -144,30 +147,47 @@ def schema(dialect: str | None) -> None:
         raise click.UsageError(f"There is no dialect {dialect}; known: {', '.join(DIALECTS)}.")
 
 
-def _documents(name: str) -> tuple[Document, ...]:
-    """What a file holds; raise Refused."""
+class _Text(Frozen):
+    """What a file holds, and what it is called in messages."""
+
+    data: bytes
+    source: str
+
+
+def _text_of(name: str) -> _Text | Refused:
+    """What a file holds, or why it cannot be read."""
     from kube_rdma.api.text import document, reader
 
     if name == _STDIN:
-        return reader.read_all(sys.stdin.buffer.read(), "stdin")
+        return _Text(sys.stdin.buffer.read(), "stdin")
     try:
         with Path(name).open("rb") as file:
-            data = file.read(reader.MOST_OF_MANIFESTS + 1)
+            return _Text(file.read(reader.MOST_OF_MANIFESTS + 1), name)
     except OSError as error:
-        raise document.unreadable(name, error) from error
-    return reader.read_all(data, name)
+        return document.unreadable(name, error)
 
 
-def _check_configuration(
-    documents: Sequence[Document], name: str, place: _Place, output: str
-) -> None:
+def _parts(text: _Text | Refused) -> Sequence[Document | Refused]:
+    """The documents of a file. What cannot be read is there as its faults, and hides no other."""
+    from kube_base.errors import Refused
+    from kube_rdma.api.text.reader import read_all
+
+    if isinstance(text, Refused):
+        return (text,)
+    try:
+        return read_all(text.data, text.source)
+    except Refused as refused:
+        return (refused,)
+
+
+def _check_configuration(text: _Text | Refused, place: _Place, output: str) -> None:
     """Show the pools of the only document, on a node too if one is meant."""
     from kube_rdma.api.pools import config as api
     from kube_rdma.api.text.reader import read
     from kube_rdma.programs.config import judged
 
-    document = documents[0] if documents else read(b"", "stdin" if name == _STDIN else name)
-    configuration = judged(api.of_document(document))
+    assert isinstance(text, _Text)
+    configuration = judged(api.of_document(read(text.data, text.source)))
     on_node = _on_node(configuration, place) if place.node or place.sysfs else None
     title = f"On the node of {place.sysfs}" if place.sysfs else "On this node"
     _show(configuration, on_node, title, output)
@@ -176,14 +196,14 @@ def _check_configuration(
 
 
 def _check_manifests(
-    documents: Sequence[Document], settings: AdmissionSettings, output: str
+    parts: Sequence[Document | Refused], settings: AdmissionSettings, output: str
 ) -> None:
     """Show what the objects mean; raise Refused with all that is refused."""
     from kube_base.errors import Refused
     from kube_rdma.programs.admission.manifest_check import check as judge
     from kube_rdma.views.admission import check_document, check_text
 
-    checked = judge(documents, settings)
+    checked = judge(parts, settings)
     if output == "json":
         click.echo(json.dumps(check_document(checked), indent=2))
         if checked.errors:

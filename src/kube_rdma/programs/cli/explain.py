@@ -21,6 +21,8 @@ from kube_rdma.programs.cli.options import ClusterOptions, cluster_options, name
 from kube_rdma.programs.cli.output import AS_JSON, TEXT_OUTPUT, page_width
 
 if TYPE_CHECKING:
+    from kube_base.errors import Refused
+    from kube_rdma.api.text.document import Document
     from kube_rdma.model.admission.pod_template import PodTemplate
     from kube_rdma.model.explain import PodEvidence
     from kube_rdma.programs.cli.options import Opener
@@ -110,7 +112,7 @@ def _places(state: object) -> ExplainPlaces:
 def _template(file: Path, cluster: ClusterOptions, opener: Opener | None) -> PodTemplate:
     """The pod of a file, or what a Job and its like make pods of; raise Refused."""
     from kube_base.errors import Refused
-    from kube_rdma.api.admission import manifests, pod_manifest
+    from kube_rdma.api.admission import manifests, pod_manifest, pod_places
     from kube_rdma.api.text import document, reader
 
     name = "stdin" if file == _STDIN else str(file)
@@ -118,7 +120,7 @@ def _template(file: Path, cluster: ClusterOptions, opener: Opener | None) -> Pod
         data = sys.stdin.buffer.read() if file == _STDIN else file.read_bytes()
     except OSError as error:
         raise document.unreadable(name, error) from error
-    documents = reader.read_all(data, name)
+    documents = [_read(part) for part in reader.read_all(data, name)]
     if len(documents) != 1:
         raise Refused(
             f"it holds {len(documents)} documents, and exactly 1 is needed",
@@ -126,7 +128,7 @@ def _template(file: Path, cluster: ClusterOptions, opener: Opener | None) -> Pod
             where=name,
         )
     objects = manifests.manifests(documents[0])
-    parts = [(one, part) for one in objects for part in manifests.pods(one)]
+    parts = [(one, part) for one in objects for part in pod_places.pods(one)]
     if len(parts) != 1:
         kinds = ", ".join(one.kind for one in objects) or "no object of Kubernetes"
         what = (
@@ -136,6 +138,13 @@ def _template(file: Path, cluster: ClusterOptions, opener: Opener | None) -> Pod
     manifest, part = parts[0]
     space = cluster.namespace or manifest.namespace or cluster.usual_namespace(opener)
     return pod_manifest.load(part, space, manifest.name)
+
+
+def _read(part: Document | Refused) -> Document:
+    """A document of a file; raise Refused where it could not be read."""
+    if isinstance(part, Exception):
+        raise part
+    return part
 
 
 def _show(evidence: PodEvidence, *, as_json: bool) -> None:

@@ -1,7 +1,8 @@
 """All that is wrong with a pod: the limits that the documents of S0 and S1 name, rule by rule.
 
 The webhook and `kube-rdma config check` ask here, rules/install/pod_admission says in CEL what CEL
-can say. The first rules are about containers and volumes, those about networks stand in networks.
+can say. The first rules are about containers and volumes, those about networks stand in networks;
+near_misses and surroundings have what no document names, and what pods get wrong most.
 """
 
 from __future__ import annotations
@@ -13,16 +14,23 @@ from kube_rdma.model.admission.pod_template import PodTemplate, VolumeTemplate
 from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.pools.pool import Mode
 from kube_rdma.rules.admission.completions import completions, wrong_words
+from kube_rdma.rules.admission.near_misses import (
+    unknown_network,
+    unknown_resource,
+    unread_annotation,
+)
 from kube_rdma.rules.admission.networks import (
     BLOCKS,
     block_count,
     isolation,
     network_shares,
     no_address,
+    unfit_entries,
     unreadable,
 )
 from kube_rdma.rules.admission.placement import candidates, fixed_mode
-from kube_rdma.rules.admission.shares import asked, matches
+from kube_rdma.rules.admission.shares import asked, matches, offered, with_shares
+from kube_rdma.rules.admission.surroundings import networks_on_host, requests, sandboxed
 
 Rule = Callable[[PodTemplate, AdmissionFacts, AdmissionSettings], Iterator[Finding]]
 
@@ -32,12 +40,15 @@ def findings(
     facts: AdmissionFacts = NOTHING_KNOWN,
     settings: AdmissionSettings = USUAL,
 ) -> tuple[Finding, ...]:
-    """What is wrong with a pod, refusals first; nothing where the pod asks for nothing of RDMA."""
+    """What is wrong with a pod, refusals first.
+
+    Where the pod asks for nothing of RDMA, only what it surely means otherwise is told.
+    """
+    settings = with_shares(settings, offered(facts))
     shares = any(True for _ in asked(template, settings.shares))
-    if not shares and not template.blocks and not template.faults:
-        return ()
-    every = [*unreadable(template)] if shares else []
-    every += [finding for rule in RULES for finding in rule(template, facts, settings)]
+    rules = (*RULES, *OF_ANY_POD) if shares or template.blocks or template.faults else OF_ANY_POD
+    every = [*unreadable(template)]
+    every += [finding for rule in rules for finding in rule(template, facts, settings)]
     if any(one.path == BLOCKS for one in completions(template, settings)):
         every = [one for one in every if one.path != BLOCKS]  # they are yet to be written
     return tuple(sorted(every, key=lambda one: not one.is_error))
@@ -47,7 +58,7 @@ def _host_network(
     template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
 ) -> Iterator[Finding]:
     """S0: with hostNetwork a pod can use RDMA, without it the pool's cards are not in its sight."""
-    if template.host_network:
+    if template.host_network or not template.whole:
         return
     for _, ask in asked(template, settings.shares):
         pools = candidates(template, ask.resource, facts)
@@ -171,11 +182,20 @@ RULES: tuple[Rule, ...] = (
     _mgpu,
     block_count,
     _vepfs,
-    network_shares,
+    requests,
     isolation,
+    unfit_entries,
     _host_network,
     _gpu_in_shared_multi,
     _card_count,
     no_address,
     wrong_words,
+)
+OF_ANY_POD: tuple[Rule, ...] = (
+    network_shares,
+    networks_on_host,
+    sandboxed,
+    unknown_resource,
+    unknown_network,
+    unread_annotation,
 )

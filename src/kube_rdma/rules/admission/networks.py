@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kube_base.errors import Refused
 from kube_base.frozen import replace
 from kube_rdma.model.admission.facts import AdmissionFacts, AdmissionSettings
 from kube_rdma.model.admission.pod_template import PodTemplate
@@ -16,7 +17,7 @@ from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.pools.pool import Bind
 from kube_rdma.rules.admission.placement import candidates, fixed_mode
 from kube_rdma.rules.admission.shares import asked, held
-from kube_rdma.rules.attach.requests import ANNOTATION, POD_NETWORKS, isolated
+from kube_rdma.rules.attach.requests import ANNOTATION, POD_NETWORKS, isolated, wishes
 from kube_rdma.rules.phrases import listed
 from kube_rdma.rules.pools.modes import MODES, terms
 
@@ -34,6 +35,8 @@ def block_count(
     template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
 ) -> Iterator[Finding]:
     """A block for each card: any other number is refused when the network is attached."""
+    if not template.whole:
+        return
     resource = settings.counted
     cards = held(template, resource)
     if template.blocks is None:
@@ -63,13 +66,15 @@ def network_shares(
     template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
 ) -> Iterator[Finding]:
     """A network that is tied to a resource takes a share of it, which the pod has to ask for."""
+    if not template.whole:
+        return
     asks = tuple((ask, network_of(ask, facts)) for ask in template.networks)
     for resource in dict.fromkeys(network.resource for _, network in asks if network):
         if resource is None or _pooled(template, resource, facts):
             continue
         tied = [ask.network for ask, network in asks if network and network.resource == resource]
         shares = held(template, resource)
-        if len(tied) > shares and (shares or facts.pools):
+        if len(tied) > shares:
             yield Finding.of(
                 "network-shares",
                 NETWORKS,
@@ -94,6 +99,28 @@ def isolation(
             f"{ask.namespace}, and this pod is of namespace {template.namespace}",
             f"Name a network of {mine}",
         )
+
+
+def unfit_entries(
+    template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
+) -> Iterator[Finding]:
+    """What an entry asks for and an interface of its network cannot have, as rules/attach says it.
+
+    Another program may attach networks of the one annotation, so there it is a warning. What
+    ib-kubernetes writes into an entry is not there yet.
+    """
+    del settings
+    for path, asks in ((NETWORKS, template.networks), (BLOCKS, template.blocks or ())):
+        for ask in asks:
+            network = network_of(ask, facts)
+            try:
+                if network is not None and not network.configured:
+                    wishes((ask,), (network,))
+            except Refused as refused:
+                severity = Severity.ERROR if path == BLOCKS else Severity.WARNING
+                for fault in (refused, *refused.more):
+                    problem = f"{fault.where}: {fault.problem}"
+                    yield Finding.of("network-entry", path, problem, fault.remedy, severity)
 
 
 def no_address(

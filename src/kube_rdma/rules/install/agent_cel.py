@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kube_rdma.rules.labels.table import FEATURE
+from kube_rdma.rules.pools.startup import EFFECT
+from kube_rdma.rules.pools.startup import KEYS as STARTUP_TAINTS
 
 # The right, at no API, by which an agent may write labels by which others start their drivers;
 # objects/rights.yaml gives it.
@@ -188,7 +190,7 @@ _NFD_GROUP, _NFD_RESOURCE, _NFD_VERB = NFD_RIGHT
 _MAY_NFD = (
     f"authorizer.group('{_NFD_GROUP}').resource('{_NFD_RESOURCE}').check('{_NFD_VERB}').allowed()"
 )
-_STARTING = "(taint.key == 'kube-rdma.io/starting' && taint.effect == 'NoSchedule')"
+_STARTING = f"(taint.key in {list(STARTUP_TAINTS)} && taint.effect == '{EFFECT}')"
 
 
 def _keys(kind: str) -> tuple[str, str, str]:

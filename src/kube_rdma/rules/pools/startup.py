@@ -10,12 +10,19 @@ from collections.abc import Mapping
 
 from kube_rdma.model.node import NodeState
 
-STARTING, EFFECT = "kube-rdma.io/starting", "NoSchedule"  # key and effect; the value is free
+EFFECT = "NoSchedule"
+STARTING = "kube-rdma.io/starting"
+STARTING_FOR_AUTOSCALER = "startup-taint.cluster-autoscaler.kubernetes.io/kube-rdma"
+"""With this prefix the cluster-autoscaler counts a node as one that still starts, where any other
+taint makes it add a further node: kubernetes/autoscaler@cluster-autoscaler-1.29.0
+cluster-autoscaler/utils/taints/taints.go, StartupTaintPrefix."""
+
+KEYS = (STARTING, STARTING_FOR_AUTOSCALER)  # an administrator writes one of them, with any value
 
 
-def is_starting(node: NodeState) -> bool:
-    """Whether the node has the startup taint."""
-    return any((taint.key, taint.effect) == (STARTING, EFFECT) for taint in node.taints)
+def starting(node: NodeState) -> tuple[str, ...]:
+    """The keys of the startup taints that the node has."""
+    return tuple(key for key in KEYS if (key, EFFECT) in {(t.key, t.effect) for t in node.taints})
 
 
 def shows(node: NodeState, offered: Mapping[str, int]) -> bool:

@@ -3,7 +3,8 @@
 import pytest
 
 from kube_base.errors import Refused
-from kube_rdma.api.admission.manifests import manifests, pods
+from kube_rdma.api.admission.manifests import manifests
+from kube_rdma.api.admission.pod_places import pods
 from kube_rdma.api.text.reader import read_all
 
 POD = "{spec: {containers: [{name: a}]}}"

@@ -14,6 +14,7 @@ from kube_client.calls import RequestTiming
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.admission import WEBHOOK_SECRET
 from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL
+from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION, RESOURCE
 from kube_rdma.adapters.cluster.kinds.node_policy import NODE_POLICY
 from kube_rdma.programs.admission.server import (
     COMPLETE,
@@ -45,7 +46,7 @@ class World:
         if source != PLACE:
             self.authority.issue(HOST, hosts=(HOST,)).write(source, "tls")
         self._context = ssl.create_default_context(cadata=self.authority.certificate.decode())
-        self.server = FakeServer([NODE_POLICY, IP_POOL, WEBHOOK_SECRET])
+        self.server = FakeServer([NODE_POLICY, IP_POOL, DEFINITION, WEBHOOK_SECRET])
         cluster = Cluster(self.server.line(), EAGER)
         self.webhook = AdmissionServer(cluster, source, pause=lambda _: 0.0)
 
@@ -132,6 +133,23 @@ async def test_what_is_completed_depends_on_the_path(world):
         answer = await world.ask(COMPLETE, pod(asking("rdma/a", 1)))
         assert answer["patchType"] == "JSONPatch"
         assert "patch" not in await world.ask(CONFINED, pod(asking("rdma/a", 1)))
+
+
+async def test_what_policies_and_networks_of_the_cluster_name_is_a_share(world):
+    """Whatever its prefix; only a pool of kube-rdma's own completes its pods."""
+    manifest = pod(asking("intel.com/a", 1), asking("vke.volcengine.com/mgpu-core", 1))
+    async with running(world):
+        assert (await world.ask(VALIDATE, manifest))["allowed"]
+        meta = {"name": "n", "namespace": "team", "annotations": {RESOURCE: "intel.com/a"}}
+        world.server.put(DEFINITION, {"metadata": meta, "spec": {"config": "{}"}})
+        await until(lambda: world.webhook.facts.resources)
+        assert not (await world.ask(VALIDATE, manifest))["allowed"]
+        near = pod(asking("intel.con/a", 1))
+        assert "Did you mean intel.com/a?" in (await world.ask(VALIDATE, near))["warnings"][0]
+        assert "patch" not in await world.ask(COMPLETE, manifest)
+        world.put(NODE_POLICY, "a", {"pools": [{"resource": "intel.com/a", "mode": "shared"}]})
+        await until(lambda: world.webhook.facts.pools)
+        assert "patch" in await world.ask(COMPLETE, manifest)
 
 
 async def test_a_certificate_of_a_secret_is_exchanged_without_a_restart():

@@ -1,6 +1,7 @@
 """`kube-rdma config check` on manifests: what they mean, and what they say together."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -358,6 +359,7 @@ FIELDS = st.sampled_from(
     [
         *("metadata", "name", "namespace", "annotations", "spec", "data", "template", "items"),
         *("containers", "tasks", "mpiReplicaSpecs", "config", "ranges", "pools", "csi"),
+        *("resources", "limits", "image", "rdma/a", "podTemplateOverrides", "handler"),
         *("claimRef", "nodeSelector", "devicePlugin", "provisioner", "storageClassName"),
     ]
 )
@@ -382,3 +384,160 @@ def test_no_manifest_is_a_crash(listed):
     for error in checked.errors:
         assert error.subject.startswith("file:")
         assert error.remedy
+
+
+def warnings(result):
+    """Each warning with its place after the file's folder."""
+    shown = json.loads(result.output)
+    return [(one["where"].rpartition("/0.yaml:")[2], one["problem"]) for one in shown["warnings"]]
+
+
+def test_one_unreadable_document_hides_no_other(check):
+    """Nor one unreadable file: the rest is judged, and each has its sentence."""
+    job = JOB % (PAIR, "shared", 4)
+    result = check(f"a: [\n---\n{job}", "b: !Ref c\n", POD % 1, output="json")
+    shown = json.loads(result.output)
+    assert result.exit_code == 3
+    places = [re.search(r"[01].yaml:[0-9]+", one["where"])[0] for one in shown["errors"]]
+    assert places == ["0.yaml:2", "1.yaml:1", "0.yaml:13"]
+    assert "2 blocks" in shown["errors"][2]["problem"]
+    assert [one["meaning"] for one in shown["objects"]] == [
+        *("unreadable", "pods with vke.volcengine.com/rdma: 4"),
+        *("unreadable", "pods with rdma/fast: 1"),
+    ]
+    assert shown["objects"][0]["at"].endswith("0.yaml:2")
+
+
+def test_a_file_that_is_not_there_hides_no_other(check, tmp_path):
+    (tmp_path / "a.yaml").write_text(POD % 1)
+    result = CliRunner().invoke(config, ["check", str(tmp_path / "a.yaml"), "gone.yaml"])
+    assert "pods with rdma/fast: 1" in result.output
+    assert result.exception.where == "gone.yaml"
+
+
+def test_what_kubectl_takes_is_a_warning_in_manifests(check):
+    """A configuration is read by an agent, which takes none of it."""
+    twice = POD.replace("limits: {rdma/fast: %s}", "limits: {rdma/fast: 3}, limits: {rdma/fast: 1}")
+    ((place, problem),) = warnings(check(twice, output="json"))
+    assert place.startswith("8:")
+    assert "given twice" in problem
+    alias = POD.replace("name: a\n", "name: &n a\n").replace("{name: a,", "{name: *n,") % 1
+    ((_, problem),) = warnings(check(alias, output="json"))
+    assert "an alias is read" in problem
+    ((_, problem),) = faults(check(f"{POD % 1}---\nmode: &m hca\nmode: *m\n"))[:1]
+    assert "an alias is read" in problem
+
+
+POOLS = {
+    "ConfigMap": MAP.replace(
+        '{"mode": "%s"%s}',
+        '{"resourceList": [{"resourceName": "a", "selectors": {"vendors": ["15b3"]}}]}',
+    ),
+    "NicClusterPolicy": """\
+apiVersion: mellanox.com/v1alpha1
+kind: NicClusterPolicy
+metadata: {name: a, namespace: b}
+spec:
+  devicePlugin:
+    image: a
+    repository: b
+    version: c
+    config: |
+      {"configList": [{"resourceName": "a", "resourcePrefix": "intel.com", "rdmaHcaMax": 1,
+                       "selectors": {"vendors": ["15b3"]}}]}
+""",
+    "NetworkAttachmentDefinition": """\
+apiVersion: k8s.cni.cncf.io/v1
+kind: NetworkAttachmentDefinition
+metadata: {name: n, annotations: {k8s.v1.cni.cncf.io/resourceName: intel.com/a}}
+spec: {config: '{"type": "sriov"}'}
+""",
+    "SriovNetwork": """\
+apiVersion: sriovnetwork.openshift.io/v1
+kind: SriovNetwork
+metadata: {name: n}
+spec: {resourceName: intel.com/a}
+""",
+}
+MGPU = """\
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: a}
+spec:
+  containers:
+  - {name: a, resources: {limits: {intel.com/a: 1, vke.volcengine.com/mgpu-core: 1}}}
+"""
+
+
+@pytest.mark.parametrize("kind", POOLS)
+def test_what_an_object_of_the_files_names_is_a_share(check, kind):
+    """Without any list of prefixes: the pod alone is nobody's business."""
+    pool = POOLS[kind]
+    assert check(MGPU.removeprefix("---\n")).exit_code == 0
+    problems = [problem for _, problem in faults(check(pool + MGPU))]
+    assert problems == [
+        "RDMA (intel.com/a) and mGPU (vke.volcengine.com/mgpu-core) cannot be used together"
+    ]
+    misspelt = check(pool + MGPU.replace("intel.com/a", "intel.con/a"), output="json")
+    assert any("names intel.con/a" in problem for _, problem in warnings(misspelt))
+
+
+def test_an_annotation_at_a_deployment_is_told(check):
+    """With the line of the annotation itself."""
+    deployment = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: a
+  annotations:
+    k8s.v1.cni.cncf.io/networks: fast
+spec: {template: {spec: {containers: [{name: a}]}}}
+"""
+    ((where, problem),) = warnings(check(deployment, output="json"))
+    assert where == '6:5: metadata.annotations."k8s.v1.cni.cncf.io/networks"'
+    assert problem == "the annotation stands at the Deployment, from where no pod gets it"
+
+
+def test_a_runtime_class_of_the_files_says_its_handler(check):
+    named = (
+        "apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: x}\nhandler: %s\n---\n"
+    )
+    pod = POD.replace("spec:\n", "spec:\n  runtimeClassName: x\n") % 2
+    assert "virtual machine" in str(warnings(check(named % "kata-qemu" + pod, output="json")))
+    assert "virtual machine" not in str(warnings(check(named % "runc" + pod, output="json")))
+
+
+def test_what_an_interface_of_a_network_cannot_have_is_told(check):
+    """By the rules of the attachment itself."""
+    net = NET % ("fast", "shared")
+    entry = '[{"name": "fast", "mac": "02:00:00:00:00:01"}]'
+    pod = POD.replace('"fast, fast@net7"', f"'{entry}'") % 1
+    assert not warnings(check(pod + "---\n" + net, output="json"))
+    ipvlan = pod + "---\n" + net.replace("macvlan", "ipvlan")
+    ((place, problem),) = warnings(check(ipvlan, output="json"))
+    assert place.startswith("5:46: metadata.annotations")
+    assert "ipvlan links have the address of the card below them" in problem
+
+
+def test_a_resource_without_a_prefix_is_told(check):
+    text = NET.partition("---")[0].replace("rdma/fast", "fast") % "fast"
+    ((place, problem),) = warnings(check(text, output="json"))
+    assert place.startswith("5:50: metadata.annotations")
+    assert problem == "fast has no prefix, so no container can ask for it"
+
+
+@pytest.mark.parametrize(("plugin", "refused"), [("amd-host-device", True), ("macvlan", False)])
+def test_a_network_that_is_nearly_json_is_told(check, plugin, refused):
+    """Refused where a binary reads it; kube-rdma reads it, and Multus does not."""
+    text = NET.partition("---")[0] % "fast"
+    text = text.replace("macvlan", plugin).replace('"}}', '"},}')
+    result = check(text, output="json")
+    shown = json.loads(result.output)
+    assert (result.exit_code, bool(shown["errors"])) == ((3, True) if refused else (0, False))
+    ((where, _),) = [
+        (one["where"], one["problem"])
+        for one in (*shown["errors"], *shown["warnings"])
+        if "not JSON" in one["problem"]
+    ]
+    assert where.endswith("0.yaml:7:11: spec.config")

@@ -1,5 +1,7 @@
 """Each limit of the documents S0 and S1: where it holds, where not, and what its sentence says."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -239,7 +241,28 @@ def test_an_annotation_that_cannot_be_read_is_refused_with_its_place():
 
 def test_a_pod_without_shares_is_nobody_s_business():
     slicing = asking("vke.volcengine.com/mgpu-core", 1)
-    assert not findings(template(slicing, volumes=[VEPFS], annotations=networks("net,,")))
+    assert not findings(template(slicing, volumes=[VEPFS], annotations=networks("net")))
+
+
+def test_an_annotation_that_nobody_can_read_is_told_of_any_pod():
+    """Whoever attaches its networks."""
+    assert rules(template(container(), annotations=networks("net,"))) == ["annotation"]
+    asks = [{"name": "net", "ipRequest": "10.0.0.1"}]
+    finding = only(template(container(), annotations={ANNOTATION: json.dumps(asks)}))
+    assert (finding.code, finding.severity) == ("annotation", Severity.WARNING)
+    assert "there is no such field" in finding.problem
+
+
+def test_what_pools_policies_and_networks_name_is_a_share():
+    """Whatever its prefix; a GPU stays one."""
+    pod = template(asking("intel.com/rdma_a", 1))
+    named = AdmissionFacts(resources=("intel.com/rdma_a", "nvidia.com/gpu"))
+    on_host = offered(Mode.HCA, "intel.com/rdma_a", host_network=True)
+    assert "host-network" in rules(pod, AdmissionFacts((on_host,)))
+    mgpu = asking("vke.volcengine.com/mgpu-core", 1)
+    assert "mgpu" not in rules(template(asking("intel.com/rdma_a", 1), mgpu))
+    assert "mgpu" in rules(template(asking("intel.com/rdma_a", 1), mgpu), named)
+    assert "mgpu" not in rules(template(asking("nvidia.com/gpu", 1), mgpu), named)
 
 
 def test_sentences_are_short_and_end_without_a_stop():

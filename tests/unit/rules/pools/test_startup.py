@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from kube_base.frozen import replace
 from kube_rdma.model.node import NodeState, Taint
-from kube_rdma.rules.pools.startup import EFFECT, STARTING, is_starting, shows
+from kube_rdma.rules.pools.startup import EFFECT, KEYS, STARTING_FOR_AUTOSCALER, shows, starting
 
 NAMES = st.sampled_from(("rdma/a", "rdma/b", "cpu"))
 COUNTS = st.dictionaries(NAMES, st.integers(0, 4))
@@ -37,10 +37,15 @@ def test_a_resource_without_healthy_shares_may_be_missing():
     assert shows(node({}), {}), "a node without pools has nothing to wait for"
 
 
-@given(st.text(max_size=5))
-def test_the_taint_is_known_by_key_and_effect(value):
+@given(st.sets(st.sampled_from(KEYS), min_size=1), st.text(max_size=5))
+def test_the_taint_is_known_by_key_and_effect(keys, value):
     """Its value is the administrator's."""
-    starting = Taint(STARTING, EFFECT, value)
-    assert is_starting(node({}, Taint("example.org/t", EFFECT), starting))
-    assert not is_starting(node({}, replace(starting, effect="NoExecute")))
-    assert not is_starting(node({}, replace(starting, key="example.org/t")))
+    taints = [Taint(key, EFFECT, value) for key in keys]
+    assert set(starting(node({}, Taint("example.org/t", EFFECT), *taints))) == keys
+    assert not starting(node({}, *(replace(one, effect="NoExecute") for one in taints)))
+    assert not starting(node({}, *(replace(one, key="example.org/t") for one in taints)))
+
+
+def test_one_of_the_taints_is_known_to_the_cluster_autoscaler():
+    """By its prefix, without an option there."""
+    assert STARTING_FOR_AUTOSCALER.startswith("startup-taint.cluster-autoscaler.kubernetes.io/")

@@ -1,7 +1,8 @@
 """Takes the startup taint off this node when every resource is there: ``agent --startup-taint``.
 
 A NodeKeeper. The administrator lets the kubelet register its node with
-``kube-rdma.io/starting:NoSchedule``; rules/pools/startup compares the Node object with what is
+``kube-rdma.io/starting:NoSchedule``, or the same by the prefix that the cluster-autoscaler knows;
+rules/pools/startup compares the Node object with what is
 offered. A node that is registered again has the taint again, and loses it again.
 """
 
@@ -16,7 +17,7 @@ from kube_rdma.adapters.cluster.nodes import Nodes
 from kube_rdma.model.node import NodeState
 from kube_rdma.programs.agent.node.node_keeper import NodeKeeper, WritePace
 from kube_rdma.rules.pools.pools import offer
-from kube_rdma.rules.pools.startup import EFFECT, STARTING, is_starting, shows
+from kube_rdma.rules.pools.startup import EFFECT, shows, starting
 from kube_rdma.rules.reports.node_report import AgentLook
 
 # Pods wait for it: a right that was missing is tried again soon.
@@ -43,8 +44,9 @@ class StartupTaint(NodeKeeper[Mapping[str, int]]):
         return {name: sum(s.healthy for s in shown.shares) for name, shown in offers}
 
     def _agrees(self, node: NodeState, wanted: Mapping[str, int]) -> bool:
-        return not (is_starting(node) and shows(node, wanted))
+        return not (starting(node) and shows(node, wanted))
 
     async def _write(self, node: NodeState, wanted: Mapping[str, int]) -> None:
-        if await self._nodes.remove_taint(node.name, STARTING, EFFECT):
-            log.info("startup taint removed", node=node.name, taint=f"{STARTING}:{EFFECT}")
+        for key in starting(node):
+            if await self._nodes.remove_taint(node.name, key, EFFECT):
+                log.info("startup taint removed", node=node.name, taint=f"{key}:{EFFECT}")

@@ -10,6 +10,7 @@ from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.nodes import Nodes
 from kube_rdma.programs.agent.node.node_keeper import WritePace
 from kube_rdma.programs.agent.node.startup_taint import StartupTaint
+from kube_rdma.rules.pools.startup import STARTING_FOR_AUTOSCALER
 from tests.unit.programs.agent.world import LABEL, NODE_NAME, VKE, World, hard_card, until
 
 OURS = {"key": "kube-rdma.io/starting", "effect": "NoSchedule"}
@@ -73,6 +74,18 @@ async def test_it_goes_when_the_node_shows_every_share(world, recording):
         world.register(OURS, *OTHERS, allocatable=4)
         await until(lambda: world.taints == OTHERS)
         await until(lambda: recording.of("startup taint removed"))
+
+
+async def test_the_one_that_the_cluster_autoscaler_knows_goes_too(world, recording):
+    """Alone, or beside the other."""
+    known = {"key": STARTING_FOR_AUTOSCALER, "value": "true", "effect": "NoSchedule"}
+    world.register(known, *OTHERS, allocatable=4)
+    async with world.serving(world.starting()):
+        await until(lambda: world.taints == OTHERS)
+        world.register(OURS, known, *OTHERS, allocatable=4)
+        await until(lambda: world.taints == OTHERS)
+    taints = [one["taint"] for one in recording.of("startup taint removed")]
+    assert taints[0] == f"{STARTING_FOR_AUTOSCALER}:NoSchedule"
 
 
 async def test_a_node_that_is_registered_anew_loses_it_anew(world):
