@@ -2,7 +2,7 @@
 # tools/bootstrap, which takes no time when there is nothing to do.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-lab ci test-all check bench house image clean ready
+.PHONY: help demo test test-lab ci test-all check bench house image release clean ready
 export PATH := $(PATH):/usr/sbin:/sbin
 # Without compiled files each worker would compile all tests, and each program that they start.
 unexport PYTHONDONTWRITEBYTECODE
@@ -54,6 +54,9 @@ bench: ready ## measure; ARGS="lab devices --json" chooses what and how
 
 house: ready ## count: lines, names that say nothing, class names with two meanings
 	@.venv/bin/python -m tests.house.numbers
+
+release: ready ## write all files of a release into dist/VERSION; docs/release.md tells the rest
+	@.venv/bin/python -m kube_rdma_tools.release dist $(ARGS)
 
 image: ready ## build the node image into dist/kube-rdma.tar; ARGS="--platform linux/arm64" for Arm
 	@.venv/bin/python -m kube_rdma_lab.build image dist/kube-rdma.tar $(ARGS)

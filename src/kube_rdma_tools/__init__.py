@@ -1,4 +1,5 @@
 """What developers run: it writes files made from the product, makes load, judges installations.
 
-tools/crds, tools/metrics and the tests start it from a checkout; neither wheel nor image has it.
+tools/crds, tools/metrics, `make release` and the tests start it from a checkout; neither wheel nor
+image has it.
 """

@@ -29,7 +29,10 @@ from .pages import COMMANDS, INDENTED, OUTPUT, ROOT, Block, Command
 LANGUAGES = {COMMANDS, OUTPUT, "json", "yaml", "text"}
 OURS = {"kube-rdma", ".venv/bin/kube-rdma"}
 # Of the shell, what comes with a cluster, and what whoever installs has on a machine of theirs.
-NO_FILE_HERE = {"export", "kubectl", "helm", "docker", "skopeo", "ctr"}
+NO_FILE_HERE = {
+    *("export", "kubectl", "helm", "docker", "skopeo", "ctr"),
+    *("pip", "uvx", "twine"),
+}
 BIN = Path(sys.executable).parent
 LOOKS_LIKE_A_COMMAND = re.compile(
     r"(?m)^ *(?:\$ )?(?:\S*/)?(?:kube-rdma|kubectl|make|pytest|python) "

@@ -31,10 +31,12 @@ def main(context: click.Context, bin_dir: Path | None, *, update: bool) -> None:
 @main.command()
 @click.argument("target", type=click.Path(path_type=Path))
 @click.option("--platform", type=click.Choice(list(product.PLATFORMS)), default="linux/amd64")
-def image(target: Path, platform: str) -> None:
+@click.option("--reference", default=product.REFERENCE, help="The image's name, with its tag.")
+def image(target: Path, platform: str, reference: str) -> None:
     """Write the product's image to TARGET, an OCI archive."""
+    chosen = product.PLATFORMS[platform]
     with parts.open_store(show) as store:
-        written = product.build(store, resolution.stamp(update=False), product.PLATFORMS[platform])
+        written = product.build(store, resolution.stamp(update=False), chosen, reference)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(written.path, target)
     click.echo(f"{target}: {written.size / 1e6:.1f} MB, {written.reference}, {written.digest}")

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Sequence
+import urllib.parse
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from kube_base.errors import Broken
 from kube_rdma_lab.build import sources
 from kube_rdma_lab.build.shell import Shell, ask, need, need_root
 
@@ -52,8 +54,8 @@ class DebianTree:
         }
 
 
-def unpack(tree: DebianTree, target: Path, shell: Shell) -> None:
-    """Make the tree in `target`, which must not exist or be empty."""
+def unpack(tree: DebianTree, target: Path, shell: Shell) -> tuple[Package, ...]:
+    """Make the tree in `target`, which must not exist or be empty, and return its packages."""
     need_root()
     mirrors = sources.mirrors()
     foreign = (f"--architectures={tree.architecture}",) if tree.architecture else ()
@@ -63,6 +65,7 @@ def unpack(tree: DebianTree, target: Path, shell: Shell) -> None:
         *foreign,
         f"--variant={tree.variant}",
         f"--include={','.join(tree.packages)}",
+        '--skip=cleanup/apt',  # what is in the tree is read from it, then it goes with UNREAD
         '--dpkgopt=force-unsafe-io',  # nothing to lose: what fails is made anew
             '--aptopt=APT::Install-Recommends "false"',
         '--aptopt=Acquire::Languages "none"',
@@ -71,7 +74,55 @@ def unpack(tree: DebianTree, target: Path, shell: Shell) -> None:
         target,
         *mirrors.lines(tree.suite),
     ])  # fmt: skip
+    packages = installed(target)
     strip(target)
+    return packages
+
+
+def installed(tree: Path) -> tuple[Package, ...]:
+    """Return the packages of a tree that is not stripped, by name, as the archive describes them.
+
+    dpkg knows those that were installed. Those that were only unpacked lie in apt's cache, under
+    their name, version and architecture, with `%3a` for a colon. apt has compared the digest of
+    each file with the index, which Debian signs.
+    """
+    wanted = set(_configured(tree / "var/lib/dpkg/status"))
+    for file in (tree / "var/cache/apt/archives").glob("*.deb"):
+        name, version, _ = urllib.parse.unquote(file.name).split("_")
+        wanted.add((name, version))
+    names = {name for name, _ in wanted}
+    described: dict[tuple[str, str], Package] = {}
+    for index in sorted((tree / "var/lib/apt/lists").glob("*_Packages")):
+        for text in index.read_text().split("\n\n"):
+            name = text.partition("\n")[0].removeprefix("Package: ")
+            if name in names:
+                package = _package(name, text)
+                described[name, package.version] = package
+    if missing := sorted(wanted - described.keys()):
+        raise Broken(f"Debian's index does not have {missing[0][0]} {missing[0][1]}")
+    return tuple(described[key] for key in sorted(wanted))
+
+
+def _configured(status: Path) -> Iterator[tuple[str, str]]:
+    """Name and version of each package in dpkg's list."""
+    for text in status.read_text().split("\n\n") if status.exists() else ():
+        if text.strip():
+            fields = _fields(text)
+            yield fields["Package"], fields["Version"]
+
+
+def _fields(text: str) -> dict[str, str]:
+    """The fields of an entry that stand in one line."""
+    lines = (line for line in text.splitlines() if ": " in line and line[0] != " ")
+    return dict(line.split(": ", 1) for line in lines)
+
+
+def _package(name: str, text: str) -> Package:
+    """What an entry of an index says of a package."""
+    fields = _fields(text)
+    depends = [part.split()[0] for part in fields.get("Depends", "").split(",") if part.strip()]
+    architecture = fields.get("Architecture", "")
+    return Package(name, fields["Version"], fields["SHA256"], tuple(depends), architecture)
 
 
 def merge_usr(tree: Path) -> None:
@@ -117,6 +168,7 @@ class Package:
     version: str
     sha256: str
     depends: tuple[str, ...]
+    architecture: str = ""  # `all` where every machine has the same
 
 
 class Archive:
@@ -139,11 +191,7 @@ class Archive:
     def show(self, name: str) -> Package:
         """Return the newest version of a package in this suite; Unavailable if there is none."""
         text = ask(["apt-cache", "show", "--no-all-versions", name], env=self._env())
-        fields = dict(
-            line.split(": ", 1) for line in text.splitlines() if ": " in line and line[0] != " "
-        )
-        depends = [part.split()[0] for part in fields.get("Depends", "").split(",") if part.strip()]
-        return Package(name, fields["Version"], fields["SHA256"], tuple(depends))
+        return _package(name, text)
 
     def download(self, packages: Sequence[Package], target: Path, shell: Shell) -> list[Path]:
         """Download packages into `target` (apt checks their digests) and return the files."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,8 +25,11 @@ TREE = debian.DebianTree("bookworm", "essential", ("python3",))
 PYTHON = "3.11"  # of the tree's suite; wheels and bytecode are made for it
 WHEELS = wheels.Target(PYTHON, "x86_64-manylinux_2_28")
 ARM_TREE = debian.DebianTree("bookworm", "extract", ("python3", "?essential"), "arm64")
+DOCUMENTS = "usr/share/doc/kube-rdma"
+# The packages of the tree, a line each: digest of the file, name, version, architecture.
+PACKAGE_LIST = f"{DOCUMENTS}/debian-packages.txt"
 SITE = f"usr/local/lib/python{PYTHON}/dist-packages"
-RECIPE = "2"
+RECIPE = "3"
 
 # What the image has of the sources, by folder beside this package.
 PACKAGES = (
@@ -36,6 +39,11 @@ PACKAGES = (
 # In a wheel the compiled shim lies in the package already; in a checkout it is compiled here.
 SHIM_SOURCE = PACKAGE.parents[1] / "shim"
 SHIM_PLACE = "kube_rdma/adapters/cni/conf/shim/{machine}/kube-rdma"
+# The licence of kube-rdma, and those of what is compiled into the shim; a wheel has them elsewhere.
+LICENCES = tuple(
+    PACKAGE.parents[1] / name
+    for name in ("LICENSE", "shim/licences/musl.txt", "shim/licences/zig.txt")
+)
 # In a wheel the lock lies in the package, in a checkout where the other locks are.
 LOCKS = (PACKAGE / "runtime.txt", PACKAGE.parents[1] / "locks/runtime.txt")
 # Isolated: neither the container's environment nor its working folder changes what is imported.
@@ -64,7 +72,9 @@ ARM64 = Platform("aarch64", "arm64", ARM_TREE, wheels.Target(PYTHON, "aarch64-ma
 PLATFORMS = {f"linux/{one.architecture}": one for one in (AMD64, ARM64)}
 
 
-def build(store: Store, stamp: str, platform: Platform = AMD64) -> oci.Written:
+def build(
+    store: Store, stamp: str, platform: Platform = AMD64, reference: str = REFERENCE
+) -> oci.Written:
     """Return the image of the current sources; `stamp` is the day of Debian's packages."""
     python = _base(store, stamp)
     base = python if platform is AMD64 else _foreign_base(store, stamp, platform, python)
@@ -84,13 +94,13 @@ def build(store: Store, stamp: str, platform: Platform = AMD64) -> oci.Written:
         labels=labels,
         architecture=platform.architecture,
     )
-    return get_image(store, REFERENCE, layers, config)
+    return get_image(store, reference, layers, config)
 
 
 def _base(store: Store, stamp: str) -> Path:
     def make(folder: Path, shell: Shell) -> None:
         tree = folder / "tree"
-        debian.unpack(TREE, tree, shell)
+        _list_packages(debian.unpack(TREE, tree, shell), tree)
         compile_python(tree, tree, f"usr/lib/python{PYTHON}", shell)
 
     inputs = {**TREE.inputs(), "stamp": stamp, "recipe": RECIPE}
@@ -105,12 +115,19 @@ def _foreign_base(store: Store, stamp: str, platform: Platform, python: Path) ->
 
     def make(folder: Path, shell: Shell) -> None:
         tree = folder / "tree"
-        debian.unpack(platform.tree, tree, shell)
+        _list_packages(debian.unpack(platform.tree, tree, shell), tree)
         debian.merge_usr(tree)
         compile_python(python, tree, f"usr/lib/python{PYTHON}", shell)
 
     inputs = {**platform.tree.inputs(), "stamp": stamp, "recipe": RECIPE}
     return store.get("product-base", inputs, make) / "tree"
+
+
+def _list_packages(packages: Sequence[debian.Package], tree: Path) -> None:
+    lines = (f"{one.sha256} {one.name} {one.version} {one.architecture}\n" for one in packages)
+    target = tree / PACKAGE_LIST
+    target.parent.mkdir(parents=True)
+    target.write_text("".join(lines))
 
 
 def _dependencies(store: Store, base: Path, platform: Platform) -> oci.Layer:
@@ -132,9 +149,11 @@ def _dependencies(store: Store, base: Path, platform: Platform) -> oci.Layer:
 
 def _package(store: Store, base: Path, platform: Platform) -> oci.Layer:
     files = {**source_files(), **shim_files(store, platform.machine)}
+    licences = {path.name: path.read_bytes() for path in LICENCES if path.is_file()}
 
     def content(stage: Path, shell: Shell) -> Path:
         write(files, stage / SITE)
+        write(licences, stage / DOCUMENTS)
         command = stage / "usr/local/bin/kube-rdma"
         command.parent.mkdir(parents=True)
         command.write_text(ENTRY)
@@ -144,6 +163,7 @@ def _package(store: Store, base: Path, platform: Platform) -> oci.Layer:
 
     inputs = {
         "sources": digest(files),
+        "licences": digest(licences),
         "entry": ENTRY,
         "tree": base.parent.name,
         "recipe of the content": RECIPE,

@@ -48,3 +48,11 @@ def test_the_compiler_is_the_one_that_is_locked():
     assert re.fullmatch(r"ziglang==[\d.]+ \\", head)
     assert digests
     assert all(line.strip().startswith("--hash=sha256:") for line in digests)
+
+
+def test_the_licences_lie_where_the_tested_image_has_them():
+    (words,) = [w for w in copies(other=False) if w[-1].strip("/") == product.DOCUMENTS]
+    sources = [ROOT / word for word in words[:-1]]
+    copied = [file for path in sources for file in (path.iterdir() if path.is_dir() else [path])]
+    assert {file.name for file in copied} == {path.name for path in product.LICENCES}
+    assert all(path.is_file() for path in product.LICENCES)

@@ -10,7 +10,7 @@ a pod.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from kube_base.errors import Refused
@@ -241,6 +241,12 @@ class _Checker:
         if resource := text_of(fields_of(spec).get("resourceName")):
             prefixes = _PREFIXES[manifest.group] if "/" not in resource else ("",)
             self.resources += (f"{prefix}{resource}" for prefix in prefixes)
+        if manifest.group == "mellanox.com":
+            sentence = "only NVIDIA's operator makes a NetworkAttachmentDefinition of it"
+            remedy = (
+                "Without that operator write the NetworkAttachmentDefinition (docs/networks.md)"
+            )
+            self.warn(manifest.document.where(("kind",)), (sentence,), remedy)
         return (
             f"an operator makes NetworkAttachmentDefinition {manifest.name} of it, which is "
             "what kube-rdma reads"
@@ -263,28 +269,17 @@ class _Checker:
         if not manifest.namespace:
             where = manifest.document.where(("metadata",), key=True)
             self.warn(where, (_NO_NAMESPACE,), _NAMESPACE)
+        self.resources += (name for plugin in policy.plugins for name in plugin.resources)
         if policy.is_empty:
             return "nothing that kube-rdma deploys"
         return " and ".join(_parts(policy))
 
-    def of_vendor_kind(self, manifest: Manifest) -> str:
+    def of_node_policies(self, manifest: Manifest) -> str:
         """What NVIDIA's operator alone acts on."""
         where = manifest.document.where(("kind",))
-        if manifest.kind == "NicNodePolicy":
-            remedy = "Write its sections into the NicClusterPolicy, with nodeAffinity"
-            self.warn(where, ("kube-rdma's operator reads no NicNodePolicy",), remedy)
-        else:
-            sentence = "only NVIDIA's operator makes a NetworkAttachmentDefinition of it"
-            remedy = (
-                "Without that operator write the NetworkAttachmentDefinition (docs/networks.md)"
-            )
-            self.warn(where, (sentence,), remedy)
+        remedy = "Write its sections into the NicClusterPolicy, with nodeAffinity"
+        self.warn(where, ("kube-rdma's operator reads no NicNodePolicy",), remedy)
         return "nothing that kube-rdma reads"
-        drivers = ["drivers"] if policy.driver or policy.peer_driver else []
-        plugin = policy.device_plugin
-        self.resources += plugin.resources if plugin else ()
-        parts = [*drivers, *([f"offers {listed(plugin.resources)}"] if plugin else [])]
-        return " and ".join(parts) or "nothing that kube-rdma deploys"
 
     def of_storage(self, manifest: Manifest) -> str:
         """Claims, volumes and classes: only what says whose driver a volume has."""
@@ -302,10 +297,7 @@ _LOOKS: Mapping[tuple[str, str], Callable[[_Checker, Manifest], str]] = {
     ("kube-rdma.io", "NodePolicy"): _Checker.of_node_policy,
     ("kube-rdma.io", "IPPool"): _Checker.of_ip_pool,
     ("mellanox.com", "NicClusterPolicy"): _Checker.of_cluster_policy,
-    **{
-        ("mellanox.com", kind): _Checker.of_vendor_kind
-        for kind in ("NicNodePolicy", "MacvlanNetwork", "HostDeviceNetwork", "IPoIBNetwork")
-    },
+    ("mellanox.com", "NicNodePolicy"): _Checker.of_node_policies,
     ("k8s.cni.cncf.io", "NetworkAttachmentDefinition"): _Checker.of_network,
     **{
         (group, kind): _Checker.of_made_network

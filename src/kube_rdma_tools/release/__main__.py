@@ -1,0 +1,47 @@
+"""`python -m kube_rdma_tools.release`: writes all files of a release into a folder."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from kube_base.errors import KubeError
+from kube_rdma_lab.build import product
+from kube_rdma_tools.release.files import write_release
+from kube_rdma_tools.release.identity import of_checkout_as
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+IMAGE = product.REFERENCE.rpartition(":")[0]
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option(
+    "--image", default=IMAGE, show_default=True, help="Registry and repository of the image."
+)
+@click.option("--downloads", default="", help="Address of the folder where the files will lie.")
+@click.option(
+    "--platform",
+    "platforms",
+    multiple=True,
+    type=click.Choice(list(product.PLATFORMS)),
+    help="Build for this platform only. May be repeated.",
+)
+def main(folder: Path, image: str, downloads: str, platforms: tuple[str, ...]) -> None:
+    """Write a release of the commit that is checked out into FOLDER/VERSION."""
+    identity = of_checkout_as(CHECKOUT, image, downloads)
+    target = (folder / identity.version.semantic).resolve()
+    kinds = [product.PLATFORMS[name] for name in platforms or product.PLATFORMS]
+    for name, sha256 in write_release(CHECKOUT, target, identity, kinds).items():
+        click.echo(f"{sha256[:16]}  {(target / name).stat().st_size / 1e6:7.1f} MB  {name}")
+    click.echo(f"{target}: {identity.version.semantic} of {identity.commit[:12]}")
+
+
+if __name__ == "__main__":
+    try:
+        main(prog_name="python -m kube_rdma_tools.release")
+    except KubeError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(1)

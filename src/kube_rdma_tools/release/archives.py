@@ -1,0 +1,53 @@
+"""Archives whose bytes follow from their content: sorted, owned by root, of one time.
+
+The chart, the licences and the kubectl plugin are written here.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import subprocess
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from kube_base.errors import Unavailable
+from kube_base.frozen import Frozen
+
+GZIP_LEVEL = 6
+
+
+class ArchivedFile(Frozen):
+    """A file of an archive: its bytes, and whether it is a program."""
+
+    data: bytes
+    runs: bool = False
+
+
+def unpack(archive: bytes, folder: Path) -> None:
+    """Write the files of a tar, compressed or not, into a folder."""
+    words: list[str | Path] = ["tar", "--extract", "--directory", folder, "--numeric-owner"]
+    if archive.startswith(b"\x1f\x8b"):
+        words.append("--gzip")
+    done = subprocess.run(words, input=archive, capture_output=True, check=False)
+    if done.returncode:
+        raise Unavailable(f"tar failed: {done.stderr.decode(errors='replace').strip()}")
+
+
+def write_tar_gz(target: Path, files: Mapping[str, ArchivedFile], epoch: int) -> None:
+    """Write files by their path as a compressed tar. It has regular files alone.
+
+    krew unpacks nothing but files and folders (krew, internal/download/downloader.go).
+    """
+    with (
+        target.open("wb") as sink,
+        gzip.GzipFile("", "wb", GZIP_LEVEL, sink, mtime=0) as zipped,
+        tarfile.open(fileobj=zipped, mode="w", format=tarfile.PAX_FORMAT) as tar,
+    ):
+        for name in sorted(files):
+            file = files[name]
+            info = tarfile.TarInfo(name)
+            info.size, info.mtime = len(file.data), epoch
+            info.mode = 0o755 if file.runs else 0o644
+            tar.addfile(info, io.BytesIO(file.data))

@@ -1,0 +1,69 @@
+"""What a release is called, where it goes and when its commit was made: one value for all writers.
+
+The time of the commit stands for that of the build, so two builds of a commit are equal
+(reproducible-builds.org, SOURCE_DATE_EPOCH).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import tomllib
+from pathlib import Path
+
+from kube_base.errors import Refused
+from kube_base.frozen import Frozen
+from kube_rdma_lab.build.shell import ask
+from kube_rdma_tools.release.version import ReleaseVersion, of_checkout
+
+
+class ReleaseIdentity(Frozen):
+    """A version of one commit, and the addresses under which its files will be found."""
+
+    version: ReleaseVersion
+    commit: str
+    epoch: int  # seconds since 1970 of the commit
+    image: str  # registry and repository, without a tag
+    homepage: str
+    downloads: str  # the address of the folder where the files will lie
+
+    @property
+    def reference(self) -> str:
+        """Return the full name of the image."""
+        return f"{self.image}:{self.version.semantic}"
+
+    @property
+    def time(self) -> dt.datetime:
+        """Return the time of the commit."""
+        return dt.datetime.fromtimestamp(self.epoch, dt.UTC)
+
+
+def of_checkout_as(root: Path, image: str, downloads: str) -> ReleaseIdentity:
+    """Return what the commit that is checked out is released as; raise Refused if it is not clean.
+
+    An empty address of the downloads is a folder of the project's homepage.
+    """
+    if changed := ask(["git", "-C", root, "status", "--porcelain", "--untracked-files=no"]):
+        raise Refused(
+            f"{len(changed.splitlines())} changed files are not committed",
+            remedy="Commit them, or take them back: a release is made of a commit",
+            where=str(root),
+        )
+    version = of_checkout(root)
+    if version.is_final:
+        check_changelog((root / "CHANGELOG.md").read_text(), version)
+    commit, epoch = ask(["git", "-C", root, "log", "-1", "--format=%H %ct"]).split()
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    homepage = project["urls"]["Homepage"]
+    folder = downloads or f"{homepage}/releases/v{version.semantic}"
+    return ReleaseIdentity(version, commit, int(epoch), image, homepage, folder.rstrip("/"))
+
+
+def check_changelog(text: str, version: ReleaseVersion) -> None:
+    """Raise Refused where the changelog has no section with a day for a version."""
+    heading = f"## [{version.semantic}] - 20"
+    if not any(line.startswith(heading) for line in text.splitlines()):
+        raise Refused(
+            f"there is no section for {version.semantic}",
+            remedy=f'Write a heading like "{heading}26-11-26" above what is new in it',
+            where="CHANGELOG.md",
+        )

@@ -1,0 +1,79 @@
+"""The list of what is inside an image, as CycloneDX 1.6 in JSON.
+
+CycloneDX's own library writes it, and its schema is held against it in tests. Equal images have
+equal lists: the number of the document follows from commit and image, its time is the commit's.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+from cyclonedx.contrib.license.factories import LicenseFactory
+from cyclonedx.model import HashAlgorithm, HashType
+from cyclonedx.model.bom import Bom, BomMetaData
+from cyclonedx.model.component import Component, ComponentType
+from cyclonedx.model.license import License
+from cyclonedx.output.json import JsonV1Dot6
+from packageurl import PackageURL
+
+from kube_rdma_tools.release.contents import DEBIAN, ImageComponent
+from kube_rdma_tools.release.identity import ReleaseIdentity
+
+NAMES = uuid.uuid5(uuid.NAMESPACE_DNS, "sbom.kube-rdma.io")
+
+
+def sbom(
+    identity: ReleaseIdentity, architecture: str, digest: str, listed: Sequence[ImageComponent]
+) -> str:
+    """Return the document for the image of an architecture whose manifest has this digest."""
+    url = PackageURL(
+        "oci",
+        name="kube-rdma",
+        version=digest,
+        qualifiers={"arch": architecture, "tag": identity.version.semantic},
+    )
+    image = Component(
+        name="kube-rdma",
+        type=ComponentType.CONTAINER,
+        version=identity.version.semantic,
+        licenses=[LicenseFactory().make_with_id("Apache-2.0")],
+        purl=url,
+        bom_ref=str(url),
+    )
+    parts = [_component(part) for part in listed]
+    document = Bom(
+        serial_number=uuid.uuid5(NAMES, f"{identity.commit} {digest}"),
+        metadata=BomMetaData(component=image, timestamp=identity.time),
+        components=parts,
+    )
+    document.register_dependency(image, parts)
+    return JsonV1Dot6(document).output_as_string(indent=2) + "\n"
+
+
+def _component(part: ImageComponent) -> Component:
+    url = _url(part)
+    return Component(
+        name=part.name,
+        type=ComponentType.LIBRARY,
+        version=part.version,
+        hashes=[HashType(alg=HashAlgorithm.SHA_256, content=part.sha256)] if part.sha256 else [],
+        licenses=_licenses(part),
+        purl=url,
+        bom_ref=str(url),
+    )
+
+
+def _url(part: ImageComponent) -> PackageURL:
+    if part.kind != "deb":
+        return PackageURL(part.kind, name=part.name.lower(), version=part.version)
+    qualifiers = {"arch": part.architecture, "distro": f"debian-{DEBIAN}"}
+    return PackageURL("deb", "debian", part.name, part.version, qualifiers)
+
+
+def _licenses(part: ImageComponent) -> list[License]:
+    """An expression stands alone; names of Debian are its own, and none of SPDX."""
+    factory = LicenseFactory()
+    if part.kind != "deb" and len(part.licences) == 1:
+        return [factory.make_from_string(part.licences[0])]
+    return [factory.make_with_name(name) for name in part.licences]

@@ -1,0 +1,105 @@
+"""The files of a commit in a folder of their own, with the version of the release written in.
+
+Every part of a release is built from this tree, so that wheel, chart and image say one version.
+The chart is written anew there by its own generator, for its defaults name the image.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from kube_base.errors import Broken, Unavailable
+from kube_base.frozen import Frozen
+from kube_rdma_tools.release import archives
+from kube_rdma_tools.release.identity import ReleaseIdentity
+
+PRESETS = "src/kube_rdma/rules/install/presets.py"
+CHART = "charts/kube-rdma"
+
+
+class Stamp(Frozen):
+    """A line of a file that says something else in a release: a pattern, and what takes its place.
+
+    The pattern has to match once; a file that was rewritten is Broken, never left as it is.
+    """
+
+    file: str
+    pattern: str
+    text: str
+
+    def apply(self, text: str) -> str:
+        """Return the text of the file with the line of the release."""
+        stamped, count = re.subn(self.pattern, lambda _: self.text, text)
+        if count != 1:
+            raise Broken(f"{self.file} has {count} places for `{self.text}`, not one")
+        return stamped
+
+
+def stamps(identity: ReleaseIdentity) -> tuple[Stamp, ...]:
+    """Return all that a release changes in the files of its commit."""
+    version = identity.version
+    chart = f"{CHART}/Chart.yaml"
+    return (
+        Stamp(
+            "src/kube_rdma/__init__.py",
+            r'(?m)^__version__ = ".*"$',
+            f'__version__ = "{version.python}"',
+        ),
+        Stamp(PRESETS, r'"repository": ".*"', f'"repository": "{identity.image}"'),
+        Stamp(PRESETS, r'"tag": "dev"', f'"tag": "{version.semantic}"'),
+        Stamp(chart, r"(?m)^version: .*$", f"version: {version.semantic}"),
+        Stamp(chart, r"(?m)^appVersion: .*$", f'appVersion: "{version.semantic}"'),
+    )
+
+
+class SourceTree(Frozen):
+    """A tree that parts of a release are built from, each by a program of that tree."""
+
+    root: Path
+    epoch: int
+
+    def run(self, *words: str | Path) -> None:
+        """Run a module of Python in the tree, on the tree's own packages."""
+        done = subprocess.run(
+            [sys.executable, "-m", *words],
+            cwd=self.root,
+            env={**os.environ, **self.environment()},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            called = " ".join(map(str, words))
+            raise Unavailable(f"`python -m {called}` failed in {self.root}:\n{done.stdout}")
+
+    def environment(self) -> Mapping[str, str]:
+        """Return what makes a build see this tree, and leave no time of its own."""
+        return {
+            "PYTHONPATH": str(self.root / "src"),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "SOURCE_DATE_EPOCH": str(self.epoch),
+        }
+
+
+def export(checkout: Path, folder: Path, identity: ReleaseIdentity) -> SourceTree:
+    """Write the committed files into an empty folder, stamped, and return the tree."""
+    done = subprocess.run(
+        ["git", "-C", checkout, "archive", "--format=tar", identity.commit],
+        capture_output=True,
+        check=False,
+    )
+    if done.returncode:
+        raise Unavailable(f"git archive failed: {done.stderr.decode(errors='replace').strip()}")
+    archives.unpack(done.stdout, folder)
+    for stamp in stamps(identity):
+        path = folder / stamp.file
+        path.write_text(stamp.apply(path.read_text()))
+    tree = SourceTree(folder, identity.epoch)
+    tree.run("kube_rdma_tools.chart", CHART, "config/admission")
+    return tree

@@ -1,0 +1,87 @@
+"""Which version a checkout is: the tag of its commit, or the next version and a count of commits.
+
+The first step of a release. src/kube_rdma/__init__.py names the version that the tree is to become;
+a tag has to agree. Python writes versions by PEP 440, Helm, krew and tags by Semantic Versioning.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from packaging.version import Version
+
+from kube_base.errors import Broken, Refused
+from kube_base.frozen import Frozen
+from kube_rdma_lab.build.shell import ask
+
+SOURCE = "src/kube_rdma/__init__.py"
+WRITTEN = re.compile(r'(?m)^__version__ = "(.*)"$')
+
+
+class ReleaseVersion(Frozen):
+    """A version in the two forms in which people and programs write it."""
+
+    python: str  # 0.1.0, 0.2.0rc1, 0.1.0.dev12
+
+    @property
+    def semantic(self) -> str:
+        """Return it as Helm, krew, image and git tags have it: 0.1.0, 0.2.0-rc.1, 0.1.0-dev.12."""
+        version = Version(self.python)
+        base = ".".join(map(str, version.release))
+        parts = [f"{version.pre[0]}.{version.pre[1]}"] if version.pre else []
+        if version.dev is not None:
+            parts.append(f"dev.{version.dev}")
+        return "-".join((base, ".".join(parts))) if parts else base
+
+    @property
+    def is_final(self) -> bool:
+        """Tell whether a tag names it; else it is what a checkout between two tags gives."""
+        return Version(self.python).dev is None
+
+
+def of_checkout(root: Path) -> ReleaseVersion:
+    """Return the version of the commit that is checked out; raise Refused if it has none."""
+    written = written_version((root / SOURCE).read_text())
+    tags = ask(["git", "-C", root, "tag", "--list", "v[0-9]*", "--merged", "HEAD"]).split()
+    if not tags:
+        commits = ask(["git", "-C", root, "rev-list", "--count", "HEAD"])
+        return decide(written, "", int(commits))
+    described = ask(["git", "-C", root, "describe", "--tags", "--long", "--match", "v[0-9]*"])
+    tag, commits, _ = described.strip().rsplit("-", 2)
+    return decide(written, tag, int(commits))
+
+
+def written_version(text: str) -> str:
+    """Return the version that the source names."""
+    match = WRITTEN.search(text)
+    if match is None:
+        raise Broken(f"{SOURCE} names no version")
+    return match[1]
+
+
+def decide(written: str, tag: str, commits: int) -> ReleaseVersion:
+    """Return the version of a commit: `commits` after the last tag, or after none if it is empty.
+
+    `written` is what the source names. It is the version of a tagged commit, and that of the next
+    tag everywhere else.
+    """
+    development = ReleaseVersion(f"{written}.dev{commits}")
+    if not tag:
+        return development
+    final = ReleaseVersion(written)
+    if commits == 0:
+        if tag != f"v{final.semantic}":
+            raise Refused(
+                f"the tag {tag} is not the version {written}",
+                remedy=f"Name the tag v{final.semantic}, or write the version of the tag there",
+                where=SOURCE,
+            )
+        return final
+    if Version(tag.removeprefix("v")) >= Version(written):
+        raise Refused(
+            f"the version is {written}, and the tag {tag} has it already",
+            remedy="Write the version that comes next",
+            where=SOURCE,
+        )
+    return development
