@@ -1,4 +1,4 @@
-"""Helm 4, Flux and others that go by kstatus wait for our objects as long as there is need, no longer.
+"""Helm 4, Flux and others that go by kstatus wait for objects of ours as long as there is need.
 
 Each row is an object with a status that kube-rdma writes; its generation is 2.
 """
@@ -97,9 +97,7 @@ def test_a_status_says_what_kstatus_makes_of_it(status, verdict):
 
 @pytest.mark.parametrize("status", [row[1] for row in ROWS], ids=[row[0] for row in ROWS])
 def test_a_condition_names_the_generation_that_the_status_names(status):
-    assert all(
-        each.observed_generation == status.observed_generation for each in status.conditions
-    )
+    assert all(each.observed_generation == status.observed_generation for each in status.conditions)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +106,7 @@ def test_a_condition_names_the_generation_that_the_status_names(status):
     ids=lambda each: each.kind,
 )
 def test_a_new_object_is_waited_for_until_somebody_has_looked_at_it(resource):
-    """By the default that the API server gives it; a check is a measurement, and none for a gate."""
+    """By the default that the API server gives it; a check is a measurement, not a gate."""
     (version,) = definition(resource)["spec"]["versions"]
     parts = version["schema"]["openAPIV3Schema"]["properties"]
     if "spec" not in parts or "status" not in parts:  # nobody waits for a report or a block

@@ -1,6 +1,6 @@
-"""A pool's status names the generation that the controller has looked at: none that comes, and none before.
+"""A pool's status names the generation that was looked at: none that comes, none of before.
 
-Two controllers write beside each other, as while one takes over, and the spec changes at any moment.
+Two controllers write beside each other, as while one takes over, and the spec changes meanwhile.
 """
 
 import asyncio
