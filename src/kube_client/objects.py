@@ -177,11 +177,22 @@ class Cluster:
         return await self._apply(kind, wanted, wire.document(kind, wanted), force=force)
 
     async def apply_status(
-        self, kind: ObjectKind[S, U], name: str, namespace: str, status: U, *, force: bool = False
+        self,
+        kind: ObjectKind[S, U],
+        name: str,
+        namespace: str,
+        status: U,
+        *,
+        force: bool = False,
+        version: str = "",
     ) -> Stored[S, U]:
-        """Server-side apply of the status alone; Conflict(GONE) without the object."""
+        """Server-side apply of the status alone; Conflict(GONE) without the object.
+
+        With `version`, that of the object it was computed from, Conflict(CHANGED) when somebody
+        wrote the object since.
+        """
         wanted: Wanted[S] = Wanted(name, namespace)
-        body = wire.document(kind, wanted, status=_status(kind, status))
+        body = wire.document(kind, wanted, status=_status(kind, status), version=version)
         return await self._apply(kind, wanted, body, force=force, subresource="status")
 
     async def patch(

@@ -332,8 +332,12 @@ def document(
     item: Wanted[Spec] | Stored[Spec, Any],
     *,
     status: bytes = b"",
+    version: str = "",
 ) -> bytes:
-    """The JSON of an object to write; a Stored carries its uid and version along."""
+    """The JSON of an object to write; a Stored carries its uid and version along.
+
+    Only the object of a `version` is written, if there is one.
+    """
     meta = _Meta(
         name=item.name,
         namespace=item.namespace,
@@ -345,6 +349,7 @@ def document(
         ]
         or None,
         finalizers=list(item.finalizers) or None,
+        resource_version=version,
     )
     if isinstance(item, Stored):
         meta.uid, meta.resource_version = item.uid, item.version

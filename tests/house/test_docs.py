@@ -100,6 +100,26 @@ def test_readme_is_short() -> None:
     assert (ROOT / "README.md").read_text(encoding="utf-8").count("\n") <= 120
 
 
+HARDWARE = re.compile(r"RDMA|RoCE|InfiniBand|EFA|bnxt_re|switchdev")
+
+
+def claims_of_hardware(text: str) -> Iterator[str]:
+    """Rows of docs/hardware.md that say of a kind of card that it works."""
+    for environment, verdict in re.findall(r"(?m)^\| ([^|]+) \| ([^|]+) \|", text):
+        if HARDWARE.search(environment) and verdict == "works":
+            yield environment
+
+
+def test_no_page_claims_rdma_hardware() -> None:
+    """README says in one sentence that there was none, and the table calls no such card working."""
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert "kube-rdma has never run on RDMA hardware;" in readme
+    table = (ROOT / "docs/hardware.md").read_text(encoding="utf-8")
+    assert "no RDMA hardware" in table
+    assert not list(claims_of_hardware(table))
+    assert list(claims_of_hardware("| RoCE of NVIDIA | works | a |")) == ["RoCE of NVIDIA"]
+
+
 def test_planted_faults_are_found() -> None:
     """A dead link, a word and two commands that do not exist are named."""
     assert list(dead_links("docs/x.md", "[a](nowhere.md#b) [b](picture.svg) [c](https://d.e/f)"))

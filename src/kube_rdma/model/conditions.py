@@ -13,9 +13,10 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from kube_base.frozen import Frozen
+from kube_base.frozen import Frozen, replace
 
 LONGEST = 512  # characters of a sentence
+NOT_OBSERVED = -1  # the observedGeneration of an object that no program has looked at
 _CUT = "…"
 
 Sentence = Annotated[str, Meta(max_length=LONGEST)]
@@ -30,7 +31,7 @@ class SparsePart(StatusPart, omit_defaults=True):
     """A part that leaves out what has its default."""
 
 
-class Condition(StatusPart):
+class Condition(SparsePart):
     """As meta/v1 Condition. In a list there is one of each type (api/schema/struct_schema)."""
 
     type: str
@@ -43,6 +44,10 @@ class Condition(StatusPart):
     """message is why the condition has this status, in a sentence for people."""
     last_transition_time: str
     """lastTransitionTime is when status last changed, in RFC 3339. Example: 2026-11-22T12:00:00Z.
+    """
+    observed_generation: int | None = None
+    """observedGeneration is the metadata.generation of the object that this condition is about.
+    Left out: the object has no spec.
     """
 
 
@@ -63,6 +68,22 @@ def condition(
     since = next((each.last_transition_time for each in same), now)
     reason, message = words
     return Condition(kind, status, reason, message, since)
+
+
+def stalled(
+    before: Iterable[Condition], now: str, why: tuple[str, str] | None
+) -> tuple[Condition, ...]:
+    """The condition Stalled, with its reason and message; none where nothing is stalled.
+
+    kstatus (fluxcd/cli-utils@v1.2.2 pkg/kstatus/status/generic.go) reads it: whoever waits for the
+    object gives up at once. So it is for what only another spec can mend.
+    """
+    return (condition(before, now, "Stalled", True, why),) if why else ()
+
+
+def observed(conditions: Iterable[Condition], generation: int) -> tuple[Condition, ...]:
+    """The conditions as those of an object of this metadata.generation."""
+    return tuple(replace(each, observed_generation=generation) for each in conditions)
 
 
 def cut(text: str, longest: int = LONGEST) -> str:

@@ -1,7 +1,8 @@
 """Container images of the lab, and the store of layers that all images are made of.
 
     pause     busybox that sleeps; holds a pod's namespaces
-    verbs     the node's own Debian: perftest, ibverbs and the usual shell programs, for pods
+    verbs     the node's own Debian: perftest, ibverbs and the usual shell programs, for pods; and
+              what the Job of ACK's document runs, as training_image/ has it
 
 The product's own image is in product.py. Layers are artifacts of their own, so a changed line of
 Python packs one small layer anew.
@@ -9,6 +10,7 @@ Python packs one small layer anew.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -18,11 +20,17 @@ from kube_rdma_lab.build import oci
 from kube_rdma_lab.build.root import BUSYBOX
 from kube_rdma_lab.build.shell import Shell
 from kube_rdma_lab.build.store import Store
+from kube_rdma_lab.paths import PACKAGE
 
 PAUSE = "kube-rdma.io/lab/pause:1"
 VERBS = "kube-rdma.io/lab/verbs:1"
 PAUSE_CONFIG = oci.ContainerConfig(entrypoint=("/busybox", "sleep", "infinity"))
 VERBS_CONFIG = oci.ContainerConfig(cmd=("sleep", "infinity"))
+# Where the container has the files of training_image/; ACK's document names the script.
+TRAINING = {
+    "training": "workspace/wdl_8gpu_outbrain.py",
+    "python": "usr/local/bin/python",
+}
 RECIPE = f"1, gzip {oci.GZIP_LEVEL}"
 
 # Returns the folder to pack; may fill the empty one that it is given.
@@ -43,8 +51,25 @@ def build_pause(store: Store, node_base: Path) -> oci.Written:
 def build_verbs(store: Store, node_base: Path) -> oci.Written:
     """Return the tool image: the node's Debian serves pods as well, one tree less to make."""
     inputs = {"tree": node_base.parent.name}
-    layer = get_layer(store, "verbs", inputs, lambda *_: node_base, root_owned=False)
-    return get_image(store, VERBS, (layer,), VERBS_CONFIG)
+    debian = get_layer(store, "verbs", inputs, lambda *_: node_base, root_owned=False)
+    return get_image(store, VERBS, (debian, _training_layer(store)), VERBS_CONFIG)
+
+
+def _training_layer(store: Store) -> oci.Layer:
+    """What stands for the image of ACK's Job, so that its command is that of the document."""
+    folder = PACKAGE / "training_image"
+    files = {place: (folder / name).read_bytes() for name, place in TRAINING.items()}
+
+    def content(stage: Path, _: Shell) -> Path:
+        for place, text in files.items():
+            path = stage / place
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(text)
+            path.chmod(0o755)
+        return stage
+
+    inputs = {place: hashlib.sha256(text).hexdigest() for place, text in files.items()}
+    return get_layer(store, "training", inputs, content, root_owned=True)
 
 
 def get_layer(

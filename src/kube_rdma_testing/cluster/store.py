@@ -164,6 +164,7 @@ class ObjectStore:
         """Server-side apply; 409 with the owners of the fields unless it is forced."""
         check_name(key)
         who = (manager, "Apply", part)
+        conditions = wanted.get("metadata", {})
         parts = {"status"} if part else set(wanted) - {"status"}
         wanted = {name: value for name, value in wanted.items() if name in parts}
         if key not in self.objects:
@@ -174,7 +175,7 @@ class ObjectStore:
             self._owners[key] = {path: {who} for path in ff.fields(wanted)}
             return self.objects[key]
         old, owners = self.objects[key], self._owners.get(key, {})
-        check_version(key, old, wanted.get("metadata", {}))
+        check_version(key, old, conditions)
         conflicts = ff.conflicts(old, wanted, owners, who)
         if conflicts and not force:
             causes = [

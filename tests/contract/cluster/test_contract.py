@@ -104,6 +104,20 @@ async def test_status_is_applied(door):
     assert (applied.spec, applied.status) == (Spec(size=1), Status(3))
 
 
+async def test_a_status_is_applied_to_the_version_that_was_seen(door):
+    """Even by force: what was computed from an older spec is not written over what is newer."""
+    seen = await make(door.cluster)
+    other = replace(seen, spec=Spec(size=7))
+    newer = await door.other.replace(TRIAL, other)
+    apply = door.cluster.apply_status
+    assert (
+        await lost(apply(TRIAL, "a", "", Status(1), force=True, version=seen.version))
+        is Lost.CHANGED
+    )
+    applied = await apply(TRIAL, "a", "", Status(2), force=True, version=newer.version)
+    assert (applied.spec, applied.status) == (Spec(size=7), Status(2))
+
+
 async def test_apply_says_all_that_we_say(door):
     """What was applied before and is no longer said goes away; the same again changes nothing."""
     wanted = Wanted("a", spec=Spec(size=1, colour="red"), labels=(("x", "1"), ("y", "2")))

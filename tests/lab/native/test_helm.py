@@ -1,21 +1,27 @@
 """The chart in the hands of the real Helm, 4 and 3: it prints what `kube-rdma render` prints.
 
-Both are built from their Go modules (helm/, helm-3/) as the lab builds Kubernetes. Nothing here
-needs a cluster; test_install.py has one.
+Both are built from their Go modules (helm/, helm-3/) as the lab builds Kubernetes. Only the last
+tests need a cluster, where Helm 4 waits for a pool; test_install.py has releases of the chart.
 """
 
+import asyncio
 import functools
 import json
 import shutil
+from datetime import UTC, datetime
 
 import pytest
 import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from kube_rdma.adapters.cluster.connect import connect
+from kube_rdma.adapters.cluster.events import Events
 from kube_rdma.api.text import reader
-from kube_rdma.programs.install.installation import notes, objects
+from kube_rdma.programs.install.installation import NO_IMAGE, notes, objects
+from kube_rdma.programs.ipam.pool_status_reporter import PoolStatusReporter
 from kube_rdma.rules.install.presets import DISTRIBUTIONS, PRESETS
+from kube_rdma_lab import cluster
 from tests.kit import helm as kit
 from tests.kit.helm import CHART
 
@@ -239,12 +245,30 @@ POOLS = [{"name": "rdma", "spec": {"ranges": [{"subnet": "10.0.0.0/24"}]}}]
 @pytest.mark.parametrize("preset", PRESETS)
 def test_helm_s_notes_tell_what_render_tells(noted, preset, given_values):
     """That nobody gives addresses: of preset vke without pools, and of no other."""
+    given_values = {**given_values, "image": {"repository": "registry.example.com/a/b"}}
     layer = reader.read(json.dumps(given_values).encode(), "values")
     told = notes([layer], preset)
     said = noted({"preset": preset, **given_values})
     assert bool(told) is (preset == "vke" and not given_values.get("pools"))
     assert all(sentence in said for sentence in told)
     assert ("addresses" in said) is bool(told)
+
+
+@pytest.mark.parametrize(
+    "given_values",
+    [
+        {},
+        {"image": {"tag": "0.1.0"}},
+        {"image": {"pullPolicy": "Never"}},
+        {"image": {"repository": "registry.example.com/a/b"}},
+    ],
+    ids=str,
+)
+def test_helm_s_notes_tell_of_an_image_that_no_registry_has(noted, given_values):
+    layer = reader.read(json.dumps(given_values).encode(), "values")
+    is_told = NO_IMAGE in notes([layer], "ack")
+    assert is_told is ("tag" in given_values.get("image", {"tag": ""}))
+    assert (NO_IMAGE in noted({"preset": "ack", **given_values})) is is_told
 
 
 @settings(
@@ -283,3 +307,74 @@ def test_helm_s_record_does_not_lie_in_a_namespace_that_goes_with_it(helm):
     assert outcome.returncode
     assert "cannot hold Helm's record" in outcome.stderr
     assert helm("template", *RELEASE, *options, "--set", "namespace.create=false").returncode == 0
+
+
+POOL, PIECES = "waited-for", "192.168.149.0/24"
+
+
+@pytest.fixture
+def pool_chart(tmp_path):
+    """A chart of somebody's own with one IPPool, of these subnets."""
+    chart = tmp_path / "pools"
+    (chart / "templates").mkdir(parents=True)
+    (chart / "Chart.yaml").write_text("apiVersion: v2\nname: pools\nversion: 0.1.0\n")
+
+    def written(*subnets):
+        meta = {"name": POOL}
+        spec = {"ranges": [{"subnet": subnet} for subnet in subnets]}
+        pool = {"apiVersion": "kube-rdma.io/v1alpha1", "kind": "IPPool"}
+        whole = json.dumps({**pool, "metadata": meta, "spec": spec})
+        (chart / "templates/pool.yaml").write_text(whole)
+        return chart
+
+    return written
+
+
+@pytest.fixture
+def waiting_helm(native, tmp_path):
+    """A function that has Helm 4 upgrade a chart and wait; no controller of kube-rdma runs."""
+    definitions = f"{kit.ROOT}/config/crds"
+    cluster.kubectl(native, "apply", "-f", definitions)
+    cluster.wait(native, "-f", definitions, "--for=condition=Established")
+    with kit.on_lab(native, tmp_path, "kube-system") as call:
+
+        def upgrade(chart, timeout):
+            words = ("upgrade", "--install", "pools", str(chart), "--wait", "--timeout", timeout)
+            return call(*words)
+
+        yield upgrade
+        call("uninstall", "pools", "--ignore-not-found", "--wait")
+
+
+async def reported(lab, waiting):
+    """What Helm says, while the part of the controller works that writes the status of pools."""
+    async with connect(lab.kubeconfig) as client:
+        events = Events(client, "test")
+        task = asyncio.create_task(asyncio.to_thread(waiting))
+        while not task.done():
+            await PoolStatusReporter(client, events).report(datetime.now(UTC))
+            await asyncio.wait((task,), timeout=0.2)
+        return await task
+
+
+def test_helm_4_waits_until_a_controller_has_looked_at_a_pool(native, waiting_helm, pool_chart):
+    code, printed = waiting_helm(pool_chart(PIECES), "10s")
+    assert code
+    assert POOL in printed
+    assert "InProgress" in printed
+    assert "latest observed generation is -1" in printed
+    code, printed = asyncio.run(
+        reported(native, functools.partial(waiting_helm, pool_chart(PIECES), "5m"))
+    )
+    assert not code, printed
+    document = cluster.get(native, f"ippool/{POOL}")
+    assert document["status"]["observedGeneration"] == document["metadata"]["generation"]
+
+
+def test_helm_4_gives_up_on_a_pool_that_is_refused(native, waiting_helm, pool_chart):
+    """Long before its timeout; no webhook looks here, so the API server has taken it."""
+    garbled = pool_chart(PIECES, "192.168.149.0/25")
+    code, printed = asyncio.run(reported(native, functools.partial(waiting_helm, garbled, "5m")))
+    assert code
+    assert "Failed" in printed
+    assert "have addresses in common" in printed

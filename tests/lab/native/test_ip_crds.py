@@ -79,7 +79,7 @@ def test_the_api_server_keeps_our_objects(installed, lab, write):
     """Pool with status, block and lease come back as they were; kubectl shows the columns."""
     pool = ip_pool.load(of_value(document("IPPool", "training", SPEC), "pool"))
     usages = (Usage("training", Family.V4, 0, 234, 32, 1),)
-    status = ip_pool_status.pool_status(None, pool, PoolFindings(usages), "2026-01-01T00:00:00Z")
+    status = ip_pool_status.pool_status(None, pool, PoolFindings(1, usages), "2026-01-01T00:00:00Z")
     whole = document("IPPool", "training", SPEC)
     whole["status"] = msgspec.to_builtins(status)
     objects = document("IPPool", "training", SPEC), document("IPBlock", BLOCK_NAME, BLOCK)

@@ -11,7 +11,13 @@ from kube_rdma.adapters.cluster.reports import GUARD
 from kube_rdma.api.install.installation import schema
 from kube_rdma.api.text import reader
 from kube_rdma.programs.cli.render import PARTS
-from kube_rdma.programs.install.installation import NO_POOL, assignment, blueprints, objects
+from kube_rdma.programs.install.installation import (
+    NO_IMAGE,
+    NO_POOL,
+    assignment,
+    blueprints,
+    objects,
+)
 from kube_rdma.rules.install.admission import AGENTS
 from kube_rdma.rules.install.agent_cel import NFD_RIGHT
 from kube_rdma.rules.install.fill import filled
@@ -532,6 +538,17 @@ def test_the_chart_s_notes_say_what_render_says_of_missing_addresses():
     before, told = text.split(condition)
     assert " ".join(told.partition("{{- end }}")[0].split()) == NO_POOL
     assert "addresses" not in before + told.partition("{{- end }}")[2]
+
+
+def test_the_chart_s_notes_say_what_render_says_of_an_image_that_no_registry_has():
+    """Under the condition that nothing but the default is named, and the image is to be pulled."""
+    text = (CHART / "templates/NOTES.txt").read_text()
+    repository = DEFAULTS["image"]["repository"]
+    condition = (
+        f'{{{{- if and (eq $values.image.repository "{repository}") '
+        '(ne $values.image.pullPolicy "Never") }}'
+    )
+    assert " ".join(text.partition(condition)[2].partition("{{ end }}")[0].split()) == NO_IMAGE
 
 
 def test_every_part_can_be_asked_for():

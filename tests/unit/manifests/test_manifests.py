@@ -11,6 +11,8 @@ from kube_rdma.adapters.cni.conf.places import find
 from kube_rdma.adapters.runtime.cri import SOCKETS
 from kube_rdma.api.attach.network_definition import load
 from kube_rdma.model.attach.attachment import NetworkKind
+from kube_rdma_lab.build.images import TRAINING, VERBS
+from kube_rdma_lab.paths import PACKAGE
 
 ROOT = Path(__file__).parents[3]
 IMAGE = "kube-rdma.io/kube-rdma:dev"
@@ -241,7 +243,7 @@ def test_a_node_needs_a_label_only_where_the_seed_has_one(daemonset):
     )
 
 
-def test_seed_s0_s_job_is_its_document_s_but_for_image_and_command():
+def test_seed_s0_s_job_is_its_document_s_but_for_the_image():
     (job,) = documents("s0-ack", "job.yaml")
     assert (job["kind"], job["metadata"]["name"]) == ("Job", "hps-benchmark")
     spec = job["spec"]["template"]["spec"]
@@ -254,13 +256,23 @@ def test_seed_s0_s_job_is_its_document_s_but_for_image_and_command():
         "hostNetwork": True,
         "tolerations": [{"operator": "Exists"}],
     }
-    del container["image"], container["command"]
+    del container["image"]
     assert container == {
         "name": "hps-benchmark",
+        "command": ["sh", "-c", "python /workspace/wdl_8gpu_outbrain.py\n"],
         "resources": {"limits": {"nvidia.com/gpu": 8, "rdma/hca": 1}},
         "workingDir": "/root",
         "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],
     }
+
+
+def test_the_lab_s_image_has_what_seed_s0_s_command_runs():
+    (job,) = documents("s0-ack", "job.yaml")
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == VERBS
+    program, script = container["command"][-1].split()
+    assert {"training": script[1:], "python": f"usr/local/bin/{program}"} == TRAINING
+    assert all((PACKAGE / "training_image" / name).is_file() for name in TRAINING)
 
 
 def test_seed_s1_s_installation_brings_the_addresses():

@@ -18,6 +18,7 @@ class SeenPolicy(Frozen):
     """A policy, or why it is refused, with the status that it has."""
 
     name: str
+    version: str
     generation: int
     policy: ClusterNodePolicy | None
     refusal: str
@@ -31,9 +32,12 @@ def seen_policy(stored: Stored[bytes, NodePolicyStatus]) -> SeenPolicy:
         policy = policy_of(stored)
     except Refused as error:
         refusal = str(error)
-    return SeenPolicy(stored.name, stored.generation, policy, refusal, stored.status)
+    version, generation = stored.version, stored.generation
+    return SeenPolicy(stored.name, version, generation, policy, refusal, stored.status)
 
 
-async def write_status(cluster: Cluster, name: str, status: NodePolicyStatus) -> None:
-    """Write a status; Conflict(GONE) without the object."""
-    await cluster.apply_status(NODE_POLICY_STATUS, name, "", status, force=True)
+async def write_status(cluster: Cluster, seen: SeenPolicy, status: NodePolicyStatus) -> None:
+    """Write the status of the policy that was seen; Conflict when it is gone or another by now."""
+    await cluster.apply_status(
+        NODE_POLICY_STATUS, seen.name, "", status, force=True, version=seen.version
+    )

@@ -252,7 +252,8 @@ def _why(container: ContainerStatus) -> str:
 
 
 def _policy(stored: Stored[None, NicClusterPolicyStatus]) -> PolicyState:
-    status = stored.status
+    # The status of a new policy, with the defaults of its definition, is nobody's.
+    status = stored.status if stored.status != NicClusterPolicyStatus() else None
     notes = _unmet(status.conditions) if status else ()
     return PolicyState(
         f"{stored.namespace}/{stored.name}".lstrip("/"),

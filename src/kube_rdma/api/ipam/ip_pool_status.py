@@ -12,7 +12,15 @@ from typing import Literal
 
 from kube_base.frozen import Frozen, replace
 from kube_rdma.api.ipam.ip_words import address as read_address
-from kube_rdma.model.conditions import Condition, SparsePart, StatusPart, condition
+from kube_rdma.model.conditions import (
+    NOT_OBSERVED,
+    Condition,
+    SparsePart,
+    StatusPart,
+    condition,
+    observed,
+    stalled,
+)
 from kube_rdma.model.ipam import (
     BorrowQueue,
     BorrowRequest,
@@ -74,6 +82,10 @@ class WantEntry(SparsePart, kw_only=True):
 class IPPoolStatus(StatusPart):
     """The whole status; nodes write `wants`, the controller all the rest."""
 
+    observed_generation: int = NOT_OBSERVED
+    """observedGeneration is metadata.generation of the pool that this status is about. -1: no
+    controller has looked at the pool.
+    """
     ranges: str = ""
     """ranges is the list of the pool's subnets as one text, for kubectl get."""
     used: str = ""
@@ -92,7 +104,8 @@ class IPPoolStatus(StatusPart):
     """
     conditions: tuple[Condition, ...] = ()
     """conditions are Ready and NearlyFull. Ready: the pool can be used, and no address has two
-    holders. NearlyFull: nodes hold at least 90 percent of the addresses of a family and rail.
+    holders. NearlyFull: nodes hold at least 90 percent of the addresses of a family and rail. A
+    pool that cannot be used as it is written has Stalled too.
     """
     conflicts: tuple[str, ...] = ()
     """conflicts are sentences about addresses that two nodes hold by their IPBlocks. Empty: there
@@ -103,10 +116,11 @@ class IPPoolStatus(StatusPart):
 class PoolFindings(Frozen):
     """What the controller found out about one pool.
 
-    `broken` says why it cannot be used at all, `scarce` which parts are nearly full, `conflicts`
-    which addresses two nodes hold.
+    `generation` is that of the object it looked at. `broken` says why the pool cannot be used at
+    all, `scarce` which parts are nearly full, `conflicts` which addresses two nodes hold.
     """
 
+    generation: int
     usages: Sequence[Usage] = ()
     broken: str = ""
     scarce: Sequence[str] = ()
@@ -146,9 +160,12 @@ def with_wants(status: IPPoolStatus | None, requests: Iterable[BorrowRequest]) -
 
 
 def pool_status(
-    old: IPPoolStatus | None, pool: IPPool, findings: PoolFindings, now: str
+    old: IPPoolStatus | None, pool: IPPool | None, findings: PoolFindings, now: str
 ) -> IPPoolStatus:
-    """The status that says `findings`; wants stay. `now` is a time as in RFC 3339, for changes."""
+    """The status that says `findings`; wants stay. `now` is a time as in RFC 3339, for changes.
+
+    Without `pool` its spec is not understood, as `findings` say.
+    """
     before = old or IPPoolStatus()
     usage = tuple(
         UsageEntry(
@@ -163,11 +180,12 @@ def pool_status(
     )
     return replace(
         before,
-        ranges=", ".join(str(each.subnet) for each in pool.ranges),
+        observed_generation=findings.generation,
+        ranges=", ".join(str(each.subnet) for each in (pool.ranges if pool else ())),
         used=counted((each.family, each.held) for each in findings.usages),
         free=counted((each.family, each.free) for each in findings.usages),
         usage=usage,
-        conditions=_conditions(before.conditions, findings, now),
+        conditions=observed(_conditions(before.conditions, findings, now), findings.generation),
         conflicts=tuple(findings.conflicts),
     )
 
@@ -189,7 +207,7 @@ def _short(count: int) -> str:
 def _conditions(
     old: tuple[Condition, ...], findings: PoolFindings, now: str
 ) -> tuple[Condition, ...]:
-    """Ready and NearlyFull."""
+    """Ready and NearlyFull; Stalled where only another spec helps."""
     ready = ("Usable", "Nodes give addresses of it.")
     if findings.broken:
         ready = ("Refused", findings.broken)
@@ -202,6 +220,7 @@ def _conditions(
     return (
         condition(old, now, "Ready", usable, ready),
         condition(old, now, "NearlyFull", bool(findings.scarce), full),
+        *stalled(old, now, ready if findings.broken else None),
     )
 
 

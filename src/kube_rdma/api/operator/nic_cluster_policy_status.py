@@ -9,7 +9,14 @@ from collections.abc import Iterator
 from typing import Literal
 
 from kube_base.frozen import Frozen
-from kube_rdma.model.conditions import Condition, StatusPart, condition
+from kube_rdma.model.conditions import (
+    NOT_OBSERVED,
+    Condition,
+    StatusPart,
+    condition,
+    observed,
+    stalled,
+)
 from kube_rdma.model.operator.cluster_policy import AppliedState, ComponentName, ComponentStatus
 from kube_rdma.model.operator.driver_upgrade import UpgradeState
 
@@ -32,6 +39,10 @@ class AppliedStateEntry(StatusPart):
 class NicClusterPolicyStatus(StatusPart):
     """How far the whole policy is."""
 
+    observed_generation: int = NOT_OBSERVED
+    """observedGeneration is metadata.generation of the policy that this status is about. -1: no
+    operator has looked at the policy.
+    """
     state: Literal["notReady", "ready", "ignore", "error"] = "notReady"
     """state is ready when all parts of the policy run, and notReady while they do not. error: the
     policy or an object of it is refused, or an older policy counts. ignore: it asks for nothing
@@ -49,6 +60,7 @@ class NicClusterPolicyStatus(StatusPart):
     """conditions is a list of conditions. Ready is the whole policy; OFEDDriverReady,
     RDMASharedDevicePluginReady, SRIOVDevicePluginReady and NVPeerDriverReady are its parts.
     DriversCurrent says whether drivers still change, FieldsIgnored which fields have no effect.
+    Stalled: only another spec, or another policy, can help.
     """
 
 
@@ -68,36 +80,45 @@ _CONDITIONS = {  # as later releases of the operator call them
 
 
 class PolicyVerdict(Frozen):
-    """What the operator says of a policy: its parts in their order, and the whole."""
+    """What the operator says of a policy: its parts in their order, and the whole.
+
+    It is `stalled` where only people can help, by another spec or another policy.
+    """
 
     state: AppliedState
     reason: str
     parts: tuple[ComponentStatus, ...] = ()
     notes: tuple[str, ...] = ()
     upgrade: UpgradeState | None = None
+    stalled: bool = False
 
 
 def policy_status(
-    old: NicClusterPolicyStatus | None, verdict: PolicyVerdict, now: str
+    old: NicClusterPolicyStatus | None, generation: int, verdict: PolicyVerdict, now: str
 ) -> NicClusterPolicyStatus:
     """The status that says a verdict; `now` (RFC 3339) is the time of conditions that change."""
     return NicClusterPolicyStatus(
+        observed_generation=generation,
         state=verdict.state.value,
         reason=verdict.reason,
         applied_states=tuple(
             AppliedStateEntry(part.component, part.state, part.message) for part in verdict.parts
         ),
-        conditions=tuple(_conditions(old.conditions if old else (), verdict, now)),
+        conditions=observed(_conditions(old.conditions if old else (), verdict, now), generation),
     )
 
 
 def _conditions(
     old: tuple[Condition, ...], verdict: PolicyVerdict, now: str
 ) -> Iterator[Condition]:
-    """Ready, one for each part that is wanted, for drivers' upgrades, for fields without effect."""
+    """Ready, one for each part that is wanted, for drivers' upgrades, for fields without effect.
+
+    Stalled where only another spec helps.
+    """
     ready = verdict.state is AppliedState.READY
     words = (_READY_REASONS[verdict.state], verdict.reason)
     yield condition(old, now, "Ready", ready, words)
+    yield from stalled(old, now, words if verdict.stalled else None)
     for part in verdict.parts:
         if part.state is not AppliedState.IGNORE:
             ready = part.state is AppliedState.READY

@@ -14,7 +14,14 @@ from msgspec import Meta
 from kube_base.frozen import replace
 from kube_rdma.api.pools.node_policy import NodePolicy
 from kube_rdma.api.text.typed import OfPrograms
-from kube_rdma.model.conditions import Condition, StatusPart, condition, cut
+from kube_rdma.model.conditions import (
+    Condition,
+    StatusPart,
+    condition,
+    cut,
+    observed,
+    stalled,
+)
 from kube_rdma.model.pools.node_policy import PolicyOutcome, PolicyRemark, PolicyRollup
 
 MOST_REMARKS = 16  # a policy may be for thousands of nodes
@@ -27,7 +34,9 @@ class NodePolicyStatus(StatusPart):
     """
 
     observed_generation: int
-    """observedGeneration is metadata.generation of the policy that this status is about."""
+    """observedGeneration is metadata.generation of the policy that this status is about. -1: no
+    controller has looked at the policy.
+    """
     nodes: int = 0
     """nodes is the number of nodes that nodeSelector selects."""
     applied: int = 0
@@ -50,7 +59,7 @@ class NodePolicyStatus(StatusPart):
     """
     conditions: Annotated[tuple[Condition, ...], Meta(max_length=16)] = ()
     """conditions are Accepted (the policy is understood), Applied (it selects nodes, and no node
-    refuses or waits) and Ready (both).
+    refuses or waits) and Ready (both). A policy that is not understood has Stalled too.
     """
 
 
@@ -80,14 +89,19 @@ def node_policy_status(
         remarks=tuple(
             replace(each, sentence=cut(each.sentence)) for each in rollup.remarks[:MOST_REMARKS]
         ),
-        conditions=tuple(_conditions(old.conditions if old else (), refusal, rollup, now)),
+        conditions=observed(
+            _conditions(old.conditions if old else (), refusal, rollup, now), generation
+        ),
     )
 
 
 def _conditions(
     old: tuple[Condition, ...], refusal: str, rollup: PolicyRollup, now: str
 ) -> Iterator[Condition]:
-    """Ready, and its two parts; where a higher priority overrules, all is as people meant it."""
+    """Ready, and its two parts; where a higher priority overrules, all is as people meant it.
+
+    Stalled where only another spec helps.
+    """
     taken = ("Refused", cut(refusal)) if refusal else ("Accepted", "it is understood")
     applied = _applied(refusal, rollup)
     ready = applied[0] == "Applied"
@@ -95,6 +109,7 @@ def _conditions(
     yield condition(old, now, "Ready", ready, words)
     yield condition(old, now, "Accepted", not refusal, taken)
     yield condition(old, now, "Applied", ready, applied)
+    yield from stalled(old, now, taken if refusal else None)
 
 
 def _applied(refusal: str, rollup: PolicyRollup) -> tuple[str, str]:

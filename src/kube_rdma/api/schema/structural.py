@@ -21,6 +21,7 @@ from pydantic import BaseModel
 
 from kube_base.frozen import Frozen
 from kube_rdma.api.schema.struct_schema import LIST_KEYS, struct_schema
+from kube_rdma.model.conditions import NOT_OBSERVED
 
 GROUP = "kube-rdma.io"
 VERSION = "v1alpha1"
@@ -29,6 +30,7 @@ CATEGORY = "kube-rdma"
 Json: TypeAlias = dict[str, Any]
 
 LIST_TYPE = "x-kubernetes-list-type"
+OBSERVED = ["observedGeneration"]
 
 _KEPT = frozenset(
     (
@@ -91,6 +93,8 @@ def definition(resource: ResourceDefinition) -> Json:
     has_status = "status" in parts
     if has_status:
         parts["status"].pop("nullable", None)
+        if parts["status"].get("required", OBSERVED) == OBSERVED and "spec" in parts:
+            _not_observed(parts["status"])
     version: Json = {"name": VERSION, "served": True, "storage": True}
     if has_status:
         version["subresources"] = {"status": {}}
@@ -107,6 +111,17 @@ def definition(resource: ResourceDefinition) -> Json:
             "versions": [version],
         },
     }
+
+
+def _not_observed(status: Json) -> None:
+    """A new object has a status at once, which says that no program has looked at it yet.
+
+    Without one kstatus calls a new object current (fluxcd/cli-utils@v1.2.2
+    pkg/kstatus/status/status.go, checkReadyCondition), and nobody waits for it.
+    """
+    (name,) = OBSERVED
+    if name in status["properties"]:
+        status["default"] = {name: NOT_OBSERVED}
 
 
 def _column(column: Column) -> Json:

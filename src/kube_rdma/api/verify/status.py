@@ -15,7 +15,16 @@ from msgspec import Meta
 
 from kube_base.foreign_json import decoded
 from kube_base.frozen import replace
-from kube_rdma.model.conditions import Condition, Sentence, StatusPart, Word, condition, cut, moment
+from kube_rdma.model.conditions import (
+    Condition,
+    Sentence,
+    StatusPart,
+    Word,
+    condition,
+    cut,
+    moment,
+    observed,
+)
 from kube_rdma.model.measures import Measure, figure_of, figure_text
 from kube_rdma.model.verify.bandwidth import (
     PairKey,
@@ -232,7 +241,7 @@ def begun(old: BandwidthCheckStatus | None, generation: int, now: datetime) -> B
         start_time=moment(now),
         completion_time=None,
         conditions=(
-            condition(before, moment(now), "Complete", False, words),
+            *observed((condition(before, moment(now), "Complete", False, words),), generation),
             *(each for each in before if each.type == "Well"),
         ),
     )
@@ -308,10 +317,11 @@ def _ended(
     running: BandwidthCheckStatus, now: datetime, words: tuple[str, str], *, well: bool
 ) -> tuple[Condition, ...]:
     before, at = running.conditions, moment(now)
-    return (
+    ended = (
         condition(before, at, "Complete", True, ("Ended", "the run has ended")),
         condition(before, at, "Well", well, words),
     )
+    return observed(ended, running.observed_generation)
 
 
 def _suspect(suspect: Suspect, *, latency: bool) -> SuspectEntry:

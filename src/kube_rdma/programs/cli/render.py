@@ -63,7 +63,7 @@ def render(
 
     Prints the objects that the Helm chart would install, for kubectl, kustomize or GitOps, and asks
     no cluster. Comments at the top say what is left to do. Standard error says what the version of
-    Kubernetes does not have.
+    Kubernetes does not have, and that no registry has the image.
 
     Exits with 3 when a value is refused.
     """
@@ -77,9 +77,12 @@ def render(
             installation.assignment(f'kubernetesVersion="{version}"', "--kubernetes-version")
         )
     made = installation.objects(layers, preset or "", part or "")
+    notes = installation.notes(layers, preset or "")
     if not part:
-        for note in installation.notes(layers, preset or ""):
+        for note in notes:
             click.echo(f"# {note}")
+    if installation.NO_IMAGE in notes and part in (None, "workloads"):
+        click.echo(installation.NO_IMAGE, err=True)  # a pipe to kubectl shows no comments
     for sentence in installation.left_out(layers, preset or ""):
         click.echo(sentence, err=True)
     click.echo(manifests(made), nl=False)

@@ -25,10 +25,15 @@ from kube_rdma.programs.install.described import described
 from kube_rdma.rules.install.fill import filled
 from kube_rdma.rules.install.kubernetes_version import lacking
 from kube_rdma.rules.install.parts import PARTS, parts
-from kube_rdma.rules.install.presets import PRESETS, merged, over, written
+from kube_rdma.rules.install.presets import DEFAULTS, PRESETS, merged, over, written
 from kube_rdma.rules.install.webhook import check_webhook
 
 CONFIG = "agent.config"
+NO_IMAGE = (
+    "No registry has the image kube-rdma.io/kube-rdma: build it, push it to a registry of yours, "
+    "and set image.repository and image.tag (docs/install.md); or load it on each node and set "
+    "image.pullPolicy=Never."
+)
 NO_POOL = (
     "The network rdma has no addresses: set `pools`, or create an IPPool named rdma (docs/ip.md). "
     "RoCE pods are refused until then, but those with cards that bring their own."
@@ -93,7 +98,13 @@ def objects(
 def notes(layers: Sequence[Document], preset: str = "") -> tuple[str, ...]:
     """What is left to do, a sentence each; Refused as `objects`."""
     values = _values(layers, preset)
-    return (NO_POOL,) if values["preset"] == "vke" and not values["pools"] else ()
+    image = values["image"]
+    pulled = image["pullPolicy"] != "Never"
+    open_points = {
+        NO_IMAGE: pulled and image["repository"] == DEFAULTS["image"]["repository"],
+        NO_POOL: values["preset"] == "vke" and not values["pools"],
+    }
+    return tuple(sentence for sentence, is_open in open_points.items() if is_open)
 
 
 def policy_values(texts: Sequence[str], where: str) -> Values:

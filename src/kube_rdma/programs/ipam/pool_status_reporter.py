@@ -13,10 +13,11 @@ import structlog
 
 from kube_base.errors import KubeError, Refused, Unavailable
 from kube_base.frozen import replace
+from kube_client.kinds import Stored
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster import ipam
 from kube_rdma.adapters.cluster.events import About, Events
-from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL, pool_of
+from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL_TEXT, pool_of_text
 from kube_rdma.api.ipam.ip_pool_status import IPPoolStatus, PoolFindings, pool_status
 from kube_rdma.model.conditions import moment
 from kube_rdma.model.ipam import Block, IPPool
@@ -45,37 +46,53 @@ class PoolStatusReporter:
             await asyncio.sleep(REPORT_SECONDS)
 
     async def report(self, now: datetime) -> int:
-        """Write the status of each pool where it changed; return how many were written."""
+        """Write the status of each pool where it changed; return how many were written.
+
+        A status is of the very version of the object that it was computed from, or is not written:
+        so observedGeneration is that of the spec that was looked at, and never goes back.
+        """
         seen_blocks = await self._cluster.see(ipam.IP_BLOCK)
         blocks = tuple(ipam.block(stored) for stored in seen_blocks.objects)
         written = 0
-        for stored in (await self._cluster.see(IP_POOL)).objects:
-            pool = pool_of(stored)
-            findings = pool_findings(pool, blocks)
-            status: IPPoolStatus = pool_status(stored.status, pool, findings, moment(now))
+        for stored in (await self._cluster.see(IP_POOL_TEXT)).objects:
+            status, findings = _status(stored, blocks, moment(now))
             for sentence in findings.scarce:
-                about = About("IPPool", pool.name, api_version="kube-rdma.io/v1alpha1")
+                about = About("IPPool", stored.name, api_version="kube-rdma.io/v1alpha1")
                 self._events.tell(about, "NearlyFull", sentence, warning=True)
             if status == stored.status:
                 continue
             try:
-                await self._cluster.replace_status(IP_POOL, replace(stored, status=status))
+                await self._cluster.replace_status(IP_POOL_TEXT, replace(stored, status=status))
                 written += 1
             except Unavailable as error:
                 log.info("pool status written by another client", why=str(error))
         return written
 
 
-def pool_findings(pool: IPPool, blocks: tuple[Block, ...]) -> PoolFindings:
+def pool_findings(pool: IPPool, blocks: tuple[Block, ...], generation: int) -> PoolFindings:
     """What the status of a pool reports, from the blocks of its network."""
     try:
         compiled = subpools(pool)
     except Refused as error:
-        return PoolFindings(broken=str(error))
+        return PoolFindings(generation, broken=str(error))
     own = [block for block in blocks if block.key.network == pool.network]
     usages = usage(compiled, own)
     return PoolFindings(
+        generation,
         usages=usages,
         scarce=tuple(text for one in usages if (text := nearly_full(one))),
         conflicts=tuple(str(one) for block in own for one in conflicts(block)),
     )
+
+
+def _status(
+    stored: Stored[bytes, IPPoolStatus], blocks: tuple[Block, ...], now: str
+) -> tuple[IPPoolStatus, PoolFindings]:
+    """The status of an object, and what it is about; a spec that is not understood has one too."""
+    try:
+        pool = pool_of_text(stored)
+    except Refused as error:
+        findings = PoolFindings(stored.generation, broken=str(error))
+        return pool_status(stored.status, None, findings, now), findings
+    findings = pool_findings(pool, blocks, stored.generation)
+    return pool_status(stored.status, pool, findings, now), findings

@@ -170,10 +170,10 @@ class Operator:
             return PolicyVerdict(AppliedState.NOT_READY, "The policy is being deleted")
         if first is not None and stored.uid != first.uid:
             why = f"Policy {first.name} is older and counts; delete one of them"
-            return PolicyVerdict(AppliedState.ERROR, why)
+            return PolicyVerdict(AppliedState.ERROR, why, stalled=True)
         policy = policy_of(stored, self._place.namespace)
         if policy is None:
-            return PolicyVerdict(AppliedState.ERROR, str(stored.spec.refusal))
+            return PolicyVerdict(AppliedState.ERROR, str(stored.spec.refusal), stalled=True)
         nodes = tuple(self._nodes.values.values())
         parts = components(policy, nodes, described("workloads"), self._place.values)
         await self._upgrades.label(ready_marks(policy, nodes, self._pods.values))
@@ -282,15 +282,20 @@ class Operator:
 
     async def _tell(self, stored: StoredPolicy, verdict: PolicyVerdict, now: datetime) -> None:
         """Write the status if it is another by now, and an Event when the state changes."""
-        status = policy_status(stored.status, verdict, moment(now))
+        status = policy_status(stored.status, stored.generation, verdict, moment(now))
         if _is_told(stored.status, status):
             return
         try:
             await self._cluster.apply_status(
-                self._kind, stored.name, stored.namespace, status, force=True
+                self._kind,
+                stored.name,
+                stored.namespace,
+                status,
+                force=True,
+                version=stored.version,
             )
         except Conflict:
-            return  # it is gone
+            return  # it is gone or another by now, which the watch tells
         if stored.status is None or (status.state, status.reason) != (
             stored.status.state,
             stored.status.reason,

@@ -92,9 +92,9 @@ class PolicyStatuses:
         if status == seen.status:
             return True
         try:
-            await write_status(self._cluster, seen.name, status)
+            await write_status(self._cluster, seen, status)
         except Conflict:
-            return True  # it is gone
+            return True  # it is gone or another by now, which the watch tells
         except KubeError as error:
             for why in self._notices.news(seen.name, str(error)):
                 log.warning("policy status not written", policy=seen.name, why=why)

@@ -119,7 +119,7 @@ def pool():
 
 def test_the_status_sums_by_family(pool):
     """Columns of kubectl are short; no number is larger than JSON clients can hold."""
-    status = ip_pool_status.pool_status(None, pool, PoolFindings(USAGES), "T1")
+    status = ip_pool_status.pool_status(None, pool, PoolFindings(1, USAGES), "T1")
     assert (status.ranges, status.used) == ("10.0.0.0/24, fd00::/64", "254 v4, 8 v6")
     assert status.free == "254 v4, 1.8e19 v6"
     sizes = [each["size"] for each in json.loads(msgspec.json.encode(status))["usage"]]
@@ -129,8 +129,8 @@ def test_the_status_sums_by_family(pool):
 def test_a_condition_keeps_its_time_until_it_changes(pool):
     """Ready stays of T1, NearlyFull becomes true at T2; the wants of nodes stay."""
     wants = IPPoolStatus(wants=(WantEntry(node="n", family="IPv4", count=1),))
-    first = ip_pool_status.pool_status(wants, pool, PoolFindings(USAGES), "T1")
-    scarce = PoolFindings(USAGES, scarce=("250 of 254 are held",))
+    first = ip_pool_status.pool_status(wants, pool, PoolFindings(1, USAGES), "T1")
+    scarce = PoolFindings(1, USAGES, scarce=("250 of 254 are held",))
     second = ip_pool_status.pool_status(first, pool, scarce, "T2")
     found = {each.type: (each.status, each.last_transition_time) for each in second.conditions}
     assert found == {"Ready": ("True", "T1"), "NearlyFull": ("True", "T2")}
@@ -140,8 +140,8 @@ def test_a_condition_keeps_its_time_until_it_changes(pool):
 @pytest.mark.parametrize(
     ("found", "reason"),
     [
-        (PoolFindings(broken="no range"), "Refused"),
-        (PoolFindings(conflicts=("twice",)), "Conflict"),
+        (PoolFindings(1, broken="no range"), "Refused"),
+        (PoolFindings(1, conflicts=("twice",)), "Conflict"),
     ],
 )
 def test_a_pool_that_cannot_be_trusted_is_not_ready(pool, found, reason):
@@ -152,7 +152,7 @@ def test_a_pool_that_cannot_be_trusted_is_not_ready(pool, found, reason):
 
 def test_the_same_findings_twice_are_the_same_status(pool):
     """A second reconciliation writes nothing."""
-    found = PoolFindings(USAGES, conflicts=("twice",))
+    found = PoolFindings(1, USAGES, conflicts=("twice",))
     status = ip_pool_status.pool_status(None, pool, found, "T1")
     assert ip_pool_status.pool_status(status, pool, found, "T2") == status
 

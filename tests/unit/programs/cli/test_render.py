@@ -6,6 +6,7 @@ from click.testing import CliRunner
 
 from kube_base.errors import Refused
 from kube_rdma.programs.cli.render import render
+from kube_rdma.programs.install.installation import NO_IMAGE, NO_POOL
 from kube_rdma.rules.install.presets import PRESETS
 
 
@@ -16,7 +17,7 @@ def run(*arguments):
 def printed(*arguments):
     outcome = run(*arguments)
     assert outcome.exit_code == 0, outcome.output
-    return list(yaml.safe_load_all(outcome.output))
+    return list(yaml.safe_load_all(outcome.stdout))
 
 
 def refusal(*arguments):
@@ -53,10 +54,23 @@ def test_what_is_left_to_do_stands_first(tmp_path):
     path = tmp_path / "values.yaml"
     path.write_text("preset: vke\npools: [{name: rdma, spec: {ranges: [{subnet: 10.0.0.0/24}]}}]\n")
     with_pool = ("--values", str(path))
-    assert "# The network rdma has no addresses" in run("--preset", "vke").stdout.splitlines()[0]
+    comments = [line for line in run("--preset", "vke").stdout.splitlines() if line.startswith("#")]
+    assert comments == [f"# {NO_IMAGE}", f"# {NO_POOL}"]
     assert "no addresses" not in run(*with_pool).stdout
     assert "no addresses" in run(*with_pool, "--set", "pools=[]").stdout
     assert "no addresses" not in run("--preset", "ack").stdout
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_an_image_that_no_registry_has_is_told(preset):
+    """In the manifests and on standard error, for `| kubectl apply -f -` shows no comments."""
+    untold = run("--preset", preset, "--set", "image.repository=registry.example.com/a/b")
+    loaded = run("--preset", preset, "--set", "image.pullPolicy=Never")
+    assert all(NO_IMAGE not in outcome.output for outcome in (untold, loaded))
+    told = run("--preset", preset)
+    assert (told.stdout.splitlines()[0], told.stderr) == (f"# {NO_IMAGE}", f"{NO_IMAGE}\n")
+    assert run("--preset", preset, "--part", "rights").stderr == ""
+    assert run("--preset", preset, "--part", "workloads").stderr == f"{NO_IMAGE}\n"
 
 
 def test_for_an_older_version_it_is_said_what_is_left_out():
@@ -73,7 +87,7 @@ def test_for_an_older_version_it_is_said_what_is_left_out():
     by_value = run("--preset", "ib", "--set", "kubernetesVersion=v1.28.4")
     assert by_value.stdout == outcome.stdout
     newest = run("--preset", "ib", "--kubernetes-version", "v1.36.3")
-    assert newest.stderr == ""
+    assert newest.stderr == f"{NO_IMAGE}\n"
     assert newest.stdout == run("--preset", "ib").stdout
 
 

@@ -16,7 +16,9 @@ from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
 from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma.adapters.cluster.kinds.workload import DAEMON_SETS, DEPLOYMENTS
+from kube_rdma.api.operator.nic_cluster_policy import NicClusterPolicyObject
 from kube_rdma.api.reports.node_report import report_status
+from kube_rdma.api.schema.structural import structural
 from kube_rdma.model.card import CardId
 from kube_rdma.model.reports.node_report import NodeReport, ReportedCard, ReportedPool
 from kube_rdma.programs.cli.status import status
@@ -208,6 +210,20 @@ def test_pools_and_policies_that_are_not_well_say_so(world):
     codes = world.codes()
     assert set(codes) == {"AddressPoolNearlyFull", "AddressPoolBroken", "PolicyNotReady"}
     assert "line 1" in codes["PolicyNotReady"]["sentence"]
+
+
+def test_a_policy_that_no_operator_has_looked_at_is_named(world):
+    """Though the API server gives it a status by its definition, where the state has a default."""
+    schema = structural(NicClusterPolicyObject)["properties"]["status"]["properties"]
+    defaults = {name: part["default"] for name, part in schema.items() if "default" in part}
+    assert defaults == {"observedGeneration": -1, "state": "notReady"}
+    meta_data = meta("policy", "kr", generation=1)
+    document = {"metadata": meta_data, "spec": {}, "status": defaults}
+    world.server.put(NIC_CLUSTER_POLICY, document)
+    assert set(world.codes()) == {"PolicyNotSeen"}
+    document = {**document, "status": {**defaults, "observedGeneration": 1}}
+    world.server.put(NIC_CLUSTER_POLICY, document)
+    assert set(world.codes()) == {"PolicyNotReady"}
 
 
 def test_pods_that_wait_for_shares_or_networks_are_named(world):

@@ -6,10 +6,16 @@ from contextlib import asynccontextmanager
 import pytest
 
 from kube_client.calls import RequestTiming
+from kube_client.errors import Conflict
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
-from kube_rdma.adapters.cluster.policy_statuses import NODE_POLICY_STATUS
+from kube_rdma.adapters.cluster.policy_statuses import (
+    NODE_POLICY_STATUS,
+    seen_policy,
+    write_status,
+)
+from kube_rdma.api.reports.node_policy_status import node_policy_status
 from kube_rdma.programs.reports.policies import PolicyStatuses, PolicyStatusTiming
 from kube_rdma_testing.cluster.server import FakeServer
 from tests.unit.programs.agent.world import until
@@ -142,3 +148,16 @@ async def test_nothing_is_written_while_nothing_changes(world):
             await until(lambda name=name: world.counts(name) == {"nodes": 3, "pending": 3})
         (write,) = world.writes[before:]
         assert write == f"patch nodepolicies/status {name}"
+
+
+async def test_a_controller_that_looked_earlier_does_not_lower_what_was_observed(world):
+    """As one that is stopped for a while, and goes on beside the one that took over."""
+    cluster = Cluster(world.line, EAGER)
+    earlier = seen_policy(await cluster.get(NODE_POLICY_STATUS, "a"))
+    world.policy("a", {**SPEC, "priority": 1})
+    async with world.running():
+        await until(lambda: world.documents["a"].get("status"))
+    late = node_policy_status(None, earlier.generation, "why", "2026-01-01T00:00:00Z")
+    with pytest.raises(Conflict):
+        await write_status(cluster, earlier, late)
+    assert world.documents["a"]["status"]["observedGeneration"] == world.generation

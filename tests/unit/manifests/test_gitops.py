@@ -1,0 +1,90 @@
+"""The manifests of docs/gitops.md: Flux and Argo CD are not run, so what can be read is read.
+
+They are YAML, their values are values of the chart, and their IPPools are understood. What is
+ignored in comparisons is what the chart leaves to the controllers.
+"""
+
+import json
+
+import pytest
+import yaml
+
+from kube_rdma.api.ipam import ip_pool
+from kube_rdma.api.text import reader
+from kube_rdma.api.text.document import of_value
+from kube_rdma.programs.install.installation import objects
+from tests.documents.pages import blocks, pages
+
+PAGE = "docs/gitops.md"
+DOCUMENTS = [
+    (block.place, document)
+    for block in blocks(PAGE, pages()[PAGE])
+    if block.language == "yaml"
+    for document in yaml.safe_load_all(block.text)
+]
+
+
+def of_kind(kind):
+    return [document for _, document in DOCUMENTS if document["kind"] == kind]
+
+
+def rendered(values):
+    return objects([reader.read(json.dumps(values).encode(), PAGE)])
+
+
+@pytest.fixture(params=["Flux", "Argo CD"])
+def values(request):
+    """The values that a tool gives to the chart."""
+    if request.param == "Flux":
+        (release,) = of_kind("HelmRelease")
+        return release["spec"]["values"]
+    (application,) = of_kind("Application")
+    (chart,) = [each for each in application["spec"]["sources"] if "helm" in each]
+    return chart["helm"]["valuesObject"]
+
+
+@pytest.mark.parametrize("document", of_kind("IPPool"), ids=lambda each: each["metadata"]["name"])
+def test_pools_are_understood(document):
+    """With annotations of Argo CD, which kube-rdma ignores."""
+    pool = ip_pool.load(of_value(document, PAGE))
+    assert pool.name == document["metadata"]["name"]
+
+
+def test_values_are_values_of_the_chart_without_pools(values):
+    """Which would be hooks; pools are objects of their own."""
+    kinds = {each["kind"] for each in rendered(values)}
+    assert "IPPool" not in kinds
+    assert "DaemonSet" in kinds
+    assert ("CustomResourceDefinition" in kinds) is values.get("crds", {}).get("install", True)
+
+
+def test_what_is_ignored_is_what_the_chart_leaves_to_the_controller(values):
+    """caBundle, where no value gives it; and the Secret is in no manifest."""
+    made = rendered(values)
+    webhooks = [each for each in made if each["kind"].endswith("WebhookConfiguration")]
+    assert webhooks
+    clients = [one["clientConfig"] for each in webhooks for one in each["webhooks"]]
+    assert all("caBundle" not in client for client in clients)
+    assert not [each for each in made if each["kind"] == "Secret"]
+    longest = max(len(each["webhooks"]) for each in webhooks)
+    (release,) = of_kind("HelmRelease")
+    (application,) = of_kind("Application")
+    drift = {
+        each["target"]["kind"]: each["paths"]
+        for each in release["spec"]["driftDetection"]["ignore"]
+    }
+    paths = [f"/webhooks/{n}/clientConfig/caBundle" for n in range(longest)]
+    assert drift == {each["kind"]: paths for each in webhooks}
+    ignored = {each["kind"] for each in application["spec"]["ignoreDifferences"]}
+    assert ignored == {each["kind"] for each in webhooks}
+
+
+def test_argo_cd_s_rules_of_health_name_every_kind_that_has_ready():
+    (rules,) = of_kind("ConfigMap")
+    prefix = "resource.customizations.health."
+    assert {key.removeprefix(prefix) for key in rules["data"]} == {
+        "kube-rdma.io_IPPool",
+        "kube-rdma.io_NodePolicy",
+        "mellanox.com_NicClusterPolicy",
+    }
+    assert len(set(rules["data"].values())) == 1
