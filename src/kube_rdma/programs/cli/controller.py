@@ -46,6 +46,13 @@ LEASE = "kube-rdma-controller"  # of the copy that works
     help="Serve the admission webhook on port 9443, with a certificate that the controllers make "
     "and renew. It is in the Secret kube-rdma-admission of the namespace.",
 )
+@click.option(
+    "--fullname",
+    metavar="NAME",
+    default="",
+    help="Value fullnameOverride of the installation, by which the webhook's objects and the Lease "
+    "are named. Default: the names of an installation without it.",
+)
 @ADMISSION_SET
 def controller(
     cluster: ClusterOptions,
@@ -54,6 +61,7 @@ def controller(
     policy_set: tuple[str, ...],
     admission: Path | None,
     admission_own: bool,
+    fullname: str,
     assignments: tuple[str, ...],
 ) -> None:
     """Do cluster-wide work; the Deployment runs it.
@@ -74,7 +82,7 @@ def controller(
     from kube_rdma.programs.admission.server import SecretPlace
     from kube_rdma.programs.controller.parts import ControllerOptions
     from kube_rdma.programs.process import until_signal
-    from kube_rdma.rules.install.webhook import OWN_SECRET
+    from kube_rdma.rules.install.webhook import webhook_names
 
     settings = admission_settings.load(assignments, "--admission-set")
     if admission and admission_own:
@@ -82,10 +90,11 @@ def controller(
             "a certificate of a folder and one of kube-rdma's own are asked for",
             remedy="Leave out --admission DIR or --admission-own",
         )
-    own = SecretPlace(cluster.namespace, OWN_SECRET) if admission_own else None
+    secret = webhook_names(fullname).secret
+    own = SecretPlace(cluster.namespace, secret) if admission_own else None
     source = admission or own
     webhook = (source, settings) if source else None
-    options = ControllerOptions(cluster.namespace, policies, _values(policy_set), webhook)
+    options = ControllerOptions(cluster.namespace, policies, _values(policy_set), webhook, fullname)
     logs.configure()
     asyncio.run(until_signal(_run(cluster, options)))
 
@@ -108,6 +117,7 @@ async def _run(access: ClusterOptions, options: ControllerOptions) -> None:
 
     async with access.open() as cluster:
         events = Events(cluster, socket.gethostname())
-        lead = Leadership(ElectionLease(cluster, LEASE, access.namespace), own_identity())
+        lease = f"{options.fullname}-controller" if options.fullname else LEASE
+        lead = Leadership(ElectionLease(cluster, lease, access.namespace), own_identity())
         beside = always(cluster, events, options)
         await run_controller(lead, beside, leading(cluster, events, options))

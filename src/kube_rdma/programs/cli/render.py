@@ -41,6 +41,13 @@ PARTS = ("namespace", "definitions", "admission", "rights", "pools", "workloads"
     help="Single value, such as image.tag=0.1.0. May be repeated; it wins over files.",
 )
 @click.option(
+    "-n",
+    "--namespace",
+    metavar="NAME",
+    help="Namespace of all objects that have one, which has to exist. It wins over the preset and "
+    "over the values namespace. Default: the value namespace.name, else that of the preset.",
+)
+@click.option(
     "--kubernetes-version",
     "version",
     metavar="VERSION",
@@ -56,6 +63,8 @@ def render(
     preset: str | None,
     files: tuple[Path, ...],
     assignments: tuple[str, ...],
+    *,
+    namespace: str | None,
     version: str | None,
     part: str | None,
 ) -> None:
@@ -72,6 +81,9 @@ def render(
 
     layers = [installation.read_values(path) for path in files]
     layers += [installation.assignment(text) for text in assignments]
+    if namespace:
+        names = (f'namespace.name="{namespace}"', "namespace.create=false")
+        layers += [installation.assignment(text, "--namespace") for text in names]
     if version:
         layers.append(
             installation.assignment(f'kubernetesVersion="{version}"', "--kubernetes-version")

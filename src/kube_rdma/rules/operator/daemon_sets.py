@@ -24,6 +24,8 @@ from kube_rdma.model.operator.cluster_policy import (
 from kube_rdma.model.operator.driver_upgrade import DRIVER_FIELDS
 from kube_rdma.rules.install.fill import filled
 from kube_rdma.rules.install.presets import merged
+from kube_rdma.rules.install.recommended_labels import GROUP, recommended, version_label
+from kube_rdma.rules.install.release import MANAGER
 from kube_rdma.rules.operator.names import label_value, legal_names
 from kube_rdma.rules.operator.node_groups import CARDS_LABEL, NodeGroup
 from kube_rdma.rules.operator.placement import PLACE_LABELS, READY_LABEL, value_of
@@ -40,10 +42,12 @@ DRIVER_READY = "/.driver-ready"  # a driver's image makes this file when its mod
 DRIVER_FILES = "/run/mellanox/drivers"  # headers and modules, for the peer-memory driver
 GPU_FILES = "/run/nvidia/drivers"  # where the peer-memory driver's image looks, wherever they lie
 NETWORK_FILES = "/etc/network"  # which the driver's image writes
-MANAGED_LABEL, MANAGER = "app.kubernetes.io/managed-by", "kube-rdma"
+MANAGED_LABEL = f"{GROUP}managed-by"
 # Later images leave the modules where they are when their pod ends; earlier ones do not know it.
 _STAY_LOADED = {"name": "RESTORE_DRIVER_ON_POD_TERMINATION", "value": "false"}
 _PEER_GRACE = 300  # seconds
+# Of device-plugins, whatever the kubelet's root is (kubernetes/kubernetes issue 120626).
+_DEVICE_PLUGINS = "/var/lib/kubelet/"
 
 
 class WantedObjects(Frozen):
@@ -91,7 +95,7 @@ def plugin_objects(
         del template["spec"]["automountServiceAccountToken"]
         template["spec"] |= _agent_pod(section.image, workloads, values or {})
     else:
-        template["spec"] |= _plugin_pod(section.image, values or {})
+        template["spec"] |= _plugin_pod(section.image)
         template["spec"] |= _account(values)
     return WantedObjects((made,), config)
 
@@ -107,22 +111,21 @@ def _merged(values: Values) -> Json:
     return merged({**values, "preset": "nvidia"})
 
 
-def _plugin_pod(image: ComponentImage, values: Values) -> Json:
-    """The pod of any device plugin, as v0.1.0 has it; it looks in the usual folder."""
-    kubelet = _merged(values)["host"]["kubelet"]
+def _plugin_pod(image: ComponentImage) -> Json:
+    """The pod of any device plugin, as v0.1.0 has it."""
     container = {
         "name": PLUGIN_CONTAINER,
         "image": _named(image, f"{image.repository}/{image.image}:{image.version}"),
         "imagePullPolicy": "IfNotPresent",
         "securityContext": {"privileged": True},
         "volumeMounts": [
-            {"name": "device-plugin", "mountPath": "/var/lib/kubelet/"},
+            {"name": "device-plugin", "mountPath": _DEVICE_PLUGINS},
             {"name": "config", "mountPath": CONFIG_FOLDER},
             {"name": "devs", "mountPath": "/dev/"},
         ],
     }
     volumes = [
-        _folder("device-plugin", f"{kubelet}/"),
+        _folder("device-plugin", _DEVICE_PLUGINS),
         {"name": "config", "configMap": {"name": CONFIG_MAP}},
         _folder("devs", "/dev/"),
     ]
@@ -245,7 +248,6 @@ def _driver_daemon_set(
     """What both drivers' have in common: their pods come and go by rules/operator/upgrade alone."""
     document = _daemon_set(policy, component, name, {PLACE_LABELS[component]: value_of(group)})
     document["spec"]["updateStrategy"] = {"type": "OnDelete"}
-    document["metadata"]["labels"][MANAGED_LABEL] = MANAGER
     document["metadata"]["ownerReferences"] = []
     return document
 
@@ -304,16 +306,30 @@ def _metadata(policy: ClusterPolicy, name: str, component: ComponentName) -> Jso
     return {
         "name": name,
         "namespace": policy.namespace,
-        "labels": {COMPONENT_LABEL: component.value},
+        "labels": {COMPONENT_LABEL: component.value, **_recommended(policy, component)},
         "ownerReferences": [owner],
     }
+
+
+def _recommended(policy: ClusterPolicy, component: ComponentName) -> Json:
+    """The labels of what the policy brings. By one of them the operator finds its drivers."""
+    sections = {
+        ComponentName.DRIVER: policy.driver,
+        ComponentName.DEVICE_PLUGIN: policy.device_plugin,
+        ComponentName.PEER_DRIVER: policy.peer_driver,
+    }
+    section = sections[component]
+    version = version_label(section.image.version) if section else ""
+    return recommended(component.value, label_value(policy.name), version, MANAGER)
 
 
 def _daemon_set(
     policy: ClusterPolicy, component: ComponentName, name: str, selector: Mapping[str, str]
 ) -> Json:
     """What the DaemonSets of all components have in common."""
+    # A selector cannot be changed, so none of the other labels is in it.
     labels = {COMPONENT_LABEL: component.value, "name": label_value(name)}
+    all_labels = labels | _recommended(policy, component)
     pod: Json = {
         "automountServiceAccountToken": False,
         "hostNetwork": True,
@@ -329,6 +345,6 @@ def _daemon_set(
         "metadata": _metadata(policy, name, component),
         "spec": {
             "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": pod},
+            "template": {"metadata": {"labels": all_labels}, "spec": pod},
         },
     }

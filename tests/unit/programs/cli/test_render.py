@@ -59,6 +59,21 @@ def test_what_is_left_to_do_stands_first(tmp_path):
     assert "no addresses" not in run("--preset", "ack").stdout
 
 
+def test_a_value_without_effect_is_named():
+    told = run("--preset", "vke", "--set", "agent.config='mode: hca'").stdout
+    assert "# agent.config has no effect with preset vke" in told
+    assert "# agent.config" not in run("--preset", "ib", "--set", "agent.config='mode: hca'").stdout
+
+
+def test_everything_goes_into_the_namespace_of_the_option():
+    """It wins over the preset and the values; nobody creates it."""
+    made = printed("--preset", "ib", "-n", "mine", "--set", "namespace.name=other")
+    assert {each["metadata"].get("namespace", "mine") for each in made} == {"mine"}
+    assert "Namespace" not in {each["kind"] for each in made}
+    by_value = printed("--preset", "ib", "-n", "mine", "--set", 'namespace.name=""')
+    assert by_value == made
+
+
 def test_for_an_older_version_it_is_said_what_is_left_out():
     """On standard error, so that what is applied is the manifests alone."""
     outcome = run("--preset", "ib", "--kubernetes-version", "1.28")
@@ -100,6 +115,10 @@ def test_a_fault_of_a_file_has_its_line(tmp_path):
         (("--preset", "ack", "--set", "image.tag=1"), "Put it in quotes"),
         (("--preset", "ack", "--set", "host.runtime=run"), "not a folder of the host"),
         (("--preset", "ack", "--set", "controller.replicas=0"), "too small"),
+        (("--preset", "ack", "--set", 'namespace.name=""'), "Write --namespace NAME"),
+        (("--preset", "ack", "--set", "fullnameOverride=Rdma"), "at most 40"),
+        (("--preset", "ack", "--set", f"fullnameOverride={'a' * 41}"), "at most 40"),
+        (("--preset", "ack", "--set", "nameOverride=a"), "nameOverride"),
         (("--preset", "ack", "--kubernetes-version", "2"), "not a version of Kubernetes"),
         (("--preset", "ack", "--set", "kubernetesVersion=1.30"), "Put it in quotes"),
         (("--preset", "ack", "--values", "/nowhere.yaml"), "there is no such file"),
