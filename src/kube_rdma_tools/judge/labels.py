@@ -34,7 +34,9 @@ def selected_by_version(objects: Sequence[Json], environment: Environment) -> It
     """A selector that cannot be changed has a label that changes: an upgrade is refused."""
     del environment
     for made in objects:
-        selector = made.get("spec", {}).get("selector") if "template" in made.get("spec", {}) else {}
+        selector = (
+            made.get("spec", {}).get("selector") if "template" in made.get("spec", {}) else {}
+        )
         changing = sorted(set(_WANTED) & set((selector or {}).get("matchLabels") or {}))
         if changing:
             yield Violation(

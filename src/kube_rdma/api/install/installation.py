@@ -135,7 +135,7 @@ def schema(left_out: Mapping[str, str], decided: Collection[str]) -> str:
             node["type"] = [node["type"], "null"]
             if "enum" in node:
                 node["enum"] = [*node["enum"], None]
-    # Without a preset templates/checks.yaml refuses, which `helm lint` knows not to take for a fault.
+    # Without a preset templates/checks.yaml refuses, which `helm lint` takes for no fault.
     del made["required"]
     made["properties"]["preset"]["type"] = ["string", "null"]
     made["properties"]["preset"]["enum"].append(None)

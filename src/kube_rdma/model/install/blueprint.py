@@ -75,7 +75,7 @@ class Blueprint(Frozen):
 
     It is part of one where all `conditions` hold; with `over` once for each entry of that list.
     `notes` are annotations for Helm, which render leaves out, as it does the whole object where it
-    is `for_helm` alone. `component` is the label app.kubernetes.io/component; "" is the part's name.
+    is `for_helm` alone. `component` is the label app.kubernetes.io/component; "": its part's name.
     """
 
     body: Json

@@ -171,7 +171,8 @@ class CertificateKeeper:
     def _is_own(self, kind: str, configuration: StoredWebhooks) -> bool:
         """Whether it asks these controllers, not those of another installation."""
         own = admission.asks(configuration, self._namespace, self._names.service)
-        why = f"{kind} {self._names.configuration} does not ask {self._host}. Uninstall the other kube-rdma."
+        name = self._names.configuration
+        why = f"{kind} {name} does not ask {self._host}. Uninstall the other kube-rdma."
         for sentence in self._notices.news(kind, *([] if own else [why])):
             log.warning("configuration left alone", why=sentence)
         return own
@@ -212,7 +213,9 @@ class CertificateKeeper:
         about = About("Secret", self._names.secret, self._namespace, seen.uid)
         reason = "CertificateRepaired" if act.repair else "CertificateMade"
         self._events.tell(about, reason, note, warning=act.repair)
-        (log.warning if act.repair else log.info)(f"{what} made", secret=self._names.secret, why=act.why)
+        (log.warning if act.repair else log.info)(
+            f"{what} made", secret=self._names.secret, why=act.why
+        )
 
     def _changed(self, _old: object, _new: object) -> None:
         self._wake.set()

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kube_rdma.programs.cli.options import ADMISSION_SET, ClusterOptions, program_options
 
 if TYPE_CHECKING:
+    from kube_rdma.model.admission.facts import AdmissionSettings
     from kube_rdma.model.install.blueprint import Values
+    from kube_rdma.programs.admission.server import SecretPlace
     from kube_rdma.programs.controller.parts import ControllerOptions
 
 LEASE = "kube-rdma-controller"  # of the copy that works
@@ -59,10 +61,8 @@ def controller(
     *,
     policies: bool,
     policy_set: tuple[str, ...],
-    admission: Path | None,
-    admission_own: bool,
     fullname: str,
-    assignments: tuple[str, ...],
+    **webhook: Any,
 ) -> None:
     """Do cluster-wide work; the Deployment runs it.
 
@@ -76,12 +76,28 @@ def controller(
     When several copies run, the one that holds the Lease kube-rdma-controller works; all of them
     serve the webhook. A controller runs until SIGTERM or SIGINT.
     """
-    from kube_base.errors import Refused
-    from kube_rdma.api.admission import settings as admission_settings
     from kube_rdma.programs import logs
-    from kube_rdma.programs.admission.server import SecretPlace
     from kube_rdma.programs.controller.parts import ControllerOptions
     from kube_rdma.programs.process import until_signal
+
+    namespace = cluster.namespace
+    served = _webhook(namespace, fullname, **webhook)
+    options = ControllerOptions(namespace, policies, _values(policy_set), served, fullname)
+    logs.configure()
+    asyncio.run(until_signal(_run(cluster, options)))
+
+
+def _webhook(
+    namespace: str,
+    fullname: str,
+    admission: Path | None,
+    admission_own: bool,
+    assignments: tuple[str, ...],
+) -> tuple[Path | SecretPlace, AdmissionSettings] | None:
+    """Where the webhook's certificate is, with its settings; None where there is no webhook."""
+    from kube_base.errors import Refused
+    from kube_rdma.api.admission import settings as admission_settings
+    from kube_rdma.programs.admission.server import SecretPlace
     from kube_rdma.rules.install.webhook import webhook_names
 
     settings = admission_settings.load(assignments, "--admission-set")
@@ -90,13 +106,9 @@ def controller(
             "a certificate of a folder and one of kube-rdma's own are asked for",
             remedy="Leave out --admission DIR or --admission-own",
         )
-    secret = webhook_names(fullname).secret
-    own = SecretPlace(cluster.namespace, secret) if admission_own else None
+    own = SecretPlace(namespace, webhook_names(fullname).secret) if admission_own else None
     source = admission or own
-    webhook = (source, settings) if source else None
-    options = ControllerOptions(cluster.namespace, policies, _values(policy_set), webhook, fullname)
-    logs.configure()
-    asyncio.run(until_signal(_run(cluster, options)))
+    return (source, settings) if source else None
 
 
 def _values(assignments: tuple[str, ...]) -> Values:

@@ -27,7 +27,7 @@ OPERATOR = "operator-closes-nodes.kube-rdma.io"
 # The accounts of objects/rights.yaml.
 _AGENT, _CONTROLLER = Hole("platform.agentAccount"), Hole("platform.controller")
 _API = "admissionregistration.k8s.io/v1"
-_ANYWHERE = f"request.userInfo.username.matches('^system:serviceaccount:[^:]+:kube-rdma-agent$')"
+_ANYWHERE = "request.userInfo.username.matches('^system:serviceaccount:[^:]+:kube-rdma-agent$')"
 
 # What the agents' policy looks at: group, version, operations and resources.
 _CONCERNED = (

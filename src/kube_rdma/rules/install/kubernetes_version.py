@@ -53,11 +53,11 @@ def lacking(values: Values) -> tuple[str, ...]:
         )
     if not values["crds"]["install"] or platform["definitionRules"]:
         return policies
-    return (
-        *policies,
+    rules = (
         f"Kubernetes {values[VALUE]} checks no rules of definitions, which come with "
-        f"1.{SINCE['definitionRules']}: left out. Agents and the controller check them.",
+        f"1.{SINCE['definitionRules']}: left out. Agents and the controller check them."
     )
+    return (*policies, rules)
 
 
 def _minor(version: str) -> int:

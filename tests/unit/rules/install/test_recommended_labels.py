@@ -1,4 +1,4 @@
-"""The labels that Kubernetes recommends: on every object and pod, and such as the API server takes."""
+"""The labels that Kubernetes recommends: on all objects and pods, as the API server takes them."""
 
 import re
 

@@ -70,10 +70,15 @@ def test_all_names_of_a_release_with_an_own_one_begin_with_it(preset):
     for kind, _, name in names(release(preset, **EVERYTHING, fullnameOverride="rdma-a")):
         begins = name.startswith(("rdma-a-", "rdma-a.", "shared.rdma-a."))
         of_policy = preset == "nvidia-operator" and name == "kube-rdma-agent"
-        assert begins or of_policy or (kind, name) in {
-            ("PodMonitor", "rdma-a"),
-            ("PrometheusRule", "rdma-a"),
-        }
+        assert (
+            begins
+            or of_policy
+            or (kind, name)
+            in {
+                ("PodMonitor", "rdma-a"),
+                ("PrometheusRule", "rdma-a"),
+            }
+        )
 
 
 @pytest.mark.parametrize("preset", PRESETS)
