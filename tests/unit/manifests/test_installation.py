@@ -15,7 +15,6 @@ from kube_rdma.programs.install.installation import assignment, blueprints, obje
 from kube_rdma.rules.install.admission import AGENTS
 from kube_rdma.rules.install.agent_cel import NFD_RIGHT
 from kube_rdma.rules.install.fill import filled
-from kube_rdma.rules.install.notes import NO_CONFIG, NO_CONFIG_OF_POLICY, NO_POOL, VKE_VERSIONS
 from kube_rdma.rules.install.presets import DEFAULTS, DISTRIBUTIONS, PRESETS, merged
 from kube_rdma.rules.install.recommended_labels import GROUP
 from kube_rdma.rules.operator.daemon_sets import DRIVER_ACCOUNT
@@ -520,21 +519,6 @@ def test_the_chart_is_what_tools_chart_writes():
     by_hand = {"Chart.yaml", "templates/NOTES.txt", "templates/checks.yaml"}
     present = {str(path.relative_to(CHART)) for path in CHART.rglob("*") if path.is_file()}
     assert present == files.keys() | by_hand
-
-
-def test_the_chart_s_notes_say_what_render_says_of_missing_addresses():
-    """Under the condition of preset vke without pools; the real Helm prints it in lab/native."""
-    text = (CHART / "templates/NOTES.txt").read_text()
-    condition = '{{- if and (eq (.Values.preset | default "") "vke") (not $values.pools) }}'
-    before, told = text.split(condition)
-    assert " ".join(told.partition("{{- end }}")[0].split()) == NO_POOL
-    assert "addresses" not in before + told.partition("{{- end }}")[2]
-
-
-@pytest.mark.parametrize("sentence", [VKE_VERSIONS, NO_CONFIG, NO_CONFIG_OF_POLICY])
-def test_the_chart_s_notes_have_each_sentence_of_render_s_once(sentence):
-    text = " ".join((CHART / "templates/NOTES.txt").read_text().split())
-    assert text.count(sentence) == 1
 
 
 def test_every_part_can_be_asked_for():

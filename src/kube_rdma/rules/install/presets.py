@@ -270,7 +270,7 @@ DISTRIBUTIONS: Mapping[str, Json] = {
     # docs.k0sproject.io "k0s directories", k0s docs/runtime.md.
     "k0s": {"host": {"kubelet": "/var/lib/k0s/kubelet", "runtime": "/run/k0s"}},
     # canonical/microk8s microk8s-resources/default-args: kubelet, containerd, containerd-template.
-    # `current` is a link to the snap's revision, so that an upgrade needs no other folder.
+    # `current` is a link to the snap's revision, which agents read as this (cni/conf/places).
     "microk8s": {
         "host": {
             "kubelet": f"{_SNAP}/common/var/lib/kubelet",
