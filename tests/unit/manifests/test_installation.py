@@ -155,9 +155,10 @@ def test_two_releases_share_no_policy_for_agents():
 
 def test_status_looks_for_the_policy_that_an_installation_has():
     assert GUARD == AGENTS
-    assert {f"kube-rdma-vke.{GUARD}"} == {
-        each["metadata"]["name"] for each in objects((), "vke") if AGENTS in str(each)
-    }
+    for own in ("", "rdma-a"):
+        made = objects([assignment(f"fullnameOverride='{own}'")], "vke")
+        names = {each["metadata"]["name"] for each in made if AGENTS in str(each)}
+        assert names == {f"kube-rdma-vke.{own}{own and '.'}{GUARD}"}
 
 
 def labelling(made):
