@@ -28,6 +28,33 @@ from kube_rdma_tools.yaml_constants import WIDTH, assigned, in_line, scalar
 HEAD = "{{- /* Written by tools/chart from src/kube_rdma/rules/install; do not edit. */}}\n"
 VALUES = '{{- $values := include "kube-rdma.values" . | fromJson }}\n'
 _STEP = 2  # blanks of indentation
+# What rules/install/release does, with the release that Helm knows.
+_NAMES = """\
+{{- $platform := $values.platform }}
+{{- $full := $values.fullnameOverride }}
+{{- $base := $full | default "kube-rdma" }}
+{{- $role := ternary "operator" "controller" $platform.operator }}
+{{- if not $values.namespace.name }}
+{{- $_ := set $values.namespace "name" .Release.Namespace }}
+{{- end }}
+{{- $controller := $values.controller.name | default (printf "%s-%s" $base $role) }}
+{{- $_ := set $platform "controller" $controller }}
+{{- $_ := set $platform "base" $base }}
+{{- $_ := set $platform "prefix" ($full | default $values.namespace.name) }}
+{{- $_ := set $platform "own" (ternary (printf "%s." $full) "" (ne $full "")) }}
+{{- $agents := ternary "kube-rdma" $base $platform.operator }}
+{{- $_ := set $platform "agentAccount" (printf "%s-agent" $agents) }}
+{{- $_ := set $platform "instance" .Release.Name }}
+{{- $_ := set $platform "manager" .Release.Service }}
+{{- $version := $values.image.digest | default $values.image.tag | replace ":" "-" }}
+{{- $_ := set $platform "version" ($version | trunc 63 | trimAll "-_.") }}
+{{- if $full }}
+{{- $name := printf "%s-agent" $full }}
+{{- $_ := set $platform "daemonSet" $name }}
+{{- $_ := set $platform "label" $name }}
+{{- $_ := set $platform "configMap" (ternary $name "" (ne $platform.configMap "")) }}
+{{- end }}
+"""
 
 
 def template(blueprints: Sequence[Blueprint]) -> str:
@@ -63,7 +90,7 @@ chart, and null takes one away. */}}}}
 {{{{- $layers := .Files.Get "files/layers.json" | fromJson }}}}
 {{{{- $values := $layers.defaults }}}}
 {"".join(map(_replaced, objects))}\
-{{{{- $preset := get $layers.presets .Values.preset }}}}
+{{{{- $preset := get $layers.presets (.Values.preset | default "") | default dict }}}}
 {{{{- $distribution := get $layers.distributions
     (.Values.distribution | default {json.dumps(distribution)}) }}}}
 {{{{- range $layer := list $preset $distribution (omit .Values "global") }}}}
@@ -71,6 +98,7 @@ chart, and null takes one away. */}}}}
 {{{{- end }}}}
 {{{{- $version := $values.kubernetesVersion | default .Capabilities.KubeVersion.Version }}}}
 {"".join(_served(name, minor) for name, minor in since.items())}\
+{_NAMES}\
 {{{{- toJson $values }}}}
 {{{{- end }}}}
 """

@@ -20,12 +20,16 @@ VERSION = 1  # of the document; a doctor reads bundles up to its own
 
 
 class SystemVersions(Frozen):
-    """What runs here; "" is not known. `kernel` is the release, `system` its distribution."""
+    """What runs here; "" is not known. `kernel` is the release, `system` its distribution.
+
+    `vpc_cni` is VKE's network plugin, Cello.
+    """
 
     kube_rdma: str
     kernel: str = ""
     system: str = ""
     kubelet: str = ""  # v1.36.3
+    vpc_cni: str = ""
 
 
 class ObservedLink(Frozen):

@@ -65,6 +65,8 @@ def _head(seen: Observation) -> str:
         facts.append(f"Linux {seen.versions.kernel}")
     if seen.versions and seen.versions.kubelet:
         facts.append(f"Kubernetes {seen.versions.kubelet}")
+    if seen.versions and seen.versions.vpc_cni:
+        facts.append(f"vpc-cni {seen.versions.vpc_cni}")
     if seen.runtime:
         facts.append(f"{seen.runtime.name} {seen.runtime.version}")
     return " · ".join(facts)

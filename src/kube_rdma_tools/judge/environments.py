@@ -76,21 +76,14 @@ _DISTRIBUTIONS = (
         "k0s",
         "k0s",
         nodes=_WORKERS,
-        distributions=("k0s", "kubernetes"),
-        values={"host.runtime": "/run/k0s", "host.kubelet": "/var/lib/k0s/kubelet"},
+        distributions=("k0s",),
         paths=NodePaths(runtime="/run/k0s", kubelet="/var/lib/k0s/kubelet"),
     ),
     Environment(
         "microk8s",
         "MicroK8s",
         nodes=(JudgedNode("node", cards=True),),
-        distributions=("microk8s", "kubernetes"),
-        values={
-            "host.kubelet": "/var/snap/microk8s/common/var/lib/kubelet",
-            "host.cniConf": "/var/snap/microk8s/current/args/cni-network",
-            "host.cniBinaries": "/var/snap/microk8s/current/opt/cni/bin",
-            "host.runtime": "/var/snap/microk8s/common/run",
-        },
+        distributions=("microk8s",),
         paths=NodePaths(
             kubelet="/var/snap/microk8s/common/var/lib/kubelet",
             cni_conf="/var/snap/microk8s/current/args/cni-network",

@@ -14,6 +14,9 @@ from kube_rdma_tools.judge.judged_pods import JudgedContainer, JudgedPod, judged
 from kube_rdma_tools.judge.scheduling import takes
 from kube_rdma_tools.judge.violation import Violation
 
+# A constant of the kubelet, whatever its root is (kubernetes/kubernetes issue 120626). MicroK8s has
+# a link there (canonical/microk8s pull request 2098).
+_DEVICE_PLUGINS = "/var/lib/kubelet/device-plugins"
 _CREATING = ("DirectoryOrCreate", "FileOrCreate")
 
 
@@ -129,8 +132,8 @@ def _places(paths: NodePaths) -> dict[str, tuple[str, ...]]:
         "runtime": (paths.runtime,),
         "cdi": paths.cdi,
         "pod-resources": (f"{paths.kubelet}/pod-resources",),
-        "device-plugins": (f"{paths.kubelet}/device-plugins",),
-        "device-plugin": (f"{paths.kubelet}/device-plugins",),
+        "device-plugins": (_DEVICE_PLUGINS,),
+        "device-plugin": (_DEVICE_PLUGINS,),
     }
 
 

@@ -9,7 +9,15 @@ from typing import TypeAlias
 
 from kube_base.frozen import replace
 from kube_rdma.model.install.blueprint import Json
-from kube_rdma_tools.judge import admission, names, node_paths, references, scheduling, versions
+from kube_rdma_tools.judge import (
+    admission,
+    labels,
+    names,
+    node_paths,
+    references,
+    scheduling,
+    versions,
+)
 from kube_rdma_tools.judge.environment import Environment
 from kube_rdma_tools.judge.violation import Violation
 
@@ -32,6 +40,8 @@ RULES: Mapping[str, Rule] = {
     "taken-definition": names.taken_definition,
     "ambiguous-plural": names.ambiguous_plural,
     "starts-others": names.starts_others,
+    "unlabelled": labels.unlabelled,
+    "selected-by-version": labels.selected_by_version,
     "missing-reference": references.missing_reference,
     "late-object": references.late_object,
     "malformed-object": references.malformed_object,

@@ -18,9 +18,12 @@ from hypothesis import strategies as st
 from kube_rdma.adapters.cluster.connect import connect
 from kube_rdma.adapters.cluster.events import Events
 from kube_rdma.api.text import reader
-from kube_rdma.programs.install.installation import NO_IMAGE, notes, objects
+from kube_rdma.programs.install.installation import notes, objects
 from kube_rdma.programs.ipam.pool_status_reporter import PoolStatusReporter
+from kube_rdma.rules.install.notes import NO_IMAGE, NO_POOL
 from kube_rdma.rules.install.presets import DISTRIBUTIONS, PRESETS
+from kube_rdma.rules.install.recommended_labels import GROUP
+from kube_rdma.rules.install.release import MANAGER
 from kube_rdma_lab import cluster
 from tests.kit import helm as kit
 from tests.kit.helm import CHART
@@ -42,10 +45,11 @@ def some(**fields):
 
 values = some(
     distribution=st.sampled_from(list(DISTRIBUTIONS)),
-    kubernetesVersion=st.sampled_from(["", "1.28", "v1.30.2", None]),
+    kubernetesVersion=st.sampled_from(["", "1.24", "1.28", "v1.30.2", None]),
+    fullnameOverride=st.sampled_from(["", "rdma-a", None]),
     image=some(
         repository=st.just("registry.example.com:5000/a/b"),
-        tag=st.sampled_from(["0.1.0", "1"]),
+        tag=st.sampled_from(["0.1.0", "1", "_a-" * 30]),
         digest=st.sampled_from(["", None, f"sha256:{'0' * 64}"]),
         pullPolicy=st.sampled_from(["Always", "Never"]),
         pullSecrets=st.lists(st.just({"name": "secret"}), max_size=1),
@@ -58,6 +62,12 @@ values = some(
         nodeSelector=st.none() | texts,
         tolerations=st.none()
         | st.lists(st.just({"operator": "Exists", "effect": "NoSchedule"}), max_size=2),
+        affinity=st.none()
+        | some(
+            nodeAffinity=st.just({"requiredDuringSchedulingIgnoredDuringExecution": {}}),
+            podAffinity=st.just({"preferredDuringSchedulingIgnoredDuringExecution": []}),
+        ),
+        priorityClassName=st.sampled_from(["", "system-cluster-critical", None]),
         resources=resources,
         otherPlugins=switches,
         deviceInfo=switches,
@@ -72,7 +82,7 @@ values = some(
     ),
     controller=some(
         enabled=switches,
-        name=st.just("operator"),
+        name=st.sampled_from(["", "operator", None]),
         replicas=st.integers(1, 3),
         resources=resources,
         nodeSelector=st.none() | texts,
@@ -146,8 +156,21 @@ def key(made):
     return made["kind"], made["metadata"].get("namespace", ""), made["metadata"]["name"]
 
 
+def as_rendered(node, instance):
+    """Objects of Helm's with the labels that render has: it knows no release, and is no Helm."""
+    if isinstance(node, list):
+        return [as_rendered(one, instance) for one in node]
+    if not isinstance(node, dict):
+        return node
+    made = {key: as_rendered(value, instance) for key, value in node.items()}
+    if f"{GROUP}instance" in made:
+        assert (made[f"{GROUP}instance"], made[f"{GROUP}managed-by"]) == (RELEASE[0], "Helm")
+        made |= {f"{GROUP}instance": instance, f"{GROUP}managed-by": MANAGER}
+    return made
+
+
 def templated(helm, preset, given, tmp_path):
-    """What Helm prints, without the notes that are for Helm alone."""
+    """What Helm prints, without what only Helm has: its notes, and its labels of the release."""
     path = tmp_path / "values.json"
     path.write_text(json.dumps({"preset": preset, **given}))
     outcome = helm("template", *RELEASE, "--values", str(path))
@@ -161,7 +184,7 @@ def templated(helm, preset, given, tmp_path):
         if others := {name: note for name, note in notes.items() if "helm.sh/" not in name}:
             made["metadata"]["annotations"] = others
         if notes.get(HOOK) != "pre-delete":  # the uninstall's own
-            listed.append(made)
+            listed.append(as_rendered(made, given.get("fullnameOverride") or preset))
     return sorted(listed, key=key)
 
 
@@ -175,6 +198,28 @@ def test_helm_prints_what_render_prints(helm, preset, tmp_path):
     printed = templated(helm, preset, {}, tmp_path)
     assert printed == rendered(preset, {})
     assert helm("lint", str(CHART), "--strict", "--set", f"preset={preset}").returncode == 0
+
+
+def test_the_chart_is_well_written_for_whoever_names_no_preset(helm):
+    """As pipelines look at charts; an installation is refused."""
+    outcome = helm("lint", str(CHART), "--strict", "--kube-version", "1.36.0")
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+    refused = helm("template", *RELEASE)
+    assert refused.returncode
+    assert "no preset is named" in refused.stderr
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_with_an_empty_name_the_namespace_is_helm_s(helm, preset, tmp_path):
+    given_values = {"namespace": {"name": "", "create": False}}
+    path = tmp_path / "values.json"
+    path.write_text(json.dumps({"preset": preset, **given_values}))
+    outcome = helm("template", *RELEASE, "--namespace", "mine", "--values", str(path))
+    assert outcome.returncode == 0, outcome.stderr
+    made = list(filter(None, yaml.safe_load_all(outcome.stdout)))
+    assert {one["metadata"].get("namespace", "mine") for one in made} == {"mine"}
+    subjects = [subject for one in made for subject in one.get("subjects", ())]
+    assert all(subject["namespace"] == "mine" for subject in subjects)
 
 
 @pytest.mark.parametrize("version", ["1.22", "v1.28.4-gke.100", "1.30"])
@@ -241,17 +286,22 @@ def noted(helm, tmp_path):
 POOLS = [{"name": "rdma", "spec": {"ranges": [{"subnet": "10.0.0.0/24"}]}}]
 
 
-@pytest.mark.parametrize("given_values", [{}, {"pools": POOLS}, {"pools": []}], ids=len)
+@pytest.mark.parametrize(
+    "given_values",
+    [{}, {"pools": POOLS}, {"pools": []}, {"agent": {"config": '{"mode": "hca"}'}}],
+    ids=["plain", "pools", "no-pools", "config"],
+)
 @pytest.mark.parametrize("preset", PRESETS)
 def test_helm_s_notes_tell_what_render_tells(noted, preset, given_values):
-    """That nobody gives addresses: of preset vke without pools, and of no other."""
+    """That nobody gives addresses, of preset vke without pools alone; what has no effect."""
     given_values = {**given_values, "image": {"repository": "registry.example.com/a/b"}}
     layer = reader.read(json.dumps(given_values).encode(), "values")
     told = notes([layer], preset)
     said = noted({"preset": preset, **given_values})
-    assert bool(told) is (preset == "vke" and not given_values.get("pools"))
+    assert (NO_POOL in told) is (preset == "vke" and not given_values.get("pools"))
     assert all(sentence in said for sentence in told)
-    assert ("addresses" in said) is bool(told)
+    assert ("addresses" in said) is (NO_POOL in told)
+    assert ("has no effect" in said) is any("has no effect" in sentence for sentence in told)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rdma.model.node import Taint
+from kube_rdma.rules.install.recommended_labels import recommended
 from kube_rdma_tools.judge.environment import JudgedNode
 from kube_rdma_tools.judge.environments import ENVIRONMENTS
 from kube_rdma_tools.judge.judged_pods import judged_pods
@@ -62,6 +63,25 @@ ACCOUNT = plain("v1", "ServiceAccount", "agent")
 ACCOUNT["metadata"]["namespace"] = "team"
 RENDERED = namespace(enforce="privileged")
 WRITES_LABELS = {"args": ["agent", "--node-labels=write-nfd"]}
+
+
+def labelled(made):
+    """The same object with the labels that Kubernetes recommends, and its pods with them."""
+    labels = recommended("agent", "rdma", "1.0", "Helm")
+    metadata = made["metadata"] | {"labels": labels}
+    if "template" not in made.get("spec", {}):
+        return made | {"metadata": metadata}
+    template = made["spec"]["template"]
+    pods = template["metadata"] | {"labels": template["metadata"]["labels"] | labels}
+    spec = made["spec"] | {"template": template | {"metadata": pods}}
+    return made | {"metadata": metadata, "spec": spec}
+
+
+def selecting(key):
+    """A workload that selects its pods by a label."""
+    made = labelled(workload())
+    value = made["spec"]["template"]["metadata"]["labels"][key]
+    return made | {"spec": made["spec"] | {"selector": {"matchLabels": {key: value}}}}
 
 
 def annotated(made):
@@ -313,6 +333,27 @@ PLANTED = (
             definition("widgets.example.com", "Widget"),
             plain("example.com/v1", "Widget", "one"),
         ],
+    ),
+    (
+        "unlabelled",
+        "an object",
+        "kubeadm-1.36",
+        [plain("v1", "ConfigMap", "rdma"), labelled(workload())],
+        [labelled(plain("v1", "ConfigMap", "rdma")), labelled(workload())],
+    ),
+    (
+        "unlabelled",
+        "the pods of an object",
+        "kubeadm-1.36",
+        [workload() | {"metadata": labelled(workload())["metadata"]}],
+        [labelled(workload("Job"))],
+    ),
+    (
+        "selected-by-version",
+        "a selector with the version in it",
+        "kubeadm-1.36",
+        [selecting("app.kubernetes.io/version")],
+        [selecting("name"), labelled(workload())],
     ),
     (
         "malformed-object",

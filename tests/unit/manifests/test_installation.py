@@ -11,17 +11,12 @@ from kube_rdma.adapters.cluster.reports import GUARD
 from kube_rdma.api.install.installation import schema
 from kube_rdma.api.text import reader
 from kube_rdma.programs.cli.render import PARTS
-from kube_rdma.programs.install.installation import (
-    NO_IMAGE,
-    NO_POOL,
-    assignment,
-    blueprints,
-    objects,
-)
+from kube_rdma.programs.install.installation import assignment, blueprints, objects
 from kube_rdma.rules.install.admission import AGENTS
 from kube_rdma.rules.install.agent_cel import NFD_RIGHT
 from kube_rdma.rules.install.fill import filled
 from kube_rdma.rules.install.presets import DEFAULTS, DISTRIBUTIONS, PRESETS, merged
+from kube_rdma.rules.install.recommended_labels import GROUP
 from kube_rdma.rules.operator.daemon_sets import DRIVER_ACCOUNT
 from kube_rdma_tools.chart import chart_files, config_files
 
@@ -55,13 +50,25 @@ def named(listed):
     return by_name
 
 
+def without_recommended(node):
+    """Objects without the labels that Kubernetes recommends, which examples leave out."""
+    if isinstance(node, list):
+        return [without_recommended(one) for one in node]
+    if not isinstance(node, dict):
+        return node
+    made = {key: without_recommended(value) for key, value in node.items()}
+    if isinstance(node.get("labels"), dict):
+        made["labels"] = {key: value for key, value in node["labels"].items() if GROUP not in key}
+    return {key: value for key, value in made.items() if key != "labels" or value}
+
+
 def documents(*paths):
     return [each for path in paths for each in yaml.safe_load_all(path.read_text())]
 
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_an_example_is_what_its_preset_prints(preset):
-    printed = named(objects((), preset))
+    printed = named(without_recommended(list(objects((), preset))))
     listed = documents(*(ROOT / "examples" / name for name in EXAMPLES[preset]))
     # Addresses are an example's own: a preset invents none.
     example = named(each for each in listed if each["kind"] != "IPPool")
@@ -77,7 +84,7 @@ def test_what_is_applied_from_config_is_what_a_preset_prints(preset):
     files = named(
         documents(*(path for each in folders for path in (ROOT / "config" / each).iterdir()))
     )
-    printed = named(objects((), preset))
+    printed = named(without_recommended(list(objects((), preset))))
     beside = {name: each for name, each in printed.items() if name[0] in BESIDE}
     assert beside.items() <= files.items()
 
@@ -148,9 +155,10 @@ def test_two_releases_share_no_policy_for_agents():
 
 def test_status_looks_for_the_policy_that_an_installation_has():
     assert GUARD == AGENTS
-    assert {f"kube-rdma-vke.{GUARD}"} == {
-        each["metadata"]["name"] for each in objects((), "vke") if AGENTS in str(each)
-    }
+    for own in ("", "rdma-a"):
+        made = objects([assignment(f"fullnameOverride='{own}'")], "vke")
+        names = {each["metadata"]["name"] for each in made if AGENTS in str(each)}
+        assert names == {f"kube-rdma-vke.{own}{own and '.'}{GUARD}"}
 
 
 def labelling(made):
@@ -320,7 +328,7 @@ def test_a_drain_takes_copies_of_the_controller_by_turns(preset, replicas):
     assert budget["spec"] == {"maxUnavailable": 1, "selector": deployment["spec"]["selector"]}
     pod = deployment["spec"]["template"]
     (spread,) = pod["spec"]["topologySpreadConstraints"]
-    assert spread["labelSelector"]["matchLabels"] == pod["metadata"]["labels"]
+    assert spread["labelSelector"] == deployment["spec"]["selector"]
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -333,8 +341,9 @@ def test_another_project_s_definition_is_the_file_and_only_on_demand():
     (definition,) = documents(*(ROOT / "config/foreign").iterdir())
     crds = {"install": False, "networkAttachmentDefinitions": True}
     parts = blueprints()["definitions"]
-    assert list(filled(parts, merged({"preset": "vke", "crds": crds}))) == [definition]
-    assert definition not in objects((), "vke")
+    made = list(filled(parts, merged({"preset": "vke", "crds": crds})))
+    assert without_recommended(made) == [definition]
+    assert definition not in without_recommended(list(objects((), "vke")))
 
 
 @pytest.mark.parametrize(
@@ -425,11 +434,17 @@ def test_whoever_installs_says_where_controllers_and_hooks_run(preset):
     assert template["spec"]["priorityClassName"] == "system-cluster-critical"
     assert template["metadata"]["annotations"] == {"a": "b"}
     own = deployment["spec"]["selector"]["matchLabels"]
-    assert template["metadata"]["labels"] == {"team": "network"} | own
+    assert without_recommended(template)["metadata"]["labels"] == {"team": "network"} | own
     assert template["spec"]["containers"][0]["args"][-1:] == PLACED["extraArgs"]
     jobs = [each for each in with_hooks(preset, controller=PLACED) if each["kind"] == "Job"]
     assert jobs
+    for job in jobs:
+        metadata = job["spec"]["template"]["metadata"]
+        assert metadata["annotations"] == {"a": "b"}
+        assert metadata["labels"]["team"] == "network"
+        assert metadata["labels"]["name"] == job["metadata"]["name"]
     for pod in (template["spec"], *pods(jobs).values()):
+        assert pod["priorityClassName"] == "system-cluster-critical"
         assert pod["tolerations"] == PLACED["tolerations"]
         assert pod["nodeSelector"] == {"kubernetes.io/os": "linux", "pool": "system"}
         assert pod["affinity"]["nodeAffinity"] == PLACED["affinity"]["nodeAffinity"]
@@ -438,13 +453,16 @@ def test_whoever_installs_says_where_controllers_and_hooks_run(preset):
 
 @pytest.mark.parametrize("preset", ["ack", "scc", "vke", "nvidia", "ib"])
 def test_agents_have_further_labels_annotations_and_options(preset):
-    further = {"podLabels": {"a": "b", "name": "c"}, "podAnnotations": {"d": "e"}}
+    named_too = {"a": "b", "name": "c", "app.kubernetes.io/name": "d"}
+    further = {"podLabels": named_too, "podAnnotations": {"d": "e"}}
     layer = {"agent": further | {"extraArgs": ["--registry=plugins_registry"]}}
     made = objects([reader.read(json.dumps(layer).encode(), "values")], preset)
     (agent,) = [each for each in made if each["kind"] == "DaemonSet"]
     template = agent["spec"]["template"]
     own = agent["spec"]["selector"]["matchLabels"]
-    assert template["metadata"] == {"labels": {"a": "b"} | own, "annotations": {"d": "e"}}
+    assert template["metadata"]["labels"][f"{GROUP}name"] == "kube-rdma"
+    plain = without_recommended(template)["metadata"]
+    assert plain == {"labels": {"a": "b"} | own, "annotations": {"d": "e"}}
     assert template["spec"]["containers"][0]["args"][-1] == "--registry=plugins_registry"
 
 
@@ -520,7 +538,8 @@ def test_openshift_allows_what_it_would_forbid(preset):
     (subject,) = binding["subjects"]
     place = {"name": account, "namespace": agent["metadata"]["namespace"]}
     assert subject == {"kind": "ServiceAccount", **place}
-    assert [each["metadata"] for each in made if each["kind"] == "ServiceAccount"].count(place) == 1
+    accounts = [each for each in made if each["kind"] == "ServiceAccount"]
+    assert [each["metadata"] for each in without_recommended(accounts)].count(place) == 1
 
 
 def test_the_chart_is_what_tools_chart_writes():
@@ -529,26 +548,6 @@ def test_the_chart_is_what_tools_chart_writes():
     by_hand = {"Chart.yaml", "templates/NOTES.txt", "templates/checks.yaml"}
     present = {str(path.relative_to(CHART)) for path in CHART.rglob("*") if path.is_file()}
     assert present == files.keys() | by_hand
-
-
-def test_the_chart_s_notes_say_what_render_says_of_missing_addresses():
-    """Under the condition of preset vke without pools; the real Helm prints it in lab/native."""
-    text = (CHART / "templates/NOTES.txt").read_text()
-    condition = '{{- if and (eq (.Values.preset | default "") "vke") (not $values.pools) }}'
-    before, told = text.split(condition)
-    assert " ".join(told.partition("{{- end }}")[0].split()) == NO_POOL
-    assert "addresses" not in before + told.partition("{{- end }}")[2]
-
-
-def test_the_chart_s_notes_say_what_render_says_of_an_image_that_no_registry_has():
-    """Under the condition that nothing but the default is named, and the image is to be pulled."""
-    text = (CHART / "templates/NOTES.txt").read_text()
-    repository = DEFAULTS["image"]["repository"]
-    condition = (
-        f'{{{{- if and (eq $values.image.repository "{repository}") '
-        '(ne $values.image.pullPolicy "Never") }}'
-    )
-    assert " ".join(text.partition(condition)[2].partition("{{ end }}")[0].split()) == NO_IMAGE
 
 
 def test_every_part_can_be_asked_for():

@@ -26,7 +26,7 @@ NAMESPACES = {
     "s3-network": "mlnx-network-operator",
     "s4-infiniband": "kube-rdma-vf",
 }
-DISTRIBUTIONS = ("gke", "k3s", "openshift", "rke2")
+DISTRIBUTIONS = ("gke", "k0s", "k3s", "microk8s", "openshift", "rke2")
 
 
 @cache

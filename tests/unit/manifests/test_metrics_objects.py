@@ -61,9 +61,9 @@ def test_the_monitor_selects_the_agents_by_label_and_port(preset):
     (daemon_set,) = [one for one in everything if one["kind"] == "DaemonSet"]
     (monitor,) = [one for one in everything if one["kind"] == "PodMonitor"]
     pod = daemon_set["spec"]["template"]
-    assert monitor["spec"]["selector"]["matchLabels"] == pod["metadata"]["labels"]
+    assert monitor["spec"]["selector"] == daemon_set["spec"]["selector"]
     assert monitor["metadata"]["namespace"] == daemon_set["metadata"]["namespace"]
-    assert monitor["metadata"]["labels"] == {"release": "prometheus"}
+    assert monitor["metadata"]["labels"]["release"] == "prometheus"
     (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
     assert endpoint["honorLabels"] is True
     assert endpoint["port"] == pod["spec"]["containers"][0]["ports"][0]["name"]
@@ -74,7 +74,7 @@ def test_dashboards_come_as_grafana_reads_them():
     texts = {
         name: json.loads(text)
         for one in boards
-        if one["metadata"].get("labels") == {"grafana_dashboard": "1"}
+        if one["metadata"]["labels"].get("grafana_dashboard") == "1"
         for name, text in one["data"].items()
     }
     assert texts == {f"{name}.json": board for name, board in dashboards().items()}

@@ -15,12 +15,15 @@ from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL
 from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION, RESOURCE
 from kube_rdma.adapters.cluster.kinds.pod import FULL_POD, POD, FullPod
 from kube_rdma.adapters.cluster.kinds.resource_slice import RESOURCE_SLICE, node_slice
+from kube_rdma.adapters.cluster.kinds.workload import DAEMON_SETS
 from kube_rdma.api.admission import pod_manifest
 from kube_rdma.api.attach import network_definition, network_status
 from kube_rdma.api.text.document import of_json
 from kube_rdma.model.admission.pod_template import PodTemplate
 from kube_rdma.model.claims.device import NodeSlice
 from kube_rdma.model.doctor import AddressRange, AddressUse
+
+_CELLO = "cello"
 
 
 async def whole_pod(
@@ -32,6 +35,22 @@ async def whole_pod(
         return None
     template = pod_manifest.load(of_json(data), namespace, name)
     return template, wire.stored(FULL_POD, data)
+
+
+async def vpc_cni_version(cluster: Cluster) -> str:
+    """The version of VKE's network plugin by the tag of its image; "" where there is none.
+
+    volcengine/cello chart/templates/daemonset.yaml has the names.
+    """
+    where = Where(namespace="kube-system", fields=f"metadata.name={_CELLO}")
+    tags = (
+        tag
+        for stored in await cluster.list(DAEMON_SETS, where)
+        for container in stored.spec.template.spec.containers
+        for name, _, tag in [container.image.rpartition("/")[2].partition(":")]
+        if name == _CELLO
+    )
+    return next(tags, "")
 
 
 async def address_uses(cluster: Cluster) -> tuple[AddressUse, ...]:

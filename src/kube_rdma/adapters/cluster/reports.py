@@ -175,9 +175,13 @@ async def events(cluster: Cluster) -> tuple[ClusterEvent, ...]:
 
 
 async def guarded(cluster: Cluster, namespaces: Iterable[str]) -> bool:
-    """Whether the agents of all of these namespaces are held to their own nodes."""
-    bound = {stored.name for stored in await cluster.list(BINDING)}
-    return GUARD in bound or all(f"{each}.{GUARD}" in bound for each in namespaces)
+    """Whether the agents of all of these namespaces are held to their own nodes.
+
+    The name of a release may stand between that of its namespace and the policy's.
+    """
+    names = [stored.name for stored in await cluster.list(BINDING)]
+    bound = {name.partition(".")[0] for name in names if name.endswith(f".{GUARD}")}
+    return GUARD in names or bound.issuperset(namespaces)
 
 
 def _node_policy(stored: Stored[bytes, NodePolicyStatus]) -> NodePolicyState:

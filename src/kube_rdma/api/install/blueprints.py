@@ -5,18 +5,19 @@
 A text ``${image.tag}`` is the value at that path, of whatever type; more text around it makes a
 text of both. Where a field or an entry of a list depends on values:
 
-    hostPID: !when {agent.otherPlugins: true}    left out where the value is false or empty
+    hostPID: !when {agent.otherPlugins: true}        left out where the value is false or empty
     type: !when {platform.networks: spc_t, else: x}  the first that holds, in the order of the file
     data: !unless {platform.networks: false}         left out where the value is true
-    - !when {a or b: [first, second]}            both entries, where one of two values is not empty
-    - !when {agent.nodeLabels == write-nfd: x}   where the value is this text
+    - !when {a or b: [first, second]}                both entries, where one of two is not empty
+    - !when {agent.nodeLabels == write-nfd: x}       where the value is this text
 
-    - !all agent.extraArgs                         each entry of the list there
-    more: !all agent.podLabels                     each field of the object there, instead of this
+    - !all agent.extraArgs                           each entry of the list there
+    more: !all agent.podLabels                       each field of the object there, not this one
 
 `when` above `apiVersion` lists what has to hold for the whole object; `each` is the path of a list
-that has one such object for each entry, whose values are ``${.name}``. Annotations of Helm's go to
-Helm alone, and so does an object that is a hook of an uninstall.
+that has one such object for each entry, whose values are ``${.name}``; `component` is a label of it
+where the file's name is not (rules/install/recommended_labels). Annotations of Helm's go to Helm
+alone, and so does an object that is a hook of an uninstall.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ def read(text: str) -> tuple[Blueprint, ...]:
 
 def _blueprint(document: dict[str, Any]) -> Blueprint:
     conditions, over = document.pop("when", ()), document.pop("each", "")
+    component = document.pop("component", "")
     metadata = document["metadata"]
     annotations = metadata.get("annotations")
     notes = {}
@@ -62,7 +64,8 @@ def _blueprint(document: dict[str, Any]) -> Blueprint:
         rest = {name: text for name, text in annotations.items() if name not in notes}
         metadata = {name: value for name, value in metadata.items() if name != "annotations"}
         document["metadata"] = metadata | ({"annotations": rest} if rest else {})
-    return Blueprint(document, tuple(conditions), over, notes, _UNINSTALL in notes.items())
+    hook = _UNINSTALL in notes.items()
+    return Blueprint(document, tuple(conditions), over, notes, hook, component)
 
 
 def _text(reader: _MarkLoader, node: yaml.ScalarNode) -> Node:

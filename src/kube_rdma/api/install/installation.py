@@ -23,7 +23,7 @@ from kube_rdma.api.install.values import (
     InstalledPool,
     InstalledRoles,
 )
-from kube_rdma.api.install.words import KubernetesVersion
+from kube_rdma.api.install.words import FullName, KubernetesVersion
 from kube_rdma.api.pools.config import untitled
 from kube_rdma.api.text.document import Document
 from kube_rdma.api.text.faults import validate
@@ -44,7 +44,16 @@ class Installation(Typed):
     docs/install.md.
     """
     distribution: Literal[
-        "kubernetes", "gke", "k3s", "rke2", "openshift", "bottlerocket", "flatcar", "talos"
+        "kubernetes",
+        "gke",
+        "k3s",
+        "rke2",
+        "k0s",
+        "microk8s",
+        "openshift",
+        "bottlerocket",
+        "flatcar",
+        "talos",
     ] = "kubernetes"
     """
     distribution is the kind of Kubernetes or of its nodes. It decides folders, SELinux type and
@@ -57,6 +66,12 @@ class Installation(Typed):
     kubernetesVersion is the version of Kubernetes, in quotes. The chart and render leave out what
     it does not have, such as admission policies before 1.30. Empty: Helm asks the cluster, and
     render writes for the newest. Example: "1.28".
+    """
+    fullname_override: FullName = ""
+    """
+    fullnameOverride is what the names of all objects begin with, in place of those of the preset.
+    Every release with one of its own can share a namespace and a cluster with others. Set it when
+    you install: a change replaces all objects. Example: rdma-a.
     """
     image: InstalledImage = InstalledImage()
     """image is the container image of everything that the chart deploys."""
@@ -91,8 +106,7 @@ class Installation(Typed):
     """metrics has the settings for Prometheus and Grafana. See docs/metrics.md."""
     host: HostFolders = HostFolders()
     """
-    host has the folders of the nodes. Set what differs from your distribution. For k0s and MicroK8s
-    see docs/agent.md.
+    host has the folders of the nodes. Set what differs from your distribution, see docs/agent.md.
     """
 
 
@@ -121,6 +135,10 @@ def schema(left_out: Mapping[str, str], decided: Collection[str]) -> str:
             node["type"] = [node["type"], "null"]
             if "enum" in node:
                 node["enum"] = [*node["enum"], None]
+    # Without a preset templates/checks.yaml refuses, which `helm lint` takes for no fault.
+    del made["required"]
+    made["properties"]["preset"]["type"] = ["string", "null"]
+    made["properties"]["preset"]["enum"].append(None)
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
     return json.dumps(head | _bare(made), indent=2) + "\n"
 

@@ -17,6 +17,7 @@ from kube_rdma.api.install.words import (
     Names,
     Object,
     ObjectName,
+    OptionalLabel,
     Replicas,
     Repository,
     SelinuxType,
@@ -72,10 +73,11 @@ class InstalledImage(Typed):
 class InstalledNamespace(Typed):
     """The settings of the namespace."""
 
-    name: Label = ""
+    name: OptionalLabel = ""
     """
-    name is the namespace of the installation, for all objects that have one. helm -n only says
-    where Helm keeps its own record.
+    name is the namespace of the installation, for all objects that have one. Empty: that of helm
+    -n, or of kube-rdma render -n. Where a name is set, helm -n only says where Helm keeps its own
+    record.
     """
     create: bool = False
     """
@@ -83,6 +85,20 @@ class InstalledNamespace(Typed):
     pod-security.kubernetes.io/enforce: privileged. Uninstalling deletes it, so helm -n has to name
     another one.
     """
+
+
+class AgentAffinity(Typed):
+    """The affinity of the agents' pods, as in a pod."""
+
+    node_affinity: Object = Field(default_factory=dict)
+    """
+    nodeAffinity says which nodes get an agent. It takes the place of all rules of the chart: Linux,
+    image.architectures, no virtual nodes, no kube-rdma.io/agent=off. Repeat those that you need.
+    """
+    pod_affinity: Object = Field(default_factory=dict)
+    """podAffinity says which pods an agent runs beside."""
+    pod_anti_affinity: Object = Field(default_factory=dict)
+    """podAntiAffinity says which pods an agent does not run beside."""
 
 
 class InstalledAgent(Typed):
@@ -108,6 +124,13 @@ class InstalledAgent(Typed):
     """
     tolerations lists the taints of nodes that agents tolerate, as in a pod. A list of your own
     replaces the default, which tolerates all taints.
+    """
+    affinity: AgentAffinity = AgentAffinity()
+    """affinity says on which nodes and beside which pods agents run, as in a pod."""
+    priority_class_name: ObjectName = ""
+    """
+    priorityClassName is the PriorityClass of the agents' pods. Empty: none is named, and a node
+    that runs short of memory may evict its agent. Example: system-node-critical.
     """
     resources: Object = Field(default_factory=dict)
     """
@@ -157,8 +180,8 @@ class InstalledAgent(Typed):
     """
     pod_labels: dict[str, str] = Field(default_factory=dict, examples=[{"team": "network"}])
     """
-    podLabels has further labels of the agents' pods. The label name stays the chart's own. Example:
-    {team: network}.
+    podLabels has further labels of the agents' pods. The label name and those that begin with
+    app.kubernetes.io/ stay the chart's own. Example: {team: network}.
     """
     pod_annotations: dict[str, str] = Field(
         default_factory=dict, examples=[{"sidecar.istio.io/inject": "false"}]
@@ -199,10 +222,11 @@ class InstalledController(Typed):
     enabled is whether the chart deploys the controller. Without it there is no webhook, and no
     ClusterRole of roles.
     """
-    name: Label = "kube-rdma-controller"
+    name: OptionalLabel = ""
     """
     name is the name of the controller's Deployment, service account and Role. With preset
-    nvidia-operator its ClusterRole has this name too.
+    nvidia-operator its ClusterRole has this name too. Empty: kube-rdma-controller, and
+    kube-rdma-operator with preset nvidia-operator.
     """
     policy_scope: Literal["Namespaced", "Cluster"] = "Namespaced"
     """
@@ -235,19 +259,19 @@ class InstalledController(Typed):
     """affinity says on which nodes and beside which pods controllers run, as in a pod."""
     priority_class_name: ObjectName = ""
     """
-    priorityClassName is the PriorityClass of the controller's pods. Empty: none is named. Example:
-    system-cluster-critical.
+    priorityClassName is the PriorityClass of the controller's pods and of the hooks' pods. Empty:
+    none is named. Example: system-cluster-critical.
     """
     pod_labels: dict[str, str] = Field(default_factory=dict, examples=[{"team": "network"}])
     """
-    podLabels has further labels of the controller's pods. The label name stays the chart's own.
-    Example: {team: network}.
+    podLabels has further labels of the controller's pods and of the hooks' pods. The label name and
+    those that begin with app.kubernetes.io/ stay the chart's own. Example: {team: network}.
     """
     pod_annotations: dict[str, str] = Field(
         default_factory=dict, examples=[{"sidecar.istio.io/inject": "false"}]
     )
     """
-    podAnnotations has annotations of the controller's pods. Example:
+    podAnnotations has annotations of the controller's pods and of the hooks' pods. Example:
     {sidecar.istio.io/inject: "false"}.
     """
     extra_args: Many[str] = ()
@@ -329,7 +353,8 @@ class InstalledMetrics(Typed):
     labels: dict[str, str] = Field(default_factory=dict, examples=[{"release": "prometheus"}])
     """
     labels has the labels of PodMonitor and PrometheusRule, by which a Prometheus operator selects
-    them. Example: {release: prometheus}.
+    them. Labels that begin with app.kubernetes.io/ stay the chart's own. Example:
+    {release: prometheus}.
     """
 
 
@@ -338,8 +363,8 @@ class HostFolders(Typed):
 
     kubelet: Folder = "/var/lib/kubelet"
     """
-    kubelet is the kubelet's root folder, in which device-plugins and pod-resources are. Example:
-    /var/lib/k0s/kubelet.
+    kubelet is the kubelet's root folder, in which pod-resources is. The folder device-plugins is in
+    /var/lib/kubelet everywhere. Example: /var/lib/k0s/kubelet.
     """
     cni_conf: Folder = "/etc/cni/net.d"
     """cniConf is the folder of CNI configurations that the container runtime reads."""

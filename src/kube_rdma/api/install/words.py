@@ -55,6 +55,23 @@ KubernetesVersion: TypeAlias = Annotated[
 ObjectName: TypeAlias = Annotated[
     str, TextForm(r"([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?", "the name of an object", "kube-rdma")
 ]
+OptionalLabel: TypeAlias = Annotated[
+    str,
+    TextForm(
+        r"([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)?",
+        "a name of small letters, digits and dashes, at most 63",
+        "kube-rdma",
+    ),
+]
+# Suffixes such as -retirement-drivers stand behind it, and a label's value has 63 characters.
+FullName: TypeAlias = Annotated[
+    str,
+    TextForm(
+        r"([a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?)?",
+        "a name of small letters, digits and dashes, at most 40",
+        "rdma-a",
+    ),
+]
 Base64: TypeAlias = Annotated[
     str, TextForm(r"([A-Za-z0-9+/]+={0,2})?", "one text in base64", "LS0tLS1CRUdJTg==")
 ]

@@ -38,6 +38,8 @@ class Hole(Frozen):
 
 
 NAMESPACE = Hole("namespace.name")
+OWN_NAMES = Hole("platform.own")
+"""What names of the cluster begin with where a release has its own, with a dot behind it."""
 
 
 class Joined(Frozen):
@@ -73,7 +75,7 @@ class Blueprint(Frozen):
 
     It is part of one where all `conditions` hold; with `over` once for each entry of that list.
     `notes` are annotations for Helm, which render leaves out, as it does the whole object where it
-    is `for_helm` alone.
+    is `for_helm` alone. `component` is the label app.kubernetes.io/component; "": its part's name.
     """
 
     body: Json
@@ -81,6 +83,7 @@ class Blueprint(Frozen):
     over: str = ""
     notes: Mapping[str, str] = field(default_factory=dict)
     for_helm: bool = False
+    component: str = ""
 
 
 def joined(*parts: str | Hole) -> Joined:

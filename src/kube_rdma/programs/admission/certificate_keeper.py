@@ -49,7 +49,7 @@ from kube_rdma.model.admission.certificate import (
 )
 from kube_rdma.programs.mirror import Mirror
 from kube_rdma.rules.admission.certificate import next_act
-from kube_rdma.rules.install.webhook import NAME, OWN_SECRET, SERVICE
+from kube_rdma.rules.install.webhook import WebhookNames
 
 _MOST_ACTS = 8  # of one look; more would be a quarrel with somebody
 _LONGEST = timedelta(hours=1)  # until the next look: a clock may be set
@@ -96,7 +96,7 @@ class SeenCertificates(Frozen):
 
 
 class CertificateKeeper:
-    """The Secret `kube-rdma-admission` of a namespace, and the authorities of the webhook."""
+    """The Secret of a release's webhook, `kube-rdma-admission`, and the webhook's authorities."""
 
     def __init__(
         self,
@@ -104,16 +104,18 @@ class CertificateKeeper:
         events: Events,
         namespace: str,
         tools: CertificateTools | None = None,
+        names: WebhookNames | None = None,
     ) -> None:
         self._cluster, self._events, self._namespace = cluster, events, namespace
+        self._names = names or WebhookNames()
         self._tools = tools or CertificateTools()
-        self._host = f"{SERVICE}.{namespace}.svc"
+        self._host = f"{self._names.service}.{namespace}.svc"
         self._wake = asyncio.Event()
         self._notices = Notices()
         self._mirrors: tuple[Mirror[str], ...] = (
-            Mirror(WEBHOOK_SECRET, _version, self._changed, Where(namespace, OWN_SECRET)),
+            Mirror(WEBHOOK_SECRET, _version, self._changed, Where(namespace, self._names.secret)),
             *(
-                Mirror(kind, _version, self._changed, Where(name=NAME))
+                Mirror(kind, _version, self._changed, Where(name=self._names.configuration))
                 for kind in WEBHOOK_CONFIGURATIONS
             ),
         )
@@ -150,16 +152,16 @@ class CertificateKeeper:
             until = await self.look()
         except KubeError as error:
             for why in self._notices.news("look", str(error)):
-                log.warning("certificate not kept", secret=OWN_SECRET, why=why)
+                log.warning("certificate not kept", secret=self._names.secret, why=why)
             return timedelta(seconds=self._tools.again)
         self._notices.over("look")
         return min(until - self._tools.now(), _LONGEST) if until else _LONGEST
 
     async def _seen(self) -> SeenCertificates:
-        stored = await self._cluster.get(WEBHOOK_SECRET, OWN_SECRET, self._namespace)
+        stored = await self._cluster.get(WEBHOOK_SECRET, self._names.secret, self._namespace)
         asked = []
         for kind in WEBHOOK_CONFIGURATIONS:
-            configuration = await self._cluster.get(kind, NAME)
+            configuration = await self._cluster.get(kind, self._names.configuration)
             if configuration and self._is_own(kind.kind, configuration):
                 asked.append((kind, configuration))
         data = dict(stored.spec) if stored else {}
@@ -168,8 +170,9 @@ class CertificateKeeper:
 
     def _is_own(self, kind: str, configuration: StoredWebhooks) -> bool:
         """Whether it asks these controllers, not those of another installation."""
-        own = admission.asks(configuration, self._namespace, SERVICE)
-        why = f"{kind} {NAME} does not ask {self._host}. Uninstall the other kube-rdma."
+        own = admission.asks(configuration, self._namespace, self._names.service)
+        name = self._names.configuration
+        why = f"{kind} {name} does not ask {self._host}. Uninstall the other kube-rdma."
         for sentence in self._notices.news(kind, *([] if own else [why])):
             log.warning("configuration left alone", why=sentence)
         return own
@@ -201,16 +204,18 @@ class CertificateKeeper:
         """Write the Secret with these changes; what cannot be used goes."""
         parts = (AUTHORITY, AUTHORITY_KEY, *((CERTIFICATE, KEY) if seen.kept.server else ()))
         data = {name: seen.data[name] for name in parts if name in seen.data} | changes
-        where = (self._namespace, OWN_SECRET)
+        where = (self._namespace, self._names.secret)
         await admission.keep(self._cluster, where, data, seen.asked[0])
 
     def _tell(self, seen: SeenCertificates, what: str, act: MakeAuthority | MakeServer) -> None:
         """In the log, and as an Event of the Secret."""
         note = f"kube-rdma made a new {what} for the admission webhook: {act.why}."
-        about = About("Secret", OWN_SECRET, self._namespace, seen.uid)
+        about = About("Secret", self._names.secret, self._namespace, seen.uid)
         reason = "CertificateRepaired" if act.repair else "CertificateMade"
         self._events.tell(about, reason, note, warning=act.repair)
-        (log.warning if act.repair else log.info)(f"{what} made", secret=OWN_SECRET, why=act.why)
+        (log.warning if act.repair else log.info)(
+            f"{what} made", secret=self._names.secret, why=act.why
+        )
 
     def _changed(self, _old: object, _new: object) -> None:
         self._wake.set()

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kube_rdma.programs.cli.options import ADMISSION_SET, ClusterOptions, program_options
 
 if TYPE_CHECKING:
+    from kube_rdma.model.admission.facts import AdmissionSettings
     from kube_rdma.model.install.blueprint import Values
+    from kube_rdma.programs.admission.server import SecretPlace
     from kube_rdma.programs.controller.parts import ControllerOptions
 
 LEASE = "kube-rdma-controller"  # of the copy that works
@@ -50,15 +52,21 @@ LEASE = "kube-rdma-controller"  # of the copy that works
     help="Serve the admission webhook on port 9443, with a certificate that the controllers make "
     "and renew. It is in the Secret kube-rdma-admission of the namespace.",
 )
+@click.option(
+    "--fullname",
+    metavar="NAME",
+    default="",
+    help="Value fullnameOverride of the installation, by which the webhook's objects and the Lease "
+    "are named. Default: the names of an installation without it.",
+)
 @ADMISSION_SET
 def controller(
     cluster: ClusterOptions,
     *,
     policies: str | None,
     policy_set: tuple[str, ...],
-    admission: Path | None,
-    admission_own: bool,
-    assignments: tuple[str, ...],
+    fullname: str,
+    **webhook: Any,
 ) -> None:
     """Do cluster-wide work; the Deployment runs it.
 
@@ -72,13 +80,36 @@ def controller(
     When several copies run, the one that holds the Lease kube-rdma-controller works; all of them
     serve the webhook. A controller runs until SIGTERM or SIGINT.
     """
-    from kube_base.errors import Refused
-    from kube_rdma.api.admission import settings as admission_settings
     from kube_rdma.programs import logs
-    from kube_rdma.programs.admission.server import SecretPlace
     from kube_rdma.programs.controller.parts import ControllerOptions
     from kube_rdma.programs.process import until_signal
-    from kube_rdma.rules.install.webhook import OWN_SECRET
+
+    namespace = cluster.namespace
+    served = _webhook(namespace, fullname, **webhook)
+    options = ControllerOptions(
+        namespace,
+        policies is not None,
+        policies == "Cluster",
+        _values(policy_set),
+        served,
+        fullname,
+    )
+    logs.configure()
+    asyncio.run(until_signal(_run(cluster, options)))
+
+
+def _webhook(
+    namespace: str,
+    fullname: str,
+    admission: Path | None,
+    admission_own: bool,
+    assignments: tuple[str, ...],
+) -> tuple[Path | SecretPlace, AdmissionSettings] | None:
+    """Where the webhook's certificate is, with its settings; None where there is no webhook."""
+    from kube_base.errors import Refused
+    from kube_rdma.api.admission import settings as admission_settings
+    from kube_rdma.programs.admission.server import SecretPlace
+    from kube_rdma.rules.install.webhook import webhook_names
 
     settings = admission_settings.load(assignments, "--admission-set")
     if admission and admission_own:
@@ -86,18 +117,9 @@ def controller(
             "a certificate of a folder and one of kube-rdma's own are asked for",
             remedy="Leave out --admission DIR or --admission-own",
         )
-    own = SecretPlace(cluster.namespace, OWN_SECRET) if admission_own else None
+    own = SecretPlace(namespace, webhook_names(fullname).secret) if admission_own else None
     source = admission or own
-    webhook = (source, settings) if source else None
-    options = ControllerOptions(
-        cluster.namespace,
-        policies is not None,
-        policies == "Cluster",
-        _values(policy_set),
-        webhook,
-    )
-    logs.configure()
-    asyncio.run(until_signal(_run(cluster, options)))
+    return (source, settings) if source else None
 
 
 def _values(assignments: tuple[str, ...]) -> Values:
@@ -118,6 +140,7 @@ async def _run(access: ClusterOptions, options: ControllerOptions) -> None:
 
     async with access.open() as cluster:
         events = Events(cluster, socket.gethostname())
-        lead = Leadership(ElectionLease(cluster, LEASE, access.namespace), own_identity())
+        lease = f"{options.fullname}-controller" if options.fullname else LEASE
+        lead = Leadership(ElectionLease(cluster, lease, access.namespace), own_identity())
         beside = always(cluster, events, options)
         await run_controller(lead, beside, leading(cluster, events, options))

@@ -41,6 +41,13 @@ PARTS = ("namespace", "definitions", "admission", "rights", "pools", "workloads"
     help="Single value, such as image.tag=0.1.0. May be repeated; it wins over files.",
 )
 @click.option(
+    "-n",
+    "--namespace",
+    metavar="NAME",
+    help="Namespace of all objects that have one, which has to exist. It wins over the preset and "
+    "over the values namespace. Default: the value namespace.name, else that of the preset.",
+)
+@click.option(
     "--kubernetes-version",
     "version",
     metavar="VERSION",
@@ -56,6 +63,8 @@ def render(
     preset: str | None,
     files: tuple[Path, ...],
     assignments: tuple[str, ...],
+    *,
+    namespace: str | None,
     version: str | None,
     part: str | None,
 ) -> None:
@@ -68,10 +77,14 @@ def render(
     Exits with 3 when a value is refused.
     """
     from kube_rdma.programs.install import installation
+    from kube_rdma.rules.install.notes import NO_IMAGE
     from kube_rdma.views.install import manifests
 
     layers = [installation.read_values(path) for path in files]
     layers += [installation.assignment(text) for text in assignments]
+    if namespace:
+        names = (f'namespace.name="{namespace}"', "namespace.create=false")
+        layers += [installation.assignment(text, "--namespace") for text in names]
     if version:
         layers.append(
             installation.assignment(f'kubernetesVersion="{version}"', "--kubernetes-version")
@@ -81,8 +94,8 @@ def render(
     if not part:
         for note in notes:
             click.echo(f"# {note}")
-    if installation.NO_IMAGE in notes and part in (None, "workloads"):
-        click.echo(installation.NO_IMAGE, err=True)  # a pipe to kubectl shows no comments
+    if NO_IMAGE in notes and part in (None, "workloads"):
+        click.echo(NO_IMAGE, err=True)  # a pipe to kubectl shows no comments
     for sentence in installation.left_out(layers, preset or ""):
         click.echo(sentence, err=True)
     click.echo(manifests(made), nl=False)

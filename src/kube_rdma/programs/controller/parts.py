@@ -29,6 +29,7 @@ from kube_rdma.programs.ipam.pool_status_reporter import PoolStatusReporter
 from kube_rdma.programs.operator.reconcile import Operator, OperatorPlace
 from kube_rdma.programs.reports.policies import PolicyStatuses
 from kube_rdma.programs.verify.bandwidth_checks import BandwidthChecks
+from kube_rdma.rules.install.webhook import webhook_names
 
 Parts = Mapping[str, Part]
 
@@ -37,7 +38,8 @@ class ControllerOptions(Frozen):
     """The options of the command; `webhook` is where its certificate is, with what counts.
 
     `values` are those of the installation, for the agents that policies deploy. With
-    `cluster_wide` policies are those of the cluster, not of the namespace.
+    `cluster_wide` policies are those of the cluster, not of the namespace. `fullname` is what the
+    release's names begin with, where that is not kube-rdma.
     """
 
     namespace: str
@@ -45,6 +47,7 @@ class ControllerOptions(Frozen):
     cluster_wide: bool = False
     values: Values = field(default_factory=dict)
     webhook: tuple[Path | SecretPlace, AdmissionSettings] | None = None
+    fullname: str = ""
 
 
 def always(cluster: Cluster, events: Events, options: ControllerOptions) -> Parts:
@@ -68,7 +71,10 @@ def leading(cluster: Cluster, events: Events, options: ControllerOptions) -> Par
     if options.webhook and isinstance(options.webhook[0], SecretPlace):
         from kube_rdma.programs.admission.certificate_keeper import CertificateKeeper
 
-        parts["certificate"] = lambda: CertificateKeeper(cluster, events, namespace).run()
+        names = webhook_names(options.fullname)
+        parts["certificate"] = lambda: CertificateKeeper(
+            cluster, events, namespace, names=names
+        ).run()
     if options.policies:
         place = OperatorPlace(namespace, options.cluster_wide, options.values)
         parts["operator"] = lambda: Operator(cluster, place, events).run()

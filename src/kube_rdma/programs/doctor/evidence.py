@@ -14,7 +14,12 @@ from kube_base.errors import KubeError, Refused, Unavailable
 from kube_base.frozen import Frozen, replace
 from kube_client.objects import Cluster
 from kube_rdma import __version__
-from kube_rdma.adapters.cluster.doctor import address_ranges, address_uses, node_slices
+from kube_rdma.adapters.cluster.doctor import (
+    address_ranges,
+    address_uses,
+    node_slices,
+    vpc_cni_version,
+)
 from kube_rdma.adapters.cni.conf.folder import ConfFolder
 from kube_rdma.adapters.cni.conf.places import find, inside
 from kube_rdma.adapters.cni.conf.places import places as named_places
@@ -54,6 +59,7 @@ from kube_rdma.rules.reports.cluster import findings
 
 PATIENCE = 1.5  # seconds for each neighbour; a doctor of a node ends within 2
 _BINARIES = "/opt/cni/bin"
+_VKE = "-vke."  # in the kubelet's version
 _DEV = (Path("/host/dev/infiniband"), Path("/dev/infiniband"))
 
 
@@ -101,22 +107,33 @@ async def _of_cluster(places: DoctorPlaces, opener: OpenCluster, reader: PartRea
                 reader.asked("ranges", lambda: address_ranges(cluster)),
                 reader.asked("slices", lambda: node_slices(cluster, places.node)),
             )
+            versions = await _versions(cluster, facts, places.node, reader)
     except (Refused, Unavailable) as error:
         if places.pod:
             raise
         reader.keep("problems", error)
         return seen
-    nodes = {one.name: one for one in (facts.nodes if facts else None) or ()}
-    kubelet = nodes[places.node].kubelet_version if places.node in nodes else ""
     return replace(
         seen,
-        versions=SystemVersions(__version__, kubelet=kubelet),
+        versions=versions,
         problems=_of_node(facts, places.node) if facts else None,
         uses=uses,
         ranges=ranges,
         slices=slices,
         pod=pod,
     )
+
+
+async def _versions(
+    cluster: Cluster, facts: ClusterFacts | None, node: str, reader: PartReader
+) -> SystemVersions:
+    """Those that the API server knows; of VKE's network plugin on nodes of VKE."""
+    nodes = {one.name: one for one in (facts.nodes if facts else None) or ()}
+    kubelet = nodes[node].kubelet_version if node in nodes else ""
+    plugin = ""
+    if _VKE in kubelet:
+        plugin = await reader.asked("vpc-cni", lambda: vpc_cni_version(cluster)) or ""
+    return SystemVersions(__version__, kubelet=kubelet, vpc_cni=plugin)
 
 
 def _of_node(facts: ClusterFacts, node: str) -> tuple[Finding, ...] | None:
@@ -136,7 +153,8 @@ async def _pod(cluster: Cluster, named: tuple[str, str], reader: PartReader) -> 
 def _joined(seen: Observation, part: Observation) -> Observation:
     versions = seen.versions
     if versions and part.versions:
-        versions = replace(versions, kubelet=part.versions.kubelet)
+        of_cluster = part.versions
+        versions = replace(versions, kubelet=of_cluster.kubelet, vpc_cni=of_cluster.vpc_cni)
     return replace(
         seen,
         versions=versions,

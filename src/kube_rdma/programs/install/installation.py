@@ -22,22 +22,14 @@ from kube_rdma.api.text.document import Document
 from kube_rdma.model.install.blueprint import Blueprint, Values
 from kube_rdma.programs.config import parse_config
 from kube_rdma.programs.install.described import described
+from kube_rdma.rules.install import notes as install_notes
 from kube_rdma.rules.install.fill import filled
 from kube_rdma.rules.install.kubernetes_version import lacking
 from kube_rdma.rules.install.parts import PARTS, parts
-from kube_rdma.rules.install.presets import DEFAULTS, PRESETS, merged, over, written
+from kube_rdma.rules.install.presets import PRESETS, merged, over, written
 from kube_rdma.rules.install.webhook import check_webhook
 
 CONFIG = "agent.config"
-NO_IMAGE = (
-    "No registry has the image kube-rdma.io/kube-rdma: build it, push it to a registry of yours, "
-    "and set image.repository and image.tag (docs/install.md); or load it on each node and set "
-    "image.pullPolicy=Never."
-)
-NO_POOL = (
-    "The network rdma has no addresses: set `pools`, or create an IPPool named rdma (docs/ip.md). "
-    "RoCE pods are refused until then, but those with cards that bring their own."
-)
 
 
 def blueprints() -> Mapping[str, list[Blueprint]]:
@@ -97,14 +89,7 @@ def objects(
 
 def notes(layers: Sequence[Document], preset: str = "") -> tuple[str, ...]:
     """What is left to do, a sentence each; Refused as `objects`."""
-    values = _values(layers, preset)
-    image = values["image"]
-    pulled = image["pullPolicy"] != "Never"
-    open_points = {
-        NO_IMAGE: pulled and image["repository"] == DEFAULTS["image"]["repository"],
-        NO_POOL: values["preset"] == "vke" and not values["pools"],
-    }
-    return tuple(sentence for sentence, is_open in open_points.items() if is_open)
+    return install_notes.notes(_values(layers, preset))
 
 
 def policy_values(texts: Sequence[str], where: str) -> Values:
@@ -119,7 +104,13 @@ def left_out(layers: Sequence[Document], preset: str = "") -> tuple[str, ...]:
 
 def _values(layers: Sequence[Document], preset: str) -> dict[str, Any]:
     """All values of an installation, checked."""
-    return merged(_given(layers, preset))
+    values = merged(_given(layers, preset))
+    if not values["namespace"]["name"]:
+        raise Refused(
+            "namespace.name is empty, and no namespace is named",
+            remedy="Write --namespace NAME, or leave namespace.name out for that of the preset",
+        )
+    return values
 
 
 def _given(layers: Sequence[Document], preset: str) -> Values:

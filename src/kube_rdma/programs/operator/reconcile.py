@@ -55,7 +55,8 @@ from kube_rdma.programs.operator.upgrades import (
     ready_marks,
     waiting,
 )
-from kube_rdma.rules.operator.daemon_sets import COMPONENT_LABEL, MANAGED_LABEL, MANAGER
+from kube_rdma.rules.install.release import MANAGER
+from kube_rdma.rules.operator.daemon_sets import COMPONENT_LABEL, MANAGED_LABEL
 from kube_rdma.rules.operator.drift import holds
 from kube_rdma.rules.operator.node_groups import policy_node
 from kube_rdma.rules.operator.sync import Component, components, judged, overall

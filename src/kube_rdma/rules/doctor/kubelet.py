@@ -13,6 +13,7 @@ from kube_rdma.model.doctor import Observation, ObservedKubelet
 from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.rules.doctor.cards import verdict
 from kube_rdma.rules.doctor.check import Check
+from kube_rdma.rules.doctor.versions import outdated
 from kube_rdma.rules.late_binding.cdi import cdi_works
 from kube_rdma.rules.pools.pools import offer
 
@@ -159,5 +160,6 @@ CHECKS = (
     Check("KR205", "topology policy", ("survey", "kubelet"), _topology_policy),
     Check("KR206", "CDI", ("survey", "specs", "versions", "runtime"), _no_cdi),
     Check("KR207", "state folders", ("folders",), _no_room, (), ("KR290", "KR490")),
+    Check("KR208", "versions", ("versions",), outdated),
     Check("KR290", "status of the cluster", ("problems",), _problems),
 )

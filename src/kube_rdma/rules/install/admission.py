@@ -10,15 +10,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kube_rdma.model.install.blueprint import NAMESPACE, Blueprint, Hole, Json, Node, joined
+from kube_rdma.model.install.blueprint import (
+    NAMESPACE,
+    OWN_NAMES,
+    Blueprint,
+    Hole,
+    Json,
+    Node,
+    joined,
+)
 from kube_rdma.rules.install import agent_cel
 from kube_rdma.rules.operator.placement import PLACE_LABELS, READY_LABEL
 
 AGENTS = "agents-own-node.kube-rdma.io"
 OPERATOR = "operator-closes-nodes.kube-rdma.io"
-_AGENT, _CONTROLLER = "kube-rdma-agent", Hole("controller.name")  # accounts of objects/rights.yaml
+# The accounts of objects/rights.yaml.
+_AGENT, _CONTROLLER = Hole("platform.agentAccount"), Hole("platform.controller")
 _API = "admissionregistration.k8s.io/v1"
-_ANYWHERE = f"request.userInfo.username.matches('^system:serviceaccount:[^:]+:{_AGENT}$')"
+_ANYWHERE = "request.userInfo.username.matches('^system:serviceaccount:[^:]+:kube-rdma-agent$')"
 
 # What the agents' policy looks at: group, version, operations and resources.
 _CONCERNED = (
@@ -60,9 +69,10 @@ _OPERATOR_VALIDATIONS = (
 def policies() -> tuple[Blueprint, ...]:
     """The policies of an installation, each with what puts it into force."""
     conditions = ("admission.install", "platform.validatingPolicies")
-    agents = _agents(joined(NAMESPACE, f".{AGENTS}"), _is(_AGENT))
+    # `kube-rdma status` looks for them by namespace.
+    agents = _agents(joined(NAMESPACE, ".", OWN_NAMES, AGENTS), _is(_AGENT))
     operator = _policy(
-        joined(NAMESPACE, f".{OPERATOR}"),
+        joined(NAMESPACE, ".", OWN_NAMES, OPERATOR),
         _is(_CONTROLLER),
         (("", "v1", "UPDATE", "nodes nodes/status"),),
         (_OPERATOR_VARIABLES, _OPERATOR_VALIDATIONS),

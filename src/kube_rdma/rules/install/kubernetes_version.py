@@ -14,12 +14,14 @@ from kube_rdma.model.install.blueprint import Json, Values
 
 VALUE = "kubernetesVersion"
 # The minor version that has each: kubernetes.io "Feature Gates (removed)", and for mutating
-# policies the release notes of 1.36.
+# policies the release notes of 1.36. kubectl and Helm refuse a definition with rules before.
 SINCE: Mapping[str, int] = {
+    "definitionRules": 25,
     "validatingPolicies": 30,
     "mutatingPolicies": 36,
     "appArmorField": 30,
 }
+OLDEST = 22  # minor version that has all other kinds
 _NEWEST = 99
 _MINOR = re.compile(r"v?1\.(\d+)")
 
@@ -39,11 +41,23 @@ def lacking(values: Values) -> tuple[str, ...]:
         ("ValidatingAdmissionPolicy", "validatingPolicies", admission["install"] or pods["check"]),
         ("MutatingAdmissionPolicy", "mutatingPolicies", pods["complete"]),
     )
-    return tuple(
+    policies = tuple(
         f"Kubernetes {values[VALUE]} has no {kind}, which comes with 1.{SINCE[name]}: left out."
         for kind, name, wanted in wishes
         if wanted and not platform[name]
     )
+    if _minor(values[VALUE]) < OLDEST:
+        policies = (
+            f"Kubernetes {values[VALUE]} is older than 1.{OLDEST}, which kube-rdma needs.",
+            *policies,
+        )
+    if not values["crds"]["install"] or platform["definitionRules"]:
+        return policies
+    rules = (
+        f"Kubernetes {values[VALUE]} checks no rules of definitions, which come with "
+        f"1.{SINCE['definitionRules']}: left out. Agents and the controller check them."
+    )
+    return (*policies, rules)
 
 
 def _minor(version: str) -> int:

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import json
 
-from kube_rdma.model.install.blueprint import NAMESPACE, Blueprint, Hole, Json, When
+from kube_rdma.model.install.blueprint import NAMESPACE, Blueprint, Hole, Json, Spread, joined
+from kube_rdma.rules.install.recommended_labels import PRODUCT
 from kube_rdma.rules.metrics.alerts import rule_groups
 from kube_rdma.rules.metrics.dashboards import dashboards
+
+_BASE = Hole("platform.base")
 
 
 def metrics() -> tuple[Blueprint, ...]:
@@ -26,11 +29,11 @@ def metrics() -> tuple[Blueprint, ...]:
 
 
 def _rules() -> Json:
-    labels = When("metrics.labels", Hole("metrics.labels"))
+    labels = {"more": Spread("metrics.labels")}
     return {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PrometheusRule",
-        "metadata": {"name": "kube-rdma", "namespace": NAMESPACE, "labels": labels},
+        "metadata": {"name": _BASE, "namespace": NAMESPACE, "labels": labels},
         "spec": {"groups": rule_groups()},
     }
 
@@ -39,6 +42,10 @@ def _dashboard(name: str, board: Json) -> Json:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"grafana_dashboard": "1"}},
+        "metadata": {
+            "name": joined(_BASE, name.removeprefix(PRODUCT)),
+            "namespace": NAMESPACE,
+            "labels": {"grafana_dashboard": "1"},
+        },
         "data": {f"{name}.json": json.dumps(board)},
     }

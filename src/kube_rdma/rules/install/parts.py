@@ -8,12 +8,14 @@ which this floor does not see: whoever asks brings them, and what the files desc
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from kube_rdma.model.install.blueprint import Blueprint, Json, When
 from kube_rdma.rules.install.admission import policies
 from kube_rdma.rules.install.metrics import metrics
 from kube_rdma.rules.install.pod_admission import pod_policies
 from kube_rdma.rules.install.pod_completion import completing_policy
+from kube_rdma.rules.install.recommended_labels import labelled
 
 PARTS = (
     "namespace",
@@ -25,6 +27,7 @@ PARTS = (
     "metrics",
     "retirement",
 )
+_RULES = "x-kubernetes-validations"
 # `helm uninstall` would delete the blocks of living pods with their definition.
 _KEPT = {"helm.sh/resource-policy": "keep"}
 _OF_OPERATOR = ("crds.install", "crds.nicClusterPolicies", "platform.operator")
@@ -38,14 +41,21 @@ def parts(
     """Every part with its blueprints; `operator` are definitions that only the operator needs."""
     computed = {
         "definitions": [
-            *(Blueprint(body, ("crds.install",), notes=_KEPT) for body in definitions),
-            *(Blueprint(_scoped(body), _OF_OPERATOR, notes=_KEPT) for body in operator),
+            *(Blueprint(_by_version(body), ("crds.install",), notes=_KEPT) for body in definitions),
+            *(
+                Blueprint(_by_version(_scoped(body)), _OF_OPERATOR, notes=_KEPT)
+                for body in operator
+            ),
         ],
         "admission": [*policies(), *pod_policies(), *completing_policy()],
     }
     behind = {"metrics": metrics()}
     return {
-        part: [*computed.get(part, ()), *described[part], *behind.get(part, ())] for part in PARTS
+        part: [
+            labelled(blueprint, part)
+            for blueprint in (*computed.get(part, ()), *described[part], *behind.get(part, ()))
+        ]
+        for part in PARTS
     }
 
 
@@ -53,3 +63,13 @@ def _scoped(definition: Json) -> Json:
     """The definition of policies with the scope that the values say."""
     scope = When("controller.policyScope == Cluster", "Cluster", "Namespaced")
     return {**definition, "spec": {**definition["spec"], "scope": scope}}
+
+
+def _by_version(node: Any) -> Any:
+    """A definition whose rules are left out where the version has none."""
+    if isinstance(node, dict):
+        return {
+            key: When("platform.definitionRules", value) if key == _RULES else _by_version(value)
+            for key, value in node.items()
+        }
+    return [_by_version(value) for value in node] if isinstance(node, list) else node

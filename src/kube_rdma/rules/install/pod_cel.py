@@ -7,7 +7,15 @@ namespace of the installation alone: so they can lock nobody out.
 
 from __future__ import annotations
 
-from kube_rdma.model.install.blueprint import NAMESPACE, Hole, Joined, Json, Node, joined
+from kube_rdma.model.install.blueprint import (
+    NAMESPACE,
+    OWN_NAMES,
+    Hole,
+    Joined,
+    Json,
+    Node,
+    joined,
+)
 from kube_rdma.rules.attach.requests import POD_NETWORKS, RESOURCE
 
 API = "admissionregistration.k8s.io/v1"
@@ -48,7 +56,7 @@ def policy(kind: str, name: str, variables: dict[str, Node], **spec: Node) -> Js
     return {
         "apiVersion": API,
         "kind": f"{kind}AdmissionPolicy",
-        "metadata": {"name": name},
+        "metadata": {"name": joined(OWN_NAMES, name)},
         "spec": {
             "failurePolicy": "Ignore",
             "matchConstraints": {
@@ -66,6 +74,6 @@ def binding(kind: str, name: str, **spec: Node) -> Json:
     return {
         "apiVersion": API,
         "kind": f"{kind}AdmissionPolicyBinding",
-        "metadata": {"name": name},
-        "spec": {"policyName": name, **spec},
+        "metadata": {"name": joined(OWN_NAMES, name)},
+        "spec": {"policyName": joined(OWN_NAMES, name), **spec},
     }

@@ -13,6 +13,7 @@ from typing import Any
 from kube_rdma.model.admission.facts import USUAL
 from kube_rdma.model.install.blueprint import Json, Values
 from kube_rdma.rules.install.kubernetes_version import SINCE, with_version
+from kube_rdma.rules.install.release import NAMES, with_release
 
 RESOURCES = "resources"
 _AGENT_RESOURCES = {"requests": {"cpu": "10m", "memory": "70Mi"}, "limits": {"memory": "256Mi"}}
@@ -20,10 +21,12 @@ _CONTROLLER_RESOURCES = {
     "requests": {"cpu": "10m", "memory": "70Mi"},
     "limits": {"memory": "512Mi"},
 }
+_NO_AFFINITY: Json = {"nodeAffinity": {}, "podAffinity": {}, "podAntiAffinity": {}}
 
 DEFAULTS: Json = {
     "distribution": "kubernetes",
     "kubernetesVersion": "",
+    "fullnameOverride": "",
     "image": {
         "repository": "kube-rdma.io/kube-rdma",
         "tag": "dev",
@@ -38,6 +41,8 @@ DEFAULTS: Json = {
         "config": "",
         "nodeSelector": {},
         "tolerations": [{"operator": "Exists"}],
+        "affinity": _NO_AFFINITY,
+        "priorityClassName": "system-node-critical",
         "resources": _AGENT_RESOURCES,
         "otherPlugins": False,
         "deviceInfo": False,
@@ -52,13 +57,13 @@ DEFAULTS: Json = {
     },
     "controller": {
         "enabled": False,
-        "name": "kube-rdma-controller",
+        "name": "",
         "policyScope": "Namespaced",
         "replicas": 2,
         "resources": _CONTROLLER_RESOURCES,
         "nodeSelector": {"kubernetes.io/os": "linux"},
         "tolerations": [],
-        "affinity": {"nodeAffinity": {}, "podAffinity": {}, "podAntiAffinity": {}},
+        "affinity": _NO_AFFINITY,
         "priorityClassName": "",
         "podLabels": {},
         "podAnnotations": {},
@@ -118,6 +123,7 @@ DEFAULTS: Json = {
         "constraints": False,
         "user": 65532,
         **dict.fromkeys(SINCE, True),
+        **dict.fromkeys(NAMES, ""),
     },
 }
 
@@ -172,7 +178,7 @@ _NETWORKS: Json = {
 PRESETS: Mapping[str, Json] = {
     "ack": {
         "agent": {"config": _HCA_ON_HOST},
-        "admission": {"pods": {"hostNetworkResources": "rdma/hca"}},
+        "admission": {"pods": {"check": True, "hostNetworkResources": "rdma/hca"}},
         "platform": {
             "daemonSet": "ack-rdma-dp-ds",
             "label": "ack-rdma-dp-ds",
@@ -192,6 +198,7 @@ PRESETS: Mapping[str, Json] = {
     },
     "vke": {
         **_NETWORKS,
+        "admission": {"install": True, "pods": {"check": True}},
         "namespace": {"name": "kube-rdma-vke", "create": True},
         "platform": {"networks": True, "account": True, "optOut": True},
     },
@@ -218,7 +225,6 @@ PRESETS: Mapping[str, Json] = {
     "nvidia-operator": {
         "namespace": {"name": "mlnx-network-operator", "create": True},
         **_NETWORKS,
-        "controller": {"enabled": True, "name": "kube-rdma-operator"},
         "agent": {"enabled": False, "nodeLabels": "leave"},
         "platform": {"operator": True},
     },
@@ -250,6 +256,7 @@ PRESETS: Mapping[str, Json] = {
 # container.te, siderolabs/talos internal/pkg/selinux. All have spc_t, by this or as another name.
 _NO_PLUGIN_TYPE: Json = {"agent": {"seLinuxType": "spc_t"}}
 _K3S_AGENT = "/var/lib/rancher/k3s"
+_SNAP = "/var/snap/microk8s"
 DISTRIBUTIONS: Mapping[str, Json] = {
     "kubernetes": {},
     "gke": {
@@ -265,6 +272,18 @@ DISTRIBUTIONS: Mapping[str, Json] = {
         }
     },
     "rke2": {"host": {"runtime": "/run/k3s/containerd"}},
+    # docs.k0sproject.io "k0s directories", k0s docs/runtime.md.
+    "k0s": {"host": {"kubelet": "/var/lib/k0s/kubelet", "runtime": "/run/k0s"}},
+    # canonical/microk8s microk8s-resources/default-args: kubelet, containerd, containerd-template.
+    # `current` is a link to the snap's revision, which agents read as this (cni/conf/places).
+    "microk8s": {
+        "host": {
+            "kubelet": f"{_SNAP}/common/var/lib/kubelet",
+            "cniConf": f"{_SNAP}/current/args/cni-network",
+            "cniBinaries": f"{_SNAP}/current/opt/cni/bin",
+            "runtime": f"{_SNAP}/common/run",
+        }
+    },
     "openshift": {
         "host": {
             "cniConf": "/etc/kubernetes/cni/net.d",
@@ -290,7 +309,7 @@ def merged(given: Values) -> Json:
     values: Any = DEFAULTS
     for layer in (*layers, given):
         values = over(values, layer)
-    return with_version(_without_nulls(values))
+    return with_release(with_version(_without_nulls(values)))
 
 
 def written(given: Values) -> Json:

@@ -21,6 +21,8 @@ from kube_rdma.model.operator.cluster_policy import (
 )
 from kube_rdma.rules.install.fill import filled
 from kube_rdma.rules.install.presets import merged
+from kube_rdma.rules.install.recommended_labels import GROUP, recommended, version_label
+from kube_rdma.rules.install.release import MANAGER
 from kube_rdma.rules.operator.names import label_value
 from kube_rdma.rules.operator.node_groups import CARDS_LABEL
 from kube_rdma.rules.operator.placement import READY_LABEL
@@ -30,8 +32,10 @@ Json: TypeAlias = dict[str, Any]
 COMPONENT_LABEL = "kube-rdma.io/component"
 DRIVER_ACCOUNT = "kube-rdma-driver"  # where constraints need one (objects/rights.yaml)
 CONFIG_HASH = "kube-rdma.io/config-hash"
-MANAGED_LABEL, MANAGER = "app.kubernetes.io/managed-by", "kube-rdma"
+MANAGED_LABEL = f"{GROUP}managed-by"
 DEVICE_INFOS = "/var/run/k8s.cni.cncf.io/devinfo/dp"
+# Of device-plugins, whatever the kubelet's root is (kubernetes/kubernetes issue 120626).
+_DEVICE_PLUGINS = "/var/lib/kubelet/"
 
 
 class WantedObjects(Frozen):
@@ -128,7 +132,7 @@ def _plugin(
         del template["spec"]["automountServiceAccountToken"]
         template["spec"] |= _agent_pod(section.image, names, workloads, values or {})
     else:
-        template["spec"] |= _plugin_pod(section.image, names, values or {})
+        template["spec"] |= _plugin_pod(section.image, names)
         template["spec"] |= account(values)
     if section.requirements is not None:
         template["spec"]["containers"][0]["resources"] = section.requirements
@@ -160,22 +164,21 @@ def _merged(values: Values) -> Json:
     return merged({**values, "preset": "nvidia"})
 
 
-def _plugin_pod(image: ComponentImage, names: PluginNames, values: Values) -> Json:
-    """The pod of any device plugin, as NVIDIA's operator has it; it looks in the usual folders."""
-    kubelet = _merged(values)["host"]["kubelet"]
+def _plugin_pod(image: ComponentImage, names: PluginNames) -> Json:
+    """The pod of any device plugin, as NVIDIA's operator has it."""
     container = {
         "name": names.container,
         "image": named(image, f"{image.repository}/{image.image}:{image.version}"),
         "imagePullPolicy": "IfNotPresent",
         "securityContext": {"privileged": True},
         "volumeMounts": [
-            mount("device-plugin", "/var/lib/kubelet/"),
+            mount("device-plugin", _DEVICE_PLUGINS),
             mount("config", names.config_folder),
             *(mount(name, path) for name, path in names.folders),
         ],
     }
     volumes = [
-        folder("device-plugin", f"{kubelet}/"),
+        folder("device-plugin", _DEVICE_PLUGINS),
         {"name": "config", "configMap": {"name": names.config_map}},
         *(folder(name, path) for name, path in names.folders),
     ]
@@ -229,16 +232,31 @@ def metadata(policy: ClusterPolicy, name: str, component: ComponentName) -> Json
     return {
         "name": name,
         "namespace": policy.namespace,
-        "labels": {COMPONENT_LABEL: component.value},
+        "labels": {COMPONENT_LABEL: component.value, **_recommended(policy, component)},
         "ownerReferences": [owner],
     }
+
+
+def _recommended(policy: ClusterPolicy, component: ComponentName) -> Json:
+    """The labels of what the policy brings. By one of them the operator finds its drivers."""
+    sections = {
+        ComponentName.DRIVER: policy.driver,
+        ComponentName.DEVICE_PLUGIN: policy.device_plugin,
+        ComponentName.SRIOV_PLUGIN: policy.sriov_plugin,
+        ComponentName.PEER_DRIVER: policy.peer_driver,
+    }
+    section = sections[component]
+    version = version_label(section.image.version) if section else ""
+    return recommended(component.value, label_value(policy.name), version, MANAGER)
 
 
 def daemon_set(
     policy: ClusterPolicy, component: ComponentName, name: str, selector: Mapping[str, str]
 ) -> Json:
     """What the DaemonSets of all components have in common."""
+    # A selector cannot be changed, so none of the other labels is in it.
     labels = {COMPONENT_LABEL: component.value, "name": label_value(name)}
+    all_labels = labels | _recommended(policy, component)
     pod: Json = {
         "automountServiceAccountToken": False,
         "hostNetwork": True,
@@ -254,6 +272,6 @@ def daemon_set(
         "metadata": metadata(policy, name, component),
         "spec": {
             "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": pod},
+            "template": {"metadata": {"labels": all_labels}, "spec": pod},
         },
     }

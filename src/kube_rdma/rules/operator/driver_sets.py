@@ -27,8 +27,6 @@ from kube_rdma.model.operator.driver_images import (
 )
 from kube_rdma.model.operator.driver_upgrade import DRIVER_FIELDS
 from kube_rdma.rules.operator.daemon_sets import (
-    MANAGED_LABEL,
-    MANAGER,
     Json,
     WantedObjects,
     account,
@@ -182,7 +180,6 @@ def _driver_daemon_set(
     """What both drivers' have in common: their pods come and go by rules/operator/upgrade alone."""
     document = daemon_set(policy, component, name, {PLACE_LABELS[component]: value_of(group)})
     document["spec"]["updateStrategy"] = {"type": "OnDelete"}
-    document["metadata"]["labels"][MANAGED_LABEL] = MANAGER
     document["metadata"]["ownerReferences"] = []
     return document
 

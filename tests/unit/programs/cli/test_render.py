@@ -6,7 +6,7 @@ from click.testing import CliRunner
 
 from kube_base.errors import Refused
 from kube_rdma.programs.cli.render import render
-from kube_rdma.programs.install.installation import NO_IMAGE, NO_POOL
+from kube_rdma.rules.install.notes import NO_IMAGE, NO_POOL, VKE_VERSIONS
 from kube_rdma.rules.install.presets import PRESETS
 
 
@@ -55,7 +55,7 @@ def test_what_is_left_to_do_stands_first(tmp_path):
     path.write_text("preset: vke\npools: [{name: rdma, spec: {ranges: [{subnet: 10.0.0.0/24}]}}]\n")
     with_pool = ("--values", str(path))
     comments = [line for line in run("--preset", "vke").stdout.splitlines() if line.startswith("#")]
-    assert comments == [f"# {NO_IMAGE}", f"# {NO_POOL}"]
+    assert comments == [f"# {NO_IMAGE}", f"# {NO_POOL}", f"# {VKE_VERSIONS}"]
     assert "no addresses" not in run(*with_pool).stdout
     assert "no addresses" in run(*with_pool, "--set", "pools=[]").stdout
     assert "no addresses" not in run("--preset", "ack").stdout
@@ -71,6 +71,21 @@ def test_an_image_that_no_registry_has_is_told(preset):
     assert (told.stdout.splitlines()[0], told.stderr) == (f"# {NO_IMAGE}", f"{NO_IMAGE}\n")
     assert run("--preset", preset, "--part", "rights").stderr == ""
     assert run("--preset", preset, "--part", "workloads").stderr == f"{NO_IMAGE}\n"
+
+
+def test_a_value_without_effect_is_named():
+    told = run("--preset", "vke", "--set", "agent.config='mode: hca'").stdout
+    assert "# agent.config has no effect with preset vke" in told
+    assert "# agent.config" not in run("--preset", "ib", "--set", "agent.config='mode: hca'").stdout
+
+
+def test_everything_goes_into_the_namespace_of_the_option():
+    """It wins over the preset and the values; nobody creates it."""
+    made = printed("--preset", "ib", "-n", "mine", "--set", "namespace.name=other")
+    assert {each["metadata"].get("namespace", "mine") for each in made} == {"mine"}
+    assert "Namespace" not in {each["kind"] for each in made}
+    by_value = printed("--preset", "ib", "-n", "mine", "--set", 'namespace.name=""')
+    assert by_value == made
 
 
 def test_for_an_older_version_it_is_said_what_is_left_out():
@@ -114,6 +129,10 @@ def test_a_fault_of_a_file_has_its_line(tmp_path):
         (("--preset", "ack", "--set", "image.tag=1"), "Put it in quotes"),
         (("--preset", "ack", "--set", "host.runtime=run"), "not a folder of the host"),
         (("--preset", "ack", "--set", "controller.replicas=0"), "too small"),
+        (("--preset", "ack", "--set", 'namespace.name=""'), "Write --namespace NAME"),
+        (("--preset", "ack", "--set", "fullnameOverride=Rdma"), "at most 40"),
+        (("--preset", "ack", "--set", f"fullnameOverride={'a' * 41}"), "at most 40"),
+        (("--preset", "ack", "--set", "nameOverride=a"), "nameOverride"),
         (("--preset", "ack", "--kubernetes-version", "2"), "not a version of Kubernetes"),
         (("--preset", "ack", "--set", "kubernetesVersion=1.30"), "Put it in quotes"),
         (("--preset", "ack", "--values", "/nowhere.yaml"), "there is no such file"),

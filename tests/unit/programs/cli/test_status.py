@@ -311,6 +311,8 @@ def test_kinds_that_are_not_installed_are_no_problem(world):
     [
         ((objects.GUARD,), set()),
         ((f"kr.{objects.GUARD}",), set()),
+        ((f"kr.rdma-a.{objects.GUARD}",), set()),
+        ((f"rdma-a.kr.{objects.GUARD}",), {"AdmissionPolicyMissing"}),
         ((f"other.{objects.GUARD}",), {"AdmissionPolicyMissing"}),
         ((), {"AdmissionPolicyMissing"}),
     ],

@@ -10,7 +10,7 @@ import pytest
 from kube_base.errors import Refused, Unavailable
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster import reports as objects
-from kube_rdma.adapters.cluster.doctor import address_ranges, address_uses
+from kube_rdma.adapters.cluster.doctor import address_ranges, address_uses, vpc_cni_version
 from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL
 from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION
 from kube_rdma.adapters.cluster.kinds.pod import POD
@@ -86,6 +86,22 @@ async def test_addresses_are_those_of_pods_that_run_on_networks_of_their_own(ser
         AddressUse("default/other", "default/rdma", "net1", "10.0.0.6"),
         AddressUse("default/train", "default/rdma", "net1", "10.0.0.5"),
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "image", "version"),
+    [
+        ("cello", "cr.example.com:5000/vke/cello:v1.7.3", "v1.7.3"),
+        ("cello", "cello", ""),
+        ("cello", "cr.example.com/vke/cilium:v1.9", ""),
+        ("cilium", "cr.example.com/vke/cello:v1.7.3", ""),
+    ],
+)
+async def test_vke_s_network_plugin_is_known_by_its_image(server, name, image, version):
+    template = {"spec": {"containers": [{"name": "main", "image": image}]}}
+    meta = {"name": name, "namespace": "kube-system"}
+    server.put(DAEMON_SETS, {"metadata": meta, "spec": {"template": template}})
+    assert await vpc_cni_version(Cluster(server.line())) == version
 
 
 async def test_a_network_has_the_subnets_of_its_pools(server):

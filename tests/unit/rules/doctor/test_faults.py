@@ -41,6 +41,12 @@ NO_SM = {
 }
 
 
+def of_versions(kubelet, vpc_cni=""):
+    """A node without pools, which need newer ones still."""
+    versions = replace(HEALTHY.versions, kubelet=kubelet, vpc_cni=vpc_cni)
+    return replace(HEALTHY, specs=(), versions=versions)
+
+
 def survey(**facts):
     return replace(HEALTHY, survey=replace(SURVEY, **facts))
 
@@ -192,8 +198,35 @@ FAULTS = {
         "KR207",
         replace(HEALTHY, folders=(ObservedFolder("/run/kube-rdma", 1 << 30, read_only=True),)),
     ),
+    "old Kubernetes": ("KR208", of_versions("v1.20.15-gke.1")),
+    "old VKE": ("KR208", of_versions("v1.24.15-vke.11")),
+    "old vpc-cni": ("KR208", of_versions("v1.30.4-vke.7", "v1.6.9")),
     "CDI off": ("KR206", replace(HEALTHY, runtime=replace(HEALTHY.runtime, version="1.6.1"))),
 }
+
+
+@pytest.mark.parametrize(
+    ("kubelet", "vpc_cni", "count"),
+    [
+        ("v1.24.15-vke.12", "v1.7.1", 0),
+        ("v1.24.16-vke.1", "", 0),
+        ("v1.30.4-vke.7", "latest", 0),
+        (
+            "v1.20.15-vke.18",
+            "v1.7.1",
+            1,
+        ),  # enough for VKE's own component, and too old for kube-rdma
+        ("v1.20.15-vke.17", "v1.7.0", 3),
+        ("v1.22.17", "v1.7.0", 1),
+        ("nonsense", "", 0),
+    ],
+)
+def test_what_vke_s_own_component_needs_is_told_as_advice(kubelet, vpc_cni, count):
+    """kube-rdma goes on behind all of them; too old a Kubernetes is a warning."""
+    findings = diagnose(of_versions(kubelet, vpc_cni)).findings
+    assert [one.code for one in findings if one.code == "KR208"] == ["KR208"] * count
+    about_vke = [one for one in findings if "VKE" in one.cause]
+    assert all(one.severity is Severity.ADVICE for one in about_vke)
 
 
 def test_nothing_is_found_where_all_is_well():

@@ -31,8 +31,13 @@ def kinds(policies):
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_no_preset_has_them_by_itself(preset):
-    assert made(preset=preset) == {}
+def test_presets_whose_documents_have_limits_check_them_by_themselves(preset):
+    """No preset changes pods, and whoever has another rule switches the checks off."""
+    by_itself = made(preset=preset)
+    assert bool(by_itself) is (preset in ("ack", "vke"))
+    assert by_itself == (made("check=true", preset=preset) if by_itself else {})
+    assert not any(kind.startswith("Mutating") for kind, _ in by_itself)
+    assert made("check=false", preset=preset) == {}
 
 
 def test_each_half_is_chosen():
@@ -43,7 +48,7 @@ def test_each_half_is_chosen():
     ]
     actions = {spec["policyName"]: spec["validationActions"] for spec in bindings(checks)}
     assert actions == {"pods-refused.kube-rdma.io": ["Deny"], "pods-warned.kube-rdma.io": ["Warn"]}
-    assert kinds(made("complete=true")) == [
+    assert kinds(made("check=false", "complete=true")) == [
         "MutatingAdmissionPolicy",
         "MutatingAdmissionPolicyBinding",
     ]

@@ -9,7 +9,7 @@ from kube_rdma.programs.admission.server import COMPLETE, CONFINED, PORT, VALIDA
 from kube_rdma.programs.install.installation import assignment, objects
 from kube_rdma.rules.attach.requests import POD_NETWORKS
 from kube_rdma.rules.install.presets import DEFAULTS, PRESETS
-from kube_rdma.rules.install.webhook import NAME, OWN_SECRET, SERVICE
+from kube_rdma.rules.install.webhook import NAME, OWN_SECRET, SERVICE, webhook_names
 
 ASKED = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 
@@ -29,7 +29,7 @@ def test_the_controller_serves_what_the_api_server_asks():
     listed = made("secret=keys", "caBundle=QUJD")
     deployment = listed["Deployment", "kube-rdma-controller"]["spec"]["template"]
     service = listed["Service", SERVICE]
-    assert service["spec"]["selector"] == deployment["metadata"]["labels"]
+    assert service["spec"]["selector"].items() <= deployment["metadata"]["labels"].items()
     (volume,) = deployment["spec"]["volumes"]
     assert volume["secret"] == {"secretName": "keys"}
     (container,) = deployment["spec"]["containers"]
@@ -121,6 +121,32 @@ def test_with_a_certificate_of_its_own_the_controller_may_write_three_objects_by
         *("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"),
     }
     assert all("delete" not in rule["verbs"] for rule in rules)
+
+
+@pytest.mark.parametrize("fullname", ["", "rdma-a"])
+def test_the_controller_knows_the_names_of_its_release(fullname):
+    """It is told the value, and looks for the objects of these names."""
+    layers = [assignment("admission.webhook.certificate=own")]
+    layers += [assignment(f"fullnameOverride={fullname}")] if fullname else []
+    listed = {(one["kind"], one["metadata"]["name"]): one for one in objects(layers, "vke")}
+    names = webhook_names(fullname)
+    service = listed["Service", names.service]
+    (secrets,) = [
+        rule
+        for (kind, _), one in listed.items()
+        if kind == "Role"
+        for rule in one["rules"]
+        if rule["resources"] == ["secrets"]
+    ]
+    assert secrets["resourceNames"] == [names.secret]
+    for kind in ASKED:
+        for webhook in listed[kind, names.configuration]["webhooks"]:
+            assert webhook["clientConfig"]["service"]["name"] == service["metadata"]["name"]
+    (deployment,) = [one for (kind, _), one in listed.items() if kind == "Deployment"]
+    words = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    option = "--fullname="
+    told = [word.removeprefix(option) for word in words if word.startswith(option)]
+    assert told == ([fullname] if fullname else [])
 
 
 @pytest.mark.parametrize("other", ["secret=keys", "caBundle=QUJD", "injectCaFrom=a/b"])

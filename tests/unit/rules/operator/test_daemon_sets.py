@@ -61,10 +61,11 @@ def test_the_agent_of_a_policy_has_the_folders_of_the_operator_s_own_values():
     agent = pod(plugin_objects(policy(networks=True), WORKLOADS, values=values))
     paths = {row["name"]: row["hostPath"]["path"] for row in agent["volumes"] if "hostPath" in row}
     assert paths["runtime"] == "/run/k3s/containerd"
-    assert paths["device-plugins"] == "/kubelet/device-plugins"
+    assert paths["device-plugins"] == "/var/lib/kubelet/device-plugins"
+    assert paths["pod-resources"] == "/kubelet/pod-resources"
     assert agent["containers"][0]["image"].endswith(":1.0")
     other = pod(plugin_objects(policy(), WORKLOADS, values=values))
-    assert other["volumes"][0]["hostPath"]["path"] == "/kubelet/"
+    assert other["volumes"][0]["hostPath"]["path"] == "/var/lib/kubelet/"
 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)

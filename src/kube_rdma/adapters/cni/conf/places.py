@@ -8,6 +8,7 @@ mounted. The host's root is seen under a prefix, so links are followed inside of
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
@@ -16,6 +17,7 @@ from typing import Any
 from kube_base.errors import Refused
 from kube_base.frozen import Frozen
 
+_REVISION = re.compile(r"^(/var/snap/[^/]+)/x?\d+/")
 _LINKS = 40  # as many as the kernel follows
 
 
@@ -54,8 +56,16 @@ _USUAL_FOLDERS = (
 
 def places(conf: str, binaries: Sequence[str], source: str) -> CniPlaces:
     """As somebody named them."""
-    first, *more = map(PurePosixPath, binaries)
-    return CniPlaces(PurePosixPath(conf), first, source, tuple(more))
+    first, *more = (PurePosixPath(_unrevised(path)) for path in binaries)
+    return CniPlaces(PurePosixPath(_unrevised(conf)), first, source, tuple(more))
+
+
+def _unrevised(path: str) -> str:
+    """The path that stays: a snap's data has its revision in it, and `current` is a link there.
+
+    MicroK8s puts the revision into its containerd.toml, and a pod mounts `current`.
+    """
+    return _REVISION.sub(r"\1/current/", path)
 
 
 def find(host: Path = Path("/")) -> CniPlaces:

@@ -33,6 +33,7 @@ _CONTAINERD = "/etc/containerd/config.toml"
 _RANCHER = "/var/lib/rancher"
 _K3S_NET = f"{_RANCHER}/k3s/agent/etc/cni/net.d"
 _K3S_BIN = f"{_RANCHER}/k3s/data/cni"
+_SNAP = "/var/snap/microk8s"
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,25 @@ DISTRIBUTIONS = {
         values={"distribution": "k3s"},
         silent=True,
     ),
+    "k0s": Distribution(
+        "kube-router",
+        "/etc/k0s/containerd.toml",
+        "# k0s_managed=true\nversion = 3\n",
+        socket="/run/k0s/containerd.sock",
+        values={"distribution": "k0s"},
+    ),
+    # Its revision is in what containerd is told; the folders of all revisions are not mounted.
+    "microk8s": Distribution(
+        "calico",
+        f"{_SNAP}/current/args/containerd.toml",
+        f'version = 2\n{_CRI_2}\nbin_dir = "{_SNAP}/2060/opt/cni/bin"\n'
+        f'conf_dir = "{_SNAP}/2060/args/cni-network"\n',
+        conf=f"{_SNAP}/current/args/cni-network",
+        binaries=f"{_SNAP}/current/opt/cni/bin",
+        socket="/var/snap/microk8s/common/run/containerd.sock",
+        values={"distribution": "microk8s"},
+        silent=True,
+    ),
     "crio": Distribution(
         "crio",
         "/etc/crio/crio.conf.d/10-crio.conf",
@@ -131,7 +151,7 @@ def made(root, distribution):
         for plugin in plugins(json.loads(path.read_text())):
             (binaries / type_of(plugin)).touch()
     config = below(root, distribution.config)
-    config.parent.mkdir(parents=True)
+    config.parent.mkdir(parents=True, exist_ok=True)
     config.write_text(distribution.text)
     return root
 

@@ -5,9 +5,10 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from kube_base.errors import Refused
-from kube_rdma.adapters.cni.conf.places import find, inside
+from kube_rdma.adapters.cni.conf.places import find, inside, places
 
 CONTAINERD = "/etc/containerd/config.toml"
+MICROK8S = "/var/snap/microk8s/current/args/containerd.toml"
 K3S = "/var/lib/rancher/k3s/agent/etc/containerd/config.toml"
 
 
@@ -43,6 +44,20 @@ def test_containerd_says_where(host):
     put(host, CONTAINERD, '[plugins."io.containerd.cri.v1.runtime".cni]\nbin_dirs = ["/c", "/d"]')
     assert found(host) == ("/etc/cni/net.d", "/c", CONTAINERD)
     assert find(host).more == (PurePosixPath("/d"),)
+
+
+@pytest.mark.parametrize("revision", ["2060", "x1", "current"])
+def test_the_revision_of_a_snap_is_not_looked_at(host, revision):
+    """MicroK8s names it, and pods mount the folder by the link that every revision has."""
+    current = "/var/snap/microk8s/current"
+    folders(host, f"{current}/args/cni-network")
+    data = f"/var/snap/microk8s/{revision}"
+    text = f'bin_dir = "{data}/opt/cni/bin"\nconf_dir = "{data}/args/cni-network"'
+    put(host, MICROK8S, f"[plugins.cri.cni]\n{text}")
+    assert found(host) == (f"{current}/args/cni-network", f"{current}/opt/cni/bin", MICROK8S)
+    named = places(f"{data}/args/cni-network", [f"{data}/opt/cni/bin", "/opt/1/2"], "the runtime")
+    assert (str(named.conf), str(named.binaries)) == found(host)[:2]
+    assert named.more == (PurePosixPath("/opt/1/2"),)
 
 
 def test_imported_files_of_containerd_have_the_last_word(host):
