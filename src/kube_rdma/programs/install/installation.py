@@ -25,13 +25,23 @@ from kube_rdma.programs.install.described import described
 from kube_rdma.rules.install.fill import filled
 from kube_rdma.rules.install.kubernetes_version import lacking
 from kube_rdma.rules.install.parts import PARTS, parts
-from kube_rdma.rules.install.presets import PRESETS, merged, over, written
+from kube_rdma.rules.install.presets import DEFAULT_PRESET, merged, over, written
 from kube_rdma.rules.install.webhook import check_webhook
 
 CONFIG = "agent.config"
 NO_POOL = (
     "The network rdma has no addresses: set `pools`, or create an IPPool named rdma (docs/ip.md). "
     "RoCE pods are refused until then, but those with cards that bring their own."
+)
+
+
+NO_RAIL_POOL = (
+    "The networks rail-0 to rail-7 have no addresses: set `pools`, or create an IPPool for each "
+    "rail (docs/networks.md). RoCE pods are refused until then."
+)
+NO_DEFINITION = (
+    "The networks need the definition NetworkAttachmentDefinition, which Multus brings. Where "
+    "Multus is not installed, set crds.networkAttachmentDefinitions=true."
 )
 
 
@@ -75,8 +85,8 @@ def objects(
 ) -> tuple[dict[str, Any], ...]:
     """The objects of an installation, later layers over earlier ones; of one part, or of all.
 
-    Without a preset the last layer that names one does. Raises Refused with every fault of a layer,
-    and of the agent's configuration in them.
+    Without a preset the last layer that names one does, else it is preset default. Raises Refused
+    with every fault of a layer, and of the agent's configuration in them.
     """
     values = _values(layers, preset)
     check_webhook(values)
@@ -93,7 +103,13 @@ def objects(
 def notes(layers: Sequence[Document], preset: str = "") -> tuple[str, ...]:
     """What is left to do, a sentence each; Refused as `objects`."""
     values = _values(layers, preset)
-    return (NO_POOL,) if values["preset"] == "vke" and not values["pools"] else ()
+    networks, pools = values["networks"]["install"], values["pools"]
+    asked = (
+        (NO_POOL, values["preset"] == "vke" and not pools),
+        (NO_RAIL_POOL, networks and not pools),
+        (NO_DEFINITION, networks and not values["crds"]["networkAttachmentDefinitions"]),
+    )
+    return tuple(sentence for sentence, applies in asked if applies)
 
 
 def policy_values(texts: Sequence[str], where: str) -> Values:
@@ -114,9 +130,7 @@ def _values(layers: Sequence[Document], preset: str) -> dict[str, Any]:
 def _given(layers: Sequence[Document], preset: str) -> Values:
     """The values that layers give, with their preset, checked."""
     named = [layer.value.get("preset") for layer in layers if isinstance(layer.value, dict)]
-    chosen = preset or next((name for name in reversed(named) if name), None)
-    if not chosen:
-        raise Refused("no preset is named", remedy=f"Write --preset, with {', '.join(PRESETS)}")
+    chosen = preset or next((name for name in reversed(named) if name), DEFAULT_PRESET)
     given: dict[str, Any] = {}
     last = reader.read(json.dumps({"preset": chosen}).encode(), "--preset")
     for layer in (*layers, last):

@@ -21,6 +21,7 @@ PARTS = (
     "admission",
     "rights",
     "pools",
+    "networks",
     "workloads",
     "metrics",
     "retirement",
