@@ -173,6 +173,11 @@ def test_a_release_lives_and_goes(lab, helm, values, tmp_path):
     waiting.until(lab, "new agents alone", lambda: not first & agents(lab))
     second = agents(lab)
 
+    # As who forgets the file of values: it would be preset default, and these agents gone.
+    unnamed = ("upgrade", RELEASE, str(kit.CHART), "--reset-values")
+    assert "of another preset than default" in helm(*unnamed, fails=True)
+    assert agents(lab) == second
+
     helm(*ADMISSION.replace("charts/kube-rdma", str(kit.CHART)).split()[1:])
     assert memory(lab) == "300Mi"
     assert webhooks(lab)
