@@ -37,7 +37,7 @@ NO_POOL = (
 
 NO_RAIL_POOL = (
     "The networks rail-0 to rail-7 have no addresses: set `pools`, or create an IPPool for each "
-    "rail (docs/networks.md). RoCE pods are refused until then."
+    "rail (docs/networks.md). Pods with these networks do not start until then."
 )
 NO_DEFINITION = (
     "The networks need the definition NetworkAttachmentDefinition, which Multus brings. Where "
