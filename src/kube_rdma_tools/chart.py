@@ -47,9 +47,7 @@ def chart_files() -> dict[str, str]:
         "README.md": chart_values.readme(values),
         "values.yaml": chart_values.values_file(values),
         "files/layers.json": json.dumps(layers, indent=2) + "\n",
-        "templates/_values.tpl": chart_templates.merging(
-            DEFAULTS["distribution"], MERGED_BY_HELM, SINCE
-        ),
+        "templates/_values.tpl": chart_templates.merging(DEFAULTS, MERGED_BY_HELM, SINCE),
         "values.schema.json": installation.schema(left_out, {v.path for v in values if v.others}),
         **{
             f"templates/{name}.yaml": chart_templates.template(listed)

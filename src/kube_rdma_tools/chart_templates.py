@@ -62,8 +62,8 @@ def template(blueprints: Sequence[Blueprint]) -> str:
     return HEAD + VALUES + "".join(map(_object, blueprints))
 
 
-def merging(distribution: str, objects: Sequence[str], since: Mapping[str, int]) -> str:
-    """templates/_values.tpl: the values of an installation, as JSON; a `distribution` by default.
+def merging(defaults: Mapping[str, str], objects: Sequence[str], since: Mapping[str, int]) -> str:
+    """templates/_values.tpl: the values of an installation, as JSON; `defaults` name the layers.
 
     Lists and single values of a later layer replace those of an earlier one; sprig's own merge
     would take a false or an empty one for a missing one. `objects` are defaults such as
@@ -90,9 +90,10 @@ chart, and null takes one away. */}}}}
 {{{{- $layers := .Files.Get "files/layers.json" | fromJson }}}}
 {{{{- $values := $layers.defaults }}}}
 {"".join(map(_replaced, objects))}\
-{{{{- $preset := get $layers.presets (.Values.preset | default "") | default dict }}}}
+{{{{- $preset := get $layers.presets
+    (.Values.preset | default {json.dumps(defaults["preset"])}) | default dict }}}}
 {{{{- $distribution := get $layers.distributions
-    (.Values.distribution | default {json.dumps(distribution)}) }}}}
+    (.Values.distribution | default {json.dumps(defaults["distribution"])}) }}}}
 {{{{- range $layer := list $preset $distribution (omit .Values "global") }}}}
 {{{{- $values = include "kube-rdma.over" (dict "below" $values "above" $layer) | fromJson }}}}
 {{{{- end }}}}
@@ -122,7 +123,8 @@ def _replaced(path: str) -> str:
 def _object(blueprint: Blueprint) -> str:
     body = blueprint.body
     if blueprint.notes:
-        metadata = {**body["metadata"], "annotations": dict(blueprint.notes)}
+        annotations = {**body["metadata"].get("annotations", {}), **blueprint.notes}
+        metadata = {**body["metadata"], "annotations": annotations}
         body = {**body, "metadata": metadata}
     lines = ["---", *_fields(body, 0)]
     if blueprint.over:

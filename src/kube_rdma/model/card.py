@@ -34,6 +34,7 @@ class Netdev(Frozen):
     default_route: bool | None = False  # the node is reached through it; None: not known
     master: str | None = None  # what it is enslaved to: a bond, a bridge, a VRF
     bonded: bool = False  # the master is a bond, on which virtual interfaces stand
+    fast_path: bool = False  # of a virtual machine's own interface, which is the master
     use: Use | None = None  # None: nobody asked, or it is not surely the node's own
     needed: str | None = None  # which address of the node it carries: "the node's InternalIP …"
 

@@ -40,6 +40,9 @@ _UNUSED_GID = ":".join(["0000"] * 8)
 _LINK_NUMBERS = {name: number for number, name in LINK_TYPES.items()}
 _NO_LINK_TYPE = "65534"  # ARPHRD_NONE
 _ETHERNET_CLASS, _INFINIBAND_CLASS = 0x020000, 0x020700  # include/linux/pci_ids.h
+# What of a master's folder says what it is.
+_BOND, _BRIDGE = ("bonding/mode", "802.3ad 4"), ("bridge/stp_state", "0")
+_FAST_PATH = ("type", "1")
 _CLASSES = {CharKind.UVERBS: "infiniband_verbs", CharKind.RDMA_CM: "misc"}
 
 
@@ -200,7 +203,8 @@ def _write_function(root: Path, function: Function) -> None:
             write(root, f"{beside}/carrier", str(int(netdev.carrier)))
         link_to(root, f"class/net/{netdev.name}", beside)
         if netdev.master:
-            _write_master(root, beside, netdev.master, bonded=netdev.bonded)
+            kind = _FAST_PATH if netdev.fast_path else _BOND if netdev.bonded else _BRIDGE
+            _write_master(root, beside, netdev.master, kind)
 
 
 def _write_driver(root: Path, place: str, driver: str) -> None:
@@ -269,16 +273,19 @@ def _write_netdev(root: Path, above: str, port: Port, dev_port: int) -> None:
 def _write_bond(root: Path, place: str, port: Port) -> None:
     """The bond above the interface at `place`, once."""
     if port.bond and not (root / place / "master").is_symlink():
-        _write_master(root, place, port.bond, bonded=True)
+        _write_master(root, place, port.bond, _BOND)
 
 
-def _write_master(root: Path, place: str, name: str, *, bonded: bool) -> None:
-    """What the interface at `place` is enslaved to."""
-    master = f"devices/virtual/net/{name}"
+def _write_master(root: Path, place: str, name: str, kind: tuple[str, str]) -> None:
+    """What the interface at `place` is enslaved to, a virtual machine's own one or a virtual."""
+    at = f"devices/vmbus/{name}" if kind == _FAST_PATH else "devices/virtual"
+    master = f"{at}/net/{name}"
     if not (root / master).exists():
-        kind = ("bonding/mode", "802.3ad 4") if bonded else ("bridge/stp_state", "0")
         write(root, f"{master}/{kind[0]}", kind[1])
         link_to(root, f"class/net/{name}", master)
+    if kind == _FAST_PATH and not (root / master / "device").is_symlink():
+        link_to(root, f"{master}/device", at)
+        _write_driver(root, at, "bus/vmbus/drivers/hv_netvsc")
     link_to(root, f"{place}/master", master)
     link_to(root, f"{place}/upper_{name}", master)
 

@@ -57,6 +57,8 @@ def _netdev(where: str, netdev: Netdev) -> Iterator[str]:
         yield f"{where}: routes go with the interface that is set down"
     if netdev.bonded and not netdev.master:
         yield f"{where}: what is in a bond is enslaved to it"
+    if netdev.fast_path and (netdev.bonded or not netdev.master):
+        yield f"{where}: the master of a fast path is no bond"
     if netdev.use is not None:
         yield f"{where}: sysfs does not say what an interface is used for"
 

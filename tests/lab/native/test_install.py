@@ -163,9 +163,7 @@ def test_a_release_lives_and_goes(lab, helm, values, tmp_path):
     cluster.ready(lab, POD)
     running, first = holder(lab), agents(lab)
 
-    other = ("install", "other", str(kit.CHART), "--set", "preset=vke")
-    assert "cannot be imported into the current release" in helm(*other, fails=True)
-
+    refused(helm)
     limit = "agent.resources.limits.memory=300Mi"
     helm("upgrade", RELEASE, str(kit.CHART), "--values", str(values), "--set", limit)
     cluster.rollout(lab, DAEMON_SET, NAMESPACE)
@@ -195,6 +193,17 @@ def test_a_release_lives_and_goes(lab, helm, values, tmp_path):
     for node in NODES:
         assert OURS not in cluster.shell(lab, node, f"{FOLDERS} | xargs grep -l {OURS} || true")
         assert OURS not in cluster.shell(lab, node, FOLDERS)
+
+
+def refused(helm):
+    """A second release with the same definitions, and an upgrade without the file of values.
+
+    That would be preset default, and the agents were gone.
+    """
+    other = ("install", "other", str(kit.CHART), "--set", "preset=vke")
+    assert "cannot be imported into the current release" in helm(*other, fails=True)
+    unnamed = ("upgrade", RELEASE, str(kit.CHART), "--reset-values")
+    assert "of another preset than default" in helm(*unnamed, fails=True)
 
 
 def taken_away(lab, helm):

@@ -25,6 +25,10 @@ from .test_manifests import QUOTA, patched
 ROOT = Path(__file__).parents[3]
 CHART = ROOT / "charts/kube-rdma"
 EXAMPLES = {
+    "default": ("nics/agent.yaml", "nics/controller.yaml"),
+    "rails": ("gpu-rails/agent.yaml", "gpu-rails/controller.yaml", "gpu-rails/networks.yaml"),
+    "rdma-ib": ("rdma-ib/agent.yaml", "rdma-ib/controller.yaml"),
+    "efa": ("efa/agent.yaml",),
     "ack": ("s0-ack/config.yaml", "s0-ack/daemonset.yaml"),
     "vke": ("s1-vke/daemonset.yaml", "s1-vke/controller.yaml"),
     "scc": ("s2-scc/config.yaml", "s2-scc/daemonset-preset.yaml"),
@@ -177,6 +181,10 @@ def labelling(made):
 @pytest.mark.parametrize(
     ("preset", "words"),
     [
+        ("default", {"write"}),
+        ("rails", {"write"}),
+        ("rdma-ib", {"write"}),
+        ("efa", set()),
         ("ack", set()),
         ("scc", set()),
         ("vke", {"write"}),
@@ -190,13 +198,20 @@ def test_no_preset_writes_labels_by_which_others_start_drivers(preset, words):
     assert labelling(objects((), preset)) == (words, False, False)
 
 
-@pytest.mark.parametrize("preset", ["vke", "ib", "nvidia"])
+@pytest.mark.parametrize("preset", ["default", "vke", "ib", "nvidia"])
 @pytest.mark.parametrize("value", ["write", "write-nfd", "leave", "remove"])
 def test_whoever_installs_says_which_labels_are_written(preset, value):
     """And only who wants those of others gives the right to write them."""
     made = objects([assignment(f"agent.nodeLabels={value}")], preset)
     wanted = value == "write-nfd"
     assert labelling(made) == ({value}, wanted, wanted)
+
+
+def test_without_a_preset_it_is_the_default_one():
+    """For `render`; the chart's values say the same."""
+    assert objects(()) == objects((), "default")
+    values = reader.read((CHART / "values.yaml").read_bytes(), "values.yaml")
+    assert values.value["preset"] == "default"
 
 
 def test_labels_yaml_writes_what_seed_s3_s_daemonsets_select():
@@ -222,11 +237,11 @@ def test_one_preset_keeps_networks_to_their_namespaces():
     """The others do as their documents' Multus, which asks for nothing of the kind."""
     told = {preset: isolation(preset) for preset in PRESETS}
     assert told.pop("ib") == ["default,kube-system"]
-    assert len(told) == 5
+    assert len(told) == 9
     assert not any(told.values())
 
 
-@pytest.mark.parametrize("preset", ["vke", "nvidia", "ib"])
+@pytest.mark.parametrize("preset", ["default", "rails", "vke", "nvidia", "ib"])
 def test_whoever_installs_says_whose_networks_a_pod_may_name(preset):
     """Where the agent attaches networks; an empty value is Multus' default again."""
     for value, words in (("shared", ["shared"]), ("", [])):
@@ -244,7 +259,7 @@ def rules_of(made, name):
     }
 
 
-@pytest.mark.parametrize("preset", ["vke", "nvidia", "nvidia-operator", "ib"])
+@pytest.mark.parametrize("preset", ["default", "rails", "vke", "nvidia", "nvidia-operator", "ib"])
 def test_roles_for_people_are_called_as_documents_call_them(preset):
     """Whatever the namespace; a second release leaves them out."""
     made = {(each["kind"], each["metadata"]["name"]) for each in objects((), preset)}
@@ -317,7 +332,7 @@ def test_no_agent_may_delete_anything(preset):
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
-@pytest.mark.parametrize("preset", ["vke", "nvidia", "nvidia-operator", "ib"])
+@pytest.mark.parametrize("preset", ["default", "rails", "vke", "nvidia", "nvidia-operator", "ib"])
 def test_a_drain_takes_copies_of_the_controller_by_turns(preset, replicas):
     """And the only copy too, for nobody would ever drain its node else."""
     made = objects([assignment(f"controller.replicas={replicas}")], preset)
@@ -349,13 +364,13 @@ def test_another_project_s_definition_is_the_file_and_only_on_demand():
 @pytest.mark.parametrize(
     "distribution", [name for name, layer in DISTRIBUTIONS.items() if "host" in layer]
 )
-@pytest.mark.parametrize("preset", ["vke", "nvidia", "ib"])
+@pytest.mark.parametrize("preset", ["default", "rails", "vke", "nvidia", "ib"])
 def test_a_distribution_is_its_patch(preset, distribution):
     """That of config/distributions, which one applies to an example by hand."""
     values = merged({"preset": preset, "distribution": distribution})
     made = [each for part in blueprints().values() for each in filled(part, values)]
-    (daemon_set,) = [each for each in made if each["kind"] == "DaemonSet"]
-    spec = daemon_set["spec"]["template"]["spec"]
+    (agent,) = [each for each in made if each["kind"] == "DaemonSet"]
+    spec = agent["spec"]["template"]["spec"]
     mounts = {(each["name"], each["mountPath"]) for each in spec["containers"][0]["volumeMounts"]}
     paths = {
         each["name"]: each["hostPath"]["path"] for each in spec["volumes"] if "hostPath" in each
@@ -383,17 +398,18 @@ def security(preset, **given):
 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
-@pytest.mark.parametrize("preset", ["ack", "scc", "vke", "nvidia", "ib"])
+@pytest.mark.parametrize("preset", [name for name in PRESETS if name != "nvidia-operator"])
 def test_agents_name_a_type_that_the_policy_of_the_distribution_has(preset, distribution):
     (made,) = security(preset, distribution=distribution)
-    narrow = preset in ("ack", "scc") and distribution not in ("bottlerocket", "flatcar", "talos")
+    alone = preset in ("efa", "ack", "scc")
+    narrow = alone and distribution not in ("bottlerocket", "flatcar", "talos")
     wanted = "container_device_plugin_t" if narrow else "spc_t"
     assert made["seLinuxOptions"] == {"type": wanted}
     (own,) = security(preset, distribution=distribution, agent={"seLinuxType": "own_t"})
     assert own["seLinuxOptions"] == {"type": "own_t"}
 
 
-@pytest.mark.parametrize("preset", ["vke", "nvidia", "ib"])
+@pytest.mark.parametrize("preset", ["default", "rails", "vke", "nvidia", "ib"])
 def test_cdi_files_are_written_where_the_runtime_looks(preset):
     """The agent has the folder where its default is."""
     made = with_hooks(preset, host={"cdi": "/var/cdi/dynamic"})
@@ -421,7 +437,7 @@ PLACED = {
 }
 
 
-@pytest.mark.parametrize("preset", ["vke", "nvidia", "nvidia-operator", "ib"])
+@pytest.mark.parametrize("preset", ["default", "rails", "vke", "nvidia", "nvidia-operator", "ib"])
 def test_whoever_installs_says_where_controllers_and_hooks_run(preset):
     """Hooks run on the nodes that take a controller, wherever its copies are."""
     (deployment,) = [
@@ -495,7 +511,7 @@ def with_hooks(preset, **given):
 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
-@pytest.mark.parametrize("preset", ["vke", "nvidia", "nvidia-operator", "ib"])
+@pytest.mark.parametrize("preset", ["default", "rails", "vke", "nvidia", "nvidia-operator", "ib"])
 def test_on_openshift_nobody_names_a_user(preset, distribution):
     """The constraint of everyone gives pods one of the namespace's, which is never root."""
     users = {
@@ -523,7 +539,7 @@ def test_on_openshift_what_a_policy_deploys_may_be_privileged():
     assert DRIVER_ACCOUNT not in {each["metadata"]["name"] for each in elsewhere}
 
 
-@pytest.mark.parametrize("preset", ["ack", "scc", "vke", "nvidia", "ib"])
+@pytest.mark.parametrize("preset", [name for name in PRESETS if name != "nvidia-operator"])
 def test_openshift_allows_what_it_would_forbid(preset):
     """A binding for the very account that the agents have."""
     values = merged({"preset": preset, "distribution": "openshift"})

@@ -33,7 +33,8 @@ DISTRIBUTIONS = ("gke", "k0s", "k3s", "microk8s", "openshift", "rke2")
 def workloads(path):
     """The DaemonSets and Deployments of a file, for whoever only reads them."""
     documents = yaml.load_all(path.read_text(), yaml.CSafeLoader)
-    return [one for one in documents if one["kind"] in ("DaemonSet", "Deployment")]
+    runs = ("DaemonSet", "Deployment")  # a file of values has no kind
+    return [one for one in documents if one.get("kind") in runs]
 
 
 def ours():

@@ -136,6 +136,7 @@ def _foreign(base: Network, part: Section, why: str) -> NetworkDefinition:
 def _network(base: Network, kind: NetworkKind, plugin: Plugin, ipam: IpamConf) -> Network:
     fields: dict[str, Any] = dict(plugin)
     names = [ipam.pool.name] if ipam.pool else [name for _, name in ipam.pools]
+    any_rail = any(rail is None for rail, _ in ipam.pools)
     return replace(
         base,
         kind=kind,
@@ -152,6 +153,7 @@ def _network(base: Network, kind: NetworkKind, plugin: Plugin, ipam: IpamConf) -
         pkey=partition(fields["pkey"]) if fields.get("pkey") else None,
         rdma=fields.get("rdma", True),
         lends=plugin.capabilities.get("deviceID") is True,
+        rails=() if any_rail else tuple(rail for rail, _ in ipam.pools if rail is not None),
         pools=tuple(dict.fromkeys(names)),
         static=tuple(
             InterfaceAddress(one.address.ip, one.address.network.prefixlen, one.gateway)

@@ -18,8 +18,10 @@ from kube_rdma.api.install.values import (
     InstalledController,
     InstalledDefinitions,
     InstalledImage,
+    InstalledLabeller,
     InstalledMetrics,
     InstalledNamespace,
+    InstalledNetworks,
     InstalledPool,
     InstalledRoles,
 )
@@ -34,14 +36,15 @@ _GLOBAL = "global is a value of Helm itself, for all charts of a release. kube-r
 
 
 class Installation(Typed):
-    """The values of an installation. Only preset has to be set."""
+    """The values of an installation. None has to be set."""
 
-    preset: Literal["ack", "vke", "scc", "nvidia", "nvidia-operator", "ib"]
+    preset: Literal[
+        "default", "rails", "rdma-ib", "efa", "ack", "vke", "scc", "nvidia", "nvidia-operator", "ib"
+    ] = "default"
     """
-    preset is the kind of installation. ack: rdma/hca on the host's network. scc: rdma/hca. vke:
-    vke.volcengine.com/rdma by node label. nvidia: rdma/hca_shared_devices_a for second networks.
-    nvidia-operator: what a NicClusterPolicy asks for. ib: rdma/vf, InfiniBand VFs. See
-    docs/install.md.
+    preset is the kind of installation. It decides the names, the resource and what a share of it
+    is. default, rails, rdma-ib and efa have names of kube-rdma's own, the others those of a
+    platform's document. docs/install.md says which is for whom.
     """
     distribution: Literal[
         "kubernetes",
@@ -88,6 +91,11 @@ class Installation(Typed):
     addresses in order, evicts pods that have to restart, and writes the status of objects. With
     preset nvidia-operator it is the operator too.
     """
+    labeller: InstalledLabeller = InstalledLabeller()
+    """
+    labeller is a second DaemonSet, which labels nodes for others that select them. See
+    docs/labels.md.
+    """
     roles: InstalledRoles = InstalledRoles()
     """
     roles are the ClusterRoles kube-rdma-view, kube-rdma-verify and kube-rdma-bandwidth-check. The
@@ -98,6 +106,8 @@ class Installation(Typed):
     Preset vke needs one named rdma for RoCE. Example:
     [{name: rdma, spec: {ranges: [{subnet: 10.0.0.0/24}]}}].
     """
+    networks: InstalledNetworks = InstalledNetworks()
+    """networks are NetworkAttachmentDefinitions by rail. See docs/networks.md."""
     crds: InstalledDefinitions = InstalledDefinitions()
     """crds are the custom resource definitions (CRDs). Uninstalling keeps them."""
     admission: InstalledPolicy = InstalledPolicy()

@@ -117,8 +117,9 @@ class InstalledAgent(Typed):
     """
     node_selector: dict[str, str] = Field(default_factory=dict, examples=[{"pool": "rdma"}])
     """
-    nodeSelector has the labels of the nodes that get an agent, besides those of the preset. Presets
-    vke and ib also leave out nodes with kube-rdma.io/agent=off. Example: {pool: rdma}.
+    nodeSelector has the labels of the nodes that get an agent, besides those of the preset. All
+    presets but ack, scc and nvidia leave out nodes with kube-rdma.io/agent=off. Example:
+    {pool: rdma}.
     """
     tolerations: Many[Object] = ()
     """
@@ -141,24 +142,24 @@ class InstalledAgent(Typed):
     """
     otherPlugins is whether agents can call other CNI plugins of the node, for networks that
     kube-rdma does not make itself. Agents then get hostPID, the capability SYS_CHROOT and more
-    folders of the node. Presets vke, nvidia and ib alone.
+    folders of the node. Not with presets ack, scc and efa.
     """
     device_info: bool = False
     """
     deviceInfo is whether agents write files below /var/run/k8s.cni.cncf.io. Multus reads
-    there the device of each share that is a single card. Presets vke, nvidia and ib alone.
+    there the device of each share that is a single card. Not with presets ack, scc and efa.
     """
     virtual_functions: bool = False
     """
     virtualFunctions is whether agents can create virtual functions (VFs), where the configuration
     or a NodePolicy asks for them. Agents then write to the node's /sys, without an AppArmor
-    profile. Presets vke, nvidia and ib alone.
+    profile. Not with presets ack, scc and efa.
     """
     startup_taint: bool = False
     """
     startupTaint is whether an agent removes the taint kube-rdma.io/starting:NoSchedule from its
-    node once all RDMA resources are allocatable, or the one for cluster-autoscaler. Presets vke,
-    nvidia and ib alone. See docs/agent.md.
+    node once all RDMA resources are allocatable, or the one for cluster-autoscaler. Not with
+    presets ack, scc and efa. See docs/agent.md.
     """
     node_labels: Literal["write", "write-nfd", "leave", "remove"] = "write"
     """
@@ -282,6 +283,17 @@ class InstalledController(Typed):
     """
 
 
+class InstalledLabeller(Typed):
+    """The settings of the labeller."""
+
+    enabled: bool = False
+    """
+    enabled is whether the chart deploys the labeller on every node. It writes the labels of Node
+    Feature Discovery, by which operators start drivers. It is for preset nvidia, whose agents run
+    where such a label is. It needs an account, so presets ack, scc and efa have none.
+    """
+
+
 class InstalledRoles(Typed):
     """The settings of the ClusterRoles for people."""
 
@@ -299,6 +311,22 @@ class InstalledPool(Typed):
     """name is the name of the IPPool, by which networks refer to it. Example: rdma."""
     spec: IPPoolSpec = Field(examples=[{"ranges": [{"subnet": "10.0.0.0/24"}]}])
     """spec is the spec of the IPPool, see docs/ip.md."""
+
+
+class InstalledNetworks(Typed):
+    """The settings of networks by rail."""
+
+    install: bool = False
+    """
+    install is whether the chart creates networks for pods in its namespace: rail-0 to rail-7, each
+    for the card of its rail, and rails, for a card of any. They are for rdma/nic, so for presets
+    default and rails. Their addresses come from the IPPools rail-0 to rail-7.
+    """
+    mtu: Annotated[int, Field(ge=0, le=65535)] = 0
+    """
+    mtu is the MTU of pods' interfaces in these networks. 0: that of the card. It has to fit that
+    of the card. Example: 4200.
+    """
 
 
 class InstalledDefinitions(Typed):

@@ -76,7 +76,8 @@ class Network(Frozen):
     """One network as its document describes it.
 
     `master` is the interface of the node that virtual links sit on; None: that of the granted card.
-    `resource` ties it to shares (the NAD's annotation). `pools` are asked for addresses, `static`
+    `resource` ties it to shares (the NAD's annotation). `rails` are those whose cards it is for;
+    none: whatever card it is on has a pool. `pools` are asked for addresses, `static`
     ones are given besides, or give way to those that a pod asks for by the fields `yields_to` (ips,
     cni-args). `rdma`: the granted card's RDMA device comes along. `device` is a PCI
     address, an interface or a MAC. `function` is for a virtual function only, and what it is set to
@@ -96,6 +97,7 @@ class Network(Frozen):
     mode: str = ""
     mtu: int | None = None
     resource: str | None = None
+    rails: tuple[int, ...] = ()
     pools: tuple[PoolName, ...] = ()
     static: tuple[InterfaceAddress, ...] = ()
     yields_to: tuple[str, ...] = ()
@@ -192,7 +194,8 @@ class HostNetwork(Frozen):
     `soft` is the kind of RDMA link to make on cards without an RDMA device of their own (rxe, siw);
     None: none is made. `guids` are those of the RDMA devices that the node can see, with their name
     and function. `owned` are the cards that belong to whoever holds their share, with its resource;
-    `inside` the links that are in a pod: their name and function on the node, and the pod.
+    `inside` the links that are in a pod: their name and function on the node, and the pod. `rails`
+    are those of cards, none where nobody asked.
     """
 
     links: tuple[HostLink, ...]
@@ -201,6 +204,7 @@ class HostNetwork(Frozen):
     guids: tuple[tuple[str, PciAddress | None, str], ...] = ()
     owned: tuple[tuple[Card, str], ...] = ()
     inside: tuple[tuple[str, PciAddress | None, str], ...] = ()
+    rails: tuple[tuple[CardId, int], ...] = ()
 
 
 class GrantedShare(Frozen):

@@ -8,12 +8,21 @@ import click
 
 from kube_rdma.programs.cli.examples import examples
 
-PARTS = ("namespace", "definitions", "admission", "rights", "pools", "workloads", "metrics")
+PARTS = (
+    "namespace",
+    "definitions",
+    "admission",
+    "rights",
+    "pools",
+    "networks",
+    "workloads",
+    "metrics",
+)
 
 
 @click.command(
     epilog=examples(
-        "kube-rdma render --preset ack | kubectl apply -f -",
+        "kube-rdma render | kubectl apply -f -",
         "kube-rdma render --values values.yaml --set image.tag=0.1.0",
         "kube-rdma render --preset vke --part definitions",
     )
@@ -21,8 +30,9 @@ PARTS = ("namespace", "definitions", "admission", "rights", "pools", "workloads"
 @click.option(
     "--preset",
     metavar="NAME",
-    help="Preset to install: ack, vke, scc, nvidia, nvidia-operator or ib; docs/install.md "
-    "describes them. Default: the preset that the values name.",
+    help="Preset to install: default, rails, rdma-ib, efa, ack, vke, scc, nvidia, nvidia-operator "
+    "or ib; docs/install.md describes them. Default: the preset that the values name, else "
+    "default.",
 )
 @click.option(
     "--values",
@@ -57,7 +67,9 @@ PARTS = ("namespace", "definitions", "admission", "rights", "pools", "workloads"
 @click.option(
     "--part",
     type=click.Choice(PARTS),
-    help="Print only this part, such as definitions, which have to be applied first.",
+    metavar="PART",
+    help="Print only this part: namespace, definitions, admission, rights, pools, networks, "
+    "workloads or metrics. Definitions have to be applied first.",
 )
 def render(
     preset: str | None,

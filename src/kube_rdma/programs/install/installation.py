@@ -26,7 +26,7 @@ from kube_rdma.rules.install import notes as install_notes
 from kube_rdma.rules.install.fill import filled
 from kube_rdma.rules.install.kubernetes_version import lacking
 from kube_rdma.rules.install.parts import PARTS, parts
-from kube_rdma.rules.install.presets import PRESETS, merged, over, written
+from kube_rdma.rules.install.presets import DEFAULT_PRESET, merged, over, written
 from kube_rdma.rules.install.webhook import check_webhook
 
 CONFIG = "agent.config"
@@ -72,8 +72,8 @@ def objects(
 ) -> tuple[dict[str, Any], ...]:
     """The objects of an installation, later layers over earlier ones; of one part, or of all.
 
-    Without a preset the last layer that names one does. Raises Refused with every fault of a layer,
-    and of the agent's configuration in them.
+    Without a preset the last layer that names one does, else it is preset default. Raises Refused
+    with every fault of a layer, and of the agent's configuration in them.
     """
     values = _values(layers, preset)
     check_webhook(values)
@@ -116,9 +116,7 @@ def _values(layers: Sequence[Document], preset: str) -> dict[str, Any]:
 def _given(layers: Sequence[Document], preset: str) -> Values:
     """The values that layers give, with their preset, checked."""
     named = [layer.value.get("preset") for layer in layers if isinstance(layer.value, dict)]
-    chosen = preset or next((name for name in reversed(named) if name), None)
-    if not chosen:
-        raise Refused("no preset is named", remedy=f"Write --preset, with {', '.join(PRESETS)}")
+    chosen = preset or next((name for name in reversed(named) if name), DEFAULT_PRESET)
     given: dict[str, Any] = {}
     last = reader.read(json.dumps({"preset": chosen}).encode(), "--preset")
     for layer in (*layers, last):

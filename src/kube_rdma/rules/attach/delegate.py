@@ -50,10 +50,21 @@ def seat(
     if shares:
         # Of a pool that is bound as a whole any share stands for all of its cards.
         pooled = {one.resource for one in shares if one.bind is Bind.POOL}
-        shares = [one for one in tied if one in shares or one.resource in pooled]
+        anywhere = _off_rails(wish, shares, node)
+        shares = [one for one in tied if anywhere or one in shares or one.resource in pooled]
         wish = replace(wish, ask=replace(wish.ask, device_id=None))
     (placed,) = seats((wish,), tuple(_left(shares or granted, before)), node)
     return replace(placed, number=_number(before) if table is None else table - FIRST_TABLE)
+
+
+def _off_rails(wish: Wish, shares: Sequence[GrantedShare], node: HostNetwork) -> bool:
+    """Whether none of these cards is on a rail of the network.
+
+    Meta-plugins give the n-th network the n-th share, and know no rails.
+    """
+    rails, wanted = dict(node.rails), wish.network.rails
+    cards = (card for share in shares for card in share.cards)
+    return bool(wanted and rails) and not any(rails.get(card.id) in wanted for card in cards)
 
 
 def without_rules(plan: Plan) -> Plan:

@@ -3,9 +3,10 @@
 Second of the rules of an attachment, before addresses are taken: the card's rail says from which
 pool they come. The kubelet has chosen shares near to a container's GPUs; the n-th network of a
 resource gets the n-th share, so that this choice is kept and the order of the annotation holds. A
-network that names an interface or a device gets the share of that very card. The deviceID of an
-entry is the pod's word: it chooses among the pod's shares, and among cards of the node only where
-the network's document lends them.
+network that names an interface or a device gets the share of that very card, and a network whose
+pools are of single rails that of a card on them. The deviceID of an entry is the pod's word: it
+chooses among the pod's shares, and among cards of the node only where the network's document lends
+them.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ _WAYS = {
     NetworkKind.IPOIB: Way.IPOIB,
     NetworkKind.DEVICE: Way.TAKE,
 }
+_FOLLOW = "Ask for all cards of the node, or name a network with a pool for each rail"
 _INFINIBAND = "infiniband"
 _IWARP = "RNIC"  # what sysfs node_type calls a device that speaks it
 
@@ -73,10 +75,16 @@ def choices(
     """
     _refuse_too_many(wishes, granted)
     desk = _Desk(granted, node, set())
-    # Who names a card comes first, or its share could be given to one who takes any.
-    order = sorted(enumerate(wishes), key=lambda each: named(each[1]) is None)
+    # Who names a card or a rail comes first, or its share could be given to one who takes any.
+    order = sorted(enumerate(wishes), key=lambda each: _freedom(each[1]))
     chosen = {number: desk.choose(wish) for number, wish in order}
     return tuple((wish, chosen[number]) for number, wish in enumerate(wishes))
+
+
+def _freedom(wish: Wish) -> tuple[bool, bool, int]:
+    """How many cards a wish can have: one by name, those of its rails, or any."""
+    rails = wish.network.rails
+    return named(wish) is None, not rails, len(rails)
 
 
 def named(wish: Wish) -> str | None:
@@ -160,7 +168,7 @@ class _Desk(Frozen):
                 problem = "it says neither the interface that it is on nor a resource"
                 remedy = 'Add "master": "ens2f0", or the annotation k8s.v1.cni.cncf.io/resourceName'
                 raise refused(wish, "master", problem, remedy)
-            return self._next(wish, lambda _: True)
+            return self._next(wish, self._on_rails(wish.network.rails))
         match = self._matcher(name)
         if needs:
             return self._next(wish, match)
@@ -198,6 +206,11 @@ class _Desk(Frozen):
 
         return match
 
+    def _on_rails(self, wanted: Sequence[int]) -> Callable[[Card], bool]:
+        """Any card where the network is for every rail, or nobody asked for those of cards."""
+        rails = dict(self.node.rails)
+        return lambda card: not (wanted and rails) or rails.get(card.id) in wanted
+
     def _none_left(self, wish: Wish) -> Refused:
         offers = tuple(self._offers(wish.network.resource))
         what = wish.network.resource or "an RDMA resource"
@@ -206,6 +219,12 @@ class _Desk(Frozen):
             problem = f"the network needs a share of {what}, and the pod holds none"
             return refused(wish, "resource", problem, f"Add {what} to the limits of a container")
         cards = listed(list(dict.fromkeys(_called(card, self.node) for *_, card in offers)))
+        if name is None and not any(
+            self._on_rails(wish.network.rails)(card) for *_, card in offers
+        ):
+            rails = listed([str(rail) for rail in wish.network.rails])
+            problem = f"the network is for rail {rails}, and of {what} the pod was given {cards}"
+            return refused(wish, "resource", problem, _FOLLOW)
         if name is None:
             problem = f"every card that the pod holds of {what} has its network already: {cards}"
             return refused(wish, "resource", problem, "Remove a network, or ask for more")

@@ -18,6 +18,14 @@ NO_POOL = (
     "The network rdma has no addresses: set `pools`, or create an IPPool named rdma (docs/ip.md). "
     "RoCE pods are refused until then, but those with cards that bring their own."
 )
+NO_RAIL_POOL = (
+    "The networks rail-0 to rail-7 have no addresses: set `pools`, or create an IPPool for each "
+    "rail (docs/networks.md). Pods with these networks do not start until then."
+)
+NO_DEFINITION = (
+    "The networks need the definition NetworkAttachmentDefinition, which Multus brings. Where "
+    "Multus is not installed, set crds.networkAttachmentDefinitions=true."
+)
 # Volcengine, "Use RDMA in VKE": what its own component needs.
 VKE_VERSIONS = (
     "VKE's own component needs vpc-cni 1.7.1 and Kubernetes 1.24.15-vke.12 or 1.20.15-vke.18. "
@@ -37,11 +45,13 @@ def notes(values: Values) -> tuple[str, ...]:
     """What is to be said of all values of an installation."""
     vke = values["preset"] == "vke"
     without = NO_CONFIG if vke else NO_CONFIG_OF_POLICY if values["platform"]["operator"] else ""
-    image = values["image"]
+    image, networks = values["image"], values["networks"]["install"]
     named = image["repository"] != DEFAULTS["image"]["repository"]
     rows = (
         (NO_IMAGE, not named and image["pullPolicy"] != "Never"),
         (NO_POOL, vke and not values["pools"]),
+        (NO_RAIL_POOL, networks and not values["pools"]),
+        (NO_DEFINITION, networks and not values["crds"]["networkAttachmentDefinitions"]),
         (VKE_VERSIONS, vke),
         (without, without and values["agent"]["config"]),
     )

@@ -23,6 +23,7 @@ PARTS = (
     "admission",
     "rights",
     "pools",
+    "networks",
     "workloads",
     "metrics",
     "retirement",

@@ -1,12 +1,14 @@
 """The values of an installation: what every one begins with, what a preset and a distribution say.
 
 Later layers win: DEFAULTS, a preset, a distribution, then the values of whoever installs. What is
-below `platform` are names and habits of a platform's document, not for users to set; all else is
-(api/install/installation). Folders of the distributions are explained in docs/agent.md.
+below `platform` are names and habits of a preset, most of them of a platform's document, not for
+users to set; all else is (api/install/installation). docs/decisions/0093 says why which preset has
+what, docs/agent.md explains the folders of the distributions.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,7 +25,15 @@ _CONTROLLER_RESOURCES = {
 }
 _NO_AFFINITY: Json = {"nodeAffinity": {}, "podAffinity": {}, "podAntiAffinity": {}}
 
+# Networks by rail: each of the first for cards of its rail, the last for a card of any.
+_RAIL_POOLS = {str(rail): f"rail-{rail}" for rail in range(8)}
+_RAILS = [
+    *({"name": pool, "pools": json.dumps({rail: pool})} for rail, pool in _RAIL_POOLS.items()),
+    {"name": "rails", "pools": json.dumps(_RAIL_POOLS)},
+]
+
 DEFAULTS: Json = {
+    "preset": "default",
     "distribution": "kubernetes",
     "kubernetesVersion": "",
     "fullnameOverride": "",
@@ -69,8 +79,10 @@ DEFAULTS: Json = {
         "podAnnotations": {},
         "extraArgs": [],
     },
+    "labeller": {"enabled": False},
     "roles": {"install": True},
     "pools": [],
+    "networks": {"install": False, "mtu": 0},
     "crds": {
         "install": False,
         "nicClusterPolicies": True,
@@ -122,11 +134,57 @@ DEFAULTS: Json = {
         "quota": False,
         "constraints": False,
         "user": 65532,
+        "rails": _RAILS,
         **dict.fromkeys(SINCE, True),
         **dict.fromkeys(NAMES, ""),
     },
 }
 
+
+# Of whoever has no document to follow: names of kube-rdma's own, and pools by what cards can do.
+_NICS = """\
+apiVersion: kube-rdma.io/v1alpha1
+kind: NodePolicy
+metadata:
+  name: nics
+spec:
+  pools:
+  - resource: rdma/nic
+    mode: shared-multi
+"""
+_NIC_OF_EACH_RAIL = """\
+apiVersion: kube-rdma.io/v1alpha1
+kind: NodePolicy
+metadata:
+  name: rails
+spec:
+  pools:
+  - resource: rdma/nic
+    mode: shared
+"""
+_ALL_NICS = """\
+apiVersion: kube-rdma.io/v1alpha1
+kind: NodePolicy
+metadata:
+  name: all-nics
+spec:
+  pools:
+  - resource: rdma/ib
+    mode: hca
+"""
+_EFA = """\
+apiVersion: kube-rdma.io/v1alpha1
+kind: NodePolicy
+metadata:
+  name: efa
+spec:
+  pools:
+  - resource: vpc.amazonaws.com/efa
+    mode: exclusive
+    attach: none
+    selectors:
+    - drivers: [efa]
+"""
 
 # As their documents write them.
 _HCA = """\
@@ -175,7 +233,33 @@ _NETWORKS: Json = {
     "admission": {"install": True},
 }
 
+_OWN_NAMES = {
+    "daemonSet": "kube-rdma-agent",
+    "label": "kube-rdma-agent",
+    "optOut": True,
+    "configMap": "kube-rdma-agent",
+    "configFile": "policy.yaml",
+    "policy": True,
+    "configArgument": True,
+}
+_OWN_NAMESPACE = {"name": "kube-rdma", "create": True}
+_OWN: Json = {
+    **_NETWORKS,
+    "namespace": _OWN_NAMESPACE,
+    "platform": {**_OWN_NAMES, "networks": True, "account": True},
+}
+
 PRESETS: Mapping[str, Json] = {
+    "default": {**_OWN, "agent": {"config": _NICS}},
+    "rails": {**_OWN, "agent": {"config": _NIC_OF_EACH_RAIL}, "networks": {"install": True}},
+    "rdma-ib": {**_OWN, "agent": {"config": _ALL_NICS}},
+    # EFA has no interface to attach, so agents need neither networks nor rights.
+    "efa": {
+        "namespace": _OWN_NAMESPACE,
+        "agent": {"config": _EFA},
+        "admission": {"pods": {"shareResources": "rdma/*,vpc.amazonaws.com/efa"}},
+        "platform": _OWN_NAMES,
+    },
     "ack": {
         "agent": {"config": _HCA_ON_HOST},
         "admission": {"pods": {"check": True, "hostNetworkResources": "rdma/hca"}},
@@ -298,14 +382,20 @@ DISTRIBUTIONS: Mapping[str, Json] = {
 }
 
 
+DEFAULT_PRESET: str = DEFAULTS["preset"]
+
+
 def merged(given: Values) -> Json:
     """All values of an installation, `given` over those of its preset and distribution.
 
     Objects are merged field by field, everything else is replaced. KeyError for a preset or
-    distribution of another name.
+    distribution of another name. Without a name the preset is that of DEFAULTS.
     """
     given = written(given)
-    layers = (PRESETS[given["preset"]], DISTRIBUTIONS[given.get("distribution", "kubernetes")])
+    layers = (
+        PRESETS[given.get("preset", DEFAULT_PRESET)],
+        DISTRIBUTIONS[given.get("distribution", "kubernetes")],
+    )
     values: Any = DEFAULTS
     for layer in (*layers, given):
         values = over(values, layer)

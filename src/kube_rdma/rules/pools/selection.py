@@ -7,6 +7,7 @@ configurations of the shared and of the SR-IOV device plugin.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -19,8 +20,12 @@ from kube_rdma.rules.pools.modes import Takes, terms
 
 _LINK_TYPES = {LinkLayer.ETHERNET: "ether", LinkLayer.INFINIBAND: "infiniband"}
 _ROUTE = "the node's default route leads through it, as far as the kernel shows"
+_NAME_IT = "name the card in a selector to give it away all the same"
 _MOVING = (Takes.MOVABLE, Takes.FUNCTION)
 _NAMING = ("interfaces", "pci_addresses", "acpi_indexes", "rdma_devices", "physical", "roots")
+# "an" is for accelerated networking (Azure/azhpc-images, install_azure_persistent_rdma_naming.sh):
+# a virtual function for the traffic of the machine's own Ethernet interface.
+_ACCELERATED = re.compile(r"mlx5_an\d+")
 _MEMBER = 0x7FFF  # a partition key without the bit that tells full from limited members
 
 Functions = Mapping[PciAddress, Function]
@@ -35,7 +40,11 @@ def why_not(spec: PoolSpec, card: Card, functions: Functions) -> str | None:
     reasons = [unmet(selector, card, functions) for selector in spec.selectors]
     if reasons and all(reasons):
         return "; ".join(dict.fromkeys(reason for reason in reasons if reason))
-    return _untakable(terms(spec).takes, spec, card) or _needed(spec, card, functions)
+    return (
+        _untakable(terms(spec).takes, spec, card)
+        or _accelerating(spec, card, functions)
+        or _needed(spec, card, functions)
+    )
 
 
 def spared(spec: PoolSpec, card: Card, functions: Functions) -> str | None:
@@ -47,7 +56,26 @@ def spared(spec: PoolSpec, card: Card, functions: Functions) -> str | None:
         return None
     if spec.selectors and all(unmet(one, card, functions) for one in spec.selectors):
         return None
-    return _needed(spec, card, functions)
+    return _accelerating(spec, card, functions) or _needed(spec, card, functions)
+
+
+def _accelerating(spec: PoolSpec, card: Card, functions: Functions) -> str | None:
+    """Why an RDMA device is none for pods: it carries what a virtual machine's own interface sends.
+
+    A selector that names the card has the last word.
+    """
+    if _is_named(spec, card, functions):
+        return None
+    netdevs = interfaces(card, functions.values())
+    masters = [netdev.master for netdev in netdevs if netdev.fast_path]
+    names = [device.name for device in card.devices if _ACCELERATED.fullmatch(device.name)]
+    if masters:
+        problem = f"it carries the traffic of {masters[0]}, the virtual machine's own interface"
+    elif names:
+        problem = f"{names[0]} accelerates the virtual machine's own interface"
+    else:
+        return None
+    return f"{problem}: {_NAME_IT}"
 
 
 def _needed(spec: PoolSpec, card: Card, functions: Functions) -> str | None:
@@ -68,8 +96,7 @@ def _needed(spec: PoolSpec, card: Card, functions: Functions) -> str | None:
     for netdev in netdevs:
         if netdev.needed:
             return f"{netdev.name} carries {netdev.needed}, without which the node is cut off"
-    naming = filter(_names, spec.selectors)
-    if any(unmet(selector, card, functions) is None for selector in naming):
+    if _is_named(spec, card, functions):
         return None
     return next(filter(None, map(_used, netdevs)), None)
 
@@ -84,6 +111,12 @@ def asked_uses(specs: Sequence[PoolSpec]) -> bool:
     return any(map(moves, specs))
 
 
+def _is_named(spec: PoolSpec, card: Card, functions: Functions) -> bool:
+    """Whether a selector says this very card."""
+    naming = filter(_names, spec.selectors)
+    return any(unmet(selector, card, functions) is None for selector in naming)
+
+
 def _names(selector: Selector) -> bool:
     """Whether it says single cards, and not a kind of them."""
     return any(getattr(selector, field) for field in _NAMING)
@@ -94,13 +127,12 @@ def _used(netdev: Netdev) -> str | None:
     use = netdev.use
     if use is None:
         return None
-    remedy = "name the card in a selector to give it away all the same"
     if use.above:
-        return f"{listed(use.above)} stands on {netdev.name}: {remedy}"
+        return f"{listed(use.above)} stands on {netdev.name}: {_NAME_IT}"
     if use.storage:
-        return f"{netdev.name} leads to storage, {listed(use.storage)}: {remedy}"
+        return f"{netdev.name} leads to storage, {listed(use.storage)}: {_NAME_IT}"
     if use.beyond:
-        return f"the node's routes to {listed(use.beyond)} lead through {netdev.name}: {remedy}"
+        return f"the node's routes to {listed(use.beyond)} lead through {netdev.name}: {_NAME_IT}"
     return None
 
 

@@ -37,6 +37,11 @@ def test_a_preset_is_all_that_is_needed(preset):
     assert all(each["apiVersion"] and each["metadata"]["name"] for each in objects)
 
 
+def test_without_a_preset_it_is_default():
+    assert run().stdout == run("--preset", "default").stdout
+    assert "kube-rdma-agent" in run().stdout
+
+
 def test_later_values_win(tmp_path):
     """Files in their order, then single values, whatever preset a file names."""
     first, second = tmp_path / "a.yaml", tmp_path / "b.yaml"
@@ -59,6 +64,10 @@ def test_what_is_left_to_do_stands_first(tmp_path):
     assert "no addresses" not in run(*with_pool).stdout
     assert "no addresses" in run(*with_pool, "--set", "pools=[]").stdout
     assert "no addresses" not in run("--preset", "ack").stdout
+    rails = run("--preset", "rails").stdout.splitlines()[:2]
+    assert ["have no addresses" in rails[0], "needs" in rails[1]] == [True, False]
+    whole = ("--preset", "rails", "--set", "crds.networkAttachmentDefinitions=true")
+    assert "which Multus brings" not in run(*whole).stdout
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -122,7 +131,6 @@ def test_a_fault_of_a_file_has_its_line(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((), "no preset is named"),
         (("--preset", "acs"), 'Did you mean "ack"'),
         (("--preset", "ack", "--set", "image"), "sets no value"),
         (("--preset", "ack", "--set", "image.=1"), "sets no value"),

@@ -10,7 +10,7 @@ from kube_base.frozen import replace
 from kube_rdma.model.card import Card, CardId, Netdev, Use
 from kube_rdma.model.device import LinkLayer
 from kube_rdma.model.pools.pool import FunctionRange, Mode, PoolSpec, Selector
-from kube_rdma.rules.pools.selection import asked_uses, why_not
+from kube_rdma.rules.pools.selection import asked_uses, spared, why_not
 from tests.kit.nodes import SELECTORS, device, function, nodes, physical_with_virtual, seat
 
 ABOVE, V0, V1, V2 = physical_with_virtual(0x10, 3, "ens1f0")
@@ -227,6 +227,31 @@ def test_what_carries_the_node_s_own_address_never_moves(mode, selectors):
     assert why(card, mode, *selectors) == sentence
     assert why(card, Mode.HCA) is None
     assert why(card, Mode.SHARED) is None
+
+
+AZURE = card_of(PLAIN.function, replace(PLAIN.devices[0], name="mlx5_an0"))
+NAMED = (Selector(rdma_devices=("mlx5_an0",)), Selector(interfaces=("eth0",)))
+
+
+@pytest.mark.parametrize("mode", [Mode.HCA, Mode.SHARED, Mode.SHARED_MULTI, Mode.EXCLUSIVE])
+def test_what_accelerates_a_virtual_machine_s_own_interface_is_no_card_by_itself(mode):
+    """Neither of mode hca, which takes every other device; whoever names it has it."""
+    sentence = f"mlx5_an0 accelerates the virtual machine's own interface: {USED}"
+    assert why(AZURE, mode) == sentence
+    assert why(AZURE, mode, Selector(vendors=("15b3",))) == sentence
+    assert [why(AZURE, mode, named) for named in NAMED] == [None, None]
+    fabric = card_of(PLAIN.function, replace(PLAIN.devices[0], name="mlx5_ib0"))
+    assert why(fabric, mode) is None
+
+
+def test_a_fast_path_is_known_by_its_master_under_any_name():
+    """Of another image than Azure's own, whose devices have the kernel's names."""
+    card = with_netdev(PLAIN, master="eth1", fast_path=True)
+    sentence = f"it carries the traffic of eth1, the virtual machine's own interface: {USED}"
+    assert why(card, Mode.HCA) == sentence
+    assert spared(PoolSpec("rdma/a", Mode.HCA, "c:1"), card, FUNCTIONS) == sentence
+    assert why(card, Mode.HCA, Selector(interfaces=("eth0",))) is None
+    assert why(with_netdev(PLAIN, master="br0"), Mode.HCA) is None
 
 
 def test_an_rdma_function_beside_its_interface_s_is_judged_by_that_one():

@@ -15,7 +15,7 @@ def workloads():
     """Each DaemonSet and Deployment of the examples as a template, with its file."""
     for path in sorted(EXAMPLES.glob("*/*.y*ml")):
         for document in yaml.safe_load_all(path.read_text(encoding="utf-8")):
-            if document and document["kind"] in {"DaemonSet", "Deployment"}:
+            if document and document.get("kind") in {"DaemonSet", "Deployment"}:
                 container = document["spec"]["template"]["spec"]["containers"][0]
                 words = (*container.get("command", ()), *container.get("args", ()))
                 name = document["metadata"]["name"]
@@ -27,7 +27,7 @@ def workloads():
 )
 def test_every_program_of_the_examples_is_recognized(path, template):
     role = program_role(template)
-    if "verbs" in template.image:
+    if "verbs" in template.image or template.image.startswith("registry.example.com/"):
         assert role is None
     elif path.stem in {"controller", "operator"}:
         assert role is ProgramRole.CONTROLLER

@@ -12,7 +12,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from kube_rdma.adapters.kernel.sysfs.netdev import is_auxiliary, is_bond, master_above, netdev_name
+from kube_rdma.adapters.kernel.sysfs.netdev import (
+    is_auxiliary,
+    is_bond,
+    is_paravirtual,
+    master_above,
+    netdev_name,
+)
 from kube_rdma.adapters.kernel.sysfs.pci import FUNCTIONS, NETWORK_CLASS, PciTree, function_above
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.model.card import Function, Netdev
@@ -108,6 +114,7 @@ def _netdev(tree: SysfsTree, name: str) -> Netdev:
         carrier=carrier,
         master=master,
         bonded=master is not None and is_bond(tree, master),
+        fast_path=master is not None and is_paravirtual(tree, master),
     )
 
 

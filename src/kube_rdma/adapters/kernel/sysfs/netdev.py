@@ -18,6 +18,9 @@ from kube_rdma.model.device import PciPosition, Port
 _NETDEV = re.compile(r"[^/\s]{1,15}")  # dev_valid_name(), net/core/dev.c
 _AUXILIARY = re.compile(r"[^.]+\..+\.\d+")  # module.name.id, drivers/base/auxiliary.c
 _NO_PARENT = "(null)"  # rxe prints this when its interface is gone
+# Drivers whose interfaces are masters without being bonds: netvsc_vf_join(),
+# drivers/net/hyperv/netvsc_drv.c; failover_slave_register(), net/core/failover.c.
+_PARAVIRTUAL = ("hv_netvsc", "virtio_net")
 _LOWER, _UPPER = "lower_", "upper_"  # netdev_adjacent_sysfs_add(), net/core/dev.c
 
 
@@ -77,6 +80,14 @@ def master_above(tree: SysfsTree, netdev: str) -> str | None:
 def is_bond(tree: SysfsTree, netdev: str) -> bool:
     """Whether `netdev` is a bonding interface."""
     return tree.holds(f"class/net/{netdev}/bonding")
+
+
+def is_paravirtual(tree: SysfsTree, netdev: str) -> bool:
+    """Whether `netdev` is one that a hypervisor gives to its virtual machine.
+
+    Bonds and bridges have no device. What is enslaved to such an interface carries its traffic.
+    """
+    return tree.link(f"class/net/{netdev}/device/driver") in _PARAVIRTUAL
 
 
 def lower_netdevs(tree: SysfsTree, netdev: str) -> tuple[str, ...]:

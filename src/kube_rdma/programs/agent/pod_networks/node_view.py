@@ -194,7 +194,11 @@ class NodeView:
         self, wishes: Sequence[Wish] | None = None, granted: Sequence[GrantedShare] = ()
     ) -> HostNetwork:
         """Links and RDMA of the node now, as far as these networks need them; None: all of it."""
-        return await asyncio.to_thread(self._host, wishes, granted)
+        host = await asyncio.to_thread(self._host, wishes, granted)
+        if not any(wish.network.rails for wish in wishes or ()):
+            return host
+        numbers = {card.id: self.rail(card.id) for share in granted for card in share.cards}
+        return replace(host, rails=tuple((i, n) for i, n in numbers.items() if n is not None))
 
     def _host(self, wishes: Sequence[Wish] | None, granted: Sequence[GrantedShare]) -> HostNetwork:
         if wishes is not None:

@@ -251,3 +251,17 @@ def test_a_device_and_its_function_agree(tmp_path, sentence, changes):
     function = Function(seat, 0x15B3, 0x1017, device.driver, (mine, *more))
     with pytest.raises(ValueError, match=sentence):
         write_tree(tmp_path / "fake", [device], functions=[replace(function, **changes)])
+
+
+def test_a_fast_path_of_a_virtual_machine_is_told_from_a_port_of_a_bridge(tmp_path):
+    """Azure's virtual functions look like whole cards: only their master tells."""
+    below = Netdev("enp1", "ether", up=True, carrier=True, master="eth0", fast_path=True)
+    bridged = replace(below, name="enp2", master="br0", fast_path=False)
+    cards = [
+        Function(seat(pci), 0x15B3, 0x101A, "mlx5_core", (netdev,))
+        for pci, netdev in ((PF, below), (VF0, bridged))
+    ]
+    write_tree(tmp_path, [], functions=cards)
+    survey = read_survey(tmp_path)
+    assert [one.netdevs for one in survey.functions] == [(below,), (bridged,)]
+    assert survey.faults == ()

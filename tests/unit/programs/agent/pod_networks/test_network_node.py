@@ -218,3 +218,22 @@ async def test_a_default_route_of_now_keeps_a_card_on_the_node():
     assert not read
     kept.last(leaving=True)
     assert read == [SURVEY]
+
+
+async def test_the_rails_of_a_pod_s_cards_are_asked_for_only_by_networks_of_rails():
+    """Right after its start the agent does not know them, and such a pod waits."""
+    rails = {card(1).id: 3, card(2).id: None}
+    kept = SurveyCache(lambda: SURVEY, lambda: SURVEY.namespace_mode, lambda survey: survey)
+    asked = NodeViewDependencies(None, None, NodeContext({}), kept, lambda _: (), rail=rails.get)
+    granted = [share(card(1)), share(card(2))]
+    by_rail = wish(of=network("rail-3", rails=(3,)))
+    host = await NodeView(asked).host((by_rail,), granted)
+    assert host.rails == ((card(1).id, 3),)
+
+    def unknown(_):
+        raise Unavailable("not numbered yet")
+
+    node = NodeView(replace(asked, rail=unknown))
+    assert (await node.host((wish(),), granted)).rails == ()
+    with pytest.raises(Unavailable):
+        await node.host((by_rail,), granted)

@@ -1,0 +1,190 @@
+"""Presets of kube-rdma's own names: what they offer on recorded cards, what examples ask for."""
+
+from ipaddress import ip_network
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from kube_base.frozen import replace
+from kube_rdma.adapters.kernel.sysfs.devices import read_survey
+from kube_rdma.api.attach.network_definition import RESOURCE, load
+from kube_rdma.programs.cli.config import check
+from kube_rdma.programs.cli.exit_codes import ExitCode
+from kube_rdma.programs.cli.render import render
+from kube_rdma.programs.config import parse_config
+from kube_rdma.programs.install.installation import assignment, objects, read_values
+from kube_rdma.rules.attach.seats import seats
+from kube_rdma.rules.health.evaluate import node_cards
+from kube_rdma.rules.install.presets import PRESETS
+from kube_rdma.rules.pools.pools import resolve
+from kube_rdma_lab.native.tree_text import unpack
+from tests.kit.pod_networks import card, node, share, wish
+
+ROOT = Path(__file__).parents[3]
+TREES = ROOT / "tests/data/trees"
+RAILS = ROOT / "examples/gpu-rails"
+VALUES = RAILS / "values.yaml"
+WHOLE_NODE = ("nccl-tests.yaml", "training.yaml")
+PODS = (*WHOLE_NODE, "half-a-node.yaml")
+NIC = "rdma/nic"
+
+
+def pools(preset, tree, root):
+    """What the preset's agents make of the cards of a recorded node."""
+    unpack((TREES / tree / "tree.txt").read_text(), root)
+    survey = read_survey(root)
+    wished = parse_config(PRESETS[preset]["agent"]["config"].encode(), preset).pools
+    return resolve(wished, node_cards(survey), survey)[0]
+
+
+@pytest.mark.parametrize(
+    ("preset", "tree", "resource", "shares", "opens"),
+    [
+        ("default", "dgx-like", NIC, 8 * 16, 1),
+        ("rails", "dgx-like", NIC, 8, 1),
+        ("rdma-ib", "dgx-like", "rdma/ib", 1000, 8),
+        ("rdma-ib", "mlx5-roce-pf-vfs", "rdma/ib", 1000, None),
+        ("efa", "efa", "vpc.amazonaws.com/efa", 1, 1),
+        ("efa", "dgx-like", "vpc.amazonaws.com/efa", 0, None),
+    ],
+)
+def test_a_preset_offers_the_cards_of_its_kind_of_node(
+    preset, tree, resource, shares, opens, tmp_path
+):
+    (pool,) = pools(preset, tree, tmp_path)
+    assert (pool.spec.resource, len(pool.shares)) == (resource, shares)
+    assert all(one.healthy for one in pool.shares)
+    if opens is not None:
+        per_share = [one for one in pool.cards if pool.shares[0].card in (None, one.id)]
+        assert len(per_share) == opens
+
+
+def rendered(*layers, kind):
+    """Objects of preset rails with the example's values, by name."""
+    made = objects([read_values(VALUES), *layers])
+    return {one["metadata"]["name"]: one for one in made if one["kind"] == kind}
+
+
+def networks(*layers):
+    """What the networks mean, by their names."""
+    made = rendered(*layers, kind="NetworkAttachmentDefinition")
+    return {
+        name: load(
+            one["metadata"]["namespace"],
+            name,
+            one["spec"]["config"].encode(),
+            one["metadata"]["annotations"][RESOURCE],
+        )
+        for name, one in made.items()
+    }
+
+
+def test_each_rail_has_a_network_and_a_pool():
+    made, addresses = networks(), rendered(kind="IPPool")
+    assert list(made) == [*(f"rail-{rail}" for rail in range(8)), "rails"]
+    assert list(addresses) == [f"rail-{rail}" for rail in range(8)]
+    for rail in range(8):
+        assert made[f"rail-{rail}"].network.rails == (rail,)
+        for name in (f"rail-{rail}", "rails"):
+            assert made[name].ipam.pool_for(rail) == f"rail-{rail}"
+    assert {one.network.resource for one in made.values()} == {NIC}
+    assert not [warning for one in made.values() for warning in one.warnings]
+
+
+def test_the_rails_of_the_example_reach_each_other_by_their_gateways():
+    specs = [one["spec"] for one in rendered(kind="IPPool").values()]
+    subnets = [ip_network(spec["ranges"][0]["subnet"]) for spec in specs]
+    assert not any(one.overlaps(other) for one in subnets for other in subnets if one != other)
+    for spec, subnet in zip(specs, subnets, strict=True):
+        (route,) = spec["routes"]
+        assert "gw" not in route
+        assert spec["ranges"][0]["gateway"] == str(subnet[1])
+        assert all(one.subnet_of(ip_network(route["dst"])) for one in subnets)
+
+
+@pytest.mark.parametrize(("value", "mtu"), [(0, None), (4200, 4200)])
+def test_the_mtu_of_the_networks_is_a_value(value, mtu):
+    """0 is that of the card."""
+    made = networks(assignment(f"networks.mtu={value}"))
+    assert {one.network.mtu for one in made.values()} == {mtu}
+
+
+def pod_of(document):
+    """Annotations and spec of the pods that a document makes."""
+    spec = document["spec"]
+    template = spec.get("template") or spec.get("mpiReplicaSpecs", {}).get("Worker", {}).get(
+        "template", document
+    )
+    return template["metadata"]["annotations"], template["spec"]
+
+
+def asked(name):
+    """The names of networks and the shares that the pods of a file ask for."""
+    documents = yaml.safe_load_all((RAILS / name).read_text())
+    (document,) = [one for one in documents if one["kind"] in ("Pod", "Job", "MPIJob")]
+    annotations, spec = pod_of(document)
+    named = annotations["k8s.v1.cni.cncf.io/networks"].replace(" ", "").split(",")
+    (limits,) = [one["resources"]["limits"] for one in spec["containers"]]
+    return [one.removeprefix("kube-rdma/") for one in named], limits
+
+
+@pytest.mark.parametrize("name", PODS)
+def test_pods_have_a_network_and_a_gpu_for_each_card(name):
+    named, limits = asked(name)
+    assert len(named) == limits[NIC] == limits["nvidia.com/gpu"]
+    assert set(named) <= networks().keys()
+
+
+@pytest.mark.parametrize("name", PODS)
+def test_each_interface_has_an_address_of_its_card_s_rail(name):
+    """The kubelet may give any cards in any order; by the agent's own rules."""
+    eight = [card(number) for number in range(8)]
+    host = replace(node(*eight), rails=tuple((one.id, rail) for rail, one in enumerate(eight)))
+    named, limits = asked(name)
+    made = networks()
+    held = [share(one, resource=NIC) for one in reversed(eight)][: limits[NIC]]
+    wishes = [wish(number, made[one].network) for number, one in enumerate(named)]
+    rails = dict(host.rails)
+    for one, seat in zip(named, seats(wishes, held, host), strict=True):
+        assert made[one].ipam.pool_for(rails[seat.card.id]) == f"rail-{rails[seat.card.id]}"
+
+
+@pytest.fixture(scope="module")
+def manifests(tmp_path_factory):
+    """What `kube-rdma render` prints with the example's values."""
+    path = tmp_path_factory.mktemp("rails") / "rendered.yaml"
+    outcome = CliRunner().invoke(render, ["--values", str(VALUES)])
+    assert outcome.exit_code == 0, outcome.output
+    path.write_text(outcome.stdout)
+    return path
+
+
+def checked(*paths):
+    outcome = CliRunner().invoke(check, [*map(str, paths), "-o", "json"])
+    return outcome.exit_code, outcome.output
+
+
+def test_the_example_s_pods_pass_the_check_beside_what_the_preset_prints(manifests):
+    code, output = checked(manifests, *(RAILS / name for name in PODS))
+    assert code == 0, output
+    assert '"warning"' not in output
+
+
+@pytest.mark.parametrize("name", PODS)
+def test_a_share_too_few_would_be_seen(manifests, name, tmp_path):
+    text = (RAILS / name).read_text()
+    path = tmp_path / name
+    path.write_text(
+        text.replace("rdma/nic: 8", "rdma/nic: 7").replace("rdma/nic: 4", "rdma/nic: 3")
+    )
+    code, output = checked(manifests, path)
+    assert code == ExitCode.REFUSED
+    assert "networks need" in output
+
+
+@pytest.mark.parametrize("folder", ["nics", "rdma-ib", "efa"])
+def test_the_other_examples_pass_too(folder):
+    code, output = checked(*sorted((ROOT / "examples" / folder).glob("*.yaml")))
+    assert code == 0, output
