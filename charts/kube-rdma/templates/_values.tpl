@@ -23,7 +23,8 @@ chart, and null takes one away. */}}
 {{- if kindIs "map" (get (.Values.controller | default dict) "resources") }}
 {{- $_ := unset $values.controller "resources" }}
 {{- end }}
-{{- $preset := get $layers.presets (.Values.preset | default "") | default dict }}
+{{- $preset := get $layers.presets
+    (.Values.preset | default "default") | default dict }}
 {{- $distribution := get $layers.distributions
     (.Values.distribution | default "kubernetes") }}
 {{- range $layer := list $preset $distribution (omit .Values "global") }}

@@ -1,6 +1,6 @@
 """The values of an installation as people write them: for `kube-rdma render` and the Helm chart.
 
-Everything but the preset has a value of the preset's or of everyone's (rules/install/presets), so
+Each has a value of the preset or of everyone (rules/install/presets), so
 that a file holds only what differs. The chart's values.schema.json, values.yaml and README.md are
 made from these models; here the same values are read with the place of each fault.
 """
@@ -145,10 +145,6 @@ def schema(left_out: Mapping[str, str], decided: Collection[str]) -> str:
             node["type"] = [node["type"], "null"]
             if "enum" in node:
                 node["enum"] = [*node["enum"], None]
-    # Without a preset templates/checks.yaml refuses, which `helm lint` takes for no fault.
-    del made["required"]
-    made["properties"]["preset"]["type"] = ["string", "null"]
-    made["properties"]["preset"]["enum"].append(None)
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
     return json.dumps(head | _bare(made), indent=2) + "\n"
 
