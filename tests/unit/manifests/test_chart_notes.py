@@ -9,6 +9,7 @@ from kube_rdma.rules.install.notes import (
     NO_CONFIG_OF_POLICY,
     NO_IMAGE,
     NO_POOL,
+    NO_RAIL_POOL,
     VKE_VERSIONS,
 )
 from kube_rdma.rules.install.presets import DEFAULTS
@@ -17,12 +18,15 @@ NOTES = Path(__file__).parents[3] / "charts/kube-rdma/templates/NOTES.txt"
 
 
 def test_missing_addresses_are_told_where_render_tells_them():
-    """Under the condition of preset vke without pools; the real Helm prints it in lab/native."""
+    """Of preset vke and of rails without pools; the real Helm prints it in lab/native."""
     text = NOTES.read_text()
     condition = '{{- if and (eq (.Values.preset | default "") "vke") (not $values.pools) }}'
+    by_rail = "{{- if and $values.networks.install (not $values.pools) }}"
     before, told = text.split(condition)
     assert " ".join(told.partition("{{- end }}")[0].split()) == NO_POOL
-    assert "addresses" not in before + told.partition("{{- end }}")[2]
+    between, told = told.partition("{{- end }}")[2].split(by_rail)
+    assert " ".join(told.partition("{{- end }}")[0].split()) == NO_RAIL_POOL
+    assert "addresses" not in before + between + told.partition("{{- end }}")[2]
 
 
 def test_an_image_that_no_registry_has_is_told_where_render_tells_it():

@@ -5,14 +5,17 @@ import pytest
 from kube_rdma.rules.install.notes import (
     NO_CONFIG,
     NO_CONFIG_OF_POLICY,
+    NO_DEFINITION,
     NO_IMAGE,
     NO_POOL,
+    NO_RAIL_POOL,
     VKE_VERSIONS,
     notes,
 )
 from kube_rdma.rules.install.presets import PRESETS, merged
 
 POOLS = {"pools": [{"name": "rdma", "spec": {"ranges": [{"subnet": "10.0.0.0/24"}]}}]}
+DEFINED = {"crds": {"networkAttachmentDefinitions": True}}
 IMAGE = {"image": {"repository": "registry.example.com/a/b"}}
 CONFIG = {"agent": {"config": '{"mode": "hca"}'}}
 
@@ -23,6 +26,8 @@ CONFIG = {"agent": {"config": '{"mode": "hca"}'}}
         ("vke", {}, (NO_POOL, VKE_VERSIONS)),
         ("vke", POOLS, (VKE_VERSIONS,)),
         ("vke", POOLS | CONFIG, (VKE_VERSIONS, NO_CONFIG)),
+        ("rails", {}, (NO_RAIL_POOL, NO_DEFINITION)),
+        ("rails", POOLS | DEFINED, ()),
         ("nvidia-operator", CONFIG, (NO_CONFIG_OF_POLICY,)),
     ],
 )
@@ -30,7 +35,7 @@ def test_a_preset_says_what_it_is_about(preset, given_values, sentences):
     assert notes(merged({"preset": preset, **IMAGE, **given_values})) == sentences
 
 
-@pytest.mark.parametrize("preset", [name for name in PRESETS if name != "vke"])
+@pytest.mark.parametrize("preset", [name for name in PRESETS if name not in ("vke", "rails")])
 def test_other_presets_have_nothing_to_say(preset):
     """A configuration has its effect there, but where a policy deploys the agents."""
     assert not notes(merged({"preset": preset, **IMAGE}))

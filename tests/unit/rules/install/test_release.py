@@ -23,6 +23,11 @@ EVERYTHING = {
 }
 # Selectors cannot be changed: an upgrade of an installed release is refused with others.
 SELECTORS = {
+    **{
+        preset: {"DaemonSet": "kube-rdma-agent", "Deployment": "kube-rdma-controller"}
+        for preset in ("default", "rails", "rdma-ib")
+    },
+    "efa": {"DaemonSet": "kube-rdma-agent"},
     "ack": {"DaemonSet": "ack-rdma-dp-ds"},
     "scc": {"DaemonSet": "rdma-sriov-dp-ds"},
     "vke": {"DaemonSet": "rdma-device-plugin", "Deployment": "kube-rdma-controller"},
@@ -40,8 +45,11 @@ def release(preset, **given):
 
 
 def names(made):
+    """Without networks, which pods name: a second release in a namespace creates none."""
     return {
-        (one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"]) for one in made
+        (one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"])
+        for one in made
+        if one["kind"] != "NetworkAttachmentDefinition"
     }
 
 
