@@ -111,7 +111,8 @@ FORMS = (
     form(
         AddressAllocation,
         "Lease",
-        "network interface pool address subnet gateway rest=cooldown owner resting=cooling",
+        "network interface pool address subnet gateway rest=cooldown owner resting=cooling "
+        "node_slice?",
         identity="network interface address",
     ),
     form(JournalIdentity, "Identity", "journal"),

@@ -104,7 +104,7 @@ def check(
     if node and sysfs:
         raise click.UsageError("--node and --sysfs cannot be combined.")
     try:
-        documents = [document for name in files for document in _documents(name)]
+        documents = [document for name in files for document in read_manifests(name)]
         if len(files) == 1 and (is_configuration(documents) or not documents):
             _check_configuration(documents, files[0], _Place(**place), output)
             return
@@ -144,7 +144,7 @@ def schema(dialect: str | None) -> None:
         raise click.UsageError(f"There is no dialect {dialect}; known: {', '.join(DIALECTS)}.")
 
 
-def _documents(name: str) -> tuple[Document, ...]:
+def read_manifests(name: str) -> tuple[Document, ...]:
     """What a file holds; raise Refused."""
     from kube_rdma.api.text import document, reader
 
