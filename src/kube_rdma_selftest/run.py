@@ -22,7 +22,7 @@ from kube_base.frozen import Frozen
 from kube_rdma import __version__
 from kube_rdma.adapters.kernel.netlink.default_routes import read_default_routes
 from kube_rdma.adapters.kernel.netlink.rtnl import open_rtnl
-from kube_rdma.adapters.kernel.netlink.rtnl_read import interfaces, seen_links
+from kube_rdma.adapters.kernel.netlink.rtnl_read import interfaces, link_ways, seen_links
 from kube_rdma.adapters.kernel.netlink.rtnl_vf import seen_functions
 from kube_rdma.adapters.kernel.pod.namespaces import Namespace, make_namespace
 from kube_rdma.adapters.kernel.pod.steps import PodNetwork, open_pod
@@ -33,7 +33,7 @@ from kube_rdma.model.attach.steps import SetSysctl, Step, Undo
 from kube_rdma.model.card import CardId
 from kube_rdma.model.functions.step import SetFunction
 from kube_rdma.programs.survey import take_survey
-from kube_rdma.rules.attach.host_links import host_network
+from kube_rdma.rules.attach.host_links import host_network, with_ways
 from kube_rdma.rules.attach.undo import check, undo
 from kube_rdma.rules.health.evaluate import node_cards
 from kube_rdma_selftest.choice import differences, trials
@@ -118,7 +118,7 @@ def take_scene() -> SelftestScene:
         links = seen_links(netlink)
         further = ((str(one.seen.name), one.alternative_names) for one in interfaces(netlink))
         altnames = tuple((name, tuple(sorted(others))) for name, others in further if others)
-        network = host_network(survey, links)
+        network = with_ways(host_network(survey, links), link_ways(netlink, links))
         places = [link.virtual for link in network.links if link.virtual]
         functions = seen_functions(netlink, places)
     tree = SysfsTree(Path("/sys"))

@@ -9,7 +9,8 @@ from pathlib import Path
 from kube_base.errors import Unavailable
 from kube_base.frozen import replace
 from kube_rdma.adapters.kernel.pod.errors import INFINIBAND
-from kube_rdma.model.attach.attachment import HostLink, HostNetwork
+from kube_rdma.model.attach.attachment import HostLink, HostNetwork, LinkWays
+from kube_rdma.model.attach.steps import AddRoute, AddRule
 from kube_rdma.model.functions.step import FunctionPlace
 from kube_rdma.model.link import PlannedHostLink
 from kube_rdma.model.survey import NamespaceMode
@@ -86,7 +87,16 @@ class World:
             "infiniband" if one.hardware == INFINIBAND else "ether",
             addresses=tuple(one.addresses),
             virtual=place,
+            ways=self._ways(one),
         )
+
+    def _ways(self, one):
+        """The node's routes over a link, and the rules for its addresses."""
+        node, own = self.kernel.node, {address for address, _ in one.addresses}
+        routes = [AddRoute(r.name, r.to, r.via, None, r.table) for r in node.routes]
+        rules = [AddRule(r.source, r.table, r.priority) for r in node.rules if r.source in own]
+        over = tuple(route for route in routes if route.name == one.name)
+        return LinkWays(one.name, over, tuple(rules)) if over or rules else None
 
     def _card(self, card):
         by_name = {device.name: device for device in card.devices}
@@ -138,7 +148,8 @@ class World:
             for one in kernel.within(kernel.node)
         ]
         devices = [(one.pci or one.name, one.on.name, one.guid, one.space) for one in kernel.rdma]
-        return sorted(links, key=str), sorted(devices, key=str)
+        ways = sorted(map(str, (*kernel.node.routes, *kernel.node.rules)))
+        return sorted(links, key=str), sorted(devices, key=str), ways
 
 
 class Failing:

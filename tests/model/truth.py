@@ -97,6 +97,25 @@ class Truth:
         if not any(mask(subpool, key) & bit for subpool in self.catalog[allocation.pool]):
             raise Breach(f"{place} is not of pool {allocation.pool}")
 
+        self._check_slice(request, node, allocation)
+
+    def _check_slice(
+        self, request: AddressRequest, node: NodeName, allocation: AddressAllocation
+    ) -> None:
+        """No two nodes give from one slice; its router is in it, and no pod has that address."""
+        node_slice = allocation.node_slice
+        if node_slice is None:
+            return
+        if allocation.address not in node_slice or allocation.address == allocation.gateway:
+            raise Breach(f"{allocation.address} of {node_slice}, gateway {allocation.gateway}")
+        if allocation.gateway and allocation.gateway not in allocation.subnet:
+            raise Breach(f"gateway {allocation.gateway} is outside of {allocation.subnet}")
+        for pod in self.pods.values():
+            place = (allocation.network, node_slice)
+            is_same = place in {(a.network, a.node_slice) for a in pod.allocations}
+            if is_same and pod.node != node and not pod.at_risk:
+                raise Breach(f"{node_slice}: {pod.node} and {node}, for {request.container}")
+
     def dies(self, container: ContainerId, now: float) -> None:
         """A pod is gone, and its interfaces with it."""
         pod = self.pods.pop(container, None)

@@ -23,12 +23,13 @@ from kube_rdma.model.ipam import (
     NicRequest,
     NodeName,
     Owner,
+    PerNode,
     PodUid,
     PoolName,
     Span,
 )
 from kube_rdma.rules.ipam.node_state import lost
-from kube_rdma.rules.ipam.subpools import mask
+from kube_rdma.rules.ipam.subpools import Subpool, mask, part, slices_from
 
 from .machine import Machine
 from .truth import Breach
@@ -66,6 +67,43 @@ POOLS = (
 )
 
 
+def _sliced(subnet: str, prefix: int, gateway: int, **more) -> IPRange:
+    return IPRange(ip_network(subnet), per_node=PerNode(prefix, gateway, **more))
+
+
+SLICED = (
+    # As many slices as nodes that live: of two addresses, of many blocks, and beside shared ones.
+    _pool("railed", "a", 4, _sliced("10.2.0.0/29", 31, 0)),
+    _pool(
+        "large",
+        "b",
+        2,
+        _sliced("10.3.0.0/23", 25, 1),
+        excludes=tuple(
+            Span(
+                ip_address(f"10.3.{n // 2}.{n % 2 * 128 + a}"),
+                ip_address(f"10.3.{n // 2}.{n % 2 * 128 + b}"),
+            )
+            for n in range(4)
+            for a, b in ((2, 60), (67, 126))
+        ),
+    ),
+    _pool("flat", "c", 3, _sliced("10.4.0.0/27", 29, None, is_one_subnet=True)),
+    _pool("wide", "a", 4, _range("10.2.0.0/24", "10.2.0.58", "10.2.0.80", "10.2.0.60")),
+)
+
+
+def parts(subpool: Subpool) -> list[Subpool]:
+    """The subpool of each slice."""
+    assert subpool.per_node
+    slices = [
+        one
+        for r in subpool.ranges
+        for one in slices_from(r.subnet, subpool.per_node.prefix, (), int(r.subnet[0]))
+    ]
+    return [found for one in slices if (found := part(subpool, one))]
+
+
 @dataclass
 class Walk:
     """One seed's walk; `step` raises Breach."""
@@ -73,11 +111,12 @@ class Walk:
     seed: int
     flaw: Flaw | None = None
     steps: int = 0
+    pools: tuple[IPPool, ...] = POOLS
     old: list[tuple[NodeName, ContainerId]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.random = Random(self.seed)  # noqa: S311 - a walk that can be repeated
-        self.world = World(self.random, POOLS, self.flaw, faults=0.08)
+        self.world = World(self.random, self.pools, self.flaw, faults=0.08)
         self.requests: list[tuple[NodeName, AddressRequest]] = []
         self.backups = [self.world.store.backup()]
         self.past: list[Past] = []
@@ -150,7 +189,7 @@ class Walk:
             return
         nics = []
         for number in range(self.random.choice((1, 1, 1, 2, 3))):
-            pool = self.random.choice(POOLS)
+            pool = self.random.choice(self.pools)
             addresses, owner = (), None
             if self.random.random() < 0.05 and pool.name == "wide":
                 addresses = (ip_address(f"10.0.0.{self.random.randrange(56, 84)}"),)
@@ -357,7 +396,7 @@ class Walk:
                 world.start(machine)
         self._wait(60)
         self._lost_are_reported(alive)
-        for pool in POOLS:
+        for pool in self.pools:
             self._empty(alive)
             self._fill(pool, alive)
         self._empty(alive)
@@ -409,6 +448,9 @@ class Walk:
 
     def _fill(self, pool: IPPool, alive: list[Machine]) -> None:
         """As many pods as the pool has addresses, on any nodes, and each gets its own."""
+        if pool.ranges[0].per_node:
+            self._fill_slices(pool, alive)
+            return
         world, subpools = self.world, self.world.truth.catalog[pool.name]
         size = waiting = min(subpool.size for subpool in subpools)
         for _ in range(6):
@@ -422,6 +464,28 @@ class Walk:
             waiting = size - len(world.truth.pods)
             if not waiting:
                 return
+        raise self._unfilled(pool, waiting, size)
+
+    def _fill_slices(self, pool: IPPool, alive: list[Machine]) -> None:
+        """As many pods on each node as a slice has addresses: there are as many slices as nodes."""
+        world, (subpool,) = self.world, self.world.truth.catalog[pool.name]
+        size = min(part.size for part in parts(subpool))
+        for _ in range(6):
+            missing = 0
+            for machine in alive:
+                lacking = size - len(world.truth.of(machine.name))
+                missing += lacking
+                for _ in range(lacking):
+                    nic = NicRequest(InterfaceName("net1"), pool.name)
+                    container, pod = ContainerId(world.name("c")), PodUid(world.name("p"))
+                    world.add(machine, AddressRequest(container, pod, (nic,)))
+            if not missing:
+                return
+            self._served(alive)
+        raise self._unfilled(pool, missing, size * len(alive))
+
+    def _unfilled(self, pool: IPPool, waiting: int, size: int) -> Breach:
+        world, subpools = self.world, self.world.truth.catalog[pool.name]
         held = {c.name: [bin(h.bits & mask(s, c)) + h.node for s in subpools for h in b.holdings]
                 for c, b in world.store.blocks.items()}  # fmt: skip
-        raise Breach(f"pool {pool.name}: {waiting} of {size} addresses are lost: {held}")
+        return Breach(f"pool {pool.name}: {waiting} of {size} addresses are lost: {held}")

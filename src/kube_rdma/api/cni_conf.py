@@ -93,8 +93,9 @@ def load(namespace: str, name: str, text: bytes) -> NetworkDefinition:
 def built_in(namespace: str, *, pool: bool) -> NetworkDefinition:
     """The network that is meant where nobody configured one: a share of a card, as its mode says.
 
-    `pool`: there is an IPPool of this name. Without one a card that moves takes its own addresses
-    along; any other interface needs an address of its entry, or is refused (with_card_addresses).
+    `pool`: there is an IPPool of this name. Without one, or where it has no range for the card's
+    rail, a card that moves takes its own addresses along (rules/attach/addresses); any other
+    interface needs an address of its entry, or is refused.
     """
     pools = (PoolName(BUILT_IN),) if pool else ()
     network = Network(
@@ -103,7 +104,7 @@ def built_in(namespace: str, *, pool: bool) -> NetworkDefinition:
         source=f"the network {BUILT_IN} of kube-rdma",
         resource=RESOURCE,
         pools=pools,
-        card_addresses=CardAddresses.STAY if pool else CardAddresses.MOVE,
+        card_addresses=CardAddresses.MOVE,
     )
     return NetworkDefinition(network, IpamConf(pools=tuple((None, one) for one in pools)))
 

@@ -64,6 +64,28 @@ class Span(Frozen):
     last: Address
 
 
+class NodeSlice(Frozen):
+    """The slice that people chose for a node; without `gateway` it is by the index of PerNode."""
+
+    node: NodeName
+    subnet: Subnet
+    gateway: Address | None = None
+
+
+class PerNode(Frozen):
+    """Each node has one slice of a range for itself: a subnet of `prefix` bits.
+
+    `gateway` is the index of the router's address in the slice. `nodes` have the slices that people
+    chose for them. `is_one_subnet`: the slices are parts of one subnet, so a pod's address has the
+    prefix length of the range; else each is a subnet of its own, with a router to the others.
+    """
+
+    prefix: int
+    gateway: int | None = None
+    nodes: tuple[NodeSlice, ...] = ()
+    is_one_subnet: bool = False
+
+
 class IPRange(Frozen):
     """A part of a subnet that a pool gives from.
 
@@ -77,6 +99,7 @@ class IPRange(Frozen):
     gateway: Address | None = None
     rail: int | None = None
     source: str = ""
+    per_node: PerNode | None = None
 
 
 class Route(Frozen):
@@ -237,6 +260,7 @@ class AddressAllocation(Frozen):
     """One address of a container; with its record the key is network, pod, container, NIC.
 
     `cooling`: released, but still in its cool-down of `cooldown` seconds, so no other pod gets it.
+    `node_slice`: the node's own part of the range, in pools whose nodes have such parts.
     """
 
     network: NetworkName
@@ -248,6 +272,7 @@ class AddressAllocation(Frozen):
     cooldown: float = 0.0
     owner: Owner | None = None
     cooling: bool = False
+    node_slice: Subnet | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,9 +82,11 @@ def _rule(step: steps.AddRule) -> str:
 
 def _give_back(step: steps.GiveBackLink) -> str:
     state = "up" if step.up else "down"
+    ways = {"route": len(step.routes), "rule": len(step.rules)}
+    more = [f"{count} {word}{'s' if count > 1 else ''}" for word, count in ways.items() if count]
     return (
         f"give {step.name} back to the node as {step.link.name}, {state}, with MTU {step.mtu} "
-        f"and MAC {step.mac}"
+        f"and MAC {step.mac}" + (f", with {' and '.join(more)}" if more else "")
     )
 
 

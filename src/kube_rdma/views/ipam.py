@@ -75,6 +75,7 @@ def pool_text(state: PoolState, width: int = 100) -> str:
     routes = ", ".join(f"{r.to} via {r.via or 'the gateway'}" for r in pool.routes)
     facts = {
         "Gateways": ", ".join(str(r.gateway) for r in pool.ranges if r.gateway),
+        **_slices(pool),
         "Excluded": excluded,
         "Routes": routes,
         "A node takes": f"{pool.block_size} at once",
@@ -170,6 +171,17 @@ def _rows(state: PoolState) -> Iterator[tuple[str, ...]]:
         name, network = "", ""
 
 
+def _slices(pool: IPPool) -> dict[str, str]:
+    """What is said of ranges whose nodes have slices."""
+    sentences = [
+        f"a /{per_node.prefix} of {r.subnet}"
+        + (f", router at {per_node.gateway}" if per_node.gateway is not None else "")
+        for r in pool.ranges
+        if (per_node := r.per_node)
+    ]
+    return {"A node has": "; ".join(sentences)} if sentences else {}
+
+
 def _bar(usage: Usage) -> str:
     """``████░░░░░░ 42%``; what is held at all is seen."""
     share = usage.held / usage.size if usage.size else 1.0
@@ -215,6 +227,7 @@ def _document(state: PoolState) -> dict[str, object]:
                 "end": str(r.last) if r.last else None,
                 "gateway": str(r.gateway) if r.gateway else None,
                 "rail": r.rail,
+                "perNode": r.per_node.prefix if r.per_node else None,
             }
             for r in pool.ranges
         ],

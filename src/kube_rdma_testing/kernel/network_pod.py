@@ -279,6 +279,8 @@ class FakePod:
 
     def _set_sysctl(self, step: steps.SetSysctl) -> None:
         sysctl.check_path(step.path)
+        if step.optional and self._sysctl(step.path) is None:
+            return
         if self._sysctl(step.path) is None:
             raise sysctl.judged(step.path, step.value, OSError(errno.ENOENT, ""))
         if not step.value.lstrip("-").isdecimal():
@@ -326,8 +328,20 @@ class FakePod:
         for address in undo.addresses:
             here.addresses = [*dict.fromkeys((*here.addresses, address))]
             self._net.message()
+        self._restore_ways(here, undo)
         if taken:
             raise errors.old_name_taken(undo, here.name)
+
+    def _restore_ways(self, here: FakeLink, undo: steps.GiveBackLink) -> None:
+        node = self._net.node
+        for route in undo.routes if undo.up else ():
+            way = SeenRoute(InterfaceName(here.name), route.to, route.via, route.table)
+            node.routes = [*(one for one in node.routes if one != way), way]
+            self._net.message()
+        for rule in undo.rules:
+            seen = SeenRule(rule.source, rule.table, rule.priority)
+            node.rules = [*(one for one in node.rules if one != seen), seen]
+            self._net.message()
 
     def _free_name(self, link: FakeLink, name: str) -> None:
         if name in link.alternative_names:

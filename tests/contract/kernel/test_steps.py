@@ -7,12 +7,16 @@ import json
 import os
 import socket
 import subprocess
+from contextlib import suppress
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 
 import pytest
 
 from kube_base.errors import Refused, Unavailable
+from kube_rdma.adapters.kernel.netlink.rtnl import open_rtnl
+from kube_rdma.adapters.kernel.netlink.rtnl_read import link_ways, seen_links
+from kube_rdma.adapters.kernel.netlink.rtnl_write import remove_rule
 from kube_rdma.adapters.kernel.pod.announce import arp_announcement
 from kube_rdma.adapters.kernel.pod.errors import judged, refusal
 from kube_rdma.adapters.kernel.pod.steps import open_pod
@@ -25,6 +29,7 @@ from kube_rdma.model.attach.steps import (
     MakeLink,
     MakeRdma,
     MoveRdma,
+    RemoveRule,
     SetLink,
     SetSysctl,
     TakeLink,
@@ -85,6 +90,15 @@ class FakeWorld:
     def node_addresses(self, name):
         found = self.kernel.named(self.kernel.node, name)
         return {f"{address}/{prefix}" for address, prefix in found.addresses}
+
+    def node_ways(self, name):
+        node = self.kernel.node
+        routes = (one for one in node.routes if one.name == name)
+        shown = {(str(one.to), str(one.via or ""), one.table or 254) for one in routes}
+        return shown, {(str(rule.source), rule.table) for rule in node.rules}
+
+    def forget_rule(self, rule):
+        self.kernel.node.rules = []
 
     def add_link(self, name, *, pod):
         where = POD if pod else None
@@ -165,6 +179,20 @@ class RealWorld:
     def node_addresses(self, name):
         (found,) = json.loads(ip("-json", "address", "show", name, "scope", "global"))
         return {f"{one['local']}/{one['prefixlen']}" for one in found["addr_info"]}
+
+    def node_ways(self, name):
+        with open_rtnl() as netlink:
+            links = [one for one in seen_links(netlink) if one.name == name]
+            ways = link_ways(netlink, links)
+        routes = [route for way in ways for route in way.routes]
+        rules = [rule for way in ways for rule in way.rules]
+        shown = {(str(one.to), str(one.via or ""), one.table or 254) for one in routes}
+        return shown, {(str(rule.source), rule.table) for rule in rules}
+
+    def forget_rule(self, rule):
+        with open_rtnl() as netlink, suppress(Unavailable):
+            request = remove_rule(RemoveRule(rule.source, rule.table, rule.priority))
+            netlink.ask(request.kind, request.body, more=request.flags)
 
     def add_link(self, name, *, pod):
         where = ("netns", str(self._process.pid)) if pod else ()

@@ -40,6 +40,25 @@ spec:
   - {subnet: 10.0.5.0/24, gateway: 10.0.5.255}
   - {subnet: 10.0.6.0/24, start: "fd00::1", rail: -1}
 """,
+    "IPPool with slices that cannot be": HEAD
+    + b"""\
+  ranges:
+  - {subnet: 10.0.0.0/24, perNode: {prefix: 16}}
+  - {subnet: 10.0.1.0/24, start: 10.0.1.9, gateway: 10.0.1.1, perNode: {prefix: 31}}
+  - {subnet: 10.0.2.0/24, perNode: {prefix: 30, gatewayIndex: 3}}
+  - {subnet: 10.0.3.0/24, perNode: {prefix: 32, gatewayIndex: 0}}
+  - {subnet: 10.0.4.0/24, perNode: {prefix: 28, gatewayIndex: 1, oneSubnet: true}}
+  - subnet: 10.0.5.0/24
+    perNode:
+      prefix: 31
+      nodes:
+      - {node: a, subnet: 10.0.6.0/31}
+      - {node: a, subnet: 10.0.5.0/30}
+      - {node: b, subnet: 10.0.5.4/31, gateway: 10.0.5.6}
+      - {node: c, subnet: 10.0.5.4/31}
+  - subnet: 10.0.7.0/24
+    perNode: {prefix: 31, gateway: 1, nodes: [{node: B, subnet: 10.0.7.0/31}]}
+""",
     "IPPool with ranges that overlap": HEAD
     + b"""\
   ranges:

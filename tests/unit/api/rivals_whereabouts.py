@@ -114,7 +114,7 @@ IPAM = {
     "whereabouts: slices of nodes": Case(
         f"{WHEREABOUTS} README.md: Fast IPAM Configuration",
         {"type": "whereabouts", "range": "10.7.0.0/16", "node_slice_size": "/22"},
-        {"ranges": ["10.7.0.0/16 - - -"], "notes": ["node_slice_size is not needed"]},
+        {"ranges": ["10.7.0.0/16 - - -"], "notes": []},
     ),
     "whereabouts: what Go leaves empty": Case(
         f"{TYPES}: IPAMConfig as encoding/json writes it",

@@ -70,7 +70,7 @@ def test_the_network_that_needs_no_configuration():
     assert bare.network.resource == "vke.volcengine.com/rdma"
     assert (bare.network.card_addresses, bare.ipam.pool_for(0)) == (CardAddresses.MOVE, None)
     pooled = built_in("train", pool=True)
-    assert (pooled.network.card_addresses, pooled.ipam.pool_for(0)) == (CardAddresses.STAY, "rdma")
+    assert (pooled.network.card_addresses, pooled.ipam.pool_for(0)) == (CardAddresses.MOVE, "rdma")
 
 
 @pytest.mark.parametrize("text", [b"", b"[]", b"7", b"null"])

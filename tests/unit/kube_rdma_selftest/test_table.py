@@ -34,18 +34,18 @@ def test_rows_stand_below_their_heads():
     ]
     assert rows == [
         "CARD    PLAN      STEPS  RESULT          MS",
-        "mlx5_2  take         10  ✓             12.3",
-        "mlx5_2  function     12  ✗                -",
-        "mlx5_2  function     12  ✗ stopped   1234.5",
+        "mlx5_2  take         11  ✓             12.3",
+        "mlx5_2  function     13  ✗                -",
+        "mlx5_2  function     13  ✗ stopped   1234.5",
         "mlx5_1  -             -  not tried        -",
     ]
 
 
 def test_a_failure_names_the_step_when_and_what_the_kernel_said():
-    step = TAKE.plan.steps[1]
+    step = TAKE.plan.steps[2]
     text = summary([TrialResult(TAKE, 1.0, (Trouble(TrialStage.REPEAT, BUSY, step),)), LEFT], 200)
     assert text.splitlines()[:2] == [
-        f"mlx5_2 · take, when it was attached again: step 2, {BRING}: {BUSY}.",
+        f"mlx5_2 · take, when it was attached again: step 3, {BRING}: {BUSY}.",
         "mlx5_1: not tried: the node itself is reached through ens1f0, which is never touched.",
     ]
     assert "0 of 1 plans passed." in text
@@ -83,7 +83,7 @@ SYSTEM = SelftestSystem("0.1.0", "6.1.0-28-amd64", "x86_64")
 
 def test_the_report_is_one_paragraph_with_all_that_is_asked_first():
     """Versions, the card with its driver and function, each plan with what came of it."""
-    step = TAKE.plan.steps[1]
+    step = TAKE.plan.steps[2]
     failed = TrialResult(FUNCTION, None, (Trouble(TrialStage.REPEAT, BUSY, step),))
     text = report(SYSTEM, scene(card(2, virtual=True)), [TrialResult(TAKE, 1.0), failed], 100)
     assert "\n\n" not in text

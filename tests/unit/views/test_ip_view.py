@@ -96,6 +96,7 @@ def test_json_is_json_and_complete():
         "end": None,
         "gateway": None,
         "rail": 1,
+        "perNode": None,
     }
     assert (found["usage"][0]["free"], found["wants"][1]["address"]) == (249, "10.10.1.20")
     assert found["holders"][1] == {

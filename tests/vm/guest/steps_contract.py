@@ -27,6 +27,7 @@ from kube_rdma.model.attach.steps import (
     SetSysctl,
     TakeLink,
 )
+from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.link import PlannedHostLink
 
 MARK, ANOTHERS = "kube-rdma c1/net1", "kube-rdma c2/net1"
@@ -46,6 +47,8 @@ class World(Protocol):
     def end(self) -> None: ...  # the pod's namespace goes; what is the node's is back
     def node_link(self, name): ...  # (MTU, MAC, up) of a link of the node, None when not there
     def node_addresses(self, name): ...  # "10.9.0.1/24" and such; none that the kernel made itself
+    def node_ways(self, name): ...  # of a link: {(to, via, table)}, and {(source, table)} of all
+    def forget_rule(self, rule): ...  # of the node: it does not go with a link
     def add_link(self, name, *, pod): ...  # a link of somebody else, in the pod or on the node
     def half_made(self, step): ...  # its maker dies after the first message
     def moved_only(self, step): ...  # the card's link is in the pod, still under its old name
@@ -100,6 +103,38 @@ class Links:
             for _ in range(2):
                 pod.undo(home)
                 assert world.node_addresses(world.card.link.name) == {f"{V4}/24", f"{V6}/64"}
+
+    def test_routes_and_rules_of_the_node_are_there_again(self, world):
+        """A card with a /32 behind a router, as a cloud gives it, and a table of its own."""
+        name, hop = InterfaceName(world.card.link.name), ip_address("10.9.7.1")
+        routes = (
+            AddRoute(name, ip_network(f"{hop}/32")),
+            AddRoute(name, ip_network("10.9.7.0/24"), hop),
+            AddRoute(name, ip_network("10.9.8.0/24"), hop, V4, None, True, 50),
+            AddRoute(name, ip_network("0.0.0.0/0"), hop, None, TABLE, True),
+        )
+        rule = AddRule(V4, TABLE, PRIORITY)
+        home = replace(back(world.card), up=True, addresses=((V4, 32),), routes=routes)
+        wanted = {(str(one.to), str(one.via or ""), one.table or 254) for one in routes}
+        try:
+            with world.open() as pod:
+                pod.run(world.card)
+                for _ in range(2):
+                    pod.undo(replace(home, rules=(rule,)))
+                    shown, rules = world.node_ways(name)
+                    assert shown == wanted
+                    assert (str(V4), TABLE) in rules
+        finally:
+            world.forget_rule(rule)
+
+    def test_a_link_that_was_down_gets_no_route(self, world):
+        """The kernel takes none, and had none."""
+        name = InterfaceName(world.card.link.name)
+        route = AddRoute(name, ip_network("10.9.7.0/24"))
+        with world.open() as pod:
+            pod.run(world.card)
+            pod.undo(replace(back(world.card), routes=(route,)))
+        assert world.node_ways(name)[0] == set()
 
     def test_what_was_never_moved_is_only_restored(self, world):
         with world.open() as pod:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 
 import pytest
 
+from kube_base.errors import Unavailable
 from kube_rdma.adapters.kernel.netlink.rtnl import open_rtnl
-from kube_rdma.adapters.kernel.netlink.rtnl_write import make_link
+from kube_rdma.adapters.kernel.netlink.rtnl_read import link_ways, seen_links
+from kube_rdma.adapters.kernel.netlink.rtnl_write import make_link, remove_rule
 from kube_rdma.adapters.kernel.pod.namespaces import open_inside
 from kube_rdma.adapters.kernel.pod.steps import open_pod
 from kube_rdma.adapters.kernel.sysfs.pod import PodSysfs
@@ -21,6 +23,7 @@ from kube_rdma.model.attach.steps import (
     AwaitGid,
     MakeLink,
     MakeRdma,
+    RemoveRule,
     SetLink,
     TakeLink,
     VirtualKind,
@@ -79,6 +82,20 @@ class RealWorld:
         (found,) = json.loads(run("ip", "-json", "address", "show", name, "scope", "global"))
         shown = [one for one in found["addr_info"] if one]  # what the filter left out is empty
         return {f"{one['local']}/{one['prefixlen']}" for one in shown}
+
+    def node_ways(self, name):
+        with open_rtnl() as netlink:
+            links = [one for one in seen_links(netlink) if one.name == name]
+            ways = link_ways(netlink, links)
+        routes = [route for way in ways for route in way.routes]
+        rules = [rule for way in ways for rule in way.rules]
+        shown = {(str(one.to), str(one.via or ""), one.table or 254) for one in routes}
+        return shown, {(str(rule.source), rule.table) for rule in rules}
+
+    def forget_rule(self, rule):
+        with open_rtnl() as netlink, suppress(Unavailable):
+            request = remove_rule(RemoveRule(rule.source, rule.table, rule.priority))
+            netlink.ask(request.kind, request.body, more=request.flags)
 
     def add_link(self, name, *, pod):
         where = ("-n", POD) if pod else ()

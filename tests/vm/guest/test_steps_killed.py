@@ -27,7 +27,12 @@ from kube_rdma.adapters.kernel.netlink.codec import Attribute, Netlink, encode_a
 from kube_rdma.adapters.kernel.netlink.rdma_read import NETLINK_RDMA
 from kube_rdma.adapters.kernel.netlink.rdma_write import devices, netdev_of
 from kube_rdma.adapters.kernel.netlink.rtnl import open_rtnl
-from kube_rdma.adapters.kernel.netlink.rtnl_read import seen_links, seen_routes, seen_rules
+from kube_rdma.adapters.kernel.netlink.rtnl_read import (
+    link_ways,
+    seen_links,
+    seen_routes,
+    seen_rules,
+)
 from kube_rdma.adapters.kernel.netlink.rtnl_vf import seen_functions
 from kube_rdma.adapters.kernel.pod.namespaces import make_namespace, open_inside
 from kube_rdma.adapters.kernel.pod.steps import open_pod
@@ -36,7 +41,7 @@ from kube_rdma.model.attach.attachment import Attachment, AttachmentKey, Network
 from kube_rdma.model.attach.pod_view import PodView, SeenRdma
 from kube_rdma.programs.agent.pod_networks.executor import AttachmentJournal, PlanExecutor
 from kube_rdma.programs.survey import take_survey
-from kube_rdma.rules.attach.host_links import host_network
+from kube_rdma.rules.attach.host_links import host_network, with_ways
 from kube_rdma.rules.health.discovery import judge
 from kube_rdma.rules.pools.cards import cards
 from kube_rdma_selftest.trial import SelftestScene
@@ -75,7 +80,8 @@ class RealWorld:
     def scene(self):
         """The survey is an old one, as the agent's is; the links are those of now."""
         with open_rtnl() as netlink:
-            network = host_network(self._survey, seen_links(netlink))
+            links = seen_links(netlink)
+            network = with_ways(host_network(self._survey, links), link_ways(netlink, links))
             places = [link.virtual for link in network.links if link.virtual]
             functions = seen_functions(netlink, places)
         return SelftestScene(cards(self._survey, judge(self._survey)), network, functions)

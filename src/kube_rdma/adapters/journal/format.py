@@ -73,7 +73,9 @@ FORMS = (
     form(Dns, "Dns", "nameservers domain search options"),
     # their steps
     form(steps.MakeLink, "MakeLink", "kind parent name mark mode mtu mac pkey inside"),
-    form(steps.TakeLink, "TakeLink", "link name pci mtu mac up soft addresses active?"),
+    form(
+        steps.TakeLink, "TakeLink", "link name pci mtu mac up soft addresses active? routes? rules?"
+    ),
     form(PlannedHostLink, "Host", "index name"),
     form(function_step.SetFunction, "SetFunction", "place wanted found=previous"),
     form(function_step.RebindFunction, "RebindFunction", "pci physical driver guid found=previous"),
@@ -82,9 +84,9 @@ FORMS = (
     form(steps.SetLink, "SetLink", "name mtu mac"),
     form(steps.Probe, "Probe", "name address"),
     form(steps.AddAddress, "AddAddress", "name address prefix"),
-    form(steps.AddRoute, "AddRoute", "name to via source table onlink"),
+    form(steps.AddRoute, "AddRoute", "name to via source table onlink metric?"),
     form(steps.AddRule, "AddRule", "source table priority"),
-    form(steps.SetSysctl, "SetSysctl", "path value"),
+    form(steps.SetSysctl, "SetSysctl", "path value optional?"),
     form(steps.MakeRdma, "MakeRdma", "name kind on"),
     form(steps.MoveRdma, "MoveRdma", "device pci"),
     form(steps.AwaitPartition, "AwaitPartition", "pci pkey"),
@@ -111,7 +113,8 @@ FORMS = (
     form(
         AddressAllocation,
         "Lease",
-        "network interface pool address subnet gateway rest=cooldown owner resting=cooling",
+        "network interface pool address subnet gateway rest=cooldown owner resting=cooling "
+        "node_slice?",
         identity="network interface address",
     ),
     form(JournalIdentity, "Identity", "journal"),

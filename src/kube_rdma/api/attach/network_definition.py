@@ -152,6 +152,7 @@ def _network(base: Network, kind: NetworkKind, plugin: Plugin, ipam: IpamConf) -
         configured=fields.get("configured", False),
         pkey=partition(fields["pkey"]) if fields.get("pkey") else None,
         rdma=fields.get("rdma", True),
+        accept_ra=fields.get("accept_ra", False),
         lends=plugin.capabilities.get("deviceID") is True,
         rails=() if any_rail else tuple(rail for rail, _ in ipam.pools if rail is not None),
         pools=tuple(dict.fromkeys(names)),

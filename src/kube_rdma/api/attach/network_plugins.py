@@ -172,6 +172,7 @@ class SriovNetwork(Plugin):
         None, alias="vlanProto"
     )
     mac: Mac | None = None
+    mtu: Mtu = 0
     spoofchk: Switch | None = None
     trust: Switch | None = None
     link_state: Literal["auto", "enable", "disable"] | None = None
@@ -280,6 +281,7 @@ class KubeRdmaNetwork(Linked):
     mac: Mac | None = None
     pkey: PKey | None = None
     rdma: bool = True
+    accept_ra: bool = Field(False, alias="acceptRA")
 
 
 class TuningSettings(Plugin):

@@ -39,6 +39,7 @@ from kube_rdma.model.ipam import (
     NetworkName,
     NicRequest,
     Owner,
+    PerNode,
     PoolName,
     Span,
     Subnet,
@@ -167,7 +168,7 @@ def _whereabouts(document: Document) -> IpamConf:
             remedy='Add "range": "10.0.0.0/24"',
             where=document.where(("ipam",)),
         )
-    ranges = tuple(_range_of(each, block.gateway) for each in wanted)
+    ranges = tuple(_range_of(each, block) for each in wanted)
     excludes = tuple(span for each in wanted for span in each.exclude)
     notes = [
         f"{key} is not needed and is ignored"
@@ -189,6 +190,7 @@ def _whereabouts(document: Document) -> IpamConf:
     if block.gateway and ranges and not any(each.gateway for each in ranges):
         subnets = ", ".join(str(each.subnet) for each in ranges)
         notes.append(_unreachable(block.gateway, subnets))
+    notes += _without_slices(ranges, block)
     addresses = _addresses(block.addresses)
     gateways = (*(each.gateway for each in ranges), *(each.gateway for each in addresses))
     routes, left_out = _with_gateway(_routes(block.routes), gateways, [block.gateway])
@@ -321,16 +323,39 @@ def _placed(fault: Refused, document: Document) -> Refused:
     return Refused(fault.problem, remedy=fault.remedy, where=document.where(("ipam",)))
 
 
-def _range_of(entry: WhereaboutsRange, gateway: Address | None) -> IPRange:
-    """The range as whereabouts reads it: ends in `range` come first, an end outside is ignored."""
+def _range_of(entry: WhereaboutsRange, block: Whereabouts) -> IPRange:
+    """The range as whereabouts reads it: ends in `range` come first, an end outside is ignored.
+
+    With node_slice_size a node has a slice of the range, without regard to ends, and all slices are
+    one subnet (whereabouts, pkg/storage/kubernetes, getNodeSlicedRangeAndPoolConfiguration).
+    """
     assert entry.range is not None
     subnet, first, last = entry.range
+    gateway = block.gateway if block.gateway and block.gateway in subnet else None
+    if _is_sliced(subnet, block.node_slice_size):
+        assert block.node_slice_size is not None
+        per_node = PerNode(block.node_slice_size, is_one_subnet=True)
+        return IPRange(subnet, gateway=gateway, per_node=per_node)
     start, end = entry.range_start, entry.range_end
     first = first or (start if start and start in subnet else None)
     last = last or (end if end and end in subnet else None)
     if first and last and int(last) < int(first):
         last = None
-    return IPRange(subnet, first, last, gateway if gateway and gateway in subnet else None)
+    return IPRange(subnet, first, last, gateway)
+
+
+def _is_sliced(subnet: Subnet, size: int | None) -> bool:
+    return size is not None and subnet.prefixlen <= size <= subnet.max_prefixlen
+
+
+def _without_slices(ranges: Sequence[IPRange], block: Whereabouts) -> list[str]:
+    """A note for each range that node_slice_size does not divide."""
+    size = block.node_slice_size
+    return [
+        f"node_slice_size /{size} is ignored for {one.subnet}, which has no slices of this length"
+        for one in ranges
+        if size is not None and one.per_node is None
+    ]
 
 
 def _without_ends(block: Whereabouts) -> list[str]:

@@ -45,6 +45,14 @@ def _decimal(text: str) -> str:
     return text if ":" in text else re.sub(r"(?<![0-9])0+(?=[0-9])", "", text)
 
 
+def _length(text: str) -> int:
+    """``/24`` or ``24``, as whereabouts reads its node_slice_size."""
+    match = re.fullmatch("/?([0-9]{1,3})", text)
+    if match is None:
+        raise ValueError(text)
+    return int(match[1])
+
+
 def _unmapped(written: Address) -> Address:
     """An IPv4 address in the form of IPv6 (``::ffff:10.0.0.1``) is the IPv4 address, as in Go."""
     return getattr(written, "ipv4_mapped", None) or written
@@ -78,6 +86,7 @@ RangeText: TypeAlias = Annotated[
         "10.0.0.5-10.0.0.9/24",
     ),
 ]
+SliceSize: TypeAlias = Annotated[int, Word(_length, "the length of a subnet", "/24")]
 ZeroedAddress: TypeAlias = Annotated[
     Address, Word(lambda text: _unmapped(address(_decimal(text))), "an IP address", "10.0.0.10")
 ]
@@ -141,8 +150,8 @@ class Whereabouts(WhereaboutsRange):
 
     IGNORED: ClassVar[frozenset[str]] = frozenset(
         (
-            *("node_slice_size", "leader_lease_duration", "leader_renew_deadline"),
-            *("leader_retry_period", "sleep_for_race", "kubernetes", "configuration_path"),
+            *("leader_lease_duration", "leader_renew_deadline", "leader_retry_period"),
+            *("sleep_for_race", "kubernetes", "configuration_path"),
             *("log_file", "log_level", "reconciler_cron_expression", "datastore"),
             *("exclude_gateway", "optimistic_ipam"),  # a pool's gateway is never given
             *("etcd_host", "etcd_username", "etcd_password", "etcd_key_file", "etcd_cert_file"),
@@ -158,7 +167,7 @@ class Whereabouts(WhereaboutsRange):
     dns: PlainDns | None = None
     enable_overlapping_ranges: bool = True
     network_name: Label | None = None
-    node_slice_size: Any = None
+    node_slice_size: SliceSize | None = None
     leader_lease_duration: Any = None
     leader_renew_deadline: Any = None
     leader_retry_period: Any = None

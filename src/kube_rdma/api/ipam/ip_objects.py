@@ -52,7 +52,8 @@ class BlockPin(SparsePart, forbid_unknown_fields=True):
     """The last address of an owner."""
 
     owner: str
-    """owner is the interface of a pod, as namespace/pod/interface. Example: default/train-0/net1.
+    """owner is the interface of a pod, as namespace/pod/interface, or a node and its slice, as
+    node/name/address. Example: default/train-0/net1.
     """
     address: str
     """address is the address that the owner had last. Example: 10.0.0.70."""
@@ -71,8 +72,8 @@ class IPBlockSpec(SparsePart, forbid_unknown_fields=True):
     """holdings say which node holds which addresses of the block. An address in no entry is free.
     """
     pins: tuple[BlockPin, ...] = ()
-    """pins are the last addresses of pods of StatefulSets. A pod that comes again gets its address
-    back if possible; other pods get it only when no other is free.
+    """pins are the last addresses of pods of StatefulSets, and the last slices of nodes. A pod or
+    node that comes again gets them back if possible; others get them only when no other is free.
     """
 
 

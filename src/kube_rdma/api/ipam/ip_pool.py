@@ -17,6 +17,8 @@ from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 from kube_base.frozen import replace
 from kube_rdma.api.ipam.ip_pool_status import IPPoolStatus
 from kube_rdma.api.ipam.ip_words import Cidr, IpAddress, IpSpan, Label, bounds, meets, written
+from kube_rdma.api.ipam.pool_slices import PoolSlices
+from kube_rdma.api.ipam.pool_slices import written as written_slices
 from kube_rdma.api.text.document import Document, Value, of_json, shown
 from kube_rdma.api.text.faults import Slip, slips, validate
 from kube_rdma.api.text.typed import Many, OfPrograms, Typed
@@ -56,6 +58,11 @@ class PoolRange(Typed):
     """rail is the rail of the cards whose NICs get these addresses, counted from 0. Left out: for
     NICs whose rail has no range of its own.
     """
+    per_node: PoolSlices | None = Field(None, examples=[{"prefix": 31, "gatewayIndex": 0}])
+    """perNode gives each node a slice of subnet for itself, for rails that are routed between
+    nodes. Ranges of one family and rail have the same perNode but for nodes. Left out: the nodes
+    share subnet.
+    """
 
     @field_validator("start", "end", "gateway")
     @classmethod
@@ -94,6 +101,22 @@ class PoolRange(Typed):
                 problem = f"{gateway} is the {what} address of {subnet}, no router can have it"
                 raise slips(Slip(problem, "Write the router's address, or leave gateway out"))
         return gateway
+
+    @field_validator("per_node")
+    @classmethod
+    def _divides(cls, per_node: PoolSlices | None, info: ValidationInfo) -> PoolSlices | None:
+        subnet: Subnet | None = info.data.get("subnet")
+        ends = [(name, info.data.get(name)) for name in ("start", "end", "gateway")]
+        faults = tuple(per_node.faults(subnet, ends)) if per_node and subnet else ()
+        if faults:
+            raise slips(*faults)
+        return per_node
+
+    @property
+    def has_router(self) -> bool:
+        """Whether an address of the range has a gateway."""
+        index = self.per_node.gateway_index if self.per_node else None
+        return self.gateway is not None or index is not None
 
     @property
     def span(self) -> Span:
@@ -239,6 +262,12 @@ def encode(pool: IPPool) -> bytes:
     return json.dumps(spec(pool)).encode()
 
 
+def manifest(pool: IPPool) -> dict[str, Value]:
+    """The whole object as JSON values."""
+    head: dict[str, Value] = {"apiVersion": "kube-rdma.io/v1alpha1", "kind": "IPPool"}
+    return head | {"metadata": {"name": pool.name}, "spec": spec(pool)}
+
+
 def spec(pool: IPPool) -> dict[str, Value]:
     """The spec as JSON values, without empty lists."""
     fields: dict[str, Value] = {
@@ -258,7 +287,9 @@ def _range(ip_range: IPRange) -> Value:
     ends = {"start": ip_range.first, "end": ip_range.last, "gateway": ip_range.gateway}
     fields: dict[str, Value] = {"subnet": str(ip_range.subnet)}
     fields |= {key: str(end) for key, end in ends.items() if end is not None}
-    return fields if ip_range.rail is None else {**fields, "rail": ip_range.rail}
+    if ip_range.rail is not None:
+        fields["rail"] = ip_range.rail
+    return fields | ({"perNode": written_slices(ip_range.per_node)} if ip_range.per_node else {})
 
 
 def _route(route: Route) -> Value:
@@ -276,6 +307,7 @@ def _compiled(spec: IPPoolSpec, name: str, document: Document, path: tuple[str, 
                 each.gateway,
                 each.rail,
                 source=document.where((*path, index)),
+                per_node=each.per_node.value if each.per_node else None,
             )
             for index, each in enumerate(spec.ranges)
         ),
@@ -318,6 +350,6 @@ def _unreachable(routes: tuple[PoolRoute, ...], ranges: tuple[PoolRange, ...]) -
             problem = f"{route.gw} is in no subnet of the ranges, so no pod can reach it"
             remedy = "Write a router inside of a subnet of the ranges"
             yield Slip(problem, remedy, (index, "gw"))
-        elif route.gw is None and not all(each.gateway for each in same):
+        elif route.gw is None and not all(each.has_router for each in same):
             problem = f"the route to {shown(str(route.dst))} has no gw, and a range no gateway"
             yield Slip(problem, "Write gw, or give each range of this family a gateway", (index,))

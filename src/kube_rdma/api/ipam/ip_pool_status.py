@@ -46,8 +46,8 @@ class UsageEntry(SparsePart, kw_only=True):
     its own.
     """
     size: int
-    """size is the number of addresses that pods can get, without excluded and reserved ones.
-    9007199254740991 means this many or more.
+    """size is the number of addresses that pods can get, without excluded and reserved ones; with
+    perNode, of all addresses of the slices. 9007199254740991 means this many or more.
     """
     held: int
     """held is the number of addresses that nodes hold: for pods, resting, or in advance."""

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from kube_base.frozen import Frozen
 from kube_rdma.model.attach.cni import Dns
-from kube_rdma.model.attach.steps import CallPlugin, Step
+from kube_rdma.model.attach.steps import AddRoute, AddRule, CallPlugin, Step
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings
@@ -52,7 +52,8 @@ class InterfaceAddress(Frozen):
 class NetworkRoute(Frozen):
     """A route that is wanted; without `via` the gateway of the address.
 
-    `onlink`: the next hop is on the interface's network although no subnet of it says so.
+    `onlink`: the next hop, or without `via` all of the destination, is on the interface's network
+    although no subnet of it says so.
     """
 
     to: Subnet
@@ -63,8 +64,8 @@ class NetworkRoute(Frozen):
 class CardAddresses(StrEnum):
     """What becomes of the addresses that a card's own link has on the node.
 
-    STAY: they are the node's. MOVE: they go into the pod with a link that moves, where it has some.
-    REQUIRED: likewise, and without them there is no network.
+    STAY: they are the node's. MOVE: they go into the pod with a link that moves, where it has some
+    and no pool has addresses for its rail. REQUIRED: always, and without them there is no network.
     """
 
     STAY = "stay"
@@ -85,6 +86,7 @@ class Network(Frozen):
     `pkey` is a partition without the bit for full members, of InfiniBand alone. `isolated`: only
     where an RDMA device belongs to one namespace; `configured`: only for entries that
     ib-kubernetes has seen. `sysctls` are of the interface: ``ipv4/conf``, ``arp_notify``, ``1``.
+    `accept_ra`: routers may configure the interface by their advertisements.
     `lends`: a pod may name the card, by the capability deviceID. `config` is the document itself,
     for plugins that are called; `source` its place. `ipam_plugin` is the binary that gives the
     addresses of an interface of kube-rdma's, where no pool does; `dns` is that of the document.
@@ -112,6 +114,7 @@ class Network(Frozen):
     configured: bool = False
     pkey: int | None = None
     sysctls: tuple[tuple[str, str, str], ...] = ()
+    accept_ra: bool = False
     card_addresses: CardAddresses = CardAddresses.STAY
     lends: bool = False
     config: bytes = b""
@@ -162,6 +165,23 @@ class Wish(Frozen):
     network: Network
 
 
+class LinkWays(Frozen):
+    """How the node uses a link: its routes over it, the rules for what comes from its addresses.
+
+    Without what the kernel or router advertisements make again by themselves.
+    """
+
+    name: str
+    routes: tuple[AddRoute, ...] = ()
+    rules: tuple[AddRule, ...] = ()
+
+    @property
+    def own(self) -> tuple[AddRoute, ...]:
+        """The routes that its addresses use: of the main table, and of tables of its rules."""
+        tables = {rule.table for rule in self.rules}
+        return tuple(r for r in self.routes if r.table is None or r.table in tables)
+
+
 class HostLink(Frozen):
     """An interface of the node now. `default_route`: the node itself is reached through it.
 
@@ -170,6 +190,7 @@ class HostLink(Frozen):
     interface on the node too, `settings` what that one tells of it, asked for only where it counts.
     `master` is what it is enslaved to; when `bonded`, a bond, on which virtual interfaces stand.
     `kind` is the kernel's of a virtual link (``veth``, ``vlan``, ``bond``), empty for a card's own.
+    `ways` are the node's routes over it, asked for where the link may go into a pod.
     """
 
     index: int
@@ -186,6 +207,7 @@ class HostLink(Frozen):
     master: str | None = None
     bonded: bool = False
     kind: str = ""
+    ways: LinkWays | None = None
 
 
 class HostNetwork(Frozen):
@@ -243,6 +265,7 @@ class NetworkSeat(Frozen):
 
     `number` is its place in the annotation, from 1. `card` and `share` are None where the pod holds
     no share of the card: then no RDMA device comes along. `ipam` asks another plugin for addresses.
+    `mtu` is what the interface is set to; None: it stays as it is.
     """
 
     wish: Wish
@@ -255,6 +278,7 @@ class NetworkSeat(Frozen):
     devices: tuple[str, ...] = ()  # RDMA devices of the card itself that the pod will use
     roce: bool = False  # they have a GID for each address of the interface
     ipam: CallPlugin | None = None
+    mtu: int | None = None
 
 
 class Sandbox(Frozen):

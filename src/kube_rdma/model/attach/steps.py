@@ -51,8 +51,9 @@ class MakeLink(Frozen):
 class TakeLink(Frozen):
     """Move a card's own link into the pod and rename it, in one message.
 
-    The state it was found in is what undoing restores: name, MTU, MAC, up or down, and the
-    `addresses` that somebody gave it, with their length. `pci` finds the link again on either side,
+    The state it was found in is what undoing restores: name, MTU, MAC, up or down, the `addresses`
+    that somebody gave it, with their length, the `routes` of the node over it in whatever table,
+    and the `rules` for what comes from its addresses. `pci` finds the link again on either side,
     also when the pod's namespace went and the kernel gave it back under another name; `index` alone
     where the link has no function. `soft` are the soft RDMA links that stand on it, name and kind:
     the kernel removes them with the move.
@@ -70,6 +71,8 @@ class TakeLink(Frozen):
     soft: tuple[tuple[str, str], ...] = ()
     addresses: tuple[tuple[Address, int], ...] = ()
     active: bool = False
+    routes: tuple[AddRoute, ...] = ()
+    rules: tuple[AddRule, ...] = ()
 
 
 class SetLink(Frozen):
@@ -102,7 +105,8 @@ class AddAddress(Frozen):
 class AddRoute(Frozen):
     """Add a route in the pod; `table` None is the main one, `via` None means on-link.
 
-    `onlink`: `via` is reached through the link although it is in no subnet of it.
+    `onlink`: `via` is reached through the link although it is in no subnet of it. `metric` 0 is the
+    one that the kernel chooses. In a GiveBackLink it is a route of the node.
 
     It replaces a route of the same destination, table and metric, whoever's that was: this is how a
     pod's default route is taken from the cluster's interface when the pod asks for that.
@@ -114,6 +118,7 @@ class AddRoute(Frozen):
     source: Address | None = None
     table: int | None = None
     onlink: bool = False
+    metric: int = 0
 
 
 class AddRule(Frozen):
@@ -125,10 +130,14 @@ class AddRule(Frozen):
 
 
 class SetSysctl(Frozen):
-    """Write a network sysctl of the pod: ``net/ipv4/conf/net1/arp_ignore``."""
+    """Write a network sysctl of the pod: ``net/ipv4/conf/net1/arp_ignore``.
+
+    `optional`: a kernel without it, such as one without IPv6, has nothing to be set.
+    """
 
     path: str
     value: str
+    optional: bool = False
 
 
 class MakeRdma(Frozen):
@@ -249,7 +258,8 @@ class GiveBackLink(Frozen):
     `name` is what it is called in the pod, `link` what it was on the node. It may be on the node
     already, under another name: the kernel brings it back when a namespace ends. Its addresses,
     routes and sysctls are dropped by the move itself (__dev_change_net_namespace, net/core/dev.c);
-    `addresses` are those that it had on the node, and has again.
+    `addresses` are those that it had on the node, and has again; `routes` and `rules` likewise.
+    A route that cannot be while the link is down is left out then, as the kernel left it out.
     """
 
     link: PlannedHostLink
@@ -259,6 +269,8 @@ class GiveBackLink(Frozen):
     mac: str
     up: bool
     addresses: tuple[tuple[Address, int], ...] = ()
+    routes: tuple[AddRoute, ...] = ()
+    rules: tuple[AddRule, ...] = ()
 
 
 class RestoreRdma(Frozen):

@@ -167,6 +167,11 @@ def _text_of(name: str) -> _Text | Refused:
         return document.unreadable(name, error)
 
 
+def read_parts(name: str) -> Sequence[Document | Refused]:
+    """The documents of a file, or why one of them, or the file, cannot be read."""
+    return _parts(_text_of(name))
+
+
 def _parts(text: _Text | Refused) -> Sequence[Document | Refused]:
     """The documents of a file. What cannot be read is there as its faults, and hides no other."""
     from kube_base.errors import Refused

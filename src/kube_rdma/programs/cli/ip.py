@@ -170,6 +170,35 @@ def migrate(opener: Opener | None, dry_run: bool, cluster: ClusterOptions, outpu
         sys.exit(ExitCode.PROBLEM)
 
 
+@ip.command(epilog=examples("kube-rdma ip translate cidrpools.yaml > ippools.yaml"))
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+def translate(files: tuple[str, ...]) -> None:
+    """Print IPPools for CIDRPools of nv-ipam.
+
+    FILE is JSON or YAML with CIDRPools; - is stdin. Other documents are left out. What an IPPool
+    cannot say stands in a note on stderr. It reads no cluster and writes nothing.
+    """
+    from kube_base.errors import Refused
+    from kube_rdma.api.admission import manifests as objects
+    from kube_rdma.api.ipam import cidr_pool, ip_pool
+    from kube_rdma.programs.cli.config import read_parts
+    from kube_rdma.views.install import manifests
+
+    parts = [part for name in files for part in read_parts(name)]
+    if unread := [part for part in parts if isinstance(part, Refused)]:
+        raise Refused.all(unread)
+    documents = [part for part in parts if not isinstance(part, Refused)]
+    read = [manifest for document in documents for manifest in objects.manifests(document)]
+    pools = [cidr_pool.load(one.document) for one in read if one.is_a(*cidr_pool.KIND)]
+    if not pools:
+        remedy = "Name files that kubectl get cidrpools -A -o yaml wrote, or the manifests"
+        raise Refused("there is no CIDRPool in what was read", remedy=remedy)
+    for entry in pools:
+        for note in entry.notes:
+            click.echo(f"{entry.pool.name}: {note}.", err=True)
+    click.echo(manifests(ip_pool.manifest(entry.pool) for entry in pools), nl=False)
+
+
 def _run(
     opener: Opener | None, options: ClusterOptions, act: Callable[[Cluster], Awaitable[T]]
 ) -> T:

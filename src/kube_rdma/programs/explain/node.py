@@ -12,13 +12,13 @@ from kube_base.errors import KubeError
 from kube_base.frozen import replace
 from kube_rdma.adapters.journal.glance import glance
 from kube_rdma.adapters.kernel.netlink.rtnl import open_rtnl
-from kube_rdma.adapters.kernel.netlink.rtnl_read import seen_links
+from kube_rdma.adapters.kernel.netlink.rtnl_read import link_ways, seen_links
 from kube_rdma.adapters.kernel.netlink.rtnl_vf import seen_functions
 from kube_rdma.model.attach.attachment import HostNetwork
 from kube_rdma.model.explain import NodeBasis
 from kube_rdma.model.pools.pool import AppliedPools
 from kube_rdma.programs.survey import take_survey, with_uses
-from kube_rdma.rules.attach.host_links import host_network
+from kube_rdma.rules.attach.host_links import host_network, with_ways
 from kube_rdma.rules.health.evaluate import NodeFacts, evaluate, node_cards
 from kube_rdma.rules.pools.modes import terms
 
@@ -31,7 +31,8 @@ def node_here(name: str, state: Path) -> NodeBasis | None:
             return None
         survey = with_uses(take_survey())
         with open_rtnl() as netlink:
-            host = host_network(survey, seen_links(netlink))
+            seen = seen_links(netlink)
+            host = with_ways(host_network(survey, seen), link_ways(netlink, seen))
             places = tuple(one.virtual for one in host.links if one.virtual)
             settings = dict(seen_functions(netlink, places)) if places else {}
     except (KubeError, OSError):

@@ -326,7 +326,8 @@ class NodeAddresses:
     def _is_low(self, pool: PoolName, rail: int | None) -> bool:
         pool_subpools = subpools_for(self._agent.catalog.get(pool, ()), rail)
         return any(
-            spare(self._agent.state, subpool) < subpool.block_size // 2 for subpool in pool_subpools
+            subpool.is_shared and spare(self._agent.state, subpool) < subpool.block_size // 2
+            for subpool in pool_subpools
         )
 
     def _lost(self) -> tuple[Broken, ...]:

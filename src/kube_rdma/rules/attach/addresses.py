@@ -17,6 +17,7 @@ from kube_rdma.model.attach.attachment import (
     CardAddresses,
     Given,
     InterfaceAddress,
+    LinkWays,
     NetworkRoute,
     NetworkSeat,
     Way,
@@ -95,6 +96,17 @@ def of_answer(seat: NetworkSeat, result: CniResult) -> Given:
     return Given(wish.ask.interface, addresses, routes)
 
 
+def is_of_card(seat: NetworkSeat, pool: IPPool | None, rail: int | None) -> bool:
+    """Whether the card's own addresses take the place of the pool's, which has none for its rail.
+
+    The pool that the network rdma finds by its name may be older than the node's fifth card.
+    """
+    network, ranges = seat.wish.network, pool.ranges if pool else ()
+    has_range = any(one.rail in (None, rail) for one in ranges)
+    is_own = network.card_addresses is CardAddresses.MOVE and not seat.wish.ask.addresses
+    return is_own and not has_range and next(_of_card(seat), None) is not None
+
+
 def with_card_addresses(seats: Sequence[NetworkSeat], given: Sequence[Given]) -> tuple[Given, ...]:
     """What each interface gets, with the addresses that its card brings along from the node.
 
@@ -104,12 +116,17 @@ def with_card_addresses(seats: Sequence[NetworkSeat], given: Sequence[Given]) ->
     by_interface = {one.interface: one for one in given}
     for seat in seats:
         name = seat.wish.ask.interface
+        before = by_interface.get(name, Given(name))
+        is_lenient = seat.wish.network.card_addresses is CardAddresses.MOVE
+        if is_lenient and before.addresses:
+            continue
         brought = tuple(_of_card(seat))
-        if seat.wish.network.card_addresses is CardAddresses.MOVE and not brought:
+        if is_lenient and not brought:
             _refuse_bare(seat)
         if brought:
-            before = by_interface.get(name, Given(name))
-            by_interface[name] = replace(before, addresses=(*before.addresses, *brought))
+            addresses = (*before.addresses, *brought)
+            routes = (*before.routes, *_routes_of_card(seat, brought))
+            by_interface[name] = replace(before, addresses=addresses, routes=routes)
     return tuple(by_interface.values())
 
 
@@ -169,13 +186,39 @@ def _of_card(seat: NetworkSeat) -> Iterator[InterfaceAddress]:
         remedy = "Give the card an address on the node, or write ipam in place of ipRangesSource"
         raise refused(seat.wish, "meta.ipRangesSource", problem, remedy)
     for address, prefix in first.values():
-        yield InterfaceAddress(address, prefix, _gateway(InterfaceAddress(address, prefix)))
+        gateway = _gateway(InterfaceAddress(address, prefix), seat.link.ways)
+        yield InterfaceAddress(address, prefix, gateway)
 
 
-def _gateway(address: InterfaceAddress) -> Address | None:
-    """The first address of the subnet, unless that is the card's own or there is no room for it."""
+def _routes_of_card(
+    seat: NetworkSeat, addresses: Sequence[InterfaceAddress]
+) -> Iterator[NetworkRoute]:
+    """The node's routes that these addresses use, but for default routes: those are gateways.
+
+    A next hop that no subnet shows is on the link, as the node's own route to it says.
+    """
+    subnets = {subnet_of(one) for one in addresses}
+    versions = {one.address.version for one in addresses}
+    for route in seat.link.ways.own if seat.link.ways else ():
+        if route.to.prefixlen and route.to not in subnets and route.to.version in versions:
+            is_seen = any(route.via in subnet for subnet in subnets if route.via)
+            yield NetworkRoute(route.to, route.via, onlink=not is_seen)
+
+
+def _gateway(address: InterfaceAddress, ways: LinkWays | None) -> Address | None:
+    """The router of a card's address, as the node's routes over the card have it.
+
+    Of these that of the widest destination. Without any it is the other address of a /31 (RFC
+    3021), else the first of the subnet, unless that is the card's own or there is no room for it.
+    """
+    version = address.address.version
+    hops = [r for r in (ways.own if ways else ()) if r.via and r.via.version == version]
+    if hops:
+        return min(hops, key=lambda route: route.to.prefixlen).via
     subnet = subnet_of(address)
-    if subnet.num_addresses <= 2:
+    if subnet.num_addresses == 2:
+        return next(one for one in subnet if one != address.address)
+    if subnet.num_addresses < 2:
         return None
     gateway = subnet.network_address + 1
     return None if gateway == address.address else gateway

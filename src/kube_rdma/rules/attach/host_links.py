@@ -10,7 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
-from kube_rdma.model.attach.attachment import GrantedShare, HostLink, HostNetwork, NetworkKind, Wish
+from kube_base.frozen import replace
+from kube_rdma.model.attach.attachment import (
+    GrantedShare,
+    HostLink,
+    HostNetwork,
+    LinkWays,
+    NetworkKind,
+    Wish,
+)
 from kube_rdma.model.attach.pod_view import SeenLink
 from kube_rdma.model.attach.steps import VirtualKind
 from kube_rdma.model.card import Card, Netdev
@@ -81,6 +89,13 @@ def agree(survey: Survey, names: Sequence[str], links: Iterable[SeenLink]) -> bo
         elif link.pci or name not in ports:
             return False
     return True
+
+
+def with_ways(host: HostNetwork, ways: Iterable[LinkWays]) -> HostNetwork:
+    """The node with its routes over the links that may go into the pod."""
+    by_name = {one.name: one for one in ways}
+    links = tuple(replace(link, ways=by_name.get(link.name)) for link in host.links)
+    return replace(host, links=links)
 
 
 def host_network(survey: Survey, links: Sequence[SeenLink]) -> HostNetwork:

@@ -65,6 +65,10 @@ RULE_PRIORITY = 20000
 # value and that of "all".
 _SEVERAL = (("arp_ignore", "1"), ("arp_announce", "2"), ("rp_filter", "2"))
 
+# A leaf that advertises itself as a router would give the pod an address, a default route through a
+# rail and a GID for each prefix (addrconf_prefix_rcv, net/ipv6/addrconf.c; rt6_add_dflt_router).
+_ACCEPT_RA = "accept_ra"
+
 _MODES = {Way.MACVLAN: "bridge", Way.IPVLAN: "l2", Way.IPOIB: ""}
 
 
@@ -216,6 +220,8 @@ def _link(container: ContainerId, seat: NetworkSeat, mode: NamespaceMode) -> Ite
     state = (link.mtu, link.mac, link.up)
     waits = awaits_port(seat)
     take = TakeLink(host_link, taken_as(seat), link.pci, *state, soft, link.addresses, waits)
+    if link.ways:
+        take = replace(take, routes=link.ways.routes, rules=link.ways.rules)
     moves = seat.devices if mode is NamespaceMode.EXCLUSIVE else ()
     # Of the device, not of the link: a sub-function's device has no PCI address of its own.
     pci = {device.name: device.pci for device in seat.card.devices} if seat.card else {}
@@ -232,13 +238,16 @@ def _link(container: ContainerId, seat: NetworkSeat, mode: NamespaceMode) -> Ite
 def _brought_up(seat: NetworkSeat, crowded: bool, given: Given | None = None) -> Iterator[Step]:
     """Sysctls, then up; what other IPAM plugins give is not known yet, and changes nothing here."""
     network, ask, name = seat.wish.network, seat.wish.ask, seat.wish.ask.interface
-    wanted = {f"net/{tree}/{name}/{key}": value for tree, key, value in network.sysctls}
+    ignored = {} if network.accept_ra else {f"net/ipv6/conf/{name}/{_ACCEPT_RA}": "0"}
+    asked = {f"net/{tree}/{name}/{key}": value for tree, key, value in network.sysctls}
+    wanted = ignored | asked
     if crowded:
         wanted |= {f"net/ipv4/conf/{name}/{key}": value for key, value in _SEVERAL}
     if given and not seat.ipam:
         wanted |= _with_ipv6(given)
-    yield from (SetSysctl(path, value) for path, value in wanted.items())
-    yield SetLink(name, network.mtu, ask.mac or network.mac)
+    for path, value in wanted.items():
+        yield SetSysctl(path, value, optional=path in ignored and path not in asked)
+    yield SetLink(name, seat.mtu, ask.mac or network.mac)
     if seat.ipam:
         yield seat.ipam
 
@@ -305,7 +314,10 @@ def _main_routes(
                 taken.add(route.to)
                 beyond = _is_beyond(route.via, given)
                 steps.append(AddRoute(name, route.to, _via(route, given), onlink=beyond))
-        steps += [AddRoute(name, _everywhere(hop), hop) for hop in asked[seat.number]]
+        steps += [
+            AddRoute(name, _everywhere(hop), hop, onlink=_is_beyond(hop, given))
+            for hop in asked[seat.number]
+        ]
         routes[name] = tuple(steps)
     return routes
 
@@ -321,7 +333,9 @@ def _own_table(given: Given, table: int) -> Iterator[Step]:
     for address in given.addresses:
         if address.gateway:
             everywhere = _everywhere(address.gateway)
-            routes.setdefault(everywhere, AddRoute(name, everywhere, address.gateway, None, table))
+            beyond = _is_beyond(address.gateway, given)
+            leads = AddRoute(name, everywhere, address.gateway, None, table, beyond)
+            routes.setdefault(everywhere, leads)
     for route in given.routes:
         if any(address.address.version == route.to.version for address in given.addresses):
             hop, beyond = _via(route, given), _is_beyond(route.via, given)
@@ -332,7 +346,7 @@ def _own_table(given: Given, table: int) -> Iterator[Step]:
 
 def _via(route: NetworkRoute, given: Given) -> Address | None:
     """The next hop: as written, else the gateway of the family; None: on-link."""
-    if route.via is not None:
+    if route.via is not None or route.onlink:
         return route.via
     gateways = (one.gateway for one in given.addresses if one.gateway)
     return next((gw for gw in gateways if gw.version == route.to.version), None)
@@ -387,7 +401,9 @@ def _default_steps(called: Sequence[Plan]) -> Iterator[AddRoute]:
 
 def _refuse_far(seat: NetworkSeat, given: Given) -> None:
     """Gateways that the interface cannot reach; the kernel would refuse their routes."""
-    hops = [(_default(at), via) for at, via in enumerate(seat.wish.ask.default_routes)]
+    own = {one.gateway for one in given.addresses}  # whoever gave them knows the way there
+    asked = enumerate(seat.wish.ask.default_routes)
+    hops = [(_default(at), via) for at, via in asked if via not in own]
     families = {one.address.version for one in given.addresses}
     hops += [
         (f"route to {route.to}", route.via)

@@ -275,14 +275,30 @@ def _seat(number: int, wish: Wish, choice: Choice | None, node: HostNetwork) -> 
         problem = f"{link.name} cannot move into one pod: other pods share its card"
         remedy = "Use a network of type macvlan or kube-rdma, or a pool of mode exclusive"
         raise refused(wish, "type", problem, remedy)
+    mtu = _mtu(wish, way, link, node)
     if card is None or share is None:
-        return NetworkSeat(wish, number, way, link)
+        return NetworkSeat(wish, number, way, link, mtu=mtu)
     if not wish.network.rdma:
-        return NetworkSeat(wish, number, way, link, card, share)
+        return NetworkSeat(wish, number, way, link, card, share, mtu=mtu)
     soft, devices = _rdma(wish, way, card, link, node)
     iwarp = soft == "siw" or (devices and all(d.node_type == _IWARP for d in card.devices))
     roce = bool(soft or devices) and link.link_type != _INFINIBAND and not iwarp
-    return NetworkSeat(wish, number, way, link, card, share, soft, devices, roce)
+    return NetworkSeat(wish, number, way, link, card, share, soft, devices, roce, mtu=mtu)
+
+
+def _mtu(wish: Wish, way: Way, link: HostLink, node: HostNetwork) -> int | None:
+    """The network's, or for a virtual function that of its physical one, where that is larger.
+
+    Drivers make functions with 1500 whatever the physical one has (mlx5e_build_nic_netdev), and
+    RoCE would cut its messages into packets of 1024 bytes on a fabric of 9000.
+    """
+    if wish.network.mtu is not None or way is not Way.TAKE or link.virtual is None:
+        return wish.network.mtu
+    if link.link_type == _INFINIBAND:
+        return None
+    name = link.virtual.physical.name
+    physical = next((one for one in node.links if one.name == name), None)
+    return physical.mtu if physical and physical.mtu > link.mtu else None
 
 
 def _link(wish: Wish, card: Card | None, node: HostNetwork) -> HostLink:

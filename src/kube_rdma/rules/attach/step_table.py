@@ -77,7 +77,7 @@ def _taken_link(step: steps.TakeLink, seen: PodView) -> str:
 
 
 def _given_back(step: steps.TakeLink) -> tuple[steps.Undo, ...]:
-    state = (step.mtu, step.mac, step.up, step.addresses)
+    state = (step.mtu, step.mac, step.up, step.addresses, step.routes, step.rules)
     restored = (steps.RestoreRdma(name, kind, step.link) for name, kind in step.soft)
     return (steps.GiveBackLink(step.link, step.name, step.pci, *state), *restored)
 
@@ -128,6 +128,9 @@ def _rule(step: steps.AddRule, seen: PodView) -> str:
 
 def _sysctl(step: steps.SetSysctl, seen: PodView) -> str:
     if (step.path, step.value) in seen.sysctls:
+        return ""
+    has_link = any(link.name in step.path.split("/") for link in seen.links)
+    if step.optional and has_link and step.path not in dict(seen.sysctls):
         return ""
     return f"{step.path.replace('/', '.')} is not {step.value}"
 

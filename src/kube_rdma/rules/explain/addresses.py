@@ -26,7 +26,7 @@ from kube_rdma.model.late_binding.binding import ContainerId
 from kube_rdma.rules.attach.addresses import of_allocations
 from kube_rdma.rules.ipam.grant import nics_with_subpools
 from kube_rdma.rules.ipam.pools import refuse_namespace
-from kube_rdma.rules.ipam.subpools import Subpool, range_of, subpools
+from kube_rdma.rules.ipam.subpools import Subpool, part, range_of, slice_of, slices_from, subpools
 from kube_rdma.rules.phrases import listed
 
 Words = tuple[tuple[InterfaceName, StandIn], ...]
@@ -53,7 +53,8 @@ def addresses(
         nic.interface: [] for nic in request.nics
     }
     words, used = [], set[Address]()
-    for nic, subpool in nics_with_subpools(request, catalog):
+    for nic, whole in nics_with_subpools(request, catalog):
+        subpool = _node_part(whole)
         asked = next((one for one in nic.addresses if one.version == subpool.family), None)
         address = asked or _first_free(subpool, used)
         used.add(address)
@@ -89,6 +90,15 @@ def _rail(pool: IPPool | None, asked: Sequence[Address]) -> int | None:
     own = [one for one in ranges if any(address in one.subnet for address in asked)]
     rails = [one.rail for one in own or ranges]
     return None if None in rails or not rails else rails[0]
+
+
+def _node_part(subpool: Subpool) -> Subpool:
+    """What a node may have of it: the first slice stands for the one that the pod's node has."""
+    if subpool.per_node is None:
+        return subpool
+    subnet, prefix = subpool.ranges[0].subnet, subpool.per_node.prefix
+    slices = slices_from(subnet, prefix, subpool.excluded, int(subnet.network_address))
+    return next((own for one in slices if (own := part(subpool, one))), subpool)
 
 
 def _first_free(subpool: Subpool, used: set[Address]) -> Address:
@@ -131,7 +141,7 @@ def _held(name: InterfaceName, attached: Attached, pools: Sequence[IPPool]) -> G
     own = [one.address for one in attached.addresses]
     for pool in pools:
         allocations = [
-            _allocation(name, subpool, address)
+            _allocation(name, _part_of(subpool, address), address)
             for address in own
             for subpool in subpools(pool)
             if _has(subpool, address)
@@ -144,6 +154,12 @@ def _held(name: InterfaceName, attached: Attached, pools: Sequence[IPPool]) -> G
             others = (one for one in attached.addresses if one.address not in of_pool)
             return Given(name, (*whole.addresses, *others), whole.routes, whole.probe)
     return Given(name, attached.addresses)
+
+
+def _part_of(subpool: Subpool, address: Address) -> Subpool:
+    """The subpool, or the slice of it that the address is of, with its own subnet and gateway."""
+    own = part(subpool, slice_of(subpool, address)) if subpool.per_node else None
+    return own or subpool
 
 
 def _has(subpool: Subpool, address: Address) -> bool:

@@ -184,7 +184,7 @@ def _mtu(seat: NetworkSeat | None, evidence: PodEvidence) -> int | None:
     if seat is None:
         return None
     exact = evidence.basis is not None and evidence.basis.exact
-    return seat.wish.network.mtu or (seat.link.mtu if exact else None)
+    return seat.mtu or (seat.link.mtu if exact else None)
 
 
 def _doors(shares: Sequence[GrantedShare], plan: Planned) -> Iterator[str]:

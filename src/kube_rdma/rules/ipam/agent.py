@@ -49,7 +49,10 @@ from kube_rdma.rules.ipam.node_state import (
     with_record,
     without_record,
 )
-from kube_rdma.rules.ipam.subpools import NONE, Subpool, key_of, mask
+from kube_rdma.rules.ipam.pools import counted
+from kube_rdma.rules.ipam.slices import choose_slice, claim_in, own_part, strays
+from kube_rdma.rules.ipam.subpools import NONE, Subpool, anchor, key_of, mask
+from kube_rdma.rules.phrases import listed
 
 _TRIES = 4  # of one write; then the block stays uncertain until the next tick
 _MOMENT = 0.2  # seconds until the next try
@@ -255,13 +258,16 @@ def tick(agent: effects.IpamAgentState) -> effects.Effects[None]:
 
 def _replenish(agent: effects.IpamAgentState) -> effects.Effects[None]:
     """Claim ahead where spare addresses run low, and give back where they are too many."""
+    for sliced in chain.from_iterable(agent.catalog.values()):
+        for key, bits in strays(agent.state.node, agent.state.holdings, sliced):
+            yield from write(agent, key, give_back=bits)
     for subpool in _used_subpools(agent):
         if has_requests_of_others(agent.queues.get(subpool.pool), agent.state.node):
             continue
         is_low = spare(agent.state, subpool) < subpool.block_size // 2
         if is_low and blocks.ahead_limit(agent.state, agent.blocks, subpool) >= subpool.block_size:
             yield from _claim_from(agent, subpool, subpool.block_size)
-        for key, bits in surplus(agent.state, subpool):
+        for key, bits in surplus(agent.state, subpool) if subpool.is_shared else ():
             yield from write(agent, key, give_back=bits)
 
 
@@ -382,6 +388,9 @@ def _claim(
     result = _Claim.NONE
     for shortage in insufficient.shortages:
         subpool = shortage.subpool
+        if subpool.per_node:
+            result = max(result, (yield from _claim_slice(agent, subpool)))
+            continue
         if shortage.address:
             key, bit = key_of(subpool.network, shortage.address)
             block = agent.blocks.get(key)
@@ -408,6 +417,21 @@ def _claim_from(
         done = yield from write(agent, key, claim=claim)
         result = max(result, _Claim.MADE if done else _Claim.LOST)
     return result
+
+
+def _claim_slice(agent: effects.IpamAgentState, subpool: Subpool) -> effects.Effects[_Claim]:
+    """Claim a slice of the subpool for this node, unless it has one by now."""
+    chosen = choose_slice(agent.state, agent.blocks, subpool)
+    if chosen is None:
+        is_own = own_part(agent.state.node, agent.state.holdings, subpool)
+        return _Claim.MADE if is_own else _Claim.NONE
+    key = chosen[0]
+
+    def claim(block: Block | None) -> Bits:
+        return claim_in(agent.state, agent.blocks, subpool, key, block)
+
+    done = yield from write(agent, key, claim=claim)
+    return _Claim.MADE if done else _Claim.LOST
 
 
 def _lendable(
@@ -476,9 +500,17 @@ def _used_subpools(agent: effects.IpamAgentState) -> tuple[Subpool, ...]:
     return tuple(
         subpool
         for pool in sorted(pools & set(agent.catalog))
-        for subpool in agent.catalog[pool]
-        if any(holding.in_use & mask(subpool, key) for key, holding in agent.state.holdings.items())
+        for whole in agent.catalog[pool]
+        if (subpool := _part_of(agent, whole))
+        and any(h.in_use & mask(subpool, key) for key, h in agent.state.holdings.items())
     )
+
+
+def _part_of(agent: effects.IpamAgentState, subpool: Subpool) -> Subpool | None:
+    """What this node may claim of a subpool: all of it, or its own slice."""
+    if subpool.per_node is None:
+        return subpool
+    return own_part(agent.state.node, agent.state.holdings, subpool)
 
 
 def _unavailable(agent: effects.IpamAgentState, now: float) -> Unavailable:
@@ -511,6 +543,15 @@ def _full(agent: effects.IpamAgentState, insufficient: Insufficient) -> Refused:
             remedy="Delete the pod that has it, or ask for another address",
             where=where,
         )
+    if subpool.per_node:
+        return _without_slice(agent, subpool)
+    if subpool.node_slice:
+        return Refused(
+            f"{subpool.node_slice}, which node {agent.state.node} has of the pool, is full: pods "
+            f"have all of its {counted(subpool.size)}",
+            remedy="Delete pods of this node, or write a shorter perNode.prefix",
+            where=where,
+        )
     parts = [
         (blocks.held(block) & mask(subpool, key)).bit_count() for key, block in agent.blocks.items()
     ]
@@ -518,5 +559,28 @@ def _full(agent: effects.IpamAgentState, insufficient: Insufficient) -> Refused:
         f"the pool is full: {sum(parts)} of {subpool.size} addresses are held, and no node gave "
         f"back the {shortage.count} that node {agent.state.node} lacks",
         remedy="Add a range, delete pods, or taint nodes that are down as out-of-service",
+        where=where,
+    )
+
+
+def _without_slice(agent: effects.IpamAgentState, subpool: Subpool) -> Refused:
+    """The error for a node that gets no slice."""
+    assert subpool.per_node
+    node, where = agent.state.node, f"IPPool {subpool.pool}"
+    for entry in subpool.per_node.nodes:
+        if entry.node == node:
+            key, bits = anchor(subpool.network, entry.subnet)
+            block = agent.blocks.get(key)
+            holders = sorted(h.node for h in block.holdings if h.bits & bits) if block else []
+            by = f"node {holders[0]} holds addresses of it" if holders else "it is not free"
+            return Refused(
+                f"{entry.subnet} is the slice of node {node}, and {by}",
+                remedy="Delete the pods that have these addresses, or choose another slice",
+                where=where,
+            )
+    subnets = listed([str(r.subnet) for r in subpool.ranges])
+    return Refused(
+        f"the pool is full: no /{subpool.per_node.prefix} of {subnets} is free for node {node}",
+        remedy="Add a range, or delete the Node objects of nodes that are gone for good",
         where=where,
     )

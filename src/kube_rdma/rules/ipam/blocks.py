@@ -19,14 +19,25 @@ from kube_rdma.model.ipam import (
     Bits,
     Block,
     BlockKey,
+    NetworkName,
     NodeHolding,
     NodeName,
     Owner,
     Pin,
+    Subnet,
     Version,
 )
 from kube_rdma.rules.ipam.node_state import LocalHolding, NodeAddressState, suspend_right
-from kube_rdma.rules.ipam.subpools import NONE, Subpool, key_at, key_of, lowest, mask, start_block
+from kube_rdma.rules.ipam.subpools import (
+    NONE,
+    Subpool,
+    anchor,
+    key_at,
+    key_of,
+    lowest,
+    mask,
+    start_block,
+)
 
 _ROOMY = 256  # block sizes: room for so many nodes that claim before they see each other
 _ALL = (1 << BLOCK_ADDRESSES) - 1
@@ -62,6 +73,11 @@ def pinned(block: Block | None) -> Bits:
     for pin in block.pins if block else ():
         bits |= 1 << pin.offset
     return Bits(bits)
+
+
+def slice_owner(node: NodeName, node_slice: Subnet) -> Owner:
+    """Who the pin of a slice is for; the owner of an address begins with a pod's namespace."""
+    return Owner(f"node/{node}/{node_slice.network_address}")
 
 
 def plan(
@@ -103,8 +119,11 @@ def confirm(state: NodeAddressState, block: Block) -> NodeAddressState:
     """
     own = held_by(block, state.node)
     holdings = dict(state.holdings)
-    holding = LocalHolding(confirmed=own, in_use=holdings[block.key].in_use, pinned=pinned(block))
-    if holding.confirmed or holding.in_use:
+    before = holdings[block.key]
+    holding = LocalHolding(
+        confirmed=own, in_use=before.in_use, pinned=pinned(block), kept=before.kept
+    )
+    if holding.confirmed or holding.in_use or holding.kept:
         holdings[block.key] = holding
     else:
         del holdings[block.key]
@@ -139,7 +158,11 @@ def _number(version: Version | None) -> int:
 def after_rollback(state: NodeAddressState, blocks: Blocks) -> NodeAddressState:
     """The state after a rollback: the right is lost, and what other nodes had by then is theirs."""
     taken = {
-        key: Bits(holding.in_use & held(blocks.get(key)) & ~held_by(blocks.get(key), state.node))
+        key: Bits(
+            (holding.in_use | holding.kept)
+            & held(blocks.get(key))
+            & ~held_by(blocks.get(key), state.node)
+        )
         for key, holding in state.holdings.items()
     }
     return replace(suspend_right(state), taken=taken)
@@ -148,7 +171,7 @@ def after_rollback(state: NodeAddressState, blocks: Blocks) -> NodeAddressState:
 def missing(state: NodeAddressState, blocks: Blocks) -> bool:
     """Whether the blocks lack addresses in use of a node whose right was not revoked."""
     return any(
-        holding.in_use & ~held_by(blocks.get(key), state.node)
+        (holding.in_use | holding.kept) & ~held_by(blocks.get(key), state.node)
         for key, holding in state.holdings.items()
     )
 
@@ -165,7 +188,9 @@ def recall(
     for key in {k for k, block in blocks.items() if held_by(block, state.node)} | set(holdings):
         holding = holdings.get(key, LocalHolding())
         returning = Bits(_ALL & ~trusted.get(key, NONE) & ~state.needed(key))
-        holdings[key] = LocalHolding(in_use=holding.in_use, returning=returning, uncertain=True)
+        holdings[key] = LocalHolding(
+            in_use=holding.in_use, returning=returning, uncertain=True, kept=holding.kept
+        )
     return replace(state, holdings=holdings, term=state.term + 1)
 
 
@@ -175,7 +200,8 @@ def forgettable(state: NodeAddressState, key: BlockKey, block: Block | None) -> 
     The node grants nothing there, so nothing is to settle; a late claim shows up as a holding.
     """
     holding = state.holdings.get(key, LocalHolding())
-    return not (holding.confirmed | holding.in_use | holding.returning | held_by(block, state.node))
+    own = holding.confirmed | holding.in_use | holding.kept | holding.returning
+    return not (own | held_by(block, state.node))
 
 
 def forget(state: NodeAddressState, key: BlockKey) -> NodeAddressState:
@@ -294,17 +320,29 @@ def _mispinned(block: Block | None, tenants: _Tenants) -> bool:
 def _tenants(
     state: NodeAddressState, only: BlockKey | None = None
 ) -> dict[BlockKey, dict[int, Owner | None]]:
-    """The owners of the addresses that the node surely holds, by offset, in one block or in all."""
+    """The owners of the addresses that the node surely holds, by offset, in one block or in all.
+
+    The node itself is the owner of a slice, and has its pin at the first address.
+    """
     tenants: dict[BlockKey, dict[int, Owner | None]] = {}
-    if only and not (only in state.holdings and state.holdings[only].in_use):
+    slices: set[tuple[NetworkName, Subnet]] = set()
+    if only and not (only in state.holdings and state.needed(only)):
         return tenants
     for record in state.records.values():
         for allocation in record.live:
+            if allocation.node_slice:
+                slices.add((allocation.network, allocation.node_slice))
             if only and not 0 <= int(allocation.address) - only.first < BLOCK_ADDRESSES:
                 continue
             key, bit = key_of(allocation.network, allocation.address)
             if state.holdings[key].confirmed & bit:
                 tenants.setdefault(key, {})[bit.bit_length() - 1] = allocation.owner
+    for network, node_slice in slices:
+        key, bits = anchor(network, node_slice)
+        offset = int(node_slice.network_address) - key.first
+        if only in (None, key) and not bits & ~state.holdings[key].confirmed:
+            own = tenants.setdefault(key, {})
+            own[offset] = own.get(offset) or slice_owner(state.node, node_slice)
     return tenants
 
 

@@ -28,7 +28,7 @@ def with_requests_of(
             node, shortage.subpool.family, shortage.subpool.rail, shortage.count, shortage.address
         )
         for shortage in shortages
-        if shortage.subpool.pool == queue.pool
+        if shortage.subpool.pool == queue.pool and shortage.subpool.is_shared
     )
     own = [at for at, request in enumerate(queue.requests) if request.node == node]
     at = own[0] if own else len(queue.requests)
@@ -66,7 +66,7 @@ def lendable(
                 break
             continue
         for subpool in subpools_for(pool, request.rail):
-            if subpool.family == request.family:
+            if subpool.family == request.family and subpool.is_shared:
                 count, part = request.count, (subpool.family, subpool.rail)
                 if request.address is None:
                     if part not in vacant:

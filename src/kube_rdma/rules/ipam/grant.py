@@ -22,6 +22,7 @@ from kube_rdma.model.ipam import (
     PoolName,
 )
 from kube_rdma.rules.ipam.node_state import LocalHolding, NodeAddressState, is_lost, mark_in_use
+from kube_rdma.rules.ipam.slices import own_part
 from kube_rdma.rules.ipam.subpools import Subpool, key_of, mask, offsets, range_of, subpools_for
 
 Catalog = Mapping[PoolName, tuple[Subpool, ...]]
@@ -77,11 +78,13 @@ def grant(
     for nic, subpool in nics_with_subpools(request, catalog):
         allocation = _existing(state, before, nic, subpool)
         if allocation is None:
-            picked = _pick(state, holdings, nic, subpool)
+            own = subpool if subpool.per_node is None else own_part(state.node, holdings, subpool)
+            _refuse_elsewhere(nic, own, state)
+            picked = _pick(state, holdings, nic, own) if own else Shortage(subpool, 1)
             if isinstance(picked, Shortage):
                 shortages.append(picked)
                 continue
-            allocation = _allocation(nic, subpool, picked)
+            allocation = _allocation(nic, own or subpool, picked)
             holdings = mark_in_use(holdings, (allocation,))
             fresh.append(allocation)
         allocations.append(allocation)
@@ -137,6 +140,20 @@ def nics_with_subpools(
                 )
         for subpool in subpools:
             yield nic, subpool
+
+
+def _refuse_elsewhere(nic: NicRequest, own: Subpool | None, state: NodeAddressState) -> None:
+    """Raise Refused for a static address of another node's slice."""
+    if own is None or own.node_slice is None:
+        return
+    for address in nic.addresses:
+        if address.version == own.family and not _has(own, address):
+            raise Refused(
+                f"{address} is outside of {own.node_slice}, which node {state.node} has of IPPool "
+                f"{own.pool}",
+                remedy="Ask for an address of this node's slice, or run the pod on its own node",
+                where=f"interface {nic.interface}",
+            )
 
 
 def _has(subpool: Subpool, address: Address) -> bool:
@@ -235,6 +252,7 @@ def _allocation(nic: NicRequest, subpool: Subpool, address: Address) -> AddressA
         r.gateway,
         subpool.cooldown,
         nic.owner,
+        node_slice=subpool.node_slice,
     )
 
 

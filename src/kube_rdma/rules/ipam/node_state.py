@@ -23,16 +23,16 @@ from kube_rdma.model.ipam import (
     InterfaceName,
     NodeName,
 )
-from kube_rdma.rules.ipam.subpools import NONE, Subpool, key_of, mask
+from kube_rdma.rules.ipam.subpools import NONE, Subpool, anchor, key_of, mask
 
 
 class LocalHolding(Frozen):
     """What the node knows of its holding in one block.
 
     `confirmed` is what its last write that surely succeeded says. `in_use` are the addresses of its
-    records, those in cool-down too. `returning` are being given back: the node does not know yet
-    whether they are gone. `uncertain`: a write is under way or its outcome is unknown. `pinned` are
-    last addresses of owners.
+    records, those in cool-down too. `kept` are the anchors of slices that these are of. `returning`
+    are being given back: the node does not know yet whether they are gone. `uncertain`: a write is
+    under way or its outcome is unknown. `pinned` are last addresses of owners.
     """
 
     confirmed: Bits = NONE
@@ -40,6 +40,7 @@ class LocalHolding(Frozen):
     returning: Bits = NONE
     pinned: Bits = NONE
     uncertain: bool = False
+    kept: Bits = NONE
 
     @property
     def spare(self) -> Bits:
@@ -65,9 +66,11 @@ class NodeAddressState(Frozen):
     taken: Mapping[BlockKey, Bits] = field(default_factory=dict)
 
     def needed(self, key: BlockKey) -> Bits:
-        """The addresses in use that the node asks back where no other node holds them."""
+        """Addresses in use and their anchors: it asks them back where no other node holds them."""
         holding = self.holdings.get(key)
-        return Bits(holding.in_use & ~self.taken.get(key, NONE)) if holding else NONE
+        if holding is None:
+            return NONE
+        return Bits((holding.in_use | holding.kept) & ~self.taken.get(key, NONE))
 
 
 def load(node: NodeName, records: Iterable[AllocationRecord], now: float) -> NodeAddressState:
@@ -217,6 +220,10 @@ def mark_in_use(
         key, bit = key_of(allocation.network, allocation.address)
         holding = changed.get(key, LocalHolding(uncertain=True))
         changed[key] = replace(holding, in_use=Bits(holding.in_use | bit))
+        if allocation.node_slice:
+            key, bits = anchor(allocation.network, allocation.node_slice)
+            holding = changed.get(key, LocalHolding(uncertain=True))
+            changed[key] = replace(holding, kept=Bits(holding.kept | bits))
     return changed
 
 
@@ -236,6 +243,17 @@ def _free(state: NodeAddressState, dropped: Iterable[AddressAllocation]) -> Node
             continue
         key, bit = key_of(*place)
         holdings[key] = replace(holdings[key], in_use=Bits(holdings[key].in_use & ~bit))
-        if holdings[key] == LocalHolding(pinned=holdings[key].pinned):
-            del holdings[key]
+        _drop_if_empty(holdings, key)
+    left = {(a.network, a.node_slice) for r in state.records.values() for a in r.allocations}
+    for network, node_slice in {(a.network, a.node_slice) for a in dropped} - left:
+        if node_slice:
+            key, bits = anchor(network, node_slice)
+            holdings[key] = replace(holdings[key], kept=Bits(holdings[key].kept & ~bits))
+            _drop_if_empty(holdings, key)
     return replace(state, holdings=holdings)
+
+
+def _drop_if_empty(holdings: dict[BlockKey, LocalHolding], key: BlockKey) -> None:
+    """Remove a holding that says nothing."""
+    if holdings[key] == LocalHolding(pinned=holdings[key].pinned):
+        del holdings[key]

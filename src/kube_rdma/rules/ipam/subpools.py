@@ -10,10 +10,11 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
+from ipaddress import IPv4Network, IPv6Network
 from itertools import accumulate
 
 from kube_base.errors import Refused
-from kube_base.frozen import Frozen
+from kube_base.frozen import Frozen, replace
 from kube_rdma.model.ipam import (
     BLOCK_ADDRESSES,
     Address,
@@ -23,6 +24,7 @@ from kube_rdma.model.ipam import (
     IPPool,
     IPRange,
     NetworkName,
+    PerNode,
     PoolName,
     Subnet,
 )
@@ -38,6 +40,9 @@ class Subpool(Frozen):
 
     `spans` are sorted, disjoint and apart. `runs` are the blocks they touch, as first and last
     block number; `before` counts the blocks of all earlier runs.
+
+    With `per_node` its spans are whole, for nodes hold whole slices of it, and pods get addresses
+    of `part`: the subpool of one slice, which `node_slice` names. `excluded` waits for that.
     """
 
     pool: PoolName
@@ -50,6 +55,14 @@ class Subpool(Frozen):
     before: tuple[int, ...]
     block_size: int
     cooldown: float
+    per_node: PerNode | None = None
+    node_slice: Subnet | None = None
+    excluded: tuple[Interval, ...] = ()
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether nodes share its addresses one by one, and so lend each other some."""
+        return self.per_node is None and self.node_slice is None
 
     @property
     def block_count(self) -> int:
@@ -60,7 +73,8 @@ class Subpool(Frozen):
     def size(self) -> int:
         """How many addresses it can give."""
         return sum(
-            last - first + 1 - _zeros(self.family, first, last) for first, last in self.spans
+            last - first + 1 - (_zeros(self.family, first, last) if self.is_shared else 0)
+            for first, last in self.spans
         )
 
 
@@ -76,6 +90,9 @@ def subpools(pool: IPPool) -> tuple[Subpool, ...]:
     keys = sorted({(r.subnet.version, r.rail) for r in pool.ranges}, key=str)
     for version, rail in keys:
         ranges = tuple(r for r in pool.ranges if (r.subnet.version, r.rail) == (version, rail))
+        if per_node := next((r.per_node for r in ranges if r.per_node), None):
+            compiled.append(_sliced(pool, ranges, per_node, excluded))
+            continue
         holes = [(first, last) for first, last, v in excluded if v == version]
         holes += [(int(r.gateway), int(r.gateway)) for r in ranges if r.gateway]
         holes += [hole for r in ranges for hole in _reserved(r.subnet)]
@@ -107,7 +124,7 @@ def mask(subpool: Subpool, key: BlockKey) -> Bits:
         if start > last:
             break
         bits |= run(max(start, first) - first, min(end, last) - first)
-    if key.family is Family.V4 and first % _ZERO_EVERY == 0:
+    if key.family is Family.V4 and first % _ZERO_EVERY == 0 and subpool.is_shared:
         bits &= ~1
     return Bits(bits)
 
@@ -137,6 +154,13 @@ def range_of(subpool: Subpool, address: Address) -> IPRange:
         if first <= number <= last:
             return r
     raise LookupError(f"{address} is outside of pool {subpool.pool}")
+
+
+def anchor(network: NetworkName, node_slice: Subnet) -> tuple[BlockKey, Bits]:
+    """What a node must hold to own a slice: all addresses of it that lie in its first block."""
+    key, _ = key_of(network, node_slice.network_address)
+    first = int(node_slice.network_address) - key.first
+    return key, run(first, min(first + node_slice.num_addresses, BLOCK_ADDRESSES) - 1)
 
 
 def start_block(subpool: Subpool, node: str) -> int:
@@ -170,9 +194,50 @@ def run(first: int, last: int) -> Bits:
     return Bits((_ALL >> (BLOCK_ADDRESSES - 1 - last)) & (_ALL << first))
 
 
+def part(subpool: Subpool, node_slice: Subnet) -> Subpool | None:
+    """The subpool of one slice of a subpool with `per_node`; None: nothing of it can be given."""
+    per_node = subpool.per_node
+    assert per_node
+    whole = range_of(subpool, node_slice.network_address)
+    gateway = whole.gateway if per_node.is_one_subnet else gateway_of(per_node, node_slice)
+    holes = [*subpool.excluded, *_reserved(node_slice)]
+    holes += _reserved(whole.subnet) if per_node.is_one_subnet else ()
+    holes += [(int(gateway), int(gateway))] if gateway else ()
+    own = (int(node_slice.network_address), int(node_slice.broadcast_address))
+    spans = _without((own,), _merged(holes))
+    if not spans:
+        return None
+    subnet = whole.subnet if per_node.is_one_subnet else node_slice
+    ranges = (replace(whole, subnet=subnet, gateway=gateway, per_node=None),)
+    runs, before = _touched(spans)
+    return replace(
+        subpool,
+        spans=spans,
+        ranges=ranges,
+        per_node=None,
+        node_slice=node_slice,
+        runs=runs,
+        before=before,
+    )
+
+
+def slice_of(subpool: Subpool, address: Address) -> Subnet:
+    """The slice that an address of a subpool with `per_node` is of."""
+    assert subpool.per_node
+    prefix, size = subpool.per_node.prefix, address.max_prefixlen
+    first = int(address) >> (size - prefix) << (size - prefix)
+    return IPv4Network((first, prefix)) if size == 32 else IPv6Network((first, prefix))
+
+
+def gateway_of(per_node: PerNode, node_slice: Subnet) -> Address | None:
+    """The router of a slice: the one that its node's entry names, else the one of the index."""
+    for chosen in per_node.nodes:
+        if chosen.subnet == node_slice and chosen.gateway:
+            return chosen.gateway
+    return None if per_node.gateway is None else node_slice[per_node.gateway]
+
+
 def _subpool(pool: IPPool, ranges: tuple[IPRange, ...], spans: tuple[Interval, ...]) -> Subpool:
-    runs = _merged((first // BLOCK_ADDRESSES, last // BLOCK_ADDRESSES) for first, last in spans)
-    counts = [last - first + 1 for first, last in runs]
     return Subpool(
         pool.name,
         pool.network,
@@ -180,11 +245,68 @@ def _subpool(pool: IPPool, ranges: tuple[IPRange, ...], spans: tuple[Interval, .
         ranges[0].rail,
         spans,
         ranges,
-        runs,
-        (0, *accumulate(counts[:-1])),
+        *_touched(spans),
         pool.block_size,
         pool.cooldown,
     )
+
+
+def _touched(spans: tuple[Interval, ...]) -> tuple[tuple[Interval, ...], tuple[int, ...]]:
+    """The blocks that the spans touch: `runs` and `before` of a Subpool."""
+    runs = _merged((first // BLOCK_ADDRESSES, last // BLOCK_ADDRESSES) for first, last in spans)
+    counts = [last - first + 1 for first, last in runs]
+    return runs, (0, *accumulate(counts[:-1]))
+
+
+def _sliced(
+    pool: IPPool,
+    ranges: tuple[IPRange, ...],
+    per_node: PerNode,
+    excluded: Iterable[tuple[int, int, int]],
+) -> Subpool:
+    """The subpool of ranges whose nodes have slices; Refused where no slice has an address."""
+    version = ranges[0].subnet.version
+    for r in ranges:
+        if r.per_node is None or replace(r.per_node, nodes=()) != replace(per_node, nodes=()):
+            raise Refused(
+                f"{r.subnet} and {ranges[0].subnet} have different slices for nodes",
+                remedy="Write the same perNode for each range of one family and rail",
+                where=r.source or f"IPPool {pool.name}",
+            )
+    spans = _merged(_bounds(r) for r in ranges)
+    holes = _merged((first, last) for first, last, family in excluded if family == version)
+    whole = replace(_subpool(pool, ranges, spans), per_node=per_node, excluded=holes)
+    entries = tuple(chosen for r in ranges if r.per_node for chosen in r.per_node.nodes)
+    whole = replace(whole, per_node=replace(per_node, nodes=entries))
+    slices = (_first_slice(r.subnet, per_node.prefix, holes) for r in ranges)
+    if not any(one and part(whole, one) for one in slices):
+        raise Refused(
+            "nothing is left to give: excludes, gateway and reserved addresses cover each slice",
+            remedy="Write a shorter perNode.prefix, or exclude less",
+            where=ranges[0].source or f"IPPool {pool.name}",
+        )
+    return whole
+
+
+def _first_slice(subnet: Subnet, prefix: int, holes: tuple[Interval, ...]) -> Subnet | None:
+    """The first slice of a range that no hole covers as a whole; None: there is none."""
+    return next(slices_from(subnet, prefix, holes, int(subnet.network_address)), None)
+
+
+def slices_from(
+    subnet: Subnet, prefix: int, holes: tuple[Interval, ...], number: int
+) -> Iterator[Subnet]:
+    """The slices of a range from the one of `number` on, without those that a hole covers."""
+    size = 1 << (subnet.max_prefixlen - prefix)
+    last, at = int(subnet.broadcast_address), number - number % size
+    while at <= last:
+        hole = _reaching(holes, at)
+        if hole < len(holes) and holes[hole][0] <= at and at + size - 1 <= holes[hole][1]:
+            at = holes[hole][1] + 1
+            at -= at % size
+            continue
+        yield type(subnet)((at, prefix))
+        at += size
 
 
 def _faults(r: IPRange) -> Iterator[Refused]:

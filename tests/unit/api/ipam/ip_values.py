@@ -4,6 +4,7 @@ from ipaddress import ip_network
 
 from hypothesis import strategies as st
 
+from kube_base.frozen import replace
 from kube_rdma.model.ipam import (
     BLOCK_ADDRESSES,
     Block,
@@ -15,6 +16,8 @@ from kube_rdma.model.ipam import (
     IPRange,
     NodeHolding,
     NodeLease,
+    NodeSlice,
+    PerNode,
     Pin,
     Route,
     Span,
@@ -34,14 +37,42 @@ def ranges(draw, number, family):
     inside = st.integers(0, subnet.num_addresses - 1).map(subnet.__getitem__)
     first, last = sorted(draw(st.tuples(inside, inside)))
     gateway = st.integers(1, subnet.num_addresses - 2).map(subnet.__getitem__)
+    rail, source = draw(st.none() | st.integers(0, 7)), f"IPPool {{}}: spec.ranges[{number}]"
+    if draw(st.booleans()):
+        router = draw(st.none() | gateway)
+        per_node = draw(slices(subnet, router))
+        return IPRange(
+            subnet,
+            gateway=router if per_node.is_one_subnet else None,
+            rail=rail,
+            source=source,
+            per_node=per_node,
+        )
     return IPRange(
         subnet,
         draw(st.none() | st.just(first)),
         draw(st.none() | st.just(last)),
         draw(st.none() | gateway),
-        draw(st.none() | st.integers(0, 7)),
-        source=f"IPPool {{}}: spec.ranges[{number}]",
+        rail,
+        source=source,
     )
+
+
+@st.composite
+def slices(draw, subnet, router):
+    """Slices of a range, some of them chosen; `router`: the gateway of all, in one subnet."""
+    bits = subnet.max_prefixlen
+    prefix = draw(st.integers(subnet.prefixlen, bits - 1))
+    size = 1 << (bits - prefix)
+    lowest, highest = (1, size - 2) if size > 2 and bits == 32 else (0, size - 1)
+    index = None if router else draw(st.none() | st.integers(lowest, highest))
+    numbers = st.integers(0, (1 << (prefix - subnet.prefixlen)) - 1)
+    chosen = draw(st.dictionaries(NODES, numbers, max_size=2))
+    nodes = [
+        NodeSlice(node, ip_network((int(subnet[0]) + number * size, prefix)))
+        for number, node in {number: node for node, number in chosen.items()}.items()
+    ]
+    return PerNode(prefix, index, tuple(nodes), router is not None)
 
 
 def ends(one):
@@ -63,10 +94,7 @@ def pools(draw):
     name = draw(LABELS)
     return IPPool(
         name,
-        tuple(
-            IPRange(r.subnet, r.first, r.last, r.gateway, r.rail, r.source.format(name))
-            for r in found
-        ),
+        tuple(replace(r, source=r.source.format(name)) for r in found),
         draw(LABELS),
         tuple(spans),
         tuple(routes),

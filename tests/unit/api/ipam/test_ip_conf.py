@@ -12,7 +12,7 @@ from kube_rdma.api.ipam import ip_conf, ip_pool
 from kube_rdma.api.ipam.ip_conf import IpamConf
 from kube_rdma.api.text.document import of_value
 from kube_rdma.model.attach.cni import Dns, LinkAddress, LinkRoute
-from kube_rdma.model.ipam import NicRequest, Span
+from kube_rdma.model.ipam import NicRequest, PerNode, Span
 
 WHEREABOUTS = {
     "type": "whereabouts",
@@ -57,11 +57,8 @@ def test_every_key_of_whereabouts_is_read():
     pool = found.pool
     v4, v6 = pool.ranges
     assert pool.network == "blue"
-    assert (v4.subnet, v4.first, v4.last) == (
-        ip_network("10.0.0.0/24"),
-        ip_address("10.0.0.10"),
-        ip_address("10.0.0.99"),
-    )
+    assert (v4.subnet, v4.first, v4.last) == (ip_network("10.0.0.0/24"), None, None)
+    assert v4.per_node == PerNode(27, is_one_subnet=True)
     assert (v4.gateway, v6.gateway) == (ip_address("10.0.0.1"), None)
     assert (v6.subnet, v6.first, v6.last) == (
         ip_network("fd00::/64"),
@@ -77,7 +74,9 @@ def test_every_key_of_whereabouts_is_read():
     assert found.dns == Dns(("10.0.0.2",), "", ("a.b",), ())
     notes = "\n".join(found.notes)
     steering = [key for key in WHEREABOUTS if f"{key} is not needed" in notes]
-    assert len(steering) == 17
+    assert len(steering) == 16
+    assert v6.per_node is None
+    assert "node_slice_size /27 is ignored for fd00::/64" in notes
     assert "enable_overlapping_ranges is ignored" in notes
     assert "exclude 10.9.0.0-10.9.255.255 is outside of every range" in notes
 

@@ -78,6 +78,10 @@ class World:
         functions = dict(self.functions)
         return links, set(self.routes), set(self.rules), dict(self.sysctls), devices, functions
 
+    def _usual(self):
+        """What the kernel gives each interface that plans ask about."""
+        return {f"net/ipv6/conf/{one.name}/accept_ra": "1" for one in self.pod.values()}
+
     def view(self):
         """The fresh look that rules/attach/undo compares with."""
         devices = []
@@ -97,7 +101,7 @@ class World:
             tuple(self.routes),
             tuple(self.rules),
             tuple(devices),
-            tuple(self.sysctls.items()),
+            tuple((self._usual() | self.sysctls).items()),
             tuple(self.functions.items()),
         )
 

@@ -16,6 +16,7 @@ from kube_rdma.model.attach.attachment import (
     NetworkKind,
     NetworkRoute,
 )
+from kube_rdma.model.attach.pod_view import PodView, SeenLink
 from kube_rdma.model.attach.steps import (
     AddAddress,
     AddRoute,
@@ -37,6 +38,7 @@ from kube_rdma.model.link import PlannedHostLink
 from kube_rdma.model.pools.pool import Mode
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.attach.plan import gid_room, soft_name
+from kube_rdma.rules.attach.step_table import lacks
 from kube_rdma.rules.attach.undo import undo
 from kube_rdma.views.attach import describe
 from tests.kit.pod_networks import SANDBOX, card, network, node, planned, pods, share, wish
@@ -63,6 +65,23 @@ def steps_of(plan, kind):
     return [step for step in plan.steps if isinstance(step, kind)]
 
 
+def test_router_advertisements_are_ignored_unless_asked_for():
+    """Before the link is up. A kernel without IPv6 is no fault; what tuning says comes first."""
+    path = "net/ipv6/conf/net1/accept_ra"
+
+    def of(**facts):
+        (plan,) = planned([wish(of=network(**facts))], [share(card(2))], node(card(2)))
+        return [step for step in plan.steps if getattr(step, "path", "") == path]
+
+    assert of() == [SetSysctl(path, "0", optional=True)]
+    assert of(accept_ra=True) == []
+    assert of(sysctls=(("ipv6/conf", "accept_ra", "2"),)) == [SetSysctl(path, "2")]
+    (step,) = of()
+    up = SeenLink("net1", 7, "02:00:00:00:00:01", 1500, True)
+    assert lacks(step, PodView(links=(up,))) == ""
+    assert lacks(step, PodView(sysctls=((path, "1"),))) == "net.ipv6.conf.net1.accept_ra is not 0"
+
+
 def test_the_network_of_the_operator_document():
     """S3: macvlan on ens2f0 with MTU 9000, an address of 192.168.111.0/24, the shared pool."""
     of = card(2, soft=True)
@@ -74,6 +93,7 @@ def test_the_network_of_the_operator_document():
     rdma = soft_name("rxe", SANDBOX.container, "net1")
     assert plan.steps == (
         MakeLink(VirtualKind.MACVLAN, PlannedHostLink(18, "ens2f0"), "net1", mark, "bridge", 9000),
+        SetSysctl("net/ipv6/conf/net1/accept_ra", "0", optional=True),
         SetLink("net1", 9000),
         AddAddress("net1", address, 24),
         MakeRdma(rdma, "rxe", "net1"),
@@ -85,6 +105,7 @@ def test_the_network_of_the_operator_document():
     assert (plan.card, plan.held) == (of.id, granted.held)
     assert [describe(step) for step in plan.steps] == [
         "make net1, macvlan (bridge) on ens2f0, with MTU 9000",
+        "set net.ipv6.conf.net1.accept_ra to 0",
         "bring net1 up, with MTU 9000",
         "give net1 the address 192.168.111.1/24",
         f"make the rxe device {rdma} on net1",

@@ -27,6 +27,7 @@ from tests.kit.pod_networks import SANDBOX, card, guid, network, node, place, pl
 
 VIRTUAL = card(1, link_type="infiniband", virtual=True)
 OWN = guid(VIRTUAL.function.seat)
+UP = ("SetSysctl", "SetLink")
 GUID = "02:00:0a:00:00:00:00:01"
 ZERO = "00:00:00:00:00:00:00:00"
 
@@ -55,7 +56,7 @@ def test_the_guids_come_first_then_the_driver_then_the_link():
     )
     above = VIRTUAL.function.seat.physical_function
     assert second == RebindFunction(VIRTUAL.pci, above, "mlx5_core", GUID, OWN)
-    assert kinds(rest) == ["TakeLink", "SetLink"]
+    assert kinds(rest) == ["TakeLink", *UP]
 
 
 def made_down(of=VIRTUAL):
@@ -100,7 +101,7 @@ def test_a_function_of_infiniband_is_taken_when_its_port_is_active(of, facts, wa
 def test_the_rdma_device_goes_before_the_link():
     """In RDMA namespace mode exclusive, found by its function since it has another name."""
     found = plan(mode=NamespaceMode.EXCLUSIVE).steps
-    assert kinds(found) == ["SetFunction", "RebindFunction", "MoveRdma", "TakeLink", "SetLink"]
+    assert kinds(found) == ["SetFunction", "RebindFunction", "MoveRdma", "TakeLink", *UP]
     assert found[2] == MoveRdma("mlx5_1", VIRTUAL.pci)
 
 
@@ -115,7 +116,7 @@ def test_binding_brings_all_of_the_function_home():
 
 def test_without_a_guid_the_driver_is_left_alone():
     """The function has one, and keeps it."""
-    assert kinds(plan(asked=None).steps) == ["TakeLink", "SetLink"]
+    assert kinds(plan(asked=None).steps) == ["TakeLink", *UP]
 
 
 @pytest.mark.parametrize(
@@ -150,7 +151,7 @@ def test_what_is_set_back_is_what_the_function_had(told, own, back):
 def test_a_partition_is_a_child_of_the_link_that_was_taken(mode):
     """The pod's interface is the child, and the function's own link is ib<number>."""
     found = plan(asked=None, pkey=0x12, mode=mode)
-    waits, *moves, take, up, child, _ = found.steps
+    waits, *moves, take, up, child, _, _ = found.steps
     assert waits == AwaitPartition(VIRTUAL.pci, 0x12)
     assert kinds(moves) == (["MoveRdma"] if mode is NamespaceMode.EXCLUSIVE else [])
     assert (take.name, up.name) == ("ib1", "ib1")

@@ -4,9 +4,9 @@ import pytest
 
 from kube_base.errors import Refused
 from kube_base.frozen import replace
-from kube_rdma.model.attach.attachment import NetworkKind
+from kube_rdma.model.attach.attachment import HostLink, NetworkKind
 from kube_rdma.model.attach.pod_view import PodView
-from kube_rdma.model.attach.steps import MoveRdma, SetLink
+from kube_rdma.model.attach.steps import GiveBackLink, MoveRdma, SetLink
 from kube_rdma.model.functions.step import (
     FunctionSettings,
     LinkState,
@@ -25,6 +25,7 @@ from tests.kit.pod_networks import AS_MADE, card, network, node, place, planned,
 VIRTUAL = card(1, virtual=True)
 TAG = FunctionSettings(vlan=100, qos=3, protocol=VlanProtocol.PROVIDER)
 MAC = "02:00:00:00:00:AA"
+UP = ("SetSysctl", "SetLink")  # router advertisements are ignored before the link is up
 
 
 def plan(*, of=VIRTUAL, function=TAG, mac=None, mode=NamespaceMode.SHARED, rdma=True, **facts):
@@ -42,8 +43,8 @@ def kinds(acts):
 def test_the_vlan_is_there_before_the_link_goes_and_the_mac_when_it_is_gone():
     """And back in the reverse order."""
     found = plan(mac=MAC)
-    assert kinds(found.steps) == ["SetFunction", "TakeLink", "SetFunction", "SetLink"]
-    tag, _, mac, last = found.steps
+    assert kinds(found.steps) == ["SetFunction", "TakeLink", "SetFunction", *UP]
+    tag, _, mac, _, last = found.steps
     before = FunctionSettings(vlan=0, qos=0, protocol=VlanProtocol.CUSTOMER)
     assert tag == SetFunction(place(VIRTUAL), TAG, before)
     assert (mac.wanted, mac.previous) == (
@@ -58,7 +59,7 @@ def test_the_vlan_is_there_before_the_link_goes_and_the_mac_when_it_is_gone():
 def test_the_rdma_device_of_a_function_comes_along():
     """In RDMA namespace mode exclusive; it is back before the function is set back."""
     found = plan(mac=MAC, mode=NamespaceMode.EXCLUSIVE)
-    assert kinds(found.steps) == ["SetFunction", "TakeLink", "MoveRdma", "SetFunction", "SetLink"]
+    assert kinds(found.steps) == ["SetFunction", "TakeLink", "MoveRdma", "SetFunction", *UP]
     assert found.steps[2] == MoveRdma("mlx5_1", VIRTUAL.pci)
     order = ["GiveBackRdma", "ResetFunction", "GiveBackLink", "ResetFunction"]
     assert kinds(undo(found)) == order
@@ -67,14 +68,35 @@ def test_the_rdma_device_of_a_function_comes_along():
 @pytest.mark.parametrize("function", [None, FunctionSettings()])
 def test_what_nobody_asks_for_is_not_touched(function):
     """A function without settings is taken as it is."""
-    assert kinds(plan(function=function).steps) == ["TakeLink", "SetLink"]
+    assert kinds(plan(function=function).steps) == ["TakeLink", *UP]
 
 
 def test_a_mac_that_the_physical_function_does_not_tell_is_the_link_s_alone():
     """What could not be set back is not set."""
     for settings in (None, replace(AS_MADE, mac=None)):
         found = plan(function=None, mac=MAC, settings=settings)
-        assert kinds(found.steps) == ["TakeLink", "SetLink"]
+        assert kinds(found.steps) == ["TakeLink", *UP]
+
+
+@pytest.mark.parametrize(
+    ("own", "physical", "asked", "wanted"),
+    [
+        (1500, 9000, None, 9000),
+        (9000, 1500, None, None),
+        (1500, 1500, None, None),
+        (1500, 9000, 4200, 4200),
+    ],
+)
+def test_a_function_gets_the_mtu_of_its_physical_one(own, physical, asked, wanted):
+    """Where that is larger: drivers make functions with 1500. What the network says comes first;
+    undoing brings back what it had."""
+    on = node(VIRTUAL, mtu=own)
+    above = HostLink(117, place(VIRTUAL).physical.name, physical, MAC, True, None, "ether")
+    net = network(kind=NetworkKind.DEVICE, mtu=asked)
+    granted = [share(VIRTUAL, mode=Mode.SRIOV)]
+    (found,) = planned([wish(of=net)], granted, replace(on, links=(*on.links, above)))
+    assert [step.mtu for step in found.steps if isinstance(step, SetLink)] == [wanted]
+    assert [act.mtu for act in undo(found) if isinstance(act, GiveBackLink)] == [own]
 
 
 def with_guid(guid, driver="mlx5_core"):
@@ -89,7 +111,7 @@ def test_a_mac_brings_no_node_guid_to_a_driver_that_is_bound(guid):
     """None, or that of a MAC of zeros; RDMA CM would not work, and nobody would say why."""
     with pytest.raises(Refused, match="mlx5_1 has no node GUID, without which RDMA CM"):
         plan(of=with_guid(guid), function=None, mac=MAC)
-    assert kinds(plan(of=with_guid(guid), function=None).steps) == ["TakeLink", "SetLink"]
+    assert kinds(plan(of=with_guid(guid), function=None).steps) == ["TakeLink", *UP]
     without = plan(of=with_guid(guid), function=None, mac=MAC, rdma=False)
     assert without.steps[-1].mac == MAC
 

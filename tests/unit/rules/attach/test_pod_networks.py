@@ -14,9 +14,11 @@ from kube_rdma.model.attach.attachment import (
     Given,
     HostNetwork,
     InterfaceAddress,
+    LinkWays,
     NetworkKind,
     NetworkRoute,
 )
+from kube_rdma.model.attach.steps import AddRoute, AddRule, GiveBackLink
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.pools.pool import Mode
 from kube_rdma.model.survey import NamespaceMode
@@ -25,6 +27,7 @@ from kube_rdma.rules.attach.plan import plans
 from kube_rdma.rules.attach.requests import is_asking, refuse_count, refuse_traffic, unknown
 from kube_rdma.rules.attach.requests import wishes as met
 from kube_rdma.rules.attach.seats import seats
+from kube_rdma.rules.attach.undo import undo
 from tests.kit.pod_networks import RESOURCE, SANDBOX, card, given, link, network, share, wish
 
 ONE, TWO = card(1), card(2)
@@ -153,13 +156,93 @@ def test_a_card_brings_its_addresses_along():
     )
 
 
-@pytest.mark.parametrize("text", ["10.0.0.1/24", "10.0.0.7/32", "10.0.0.6/31"])
+@pytest.mark.parametrize("text", ["10.0.0.1/24", "10.0.0.7/32"])
 def test_a_subnet_without_room_for_a_gateway_has_none(text):
     """Neither has one whose first address is the card's own."""
     address, _, prefix = text.partition("/")
     placed = seated(wish(of=OWN), addresses=[(ip_address(address), int(prefix))])
     ((one,),) = (each.addresses for each in with_card_addresses(placed, ()))
     assert one.gateway is None
+
+
+def carried(address, *routes, rules=(), **asked):
+    """The plan of a card that goes with this address and the node's routes over it."""
+    text, _, prefix = address.partition("/")
+    own = ip_address(text)
+    ways = LinkWays(
+        "ens1f0",
+        tuple(
+            AddRoute("ens1f0", ip_network(to), ip_address(via) if via else None, None, table)
+            for to, via, table in routes
+        ),
+        tuple(AddRule(own, table, 100) for table in rules),
+    )
+    host = on(ONE, addresses=[(own, int(prefix))])
+    host = replace(host, links=tuple(replace(one, ways=ways) for one in host.links))
+    placed = seats([wish(0, OWN, **asked)], [share(ONE, mode=Mode.EXCLUSIVE)], host)
+    brought = with_card_addresses(placed, ())
+    placed = with_default_routes(placed, brought)
+    (plan,) = plans(SANDBOX, placed, brought, host)
+    return ways, plan
+
+
+def shown(plan, table=None):
+    """Destination, next hop and whether that is on the link, of a table."""
+    routes = (step for step in plan.steps if isinstance(step, AddRoute) and step.table == table)
+    return [(str(one.to), str(one.via or ""), one.onlink) for one in routes]
+
+
+CLOUD = (("10.0.5.1/32", "", None), ("10.0.5.0/24", "10.0.5.1", None))
+
+
+def test_a_card_with_a_32_brings_the_way_to_its_router_along():
+    """As a cloud gives it (dranet, pkg/driver/netnamespace.go): without it nobody is reached."""
+    _, plan = carried("10.0.5.8/32", *CLOUD)
+    routes = [("10.0.5.1/32", "", False), ("10.0.5.0/24", "10.0.5.1", True)]
+    assert shown(plan) == routes
+    assert shown(plan, 101) == [("0.0.0.0/0", "10.0.5.1", True), *routes]
+    assert AddRule(ip_address("10.0.5.8"), 101, 20000) in plan.steps
+
+
+def test_the_other_address_of_a_31_is_the_router():
+    """RFC 3021; what the node's own routes say comes first."""
+    _, plan = carried("10.0.0.6/31", default=True)
+    assert shown(plan) == [("0.0.0.0/0", "10.0.0.7", False)]
+    assert ("0.0.0.0/0", "10.0.0.7", False) in shown(plan, 101)
+
+
+def test_a_card_s_own_table_is_carried_and_the_node_s_tables_are_not():
+    """A rule for its address looks that table up; other tables are given back alone."""
+    ways, plan = carried(
+        "10.0.1.7/24",
+        ("0.0.0.0/0", "10.0.1.254", 201),
+        ("10.0.0.0/16", "10.0.1.254", 201),
+        ("172.16.0.0/12", "10.0.1.253", 55),
+        rules=(201,),
+    )
+    assert shown(plan) == [("10.0.0.0/16", "10.0.1.254", False)]
+    assert ("0.0.0.0/0", "10.0.1.254", False) in shown(plan, 101)
+    assert not any("172.16" in to for to, _, _ in (*shown(plan), *shown(plan, 101)))
+    (back,) = (act for act in undo(plan) if isinstance(act, GiveBackLink))
+    assert (back.routes, back.rules) == (ways.routes, ways.rules)
+
+
+def test_a_default_route_may_lead_to_a_router_that_no_subnet_shows():
+    """The node reaches it too, by a route on the link."""
+    _, plan = carried("10.0.5.8/32", *CLOUD, default=True)
+    assert ("0.0.0.0/0", "10.0.5.1", True) in shown(plan)
+
+
+def test_a_card_that_stays_or_gets_a_pool_s_address_gives_its_routes_back_all_the_same():
+    """They are the node's: the kernel drops them when the link moves."""
+    ways = LinkWays("ens1f0", (AddRoute("ens1f0", ip_network("10.8.0.0/16"), None),))
+    host = on(ONE, addresses=[TEN])
+    host = replace(host, links=tuple(replace(one, ways=ways) for one in host.links))
+    placed = seats([wish()], [share(ONE, mode=Mode.EXCLUSIVE)], host)
+    (plan,) = plans(SANDBOX, placed, (given(1, "10.9.0.2/24"),), host)
+    assert not any("10.8" in to for to, _, _ in shown(plan))
+    (back,) = (act for act in undo(plan) if isinstance(act, GiveBackLink))
+    assert back.routes == ways.routes
 
 
 def test_addresses_of_a_card_stand_behind_those_of_a_pool():

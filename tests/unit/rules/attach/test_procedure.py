@@ -76,7 +76,7 @@ def test_a_driver_takes_every_stage_in_the_order_of_the_procedure(name):
         if node.module.rpartition(".")[2] in INSIDE
         for one in node.names
     }
-    assert imported <= {"of_allocations", "owner", "refuse_missing", "link_of"}
+    assert imported <= {"is_of_card", "of_allocations", "owner", "refuse_missing", "link_of"}
 
 
 def test_a_guid_of_two_entries_is_refused_before_anything_is_taken():

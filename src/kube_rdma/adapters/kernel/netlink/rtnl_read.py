@@ -25,7 +25,9 @@ from kube_rdma.adapters.kernel.netlink.codec import (
     values_by_type,
 )
 from kube_rdma.adapters.kernel.netlink.rtnl_write import GROUP, by_name
+from kube_rdma.model.attach.attachment import LinkWays
 from kube_rdma.model.attach.pod_view import SeenLink, SeenRoute, SeenRule
+from kube_rdma.model.attach.steps import AddRoute, AddRule
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.ipam import Address, InterfaceName, Subnet
 
@@ -42,7 +44,9 @@ _PERMANENT, _DEVICE, _BUS = 54, 56, 57  # IFLA_PERM_ADDRESS, IFLA_PARENT_DEV_NAM
 _INFO_KIND = 1
 _IFA_ADDRESS, _IFA_LOCAL, _IFA_FLAGS = 1, 2, 8
 _IFA_F_PERMANENT = 0x80
-_RTA_DST, _RTA_OIF, _RTA_GATEWAY, _RTA_TABLE = 1, 4, 5, 15
+_RTA_DST, _RTA_OIF, _RTA_GATEWAY, _RTA_PRIORITY, _RTA_PREFSRC, _RTA_TABLE = 1, 4, 5, 6, 7, 15
+_AUTOMATIC = frozenset({2, 9})  # RTPROT_KERNEL, RTPROT_RA
+_ONLINK = 4  # RTNH_F_ONLINK
 _FRA_SRC, _FRA_PRIORITY, _FRA_TABLE = 2, 6, 15
 _UP, _CLONED, _UNICAST, _TO_TABLE = 0x1, 0x200, 1, 1
 MAIN_TABLE, _LOCAL = 254, 255  # RT_TABLE_*
@@ -160,6 +164,34 @@ def seen_routes(netlink: Netlink, links: Iterable[SeenLink]) -> tuple[SeenRoute,
     return tuple(route for payload in payloads for route in decode_route(payload, names))
 
 
+def link_ways(netlink: Netlink, links: Iterable[SeenLink]) -> tuple[LinkWays, ...]:
+    """How the node uses each of these links; one that it does not use is left out.
+
+    A route of several next hops names no single link, and is not told.
+    """
+    links = tuple(links)
+    names = {link.index: link.name for link in links}
+    routes = [
+        route
+        for payload in netlink.ask(_GETROUTE, _ROUTE.pack(*[0] * 9), dump=True)
+        for route in decode_way(payload, names)
+    ]
+    rules = seen_rules(netlink)
+    ways = (
+        LinkWays(
+            link.name,
+            tuple(sorted((r for r in routes if r.name == link.name), key=lambda r: bool(r.via))),
+            tuple(
+                AddRule(rule.source, rule.table, rule.priority)
+                for rule in rules
+                if rule.source in {address for address, _ in link.addresses}
+            ),
+        )
+        for link in links
+    )
+    return tuple(way for way in ways if way.routes or way.rules)
+
+
 def seen_rules(netlink: Netlink) -> tuple[SeenRule, ...]:
     """The rules that send one address to a table."""
     payloads = netlink.ask(_GETRULE, _ROUTE.pack(*[0] * 9), dump=True)
@@ -221,23 +253,30 @@ def is_permanent(payload: bytes) -> bool:
 
 
 class UnicastRoute(Frozen):
-    """A route as an answer to GETROUTE has it; `out` is the index of its interface, 0 for none."""
+    """A route as an answer to GETROUTE has it; `out` is the index of its interface, 0 for none.
+
+    `is_automatic`: the kernel makes it with an address, or a router's advertisement does.
+    """
 
     family: int
     length: int
     table: int
     out: int
     attributes: _Attributes
+    is_automatic: bool = False
+    is_onlink: bool = False
 
 
 def decode_unicast(payload: bytes) -> UnicastRoute | None:
     """The route of one answer to GETROUTE, None for one that is no way to anybody."""
-    (family, length, _, _, small, _, _, kind, flags), attributes = split(_ROUTE, payload)
+    (family, length, _, _, small, by, _, kind, flags), attributes = split(_ROUTE, payload)
     if family not in _FAMILIES or kind != _UNICAST or flags & _CLONED:
         return None
     # Tables above 255 have room in the attribute alone.
     table = number(attributes, _RTA_TABLE) or small
-    return UnicastRoute(family, length, table, number(attributes, _RTA_OIF) or 0, attributes)
+    out = number(attributes, _RTA_OIF) or 0
+    is_automatic, is_onlink = by in _AUTOMATIC, bool(flags & _ONLINK)
+    return UnicastRoute(family, length, table, out, attributes, is_automatic, is_onlink)
 
 
 def decode_route(payload: bytes, names: Mapping[int, InterfaceName]) -> Iterator[SeenRoute]:
@@ -252,6 +291,23 @@ def decode_route(payload: bytes, names: Mapping[int, InterfaceName]) -> Iterator
         _subnet(route.attributes.get(_RTA_DST, bytes(_FAMILIES[route.family])), route.length),
         _address(via) if via else None,
         None if route.table == MAIN_TABLE else route.table,
+    )
+
+
+def decode_way(payload: bytes, names: Mapping[int, InterfaceName]) -> Iterator[AddRoute]:
+    """The route of one answer to GETROUTE, if it is one of those that link_ways tells."""
+    route = decode_unicast(payload)
+    if route is None or route.is_automatic or route.out not in names or route.table == _LOCAL:
+        return
+    via, source = route.attributes.get(_RTA_GATEWAY), route.attributes.get(_RTA_PREFSRC)
+    yield AddRoute(
+        names[route.out],
+        _subnet(route.attributes.get(_RTA_DST, bytes(_FAMILIES[route.family])), route.length),
+        _address(via) if via else None,
+        _address(source) if source else None,
+        None if route.table == MAIN_TABLE else route.table,
+        route.is_onlink,
+        number(route.attributes, _RTA_PRIORITY) or 0,
     )
 
 

@@ -32,7 +32,7 @@ _ALIAS, _GROUP, _NET_NS_FD, _PROPERTIES, _ALTERNATIVE_NAME = 20, 27, 28, 52, 53
 _NESTED = 0x8000  # NLA_F_NESTED, without which the kernel takes no property
 _INFO_KIND, _INFO_DATA = 1, 2
 _IFA_ADDRESS, _IFA_LOCAL, _IFA_BROADCAST = 1, 2, 4
-_RTA_DST, _RTA_OIF, _RTA_GATEWAY, _RTA_PREFSRC, _RTA_TABLE = 1, 4, 5, 7, 15
+_RTA_DST, _RTA_OIF, _RTA_GATEWAY, _RTA_PRIORITY, _RTA_PREFSRC, _RTA_TABLE = 1, 4, 5, 6, 7, 15
 _FRA_SRC, _FRA_PRIORITY, _FRA_TABLE = 2, 6, 15
 _UP = 0x1  # IFF_UP
 _NODAD = 0x02  # IFA_F_NODAD
@@ -151,6 +151,7 @@ def add_route(step: steps.AddRoute, index: int) -> NetlinkRequest:
     attributes.append(_u32(_RTA_OIF, index))
     attributes += [Attribute(_RTA_GATEWAY, step.via.packed)] if step.via else []
     attributes += [Attribute(_RTA_PREFSRC, step.source.packed)] if step.source else []
+    attributes += [_u32(_RTA_PRIORITY, step.metric)] if step.metric else []
     attributes.append(_u32(_RTA_TABLE, step.table or _MAIN))
     scope = _UNIVERSE if step.via or step.to.version == 6 else _ON_LINK
     family = _family(step.to.network_address)

@@ -310,10 +310,26 @@ def restore_on_node(node: Netlink, undo: steps.GiveBackLink) -> None:
         for address, prefix in undo.addresses:  # one that is there is taken again for nothing
             step = steps.AddAddress(undo.name, address, prefix)
             _send(node, rtnl_write.add_address(step, now.index))
+        _restore_ways(node, now.index, undo)
     except Unavailable as error:
         raise errors.judged(act, error) from error
     if taken:
         raise errors.old_name_taken(undo, now.name)
+
+
+def _restore_ways(node: Netlink, index: int, undo: steps.GiveBackLink) -> None:
+    """The node's routes over a link that is home again, and its rules, where they are missing.
+
+    A link that is down has no routes (fib_create_nexthop wants IFF_UP, net/ipv4/fib_semantics.c).
+    """
+    for route in undo.routes if undo.up else ():
+        _send(node, rtnl_write.add_route(route, index))
+    for rule in undo.rules:
+        try:
+            _send(node, rtnl_write.add_rule(rule))
+        except Unavailable as error:
+            if errors.errno_of(error) != errno.EEXIST:
+                raise
 
 
 def _rename(netlink: Netlink, link: Interface, name: str) -> bool:

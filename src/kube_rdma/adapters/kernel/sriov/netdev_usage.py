@@ -29,7 +29,7 @@ from kube_rdma.adapters.kernel.sysfs.netdev import upper_netdevs
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.model.attach.pod_view import SeenLink, SeenRoute, SeenRule
 from kube_rdma.model.card import Use
-from kube_rdma.model.ipam import Address
+from kube_rdma.model.ipam import Address, Subnet
 
 _SYSFS = Path("/sys")
 _GETNEIGH = 30
@@ -84,15 +84,29 @@ def _beyond(
     """The routes that lead further than the subnets of its own addresses.
 
     A table that is looked up for packets from one of these addresses alone is the card's own, as
-    each rail of a routed fabric has one; every other table than main is the node's.
+    each rail of a routed fabric has one; every other table than main is the node's. An address of
+    full length says no subnet: the narrowest route to it is that, and the route to its next hop.
     """
     own = {ip_network((address, length), strict=False) for address, length in link.addresses}
+    own |= set(_around(link, routes))
     tables = {rule.table for rule in rules if rule.source in {a for a, _ in link.addresses}}
     for route in routes:
         if route.name != link.name or route.table in tables:
             continue
         if route.table is not None or route.to not in own:
             yield str(route.to) if route.table is None else f"{route.to} (table {route.table})"
+
+
+def _around(link: SeenLink, routes: Sequence[SeenRoute]) -> Iterator[Subnet]:
+    """The subnets of addresses of full length, and next hops there, as the main table has them."""
+    mine = [route for route in routes if route.name == link.name and route.table is None]
+    for address, length in link.addresses:
+        around = [r for r in mine if address in r.to and 0 < r.to.prefixlen < r.to.max_prefixlen]
+        if length == address.max_prefixlen and around:
+            narrowest = max(around, key=lambda route: route.to.prefixlen)
+            yield narrowest.to
+            if narrowest.via:
+                yield ip_network(narrowest.via)
 
 
 def _way(routes: Sequence[SeenRoute], server: Address) -> str | None:

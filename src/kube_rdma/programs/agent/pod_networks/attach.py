@@ -14,7 +14,7 @@ the kubelet shows in the pod's event before it tries again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Protocol
@@ -28,6 +28,7 @@ from kube_rdma.model.attach.attachment import (
     Attached,
     Attachment,
     AttachmentKey,
+    CardAddresses,
     Given,
     Plan,
     Sandbox,
@@ -46,7 +47,7 @@ from kube_rdma.programs.agent.pod_networks.executor import PlanExecutor, calls_p
 from kube_rdma.programs.agent.pod_networks.outdated_pods import OutdatedPods
 from kube_rdma.programs.ipam.address_provider import AddressProvider
 from kube_rdma.rules.attach import procedure
-from kube_rdma.rules.attach.addresses import of_allocations, owner
+from kube_rdma.rules.attach.addresses import is_of_card, of_allocations, owner
 from kube_rdma.rules.attach.foreign_plugins import refuse_missing
 from kube_rdma.rules.attach.procedure import Addressed, NetworkRequest, Placed
 from kube_rdma.rules.metrics import families
@@ -237,11 +238,12 @@ class AttachPipeline:
         placed = procedure.place(seated, settings, others, self._guids.of_others(key))
         self._guids.claim(key, request.sandbox, placed.guids)
         await attachments.ready(placed.plugin_calls)
-        return Judged(placed, tuple(self._nics(request, asked, placed)), holdings)
+        nics = [nic async for nic in self._nics(request, asked, placed)]
+        return Judged(placed, tuple(nics), holdings)
 
-    def _nics(
+    async def _nics(
         self, request: AttachRequest, asked: AskedNetworks, placed: Placed
-    ) -> Iterator[NicRequest]:
+    ) -> AsyncIterator[NicRequest]:
         from kube_rdma.api.ipam.ip_conf import nic_request
 
         for seat in placed.seats:
@@ -255,7 +257,9 @@ class AttachPipeline:
                 tuple(one.address for one in pooled),
                 owner(request.pod, ask.interface) if request.pod else None,
             )
-            if nic:
+            is_lenient = nic and network.card_addresses is CardAddresses.MOVE
+            pool = await self._needs.node.pool(nic.pool) if nic and is_lenient else None
+            if nic and not (pool and is_of_card(seat, pool, rail)):
                 yield nic
 
     async def _allocate(

@@ -35,11 +35,16 @@ from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.adapters.journal.format import ATTACHMENTS
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.kernel.netlink.rtnl import open_rtnl
-from kube_rdma.adapters.kernel.netlink.rtnl_read import seen_links, seen_named
+from kube_rdma.adapters.kernel.netlink.rtnl_read import (
+    interfaces,
+    link_ways,
+    seen_links,
+    seen_named,
+)
 from kube_rdma.adapters.kernel.netlink.rtnl_vf import seen_functions
 from kube_rdma.adapters.kernel.pod.steps import open_pod
 from kube_rdma.adapters.runtime.cri import read_netns, read_sandboxes
-from kube_rdma.model.attach.attachment import Attachment
+from kube_rdma.model.attach.attachment import Attachment, LinkWays
 from kube_rdma.model.attach.pod_view import SeenLink
 from kube_rdma.model.attach.restart import RestartRequest
 from kube_rdma.model.card import CardId
@@ -107,6 +112,13 @@ def host_links(names: Sequence[str] | None) -> tuple[SeenLink, ...]:
         return seen_links(netlink) if names is None else seen_named(netlink, names)
 
 
+def host_ways(links: Sequence[SeenLink]) -> tuple[LinkWays, ...]:
+    """How the node uses these interfaces; one that is another's by now is left out."""
+    with open_rtnl() as netlink:
+        now = {(one.seen.index, one.seen.mac) for one in interfaces(netlink)}
+        return link_ways(netlink, [link for link in links if (link.index, link.mac) in now])
+
+
 def host_functions(
     places: Sequence[FunctionPlace],
 ) -> tuple[tuple[FunctionPlace, FunctionSettings], ...]:
@@ -128,6 +140,7 @@ class NodeKernel(Frozen):
     survey: SurveyCache = field(default_factory=SurveyCache)
     links: Links = host_links
     functions: AskFunctions = host_functions
+    ways: Callable[[Sequence[SeenLink]], tuple[LinkWays, ...]] = host_ways
     open_pod: Open = open_pod
     inode: Callable[[int], int] = _inode
     pace: RepairTiming = field(default_factory=RepairTiming)
@@ -250,7 +263,7 @@ class NodeNetworks:
     ) -> AttachDependencies:
         """The journal and the addresses of this node, and whom to ask about it."""
         site, machine = self._site, self._machine
-        pods, interfaces = (
+        pods, singles = (
             stack.enter_context(Journal(Folder(site.state / name), ATTACHMENTS))
             for name in ("attachments", "delegated")
         )
@@ -265,12 +278,13 @@ class NodeNetworks:
             links=machine.links,
             confs=self._wired.confs,
             functions=machine.functions,
+            ways=machine.ways,
             rail=machine.rails.number,
             watched=giver.pool,
         )
         await self._places.find()
         tell = partial(self._tell, "JournalTrouble", warning=True)
-        journal = AttachmentJournal(pods, interfaces, tell)
+        journal = AttachmentJournal(pods, singles, tell)
         attachments = PlanExecutor(journal, machine.open_pod, Plugins(self._places), WorkerPools())
         self._attachments = attachments
         return AttachDependencies(

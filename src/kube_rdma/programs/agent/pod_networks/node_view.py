@@ -30,6 +30,7 @@ from kube_rdma.model.attach.attachment import (
     GidTable,
     GrantedShare,
     HostNetwork,
+    LinkWays,
     Plan,
     Wish,
 )
@@ -47,7 +48,7 @@ from kube_rdma.model.pools.pool import Attach, Pool, ShareId
 from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
 from kube_rdma.programs.agent.node.survey_cache import SurveyCache
 from kube_rdma.programs.agent.pod_networks.context import NodeContext
-from kube_rdma.rules.attach.host_links import agree, host_network, may_leave, wanted
+from kube_rdma.rules.attach.host_links import agree, host_network, may_leave, wanted, with_ways
 from kube_rdma.rules.attach.plan import gid_room, gids_wanted
 from kube_rdma.rules.phrases import listed
 from kube_rdma.rules.pools.allocation import grant, granted_cards
@@ -70,8 +71,9 @@ class NodeViewDependencies(Frozen):
     """The neighbours. `watched` is an IPPool as the watch shows it, None where it shows none;
     `rail` is the number of a card's rail (rules/pools/rails). What blocks is called in a thread:
     `survey`, `links`, the interfaces of the node's namespace, those of these names or all (None),
-    `functions`, what virtual functions are set to, `confs`, the files of the node's CNI
-    configuration, and `gids`, the tables without room for so many addresses more.
+    `ways`, the node's routes over links, `functions`, what virtual functions are set to, `confs`,
+    the files of the node's CNI configuration, and `gids`, the tables without room for so many
+    addresses more.
     """
 
     cluster: Cluster
@@ -82,6 +84,7 @@ class NodeViewDependencies(Frozen):
     confs: Callable[[], tuple[ConfFile, ...]] = tuple
     functions: AskFunctions = lambda _: ()
     watched: Callable[[PoolName], IPPool | None] = lambda _: None
+    ways: Callable[[Sequence[SeenLink]], tuple[LinkWays, ...]] = lambda _: ()
     gids: Callable[[Mapping[str, int]], tuple[GidTable, ...]] = crowded
     rail: Callable[[CardId], int | None] = lambda _: None
 
@@ -202,12 +205,16 @@ class NodeView:
 
     def _host(self, wishes: Sequence[Wish] | None, granted: Sequence[GrantedShare]) -> HostNetwork:
         if wishes is not None:
-            survey = self._asked.survey.last(leaving=may_leave(wishes, granted))
+            leaving = may_leave(wishes, granted)
+            survey = self._asked.survey.last(leaving=leaving)
             names = wanted(wishes, granted, survey)
             links = self._asked.links(names) if names is not None else ()
             if names is not None and agree(survey, names, links):
-                return self._whose(host_network(survey, links))
-        return self._whose(host_network(self._asked.survey.take(), self._asked.links(None)))
+                host = host_network(survey, links)
+                return self._whose(with_ways(host, self._asked.ways(links)) if leaving else host)
+        links = self._asked.links(None)
+        host = host_network(self._asked.survey.take(), links)
+        return self._whose(with_ways(host, self._asked.ways(links)))
 
     def _whose(self, host: HostNetwork) -> HostNetwork:
         """The same, with the cards that belong to whoever holds their share."""

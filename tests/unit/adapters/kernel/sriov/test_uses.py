@@ -102,12 +102,17 @@ do("ip", "address", "add", "10.5.0.1/24", "dev", "v8")
 do("ip", "rule", "add", "from", "10.5.0.1", "lookup", "101")
 do("ip", "route", "add", "10.6.0.0/16", "via", "10.5.0.254", "dev", "v8", "table", "101")
 do("ip", "route", "add", "10.4.0.0/16", "via", "10.5.0.254", "dev", "v8", "table", "102")
+do("ip", "address", "add", "10.2.5.8/32", "dev", "w8")
+do("ip", "route", "add", "10.2.5.1", "dev", "w8", "scope", "link")
+do("ip", "route", "add", "10.2.5.0/24", "via", "10.2.5.1", "dev", "w8")
+do("ip", "route", "add", "10.1.0.0/16", "via", "10.2.5.1", "dev", "w8")
 do("ip", "address", "add", "10.3.0.1/24", "dev", "v0")
 do(*"ip address add 10.3.0.2/24 dev v0 valid_lft 900 preferred_lft 600".split())
 do(*"ip address add 2001:db8::2/64 dev v0 nodad valid_lft 900 preferred_lft 600".split())
 with open("/run/servers", "w") as servers:
     print("v4 0a090007  801   1 filer", file=servers)
-found = read_uses(["v0", "v2", "v4", "v6", "v8", "w6", "gone"], nfs=pathlib.Path("/run/servers"))
+names = ["v0", "v2", "v4", "v6", "v8", "w6", "w8", "gone"]
+found = read_uses(names, nfs=pathlib.Path("/run/servers"))
 told = {name: asdict(use).items() for name, use in found.items()}
 print(json.dumps({name: {word: what for word, what in use if what} for name, use in told.items()}))
 """
@@ -136,5 +141,10 @@ def test_the_kernel_tells_each_use_and_none_of_what_is_merely_up():
             "beyond": ["10.4.0.0/16 (table 102)"],
         },
         "v6": {"above": ["br0"]},
+        "w8": {
+            "addresses": ["10.2.5.8/32"],
+            "routes": ["10.1.0.0/16", "10.2.5.0/24", "10.2.5.1/32"],
+            "beyond": ["10.1.0.0/16"],
+        },
         "w6": {"guests": ["02:00:00:00:00:09"]},
     }

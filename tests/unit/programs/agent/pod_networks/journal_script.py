@@ -2,7 +2,8 @@
 
 ``python -m tests.unit.programs.agent.pod_networks.journal_script FOLDER`` writes it as the agent
 does now. The files under data/journal were written so by commit 5b2682f, when each door had a
-procedure of its own; nobody writes them again (test_doors.py).
+procedure of its own; nobody writes them again (test_doors.py), but for the Step that came since
+with decision 0094: router advertisements are ignored.
 """
 
 import asyncio

@@ -139,6 +139,35 @@ async def test_a_whole_card_takes_its_addresses_along_and_back(tmp_path):
         world.nothing_left(number)
 
 
+async def test_a_card_that_the_pool_has_no_range_for_takes_its_own_address_along(tmp_path):
+    """VKE's own network gives the card's address; a pool of four rails knows no fifth card."""
+    world = node(tmp_path, 2, Mode.EXCLUSIVE)
+    (whole,) = POOL.ranges
+    with_pool(world, replace(POOL, ranges=(replace(whole, rail=0),)))
+    on_cards(world, "10.9.7.7/24", "10.9.8.7/24")
+    ask(world, RDMA, RDMA)
+    await world.add(1)
+    links = world.inside(1)[0]
+    (first,), (second,) = links["eth1"][4], links["eth2"][4]
+    assert first[0] in whole.subnet
+    assert second == (ip_address("10.9.8.7"), 24)
+    await world.check(1)
+    await world.delete(1)
+    world.nothing_left(1)
+
+
+async def test_a_shared_card_that_the_pool_has_no_range_for_is_refused(tmp_path):
+    """Its address is the node's; the sentence says which rail lacks a range."""
+    world = node(tmp_path, 2, Mode.SHARED)
+    (whole,) = POOL.ranges
+    with_pool(world, replace(POOL, ranges=(replace(whole, rail=0),)))
+    on_cards(world, "10.9.7.7/24", "10.9.8.7/24")
+    ask(world, RDMA, RDMA)
+    with pytest.raises(Refused, match="IPPool rdma has no range for rail 1"):
+        await world.add(1)
+    world.nothing_left(1)
+
+
 async def test_addresses_come_back_when_the_namespace_went_first(tmp_path):
     """The kernel brings the link back bare; the agent knows them from its journal."""
     world = node(tmp_path, 1, Mode.EXCLUSIVE)
@@ -374,7 +403,7 @@ def test_the_addresses_of_the_node_s_links_are_known():
 async def test_the_network_rdma_needs_no_custom_resource():
     """Where NetworkAttachmentDefinitions are not installed; its pool is found by name."""
     cluster, node_ = real()
-    for pool, addresses in ((None, CardAddresses.MOVE), (POOL, CardAddresses.STAY)):
+    for pool, addresses in ((None, CardAddresses.MOVE), (POOL, CardAddresses.MOVE)):
         if pool:
             await cluster.create(IP_POOL, Wanted("rdma", spec=replace(pool, cooldown=60.0)))
         asks, definitions = await meant(asking_for("rdma"), node_)
