@@ -195,6 +195,25 @@ class Cluster:
         body = wire.document(kind, wanted, status=_status(kind, status), version=version)
         return await self._apply(kind, wanted, body, force=force, subresource="status")
 
+    async def merge_status(
+        self, kind: ObjectKind[S, U], name: str, namespace: str, status: U, *, version: str
+    ) -> Stored[S, U]:
+        """Write the fields of a status into an object of `version`, else Conflict.
+
+        For a definition that somebody else has installed: what it does not have the server leaves
+        out, where it refuses the whole of an apply (structured-merge-diff, "field not declared in
+        schema").
+        """
+        body = msgspec.json.encode(
+            {
+                "metadata": {"resourceVersion": version},
+                "status": msgspec.Raw(_status(kind, status)),
+            }
+        )
+        request = replace(make("patch", kind, name, namespace), subresource="status")
+        request = replace(request, query=self.managed, body=body, content_type=wire.MERGE)
+        return wire.stored(kind, await self._calls.call(request))
+
     async def patch(
         self,
         kind: ObjectKind[S, U],

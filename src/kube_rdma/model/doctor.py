@@ -9,7 +9,7 @@ along.
 from __future__ import annotations
 
 from kube_base.frozen import Frozen, field
-from kube_rdma.model.claims.device import ClaimedDevice, NodeSlice
+from kube_rdma.model.claims.device import ClaimedDevice, DeviceSlice
 from kube_rdma.model.finding import Finding, NotSeen
 from kube_rdma.model.late_binding.runtime import Runtime
 from kube_rdma.model.pools.holding import Holding
@@ -215,7 +215,7 @@ class Observation(Frozen):
     problems: tuple[Finding, ...] | None = None
     uses: tuple[AddressUse, ...] | None = None
     ranges: tuple[AddressRange, ...] | None = None
-    slices: tuple[NodeSlice, ...] | None = None
+    slices: tuple[DeviceSlice, ...] | None = None
     pod: ObservedPod | None = None
     not_seen: tuple[NotSeen, ...] = field(default=(), name="blanks")  # the name in a bundle
 

@@ -118,6 +118,17 @@ async def test_a_status_is_applied_to_the_version_that_was_seen(door):
     assert (applied.spec, applied.status) == (Spec(size=7), Status(2))
 
 
+async def test_a_status_is_merged_into_the_version_that_was_seen(door):
+    """What another writer has put there and this one does not name stays."""
+    seen = await make(door.cluster)
+    merge = door.cluster.merge_status
+    merged = await merge(TRIAL, "a", "", Status(1), version=seen.version)
+    assert (merged.spec, merged.status) == (seen.spec, Status(1))
+    assert await lost(merge(TRIAL, "a", "", Status(2), version=seen.version)) is Lost.CHANGED
+    gone = merge(TRIAL, "gone", "", Status(2), version=seen.version)
+    assert await lost(gone) is Lost.GONE
+
+
 async def test_apply_says_all_that_we_say(door):
     """What was applied before and is no longer said goes away; the same again changes nothing."""
     wanted = Wanted("a", spec=Spec(size=1, colour="red"), labels=(("x", "1"), ("y", "2")))

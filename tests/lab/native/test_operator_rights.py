@@ -3,14 +3,20 @@
 At a real API server, with the rights and policies that an installation brings.
 """
 
+import asyncio
 import json
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from kube_base.errors import Unavailable
+from kube_rdma.adapters.cluster.connect import connect
+from kube_rdma.adapters.cluster.kinds.nic_cluster_policy import NIC_CLUSTER_POLICY
+from kube_rdma.api.operator.nic_cluster_policy_status import PolicyVerdict, policy_status
+from kube_rdma.model.operator.cluster_policy import AppliedState
 from kube_rdma.programs.install.installation import assignment, objects
 from kube_rdma.rules.operator.placement import PLACE_LABELS, READY_LABEL
 from kube_rdma_lab import cluster
@@ -204,5 +210,40 @@ def test_a_definition_for_the_whole_cluster_takes_a_policy_that_names_a_namespac
             stored = cluster.get(lab, "nicclusterpolicy", policy["metadata"]["name"])
             assert "namespace" not in stored["metadata"]
             assert stored["spec"].keys() == policy["spec"].keys()
+    finally:
+        cluster.kubectl(lab, "delete", "crd", DEFINITION)
+
+
+def test_a_status_is_written_where_the_definition_has_fewer_fields(lab):
+    """NVIDIA's before 26.7 have no conditions; an apply of one field too many is refused."""
+    cluster.kubectl(lab, "delete", "crd", DEFINITION, "--ignore-not-found")
+    (theirs,) = [
+        each
+        for each in objects([], "nvidia-operator", "definitions")
+        if each["metadata"]["name"] == DEFINITION
+    ]
+    status = theirs["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]
+    del status["default"], status["properties"]["conditions"]
+    del status["properties"]["observedGeneration"]
+    cluster.apply(lab, theirs)
+    verdict = PolicyVerdict(AppliedState.ERROR, "why")
+    written = policy_status(None, 1, verdict, "2026-11-26T00:00:00Z")
+
+    async def write() -> Any:
+        async with connect(lab.kubeconfig) as door:
+            seen = await door.get(NIC_CLUSTER_POLICY, "few", SPACE)
+            place = (NIC_CLUSTER_POLICY, "few", SPACE, written)
+            with pytest.raises(Unavailable, match="field not declared in schema"):
+                await door.apply_status(*place, force=True)
+            return await door.merge_status(*place, version=seen.version)
+
+    try:
+        cluster.wait(lab, f"crd/{DEFINITION}", "--for=condition=Established")
+        policy = yaml.safe_load((RELEASES / "0.1.0.yaml").read_text())
+        policy["metadata"] |= {"name": "few", "namespace": SPACE}
+        cluster.kubectl(lab, "create", "-f", "-", stdin=json.dumps(policy))
+        stored = asyncio.run(write())
+        assert (stored.status.state, stored.status.reason) == ("error", "why")
+        assert not stored.status.conditions
     finally:
         cluster.kubectl(lab, "delete", "crd", DEFINITION)

@@ -20,7 +20,7 @@ from kube_rdma.api.admission import pod_manifest
 from kube_rdma.api.attach import network_definition, network_status
 from kube_rdma.api.text.document import of_json
 from kube_rdma.model.admission.pod_template import PodTemplate
-from kube_rdma.model.claims.device import NodeSlice
+from kube_rdma.model.claims.device import DeviceSlice
 from kube_rdma.model.doctor import AddressRange, AddressUse
 
 _CELLO = "cello"
@@ -91,7 +91,7 @@ async def address_ranges(cluster: Cluster) -> tuple[AddressRange, ...]:
     return tuple(ranges)
 
 
-async def node_slices(cluster: Cluster, node: str) -> tuple[NodeSlice, ...]:
+async def node_slices(cluster: Cluster, node: str) -> tuple[DeviceSlice, ...]:
     """The ResourceSlices of a node; none before Kubernetes 1.34, which has no such kind."""
     try:
         slices = await cluster.list(RESOURCE_SLICE, Where(fields=f"spec.nodeName={node}"))

@@ -75,9 +75,8 @@ class InstalledNamespace(Typed):
 
     name: OptionalLabel = ""
     """
-    name is the namespace of the installation, for all objects that have one. Empty: that of helm
-    -n, or of kube-rdma render -n. Where a name is set, helm -n only says where Helm keeps its own
-    record.
+    name is the namespace of all objects that have one. Empty: that of helm -n, or of render -n.
+    With a name, helm -n only says where Helm keeps its record.
     """
     create: bool = False
     """

@@ -17,7 +17,7 @@ class SliceDevice(Frozen):
     name: str  # gpu-0
 
 
-class NodeSlice(Frozen):
+class DeviceSlice(Frozen):
     """A ResourceSlice of a node, as far as it says where devices sit.
 
     `addresses` has for each device the PCI addresses among its attributes, lower case, in the form

@@ -287,13 +287,8 @@ class Operator:
         if _is_told(stored.status, status):
             return
         try:
-            await self._cluster.apply_status(
-                self._kind,
-                stored.name,
-                stored.namespace,
-                status,
-                force=True,
-                version=stored.version,
+            await self._cluster.merge_status(
+                self._kind, stored.name, stored.namespace, status, version=stored.version
             )
         except Conflict:
             return  # it is gone or another by now, which the watch tells

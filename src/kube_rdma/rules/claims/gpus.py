@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from kube_rdma.model.claims.device import ClaimedDevice, ClaimedPod, NodeSlice, SliceDevice
+from kube_rdma.model.claims.device import ClaimedDevice, ClaimedPod, DeviceSlice, SliceDevice
 from kube_rdma.model.device import Gpu, PciAddress
 
 ClaimGpus = Mapping[SliceDevice, Gpu]
 """The GPUs of a node that drivers hand out by claims."""
 
 
-def claim_gpus(slices: Iterable[NodeSlice], gpus: Sequence[Gpu]) -> dict[SliceDevice, Gpu]:
+def claim_gpus(slices: Iterable[DeviceSlice], gpus: Sequence[Gpu]) -> dict[SliceDevice, Gpu]:
     """The GPUs among the devices of the slices; those of an outdated generation are gone."""
     listed = tuple(slices)
     newest: dict[tuple[str, str], int] = {}

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.claims.device import ClaimedDevice, ClaimedPod, NodeSlice, SliceDevice
+from kube_rdma.model.claims.device import ClaimedDevice, ClaimedPod, DeviceSlice, SliceDevice
 from kube_rdma.model.device import Gpu
 from kube_rdma.model.pools.gpu_use import FreeGpu, HeldGpu
 from kube_rdma.rules.claims.gpus import claim_gpus, free_claim_gpus, gpus_of, starting
@@ -12,8 +12,8 @@ from tests.kit.nodes import seat
 
 GPUS = tuple(Gpu(seat(bus, numa=bus >> 7), 0x030200, 0x10DE, 0x2330, "nvidia") for bus in (3, 0x83))
 NEAR, FAR = (gpu.seat.pci for gpu in GPUS)
-NVIDIA = NodeSlice("gpu.nvidia.com", "node-1", 2, (("gpu-0", (NEAR,)), ("gpu-1", (FAR,))))
-PART = NodeSlice("mig.example", "node-1", 1, (("gpu-1-part-0", ("0000:ff:00.0", FAR)),))
+NVIDIA = DeviceSlice("gpu.nvidia.com", "node-1", 2, (("gpu-0", (NEAR,)), ("gpu-1", (FAR,))))
+PART = DeviceSlice("mig.example", "node-1", 1, (("gpu-1-part-0", ("0000:ff:00.0", FAR)),))
 
 
 def device(name, part=NVIDIA):
@@ -25,7 +25,7 @@ def held(name, part=NVIDIA, container="c"):
 
 
 def test_a_device_is_a_gpu_by_its_place():
-    nic = NodeSlice("dra.net", "node-1", 1, (("mlx5-0", ("0000:05:00.0",)),))
+    nic = DeviceSlice("dra.net", "node-1", 1, (("mlx5-0", ("0000:05:00.0",)),))
     assert claim_gpus([NVIDIA, PART, nic], GPUS) == {
         device("gpu-0"): GPUS[0],
         device("gpu-1"): GPUS[1],
@@ -34,7 +34,7 @@ def test_a_device_is_a_gpu_by_its_place():
 
 
 def test_an_outdated_slice_counts_no_more():
-    old = NodeSlice("gpu.nvidia.com", "node-1", 1, (("gone", (NEAR,)),))
+    old = DeviceSlice("gpu.nvidia.com", "node-1", 1, (("gone", (NEAR,)),))
     assert device("gone") not in claim_gpus([old, NVIDIA], GPUS)
     assert device("gone") in claim_gpus([old], GPUS)
 

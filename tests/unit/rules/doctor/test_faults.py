@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kube_base.frozen import replace
-from kube_rdma.model.claims.device import ClaimedDevice, NodeSlice, SliceDevice
+from kube_rdma.model.claims.device import ClaimedDevice, DeviceSlice, SliceDevice
 from kube_rdma.model.device import LinkLayer, PhysicalState, PortState
 from kube_rdma.model.doctor import ObservedFolder, ObservedNeighbour, ObservedRail, ObservedRoute
 from kube_rdma.model.finding import Finding, Severity
@@ -83,7 +83,7 @@ BY_CLAIM = replace(
         holdings=HEALTHY.kubelet.holdings[:1],
         devices=(ClaimedDevice(*HOLDER, SliceDevice("gpu.nvidia.com", "node-1", "gpu-0")),),
     ),
-    slices=(NodeSlice("gpu.nvidia.com", "node-1", 1, (("gpu-0", (GPUS[1].seat.pci,)),)),),
+    slices=(DeviceSlice("gpu.nvidia.com", "node-1", 1, (("gpu-0", (GPUS[1].seat.pci,)),)),),
 )
 DRIVERLESS = tuple(replace(one, driver=None, netdevs=()) for one in FUNCTIONS)
 EXCLUSIVE = replace(SPEC, mode=Mode.EXCLUSIVE)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import msgspec
 
 from kube_client.kinds import NOTHING, ObjectCodec, ObjectKind, Stored
-from kube_rdma.model.claims.device import NodeSlice, SliceDevice
+from kube_rdma.model.claims.device import DeviceSlice, SliceDevice
 
 GROUP, VERSION = "resource.k8s.io", "v1"
 STANDARD = "resource.kubernetes.io/pciBusID"  # k8s.io/dynamic-resource-allocation/deviceattribute
@@ -82,11 +82,11 @@ RESOURCE_CLAIM = ObjectKind(
 )
 
 
-def node_slice(stored: Stored[SliceSpec, None]) -> NodeSlice:
+def node_slice(stored: Stored[SliceSpec, None]) -> DeviceSlice:
     """The model value of a ResourceSlice."""
     spec = stored.spec
     addresses = ((device.name, _addresses(device.attributes)) for device in spec.devices)
-    return NodeSlice(
+    return DeviceSlice(
         driver=spec.driver,
         pool=spec.pool.name,
         generation=spec.pool.generation,

@@ -23,7 +23,7 @@ from kube_client.objects import Cluster
 from kube_client.watching import Changed, Deleted, Muddled, WatchEvent
 from kube_rdma.adapters.cluster.claims import devices_of, pending_pods
 from kube_rdma.adapters.cluster.kinds.resource_slice import RESOURCE_SLICE, SliceSpec, node_slice
-from kube_rdma.model.claims.device import ClaimedDevice, NodeSlice
+from kube_rdma.model.claims.device import ClaimedDevice, DeviceSlice
 from kube_rdma.model.device import Gpu
 from kube_rdma.programs.agent.node.node_keeper import pause
 from kube_rdma.rules.claims.gpus import ClaimGpus, claim_gpus, gpus_of, starting
@@ -41,7 +41,7 @@ class ClaimedGpus:
     ) -> None:
         self._cluster, self._node = cluster, node
         self._pause = wait
-        self._slices: dict[str, NodeSlice] = {}  # by name
+        self._slices: dict[str, DeviceSlice] = {}  # by name
         self._notices = Notices()
 
     async def follow(self) -> None:
