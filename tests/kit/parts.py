@@ -35,7 +35,8 @@ def unpacked(store, *, slow):
     testroot.build(store, CHECKOUT)
     prometheus.build(store)
     if slow:
-        testroot.build(store, CHECKOUT, selinux=True)
+        for policy in testroot.Policy:
+            testroot.build(store, CHECKOUT, policy)
 
 
 def main(*, slow):
