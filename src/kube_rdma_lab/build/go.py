@@ -159,8 +159,9 @@ def module_files(name: str, path: str, modules: Path = MODULES) -> Path:
     For what it brings besides programs, as definitions of its kinds. Nobody writes there.
     """
     go = find_go(parse_go_mod((modules / name / "go.mod").read_text()).go)
-    words = [go, "-C", modules / name, "mod", "download", "-json", path]
-    return Path(json.loads(ask(words, env=_environment()))["Dir"])
+    download = ("mod", "download", "-json", path)
+    told = json.loads(ask([str(go), "-C", str(modules / name), *download], env=_environment()))
+    return Path(told["Dir"])
 
 
 def _main_version(parsed: GoMod) -> str:
