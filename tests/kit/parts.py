@@ -10,12 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from kube_base.errors import KubeError
-from kube_rdma_lab.build import Demand, build, go, testroot
+from kube_rdma_lab.build import Demand, build, go, resolution, testroot
 from kube_rdma_lab.build.__main__ import show
 from kube_rdma_lab.build.parts import open_store
 from kube_rdma_lab.release import Release
 from kube_rdma_lab.topology import NodeKind
-from tests.kit import helm, prometheus, shared_plugin
+from tests.kit import helm, network_managers, prometheus, shared_plugin
 
 CHECKOUT = Path(__file__).parents[2]
 MACHINES = CHECKOUT / "tests/lab/machines"
@@ -26,16 +26,20 @@ def compiled(store, *, slow):
     for name in (helm.NEWEST, helm.OLDER):
         helm.build(store, name)
     shared_plugin.build(store)
+    go.build_module(store, "flannel", helm.MODULES)
     if slow:
         go.build_module(store, "meta_plugin", MACHINES)
+        go.build_module(store, "mpi-operator", helm.MODULES)
 
 
 def unpacked(store, *, slow):
     """What Debian brings."""
     testroot.build(store, CHECKOUT)
     prometheus.build(store)
+    network_managers.tree(store, resolution.stamp(update=False))
     if slow:
-        testroot.build(store, CHECKOUT, selinux=True)
+        for policy in testroot.Policy:
+            testroot.build(store, CHECKOUT, policy)
 
 
 def main(*, slow):

@@ -31,7 +31,8 @@ from kube_rdma_lab.watchdog import awake
 NAME = "the bare machine"
 INSIDE = NODE / "bare"
 NODE_FILES = "config/node-files"  # what users install on a node, which the machine installs too
-SELINUX = "security=selinux"  # a kernel with this word boots the root with the policy
+# A kernel with this word boots a root with a policy of SELinux, by the name of testroot.Policy.
+POLICY = "lab.policy="
 # How many boots' time the machine may be silent: Python's start takes two, the longest test ten.
 QUIET_BOOTS = 40
 # What the machine writes before it tells where a test stands (node/bare/inside.py).
@@ -117,8 +118,10 @@ async def _machine(
     """Run tests in one machine."""
     initrd, results, console = _emptied(home)
     with open_store() as store:  # closed, it ends what the other thread builds
-        build = partial(testroot.build, selinux=SELINUX in kernel.split())
-        parts = await asyncio.to_thread(build, store, checkout)
+        words = kernel.split()
+        names = (word.removeprefix(POLICY) for word in words if word.startswith(POLICY))
+        policy = testroot.Policy(next(names, ""))
+        parts = await asyncio.to_thread(testroot.build, store, checkout, policy)
         initrd.write_bytes(
             parts.initrd.read_bytes() + cpio.archive(files(checkout, tests, parts.sources))
         )

@@ -8,6 +8,7 @@ digests stand in go.sum. A module whose tool is itself (coredns) brings its own 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -150,6 +151,17 @@ def build_module(
         "go": ".".join(map(str, _go_version(go))),
     }
     return store.get(module.name, inputs, make, _main_version(parsed))
+
+
+def module_files(name: str, path: str, modules: Path = MODULES) -> Path:
+    """Return the folder with the files of a Go module that one of `modules` requires.
+
+    For what it brings besides programs, as definitions of its kinds. Nobody writes there.
+    """
+    go = find_go(parse_go_mod((modules / name / "go.mod").read_text()).go)
+    download = ("mod", "download", "-json", path)
+    told = json.loads(ask([str(go), "-C", str(modules / name), *download], env=_environment()))
+    return Path(told["Dir"])
 
 
 def _main_version(parsed: GoMod) -> str:

@@ -2,8 +2,8 @@
 
 Kernel tests run on it (bare/). It needs nothing of Kubernetes, so a fresh checkout has it in a
 minute or two, not after the compiler. Sources and tests are not on it: they travel with each run,
-the sources compiled, for the emulated machine would take half a minute for it. A second root has
-SELinux's policy besides, which takes longer than all else and which only test_selinux boots.
+the sources compiled, for the emulated machine would take half a minute for it. Two other roots have
+SELinux's policy besides, which takes longer than all else; only the tests of SELinux boot them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import re
 import shutil
 from collections.abc import Collection
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 
 from kube_base.errors import Refused
@@ -37,12 +38,33 @@ TREE = debian.DebianTree(root.TREE.suite, "extract", ("python3", "apparmor", "se
 # The first suite whose policy knows containers and Kubernetes; its own semodule compiles it.
 POLICY = debian.DebianTree("trixie", "minbase", ("selinux-policy-default",))
 POLICY_FOLDER = Path("etc/selinux/default")
+# The type without confinement is called otherwise in every module that names it: no spc_t is left.
+# A module of a higher priority stands in for that of the same name (semodule(8)).
+RENAME = """
+set -e
+cd /tmp
+for folder in /var/lib/selinux/default/active/modules/*/*; do
+  name=${folder##*/}
+  semodule -s default --cil --extract=$name
+  grep -qw spc_t $name.cil || rm $name.cil
+done
+sed -i 's/\\bspc_t\\b/super_t/g' *.cil
+semodule -s default --noreload --priority=400 --install=$(echo *.cil | sed 's/ / --install=/g')
+"""
 # What the tests want beside the product's own dependencies, and what that needs in turn.
 PYTEST = ("pytest", "pytest-asyncio", "iniconfig", "packaging", "pluggy", "pygments")
 RECIPE = "1"
 DISK = "root.ext4"
 SOURCES = "lab/src"  # where the machine has the packages of the checkout
 FAKES = "kube_rdma_testing"
+
+
+class Policy(Enum):
+    """Which policy of SELinux a root has, if any; the value is a part of the root's name."""
+
+    NONE = ""
+    DEBIAN = "selinux"
+    SUPER_T = "super_t"  # the same, in which the agent's type has Bottlerocket's name
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +78,11 @@ class BareParts:
     sources: Path  # a tree that travels with each run: the package in its place, compiled
 
 
-def build(store: Store, checkout: Path, *, selinux: bool = False) -> BareParts:
+def build(store: Store, checkout: Path, policy: Policy = Policy.NONE) -> BareParts:
     """Return the parts, building what is missing; the locks of `checkout` name the packages.
 
-    `selinux`: the root with the policy. They are safe from pruning while `store` is open. Raises
-    Refused without root or without locks, Unavailable when a program of the build fails.
+    They are safe from pruning while `store` is open. Raises Refused without root or without locks,
+    Unavailable when a program of the build fails.
     """
     need_root()
     stamp = resolution.stamp(update=False)
@@ -72,7 +94,7 @@ def build(store: Store, checkout: Path, *, selinux: bool = False) -> BareParts:
         qemu=qemu.build(store, stamp),
         kernel=chosen.vmlinuz,
         initrd=initrd.build(store, base, chosen),
-        disk=_disk(store, base, chosen, python, _policy(store, stamp) if selinux else None),
+        disk=_disk(store, base, chosen, python, policy, _policy(store, stamp, policy)),
         sources=_sources(store, python),
     )
 
@@ -111,31 +133,42 @@ def _sources(store: Store, python: Path) -> Path:
     return store.get("test-sources", inputs, make) / "tree"
 
 
-def _policy(store: Store, stamp: str) -> Path:
-    """Return a tree with nothing but SELinux's policy, compiled, and the labels that files get."""
+def _policy(store: Store, stamp: str, policy: Policy) -> Path | None:
+    """Return a tree with nothing but the policy, compiled, and the labels that files get."""
+    if policy is Policy.NONE:
+        return None
+    script = RENAME if policy is Policy.SUPER_T else ""
 
     def make(folder: Path, shell: Shell) -> None:
         whole = folder / "whole"
         debian.unpack(POLICY, whole, shell)
+        if script:
+            shell.run(["chroot", whole, "sh", "-c", script])
         for part in ("policy", "contexts"):
             shutil.copytree(whole / POLICY_FOLDER / part, folder / "tree" / POLICY_FOLDER / part)
         shutil.rmtree(whole)
 
-    inputs = {**POLICY.inputs(), "stamp": stamp, "recipe": RECIPE}
+    changed = {"script": script} if script else {}
+    inputs = {**POLICY.inputs(), "stamp": stamp, "recipe": RECIPE, **changed}
     return store.get("test-policy", inputs, make) / "tree"
 
 
 def _disk(
-    store: Store, base: Path, chosen: kernel.Kernel, python: Path, policy: Path | None
+    store: Store,
+    base: Path,
+    chosen: kernel.Kernel,
+    python: Path,
+    policy: Policy,
+    tree: Path | None,
 ) -> Path:
-    """Return the disk with Python's tree and, if there is one, the policy's."""
+    """Return the disk with Python's tree and, if there is one, that of the policy."""
 
     def make(folder: Path, shell: Shell) -> None:
         stage = folder / "stage"
         shell.run(["cp", "-al", base, stage])  # links: nothing below changes an existing file
         add_missing(python, stage)
-        if policy:
-            shutil.copytree(policy, stage, dirs_exist_ok=True)
+        if tree:
+            shutil.copytree(tree, stage, dirs_exist_ok=True)
         for where in (f"usr/lib/python{product.PYTHON}", product.SITE):
             product.compile_python(stage, stage, where, shell)
         modules = stage / "usr/lib/modules" / chosen.release
@@ -149,8 +182,9 @@ def _disk(
         "python": python.parent.name,
         "recipe": f"{RECIPE} {disk.FEATURES}",
     }
-    if policy:
-        return store.get("test-root-selinux", {**inputs, "policy": policy.parent.name}, make) / DISK
+    if tree:
+        inputs = {**inputs, "policy": tree.parent.name}
+        return store.get(f"test-root-{policy.value}", inputs, make) / DISK
     return store.get("test-root", inputs, make) / DISK
 
 

@@ -34,16 +34,20 @@ def unpacked(machine, tmp_path_factory):
         if name not in roots:
             roots[name] = folder = tmp_path_factory.mktemp("image")
             with open_store() as store:
-                stamp = resolution.stamp(update=False)
-                written = product.build(store, stamp, product.PLATFORMS[name])
-                with tarfile.open(written.path) as whole:
-                    (image,) = json.load(whole.extractfile("manifest.json"))
-                    for layer in image["Layers"]:
-                        with tarfile.open(fileobj=whole.extractfile(layer)) as packed:
-                            packed.extractall(folder)  # noqa: S202 - made here
+                unpack_image(store, resolution.stamp(update=False), name, folder)
         return roots[name]
 
     return unpack
+
+
+def unpack_image(store, stamp, name, folder):
+    """Put the layers of the image for a platform into a folder."""
+    written = product.build(store, stamp, product.PLATFORMS[name])
+    with tarfile.open(written.path) as whole:
+        (image,) = json.load(whole.extractfile("manifest.json"))
+        for layer in image["Layers"]:
+            with tarfile.open(fileobj=whole.extractfile(layer)) as packed:
+                packed.extractall(folder)  # noqa: S202 - made here
 
 
 def machine_of(path):

@@ -11,6 +11,8 @@ from contextlib import ExitStack
 
 import pytest
 
+from kube_rdma.rules.cni_conf.leftovers import SAVED
+from kube_rdma.rules.cni_conf.meta_plugins import CELLO_RDMA
 from kube_rdma_lab import cluster, waiting
 from tests.documents.shell import Shell
 from tests.kit import device_plugins as vendors
@@ -22,6 +24,8 @@ NODES = ("node-1", "node-2")
 GONE = ("--ignore-not-found", "--wait")
 HCA = "rdma/hca"
 VKE, MODE = "vke.volcengine.com/rdma", "vke.node.rdma.mode"
+LEFT = json.dumps({"cniVersion": "0.3.1", "name": "rdma", "plugins": [{"type": CELLO_RDMA}]})
+LEFT_FILE = "/etc/cni/net.d/20-rdma.conflist"
 NVIDIA = "nvidia-network-operator"
 STAND_IN, STAND_IN_FOLDER = "stand-in", "/stand-in"
 
@@ -258,6 +262,8 @@ def deployment(replicas):
 def test_vke_s_nodes_are_drained_and_come_back(lab, shell, begun):
     """Its pods go elsewhere, so both nodes have some again at the end; none is refused."""
     cluster.kubectl(lab, "label", "node", "--all", f"{MODE}=shared")
+    for node in NODES:
+        cluster.shell(lab, node, f"echo '{LEFT}' > {LEFT_FILE}")
     origin = begun("vke")
     cluster.apply(lab, deployment(4))
     job = ("deployment/job", "--for=condition=Available")
@@ -272,8 +278,13 @@ def test_vke_s_nodes_are_drained_and_come_back(lab, shell, begun):
                 cluster.wait(lab, *job)
                 for node in NODES:
                     pods.no_share_twice(lab, node, VKE)
+            for node in NODES:  # what the component has left is in Cello's way no more, and back
+                aside = f"{LEFT_FILE}{SAVED}" if way == "steps" else LEFT_FILE
+                assert cluster.shell(lab, node, f"ls {LEFT_FILE}*").split() == [aside]
             cluster.wait_for_resource(lab, VKE, origin.quantity)
             pods.nothing_failed(lab)
     finally:
         cluster.kubectl(lab, "delete", "deployment", "job", *GONE)
         cluster.kubectl(lab, "label", "node", "--all", f"{MODE}-")
+        for node in NODES:
+            cluster.shell(lab, node, f"rm -f {LEFT_FILE}*")

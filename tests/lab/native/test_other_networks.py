@@ -2,9 +2,11 @@
 
 The lists are those of tests/data/conflists. Of their plugins the first is the lab's bridge under
 another name, and later ones pass on what came before, as portmap does; kubelet, containerd, libcni,
-the shim and the agent are real. tests/unit/adapters/cni/conf shows the same folders to the rules.
+the shim and the agent are real. Flannel's plugin runs itself besides, for its module is in reach
+(flannel/). tests/unit/adapters/cni/conf shows the same folders to the rules.
 """
 
+import base64
 import json
 import subprocess
 import sys
@@ -16,11 +18,14 @@ import pytest
 from kube_rdma.model.cni_conf import PLUGIN, SET_ASIDE, ConfFile
 from kube_rdma.rules.cni_conf.conflist import ENTRY, unplan
 from kube_rdma.rules.cni_conf.files import plugins, type_of
-from kube_rdma_lab import cluster
+from kube_rdma_lab import cluster, waiting
+from kube_rdma_lab.build import go
+from kube_rdma_lab.build.parts import open_store
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.native import node as native_node
 from kube_rdma_lab.waiting import until
 from kube_rdma_testing.cni import cilium
+from tests.kit.helm import MODULES
 
 LISTS = Path(__file__).parents[2] / "data/conflists"
 NETWORKS = (
@@ -116,14 +121,27 @@ def renew_agent(lab):
     cluster.rollout(lab, "rdma-shared-dp-ds", NAMESPACE)
 
 
+def put_program(lab, path, program):
+    """Put a program of this machine on the node."""
+    script = f"base64 -d > {path}~ && chmod 755 {path}~ && mv {path}~ {path}"
+    text = base64.b64encode(program.read_bytes()).decode()
+    waiting.run(lab, lab.on_node(NODE, "sh", "-c", script), stdin=text)
+
+
 @contextmanager
-def folder(lab, name):
-    """The node's network is that of a folder of LISTS; yields its files."""
+def folder(lab, name, programs=None):
+    """The node's network is that of a folder of LISTS; yields its files.
+
+    `programs`: plugins that run themselves, by type.
+    """
     files = [ConfFile(path.name, path.read_text()) for path in sorted((LISTS / name).iterdir())]
     default = json.loads(files[0].text)
     types = [type_of(plugin) for plugin in plugins(default)]
     for kind in {*types} - {*REAL}:
-        put(lab, f"{BINARIES}/{kind}", STAND_IN, 755)
+        if program := (programs or {}).get(kind):
+            put_program(lab, f"{BINARIES}/{kind}", program)
+        else:
+            put(lab, f"{BINARIES}/{kind}", STAND_IN, 755)
     bridge = json.loads(node(lab, f"cat {FOLDER}/{OWN}"))["plugins"][0]
     version = {"cniVersion": default["cniVersion"], "name": "lab"}
     put(lab, "/run/stand-in.json", json.dumps({**bridge, **version}))
@@ -250,3 +268,55 @@ def test_libcni_calls_the_chain_in_a_network_of_another_project(lab, name):
         undone = unplan(after)
         left = {file.name: file for file in (*after, *undone.writes)}
         assert tuple(left[key] for key in left if key not in undone.removes) == before
+
+
+# Of what flanneld writes: the node's upper addresses, for the lab's own bridge has the lower ones.
+SUBNET = """\
+FLANNEL_NETWORK=10.244.0.0/16
+FLANNEL_SUBNET=10.244.1.129/25
+FLANNEL_MTU=1450
+FLANNEL_IPMASQ=false
+"""
+BRIDGE = "flannel0"
+
+
+@pytest.fixture
+def flannel():
+    """Flannel's plugin, from its module."""
+    with open_store() as store:
+        yield go.build_module(store, "flannel", MODULES) / "flannel"
+
+
+def test_flannel_s_own_plugin_makes_the_network_that_the_chain_stands_behind(lab, flannel):
+    """It takes back at the pod's end what it made, and kube-rdma its interface."""
+    notes = "/var/lib/cni/flannel"
+    node(lab, "mkdir -p /run/flannel")
+    put(lab, "/run/flannel/subnet.env", SUBNET)
+    with folder(lab, "flannel", {"flannel": flannel}) as before:
+        cluster.until_on_node(lab, NODE, f"grep -qs '\"{PLUGIN}\"' {FOLDER}/*")
+        (name,) = [file.name for file in before]
+        text = node(lab, f"cat {FOLDER}/{name}")
+        # A bridge beside the lab's, which has another address.
+        put(
+            lab,
+            f"{FOLDER}/{name}",
+            text.replace('"delegate": {', f'"delegate": {{"bridge": "{BRIDGE}",'),
+        )
+
+        def attached():
+            """Again where containerd has not read the folder yet."""
+            with pod(lab, "asking", **ASKING) as asking:
+                if BRIDGE not in node(lab, "ip -o link"):
+                    return None
+                shown = cluster.kubectl(lab, "exec", "asking", "--", "ip", "-d", "addr")
+                return asking["status"]["podIP"], shown, node(lab, f"ls {notes}").split()
+
+        address, shown, made = until(lab, "a pod by flannel's plugin", attached)
+        assert int(address.rpartition(".")[2]) > 128
+        assert f"inet {address}/25" in shown
+        assert "mtu 1450" in shown
+        assert "macvlan" in shown
+        assert f"inet {ADDRESS}/24" in shown
+        assert len(made) == 1
+        cluster.until_on_node(lab, NODE, f'[ -z "$(ls {notes})" ]')
+    node(lab, f"ip link delete {BRIDGE}")

@@ -22,7 +22,7 @@ from .world import AGENT, until
 # Slow: they want a bare machine of their own.
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.kernel("security=selinux audit=1 audit_backlog_limit=8192"),
+    pytest.mark.kernel("lab.policy=selinux security=selinux audit=1 audit_backlog_limit=8192"),
 ]
 
 AGENTS, PODS = "spc_t", "container_t"

@@ -19,6 +19,8 @@ from kube_rdma.programs.cli.options import ClusterOptions, program_options
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from kube_rdma.adapters.cni.conf.places import CniPlaces
+
 AGENT = PurePosixPath("/run/kube-rdma/agent.sock")
 STATE = PurePosixPath("/var/lib/kube-rdma")
 
@@ -32,8 +34,7 @@ def network() -> None:
     """
 
 
-@network.command(epilog=examples("kube-rdma network uninstall --host /host --records"))
-@click.option(
+host_option = click.option(
     "--host",
     metavar="DIR",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
@@ -41,6 +42,10 @@ def network() -> None:
     show_default=True,
     help="Folder in which the host's root is mounted.",
 )
+
+
+@network.command(epilog=examples("kube-rdma network uninstall --host /host --records"))
+@host_option
 @click.option(
     "--records",
     is_flag=True,
@@ -70,17 +75,13 @@ def uninstall(host: Path, *, records: bool, stay: bool) -> None:
 
 def _uninstalled(host: Path, *, records: bool) -> list[str]:
     """Do it; a sentence for each thing that was done or left."""
-    import asyncio
-
     from kube_rdma.adapters.cni.conf import binary
     from kube_rdma.adapters.cni.conf.folder import ConfFolder
     from kube_rdma.adapters.cni.conf.places import inside
-    from kube_rdma.adapters.runtime.cri import find_socket
-    from kube_rdma.programs.agent.pod_networks.host_places import HostPlaces
     from kube_rdma.rules.cni_conf.conflist import unplan
 
     _refuse_agent(inside(host, AGENT))
-    places = asyncio.run(HostPlaces(host, find_socket()).find())
+    places = _places(host)
     folder, binaries = ConfFolder(inside(host, places.conf)), inside(host, places.binaries)
     while True:  # until nobody else wrote a file meanwhile
         seen = folder.read()
@@ -97,6 +98,41 @@ def _uninstalled(host: Path, *, records: bool) -> list[str]:
     ]
     done = done or [f"Nothing of kube-rdma is in {places.conf} any more."]
     return [*done, *_forgotten(host)] if records else done
+
+
+def _places(host: Path) -> CniPlaces:
+    """Where the runtime of this node looks for plugins and their configuration."""
+    import asyncio
+
+    from kube_rdma.adapters.runtime.cri import find_socket
+    from kube_rdma.programs.agent.pod_networks.host_places import HostPlaces
+
+    return asyncio.run(HostPlaces(host, find_socket()).find())
+
+
+@network.command(epilog=examples("kube-rdma network clear-vke --host /host"))
+@host_option
+@click.option("--undo", is_flag=True, help="Put back what an earlier call has set aside.")
+def clear_vke(host: Path, *, undo: bool) -> None:
+    """Set aside what VKE's component left.
+
+    Renames the CNI configuration `rdma` of type `cello-rdma`, so that Cello calls kube-rdma for
+    pods that name `rdma`. Drain the node first: what `cello-rdma` gave a pod, it takes back only
+    while the file is there.
+    """
+    from kube_rdma.adapters.cni.conf.folder import ConfFolder
+    from kube_rdma.adapters.cni.conf.places import inside
+    from kube_rdma.rules.cni_conf.leftovers import SAVED, left_by_vke
+
+    conf = _places(host).conf
+    folder = ConfFolder(inside(host, conf))
+    if undo:
+        done = [f"{conf / name}: put back" for name in folder.put_back(SAVED)]
+    else:
+        names = left_by_vke(folder.read())
+        folder.set_aside(names, SAVED)
+        done = [f"{conf / name}: set aside as {name}{SAVED}" for name in names]
+    click.echo("\n".join(done or [f"Nothing to do: {conf} has no such file of VKE's component."]))
 
 
 def _forgotten(host: Path) -> Iterator[str]:

@@ -32,6 +32,7 @@ from kube_rdma.rules.cni_conf.files import (
     networks,
     type_of,
 )
+from kube_rdma.rules.cni_conf.leftovers import left_by_vke
 from kube_rdma.rules.cni_conf.meta_plugins import (
     CELLO_RDMA,
     META_PLUGINS,
@@ -108,15 +109,9 @@ def named_by_pods(
     kube-rdma's own `rdma` says nothing that the agent does not know. That of VKE's own component
     outlives it; without its plugin (`installed` are the node's) it would block every pod.
     """
-    over = [
-        file.name
-        for file, document in documents(files)
-        if document.get("name") == RDMA
-        and first_type(document) == CELLO_RDMA
-        and CELLO_RDMA not in installed
-    ]
+    over = () if CELLO_RDMA in installed else left_by_vke(files)
     kept_files = (one for one in files if one.name not in (RDMA_CONF, *over))
-    return tuple(kept_files), tuple(over)
+    return tuple(kept_files), over
 
 
 def with_leftovers(made: ConfPlan, over: Collection[str]) -> ConfPlan:

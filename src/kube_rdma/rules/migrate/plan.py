@@ -34,6 +34,8 @@ from kube_rdma.rules.migrate.starts import ACK_RESOURCE, VKE_RESOURCE, source
 from kube_rdma.rules.phrases import listed
 
 NAMESPACE, FILE = "kube-rdma", "kube-rdma-values.yaml"
+# On a node of VKE: its component's network out of Cello's way, and back (docs/networks.md).
+CLEAR, LEAVE = "clear-vke", ("uninstall --records", "clear-vke --undo")
 _PRESETS = {
     StartingPoint.ACK: "ack",
     StartingPoint.VKE: "vke",
@@ -221,6 +223,7 @@ class _Way:
                 words.mark([node], BETWEEN),
                 words.gone(self._plugin.namespace, self._plugin.labels, node),
                 *words.none_offered([node], self._resources),
+                *(self._on_host(node, CLEAR) if self._start is StartingPoint.VKE else ()),
                 words.mark([node], HERE),
                 *words.all_offered([node], self._resources),
                 *words.uncordon([node]),
@@ -237,7 +240,7 @@ class _Way:
                 words.mark([node], BETWEEN),
                 words.gone(self._space, self._labels, node),
                 *words.none_offered([node], self._resources),
-                *(self._cleaned(node) if self._start is StartingPoint.VKE else ()),
+                *(self._on_host(node, *LEAVE) if self._start is StartingPoint.VKE else ()),
                 words.mark([node], ""),
                 *words.all_offered([node], self._resources),
                 *words.uncordon([node]),
@@ -245,17 +248,17 @@ class _Way:
             node.name,
         )
 
-    def _cleaned(self, node: MigratingNode) -> tuple[str, str]:
-        """Take kube-rdma out of the node's CNI configuration (docs/networks.md)."""
+    def _on_host(self, node: MigratingNode, *commands: str) -> list[str]:
+        """Change the node's CNI configuration, which no program of kube-rdma serves now."""
         image = self._options.image
         if not image:
             made = merged({"preset": self._preset})["image"]
             image = f"{made['repository']}:{made['tag']}"
-        clean = " \\\n    kube-rdma network uninstall --host /host --records"
-        return (
-            f"kubectl debug node/{node.name} --image={image} --profile=sysadmin --attach --{clean}",
+        debug = f"kubectl debug node/{node.name} --image={image} --profile=sysadmin --attach --"
+        return [
+            *(f"{debug} \\\n    kube-rdma network {command} --host /host" for command in commands),
             f"kubectl get pods -o name | grep node-debugger-{node.name} | xargs kubectl delete",
-        )
+        ]
 
     def _beside(self, node: MigratingNode) -> PlanStep:
         return PlanStep(

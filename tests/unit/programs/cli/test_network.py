@@ -11,7 +11,8 @@ from kube_rdma.adapters.cni.conf.binary import NAMES, install
 from kube_rdma.adapters.cni.conf.folder import ConfFolder
 from kube_rdma.programs.cli.main import cli
 from kube_rdma.rules.cni_conf.conflist import plan
-from kube_rdma.rules.cni_conf.meta_plugins import RDMA_CONF
+from kube_rdma.rules.cni_conf.leftovers import SAVED
+from kube_rdma.rules.cni_conf.meta_plugins import CELLO_RDMA, RDMA_CONF
 
 LIST = json.dumps({"cniVersion": "1.0.0", "name": "cbr0", "plugins": [{"type": "bridge"}]})
 LONE = json.dumps({"cniVersion": "1.0.0", "name": "cbr0", "type": "bridge"})
@@ -147,3 +148,53 @@ def test_records_stay_while_a_network_is_among_them(host):
         "stays, 1 records of networks are left in it, such as attachments/c1@net1" in result.output
     )
     assert record.exists()
+
+
+LEFT = json.dumps({"cniVersion": "0.3.1", "name": "rdma", "plugins": [{"type": CELLO_RDMA}]})
+
+
+def clear_vke(host, *options):
+    result = CliRunner().invoke(cli, ["network", "clear-vke", "--host", str(host), *options])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_what_vke_left_is_set_aside_and_put_back(host):
+    """Kube-rdma's own `rdma` is the network of that name then, while an agent keeps the folder."""
+    meta = {"cniVersion": "0.3.1", "name": "m", "plugins": [{"type": "cello-meta"}]}
+    (host / CONF / "20-rdma.conflist").write_text(LEFT)
+    wired(host, "01-cello-meta.conflist", json.dumps(meta))
+    before = content(host)
+    assert RDMA_CONF not in before
+    name = "/etc/cni/net.d/20-rdma.conflist"
+    assert clear_vke(host) == f"{name}: set aside as 20-rdma.conflist{SAVED}\n"
+    assert ConfFolder(host / CONF).read() != ()
+    wired(host, "01-cello-meta.conflist", json.dumps(meta))
+    assert RDMA_CONF in content(host)
+    assert "Nothing to do" in clear_vke(host)
+    uninstall(host)
+    assert clear_vke(host, "--undo") == f"{name}: put back\n"
+    assert content(host) == before
+    assert "Nothing to do" in clear_vke(host, "--undo")
+
+
+def test_a_component_that_has_come_back_keeps_its_own_file(host):
+    """What was set aside is older."""
+    (host / CONF / "20-rdma.conflist").write_text(LEFT)
+    clear_vke(host)
+    (host / CONF / "20-rdma.conflist").write_text(LEFT + "\n")
+    clear_vke(host, "--undo")
+    assert content(host) == {"20-rdma.conflist": LEFT + "\n"}
+
+
+def test_networks_of_others_are_not_set_aside(host):
+    """Another plugin's `rdma`, another network of the component's plugin, what is no network."""
+    texts = {
+        "10-a.conf": json.dumps({"cniVersion": "1.0.0", "name": "rdma", "type": "host-device"}),
+        "20-b.conf": json.dumps({"cniVersion": "1.0.0", "name": "vpc", "type": CELLO_RDMA}),
+        "30-c.conf": "{",
+    }
+    for name, text in texts.items():
+        (host / CONF / name).write_text(text)
+    assert "Nothing to do" in clear_vke(host)
+    assert content(host) == texts

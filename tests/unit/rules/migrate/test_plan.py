@@ -116,6 +116,24 @@ def test_vke_s_pods_go_elsewhere_before_their_node_is_moved():
     assert any(r"allocatable.vke\.volcengine\.com/rdma}'=0" in one for one in every)
 
 
+def test_what_vke_s_component_leaves_is_out_of_the_way_while_nothing_serves_the_node():
+    """After its pods are gone and before kube-rdma's agent comes; the way back puts it back."""
+
+    def after(every, word):
+        place = next(number for number, one in enumerate(every) if word in one)
+        (before,) = [one for one in every[place - 4 : place] if "allocatable" in one]
+        assert before.endswith("=0")
+        return place, every
+
+    there, every = after(words(plan(STARTS["vke"], ANY).steps), "kube-rdma network clear-vke")
+    assert every[there].startswith("kubectl debug node/node-1 ")
+    assert every[there + 1].endswith("grep node-debugger-node-1 | xargs kubectl delete")
+    assert every[there + 2] == "kubectl label node node-1 kube-rdma.io/agent=on --overwrite"
+    back, every = after(words(plan(STARTS["vke"], ANY).back), "clear-vke --undo")
+    assert "network uninstall --records --host /host" in every[back - 1]
+    assert not [one for one in words(plan(STARTS["ack"], ANY).steps) if "clear-vke" in one]
+
+
 def test_two_plugins_are_taken_one_at_a_time():
     both = replace(
         STARTS["scc"], plugins=(plugin(kit.scc()), plugin(kit.ack()), plugin(kit.shared()))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import stat
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -95,6 +95,28 @@ class ConfFolder:
         except OSError as error:
             raise self._unavailable(error) from error
         return True
+
+    def set_aside(self, names: Iterable[str], ending: str) -> None:
+        """Give files a name that nobody reads; raise Unavailable when that fails."""
+        try:
+            for name in names:
+                (self.path / name).replace(self.path / f"{name}{ending}")
+        except OSError as error:
+            raise self._unavailable(error) from error
+
+    def put_back(self, ending: str) -> tuple[str, ...]:
+        """Undo `set_aside` and return the names; a file that has come again meanwhile stays."""
+        try:
+            saved = sorted(path for path in self.path.iterdir() if path.name.endswith(ending))
+            for path in saved:
+                target = path.with_name(path.name.removesuffix(ending))
+                if target.exists():
+                    path.unlink()
+                else:
+                    path.rename(target)
+        except OSError as error:
+            raise self._unavailable(error) from error
+        return tuple(path.name.removesuffix(ending) for path in saved)
 
     def _read(self, path: Path) -> ConfFile | None:
         """None for what is not text, not a file, or gone: a runtime passes over it too."""
