@@ -160,8 +160,8 @@ def module_files(name: str, path: str, modules: Path = MODULES) -> Path:
     """
     go = find_go(parse_go_mod((modules / name / "go.mod").read_text()).go)
     download = ("mod", "download", "-json", path)
-    told = json.loads(ask([str(go), "-C", str(modules / name), *download], env=_environment()))
-    return Path(told["Dir"])
+    module = json.loads(ask([str(go), "-C", str(modules / name), *download], env=_environment()))
+    return Path(module["Dir"])
 
 
 def _main_version(parsed: GoMod) -> str:
