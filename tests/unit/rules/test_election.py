@@ -36,7 +36,7 @@ class Election(RuleBasedStateMachine):
     def clock(self, copy):
         return self.now + copy.offset
 
-    @rule(seconds=st.sampled_from([0.5, 2.0, 5.0, 10.0, 15.0]))
+    @rule(seconds=st.sampled_from([0.5, 4.0, 15.0, TIMING.deadline, TIMING.duration]))
     def time_passes(self, seconds):
         self.now += seconds
 
@@ -101,11 +101,11 @@ def test_a_lease_that_is_not_renewed_is_free_after_its_time():
 
 def test_a_change_of_the_holder_is_counted_and_a_renewal_keeps_what_was():
     first = claim(observed(None, None, 0.0), "a", TIMING, "t0")
-    assert first == ElectionRecord("a", 15.0, "t0", "t0", 0)
+    assert first == ElectionRecord("a", TIMING.duration, "t0", "t0", 0)
     again = claim(observed(None, first, 1.0), "a", TIMING, "t1")
-    assert again == ElectionRecord("a", 15.0, "t0", "t1", 0)
+    assert again == ElectionRecord("a", TIMING.duration, "t0", "t1", 0)
     others = claim(observed(None, again, 2.0), "b", TIMING, "t2")
-    assert others == ElectionRecord("b", 15.0, "t2", "t2", 1)
+    assert others == ElectionRecord("b", TIMING.duration, "t2", "t2", 1)
 
 
 def test_what_was_given_back_is_free_at_once():

@@ -1,6 +1,6 @@
 """Work that one copy of a program does at a time: it runs while this copy leads.
 
-    ElectionLease ─ rules/election ─► leads ─► work ─► renewed every two seconds
+    ElectionLease ─ rules/election ─► leads ─► work ─► renewed every four seconds
                                                   └─► cancelled, and ended, when that fails too long
 
 The work of a copy that lost the lead ends before another copy may take it; afterwards it stands for
