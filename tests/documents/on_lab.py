@@ -6,8 +6,11 @@ before the page's last blocks, which run behind its tests.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from math import ceil
 
 from kube_rdma.rules.labels.table import writes
 from kube_rdma_lab import cluster
@@ -19,6 +22,7 @@ from .rules import Runs, runs
 from .shell import Failed, Shell
 
 ALL = slice(None)
+WAIT = re.compile(r"(?<=--timeout=)(\d+)(?=[smh]\b)")
 
 
 def on_lab(page: str, kind: Runs = Runs.LAB) -> tuple[Block, ...]:
@@ -54,11 +58,20 @@ def followed(
 def _walk(lab: Lab, shell: Shell, listed: Iterable[Block]) -> None:
     """Run blocks; a failure shows the pods and the last events too."""
     try:
-        shell.walk(command for block in listed for command in block.commands)
+        shell.walk(
+            replace(command, text=patient(command.text, lab.state.pace))
+            for block in listed
+            for command in block.commands
+        )
     except Failed as failed:
         pods = cluster.kubectl(lab, "get", "pods", "-A", "-o", "wide")
         events = cluster.kubectl(lab, "get", "events", "-A", "--sort-by=.lastTimestamp")
         raise Failed("\n".join([str(failed), pods, *events.splitlines()[-20:]])) from None
+
+
+def patient(text: str, pace: float) -> str:
+    """A page's command, whose own wait is that of a reader's cluster, on a lab of this pace."""
+    return WAIT.sub(lambda wait: str(ceil(int(wait[0]) * max(pace, 1.0))), text)
 
 
 def _standing(lab: Lab) -> set[tuple[str, ...]]:

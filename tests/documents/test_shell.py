@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from .on_lab import patient
 from .pages import ROOT, Command, blocks, pages
 from .rules import Runs, runs
 from .shell import Failed, Shell, shows
@@ -84,3 +85,16 @@ def test_a_line_of_the_placeholder_stands_for_any_lines(lines, more):
 )
 def test_only_what_varies_may_differ(page, printed, same):
     assert shows(page, printed) is same
+
+
+@pytest.mark.parametrize(
+    ("pace", "text", "wanted"),
+    [
+        (4.9, "kubectl wait pod/a --timeout=10m", "kubectl wait pod/a --timeout=49m"),
+        (1.3, "kubectl wait pod/a --timeout=5s && date", "kubectl wait pod/a --timeout=7s && date"),
+        (0.5, "kubectl wait pod/a --timeout=1h", "kubectl wait pod/a --timeout=1h"),
+        (9.0, "echo --timeout=10 --timeout=2mm 10m", "echo --timeout=10 --timeout=2mm 10m"),
+    ],
+)
+def test_a_slow_lab_has_longer_for_what_a_page_waits_for(pace, text, wanted):
+    assert patient(text, pace) == wanted
