@@ -115,5 +115,7 @@ def test_a_file_is_judged_before_its_pod_is_made(network, tmp_path):
     path.write_text(json.dumps(manifest("later", f"{NETWORK},{NETWORK}x")))
     refused, code = explained(network, "-f", str(path), "--node", NODE)
     assert code == 1
-    assert [one["stage"] for one in refused["obstacles"]] == ["agent"]
-    assert f"no network default/{NETWORK}x" in refused["obstacles"][0]["problem"]
+    near, missing = refused["obstacles"]
+    assert (near["stage"], missing["stage"]) == ("admission", "agent")
+    assert near["remedy"] == f"Did you mean {NETWORK}?"
+    assert f"no network default/{NETWORK}x" in missing["problem"]
