@@ -142,6 +142,15 @@ values = some(
 )
 
 
+# What differs by values is the same for presets of one kind: the others take their turn in the slow
+# tests, for each call of Helm takes a second.
+_OF_EACH_KIND = ("rails", "ack", "vke", "nvidia-operator")
+BY_KIND = [
+    preset if preset in _OF_EACH_KIND else pytest.param(preset, marks=pytest.mark.slow)
+    for preset in PRESETS
+]
+
+
 @pytest.fixture(scope="module")
 def helms():
     with kit.built(kit.NEWEST, kit.OLDER) as programs:
@@ -223,7 +232,7 @@ def test_with_an_empty_name_the_namespace_is_helm_s(helm, preset, tmp_path):
 
 
 @pytest.mark.parametrize("version", ["1.22", "v1.28.4-gke.100", "1.30"])
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", BY_KIND)
 def test_helm_leaves_out_what_the_cluster_does_not_have(helm, preset, version, tmp_path):
     """By the cluster's version, or by the value; both policies for pods are asked for."""
     asked = {"admission": {"pods": {"check": True, "complete": True}}}
@@ -291,7 +300,7 @@ POOLS = [{"name": "rdma", "spec": {"ranges": [{"subnet": "10.0.0.0/24"}]}}]
     [{}, {"pools": POOLS}, {"pools": []}, {"agent": {"config": '{"mode": "hca"}'}}],
     ids=["plain", "pools", "no-pools", "config"],
 )
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", BY_KIND)
 def test_helm_s_notes_tell_what_render_tells(noted, preset, given_values):
     """That nobody gives addresses, of presets vke and rails without pools; what has no effect.
 
