@@ -47,7 +47,7 @@ def place(path):
     return next((FOLDERS[pair] for pair in pairs if pair in FOLDERS), Place.WITHOUT_LAB)
 
 
-GIVES_WAY = 5  # niceness; a third of what a process without it gets
+GIVES_WAY = 3  # niceness; half of what a process without it gets
 
 
 def give_way():
