@@ -190,31 +190,18 @@ def test_an_operator_is_not_installed_beside_a_definition_of_another_scope(lab, 
         cluster.kubectl(lab, "delete", "crd", DEFINITION)
 
 
-def test_a_definition_for_the_whole_cluster_takes_a_policy_that_names_a_namespace(lab):
-    """So one file fits both scopes, as `config check` says; the namespace is dropped."""
-    cluster.kubectl(lab, "delete", "crd", DEFINITION, "--ignore-not-found")
-    (ours,) = [
-        each
-        for each in objects(
-            [assignment("controller.policyScope=Cluster")], "nvidia-operator", "definitions"
-        )
-        if each["metadata"]["name"] == DEFINITION
-    ]
-    cluster.apply(lab, ours)
-    try:
-        cluster.wait(lab, f"crd/{DEFINITION}", "--for=condition=Established")
-        for path in sorted(RELEASES.glob("*.yaml")):
-            policy = yaml.safe_load(path.read_text())
-            policy["metadata"] |= {"name": f"of-{path.stem}", "namespace": SPACE}
-            cluster.kubectl(lab, "create", "-f", "-", stdin=json.dumps(policy))
-            stored = cluster.get(lab, "nicclusterpolicy", policy["metadata"]["name"])
-            assert "namespace" not in stored["metadata"]
-            assert stored["spec"].keys() == policy["spec"].keys()
-    finally:
-        cluster.kubectl(lab, "delete", "crd", DEFINITION)
+@pytest.fixture
+def taking(lab, tmp_path):
+    """Creates a policy by a kubectl that remembers no scope of an earlier definition."""
+
+    def create(policy):
+        words = (f"--cache-dir={tmp_path}", "create", "-o", "json", "-f", "-")
+        return json.loads(cluster.kubectl(lab, *words, stdin=json.dumps(policy)))
+
+    return create
 
 
-def test_a_status_is_written_where_the_definition_has_fewer_fields(lab):
+def test_a_status_is_written_where_the_definition_has_fewer_fields(lab, taking):
     """NVIDIA's before 26.7 have no conditions; an apply of one field too many is refused."""
     cluster.kubectl(lab, "delete", "crd", DEFINITION, "--ignore-not-found")
     (theirs,) = [
@@ -241,9 +228,32 @@ def test_a_status_is_written_where_the_definition_has_fewer_fields(lab):
         cluster.wait(lab, f"crd/{DEFINITION}", "--for=condition=Established")
         policy = yaml.safe_load((RELEASES / "0.1.0.yaml").read_text())
         policy["metadata"] |= {"name": "few", "namespace": SPACE}
-        cluster.kubectl(lab, "create", "-f", "-", stdin=json.dumps(policy))
+        taking(policy)
         stored = asyncio.run(write())
         assert (stored.status.state, stored.status.reason) == ("error", "why")
         assert not stored.status.conditions
+    finally:
+        cluster.kubectl(lab, "delete", "crd", DEFINITION)
+
+
+def test_a_definition_for_the_whole_cluster_takes_a_policy_that_names_a_namespace(lab, taking):
+    """So one file fits both scopes, as `config check` says; the namespace is dropped."""
+    cluster.kubectl(lab, "delete", "crd", DEFINITION, "--ignore-not-found")
+    (ours,) = [
+        each
+        for each in objects(
+            [assignment("controller.policyScope=Cluster")], "nvidia-operator", "definitions"
+        )
+        if each["metadata"]["name"] == DEFINITION
+    ]
+    cluster.apply(lab, ours)
+    try:
+        cluster.wait(lab, f"crd/{DEFINITION}", "--for=condition=Established")
+        for path in sorted(RELEASES.glob("*.yaml")):
+            policy = yaml.safe_load(path.read_text())
+            policy["metadata"] |= {"name": f"of-{path.stem}", "namespace": SPACE}
+            stored = taking(policy)
+            assert "namespace" not in stored["metadata"]
+            assert stored["spec"].keys() == policy["spec"].keys()
     finally:
         cluster.kubectl(lab, "delete", "crd", DEFINITION)
