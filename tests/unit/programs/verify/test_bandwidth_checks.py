@@ -15,7 +15,7 @@ from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma.model.conditions import moment
 from kube_rdma.programs.verify.bandwidth_checks import BandwidthChecks, CheckTiming
-from kube_rdma.programs.verify.pairs import GRACE, Pacing
+from kube_rdma.programs.verify.pairs import GRACE, PROBE_SECONDS, Pacing
 from kube_rdma.rules.verify.copies import CHECK_LABEL
 from kube_rdma.rules.verify.due import AGAIN
 from kube_rdma_testing.perftest import Deadlines, KubeletLine, PerftestCluster
@@ -329,7 +329,7 @@ async def test_a_shell_that_never_ends_is_told_and_the_next_check_is_begun(world
     async with world.running():
         await until(lambda: world.state("first") == "Measuring" and world.deadlines.seconds)
         world.check("second", **SELECTED)
-        assert set(world.deadlines.seconds) == {30 + GRACE}  # of as many pods as are probed by now
+        assert set(world.deadlines.seconds) == {PROBE_SECONDS + GRACE}  # of as many pods as are probed by now
         world.server.program = world.pods.run
         world.deadlines.pass_all()
         await until(lambda: world.state("first") == "NotMeasured")
