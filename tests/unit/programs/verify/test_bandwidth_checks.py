@@ -329,7 +329,7 @@ async def test_a_shell_that_never_ends_is_told_and_the_next_check_is_begun(world
     async with world.running():
         await until(lambda: world.state("first") == "Measuring" and world.deadlines.seconds)
         world.check("second", **SELECTED)
-        assert set(world.deadlines.seconds) == {PROBE_SECONDS + GRACE}  # of as many pods as are probed by now
+        assert set(world.deadlines.seconds) == {PROBE_SECONDS + GRACE}
         world.server.program = world.pods.run
         world.deadlines.pass_all()
         await until(lambda: world.state("first") == "NotMeasured")
