@@ -38,7 +38,7 @@ from kube_rdma.api.operator.nic_cluster_policy_status import (
     PolicyVerdict,
     policy_status,
 )
-from kube_rdma.model.conditions import moment
+from kube_rdma.model.conditions import NOT_OBSERVED, moment
 from kube_rdma.model.install.blueprint import Values
 from kube_rdma.model.operator.cluster_policy import AppliedState, ClusterPolicy, ComponentName
 from kube_rdma.programs.install.described import described
@@ -320,12 +320,13 @@ class Operator:
 def _is_told(old: NicClusterPolicyStatus | None, new: NicClusterPolicyStatus) -> bool:
     """Whether a policy has this status already.
 
-    The API server drops what a definition does not have: NVIDIA's before 26.7 have no conditions,
-    and those before 24.7 no messages of parts.
+    The API server drops what a definition does not have: NVIDIA's have no observedGeneration, those
+    before 26.7 no conditions, and those before 24.7 no messages of parts.
     """
-    bare = replace(new, conditions=())
+    unobserved = replace(new, observed_generation=NOT_OBSERVED)
+    bare = replace(unobserved, conditions=())
     parts = tuple(replace(part, message="") for part in new.applied_states)
-    return old in (new, bare, replace(bare, applied_states=parts))
+    return old in (new, unobserved, bare, replace(bare, applied_states=parts))
 
 
 def _itself(stored: Stored[Any, Any]) -> Stored[Any, Any]:
