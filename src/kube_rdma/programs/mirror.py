@@ -39,8 +39,13 @@ class Mirror(Generic[V]):
         read: Callable[[Stored[Any, Any]], V],
         changed: Callable[[V | None, V | None], None] = lambda _old, _new: None,
         where: Where = EVERYWHERE,
+        *,
+        optional: bool = False,
     ) -> None:
-        """`changed` is called with the value before and after; None where there is none."""
+        """`changed` is called with the value before and after; None where there is none.
+
+        `optional`: the program does without the kind, so its absence is no warning.
+        """
         self.values: dict[str, V] = {}
         self.faults: dict[str, KubeError] = {}
         self.synced = asyncio.Event()
@@ -48,7 +53,7 @@ class Mirror(Generic[V]):
         self.trouble = ""
         self._unseen: set[str] = set()  # of an earlier watch
         self.outages = 0
-        self._kind, self._where = kind, where
+        self._kind, self._where, self._optional = kind, where, optional
         self._read, self._changed = read, changed
         self._notices = Notices()  # by object, and of the watch
 
@@ -128,7 +133,8 @@ class Mirror(Generic[V]):
         self.trouble = event.why if isinstance(event, Cut) else ""
         self.outages += bool(self.trouble)
         for why in self._notices.news("watch", *filter(None, [self.trouble])):
-            log.warning("watch interrupted", kind=self._kind.kind, why=why)
+            tell = log.info if self._optional else log.warning
+            tell("watch interrupted", kind=self._kind.kind, why=why)
         if not self.trouble:
             self.synced.set()
         self.tried.set()

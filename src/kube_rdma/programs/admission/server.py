@@ -91,7 +91,7 @@ class AdmissionServer:
         self._cluster, self._settings, self._pause = cluster, settings, pause
         self._policies = Mirror(NODE_POLICY, policy_of)
         self._ip_pools = Mirror(IP_POOL, _name)
-        self._networks = Mirror(DEFINITION, _resource)
+        self._networks = Mirror(DEFINITION, _resource, optional=True)
         self.taken = 0  # so many certificates of the Secret were taken into use
         self._held = HeldIdentity()
         self._secret: Mirror[ServedPair | None] | None = None

@@ -11,21 +11,21 @@ read it, nothing is known and nothing else fails.
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable, Sequence
-from contextlib import aclosing
 
 import structlog
 
-from kube_base.errors import KubeError, Refused
+from kube_base.errors import KubeError
 from kube_base.notices import Notices
 from kube_client.kinds import Where
 from kube_client.objects import Cluster
-from kube_client.watching import Changed, Deleted, Muddled, WatchEvent
 from kube_rdma.adapters.cluster.claims import devices_of, pending_pods
-from kube_rdma.adapters.cluster.kinds.resource_slice import RESOURCE_SLICE, SliceSpec, node_slice
-from kube_rdma.model.claims.device import ClaimedDevice, DeviceSlice
+from kube_rdma.adapters.cluster.kinds.resource_slice import RESOURCE_SLICE, node_slice
+from kube_rdma.model.claims.device import ClaimedDevice
 from kube_rdma.model.device import Gpu
-from kube_rdma.programs.agent.node.node_keeper import pause
+from kube_rdma.programs.agent.node.node_keeper import REFUSED_SECONDS
+from kube_rdma.programs.mirror import Mirror
 from kube_rdma.rules.claims.gpus import ClaimGpus, claim_gpus, gpus_of, starting
 
 ANSWER_SECONDS = 1.0  # the kubelet waits meanwhile, with every pod behind this one
@@ -33,33 +33,30 @@ ANSWER_SECONDS = 1.0  # the kubelet waits meanwhile, with every pod behind this 
 log = structlog.get_logger()
 
 
+def _later(_failures: int) -> float:
+    """A new kind or right comes rarely, and all nodes of a cluster would ask for it at once."""
+    return random.uniform(REFUSED_SECONDS / 2, REFUSED_SECONDS)  # noqa: S311  spreads load
+
+
 class ClaimedGpus:
     """Those of one node. `wait` is for tests."""
 
     def __init__(
-        self, cluster: Cluster, node: str, *, wait: Callable[[KubeError, int], float] = pause
+        self, cluster: Cluster, node: str, *, wait: Callable[[int], float] = _later
     ) -> None:
         self._cluster, self._node = cluster, node
         self._pause = wait
-        self._slices: dict[str, DeviceSlice] = {}  # by name
+        where = Where(fields=f"spec.nodeName={node}")
+        self._slices = Mirror(RESOURCE_SLICE, node_slice, where=where, optional=True)
         self._notices = Notices()
 
     async def follow(self) -> None:
         """Watch the slices of this node, until cancelled."""
-        where = Where(fields=f"spec.nodeName={self._node}")
-        while True:
-            try:
-                async with aclosing(self._cluster.watch(RESOURCE_SLICE, where)) as events:
-                    async for event in events:
-                        self._take(event)
-            except Refused as error:
-                for why in self._notices.news("slices", str(error)):
-                    log.info("GPUs of claims not followed", why=why)
-                await asyncio.sleep(self._pause(error, 0))
+        await self._slices.follow(self._cluster, self._pause)
 
     def here(self, surveyed: Sequence[Gpu]) -> ClaimGpus:
         """The GPUs of this node that drivers hand out by claims."""
-        return claim_gpus(self._slices.values(), surveyed) if self._slices else {}
+        return claim_gpus(self._slices.values.values(), surveyed)
 
     async def expected(
         self, resource: str, held: Sequence[ClaimedDevice], gpus: ClaimGpus
@@ -78,12 +75,3 @@ class ClaimedGpus:
             return ()
         self._notices.over("claims")
         return gpus_of(devices, gpus)
-
-    def _take(self, event: WatchEvent[SliceSpec, None]) -> None:
-        match event:
-            case Changed(stored):
-                self._slices[stored.name] = node_slice(stored)
-            case Deleted(name=name) | Muddled(name=name):
-                self._slices.pop(name, None)
-            case _:
-                self._notices.over("slices")
