@@ -142,45 +142,21 @@ DEFAULTS: Json = {
 
 
 # Of whoever has no document to follow: names of kube-rdma's own, and pools by what cards can do.
-_NICS = """\
+_ONE_POOL = """\
 apiVersion: kube-rdma.io/v1alpha1
 kind: NodePolicy
 metadata:
-  name: nics
+  name: {}
 spec:
   pools:
-  - resource: rdma/nic
-    mode: shared-multi
+  - resource: {}
+    mode: {}
 """
-_NIC_OF_EACH_RAIL = """\
-apiVersion: kube-rdma.io/v1alpha1
-kind: NodePolicy
-metadata:
-  name: rails
-spec:
-  pools:
-  - resource: rdma/nic
-    mode: shared
-"""
-_ALL_NICS = """\
-apiVersion: kube-rdma.io/v1alpha1
-kind: NodePolicy
-metadata:
-  name: all-nics
-spec:
-  pools:
-  - resource: rdma/ib
-    mode: hca
-"""
-_EFA = """\
-apiVersion: kube-rdma.io/v1alpha1
-kind: NodePolicy
-metadata:
-  name: efa
-spec:
-  pools:
-  - resource: vpc.amazonaws.com/efa
-    mode: exclusive
+_NICS = _ONE_POOL.format("nics", "rdma/nic", "shared-multi")
+_NIC_OF_EACH_RAIL = _ONE_POOL.format("rails", "rdma/nic", "shared")
+_ALL_NICS = _ONE_POOL.format("all-nics", "rdma/ib", "hca")
+_EFA = f"""\
+{_ONE_POOL.format("efa", "vpc.amazonaws.com/efa", "exclusive")}\
     attach: none
     selectors:
     - drivers: [efa]

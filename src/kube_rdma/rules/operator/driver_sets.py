@@ -8,7 +8,8 @@ goes at once.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from hashlib import sha256
 
 from kube_rdma.model.install.blueprint import Values
@@ -50,30 +51,20 @@ def driver_objects(
     policy: ClusterPolicy, groups: Sequence[NodeGroup], values: Values | None = None
 ) -> WantedObjects:
     """A driver DaemonSet for each group of nodes."""
-    section = policy.driver
-    if section is None:
+    if policy.driver is None:
         return WantedObjects()
-    names = legal_names(f"ofed-driver-{group.tag}-ds" for group in groups)
-    made = tuple(
-        _ofed_daemon_set(policy, section, names[f"ofed-driver-{group.tag}-ds"], group)
-        for group in groups
-    )
-    return _with_account(made, values)
+    make = partial(_ofed_daemon_set, policy, policy.driver)
+    return _of_groups("ofed-driver", make, groups, values)
 
 
 def peer_objects(
     policy: ClusterPolicy, groups: Sequence[NodeGroup], values: Values | None = None
 ) -> WantedObjects:
     """A peer-memory DaemonSet for each group of nodes."""
-    section = policy.peer_driver
-    if section is None:
+    if policy.peer_driver is None:
         return WantedObjects()
-    names = legal_names(f"nv-peer-mem-driver-{group.tag}-ds" for group in groups)
-    made = tuple(
-        _peer_daemon_set(policy, section, names[f"nv-peer-mem-driver-{group.tag}-ds"], group)
-        for group in groups
-    )
-    return _with_account(made, values)
+    make = partial(_peer_daemon_set, policy, policy.peer_driver)
+    return _of_groups("nv-peer-mem-driver", make, groups, values)
 
 
 def driver_image(section: PolicyDriver, group: NodeGroup) -> str:
@@ -91,8 +82,16 @@ def driver_image(section: PolicyDriver, group: NodeGroup) -> str:
     return named(image, by_tag)
 
 
-def _with_account(made: tuple[Json, ...], values: Values | None) -> WantedObjects:
-    """Drivers with the account that their constraint is bound to, where there are constraints."""
+def _of_groups(
+    name: str,
+    make: Callable[[str, NodeGroup], Json],
+    groups: Sequence[NodeGroup],
+    values: Values | None,
+) -> WantedObjects:
+    """A DaemonSet for each group, with the account of constraints where there are some."""
+    wanted = [f"{name}-{group.tag}-ds" for group in groups]
+    names = legal_names(wanted)
+    made = tuple(make(names[one], group) for one, group in zip(wanted, groups, strict=True))
     own = account(values)
     for document in made:
         document["spec"]["template"]["spec"] |= own
