@@ -7,16 +7,12 @@ import json
 import os
 import socket
 import subprocess
-from contextlib import suppress
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 
 import pytest
 
 from kube_base.errors import Refused, Unavailable
-from kube_rdma.adapters.kernel.netlink.rtnl import open_rtnl
-from kube_rdma.adapters.kernel.netlink.rtnl_read import link_ways, seen_links
-from kube_rdma.adapters.kernel.netlink.rtnl_write import remove_rule
 from kube_rdma.adapters.kernel.pod.announce import arp_announcement
 from kube_rdma.adapters.kernel.pod.errors import judged, refusal
 from kube_rdma.adapters.kernel.pod.steps import open_pod
@@ -29,7 +25,6 @@ from kube_rdma.model.attach.steps import (
     MakeLink,
     MakeRdma,
     MoveRdma,
-    RemoveRule,
     SetLink,
     SetSysctl,
     TakeLink,
@@ -41,6 +36,7 @@ from kube_rdma_testing.kernel.network import KilledError
 from kube_rdma_testing.kernel.network_kernel import FakeKernel
 from tests.kit.pod_networks import AS_MADE
 from tests.unit.adapters.kernel.pod.test_namespaces import holder, needs_root
+from tests.vm.guest.node_ways import NodeWays
 from tests.vm.guest.steps_contract import MAC, MARK, PRIORITY, TABLE, V4, V6, Links, link
 from tests.vm.guest.steps_contract_probe import LENGTHS, Probed
 from tests.vm.guest.steps_contract_rdma import Made, Rdma, macvlan
@@ -145,7 +141,7 @@ def ip(*words):
     return done.stdout
 
 
-class RealWorld:
+class RealWorld(NodeWays):
     """This kernel, in the namespace of a process; the card's link is one end of a veth.
 
     A veth goes with its namespace, and tells no function: it is found by index, MAC and name.
@@ -179,20 +175,6 @@ class RealWorld:
     def node_addresses(self, name):
         (found,) = json.loads(ip("-json", "address", "show", name, "scope", "global"))
         return {f"{one['local']}/{one['prefixlen']}" for one in found["addr_info"]}
-
-    def node_ways(self, name):
-        with open_rtnl() as netlink:
-            links = [one for one in seen_links(netlink) if one.name == name]
-            ways = link_ways(netlink, links)
-        routes = [route for way in ways for route in way.routes]
-        rules = [rule for way in ways for rule in way.rules]
-        shown = {(str(one.to), str(one.via or ""), one.table or 254) for one in routes}
-        return shown, {(str(rule.source), rule.table) for rule in rules}
-
-    def forget_rule(self, rule):
-        with open_rtnl() as netlink, suppress(Unavailable):
-            request = remove_rule(RemoveRule(rule.source, rule.table, rule.priority))
-            netlink.ask(request.kind, request.body, more=request.flags)
 
     def add_link(self, name, *, pod):
         where = ("netns", str(self._process.pid)) if pod else ()

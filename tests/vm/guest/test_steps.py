@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 
 import pytest
 
-from kube_base.errors import Unavailable
 from kube_rdma.adapters.kernel.netlink.rtnl import open_rtnl
-from kube_rdma.adapters.kernel.netlink.rtnl_read import link_ways, seen_links
-from kube_rdma.adapters.kernel.netlink.rtnl_write import make_link, remove_rule
+from kube_rdma.adapters.kernel.netlink.rtnl_write import make_link
 from kube_rdma.adapters.kernel.pod.namespaces import open_inside
 from kube_rdma.adapters.kernel.pod.steps import open_pod
 from kube_rdma.adapters.kernel.sysfs.pod import PodSysfs
@@ -23,7 +21,6 @@ from kube_rdma.model.attach.steps import (
     AwaitGid,
     MakeLink,
     MakeRdma,
-    RemoveRule,
     SetLink,
     TakeLink,
     VirtualKind,
@@ -32,6 +29,7 @@ from kube_rdma.model.device import PciAddress
 from kube_rdma.model.functions.step import FunctionPlace
 from kube_rdma.model.link import PlannedHostLink
 
+from .node_ways import NodeWays
 from .steps_contract import MAC, MARK, PRIORITY, TABLE, V4, Links
 from .steps_contract_probe import LENGTHS, Probed
 from .steps_contract_rdma import Made, Rdma, macvlan
@@ -46,7 +44,7 @@ NEAR = "near"  # a neighbour of the pod's interface
 NO_MAC = "00:00:00:00:00:00"
 
 
-class RealWorld:
+class RealWorld(NodeWays):
     """The bare machine's kernel; the pod is a namespace."""
 
     def __init__(self, card, parent, place):
@@ -82,20 +80,6 @@ class RealWorld:
         (found,) = json.loads(run("ip", "-json", "address", "show", name, "scope", "global"))
         shown = [one for one in found["addr_info"] if one]  # what the filter left out is empty
         return {f"{one['local']}/{one['prefixlen']}" for one in shown}
-
-    def node_ways(self, name):
-        with open_rtnl() as netlink:
-            links = [one for one in seen_links(netlink) if one.name == name]
-            ways = link_ways(netlink, links)
-        routes = [route for way in ways for route in way.routes]
-        rules = [rule for way in ways for rule in way.rules]
-        shown = {(str(one.to), str(one.via or ""), one.table or 254) for one in routes}
-        return shown, {(str(rule.source), rule.table) for rule in rules}
-
-    def forget_rule(self, rule):
-        with open_rtnl() as netlink, suppress(Unavailable):
-            request = remove_rule(RemoveRule(rule.source, rule.table, rule.priority))
-            netlink.ask(request.kind, request.body, more=request.flags)
 
     def add_link(self, name, *, pod):
         where = ("-n", POD) if pod else ()
