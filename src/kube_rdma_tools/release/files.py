@@ -1,6 +1,6 @@
 """All files of a release, in the order in which one is made from another.
 
-The last step before __main__: everything is written into a new folder beside the target, which
+The last step before __main__: everything is made in a scratch folder, copied beside the target, and
 takes its name when it is complete. So a release is whole, or not there.
 """
 
@@ -67,7 +67,10 @@ def write_release(
         write_lists(tree, fresh, identity, images)
         write_plugins(fresh, identity, images)
         digests = checksums.write_checksums(fresh)
-        shutil.copytree(fresh, target)
+        beside = target.with_name(f".{target.name}.new")
+        shutil.rmtree(beside, ignore_errors=True)  # of a run that was ended
+        shutil.copytree(fresh, beside)
+        beside.rename(target)
     return digests
 
 
