@@ -14,7 +14,7 @@ from kube_base.frozen import Frozen
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.claims.offered import Attributes, DeviceTaint, OfferedCard, TaintEffect
 from kube_rdma.model.device import LinkLayer, Port, PortState
-from kube_rdma.model.pools.pool import Bind, Mode, Pool
+from kube_rdma.model.pools.pool import Bind, Pool
 from kube_rdma.rules.claims.names import DRIVER, device_name
 from kube_rdma.rules.phrases import listed
 from kube_rdma.rules.pools.modes import MODES, terms
@@ -28,7 +28,6 @@ UNHEALTHY = DeviceTaint(f"{DRIVER}/unhealthy", TaintEffect.NO_SCHEDULE)
 DEGRADED = DeviceTaint(f"{DRIVER}/degraded", TaintEffect.NONE)
 
 _TEXT = 64  # bytes of an attribute (DeviceAttributeMaxValueLength, k8s.io/api/resource/v1)
-_SHARED = frozenset({Mode.HCA, Mode.SHARED_MULTI})
 
 
 class ClaimOffer(Frozen):
@@ -90,11 +89,10 @@ def _whole(pool: Pool) -> Iterator[OfferedCard]:
         return
     alike = [_facts(card) for card in pool.cards]
     own = {f"{STANDARD}pciBusID", "rdmaDevice", "interface"} if len(alike) > 1 else set()
-    common = {
-        name: value
-        for name, value in alike[0].items()
-        if name not in own and all(facts[name] == value for facts in alike)
-    }
+    common: dict[str, str | int | None] = {}
+    for name in alike[0].keys() - own:
+        values = {facts[name] for facts in alike} - {None}
+        common[name] = values.pop() if len(values) == 1 else None
     usable = [card.usable for card in pool.cards]
     name = device_name(pool, None)
     yield OfferedCard(
@@ -161,7 +159,7 @@ def _kind(card: Card) -> str:
 
 def _is_shared(pool: Pool) -> bool:
     """Whether a card is for several claims at a time; one share of a shared mode is still one."""
-    return pool.spec.mode in _SHARED and MODES[pool.spec.mode].most != 1
+    return MODES[pool.spec.mode].most != 1
 
 
 def _partly(card: Card) -> bool:

@@ -29,10 +29,10 @@ Slices = tuple[tuple[OfferedDevice, ...], ...]
 
 MOST, MOST_TAINTED = 128, 64  # devices in a slice
 _SLOT_DEVICES = 128  # of a pool whose shares are devices
-_GIGA, _MEGA = 10**9, 10**6
+_GIGA = 10**9
 # What a card that is inside of a pod, or without a link, does not show, and still is.
 _HIDDEN = frozenset({"rdmaDevice", "interface", "linkLayer", "rateGbps"})
-_ADDRESS = "resource.kubernetes.io/pciBusID"
+_IDENTITY = ("resource.kubernetes.io/pciBusID", "kind", "vendor")  # else it is another card
 
 
 def slices(
@@ -44,21 +44,22 @@ def slices(
     at any moment. Beyond that each physical card has its own: a change of it is one write too.
     """
     whole = [carried(card, before) for card in cards]
-    if ClaimFeature.DEVICE_TAINTS in without:
-        whole = [replace(card, taints=()) for card in whole if _is_free(card)]
     apart = ClaimFeature.CONSUMABLE_CAPACITY in without
-    most = MOST if ClaimFeature.DEVICE_TAINTS in without else MOST_TAINTED
-    shared = [card for card in whole if card.shared and apart]
-    single = [card for card in whole if not (card.shared and apart)]
+    bare = ClaimFeature.DEVICE_TAINTS in without
     groups: dict[str, list[OfferedDevice]] = {}
-    for card in single:
-        groups.setdefault(card.group, []).append(_timed(_device(card), before))
-    slots = [_timed(device, before) for device in interleaved(shared)]
-    devices = [*(device for group in groups.values() for device in group), *slots]
+    for card in whole:
+        if not (card.shared and apart):
+            groups.setdefault(card.group, []).append(_device(card))
+    slots = interleaved(card for card in whole if card.shared and apart)
+    lists = [
+        list(_untainted(group) if bare else (_timed(device, before) for device in group))
+        for group in (*groups.values(), slots)
+    ]
+    devices = tuple(device for group in lists for device in group)
+    most = MOST if bare else MOST_TAINTED
     if len(devices) <= most:
-        return (tuple(devices),)
-    parts = [part for group in groups.values() for part in _parts(group, most)]
-    return (*parts, *_parts(slots, most))
+        return (devices,)
+    return tuple(part for group in lists for part in _parts(group, most))
 
 
 def interleaved(cards: Iterable[OfferedCard]) -> Iterator[OfferedDevice]:
@@ -92,12 +93,15 @@ def fewer(cards: Iterable[OfferedCard]) -> str | None:
 
 
 def carried(card: OfferedCard, before: Before) -> OfferedCard:
-    """The card with what it was last seen to be, as far as it does not show it now."""
+    """The card with what it was last seen to be, as far as it does not show it now.
+
+    A pool of all cards goes into no pod, and what it does not say its cards differ in.
+    """
     last = before.get(card.name) or before.get(slot_name(card.name, 0))
     if last is None:
         return card
     now, then = dict(card.attributes), dict(last.attributes)
-    if now.get(_ADDRESS) != then.get(_ADDRESS) or now.get("kind") != then.get("kind"):
+    if now.get("kind") == "pool" or any(now.get(name) != then.get(name) for name in _IDENTITY):
         return card
     hidden: Attributes = tuple(
         (name, value) for name, value in then.items() if name in _HIDDEN and name not in now
@@ -118,8 +122,11 @@ def _slot_count(card: OfferedCard, cards: int) -> int:
     return min(card.slots, max(1, _SLOT_DEVICES // cards))
 
 
-def _is_free(card: OfferedCard) -> bool:
-    return all(taint.effect is not TaintEffect.NO_SCHEDULE for taint in card.taints)
+def _untainted(devices: Iterable[OfferedDevice]) -> Iterator[OfferedDevice]:
+    """Those that can be given away, without what taints tell besides."""
+    for device in devices:
+        if all(taint.effect is not TaintEffect.NO_SCHEDULE for taint in device.taints):
+            yield replace(device, taints=())
 
 
 def _device(card: OfferedCard) -> OfferedDevice:

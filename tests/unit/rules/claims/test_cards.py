@@ -49,9 +49,7 @@ def test_no_numa_node_is_no_attribute():
 
 def test_a_link_that_is_down_shows_no_rate():
     """The kernel prints one that the card never had."""
-    card = hard_card(0x1A, 0, DOWN)
-    port = replace(card.devices[0].ports[0], state=PortState.DOWN)
-    card = replace(card, devices=(replace(card.devices[0], ports=(port,)),))
+    card = with_port(hard_card(0x1A, 0, DOWN), state=PortState.DOWN)
     assert "rateGbps" not in attributes(only(pool(card)))
 
 
@@ -78,6 +76,21 @@ def test_a_pool_of_all_cards_says_what_they_have_in_common():
     assert attributes(card)["vendor"] == "15b3"
     assert "rdmaDevice" not in attributes(card)
     assert claim_offer([pool(mode=Mode.HCA)]).cards == ()
+
+
+def with_port(card, **facts):
+    """The card with another port."""
+    (device,) = card.devices
+    return replace(card, devices=(replace(device, ports=(replace(device.ports[0], **facts),)),))
+
+
+def test_a_pool_whose_cards_differ_does_not_say_in_what():
+    """One of which the link is down differs in nothing that lasts."""
+    first, second = fleet(2)
+    down = with_port(second, state=PortState.DOWN)
+    assert attributes(only(pool(first, down, mode=Mode.HCA)))["rateGbps"] == 100
+    fast = with_port(second, rate_gbps=200.0)
+    assert "rateGbps" not in attributes(only(pool(first, fast, mode=Mode.HCA)))
 
 
 def test_a_shared_card_by_the_pool_s_word():

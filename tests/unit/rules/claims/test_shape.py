@@ -199,6 +199,23 @@ def test_a_card_inside_of_a_pod_is_still_what_it_was():
         assert before == after
 
 
+def test_a_pool_says_no_more_what_its_cards_differ_in():
+    first, second = fleet(2)
+    (before,) = slices(offered(pool(first, second, mode=Mode.HCA)), {})
+    (port,) = second.devices[0].ports
+    fast = replace(second.devices[0], ports=(replace(port, rate_gbps=200.0),))
+    other = pool(first, replace(second, devices=(fast,)), mode=Mode.HCA)
+    ((device,),) = slices(offered(other), shown(before))
+    assert "rateGbps" not in dict(device.attributes)
+
+
+def test_a_card_that_is_left_out_changes_nothing_of_the_others():
+    """Where shares are devices, and more than fit."""
+    well, ill = (offered(pool(*fleet(10, *reasons))) for reasons in ((), (DOWN,)))
+    names = [{device.name for part in slices(c, {}, OFF) for device in part} for c in (well, ill)]
+    assert names[1] == {name for name in names[0] if not name.startswith("0000-10-")}
+
+
 def test_another_card_at_the_place_is_not_what_the_first_was():
     (card,) = offered(pool(*fleet(1)))
     ((device,),) = slices([card], {})
