@@ -22,6 +22,7 @@ from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma_testing.cluster.commands import PodCommand, Program, running
 from kube_rdma_testing.cluster.fields import Document
+from kube_rdma_testing.cluster.resource_slices import faults, immutable, kept
 from kube_rdma_testing.cluster.select import matches
 from kube_rdma_testing.cluster.store import (
     Key,
@@ -41,7 +42,8 @@ class FakeServer:
 
     `forbidden` holds pairs of verb and resource (``("update", "ippools/status")``) that RBAC does
     not allow, or with ``*/`` before the resource: not of all namespaces at once. `protected` are
-    pods, by namespace and name, that a PodDisruptionBudget holds.
+    pods, by namespace and name, that a PodDisruptionBudget holds. `gates_off` are feature gates,
+    whose fields of ResourceSlices are dropped.
     """
 
     def __init__(self, kinds: Iterable[ObjectKind[Any, Any]] = ()) -> None:
@@ -49,6 +51,7 @@ class FakeServer:
         self._resources = {(r.group, r.version, r.plural): r for r in resources}
         self.forbidden: set[tuple[str, str]] = set()
         self.protected: set[tuple[str, str]] = set()
+        self.gates_off: set[str] = set()
         # What answers below pods/proxy, by namespace and NAME:PORT; without one nobody listens.
         self.answering: dict[tuple[str, str], Callable[[str], str]] = {}
         self.program: Program | None = None  # what every command in a pod is
@@ -181,6 +184,8 @@ class FakeServer:
     def _write(self, request: ApiRequest, key: Key, body: Document) -> Document:
         query = dict(request.query)
         manager, part = query.get("fieldManager", "unknown"), request.subresource
+        if request.plural == "resourceslices" and request.verb in {"create", "update"}:
+            body = self._judged(key, body)
         if request.verb == "create":
             return self.store.create(key, body, manager)
         if request.verb == "update":
@@ -190,6 +195,16 @@ class FakeServer:
             return self.store.apply(key, body, manager, force=force, part=part)
         strategic = request.content_type == STRATEGIC
         return self.store.merge(key, body, manager, part, strategic=strategic)
+
+    def _judged(self, key: Key, body: Document) -> Document:
+        """A ResourceSlice as it is stored; Refusal (422) for what is not valid."""
+        old = self.store.objects.get(key)
+        body = kept(body, old, self.gates_off)
+        why = [*faults(body["spec"]), *(immutable(body["spec"], old["spec"]) if old else ())]
+        if why:
+            message = f'{key.resource.kind}.{key.resource.group} "{key.name}" is invalid: {why[0]}'
+            raise Refusal(422, "Invalid", message, {"name": key.name})
+        return body
 
     def _list(self, resource: ServedResource, request: ApiRequest) -> Document:
         documents = [

@@ -20,12 +20,14 @@ from kube_rdma.adapters.cluster.connect import connect
 from kube_rdma.adapters.cluster.ipam import IP_BLOCK
 from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL
 from kube_rdma.adapters.cluster.networks import NetworkObjects
+from kube_rdma.adapters.cluster.offered_slices import OfferedSlices
 from kube_rdma.adapters.cluster.pods import Pods
 from kube_rdma.adapters.cluster.restarts import Restarts
 from kube_rdma.api.ipam.ip_conf import load as load_ipam
 from kube_rdma.api.ipam.ip_objects import encode_block
 from kube_rdma.api.text import reader
 from kube_rdma.model.attach.restart import RestartRequest
+from kube_rdma.model.claims.offered import OfferedDevice, PublishedSlice
 from kube_rdma.model.ipam import (
     AddressRequest,
     Bits,
@@ -46,6 +48,7 @@ from kube_rdma.model.ipam import (
 from kube_rdma.programs.install.installation import assignment, objects
 from kube_rdma.programs.ipam.node_addresses import IpamDependencies, NodeAddresses
 from kube_rdma.programs.ipam.timing import IpamTiming
+from kube_rdma.rules.claims.names import DRIVER
 from kube_rdma.rules.install.agent_cel import ANNOTATIONS
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
@@ -67,7 +70,7 @@ TAINT = {"key": "kube-rdma.io/starting", "effect": "NoSchedule"}
 def lab(native):
     """Nodes with the rights and the policy of an installation, and a pod of its agent on each."""
     scc.install_kinds(native)
-    layers = [assignment(f"namespace.name={SPACE}")]
+    layers = [assignment(f"namespace.name={SPACE}"), assignment("claims.enabled=true")]
     parts = ("namespace", "rights", "admission")
     made = [each for part in parts for each in objects(layers, "vke", part)]
     cluster.apply(native, *made)
@@ -127,6 +130,7 @@ def request(verb, kind, name="", body=None, *, part="", namespace=""):
         "pods": ("", "v1"),
         "nodes": ("", "v1"),
         "leases": ("coordination.k8s.io", "v1"),
+        "resourceslices": ("resource.k8s.io", "v1"),
     }.get(kind, ("kube-rdma.io", "v1alpha1"))
     written = wire.ApiRequest(verb, group, version, kind, namespace, name, part)
     types = {"patch": wire.STRATEGIC if part else wire.MERGE}
@@ -329,6 +333,63 @@ async def test_a_node_asks_beside_others_and_makes_the_pool_of_a_network(agents,
         text = json.dumps({"type": "macvlan", "ipam": {"type": kind, **ipam}})
         brought = load_ipam(reader.read(text.encode(), "conf")).pool
         await agents[OWN].create(IP_POOL, Wanted(brought.name, spec=brought))
+
+
+def slice_of(node, name="rights-slice", **spec):
+    """A slice as an agent makes it, without devices."""
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {"name": name},
+        "spec": {"driver": DRIVER, "nodeName": node, "pool": pool, **spec},
+    }
+
+
+@pytest.fixture
+def slices(lab):
+    """A slice of the driver on each node, and one of another driver on the first."""
+    made = [slice_of(node, f"rights-{node}") for node in NODES]
+    made.append(slice_of(OWN, "rights-other", driver="gpu.example.org"))
+    cluster.apply(lab, *made)
+    yield
+    names = [each["metadata"]["name"] for each in made]
+    cluster.kubectl(lab, "delete", "resourceslices", "--ignore-not-found", "rights-slice", *names)
+
+
+async def test_a_node_publishes_and_withdraws_slices_of_its_own(lab, agents, slices):
+    """With the code that agents do it with."""
+    door = OfferedSlices(agents[OWN], DRIVER, OWN)
+    uid = cluster.get(lab, "node", OWN)["metadata"]["uid"]
+    devices = (OfferedDevice("0000-1a-00-0", ()),)
+    part = PublishedSlice("rights-slice", 1, 1, devices, uid)
+    stored = await door.create(part)
+    stored = await door.change(stored, replace(part, devices=()))
+    await door.remove(stored)
+
+
+SLICE_HARMS = {
+    "another node": request("create", "resourceslices", body=slice_of(OTHER)),
+    "another node's pool": request(
+        "create",
+        "resourceslices",
+        body=slice_of(OWN, pool={"name": OTHER, "generation": 9, "resourceSliceCount": 1}),
+    ),
+    "another driver": request(
+        "create", "resourceslices", body=slice_of(OWN, driver="gpu.example.org")
+    ),
+    "all nodes": request(
+        "create", "resourceslices", body=slice_of(OWN, nodeName=None, allNodes=True)
+    ),
+    "deletion at another node": request("delete", "resourceslices", f"rights-{OTHER}"),
+    "deletion of another driver's": request("delete", "resourceslices", "rights-other"),
+}
+
+
+@pytest.mark.parametrize("harm", SLICE_HARMS)
+async def test_a_node_does_no_harm_by_a_slice(agents, slices, harm):
+    with pytest.raises(Refused, match="ValidatingAdmissionPolicy"):
+        await agents[OWN].write(SLICE_HARMS[harm])
 
 
 class Node:

@@ -99,6 +99,7 @@ values = some(
         extraArgs=st.lists(st.sampled_from(["--a", "--b={{ c }}"]), max_size=2),
     ),
     labeller=some(enabled=switches),
+    claims=some(enabled=switches),
     networks=some(install=switches, mtu=st.sampled_from([0, 4200])),
     roles=st.none() | some(install=switches),
     pools=st.lists(

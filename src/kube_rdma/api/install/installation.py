@@ -15,6 +15,7 @@ from kube_rdma.api.install.admission import InstalledPolicy
 from kube_rdma.api.install.values import (
     HostFolders,
     InstalledAgent,
+    InstalledClaims,
     InstalledController,
     InstalledDefinitions,
     InstalledImage,
@@ -95,6 +96,11 @@ class Installation(Typed):
     """
     labeller is a second DaemonSet, which labels nodes for others that select them. See
     docs/labels.md.
+    """
+    claims: InstalledClaims = InstalledClaims()
+    """
+    claims has the settings of dynamic resource allocation, by which pods ask for cards with
+    ResourceClaims.
     """
     roles: InstalledRoles = InstalledRoles()
     """

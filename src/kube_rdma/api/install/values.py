@@ -293,6 +293,17 @@ class InstalledLabeller(Typed):
     """
 
 
+class InstalledClaims(Typed):
+    """The settings of dynamic resource allocation."""
+
+    enabled: bool = False
+    """
+    enabled is whether agents offer their cards to ResourceClaims too. Alpha: they publish
+    ResourceSlices of driver rdma.kube-rdma.io, and prepare no claim yet. It needs Kubernetes 1.34.
+    Not with presets ack, scc and efa.
+    """
+
+
 class InstalledRoles(Typed):
     """The settings of the ClusterRoles for people."""
 

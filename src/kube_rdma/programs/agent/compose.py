@@ -107,6 +107,7 @@ class AgentOptions(Frozen):
     places: AgentPlaces
     networks: bool = False
     startup_taint: bool = False  # take it off this node
+    claims: bool = False  # offer the cards to ResourceClaims too
     labels: LabelWish = LabelWish.WRITE
     namespace: str = "kube-rdma"  # of own objects
     everybodys: tuple[str, ...] | None = None  # namespaces of networks for pods of all others
@@ -202,7 +203,7 @@ async def _with_node(
     doors = replace(
         doors,
         node=ClusterNodeEvents(cluster, options.node, events),
-        keepers=_keepers(options, cluster),
+        keepers=_keepers(options, cluster, doors.rails),
         policies=NodePolicies(partial(cluster.watch, NODE_POLICY)),
     )
     if options.networks:
@@ -215,7 +216,9 @@ async def _with_node(
     return replace(doors, late=make() if works else AskedAgain(_never(options, why), ask, make))
 
 
-def _keepers(options: AgentOptions, cluster: Cluster) -> tuple[NodeKeeper[Any], ...]:
+def _keepers(
+    options: AgentOptions, cluster: Cluster, rails: NodeRails
+) -> tuple[NodeKeeper[Any], ...]:
     """Those of what the cluster knows of this node, as the options wish."""
     from kube_rdma.adapters.cluster.node_reports import NodeReports
     from kube_rdma.adapters.cluster.nodes import Nodes
@@ -229,8 +232,18 @@ def _keepers(options: AgentOptions, cluster: Cluster) -> tuple[NodeKeeper[Any], 
         CardCondition(Nodes(cluster)),
         _labels(options, Nodes(cluster)),
         NodeReporter(NodeReports(cluster, options.node)),
+        _claims(cluster, options.node, rails) if options.claims else None,
     )
     return tuple(filter(None, keepers))
+
+
+def _claims(cluster: Cluster, node: str, rails: NodeRails) -> NodeKeeper[Any]:
+    """The keeper of this node's slices; few agents need its memory."""
+    from kube_rdma.adapters.cluster.offered_slices import OfferedSlices
+    from kube_rdma.programs.agent.claims.publisher import SlicePublisher
+    from kube_rdma.rules.claims.names import DRIVER
+
+    return SlicePublisher(OfferedSlices(cluster, DRIVER, node), rails.number)
 
 
 def _with_metrics(doors: AgentDependencies, options: AgentOptions) -> AgentDependencies:

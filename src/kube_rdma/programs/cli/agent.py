@@ -105,6 +105,13 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
     "node and the right to patch nodes.",
 )
 @click.option(
+    "--claims",
+    is_flag=True,
+    help="Offer the cards to ResourceClaims too: publish ResourceSlices of driver "
+    "rdma.kube-rdma.io. Alpha: the slices are there, and no claim is prepared yet. Needs role node "
+    "and the right to create, update and delete resourceslices.",
+)
+@click.option(
     "--node-labels",
     type=click.Choice(["write", "write-nfd", "leave", "remove"]),
     default="write",
@@ -173,6 +180,7 @@ def agent(
         networks=more.pop("networks"),
         everybodys=_namespaces(more.pop("namespace_isolation")),
         startup_taint=more.pop("startup_taint"),
+        claims=more.pop("claims"),
         labels=LabelWish(more.pop("node_labels")),
         metrics=_address(more.pop("metrics_address")),
         metric_names=_names(more.pop("metrics_names")),
@@ -199,7 +207,10 @@ def _check(
 ) -> None:
     """Refuse options that do not go together."""
     if "plugin" not in roles and any(
-        (config, more["networks"], more["startup_taint"], more["metrics_address"])
+        (
+            *(config, more["networks"], more["startup_taint"]),
+            *(more["claims"], more["metrics_address"]),
+        )
     ):
         raise click.UsageError("role node alone labels its node: give --role plugin too")
     if more["networks"] and "node" not in roles:
@@ -208,6 +219,8 @@ def _check(
         raise click.UsageError("--namespace-isolation is about networks: give --networks too")
     if more["startup_taint"] and "node" not in roles:
         raise click.UsageError("--startup-taint is what role node does: give --role node too")
+    if more["claims"] and "node" not in roles:
+        raise click.UsageError("--claims is what role node does: give --role node too")
     if "node" in roles and not node_name:
         raise click.UsageError("role node has to know its node: set NODE_NAME or --node-name")
 

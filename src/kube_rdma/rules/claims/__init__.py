@@ -1,1 +1,1 @@
-"""What slices and claims of other drivers tell of this node."""
+"""What claims can get of this node's cards, and what those of other drivers tell of it."""

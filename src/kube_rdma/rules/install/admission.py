@@ -33,6 +33,7 @@ _ANYWHERE = "request.userInfo.username.matches('^system:serviceaccount:[^:]+:kub
 _CONCERNED = (
     ("", "v1", "UPDATE", "pods pods/status nodes nodes/status"),
     ("coordination.k8s.io", "v1", "CREATE UPDATE", "leases"),
+    ("resource.k8s.io", "v1", "CREATE UPDATE DELETE", "resourceslices"),
     (
         "kube-rdma.io",
         "v1alpha1",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from kube_rdma.rules.claims.names import DRIVER
 from kube_rdma.rules.labels.table import FEATURE
 from kube_rdma.rules.pools.startup import EFFECT
 from kube_rdma.rules.pools.startup import KEYS as STARTUP_TAINTS
@@ -38,7 +39,9 @@ _FIELDS: Mapping[str, str] = {
 }
 # What the API server itself writes, or holds.
 _SERVERS = "name uid creationTimestamp generation resourceVersion managedFields"
-_OWN = "['leases', 'nodereports', 'nodereports/status']"  # with all their fields
+_OWN = "['leases', 'nodereports', 'nodereports/status', 'resourceslices']"  # with all their fields
+# Of what is deleted only the old object is there.
+_SLICE = "(object == null ? dyn(oldObject) : dyn(object)).spec"
 # Keys of labels and annotations that an agent may write, by the resource.
 LABELS: Mapping[str, str] = {
     "nodes": (
@@ -141,6 +144,7 @@ VARIABLES: Mapping[str, str] = {
         "request.resource.resource == 'leases' ? (object.metadata.name.startsWith('ipam.') ? "
         "object.metadata.name.substring(5) : '') : "
         "request.resource.resource in ['ipblocks', 'ippools'] ? variables.node : "
+        f"request.resource.resource == 'resourceslices' ? {_SLICE}.?nodeName.orValue('') : "
         "object.metadata.name"
     ),
     "fields": (
@@ -265,6 +269,14 @@ VALIDATIONS: Sequence[tuple[str, str, str]] = (
         ),
         "message",
         "An agent changes no taint of its node but the startup taint, which it takes off.",
+    ),
+    (
+        (
+            f"variables.what != 'resourceslices' || ({_SLICE}.driver == '{DRIVER}' && "
+            f"{_SLICE}.pool.name == variables.node)"
+        ),
+        "message",
+        f"An agent writes and deletes slices of {DRIVER} alone, in the pool of its node's name.",
     ),
     (
         "variables.others[0] == variables.others[1]",

@@ -80,6 +80,7 @@ DEFAULTS: Json = {
         "extraArgs": [],
     },
     "labeller": {"enabled": False},
+    "claims": {"enabled": False},
     "roles": {"install": True},
     "pools": [],
     "networks": {"install": False, "mtu": 0},

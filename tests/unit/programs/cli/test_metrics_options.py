@@ -37,6 +37,11 @@ def test_what_is_no_address_is_refused_with_the_option(text):
             ["--role", "node", "--node-name", "a", "--metrics-address", ":9879"],
             "role node alone labels its node: give --role plugin too",
         ),
+        (["--claims"], "--claims is what role node does: give --role node too"),
+        (
+            ["--role", "node", "--node-name", "a", "--claims"],
+            "role node alone labels its node: give --role plugin too",
+        ),
         (["--namespace-isolation"], "is about networks: give --networks too"),
         (
             [

@@ -1,0 +1,1 @@
+"""What the agent offers to claims: dynamic resource allocation beside the device plugin."""

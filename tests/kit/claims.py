@@ -1,0 +1,50 @@
+"""Nodes of cards and their pools, for what is offered to claims."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from kube_base.frozen import replace
+from kube_rdma.model.card import Card, CardId
+from kube_rdma.model.device import PciAddress, PciPosition
+from kube_rdma.model.pools.pool import Mode, Pool, PoolSpec
+from kube_rdma.rules.pools.cards import cards
+from kube_rdma.rules.pools.pools import resolve, shares_of
+from tests.kit.nodes import DOWN, device, function, hard_card, nodes, specs
+
+
+def pool(*members, mode=Mode.SHARED_MULTI, resource="rdma/hca", **facts):
+    """A pool of these cards."""
+    spec = PoolSpec(resource, mode, "config.json:1", **facts)
+    return Pool(spec, tuple(shares_of(spec, members)), members)
+
+
+def fleet(count, *reasons):
+    """So many cards; the first is as the reasons say."""
+    made = [hard_card(0x10 + n, n) for n in range(count)]
+    return tuple(replace(card, reasons=reasons) if card is made[0] else card for card in made)
+
+
+def functions(count, bus=0x81):
+    """The virtual functions of one card, each with an RDMA device; as many as are wished for."""
+    above = PciAddress(f"0000:{bus:02x}:00.0")
+    places = [PciAddress(f"0000:{bus:02x}:{n // 8 + 1:02x}.{n % 8}") for n in range(count)]
+    seats = [PciPosition(pci, "pci0000:80", (pci,), 1, above) for pci in places]
+    parts = [function(where, f"ens1f0v{n}", vf=n) for n, where in enumerate(seats)]
+    return tuple(
+        Card(CardId(one.seat.pci), (device(n, one.seat, f"ens1f0v{n}"),), one)
+        for n, one in enumerate(parts)
+    )
+
+
+@st.composite
+def pools(draw):
+    """The pools of a node that is drawn; some cards are ill."""
+    node, wishes = draw(nodes()), draw(specs())
+    ill = draw(st.sets(st.sampled_from([card.id for card in node.cards]))) if node.cards else set()
+    members = [
+        replace(card, reasons=(DOWN,)) if card.id in ill else card
+        for card in cards(node.survey, node.verdicts)
+    ]
+    made, _ = resolve(wishes, members, node.survey)
+    return made
