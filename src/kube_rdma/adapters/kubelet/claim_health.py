@@ -121,7 +121,7 @@ def shortened(message: str) -> str:
     return content[: LONGEST_MESSAGE - 3].decode(errors="ignore") + "..."
 
 
-def _status(wire: ModuleType, healthy: bool | None) -> int:  # noqa: FBT001  three states
+def _status(wire: ModuleType, healthy: bool | None) -> int:
     if healthy is None:
         return int(wire.UNKNOWN)
     return int(wire.HEALTHY if healthy else wire.UNHEALTHY)

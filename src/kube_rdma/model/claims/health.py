@@ -9,7 +9,7 @@ from kube_base.frozen import Frozen
 
 
 class DeviceHealth(Frozen):
-    """One device of a pool. `healthy` None: it cannot be told. `message` says why it is not well."""
+    """One device of a pool; `healthy` None: it cannot be told. `message`: why it is not well."""
 
     pool: str
     device: str

@@ -1,1 +1,1 @@
-"""What slices and claims of other drivers tell of this node."""
+"""Claims: what those of other drivers tell of this node, and what those of kube-rdma get here."""
