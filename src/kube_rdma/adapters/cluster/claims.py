@@ -1,7 +1,8 @@
-"""Which devices the claims of pods have been given: what a card is chosen near to.
+"""Which devices the claims of pods have been given: what a card is chosen near to, and prepared.
 
 programs/agent/device_plugin/claimed_gpus.py asks when a share is to be preferred: the scheduler has
 allocated the claims of a pod by then (KEP-4381), the kubelet has prepared none.
+programs/agent/claims asks for what its own driver has to prepare, and for whom.
 """
 
 from __future__ import annotations
@@ -11,8 +12,16 @@ import msgspec
 from kube_client.kinds import ObjectCodec, Stored, Where
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.pod import POD, Container
+from kube_rdma.adapters.cluster.kinds.resource_claim import (
+    CLAIMING_POD,
+    OWN_CLAIM,
+    allocated_claim,
+    pod_claims,
+)
 from kube_rdma.adapters.cluster.kinds.resource_slice import RESOURCE_CLAIM, claimed_devices
 from kube_rdma.model.claims.device import ClaimedPod, SliceDevice
+from kube_rdma.model.claims.prepared import AllocatedClaim, ClaimName
+from kube_rdma.model.claims.users import PodClaims
 
 
 class _Named(msgspec.Struct, frozen=True, rename="camel"):
@@ -54,6 +63,18 @@ async def devices_of(cluster: Cluster, pod: ClaimedPod) -> tuple[SliceDevice, ..
         if claim:
             devices += claimed_devices(claim)
     return tuple(devices)
+
+
+async def allocated(cluster: Cluster, claim: ClaimName) -> AllocatedClaim | None:
+    """What has the name of a claim now, None for nothing; its uid may be another."""
+    stored = await cluster.get(OWN_CLAIM, claim.name, claim.namespace)
+    return allocated_claim(stored) if stored else None
+
+
+async def claims_of_pod(cluster: Cluster, namespace: str, name: str) -> PodClaims | None:
+    """The claims of a pod and who uses them, None without such a pod."""
+    stored = await cluster.get(CLAIMING_POD, name, namespace)
+    return pod_claims(stored) if stored else None
 
 
 def _claimed(pod: Stored[_PodSpec, _PodStatus]) -> ClaimedPod:

@@ -107,6 +107,14 @@ def book(
     return PreparedClaim(asked, tuple(shares), claim.users, node.boot, when)
 
 
+def stands(prepared: PreparedClaim, node: BookingNode) -> bool:
+    """Whether a booking is as it was answered: of this boot, and with what its CDI devices have."""
+    return prepared.boot == node.boot and all(
+        share.char_paths or not share.cdi or _is_late(node.devices.get(share.device))
+        for share in prepared.shares
+    )
+
+
 def rebooked(prepared: PreparedClaim, node: BookingNode) -> PreparedClaim:
     """The booking of an earlier boot in this one: the same shares, with the nodes of now.
 
@@ -119,9 +127,12 @@ def rebooked(prepared: PreparedClaim, node: BookingNode) -> PreparedClaim:
 
 def _paths_now(share: ClaimShare, node: BookingNode) -> tuple[str, ...]:
     device = node.devices.get(share.device)
-    if device is None or terms(device.pool.spec).attach is Attach.REQUIRED:
-        return ()
-    return _char_paths(device, share.share)
+    return () if device is None or _is_late(device) else _char_paths(device, share.share)
+
+
+def _is_late(device: PoolDevice | None) -> bool:
+    """Whether a container may open it only when its pod has a network on it."""
+    return device is not None and terms(device.pool.spec).attach is Attach.REQUIRED
 
 
 def refuse_vanished(prepared: PreparedClaim, node: BookingNode) -> None:
@@ -181,7 +192,7 @@ def _share(
     claim: ClaimName, number: int, wanted: AllocatedDevice, device: PoolDevice
 ) -> ClaimShare:
     share = _share_name(claim, number, device)
-    is_late = terms(device.pool.spec).attach is Attach.REQUIRED
+    is_late = _is_late(device)
     paths = () if is_late else _char_paths(device, share)
     return ClaimShare(
         request=wanted.request,
