@@ -20,7 +20,8 @@ class PodClaims(Frozen):
     """A pod with its claims.
 
     `claims` are pairs: what the pod calls a claim, and the name of the ResourceClaim; a claim that
-    is not made yet is left out. That of extended resources has the same word for both.
+    is not made yet is left out. That of extended resources has the same word for both. `templates`
+    are the pod's words for claims that were made for it.
     """
 
     namespace: str
@@ -28,3 +29,4 @@ class PodClaims(Frozen):
     uid: str
     claims: tuple[tuple[str, str], ...] = ()
     uses: tuple[ClaimUse, ...] = ()
+    templates: tuple[str, ...] = ()

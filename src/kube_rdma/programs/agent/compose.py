@@ -6,7 +6,7 @@ what it costs. Only the kubelet's folder of device plugins has to be there.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from enum import StrEnum
 from functools import partial
@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from kube_base.errors import Unavailable
+from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import Frozen, replace
 from kube_base.notices import Notices
 from kube_rdma.adapters.files.device_info import FOLDER, DeviceInfoFolder
 from kube_rdma.adapters.journal.disk import Folder
-from kube_rdma.adapters.journal.format import BINDINGS, FUNCTIONS, POOLS, RAILS
+from kube_rdma.adapters.journal.format import BINDINGS, CLAIMS, FUNCTIONS, POOLS, RAILS
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.kernel.device_nodes import FOLDER as CHAR_FOLDER
 from kube_rdma.adapters.kernel.device_nodes import CharNodes, missing
@@ -48,7 +48,7 @@ from kube_rdma.programs.agent.device_plugin.rails import NodeRails
 from kube_rdma.programs.agent.late_binding.asked_again import AskedAgain
 from kube_rdma.programs.agent.late_binding.binder import Binder, BinderDependencies, always
 from kube_rdma.programs.agent.late_binding.early_settings import EarlySettings
-from kube_rdma.programs.agent.late_binding.interface import NoLateBinding
+from kube_rdma.programs.agent.late_binding.interface import LateBinding, NoLateBinding
 from kube_rdma.programs.agent.node.kernel_events import Announcements, KernelSources
 from kube_rdma.programs.agent.node.node_events import NodeEvent
 from kube_rdma.programs.agent.node.survey_cache import SurveyCache
@@ -69,6 +69,7 @@ if TYPE_CHECKING:
 
 HOST_DEV = Path("/host/dev")  # where the host's /dev is mounted for the agent, if it is
 CHAR_NODES = HOST_DEV / CHAR_FOLDER
+CLAIMS_KUBELET = "1.34"  # the first with resource.k8s.io/v1 and its drivers (KEP-4381)
 _SRIOV = SriovCards(give=give_addresses)
 
 log = structlog.get_logger()
@@ -106,6 +107,7 @@ class AgentOptions(Frozen):
     registry: Registry
     places: AgentPlaces
     networks: bool = False
+    claims: bool = False  # claims are prepared here
     startup_taint: bool = False  # take it off this node
     labels: LabelWish = LabelWish.WRITE
     namespace: str = "kube-rdma"  # of own objects
@@ -208,11 +210,64 @@ async def _with_node(
     if options.networks:
         doors = replace(doors, networks=_networks(options, cluster, events, doors, kept))
     make = partial(_binder, doors, options, Pods(cluster), stack)
+    doors = replace(doors, late=await _late(options, folders, ask, make))
+    return _with_claims(doors, options, folders, cluster, stack) if options.claims else doors
+
+
+Ask = Callable[[], Awaitable[tuple[bool, str]]]
+
+
+async def _late(
+    options: AgentOptions, folders: Folders, ask: Ask, make: Callable[[], Binder]
+) -> LateBinding:
+    """Late binding, where kubelet and runtime can do it now, or once they can."""
     if folders.pod_resources is None:
-        why = "the kubelet's pod-resources socket is not mounted"
-        return replace(doors, late=_never(options, why))
+        return _never(options, "the kubelet's pod-resources socket is not mounted")
     works, why = await ask()
-    return replace(doors, late=make() if works else AskedAgain(_never(options, why), ask, make))
+    return make() if works else AskedAgain(_never(options, why), ask, make)
+
+
+def _with_claims(
+    doors: AgentDependencies,
+    options: AgentOptions,
+    folders: Folders,
+    cluster: Cluster,
+    stack: AsyncExitStack,
+) -> AgentDependencies:
+    """The doors with the driver of claims, which keeps what it prepares on the host's disk."""
+    from kube_rdma.adapters.cluster.claims import allocated, claims_of_pod
+    from kube_rdma.programs.agent.claims.driver import ClaimDriver
+    from kube_rdma.programs.agent.claims.late_binding import WithClaims
+    from kube_rdma.programs.agent.claims.prepared_claims import ClaimDependencies, PreparedClaims
+
+    assert options.node
+    if folders.plugins_registry is None:
+        raise Refused(
+            "the kubelet's plugins_registry is not there, in which it finds drivers of claims",
+            remedy="Mount the host's folder of that name (hostPath), or leave --claims out",
+            where="--claims",
+        )
+    notices = Notices()
+
+    async def works() -> tuple[bool, str]:
+        # The kubelet that knows claims knows CDI devices too; the runtime may not.
+        return cdi_works(CLAIMS_KUBELET, await _runtime(options.places.runtime_socket, notices))
+
+    journal = stack.enter_context(Journal(Folder(options.places.state_dir / "claims"), CLAIMS))
+    to = ClaimDependencies(
+        journal=journal,
+        cdi=CdiFolder(options.places.cdi_dir),
+        read=partial(allocated, cluster),
+        pod=partial(claims_of_pod, cluster),
+        node=options.node,
+        boot=BOOT_ID.read_text().strip(),
+        shim=doors.networks.shim_of_host if doors.networks else lambda: None,
+        tell=partial(doors.node.tell, NodeEvent.JOURNAL_TROUBLE),
+    )
+    claims = PreparedClaims(to)
+    doors.kubelet.prepared = claims
+    driver = ClaimDriver(claims, folders.plugins_registry, options.node, works)
+    return replace(doors, late=WithClaims(doors.late, claims), claims=driver)
 
 
 def _keepers(options: AgentOptions, cluster: Cluster) -> tuple[NodeKeeper[Any], ...]:

@@ -89,6 +89,12 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
     "the host's CNI folders.",
 )
 @click.option(
+    "--claims",
+    is_flag=True,
+    help="Prepare ResourceClaims for devices of the driver rdma.kube-rdma.io. Needs role node, "
+    "Kubernetes 1.34 or later and the host's plugins_registry.",
+)
+@click.option(
     "--namespace-isolation",
     is_flag=False,
     flag_value="default,kube-system",
@@ -171,6 +177,7 @@ def agent(
         connect=cluster.open,
         registry=Registry(more.pop("registry")),
         networks=more.pop("networks"),
+        claims=more.pop("claims"),
         everybodys=_namespaces(more.pop("namespace_isolation")),
         startup_taint=more.pop("startup_taint"),
         labels=LabelWish(more.pop("node_labels")),
@@ -199,11 +206,13 @@ def _check(
 ) -> None:
     """Refuse options that do not go together."""
     if "plugin" not in roles and any(
-        (config, more["networks"], more["startup_taint"], more["metrics_address"])
+        (config, more["networks"], more["claims"], more["startup_taint"], more["metrics_address"])
     ):
         raise click.UsageError("role node alone labels its node: give --role plugin too")
     if more["networks"] and "node" not in roles:
         raise click.UsageError("--networks is what role node does: give --role node too")
+    if more["claims"] and "node" not in roles:
+        raise click.UsageError("--claims is what role node does: give --role node too")
     if more["namespace_isolation"] is not None and not more["networks"]:
         raise click.UsageError("--namespace-isolation is about networks: give --networks too")
     if more["startup_taint"] and "node" not in roles:

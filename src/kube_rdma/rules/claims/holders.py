@@ -31,9 +31,9 @@ def claims_of(pod: PodClaims, prepared: Iterable[PreparedClaim]) -> tuple[Prepar
     """
     names = {claim for _, claim in pod.claims}
     mine: dict[str, PreparedClaim] = {}
-    for one in sorted(prepared, key=lambda each: (_is_reserved(each, pod), each.when)):
-        if one.claim.namespace == pod.namespace and one.claim.name in names:
-            mine[one.claim.name] = one
+    for booking in sorted(prepared, key=lambda claim: (_is_reserved(claim, pod), claim.when)):
+        if booking.claim.namespace == pod.namespace and booking.claim.name in names:
+            mine[booking.claim.name] = booking
     return tuple(mine[name] for name in sorted(mine))
 
 

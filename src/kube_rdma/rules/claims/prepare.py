@@ -25,7 +25,7 @@ from kube_rdma.model.claims.prepared import (
     PreparedClaim,
     PreparedDevice,
 )
-from kube_rdma.model.pools.pool import Attach, Bind, Mode, Pool, Share, ShareId
+from kube_rdma.model.pools.pool import Attach, Bind, Pool, Share, ShareId
 from kube_rdma.rules.claims.names import device_name
 from kube_rdma.rules.phrases import listed
 from kube_rdma.rules.pools.allocation import grant
@@ -45,7 +45,7 @@ class PoolDevice(Frozen):
     @property
     def is_shared(self) -> bool:
         """Whether several claims may hold it at a time."""
-        return self.card is None or self.pool.spec.mode is Mode.SHARED_MULTI
+        return self.card is None or terms(self.pool.spec).most != 1
 
     @property
     def illness(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ devices they have. Fields are those of k8s.io/api@v0.36.3, resource/v1/types.go
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -22,13 +22,14 @@ from kube_rdma.model.claims.prepared import (
     ClaimName,
     ClaimUser,
 )
+from kube_rdma.model.claims.status import DeviceStatus
 from kube_rdma.model.claims.users import ClaimUse, PodClaims
 from kube_rdma.model.quantity import quantity
 
 SLOTS = "slots"  # the capacity of a device that several claims share
 
 
-class _Result(msgspec.Struct, frozen=True, rename="camel"):
+class _GivenDevice(msgspec.Struct, frozen=True, rename="camel"):
     request: str = ""
     driver: str = ""
     pool: str = ""
@@ -39,15 +40,15 @@ class _Result(msgspec.Struct, frozen=True, rename="camel"):
     tolerations: tuple[msgspec.Raw, ...] = ()
 
 
-class _Devices(msgspec.Struct, frozen=True):
-    results: tuple[_Result, ...] = ()
+class _GivenDevices(msgspec.Struct, frozen=True):
+    results: tuple[_GivenDevice, ...] = ()
 
 
-class _Allocation(msgspec.Struct, frozen=True):
-    devices: _Devices = _Devices()
+class _GivenAllocation(msgspec.Struct, frozen=True):
+    devices: _GivenDevices = _GivenDevices()
 
 
-class _User(msgspec.Struct, frozen=True):
+class _Reservation(msgspec.Struct, frozen=True):
     resource: str = ""
     name: str = ""
     uid: str = ""
@@ -56,54 +57,54 @@ class _User(msgspec.Struct, frozen=True):
 class OwnClaimStatus(msgspec.Struct, frozen=True, rename="camel"):
     """What OWN_CLAIM has of a status."""
 
-    allocation: _Allocation | None = None
-    reserved_for: tuple[_User, ...] = ()
+    allocation: _GivenAllocation | None = None
+    reserved_for: tuple[_Reservation, ...] = ()
 
 
-class _Named(msgspec.Struct, frozen=True, rename="camel"):
+class _ClaimEntry(msgspec.Struct, frozen=True, rename="camel"):
     """An entry of spec.resourceClaims, or of status.resourceClaimStatuses."""
 
     name: str = ""
     resource_claim_name: str | None = None
 
 
-class _Use(msgspec.Struct, frozen=True):
+class _ClaimOfContainer(msgspec.Struct, frozen=True):
     name: str = ""
     request: str = ""
 
 
-class _Resources(msgspec.Struct, frozen=True):
-    claims: tuple[_Use, ...] = ()
+class _ClaimResources(msgspec.Struct, frozen=True):
+    claims: tuple[_ClaimOfContainer, ...] = ()
 
 
-class _Container(msgspec.Struct, frozen=True):
+class _ClaimingContainer(msgspec.Struct, frozen=True):
     name: str = ""
-    resources: _Resources = _Resources()
+    resources: _ClaimResources = _ClaimResources()
 
 
 class ClaimingSpec(msgspec.Struct, frozen=True, rename="camel"):
     """What CLAIMING_POD has of a spec."""
 
-    containers: tuple[_Container, ...] = ()
-    init_containers: tuple[_Container, ...] = ()
-    resource_claims: tuple[_Named, ...] = ()
+    containers: tuple[_ClaimingContainer, ...] = ()
+    init_containers: tuple[_ClaimingContainer, ...] = ()
+    resource_claims: tuple[_ClaimEntry, ...] = ()
 
 
-class _Mapping(msgspec.Struct, frozen=True, rename="camel"):
+class _RequestMapping(msgspec.Struct, frozen=True, rename="camel"):
     container_name: str = ""
     request_name: str = ""
 
 
-class _Extended(msgspec.Struct, frozen=True, rename="camel"):
+class _ExtendedClaim(msgspec.Struct, frozen=True, rename="camel"):
     resource_claim_name: str = ""
-    request_mappings: tuple[_Mapping, ...] = ()
+    request_mappings: tuple[_RequestMapping, ...] = ()
 
 
 class ClaimingStatus(msgspec.Struct, frozen=True, rename="camel"):
     """What CLAIMING_POD has of a status."""
 
-    resource_claim_statuses: tuple[_Named, ...] = ()
-    extended_resource_claim_status: _Extended | None = None
+    resource_claim_statuses: tuple[_ClaimEntry, ...] = ()
+    extended_resource_claim_status: _ExtendedClaim | None = None
 
 
 OWN_CLAIM = RESOURCE_CLAIM.read_as(NOTHING, ObjectCodec.of(OwnClaimStatus, writes=False))
@@ -135,12 +136,61 @@ def pod_claims(pod: Stored[ClaimingSpec, ClaimingStatus]) -> PodClaims:
     if extended and extended.resource_claim_name:
         claims.append((extended.resource_claim_name, extended.resource_claim_name))
     return PodClaims(
-        pod.namespace, pod.name, pod.uid, tuple(dict.fromkeys(claims)), tuple(_uses(pod, extended))
+        pod.namespace,
+        pod.name,
+        pod.uid,
+        tuple(dict.fromkeys(claims)),
+        tuple(_uses(pod, extended)),
+        tuple(one.name for one in status.resource_claim_statuses),
     )
 
 
+class ClaimDevicesStatus(msgspec.Struct, frozen=True):
+    """What a driver writes into the status of a claim: entries of its own devices alone."""
+
+    devices: tuple[dict[str, object], ...]
+
+
+CLAIM_STATUS = RESOURCE_CLAIM.read_as(NOTHING, ObjectCodec.of(ClaimDevicesStatus))
+
+
+def device_statuses(statuses: Sequence[DeviceStatus], now: str) -> ClaimDevicesStatus:
+    """The entries of status.devices; `now` is the time of all conditions, in RFC 3339.
+
+    The key of an entry is driver, pool, device and share (resource/v1, AllocatedDeviceStatus).
+    """
+    return ClaimDevicesStatus(tuple(_entry(status, now) for status in statuses))
+
+
+def _entry(status: DeviceStatus, now: str) -> dict[str, object]:
+    entry: dict[str, object] = {
+        "driver": DRIVER,
+        "pool": status.pool,
+        "device": status.device,
+        "conditions": [
+            {
+                "type": one.type,
+                "status": "True" if one.holds else "False",
+                "reason": one.reason,
+                "message": one.message,
+                "lastTransitionTime": now,
+            }
+            for one in status.conditions
+        ],
+    }
+    if status.share_id:
+        entry["shareID"] = status.share_id
+    if status.interface:
+        entry["networkData"] = {
+            "interfaceName": status.interface,
+            "ips": list(status.addresses),
+            "hardwareAddress": status.mac,
+        }
+    return entry
+
+
 def _uses(
-    pod: Stored[ClaimingSpec, ClaimingStatus], extended: _Extended | None
+    pod: Stored[ClaimingSpec, ClaimingStatus], extended: _ExtendedClaim | None
 ) -> Iterator[ClaimUse]:
     for container in (*pod.spec.init_containers, *pod.spec.containers):
         for use in container.resources.claims:
@@ -151,7 +201,7 @@ def _uses(
             yield ClaimUse(entry.container_name, claim, entry.request_name)
 
 
-def _device(result: _Result) -> AllocatedDevice:
+def _device(result: _GivenDevice) -> AllocatedDevice:
     capacity = result.consumed_capacity
     consumed = capacity.get(SLOTS, capacity.get(f"{DRIVER}/{SLOTS}"))
     return AllocatedDevice(
