@@ -8,6 +8,8 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 from kube_rdma.adapters.kubelet.proto import (
     deviceplugin_v1beta1_pb2,
+    dra_health_v1_pb2,
+    dra_health_v1alpha1_pb2,
     dra_v1_pb2,
     pluginregistration_v1_pb2,
     podresources_v1_pb2,
@@ -46,12 +48,14 @@ PAIRS = {  # our file: the module that has it, its path there
     deviceplugin_v1beta1_pb2: (KUBELET, "pkg/apis/deviceplugin/v1beta1/api.proto"),
     pluginregistration_v1_pb2: (KUBELET, "pkg/apis/pluginregistration/v1/api.proto"),
     dra_v1_pb2: (KUBELET, "pkg/apis/dra/v1/api.proto"),
+    dra_health_v1alpha1_pb2: (KUBELET, "pkg/apis/dra-health/v1alpha1/api.proto"),
     podresources_v1_pb2: (KUBELET, "pkg/apis/podresources/v1/api.proto"),
     cri_v1_pb2: (CRI, "pkg/apis/runtime/v1/api.proto"),
 }
 WHOLE = (
     deviceplugin_v1beta1_pb2,
     dra_v1_pb2,
+    dra_health_v1alpha1_pb2,
     pluginregistration_v1_pb2,
 )  # with every field and call
 
@@ -90,6 +94,14 @@ def test_our_services_are_upstreams(ours, theirs):
     assert mine.items() <= known.items()
     if ours in WHOLE:
         assert mine == known
+
+
+def test_the_health_of_devices_in_v1_is_v1alpha1_under_another_name():
+    """The lab's kubelet is of 1.36, which has no v1; kubelet/pkg/apis/dra-health of 1.37 has."""
+    newer, older = described(dra_health_v1_pb2), described(dra_health_v1alpha1_pb2)
+    assert (newer.package, older.package) == ("v1", "v1alpha1")
+    text = str(newer).replace(".v1.", ".v1alpha1.").replace('"v1"', '"v1alpha1"')
+    assert text.replace("health_v1.", "health_v1alpha1.") == str(older)
 
 
 def test_a_difference_would_be_seen(ours, theirs):

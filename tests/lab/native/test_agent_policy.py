@@ -28,6 +28,7 @@ from kube_rdma.api.ipam.ip_objects import encode_block
 from kube_rdma.api.text import reader
 from kube_rdma.model.attach.restart import RestartRequest
 from kube_rdma.model.claims.offered import OfferedDevice, PublishedSlice
+from kube_rdma.model.claims.prepared import DRIVER
 from kube_rdma.model.ipam import (
     AddressRequest,
     Bits,
@@ -48,7 +49,6 @@ from kube_rdma.model.ipam import (
 from kube_rdma.programs.install.installation import assignment, objects
 from kube_rdma.programs.ipam.node_addresses import IpamDependencies, NodeAddresses
 from kube_rdma.programs.ipam.timing import IpamTiming
-from kube_rdma.rules.claims.names import DRIVER
 from kube_rdma.rules.install.agent_cel import ANNOTATIONS
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc

@@ -1,18 +1,33 @@
-"""Which devices the claims of pods have been given: what a card is chosen near to.
+"""Which devices the claims of pods have been given: what a card is chosen near to, and prepared.
 
 programs/agent/device_plugin/claimed_gpus.py asks when a share is to be preferred: the scheduler has
 allocated the claims of a pod by then (KEP-4381), the kubelet has prepared none.
+programs/agent/claims asks for what its own driver has to prepare, and for whom.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import msgspec
 
 from kube_client.kinds import ObjectCodec, Stored, Where
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.pod import POD, Container
+from kube_rdma.adapters.cluster.kinds.resource_claim import (
+    CLAIM_STATUS,
+    CLAIMING_POD,
+    OWN_CLAIM,
+    allocated_claim,
+    device_statuses,
+    pod_claims,
+)
 from kube_rdma.adapters.cluster.kinds.resource_slice import RESOURCE_CLAIM, claimed_devices
 from kube_rdma.model.claims.device import ClaimedPod, SliceDevice
+from kube_rdma.model.claims.prepared import AllocatedClaim, ClaimName
+from kube_rdma.model.claims.status import DeviceStatus
+from kube_rdma.model.claims.users import PodClaims
+from kube_rdma.model.late_binding.binding import PodName
 
 
 class _Named(msgspec.Struct, frozen=True, rename="camel"):
@@ -54,6 +69,31 @@ async def devices_of(cluster: Cluster, pod: ClaimedPod) -> tuple[SliceDevice, ..
         if claim:
             devices += claimed_devices(claim)
     return tuple(devices)
+
+
+async def allocated(cluster: Cluster, claim: ClaimName) -> AllocatedClaim | None:
+    """What has the name of a claim now, None for nothing; its uid may be another."""
+    stored = await cluster.get(OWN_CLAIM, claim.name, claim.namespace)
+    return allocated_claim(stored) if stored else None
+
+
+async def claims_of_pod(cluster: Cluster, pod: PodName) -> PodClaims | None:
+    """The claims of a pod and who uses them, None without such a pod."""
+    stored = await cluster.get(CLAIMING_POD, pod.name, pod.namespace)
+    return pod_claims(stored) if stored else None
+
+
+async def write_statuses(
+    cluster: Cluster, claim: ClaimName, statuses: Sequence[DeviceStatus], now: str
+) -> None:
+    """Write what became of the devices of a claim; entries of other drivers stay.
+
+    By server-side apply, whose entries are those of this writer alone. Needs the verb patch of
+    resourceclaims/status and, from Kubernetes 1.36 on, associated-node:patch of
+    resourceclaims/driver. Conflict(GONE) without the claim.
+    """
+    status = device_statuses(statuses, now)
+    await cluster.apply_status(CLAIM_STATUS, claim.name, claim.namespace, status, force=True)
 
 
 def _claimed(pod: Stored[_PodSpec, _PodStatus]) -> ClaimedPod:

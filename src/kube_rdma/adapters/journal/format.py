@@ -20,6 +20,7 @@ from kube_rdma.model.attach.attachment import (
     Sandbox,
 )
 from kube_rdma.model.attach.cni import Dns
+from kube_rdma.model.claims.prepared import ClaimName, ClaimShare, ClaimUser, PreparedClaim
 from kube_rdma.model.functions import step as function_step
 from kube_rdma.model.functions.function import MadeFunctions
 from kube_rdma.model.ipam import AddressAllocation, AllocationRecord, JournalIdentity
@@ -35,6 +36,7 @@ BINDINGS: Mapping[str, type[Promise | Binding]] = {"promise": Promise, "binding"
 FUNCTIONS: Mapping[str, type[MadeFunctions]] = {"made-functions": MadeFunctions}
 POOLS: Mapping[str, type[AppliedPools]] = {"applied-pools": AppliedPools}
 RAILS: Mapping[str, type[RailRecord]] = {"rails": RailRecord}
+CLAIMS: Mapping[str, type[PreparedClaim]] = {"prepared-claim": PreparedClaim}
 ADDRESSES: Mapping[str, type[AllocationRecord | JournalIdentity]] = {
     "booking": AllocationRecord,
     "identity": JournalIdentity,
@@ -46,6 +48,7 @@ RECORDS: tuple[Mapping[str, type], ...] = (
     FUNCTIONS,
     POOLS,
     RAILS,
+    CLAIMS,
     ADDRESSES,
 )
 
@@ -61,6 +64,7 @@ _POOL = (
     "resource mode source selectors shares bind attach prefer numa_hints variables extra_info "
     "extra_paths host_network? fabric? bare_ids?"
 )
+_CLAIM_SHARE = "request pool device share_id resource share cards slots char_paths cdi admin"
 
 FORMS = (
     # attachments
@@ -108,6 +112,11 @@ FORMS = (
     form(ExtraInfo, "ExtraInfo", "card facts", identity="card"),
     # the rails of cards
     form(RailRecord, "Rails", "functions names guids? places? boot? waiting? came?"),
+    # claims that are prepared
+    form(PreparedClaim, "PreparedClaim", "claim shares users boot when"),
+    form(ClaimName, "ClaimName", "namespace name uid"),
+    form(ClaimShare, "ClaimShare", _CLAIM_SHARE, identity="resource share"),
+    form(ClaimUser, "ClaimUser", "resource name uid"),
     # addresses
     form(AllocationRecord, "Booking", "container pod leases=allocations began"),
     form(

@@ -1,10 +1,12 @@
 """The kubelet's door for a driver of dynamic resource allocation: one socket in plugins_registry.
 
     plugins_registry ─ GetInfo ─► DRAPlugin ─► NodePrepareResources, NodeUnprepareResources
+                               └► DRAResourceHealth ─► NodeWatchResources (claim_health.py)
 
-The kubelet finds the socket, and again whenever it starts (pkg/kubelet/pluginmanager). It calls
-once for a claim, however many pods share it; a claim that failed it asks for again. Decides
-nothing: the answers are those of the functions that the program handed in.
+The kubelet finds the socket, and again whenever it starts (pkg/kubelet/pluginmanager), so a kubelet
+that restarts registers the driver by itself; a socket that somebody removed is made anew. The
+kubelet calls once for a claim, however many pods share it; a claim that failed it asks for again.
+Decides nothing: the answers are those of the functions that the program handed in.
 """
 
 from __future__ import annotations
@@ -16,8 +18,11 @@ from pathlib import Path
 import structlog
 from grpclib.server import Server, Stream
 
+from kube_base.backoff import LONGEST, full_jitter
 from kube_base.errors import KubeError, Refused
 from kube_base.frozen import Frozen
+from kube_rdma.adapters.kubelet.claim_health import SERVICES, ClaimHealth
+from kube_rdma.adapters.kubelet.directory import Identity, identity, watching
 from kube_rdma.adapters.kubelet.proto import dra_v1_pb2 as pb
 from kube_rdma.adapters.kubelet.proto import pluginregistration_v1_pb2 as registration
 from kube_rdma.adapters.kubelet.proto.dra_v1_grpc import DRAPluginBase
@@ -39,16 +44,40 @@ class ClaimAnswers(Frozen):
 
 
 class ClaimPlugin:
-    """One driver on one node; `folder` is the kubelet's plugins_registry."""
+    """One driver on one node; `folder` is the kubelet's plugins_registry.
 
-    def __init__(self, folder: Path, driver: str, answers: ClaimAnswers) -> None:
+    Without `health` the kubelet is told nothing of devices, and says so of none.
+    """
+
+    def __init__(
+        self, folder: Path, driver: str, answers: ClaimAnswers, health: ClaimHealth | None = None
+    ) -> None:
+        self._folder = folder
         self._socket = folder / f"{driver}.sock"
-        self._services = (_DriverInfo(driver), _ClaimService(driver, answers))
+        services = (SERVICE, *(SERVICES if health else ()))
+        self._services = (
+            _DriverInfo(driver, services),
+            _ClaimService(driver, answers),
+            *(health.services(driver) if health else ()),
+        )
 
     async def run(self) -> None:
         """Serve until cancelled, then remove the socket; raise Refused where it cannot be made."""
+        clock = asyncio.get_running_loop().time
+        failures = 0
+        while True:
+            since = clock()
+            await self._serve()
+            log.warning("socket removed", socket=str(self._socket))
+            # Two drivers of one name would else fight at full speed.
+            failures = 0 if clock() - since > LONGEST else failures + 1
+            await asyncio.sleep(full_jitter(failures))
+
+    async def _serve(self) -> None:
+        """Serve until the socket is not there any more, or another one is."""
         server = Server(self._services)
         try:
+            # asyncio removes a socket that an earlier process left under this name.
             await server.start(path=str(self._socket))
         except OSError as error:
             raise Refused(
@@ -56,18 +85,26 @@ class ClaimPlugin:
                 remedy="Mount the kubelet's plugins_registry writable and run as uid 0",
                 where=str(self._socket),
             ) from error
+        own = identity(self._socket)
         try:
-            await asyncio.get_running_loop().create_future()
+            await self._while_there(own)
         finally:
+            if own and identity(self._socket) == own:
+                self._socket.unlink(missing_ok=True)
             server.close()
-            self._socket.unlink(missing_ok=True)
+
+    async def _while_there(self, own: Identity | None) -> None:
+        with watching(self._folder, (self._socket.name,)) as changes:
+            while own and identity(self._socket) == own:
+                await anext(changes)
 
 
 class _DriverInfo(RegistrationBase):
     """Who the driver is, for the plugin watcher."""
 
-    def __init__(self, driver: str) -> None:
+    def __init__(self, driver: str, services: Sequence[str]) -> None:
         self._driver = driver
+        self._versions = services
         self._requests = Requests(driver)
 
     async def GetInfo(  # noqa: N802  names of the wire
@@ -75,7 +112,9 @@ class _DriverInfo(RegistrationBase):
     ) -> None:
         """Name the driver; without an endpoint the kubelet calls the socket that it asked."""
         await self._requests.receive(stream)
-        answer = registration.PluginInfo(type=TYPE, name=self._driver, supported_versions=[SERVICE])
+        answer = registration.PluginInfo(
+            type=TYPE, name=self._driver, supported_versions=self._versions
+        )
         await stream.send_message(answer)
 
     async def NotifyRegistrationStatus(  # noqa: N802

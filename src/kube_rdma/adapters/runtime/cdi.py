@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from kube_base.errors import Broken, Refused, Unavailable
@@ -24,10 +24,12 @@ VERSION = "0.5.0"  # the first whose device names may begin with a digit, as PCI
 
 _PREFIX, _ENDING = "kube-rdma-", ".json"
 _SHARED = "kube-rdma_"  # another beginning: no file of a binding, so none that is forgotten
+_CLAIM = f"{_SHARED}claim-"
 _FILE = re.compile(rf"{_PREFIX}(?P<container>.+)-(?P<nonce>[a-z0-9]+)\.json")
 # CNI_CONTAINERID as the CNI specification allows it; the length keeps file names below 255.
 _CONTAINER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _NONCE = re.compile(r"[a-z0-9]{1,64}")
+_UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,127}")
 
 Identity = tuple[str, int, int]
 
@@ -50,7 +52,7 @@ class CdiFolder:
         Unavailable when the folder cannot be written.
         """
         target = self.path / file_name(binding.container, binding.nonce)
-        content = document(binding.cdi, edits)
+        content = document((binding.cdi, edits))
         before = self._content(target)
         if before is not None:
             if before != content:
@@ -69,11 +71,55 @@ class CdiFolder:
         next boot. Raise Unavailable.
         """
         target = self.path / f"{_SHARED}{cdi.partition('=')[2]}{_ENDING}"
-        content = document(cdi, edits)
+        content = document((cdi, edits))
         if self._content(target) == content:
             return False
         self._put(target, content)
         return True
+
+    def write_claim(self, uid: str, devices: Sequence[tuple[str, Edits]]) -> bool:
+        """Write the one file of a claim with all its devices; True when it changed.
+
+        Without a device there is no file. A runtime may know the earlier one for a moment. Raise
+        Refused for a uid that no file can have, Unavailable.
+        """
+        target = self._claim_file(uid)
+        if not devices:
+            return self.remove_claim(uid)
+        content = document(*devices)
+        if self._content(target) == content:
+            return False
+        self._put(target, content)
+        return True
+
+    def remove_claim(self, uid: str) -> bool:
+        """Remove the file of a claim; True when there was one. Raise as `write_claim`."""
+        path = self._claim_file(uid)
+        try:
+            path.unlink()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise self._unavailable(path, "removed", error) from error
+        return True
+
+    def claims(self) -> tuple[str, ...]:
+        """The uids of the claims that have a file. Raise Unavailable."""
+        names = (path.name for path in self._listed())
+        return tuple(
+            name.removeprefix(_CLAIM).removesuffix(_ENDING)
+            for name in names
+            if name.startswith(_CLAIM) and name.endswith(_ENDING)
+        )
+
+    def _claim_file(self, uid: str) -> Path:
+        if not _UID.fullmatch(uid):
+            raise Refused(
+                f"no CDI file can be named after claim {uid[:60]!r}",
+                remedy="A uid has up to 128 letters, digits and -, with a letter or digit first",
+                where="CDI",
+            )
+        return self.path / f"{_CLAIM}{uid}{_ENDING}"
 
     def _content(self, path: Path) -> bytes | None:
         """What is in a file, None without one."""
@@ -146,13 +192,25 @@ def file_name(container: ContainerId, nonce: Nonce) -> str:
     return f"{_PREFIX}{container}-{nonce}{_ENDING}"
 
 
-def document(cdi: str, edits: Edits) -> bytes:
-    """The file's content: one device, of this qualified name, with these edits.
+def document(*devices: tuple[str, Edits]) -> bytes:
+    """The file's content: devices of one kind, by their qualified names, each with its edits.
 
     A node has the path of the host's and what the runtime finds there (type, number); rw without m,
     so that a container makes no nodes.
     """
-    kind, _, name = cdi.partition("=")
+    (kind,) = {cdi.partition("=")[0] for cdi, _ in devices}
+    spec = {
+        "cdiVersion": VERSION,
+        "kind": kind,
+        "devices": [
+            {"name": cdi.partition("=")[2], "containerEdits": _container_edits(edits)}
+            for cdi, edits in devices
+        ],
+    }
+    return json.dumps(spec, indent=1).encode()
+
+
+def _container_edits(edits: Edits) -> dict[str, object]:
     given: dict[str, object] = {
         "deviceNodes": [{"path": path, "permissions": "rw"} for path in edits.char_paths],
         "env": [f"{key}={value}" for key, value in edits.env],
@@ -169,9 +227,7 @@ def document(cdi: str, edits: Edits) -> bytes:
             for hook in edits.hooks
         ],
     }
-    device = {"name": name, "containerEdits": {key: value for key, value in given.items() if value}}
-    spec = {"cdiVersion": VERSION, "kind": kind, "devices": [device]}
-    return json.dumps(spec, indent=1).encode()
+    return {key: value for key, value in given.items() if value}
 
 
 def _identity(path: Path) -> Identity | None:

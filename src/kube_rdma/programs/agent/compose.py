@@ -6,7 +6,7 @@ what it costs. Only the kubelet's folder of device plugins has to be there.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from enum import StrEnum
 from functools import partial
@@ -48,7 +48,7 @@ from kube_rdma.programs.agent.device_plugin.rails import NodeRails
 from kube_rdma.programs.agent.late_binding.asked_again import AskedAgain
 from kube_rdma.programs.agent.late_binding.binder import Binder, BinderDependencies, always
 from kube_rdma.programs.agent.late_binding.early_settings import EarlySettings
-from kube_rdma.programs.agent.late_binding.interface import NoLateBinding
+from kube_rdma.programs.agent.late_binding.interface import LateBinding, NoLateBinding
 from kube_rdma.programs.agent.node.kernel_events import Announcements, KernelSources
 from kube_rdma.programs.agent.node.node_events import NodeEvent
 from kube_rdma.programs.agent.node.survey_cache import SurveyCache
@@ -69,6 +69,7 @@ if TYPE_CHECKING:
 
 HOST_DEV = Path("/host/dev")  # where the host's /dev is mounted for the agent, if it is
 CHAR_NODES = HOST_DEV / CHAR_FOLDER
+CLAIMS_KUBELET = "1.34"  # the first with resource.k8s.io/v1 and its drivers (KEP-4381)
 _SRIOV = SriovCards(give=give_addresses)
 
 log = structlog.get_logger()
@@ -107,7 +108,7 @@ class AgentOptions(Frozen):
     places: AgentPlaces
     networks: bool = False
     startup_taint: bool = False  # take it off this node
-    claims: bool = False  # offer the cards to ResourceClaims too
+    claims: bool = False  # the cards are for ResourceClaims too
     labels: LabelWish = LabelWish.WRITE
     namespace: str = "kube-rdma"  # of own objects
     everybodys: tuple[str, ...] | None = None  # namespaces of networks for pods of all others
@@ -209,11 +210,50 @@ async def _with_node(
     if options.networks:
         doors = replace(doors, networks=_networks(options, cluster, events, doors, kept))
     make = partial(_binder, doors, options, Pods(cluster), stack)
+    doors = replace(doors, late=await _late(options, folders, ask, make))
+    return _with_claims(doors, options, folders, cluster, stack) if options.claims else doors
+
+
+Ask = Callable[[], Awaitable[tuple[bool, str]]]
+
+
+async def _late(
+    options: AgentOptions, folders: Folders, ask: Ask, make: Callable[[], Binder]
+) -> LateBinding:
+    """Late binding, where kubelet and runtime can do it now, or once they can."""
     if folders.pod_resources is None:
-        why = "the kubelet's pod-resources socket is not mounted"
-        return replace(doors, late=_never(options, why))
+        return _never(options, "the kubelet's pod-resources socket is not mounted")
     works, why = await ask()
-    return replace(doors, late=make() if works else AskedAgain(_never(options, why), ask, make))
+    return make() if works else AskedAgain(_never(options, why), ask, make)
+
+
+def _with_claims(
+    doors: AgentDependencies,
+    options: AgentOptions,
+    folders: Folders,
+    cluster: Cluster,
+    stack: AsyncExitStack,
+) -> AgentDependencies:
+    """The doors with the driver of claims; few agents need its memory."""
+    from kube_rdma.programs.agent.claims.compose import ClaimSite, with_claims
+
+    assert options.node
+    notices = Notices()
+
+    async def works() -> tuple[bool, str]:
+        # The kubelet that knows claims knows CDI devices too; the runtime may not.
+        return cdi_works(CLAIMS_KUBELET, await _runtime(options.places.runtime_socket, notices))
+
+    places = options.places
+    site = ClaimSite(
+        node=options.node,
+        boot=BOOT_ID.read_text().strip(),
+        state=places.state_dir,
+        cdi=places.cdi_dir,
+        plugins_registry=folders.plugins_registry,
+        works=works,
+    )
+    return with_claims(doors, site, cluster, stack)
 
 
 def _keepers(
@@ -232,18 +272,13 @@ def _keepers(
         CardCondition(Nodes(cluster)),
         _labels(options, Nodes(cluster)),
         NodeReporter(NodeReports(cluster, options.node)),
-        _claims(cluster, options.node, rails) if options.claims else None,
     )
-    return tuple(filter(None, keepers))
+    slices: tuple[NodeKeeper[Any], ...] = ()
+    if options.claims:
+        from kube_rdma.programs.agent.claims.compose import slice_keeper
 
-
-def _claims(cluster: Cluster, node: str, rails: NodeRails) -> NodeKeeper[Any]:
-    """The keeper of this node's slices; few agents need its memory."""
-    from kube_rdma.adapters.cluster.offered_slices import OfferedSlices
-    from kube_rdma.programs.agent.claims.publisher import SlicePublisher
-    from kube_rdma.rules.claims.names import DRIVER
-
-    return SlicePublisher(OfferedSlices(cluster, DRIVER, node), rails.number)
+        slices = (slice_keeper(cluster, options.node, rails),)
+    return (*filter(None, keepers), *slices)
 
 
 def _with_metrics(doors: AgentDependencies, options: AgentOptions) -> AgentDependencies:

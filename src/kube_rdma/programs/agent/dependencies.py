@@ -27,6 +27,7 @@ from kube_rdma.programs.agent.virtual_functions import Sources
 from kube_rdma.programs.own_addresses import OwnAddresses
 
 if TYPE_CHECKING:
+    from kube_rdma.programs.agent.claims.driver import ClaimDriver
     from kube_rdma.programs.agent.metrics.exporter import Exporter
     from kube_rdma.programs.agent.node.node_keeper import NodeKeeper
     from kube_rdma.programs.agent.node.policies import NodePolicies
@@ -54,4 +55,5 @@ class AgentDependencies(Frozen):
     keepers: tuple[NodeKeeper[Any], ...] = ()  # of what the cluster knows of this node
     policies: NodePolicies | None = None  # None: those of the cluster are not followed
     metrics: Exporter | None = None  # None: nobody asks for them
+    claims: ClaimDriver | None = None  # None: cards are given as shares alone
     own: OwnAddresses = field(default_factory=OwnAddresses)

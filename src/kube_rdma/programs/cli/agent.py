@@ -107,9 +107,9 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 @click.option(
     "--claims",
     is_flag=True,
-    help="Offer the cards to ResourceClaims too: publish ResourceSlices of driver "
-    "rdma.kube-rdma.io. Alpha: the slices are there, and no claim is prepared yet. Needs role node "
-    "and the right to create, update and delete resourceslices.",
+    help="Offer the cards to ResourceClaims too, as ResourceSlices of the driver "
+    "rdma.kube-rdma.io, and prepare what they are given. Alpha. Needs role node, Kubernetes 1.34 or "
+    "later, the host's folder plugins_registry and the right to write resourceslices.",
 )
 @click.option(
     "--node-labels",
@@ -207,10 +207,7 @@ def _check(
 ) -> None:
     """Refuse options that do not go together."""
     if "plugin" not in roles and any(
-        (
-            *(config, more["networks"], more["startup_taint"]),
-            *(more["claims"], more["metrics_address"]),
-        )
+        (config, more["networks"], more["claims"], more["startup_taint"], more["metrics_address"])
     ):
         raise click.UsageError("role node alone labels its node: give --role plugin too")
     if more["networks"] and "node" not in roles:

@@ -1,1 +1,1 @@
-"""What claims can get of this node's cards, and what those of other drivers tell of it."""
+"""Claims: what those of other drivers tell of this node, and what those of kube-rdma get here."""

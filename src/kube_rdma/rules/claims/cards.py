@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from kube_base.frozen import Frozen
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.claims.offered import Attributes, DeviceTaint, OfferedCard, TaintEffect
+from kube_rdma.model.claims.prepared import DRIVER
 from kube_rdma.model.device import LinkLayer, Port, PortState
 from kube_rdma.model.pools.pool import Bind, Pool
-from kube_rdma.rules.claims.names import DRIVER, device_name
+from kube_rdma.rules.claims.names import device_name
 from kube_rdma.rules.phrases import listed
 from kube_rdma.rules.pools.modes import MODES, terms
 from kube_rdma.rules.pools.rails import physical

@@ -11,9 +11,8 @@ import hashlib
 import re
 
 from kube_rdma.model.card import Card
+from kube_rdma.model.claims.prepared import DRIVER
 from kube_rdma.model.pools.pool import Pool
-
-DRIVER = "rdma.kube-rdma.io"
 
 _LABEL, _SUBDOMAIN = 63, 253  # characters
 _DIGEST = 8

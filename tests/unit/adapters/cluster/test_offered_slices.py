@@ -29,7 +29,7 @@ from kube_rdma.model.claims.offered import (
     RequestPolicy,
     TaintEffect,
 )
-from kube_rdma.rules.claims.names import DRIVER
+from kube_rdma.model.claims.prepared import DRIVER
 from kube_rdma_testing.cluster.server import FakeServer
 
 TAINT = DeviceTaint(f"{DRIVER}/unhealthy", TaintEffect.NO_SCHEDULE)

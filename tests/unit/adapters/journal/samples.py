@@ -19,6 +19,7 @@ from kube_rdma.adapters.journal.format import (
     ADDRESSES,
     ATTACHMENTS,
     BINDINGS,
+    CLAIMS,
     FUNCTIONS,
     POOLS,
     RAILS,
@@ -33,6 +34,7 @@ from kube_rdma.model.attach.attachment import (
     Sandbox,
 )
 from kube_rdma.model.attach.cni import Dns
+from kube_rdma.model.claims.prepared import ClaimName, ClaimShare, ClaimUser, PreparedClaim
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.functions import step as vf
 from kube_rdma.model.functions.function import MadeFunctions
@@ -282,6 +284,41 @@ BOOKING = AllocationRecord(
     12.25,
 )
 
+CLAIM = ClaimName("team", "job-0-nic-x7", "5b0e8b0a-1111-2222-3333-444455556666")
+PREPARED = PreparedClaim(
+    CLAIM,
+    (
+        ClaimShare(
+            request="nic/fast",
+            pool="node-1",
+            device="0000-81-00-0",
+            share_id="0c5f2f0e-aaaa-bbbb-cccc-ddddeeeeffff",
+            resource="rdma/multi",
+            share="0000:81:00.0-5b0e8b0a111122223333444455556666.0",
+            cards=(PHYSICAL,),
+            slots=2,
+            char_paths=("/dev/infiniband/rdma_cm", "/dev/infiniband/uverbs0"),
+            cdi=f"kube-rdma.io/claim={CLAIM.uid}_nic.fast_0c5f2f0e-aaaa-bbbb-cccc-ddddeeeeffff",
+        ),
+        ClaimShare(
+            "look",
+            "node-1",
+            "0000-82-00-0",
+            None,
+            "rdma/own",
+            "0000:82:00.0-5b0e.1",
+            ("0000:82:00.0",),
+            1,
+            (),
+            admin=True,
+        ),
+    ),
+    (ClaimUser("pods", "job-0", "f3a0"),),
+    "b00t",
+    1764115200.25,
+)
+
+
 RECORDS: dict[str, tuple[Any, dict[str, Any]]] = {
     "fabrics": (POOLS, {"pools": ON_FABRICS}),
     "attachments": (
@@ -321,6 +358,7 @@ RECORDS: dict[str, tuple[Any, dict[str, Any]]] = {
         RAILS,
         {"rails": RailRecord((PHYSICAL, "rxe0@eth0"), (("ens2f0", PHYSICAL),))},
     ),
+    "claims": (CLAIMS, {CLAIM.uid: PREPARED}),
     "addresses": (
         ADDRESSES,
         {CONTAINER: BOOKING, "journal@id": JournalIdentity("2b7e151628aed2a6abf7158809cf4f3c")},

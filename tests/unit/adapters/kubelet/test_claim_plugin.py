@@ -6,11 +6,19 @@ import pytest
 from grpclib.client import Channel
 
 from kube_base.errors import Refused
+from kube_rdma.adapters.kubelet.claim_health import ClaimHealth, shortened
 from kube_rdma.adapters.kubelet.claim_plugin import ClaimAnswers, ClaimPlugin
+from kube_rdma.adapters.kubelet.proto import dra_health_v1_pb2 as v1
+from kube_rdma.adapters.kubelet.proto import dra_health_v1alpha1_pb2 as v1alpha1
 from kube_rdma.adapters.kubelet.proto import dra_v1_pb2 as pb
 from kube_rdma.adapters.kubelet.proto import pluginregistration_v1_pb2 as registration
+from kube_rdma.adapters.kubelet.proto.dra_health_v1_grpc import DRAResourceHealthStub as V1Stub
+from kube_rdma.adapters.kubelet.proto.dra_health_v1alpha1_grpc import (
+    DRAResourceHealthStub as V1Alpha1Stub,
+)
 from kube_rdma.adapters.kubelet.proto.dra_v1_grpc import DRAPluginStub
 from kube_rdma.adapters.kubelet.proto.pluginregistration_v1_grpc import RegistrationStub
+from kube_rdma.model.claims.health import DeviceHealth
 from kube_rdma.model.claims.prepared import ClaimName, PreparedDevice
 from tests.unit.programs.agent.world import until
 
@@ -40,8 +48,14 @@ def cards():
 
 
 @pytest.fixture
-async def channel(directory, cards):
-    plugin = ClaimPlugin(directory, DRIVER, ClaimAnswers(cards.prepare, cards.unprepare))
+def health():
+    return ClaimHealth(clock=lambda: 1700000000.5, repeat=0.01)
+
+
+@pytest.fixture
+async def channel(directory, cards, health):
+    answers = ClaimAnswers(cards.prepare, cards.unprepare)
+    plugin = ClaimPlugin(directory, DRIVER, answers, health)
     socket = directory / f"{DRIVER}.sock"
     task = asyncio.create_task(plugin.run())
     await until(socket.exists)
@@ -57,7 +71,13 @@ async def test_it_says_who_it_is(channel, recording):
     stub = RegistrationStub(channel)
     info = await stub.GetInfo(registration.InfoRequest())
     assert info == registration.PluginInfo(
-        type="DRAPlugin", name=DRIVER, supported_versions=["v1.DRAPlugin"]
+        type="DRAPlugin",
+        name=DRIVER,
+        supported_versions=[
+            "v1.DRAPlugin",
+            "v1.DRAResourceHealth",
+            "v1alpha1.DRAResourceHealth",
+        ],
     )
     await stub.NotifyRegistrationStatus(registration.RegistrationStatus(plugin_registered=True))
     await recording.wait_for("registered")
@@ -96,3 +116,48 @@ async def test_a_folder_that_is_not_there_is_refused(directory):
     )
     with pytest.raises(Refused, match="plugins_registry"):
         await plugin.run()
+
+
+async def test_a_socket_that_was_removed_is_made_anew(channel, directory, recording):
+    """The kubelet's plugin watcher then registers the driver again."""
+    socket = directory / f"{DRIVER}.sock"
+    socket.unlink()
+    await recording.wait_for("socket removed")
+    await until(socket.exists)
+    again = Channel(path=str(socket))
+    info = await RegistrationStub(again).GetInfo(registration.InfoRequest())
+    assert info.name == DRIVER
+    again.close()
+
+
+@pytest.mark.parametrize(("stub", "wire"), [(V1Stub, v1), (V1Alpha1Stub, v1alpha1)])
+async def test_the_health_of_devices_is_told_at_once_and_again(channel, health, stub, wire):
+    """In both versions; the kubelet calls Unknown what it does not hear of again within 30 s."""
+
+    def answer(status, message=""):
+        device = wire.DeviceIdentifier(pool_name="node-1", device_name="mlx5-0")
+        one = wire.DeviceHealth(
+            device=device, health=status, last_updated_time=1700000000, message=message
+        )
+        return wire.NodeWatchResourcesResponse(devices=[one])
+
+    health.publish([DeviceHealth("node-1", "mlx5-0", healthy=True)])
+    async with stub(channel).NodeWatchResources.open() as stream:
+        await stream.send_message(wire.NodeWatchResourcesRequest(), end=True)
+        assert await stream.recv_message() == answer(wire.HEALTHY)
+        assert await stream.recv_message() == answer(wire.HEALTHY), "repeated, nothing changed"
+        health.publish([DeviceHealth("node-1", "mlx5-0", healthy=False, message="port is down")])
+        while (heard := await stream.recv_message()) == answer(wire.HEALTHY):
+            pass
+        assert heard == answer(wire.UNHEALTHY, "port is down")
+        health.publish([DeviceHealth("node-1", "mlx5-0", healthy=None)])
+        while (heard := await stream.recv_message()) != answer(wire.UNKNOWN):
+            pass
+        await stream.cancel()
+
+
+def test_a_message_is_as_long_as_the_kubelet_keeps_it():
+    assert shortened("é" * 512) == "é" * 512
+    cut = shortened("é" * 513)
+    assert cut.endswith("é...")
+    assert len(cut.encode()) <= 1024

@@ -64,7 +64,7 @@ def test_the_runtime_finds_what_was_written(folder):
 
 def test_the_document():
     """Byte for byte what other people's tools will read; no m among the rights."""
-    assert json.loads(document(binding().cdi, EDITS)) == {
+    assert json.loads(document((binding().cdi, EDITS))) == {
         "cdiVersion": "0.5.0",
         "kind": "kube-rdma.io/hca",
         "devices": [
@@ -277,3 +277,35 @@ def test_a_device_of_nobody_alone_is_written_over_and_outlives_all_bindings(fold
     runtime = FakeCdiRuntime(folder.path)
     assert runtime.create(device) == other
     assert runtime.errors() == ()
+
+
+CLAIM = "5b0e8b0a-1111-2222-3333-444455556666"
+LEFT, RIGHT = (f"kube-rdma.io/claim={CLAIM}_{name}_0000-81-00-0" for name in ("nic.fast", "look"))
+
+
+def test_all_devices_of_a_claim_are_in_one_file(folder):
+    """The runtime has nothing against it, and a container gets those that it names."""
+    assert folder.write_claim(CLAIM, [(LEFT, EDITS), (RIGHT, Edits(("/dev/infiniband/umad0",)))])
+    runtime = FakeCdiRuntime(folder.path)
+    assert runtime.create(LEFT) == EDITS
+    assert runtime.create(RIGHT) == Edits(("/dev/infiniband/umad0",))
+    assert runtime.errors() == ()
+    assert folder.claims() == (CLAIM,)
+
+
+def test_a_file_of_a_claim_changes_when_its_devices_do_and_no_binding_has_it(folder):
+    assert folder.write_claim(CLAIM, [(LEFT, EDITS)])
+    assert not folder.write_claim(CLAIM, [(LEFT, EDITS)])
+    assert folder.present() == ()
+    assert folder.write_claim(CLAIM, [(RIGHT, EDITS)])
+    assert FakeCdiRuntime(folder.path).create(RIGHT) == EDITS
+    assert folder.write_claim(CLAIM, []), "without a device there is no file"
+    assert not folder.remove_claim(CLAIM)
+    assert folder.claims() == ()
+
+
+@pytest.mark.parametrize("uid", ["", "../x", "a" * 129, "-a"])
+def test_uids_that_no_file_can_have(folder, uid):
+    for act in (lambda: folder.write_claim(uid, [(LEFT, EDITS)]), lambda: folder.remove_claim(uid)):
+        with pytest.raises(Refused, match="no CDI file can be named after claim"):
+            act()

@@ -11,9 +11,9 @@ from kube_client import wire
 from kube_rdma.adapters.cluster.kinds.offered_slice import OFFERED_SLICE as KIND
 from kube_rdma.adapters.cluster.kinds.offered_slice import published, wanted_slice
 from kube_rdma.model.claims.offered import ClaimFeature, OfferedCard, PublishedSlice
+from kube_rdma.model.claims.prepared import DRIVER
 from kube_rdma.model.pools.pool import Mode
 from kube_rdma.rules.claims.cards import DEGRADED, UNHEALTHY, claim_offer
-from kube_rdma.rules.claims.names import DRIVER
 from kube_rdma.rules.claims.publication import without_times
 from kube_rdma.rules.claims.shape import MOST, MOST_TAINTED, carried, fewer, slices
 from kube_rdma_testing.cluster.resource_slices import faults

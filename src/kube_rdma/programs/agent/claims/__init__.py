@@ -1,1 +1,1 @@
-"""What the agent offers to claims: dynamic resource allocation beside the device plugin."""
+"""kube-rdma's own driver of dynamic resource allocation: claims are prepared, kept and attached."""

@@ -19,6 +19,7 @@ from kube_base.errors import Unavailable
 from kube_base.notices import Notices
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.model.card import Card, CardId
+from kube_rdma.model.claims.prepared import PreparedClaim
 from kube_rdma.model.device import Gpu
 from kube_rdma.model.late_binding.binding import HeldShare, PodName
 from kube_rdma.model.pools.gpu_use import FreeGpu, HeldGpu
@@ -33,6 +34,7 @@ from kube_rdma.rules.pools.holdings import card_of, differs
 from kube_rdma.rules.pools.pools import offer
 
 if TYPE_CHECKING:
+    from kube_rdma.programs.agent.claims.prepared_claims import PreparedClaims
     from kube_rdma.programs.agent.device_plugin.claimed_gpus import ClaimedGpus
 
 COMPARE_SECONDS = 60.0
@@ -58,11 +60,21 @@ class KubeletView:
         self._without_gpu = False  # a container may get GPUs by a claim yet
         self.gpus: tuple[Gpu, ...] = ()  # of the last survey
         self.claimed: ClaimedGpus | None = None  # None: no API server tells of slices
+        self.prepared: PreparedClaims | None = None  # None: no claim is served here
 
     async def holdings(self) -> tuple[Holding, ...] | None:
-        """Who holds what on this node; None when the kubelet cannot be asked now."""
+        """Who holds what on this node, by shares and by kube-rdma's own claims.
+
+        None when the kubelet cannot be asked now.
+        """
         answer = await self._ask()
-        return answer[0].shares if answer else None
+        if answer is None:
+            return None
+        return (*answer[0].shares, *(self.prepared.holdings() if self.prepared else ()))
+
+    def booked(self) -> tuple[PreparedClaim, ...]:
+        """The claims of kube-rdma's own driver that are prepared on this node."""
+        return self.prepared.booked if self.prepared else ()
 
     @contextmanager
     def connected(self) -> Iterator[None]:
@@ -71,10 +83,14 @@ class KubeletView:
             yield
 
     async def holdings_of(self, pod: PodName) -> tuple[Holding, ...]:
-        """What the containers of one pod hold; raise Unavailable when the kubelet does not tell."""
+        """What the containers of one pod hold, by shares and by claims.
+
+        Raise Unavailable when the kubelet does not tell, or the API server of a pod with claims.
+        """
         if self._pod_resources is None:
             raise Unavailable("The kubelet's pod-resources socket is not mounted.")
-        return await self._pod_resources.holdings_of(pod.namespace, pod.name)
+        held = await self._pod_resources.holdings_of(pod.namespace, pod.name)
+        return (*held, *await self.prepared.holdings_of(pod)) if self.prepared else held
 
     async def free_gpus(self, resource: str) -> tuple[FreeGpu, ...]:
         """The GPUs beside which shares of a resource are wanted now.

@@ -176,6 +176,8 @@ class _Plugin:
             parts["networks"] = partial(doors.networks.run, doors.late)
         if doors.kubelet.claimed:
             parts["GPUs by claim"] = doors.kubelet.claimed.follow
+        if doors.claims:
+            parts["claims"] = doors.claims.run
         if doors.policies:
             parts["node policies"] = partial(doors.policies.follow, self._policies_seen)
         return parts
@@ -326,9 +328,11 @@ class _Plugin:
             self._doubt()
 
     async def _tell_followers(self, offers: ResourceServers) -> None:
-        """Tell late binding, Allocate's answers and pod networks what is offered now."""
+        """Tell late binding, Allocate's answers, claims and pod networks what is offered now."""
         self._doors.late.offered(offers.pools)
         await self._handlers.offered(offers.pools)
+        if self._doors.claims:
+            self._doors.claims.offered(offers.pools)
         if self._doors.networks:
             kept = [spec.resource for spec in self._staged.kept]
             self._doors.networks.offered(offers.pools, kept)

@@ -281,6 +281,7 @@ class NodeNetworks:
             ways=machine.ways,
             rail=machine.rails.number,
             watched=giver.pool,
+            booked=self._kubelet.booked,
         )
         await self._places.find()
         tell = partial(self._tell, "JournalTrouble", warning=True)

@@ -37,6 +37,7 @@ from kube_rdma.model.attach.attachment import (
 from kube_rdma.model.attach.cni import Call
 from kube_rdma.model.attach.pod_view import SeenLink
 from kube_rdma.model.card import CardId
+from kube_rdma.model.claims.prepared import PreparedClaim
 from kube_rdma.model.cni_conf import ConfFile
 from kube_rdma.model.device import Device
 from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings
@@ -50,6 +51,7 @@ from kube_rdma.programs.agent.node.survey_cache import SurveyCache
 from kube_rdma.programs.agent.pod_networks.context import NodeContext
 from kube_rdma.rules.attach.host_links import agree, host_network, may_leave, wanted, with_ways
 from kube_rdma.rules.attach.plan import gid_room, gids_wanted
+from kube_rdma.rules.claims.holders import granted
 from kube_rdma.rules.phrases import listed
 from kube_rdma.rules.pools.allocation import grant, granted_cards
 from kube_rdma.rules.pools.modes import terms
@@ -73,7 +75,7 @@ class NodeViewDependencies(Frozen):
     `survey`, `links`, the interfaces of the node's namespace, those of these names or all (None),
     `ways`, the node's routes over links, `functions`, what virtual functions are set to, `confs`,
     the files of the node's CNI configuration, and `gids`, the tables without room for so many
-    addresses more.
+    addresses more. `booked` are the claims that are prepared here.
     """
 
     cluster: Cluster
@@ -87,6 +89,7 @@ class NodeViewDependencies(Frozen):
     ways: Callable[[Sequence[SeenLink]], tuple[LinkWays, ...]] = lambda _: ()
     gids: Callable[[Mapping[str, int]], tuple[GidTable, ...]] = crowded
     rail: Callable[[CardId], int | None] = lambda _: None
+    booked: Callable[[], tuple[PreparedClaim, ...]] = tuple
 
 
 class NodeView:
@@ -146,26 +149,31 @@ class NodeView:
         return await self._asked.kubelet.holdings_of(pod)
 
     def granted(self, holdings: Sequence[Holding]) -> tuple[GrantedShare, ...]:
-        """The shares among them, container by container.
+        """The shares among them, container by container; those by claims come last.
 
         Raise Unavailable for one of kube-rdma that cannot be looked up now: without it a network
         would be attached to another card, or without its RDMA device. Others' are not looked at.
         """
         pools = self._pools
+        by_claim = granted(holdings, self._asked.booked(), pools)
+        claimed = {one.held for one in by_claim}
         for held in holdings:
             pool = pools.get(held.resource)
             if pool is None and held.resource in self._asked.context.withdrawn:
                 raise Unavailable(f"{held.resource} is not advertised on this node now.")
-            lost = [share for share in held.shares if pool and share not in pool.index]
+            shares = [share for share in held.shares if (held.resource, share) not in claimed]
+            lost = [share for share in shares if pool and share not in pool.index]
             if lost:
                 names = listed(lost)
                 raise Unavailable(f"{held.resource} has no share {names} on this node now.")
-        return tuple(
+        by_plugin = (
             self._granted(pool, held.container, share)
             for held in holdings
             if (pool := pools.get(held.resource)) is not None
             for share in held.shares
+            if (held.resource, share) not in claimed
         )
+        return (*by_plugin, *by_claim)
 
     def _granted(self, pool: Pool, container: str, share: ShareId) -> GrantedShare:
         """What Allocate gave early is known until the agent ends; then what it would give now."""

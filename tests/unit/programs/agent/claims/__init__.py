@@ -1,0 +1,1 @@
+"""The driver of claims in the agent."""

@@ -1,0 +1,80 @@
+"""Opens the doors of claims, for an agent that is started with ``--claims``.
+
+with_claims ─► PreparedClaims ─► the kubelet's view, late binding, ClaimDriver
+slice_keeper ─► SlicePublisher, among the keepers of what the cluster knows of the node
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kube_base.errors import Refused
+from kube_base.frozen import Frozen, replace
+from kube_rdma.adapters.cluster.claims import allocated, claims_of_pod
+from kube_rdma.adapters.cluster.offered_slices import OfferedSlices
+from kube_rdma.adapters.journal.disk import Folder
+from kube_rdma.adapters.journal.format import CLAIMS
+from kube_rdma.adapters.journal.journal import Journal
+from kube_rdma.adapters.runtime.cdi import CdiFolder
+from kube_rdma.model.claims.prepared import DRIVER
+from kube_rdma.programs.agent.claims.driver import ClaimDriver
+from kube_rdma.programs.agent.claims.late_binding import WithClaims
+from kube_rdma.programs.agent.claims.prepared_claims import ClaimDependencies, PreparedClaims
+from kube_rdma.programs.agent.claims.publisher import SlicePublisher
+from kube_rdma.programs.agent.dependencies import AgentDependencies
+from kube_rdma.programs.agent.node.node_events import NodeEvent
+
+if TYPE_CHECKING:
+    from kube_client.objects import Cluster
+    from kube_rdma.programs.agent.device_plugin.rails import NodeRails
+    from kube_rdma.programs.agent.node.node_keeper import NodeKeeper
+
+
+class ClaimSite(Frozen):
+    """Where claims are served: node and boot, and places of the host as this process sees them.
+
+    `works` answers whether the runtime gives containers the CDI devices that claims name, and why.
+    """
+
+    node: str
+    boot: str
+    state: Path
+    cdi: Path
+    plugins_registry: Path | None  # None: it is not there
+    works: Callable[[], Awaitable[tuple[bool, str]]]
+
+
+def slice_keeper(cluster: Cluster, node: str, rails: NodeRails) -> NodeKeeper[Any]:
+    """The keeper of this node's slices."""
+    return SlicePublisher(OfferedSlices(cluster, DRIVER, node), rails.number)
+
+
+def with_claims(
+    doors: AgentDependencies, site: ClaimSite, cluster: Cluster, stack: AsyncExitStack
+) -> AgentDependencies:
+    """The doors with the driver of claims, which keeps what it prepares on the host's disk."""
+    if site.plugins_registry is None:
+        raise Refused(
+            "the kubelet's plugins_registry is not there, in which it finds drivers of claims",
+            remedy="Mount the host's folder of that name (hostPath), or leave --claims out",
+            where="--claims",
+        )
+    journal = stack.enter_context(Journal(Folder(site.state / "claims"), CLAIMS))
+    to = ClaimDependencies(
+        journal=journal,
+        cdi=CdiFolder(site.cdi),
+        read=partial(allocated, cluster),
+        pod=partial(claims_of_pod, cluster),
+        node=site.node,
+        boot=site.boot,
+        shim=doors.networks.shim_of_host if doors.networks else lambda: None,
+        tell=partial(doors.node.tell, NodeEvent.JOURNAL_TROUBLE),
+    )
+    claims = PreparedClaims(to)
+    doors.kubelet.prepared = claims
+    driver = ClaimDriver(claims, site.plugins_registry, site.node, site.works)
+    return replace(doors, late=WithClaims(doors.late, claims), claims=driver)
