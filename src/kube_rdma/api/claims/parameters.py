@@ -34,14 +34,12 @@ MOST_LISTED = 16
 _OBJECT = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 _TAKEN = ("lo", "eth0")  # what every pod has before its first further interface
 
-NetworkText: TypeAlias = Annotated[
-    str,
-    TextForm(
-        rf"([a-z0-9]([-a-z0-9]{{0,61}}[a-z0-9])?/)?(?=[^/]{{1,253}}$){_OBJECT}",
-        "the name of a network, with its namespace or without",
-        "team-a/rdma-net",
-    ),
-]
+NETWORK = TextForm(
+    rf"([a-z0-9]([-a-z0-9]{{0,61}}[a-z0-9])?/)?(?=[^/]{{1,253}}$){_OBJECT}",
+    "the name of a network, with its namespace or without",
+    "team-a/rdma-net",
+)
+NetworkText: TypeAlias = Annotated[str, NETWORK]
 _Few = Field(max_length=MOST_LISTED)
 
 
@@ -85,9 +83,9 @@ class ClaimParametersObject(Typed):
     """type is how the device comes into the pod, as in a CNI configuration. kube-rdma follows the
     mode of the pool that the device is from. type cannot stand beside network. Left out: kube-rdma.
     """
-    mode: Literal["bridge", "private", "vepa", "l2", "l3", "l3s"] | None = None
-    """mode is that of the virtual interface: bridge, private or vepa of type macvlan; l2, l3 or l3s
-    of type ipvlan. mode cannot stand beside network. Left out: bridge, or l2.
+    mode: Literal["bridge", "private", "vepa", "l2"] | None = None
+    """mode is that of the virtual interface: bridge, private or vepa of type macvlan, l2 of type
+    ipvlan. mode cannot stand beside network. Left out: bridge, or l2.
     """
     interface: PodInterface | None = None
     """interface is the name of the interface in the pod, of 1 to 15 characters. Left out: net1,

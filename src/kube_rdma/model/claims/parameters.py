@@ -49,8 +49,8 @@ class ClaimParameters(Frozen):
     guid: str | None = None
 
 
-class ConfigSource(StrEnum):
-    """Who wrote a configuration, by Kubernetes' words (AllocationConfigSource)."""
+class ConfigOrigin(StrEnum):
+    """Who wrote a configuration, by Kubernetes' words (AllocationConfigOrigin)."""
 
     CLASS = "FromClass"
     CLAIM = "FromClaim"
@@ -63,7 +63,7 @@ class OpaqueConfig(Frozen):
     `parameters` is JSON of whatever form.
     """
 
-    source: ConfigSource
+    origin: ConfigOrigin
     driver: str
     parameters: bytes
     requests: tuple[str, ...] = ()

@@ -14,12 +14,12 @@ from kube_rdma.api.claims import parameters
 from kube_rdma.model.claims.parameters import (
     DRIVER,
     ClaimParameters,
-    ConfigSource,
+    ConfigOrigin,
     OpaqueConfig,
 )
 from kube_rdma.rules.claims.parameters import contradictions, covers, gaps, merged
 
-_WRITERS = {ConfigSource.CLASS: "its DeviceClass", ConfigSource.CLAIM: "the claim"}
+_WRITERS = {ConfigOrigin.CLASS: "its DeviceClass", ConfigOrigin.CLAIM: "the claim"}
 
 
 def parameters_of(configs: Iterable[OpaqueConfig], request: str, claim: str) -> ClaimParameters:
@@ -28,24 +28,22 @@ def parameters_of(configs: Iterable[OpaqueConfig], request: str, claim: str) -> 
     `configs` are those of the allocation, of any driver; `claim` names it in messages. Raise
     Refused with all faults.
     """
-    parts: dict[ConfigSource, list[ClaimParameters]] = {source: [] for source in ConfigSource}
+    parts: dict[ConfigOrigin, list[ClaimParameters]] = {origin: [] for origin in ConfigOrigin}
     faults: list[Refused] = []
     for number, config in enumerate(configs):
         if config.driver != DRIVER or not covers(config.requests, request):
             continue
-        where = f"{claim}: parameters of {_WRITERS[config.source]}, config[{number}]"
+        where = f"{claim}: parameters of {_WRITERS[config.origin]}, config[{number}]"
         try:
-            parts[config.source].append(parameters.of_bytes(config.parameters, where))
+            parts[config.origin].append(parameters.of_bytes(config.parameters, where))
         except Refused as refused:
             faults.append(refused)
-    whole = merged((*parts[ConfigSource.CLASS], *parts[ConfigSource.CLAIM]))
+    whole = merged((*parts[ConfigOrigin.CLASS], *parts[ConfigOrigin.CLAIM]))
     if not faults:
+        place = f"{claim}: request {request}"
         faults += (
-            Refused(
-                fault.problem, remedy=fault.remedy, where=f"{claim}: request {request}: {field}"
-            )
+            Refused(fault.problem, remedy=fault.remedy, where=f"{place}: {fault.field}")
             for fault in (*contradictions(whole), *gaps(whole))
-            for field in (fault.field,)
         )
     if faults:
         raise Refused.all(faults)

@@ -1,1 +1,1 @@
-"""What slices and claims of other drivers tell of this node."""
+"""What slices and claims tell of a node, and what claims ask for: parameters and templates."""

@@ -16,8 +16,15 @@ from kube_rdma.rules.phrases import listed
 
 _MODES: Mapping[NetworkKind, tuple[str, ...]] = {
     NetworkKind.MACVLAN: ("bridge", "private", "vepa"),
-    NetworkKind.IPVLAN: ("l2", "l3", "l3s"),
+    NetworkKind.IPVLAN: ("l2",),  # in l3 it answers no neighbour, so no RDMA peer finds it
 }
+_VIRTUAL = (NetworkKind.MACVLAN, NetworkKind.IPVLAN, NetworkKind.IPOIB)
+_HARDWARE: Mapping[str, tuple[NetworkKind, ...]] = {
+    "mac": (NetworkKind.IPVLAN, NetworkKind.IPOIB),
+    "guid": _VIRTUAL,
+}
+"""Addresses that links of a type have of the card below them (rules/attach/requests)."""
+
 _FIELDS = {"kind": "type", "default_route": "defaultRoute"}
 _OF_NETWORKS = ("kind", "mode", "pool")
 """Fields of which a network has its own."""
@@ -63,8 +70,12 @@ def contradictions(parameters: ClaimParameters) -> Iterator[ParameterFault]:
     elif mode is not None and kind is not None and mode not in _MODES.get(kind, ()):
         modes = _MODES.get(kind)
         problem = f"{mode} is not a mode of type {kind.value}"
-        remedy = f"Write one of {listed(modes)}" if modes else "Remove mode"
+        remedy = f"Allowed: {', '.join(modes)}" if modes else "Remove mode"
         yield ParameterFault("mode", problem, remedy)
+    for field, kinds in _HARDWARE.items():
+        if kind in kinds and getattr(parameters, field) is not None:
+            problem = f"links of type {kind} have the {field} of the card below them"
+            yield ParameterFault(field, problem, f"Remove {field}, or write another type")
 
 
 def gaps(parameters: ClaimParameters) -> Iterator[ParameterFault]:

@@ -102,6 +102,7 @@ def test_a_network_without_a_namespace_is_that_of_the_claim():
         ({"network": "a/b/c"}, 'claim: network: "a/b/c" is not the name of a network, with its'),
         ({"network": "a/" + "b" * 254}, "claim: network: "),
         ({"type": "sriov"}, 'claim: type: "sriov" is not a value of this field. '),
+        ({"mode": "l3"}, 'claim: mode: "l3" is not a value of this field. '),
         ({"mode": "passthru"}, 'claim: mode: "passthru" is not a value of this field. '),
         ({"interface": "eth0"}, "claim: interface: every pod has an interface eth0 already. "),
         ({"interface": "a b"}, 'claim: interface: "a b" is not the name of an interface: '),

@@ -10,13 +10,13 @@ from kube_base.errors import Refused
 from kube_rdma.model.claims.parameters import (
     DRIVER,
     ClaimParameters,
-    ConfigSource,
+    ConfigOrigin,
     OpaqueConfig,
 )
 from kube_rdma.programs.claims.parameters import parameters_of
 
 HEAD = {"apiVersion": "kube-rdma.io/v1alpha1", "kind": "ClaimParameters"}
-CLASS, CLAIM = ConfigSource.CLASS, ConfigSource.CLAIM
+CLASS, CLAIM = ConfigOrigin.CLASS, ConfigOrigin.CLAIM
 
 
 def config(source, *requests, driver=DRIVER, **fields):
@@ -76,7 +76,7 @@ def test_what_they_say_together_is_judged(of_class, of_claim, place):
     st.lists(
         st.builds(
             OpaqueConfig,
-            st.sampled_from(ConfigSource),
+            st.sampled_from(ConfigOrigin),
             st.sampled_from((DRIVER, "gpu.nvidia.com")),
             st.binary(max_size=12) | st.sampled_from((json.dumps(HEAD).encode(), b"null")),
             st.sampled_from(((), ("card",), ("card/big",), ("",))),

@@ -17,12 +17,14 @@ DOCUMENTS = st.builds(
     ClaimParameters,
     network=st.sampled_from((None, NetworkReference("a"), NetworkReference("a", "b"))),
     kind=st.sampled_from((None, NetworkKind.MACVLAN, NetworkKind.IPVLAN, NetworkKind.IPOIB)),
-    mode=st.sampled_from((None, "bridge", "l2", "l3")),
+    mode=st.sampled_from((None, "bridge", "l2", "vepa")),
     interface=st.sampled_from((None, "rdma0", "rdma1")),
     mtu=st.sampled_from((None, 0, 9000)),
     pool=st.sampled_from((None, "rail-0")),
     addresses=st.sampled_from((None, (), (BARE,), (replace(BARE, prefix=24),))),
     default_route=st.sampled_from((None, False, True)),
+    mac=st.sampled_from((None, "02:00:0a:00:00:01")),
+    guid=st.sampled_from((None, "02:00:0a:00:00:00:00:01")),
 )
 NAMES = st.sampled_from(("card", "card/big", "card/small", "other"))
 
@@ -80,8 +82,8 @@ def test_a_network_says_itself_what_the_interface_is(fields, field, problem):
 @pytest.mark.parametrize(
     ("kind", "mode", "remedy"),
     [
-        (NetworkKind.MACVLAN, "l2", "Write one of bridge, private, vepa"),
-        (NetworkKind.IPVLAN, "bridge", "Write one of l2, l3, l3s"),
+        (NetworkKind.MACVLAN, "l2", "Allowed: bridge, private, vepa"),
+        (NetworkKind.IPVLAN, "bridge", "Allowed: l2"),
         (NetworkKind.IPOIB, "bridge", "Remove mode"),
         (NetworkKind.CARD, "bridge", "Remove mode"),
     ],
@@ -89,6 +91,21 @@ def test_a_network_says_itself_what_the_interface_is(fields, field, problem):
 def test_a_mode_is_one_of_its_type(kind, mode, remedy):
     (fault,) = contradictions(ClaimParameters(kind=kind, mode=mode))
     assert (fault.field, fault.remedy) == ("mode", remedy)
+
+
+@pytest.mark.parametrize(
+    ("kind", "field"),
+    [
+        (NetworkKind.IPVLAN, "mac"),
+        (NetworkKind.IPOIB, "mac"),
+        (NetworkKind.MACVLAN, "guid"),
+        (NetworkKind.IPVLAN, "guid"),
+    ],
+)
+def test_a_link_with_the_address_of_its_card_has_no_other(kind, field):
+    (fault,) = contradictions(ClaimParameters(kind=kind, **{field: "02:00:0a:00:00:01"}))
+    assert fault.field == field
+    assert not list(contradictions(ClaimParameters(**{field: "02:00:0a:00:00:01"})))
 
 
 def test_what_another_document_may_add_is_no_contradiction():
