@@ -9,9 +9,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from kube_rdma.api.claims.parameters import ClaimParametersObject
 from kube_rdma.api.schema.definitions import DEFINITIONS, OPERATOR_DEFINITIONS
-from kube_rdma.api.schema.structural import definition, text
-from kube_rdma_tools.kind_pages import page
+from kube_rdma.api.schema.structural import definition, structural, text
+from kube_rdma_tools.kind_pages import page, parameters_page
 
 HEAD = "# Written by tools/crds from the models in src/kube_rdma/api; do not edit.\n"
 
@@ -25,9 +26,9 @@ def files() -> dict[str, str]:
         for each in kinds
     }
     every = (*DEFINITIONS, *OPERATOR_DEFINITIONS)
-    return definitions | {
-        f"docs/reference/{each.kind.lower()}.md": page(definition(each)) for each in every
-    }
+    pages = {f"docs/reference/{each.kind.lower()}.md": page(definition(each)) for each in every}
+    parameters = parameters_page(structural(ClaimParametersObject))
+    return definitions | pages | {"docs/reference/claimparameters.md": parameters}
 
 
 if __name__ == "__main__":

@@ -27,6 +27,17 @@ def page(definition: Json) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def parameters_page(schema: Json) -> str:
+    """The page of parameters, which stand inside of other objects: one table."""
+    (kind,) = schema["properties"]["kind"]["enum"]
+    (version,) = schema["properties"]["apiVersion"]["enum"]
+    names = (
+        f"`{version}`. `kube-rdma config schema claim-parameters` prints the schema for editors."
+    )
+    head = [f"# {kind}", HEAD, schema["description"], names]
+    return "\n\n".join([*head, "\n".join(_table(schema))]) + "\n"
+
+
 def _names(spec: Json, version: Json) -> str:
     """How to read the kind's objects."""
     names = spec["names"]

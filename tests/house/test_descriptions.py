@@ -11,9 +11,10 @@ import re
 
 import pytest
 
+from kube_rdma.api.claims.parameters import ClaimParametersObject
 from kube_rdma.api.pools.config import DIALECTS, untitled
 from kube_rdma.api.schema.definitions import DEFINITIONS, OPERATOR_DEFINITIONS
-from kube_rdma.api.schema.structural import definition
+from kube_rdma.api.schema.structural import definition, structural
 from kube_rdma_tools.chart import chart_files
 
 KINDS = {each.kind: each for each in (*DEFINITIONS, *OPERATOR_DEFINITIONS)}
@@ -78,6 +79,12 @@ def test_each_field_of_a_kind_has_its_sentence(kind):
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_each_field_of_a_configuration_has_its_sentence(dialect):
     assert faults(untitled(DIALECTS[dialect].model), dialect) == []
+
+
+def test_each_parameter_of_a_claim_has_its_sentence():
+    schema = structural(ClaimParametersObject)
+    assert faults(schema, "ClaimParameters") == []
+    assert fault("ClaimParameters", schema["description"]) is None
 
 
 def test_each_value_of_the_chart_has_its_sentence():

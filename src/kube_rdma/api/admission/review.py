@@ -18,14 +18,21 @@ from kube_rdma.model.install.blueprint import Json
 MOST_BYTES = 3 << 20  # the API server takes no request above; etcd no object above half of it
 _MOST_WARNINGS = 10
 _API = "admission.k8s.io/v1"
+_DEVICES = "resource.k8s.io"
 
 
 class ReviewRequest(Frozen):
-    """A request; `pod` is None where it is about anything but a pod that is to be made."""
+    """A request about an object that is to be made, or is written anew with another spec.
+
+    `pod` is None where it is about anything but a new pod. `devices` is a ResourceClaim, a template
+    of one or a DeviceClass, of the kind `devices_kind`.
+    """
 
     uid: str
     namespace: str = ""
     pod: Json | None = None
+    devices: Json | None = None
+    devices_kind: str = ""
 
 
 def decode(body: bytes) -> ReviewRequest:
@@ -41,13 +48,15 @@ def decode(body: bytes) -> ReviewRequest:
     if not isinstance(request, dict) or not isinstance(uid, str) or not uid:
         raise _no_review("the request has no uid")
     namespace = request.get("namespace")
-    return ReviewRequest(uid, namespace if isinstance(namespace, str) else "", _pod(request))
+    kind, devices = _devices(request)
+    space = namespace if isinstance(namespace, str) else ""
+    return ReviewRequest(uid, space, _pod(request), devices, kind)
 
 
 def encode(
     uid: str, *, refusal: str = "", warnings: Sequence[str] = (), patch: Sequence[Json] = ()
 ) -> bytes:
-    """The answer: `refusal` is why the pod is not admitted, `warnings` reach its author."""
+    """The answer: `refusal` is why the object is not admitted, `warnings` reach its author."""
     response: Json = {"uid": uid, "allowed": not refusal}
     if refusal:
         response["status"] = {"code": 422, "reason": "Invalid", "message": refusal}
@@ -69,6 +78,20 @@ def _pod(request: Json) -> Json | None:
     is_pod = isinstance(kind, dict) and (kind.get("group"), kind.get("kind")) == ("", "Pod")
     made = is_pod and request.get("operation") == "CREATE" and not request.get("subResource")
     return value if made and isinstance(value, dict) else None
+
+
+def _devices(request: Json) -> tuple[str, Json | None]:
+    """What configures devices, by kind; nothing where its spec stays as it is.
+
+    A claim that is stored changes its metadata and status all its life, whatever it says.
+    """
+    kind, value, old = (request.get(key) for key in ("kind", "object", "oldObject"))
+    named = kind.get("kind") if isinstance(kind, dict) and kind.get("group") == _DEVICES else None
+    if not isinstance(named, str) or not isinstance(value, dict) or request.get("subResource"):
+        return "", None
+    stays = isinstance(old, dict) and old.get("spec") == value.get("spec")
+    asked = request.get("operation") in ("CREATE", "UPDATE") and not stays
+    return (named, value) if asked else ("", None)
 
 
 def _no_review(problem: str) -> Refused:

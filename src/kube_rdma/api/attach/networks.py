@@ -81,14 +81,12 @@ def _asked(text: str) -> AskedAddress:
     return AskedAddress(address(str(interface.ip)), interface.network.prefixlen)
 
 
-ObjectName: TypeAlias = Annotated[
-    str,
-    TextForm(
-        r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*",
-        "the name of an object: lower-case letters, digits, dashes and dots",
-        "rdma-net",
-    ),
-]
+OBJECT_NAME = TextForm(
+    r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*",
+    "the name of an object: lower-case letters, digits, dashes and dots",
+    "rdma-net",
+)
+ObjectName: TypeAlias = Annotated[str, OBJECT_NAME]
 PodInterface: TypeAlias = Annotated[
     str,
     TextForm(

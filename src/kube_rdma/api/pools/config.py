@@ -114,12 +114,17 @@ def is_dialect(value: object) -> bool:
 
 
 def schema(name: str) -> str:
-    """The JSON Schema of a dialect as text, for editors; KeyError when there is no such dialect.
+    """The JSON Schema of a dialect as text, for editors; KeyError when there is no such dialect."""
+    return schema_text(DIALECTS[name].model)
+
+
+def schema_text(model: type[Typed]) -> str:
+    """The JSON Schema of a model as text.
 
     Fields have their sentences. The docstrings of parts are for makers.
     """
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
-    made = untitled(DIALECTS[name].model)
+    made = untitled(model)
     for part in made.get("$defs", {}).values():
         part.pop("description", None)
     return json.dumps(head | made, indent=2)

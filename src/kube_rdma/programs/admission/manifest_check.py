@@ -20,6 +20,8 @@ from kube_rdma.api.admission import pod_manifest as pod_api
 from kube_rdma.api.admission.manifests import Manifest
 from kube_rdma.api.admission.pod_places import PodSection
 from kube_rdma.api.attach import network_definition
+from kube_rdma.api.claims import claim_configs
+from kube_rdma.api.claims import parameters as claim_parameters
 from kube_rdma.api.ipam import ip_pool
 from kube_rdma.api.operator import nic_cluster_policy
 from kube_rdma.api.pools import config
@@ -38,6 +40,7 @@ from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.ipam import IPPool, PoolName
 from kube_rdma.model.operator.cluster_policy import ClusterPolicy
 from kube_rdma.programs.admission.written_storage import WrittenStorage, fields_of, text_of
+from kube_rdma.programs.claims.objects import judged as judged_claim
 from kube_rdma.programs.config import judged
 from kube_rdma.rules.admission.completions import completions
 from kube_rdma.rules.admission.findings import findings
@@ -54,6 +57,11 @@ _PREFIXES: Mapping[str, tuple[str, ...]] = {
     "mellanox.com": ("nvidia.com/",),
     # RESOURCE_PREFIX of sriov-network-operator: its default, and that of the network operator
     "sriovnetwork.openshift.io": ("openshift.io/", "nvidia.com/"),
+}
+_CLAIMS = {
+    "ResourceClaim": "claim",
+    "ResourceClaimTemplate": "claim template",
+    "DeviceClass": "device class",
 }
 _OPERATOR = PRESETS["nvidia-operator"]["namespace"]["name"]
 _NO_NAMESPACE = (
@@ -143,7 +151,25 @@ class _Checker:
             for container in pod.containers
             for ask in container.asks
         ]
-        return f"pods with {listed(asks)}" if asks else ("pods" if templates else "")
+        pods = f"pods with {listed(asks)}" if asks else ("pods" if templates else "")
+        return " and ".join(filter(None, (pods, self._claims(manifest))))
+
+    def of_claim(self, manifest: Manifest) -> str:
+        """A claim, its template or a class: what it says to kube-rdma's driver."""
+        return self._claims(manifest) or _CLAIMS[manifest.kind]
+
+    def _claims(self, manifest: Manifest) -> str:
+        """The claims in an object of any kind; empty where none has parameters for kube-rdma."""
+        places = claim_configs.places(manifest.document, manifest.group, manifest.kind)
+        claims = [judged_claim(manifest.document, place) for place in places]
+        if not any(claim.configs for claim in claims):
+            return ""
+        return f"{_CLAIMS.get(manifest.kind, 'claims')} with parameters of kube-rdma"
+
+    def of_parameters(self, manifest: Manifest) -> str:
+        """Parameters alone, as somebody writes them before they stand in a claim."""
+        claim_parameters.of_document(manifest.document)
+        return "parameters of a claim or class, to be written below opaque.parameters"
 
     def _loaded(self, part: PodSection, manifest: Manifest) -> PodTemplate | None:
         """A pod; a warning in place of one that another project's controller may complete."""
@@ -299,6 +325,8 @@ _LOOKS: Mapping[tuple[str, str], Callable[[_Checker, Manifest], str]] = {
     ("mellanox.com", "NicClusterPolicy"): _Checker.of_cluster_policy,
     ("mellanox.com", "NicNodePolicy"): _Checker.of_node_policies,
     ("k8s.cni.cncf.io", "NetworkAttachmentDefinition"): _Checker.of_network,
+    ("kube-rdma.io", claim_parameters.KIND): _Checker.of_parameters,
+    **dict.fromkeys(((claim_configs.GROUP, kind) for kind in _CLAIMS), _Checker.of_claim),
     **{
         (group, kind): _Checker.of_made_network
         for group, kinds in {

@@ -1,6 +1,7 @@
-"""One request of the API server about a pod: what it is answered.
+"""One request of the API server about a pod, or what configures devices: what it is answered.
 
-    bytes ─► api/admission/review ─► api/admission/pod_manifest ─► rules/admission ─► bytes
+    bytes ─► api/admission/review ─┬─► api/admission/pod_manifest ─► rules/admission ─► bytes
+                                   └─► programs/claims/objects ─► bytes
 
 The core of an admission webhook; what carries the bytes is not its business. Whatever cannot be
 judged is admitted with a warning: a pod is refused by a rule, never because of kube-rdma.
@@ -12,10 +13,12 @@ from kube_base.errors import Refused
 from kube_base.frozen import replace
 from kube_rdma.api.admission import pod_manifest
 from kube_rdma.api.admission import review as admission_review
-from kube_rdma.api.text.document import name, of_value
+from kube_rdma.api.claims import claim_configs
+from kube_rdma.api.text.document import Document, name, of_value
 from kube_rdma.model.admission.facts import NOTHING_KNOWN, USUAL, AdmissionFacts, AdmissionSettings
 from kube_rdma.model.admission.pod_template import PodTemplate
 from kube_rdma.model.finding import Finding
+from kube_rdma.programs.claims.objects import judged
 from kube_rdma.rules.admission.completions import completions
 from kube_rdma.rules.admission.findings import findings
 from kube_rdma.rules.admission.patch import operations
@@ -26,11 +29,14 @@ from kube_rdma.views.findings import sentence
 def validated(
     body: bytes, facts: AdmissionFacts = NOTHING_KNOWN, settings: AdmissionSettings = USUAL
 ) -> bytes:
-    """Whether the pod is admitted, and what its author is warned of.
+    """Whether the object is admitted, and what its author is warned of.
 
     Raise Refused for a body that is no request.
     """
     request = admission_review.decode(body)
+    if request.devices is not None:
+        refusal = _refusal(of_value(request.devices), request.devices_kind)
+        return admission_review.encode(request.uid, refusal=refusal)
     pod = _template(request)
     if not isinstance(pod, PodTemplate):
         return admission_review.encode(request.uid, warnings=pod)
@@ -52,6 +58,16 @@ def completed(
         return admission_review.encode(request.uid)
     patch = operations(request.pod, completions(pod, with_shares(settings, of_pools(facts))))
     return admission_review.encode(request.uid, patch=patch)
+
+
+def _refusal(document: Document, kind: str) -> str:
+    """Why parameters for kube-rdma's driver are not taken, with every fault; empty if they are."""
+    try:
+        for place in claim_configs.places(document, claim_configs.GROUP, kind):
+            judged(document, place)
+    except Refused as refused:
+        return " ".join(str(refused).splitlines())
+    return ""
 
 
 def _template(request: admission_review.ReviewRequest) -> PodTemplate | tuple[str, ...]:

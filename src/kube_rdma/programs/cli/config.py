@@ -36,6 +36,7 @@ class _Place(Frozen):
 
 
 _STDIN = "-"
+_PARAMETERS = "claim-parameters"
 
 
 @click.group()
@@ -90,8 +91,8 @@ def check(
     """Show what files mean, or their faults.
 
     FILE is JSON or YAML; - is stdin. It has a configuration of pools, or manifests of any kind:
-    pods, Deployments and Jobs, networks, IPPools, policies, ConfigMaps. All files are judged
-    together.
+    pods, Deployments and Jobs, networks, IPPools, policies, ConfigMaps, ResourceClaims and
+    DeviceClasses. All files are judged together.
 
     Exits with 1 when two pools claim a card of the node that only one can have, with 3 when
     something is refused.
@@ -132,19 +133,23 @@ def check(
 def schema(dialect: str | None) -> None:
     """Print the JSON Schema of a configuration.
 
-    DIALECT is the format's name, such as node-policy. Without it, the names of all formats are
-    printed. Editors check and complete files with a schema.
+    DIALECT is the format's name, such as node-policy, or claim-parameters, the parameters of
+    ResourceClaims. Without it, the names of all formats are printed. Editors check and complete
+    files with a schema.
     """
-    from kube_rdma.api.pools.config import DIALECTS
-    from kube_rdma.api.pools.config import schema as schema_of
+    from kube_rdma.api.claims.parameters import ClaimParametersObject
+    from kube_rdma.api.pools.config import DIALECTS, schema_text
 
     if dialect is None:
         for name, entry in DIALECTS.items():
-            click.echo(f"{name:<13}  {entry.key:<12}  the format of {entry.of}")
-    elif dialect in DIALECTS:
-        click.echo(schema_of(dialect))
+            click.echo(f"{name:<16}  {entry.key:<12}  the format of {entry.of}")
+        click.echo(f"{_PARAMETERS:<16}  {'kind':<12}  parameters of ResourceClaims")
+    elif dialect in (*DIALECTS, _PARAMETERS):
+        model = DIALECTS[dialect].model if dialect in DIALECTS else ClaimParametersObject
+        click.echo(schema_text(model))
     else:
-        raise click.UsageError(f"There is no dialect {dialect}; known: {', '.join(DIALECTS)}.")
+        names = ", ".join((*DIALECTS, _PARAMETERS))
+        raise click.UsageError(f"There is no dialect {dialect}; known: {names}.")
 
 
 class _Text(Frozen):

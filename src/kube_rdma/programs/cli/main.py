@@ -44,6 +44,7 @@ COMMANDS = {
         "agent",
         "Serve a node's cards; the DaemonSet runs it.",
     ),
+    "claim": ("kube_rdma.programs.cli.claim", "claim", "Write a claim template for pods."),
     "config": (
         "kube_rdma.programs.cli.config",
         "config",

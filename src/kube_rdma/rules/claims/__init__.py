@@ -1,1 +1,1 @@
-"""Claims: what those of other drivers tell of this node, and what those of kube-rdma get here."""
+"""Claims: how they are written and judged, what other drivers tell of them, what they get here."""

@@ -146,3 +146,74 @@ def test_no_body_is_a_crash(body):
     except Refused:
         return
     assert b"uid" in body
+
+
+HEAD = {"apiVersion": "kube-rdma.io/v1alpha1", "kind": "ClaimParameters"}
+BASE = "opaque.parameters.mtu: 70000 is too large. Write 65535 or less."
+
+
+def configured(kind, version="v1", *, driver="rdma.kube-rdma.io", mtu=70000, **fields):
+    """A request about an object that configures devices."""
+    opaque = {"opaque": {"driver": driver, "parameters": HEAD | {"mtu": mtu}}}
+    devices = {"requests": [{"name": "card"}], "config": [opaque]}
+    spec = {
+        "ResourceClaim": {"devices": devices},
+        "ResourceClaimTemplate": {"spec": {"devices": devices}},
+        "DeviceClass": {"config": [opaque]},
+    }[kind]
+    api = {"group": "resource.k8s.io", "version": version, "kind": kind}
+    return review({"kind": kind, "metadata": {"name": "a"}, "spec": spec}, kind=api, **fields)
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta2", "v1beta1"])
+@pytest.mark.parametrize(
+    ("kind", "place"),
+    [
+        ("ResourceClaim", "spec.devices.config[0]"),
+        ("ResourceClaimTemplate", "spec.spec.devices.config[0]"),
+        ("DeviceClass", "spec.config[0]"),
+    ],
+)
+def test_parameters_of_claims_and_classes_are_judged(kind, place, version):
+    made = response(validated(configured(kind, version)))
+    assert made["status"]["message"] == f"{place}.{BASE}"
+    good = response(validated(configured(kind, version, mtu=9000)))
+    assert good == {"uid": "u", "allowed": True}
+    assert response(completed(configured(kind, version))) == {"uid": "u", "allowed": True}
+
+
+def test_a_claim_that_is_stored_can_go_on():
+    """Its finalizers and status change whatever it says; with another spec it is judged."""
+    stored = json.loads(configured("DeviceClass"))["request"]["object"]
+    same = configured("DeviceClass", operation="UPDATE", oldObject=stored)
+    assert response(validated(same))["allowed"]
+    other = configured("DeviceClass", operation="UPDATE", oldObject=stored | {"spec": {}})
+    assert not response(validated(other))["allowed"]
+    for fields in ({"subResource": "status"}, {"operation": "DELETE", "object": None}):
+        assert response(validated(configured("ResourceClaim", **fields)))["allowed"]
+
+
+def test_configuration_of_other_drivers_is_theirs():
+    made = response(validated(configured("ResourceClaim", driver="rdma.kube-rdma.io.example.com")))
+    assert "the driver is" in made["status"]["message"]
+    other = json.loads(configured("ResourceClaim"))
+    (entry,) = other["request"]["object"]["spec"]["devices"]["config"]
+    entry["opaque"] = {"driver": "gpu.nvidia.com", "parameters": {"kind": "GpuConfig"}}
+    assert response(validated(json.dumps(other).encode()))["allowed"]
+
+
+@given(
+    st.recursive(
+        st.none() | st.integers(0, 9) | st.text(max_size=3),
+        lambda inner: (
+            st.lists(inner, max_size=2)
+            | st.dictionaries(
+                st.sampled_from(("spec", "devices", "config", "opaque", "driver", "parameters")),
+                inner,
+            )
+        ),
+    )
+)
+def test_whatever_a_claim_is_it_is_answered(value):
+    kind = {"group": "resource.k8s.io", "version": "v1", "kind": "ResourceClaim"}
+    response(validated(review(value, kind=kind)))

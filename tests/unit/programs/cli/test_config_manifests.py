@@ -543,3 +543,57 @@ def test_a_network_that_is_nearly_json_is_told(check, plugin, refused):
         if "not JSON" in one["problem"]
     ]
     assert where.endswith("0.yaml:7:11: spec.config")
+
+
+CLAIMS = """\
+apiVersion: resource.k8s.io/%s
+kind: ResourceClaimTemplate
+metadata: {name: rdma, namespace: team}
+spec:
+  spec:
+    devices:
+      requests: [{name: card, exactly: {deviceClassName: rdma}}]
+      config:
+      - opaque:
+          driver: rdma.kube-rdma.io
+          parameters: {apiVersion: kube-rdma.io/v1alpha1, kind: ClaimParameters, mtu: %s}
+---
+apiVersion: example.com/v1
+kind: Trainer
+metadata: {name: train}
+spec:
+  workers:
+  - claim:
+      requests: [{name: card}]
+      config:
+      - opaque:
+          driver: rdma.kube-rdma.io
+          parameters: {apiVersion: kube-rdma.io/v1alpha1, kind: ClaimParameters, mtu: %s}
+---
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: rdma}
+spec: {}
+"""
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta2", "v1beta1"])
+def test_claims_are_judged_wherever_they_stand(check, version):
+    shown = json.loads(check(CLAIMS % (version, 9000, 9000), output="json").output)
+    assert shown["errors"] == []
+    assert [one["meaning"] for one in shown["objects"]] == [
+        "claim template with parameters of kube-rdma",
+        "claims with parameters of kube-rdma",
+        "device class",
+    ]
+    problem = '"fast" is not a whole number'
+    assert faults(check(CLAIMS % (version, "fast", "fast"))) == [
+        ("11:87: spec.spec.devices.config[0].opaque.parameters.mtu", problem),
+        ("23:87: spec.workers[0].claim.config[0].opaque.parameters.mtu", problem),
+    ]
+
+
+def test_parameters_alone_are_judged(check):
+    text = "apiVersion: kube-rdma.io/v1alpha1\nkind: ClaimParameters\nmtu: %s\n"
+    assert "to be written below opaque.parameters" in " ".join(check(text % 9000).output.split())
+    assert faults(check(text % -1)) == [("3:6: mtu", "-1 is too small")]

@@ -4,13 +4,16 @@ import pytest
 
 from kube_base.errors import Refused
 from kube_rdma.api.admission.settings import load
+from kube_rdma.api.claims.claim_configs import PLACES
 from kube_rdma.model.admission.facts import USUAL
+from kube_rdma.model.claims.parameters import DRIVER
 from kube_rdma.programs.admission.server import COMPLETE, CONFINED, PORT, VALIDATE
 from kube_rdma.programs.install.installation import assignment, objects
 from kube_rdma.rules.attach.requests import POD_NETWORKS
 from kube_rdma.rules.install.presets import DEFAULTS, PRESETS
 from kube_rdma.rules.install.webhook import NAME, OWN_SECRET, SERVICE, webhook_names
 
+CLAIMS = "claims.kube-rdma.io"
 ASKED = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 
 
@@ -44,7 +47,7 @@ def test_the_controller_serves_what_the_api_server_asks():
             assert asked["name"] == SERVICE
             assert asked["namespace"] == service["metadata"]["namespace"]
             paths.setdefault(kind, []).append(asked["path"])
-    assert paths == {ASKED[0]: [COMPLETE, CONFINED], ASKED[1]: [VALIDATE]}
+    assert paths == {ASKED[0]: [COMPLETE, CONFINED], ASKED[1]: [VALIDATE, VALIDATE]}
 
 
 def test_the_manifests_say_what_the_controller_s_code_says():
@@ -59,6 +62,12 @@ def test_the_manifests_say_what_the_controller_s_code_says():
     texts = {name for name, value in own.items() if isinstance(value, str)}
     assert {word.partition("=")[0] for word in words} == texts
     webhooks = [one for kind in ASKED for one in listed[kind, NAME]["webhooks"]]
+    (of_claims,) = [one for one in webhooks if one["name"] == CLAIMS]
+    webhooks.remove(of_claims)
+    (condition,) = of_claims["matchConditions"]
+    assert f"== '{DRIVER}'" in condition["expression"]
+    (rule,) = of_claims["rules"]
+    assert {f"{kind.lower()}{'e' * kind.endswith('s')}s" for kind in PLACES} == {*rule["resources"]}
     conditions = {one["matchConditions"][0]["expression"] for one in webhooks}
     assert len(conditions) == 1
     assert f"'{POD_NETWORKS}' in object.metadata" in conditions.pop()
@@ -83,7 +92,8 @@ def test_it_can_lock_nobody_out():
         assert webhook["timeoutSeconds"] <= 5
         assert "caBundle" not in webhook["clientConfig"]
         (rule,) = webhook["rules"]
-        assert (rule["resources"], rule["operations"]) == (["pods"], ["CREATE"])
+        if webhook["name"] != CLAIMS:
+            assert (rule["resources"], rule["operations"]) == (["pods"], ["CREATE"])
         expression = webhook["namespaceSelector"]["matchExpressions"][0]
         assert expression["operator"] == "NotIn"
         assert {"kube-system", "kube-rdma-vke"} <= {*expression["values"]}

@@ -1,0 +1,1 @@
+"""Parameters of devices in ResourceClaims, their templates and DeviceClasses."""

@@ -1,0 +1,50 @@
+"""The parameters of an allocated device: what a driver asks before it prepares a claim.
+
+    configuration of the allocation ─► api/claims/parameters ─► rules/claims/parameters ─► merged
+
+A claim may have passed no webhook, so whatever JSON stands in it is judged here again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kube_base.errors import Refused
+from kube_rdma.api.claims import parameters
+from kube_rdma.model.claims.parameters import (
+    DRIVER,
+    ClaimParameters,
+    ConfigOrigin,
+    OpaqueConfig,
+)
+from kube_rdma.rules.claims.parameters import contradictions, covers, gaps, merged
+
+_WRITERS = {ConfigOrigin.CLASS: "its DeviceClass", ConfigOrigin.CLAIM: "the claim"}
+
+
+def parameters_of(configs: Iterable[OpaqueConfig], request: str, claim: str) -> ClaimParameters:
+    """What class and claim say together of a device that answers `request`.
+
+    `configs` are those of the allocation, of any driver; `claim` names it in messages. Raise
+    Refused with all faults.
+    """
+    parts: dict[ConfigOrigin, list[ClaimParameters]] = {origin: [] for origin in ConfigOrigin}
+    faults: list[Refused] = []
+    for number, config in enumerate(configs):
+        if config.driver != DRIVER or not covers(config.requests, request):
+            continue
+        where = f"{claim}: parameters of {_WRITERS[config.origin]}, config[{number}]"
+        try:
+            parts[config.origin].append(parameters.of_bytes(config.parameters, where))
+        except Refused as refused:
+            faults.append(refused)
+    whole = merged((*parts[ConfigOrigin.CLASS], *parts[ConfigOrigin.CLAIM]))
+    if not faults:
+        place = f"{claim}: request {request}"
+        faults += (
+            Refused(fault.problem, remedy=fault.remedy, where=f"{place}: {fault.field}")
+            for fault in (*contradictions(whole), *gaps(whole))
+        )
+    if faults:
+        raise Refused.all(faults)
+    return whole
