@@ -1,6 +1,6 @@
 """The allocator of Kubernetes itself, asked about worlds of tests/kit/claim_worlds.
 
-A Go program of ours around k8s.io/dynamic-resource-allocation (tests/contract/scheduler/allocator),
+A Go program of ours around k8s.io/dynamic-resource-allocation (tests/lab/native/allocator),
 built as the lab builds Kubernetes.
 """
 
@@ -24,7 +24,7 @@ from kube_rdma.model.quantity import quantity
 from kube_rdma_lab.build import go
 from kube_rdma_lab.build.parts import open_store
 
-MODULES = Path(__file__).parents[1] / "contract/scheduler"
+MODULES = Path(__file__).parents[1] / "lab/native"
 
 
 def build(store):
@@ -68,7 +68,7 @@ def told(verdict):
 
 
 def ours(verdict):
-    """The same of a NodeVerdict."""
+    """The same of a ClaimVerdict."""
     if not verdict.granted:
         return str(verdict.outcome)
     return [

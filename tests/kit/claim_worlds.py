@@ -2,7 +2,7 @@
 
 Each is what the API server would take (pkg/apis/resource/validation of Kubernetes 1.36.3), and few
 values stand for many, so that devices, requests and what others hold meet often.
-tests/contract/scheduler gives them to the real allocator and to rules/claims.
+tests/lab/native/test_claim_verdicts gives them to the real allocator and to rules/claims.
 """
 
 import random
@@ -77,7 +77,7 @@ class _Maker:
     """Rolls the dice for one world."""
 
     def __init__(self, number):
-        self.dice = random.Random(number)
+        self.dice = random.Random(number)  # noqa: S311 - no secret hangs on it
         self.nodes = [f"node-{n}" for n in range(1, self.dice.randint(1, 3) + 1)]
         self.expressions = self.dice.sample(EXPRESSIONS, 4)
         self.plain = self.dice.random() < 0.5  # no selector that has no value for some device
@@ -122,7 +122,7 @@ class _Maker:
         return slices
 
     def pool(self, number, driver, count):
-        """Slices of a pool: of one node mostly, with counters at times, and at times one is gone."""
+        """Slices of a pool: of one node mostly, with counters at times; at times one is gone."""
         place = self.place()
         name = place.get("nodeName") or f"pool-{number}"
         counters = self.often(0.3)
@@ -169,15 +169,17 @@ class _Maker:
         """The same; of a slice whose devices choose their nodes each gets a place of its own."""
         if place.get("perDeviceNodeSelection"):
             for device in devices:
-                device |= self.one(
-                    (
-                        {"nodeName": self.one(self.nodes)},
-                        {"allNodes": True},
-                        {
-                            "nodeSelector": {
-                                "nodeSelectorTerms": [{"matchExpressions": [SELECTORS[0]]}]
-                            }
-                        },
+                device.update(
+                    self.one(
+                        (
+                            {"nodeName": self.one(self.nodes)},
+                            {"allNodes": True},
+                            {
+                                "nodeSelector": {
+                                    "nodeSelectorTerms": [{"matchExpressions": [SELECTORS[0]]}]
+                                }
+                            },
+                        )
                     )
                 )
         return place

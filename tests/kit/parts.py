@@ -15,7 +15,7 @@ from kube_rdma_lab.build.__main__ import show
 from kube_rdma_lab.build.parts import open_store
 from kube_rdma_lab.release import Release
 from kube_rdma_lab.topology import NodeKind
-from tests.kit import helm, prometheus, shared_plugin
+from tests.kit import allocator, helm, prometheus, shared_plugin
 
 CHECKOUT = Path(__file__).parents[2]
 MACHINES = CHECKOUT / "tests/lab/machines"
@@ -26,6 +26,7 @@ def compiled(store, *, slow):
     for name in (helm.NEWEST, helm.OLDER):
         helm.build(store, name)
     shared_plugin.build(store)
+    allocator.build(store)
     if slow:
         go.build_module(store, "meta_plugin", MACHINES)
 

@@ -50,7 +50,7 @@ class ClaimConstraint(Frozen):
     requests: tuple[str, ...] = ()
 
 
-class HeldDevice(Frozen):
+class AllocatedDevice(Frozen):
     """A device of an allocation; `share` tells apart those who hold a shared one."""
 
     device: SliceDevice
@@ -67,7 +67,7 @@ class Claim(Frozen):
     name: str
     requests: tuple[RequestChoices, ...] = ()
     constraints: tuple[ClaimConstraint, ...] = ()
-    held: tuple[HeldDevice, ...] | None = None
+    held: tuple[AllocatedDevice, ...] | None = None
     reserved_for: tuple[str, ...] = ()  # pod/NAME
 
 

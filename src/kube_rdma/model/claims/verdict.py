@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from kube_base.frozen import Frozen
-from kube_rdma.model.claims.claim import Claim, HeldDevice
+from kube_rdma.model.claims.claim import AllocatedDevice, Claim
 from kube_rdma.model.claims.device import SliceDevice
 
 
@@ -45,7 +45,7 @@ class DeviceVerdict(Frozen):
     chosen: bool = False
 
 
-class Outcome(StrEnum):
+class ClaimOutcome(StrEnum):
     """What becomes of the claim on a node. The order is that of the page, the worst first."""
 
     REFUSED = "refused"  # the scheduler gives up, on every node
@@ -54,7 +54,7 @@ class Outcome(StrEnum):
     MET = "met"
 
 
-class NodeVerdict(Frozen):
+class ClaimVerdict(Frozen):
     """A node. `granted` is what the claim would be given there.
 
     `why` is for a REFUSED or NOT_JUDGED claim. Of a claim that is NOT_MET, `lacking` is how many
@@ -62,8 +62,8 @@ class NodeVerdict(Frozen):
     """
 
     node: str
-    outcome: Outcome
-    granted: tuple[HeldDevice, ...] = ()
+    outcome: ClaimOutcome
+    granted: tuple[AllocatedDevice, ...] = ()
     why: str = ""
     wanted: int = 0
     lacking: int = 0
@@ -75,11 +75,13 @@ class ClaimExplanation(Frozen):
     """The claim with the verdicts of all nodes, and sentences that a reader has to know."""
 
     claim: Claim
-    nodes: tuple[NodeVerdict, ...]
+    nodes: tuple[ClaimVerdict, ...]
     headline: str
     notes: tuple[str, ...] = ()
 
     @property
     def is_met(self) -> bool:
-        """Whether it is allocated, or could be."""
-        return self.claim.held is not None or any(one.outcome == Outcome.MET for one in self.nodes)
+        """Whether it is allocated, or could be: what stops the scheduler stops it on all nodes."""
+        outcomes = {verdict.outcome for verdict in self.nodes}
+        could = ClaimOutcome.MET in outcomes and ClaimOutcome.REFUSED not in outcomes
+        return self.claim.held is not None or could

@@ -1,1 +1,1 @@
-"""What slices and claims of other drivers tell of this node."""
+"""What slices and claims of drivers tell: of the GPUs of a node, and why a claim waits."""

@@ -1,6 +1,6 @@
 """How much of a device's capacities a request takes, and whether that much is left.
 
-Called by rules/claims/allocation. As k8s.io/dynamic-resource-allocation v0.36.3 has it,
+Called by rules/claims/claim_search. As k8s.io/dynamic-resource-allocation v0.36.3 has it,
 structured/internal/incubating/consumable_capacity.go: what a request does not name is taken by
 the capacity's default, else as a whole, also of devices that nobody shares.
 """
@@ -46,23 +46,23 @@ def objection(
 
 
 def shown(amount: Fraction) -> str:
-    """A number as people write it: 400G, 16, 40Gi."""
-    for suffix, unit in _UNITS:
-        if amount and amount % unit == 0:
-            return f"{amount // unit}{suffix}"
-    return str(amount) if amount.denominator == 1 else f"{float(amount):g}"
+    """A number as people write it, the shortest way: 400G, 16, 40Gi."""
+    plain = str(amount) if amount.denominator == 1 else f"{float(amount):g}"
+    texts = (f"{amount // unit}{suffix}" for suffix, unit in _UNITS if amount % unit == 0)
+    return min((plain, *texts), key=len) if amount else plain
 
 
-_BINARY = [(f"{suffix}i", 1024 ** (power + 1)) for power, suffix in enumerate("KMGTPE")]
-_DECIMAL = [(suffix, 1000 ** (power + 1)) for power, suffix in enumerate("kMGTPE")]
-_UNITS = (*reversed(_BINARY), *reversed(_DECIMAL))
+_UNITS = (
+    *((suffix, 1000 ** (power + 1)) for power, suffix in enumerate("kMGTPE")),
+    *((f"{suffix}i", 1024 ** (power + 1)) for power, suffix in enumerate("KMGTPE")),
+)
 
 
 def _taken(asked: Fraction | None, capacity: DeviceCapacity) -> Fraction:
     policy = capacity.policy
     if asked is None:
-        has_default = policy is not None and policy.default is not None
-        return policy.default if has_default else capacity.value  # type: ignore[union-attr,return-value]
+        default = policy.default if policy else None
+        return capacity.value if default is None else default
     if policy is None:
         return asked
     if policy.least is not None:

@@ -1,6 +1,6 @@
 """What devices of a claim have to share or to differ in, while the devices are chosen.
 
-Part of rules/claims/allocation. As k8s.io/dynamic-resource-allocation v0.36.3 has it,
+Part of rules/claims/claim_search. As k8s.io/dynamic-resource-allocation v0.36.3 has it,
 structured/internal/incubating/allocator_incubating.go (match) and constraint.go (distinct). The
 latter remembers one value for each request: of three devices of one request the third is compared
 with the second alone, and a device that is taken back takes the value of its request along.

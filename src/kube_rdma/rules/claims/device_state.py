@@ -1,6 +1,6 @@
 """Who has what of devices while a claim is being allocated: others, and the claim's choices so far.
 
-Part of rules/claims/allocation. As k8s.io/dynamic-resource-allocation v0.36.3 has it,
+Part of rules/claims/claim_search. As k8s.io/dynamic-resource-allocation v0.36.3 has it,
 structured/internal/incubating/allocator_incubating.go, allocateDevice and checkAvailableCounters.
 There counters are kept by the name of the pool alone: of two drivers whose pools have one name, the
 counters of the pool that is asked first stand for both. It is so here too, for it decides.
@@ -34,7 +34,7 @@ class Candidate(Frozen):
     pool: DevicePool
 
 
-class Choice(Frozen):
+class DeviceChoice(Frozen):
     """A device that is chosen for a request, and what the request takes of it."""
 
     request: ClaimRequest
@@ -53,7 +53,7 @@ class DeviceState:
         self._available: dict[str, _Counters] = {}
         self._consumed: dict[str, _Counters] = defaultdict(lambda: defaultdict(dict))
         self._constraints = tuple(constraints)
-        self.choices: list[Choice] = []
+        self.choices: list[DeviceChoice] = []
         for claim in others:
             self._hold(claim)
 
@@ -66,46 +66,50 @@ class DeviceState:
             return Objection(Reason.IN_USE, f"claim {self._holders[id_]} holds it")
         return None
 
-    def short(self, request: ClaimRequest, one: Candidate) -> Objection | None:
+    def short(self, request: ClaimRequest, candidate: Candidate) -> Objection | None:
         """What is against the device for want of capacity."""
         chosen: dict[str, Fraction] = {}
-        for choice in self._shares(one):
+        for choice in self._shares(candidate):
             _add(chosen, choice.capacity)
-        used = self._used.get(one.id, {})
-        return capacity.objection(one.device.capacity, request.capacity, used, chosen)
+        used = self._used.get(candidate.id, {})
+        return capacity.objection(candidate.device.capacity, request.capacity, used, chosen)
 
-    def take(self, request: ClaimRequest, one: Candidate) -> Objection | None:
+    def take(self, request: ClaimRequest, candidate: Candidate) -> Objection | None:
         """Choose a device that the request's selectors take, or say what is against it.
 
         A constraint that took it before another refused it takes it back, as one of the scheduler.
         """
-        objection = self._occupied(request, one)
+        objection = self._occupied(request, candidate)
         if objection:
             return objection
         added: list[ConstraintState] = []
         for state in self._constraints:
-            text = state.add(request, one.id.driver, one.device)
+            text = state.add(request, candidate.id.driver, candidate.device)
             if text:
                 objection = Objection(Reason.CONSTRAINT, text)
                 break
             added.append(state)
-        objection = objection or self.short(request, one)
+        objection = objection or self.short(request, candidate)
         if objection:
             _take_back(added, request)
             return objection
-        counted = self._needs_counters(one)
+        counted = self._needs_counters(candidate)
         if counted:
-            self._consume(one, 1)
-        taken = capacity.taken(one.device.capacity, request.capacity) if one.device.shared else {}
-        self.choices.append(Choice(request, one, taken, counted))
+            self._consume(candidate, 1)
+        taken = (
+            capacity.taken(candidate.device.capacity, request.capacity)
+            if candidate.device.shared
+            else {}
+        )
+        self.choices.append(DeviceChoice(request, candidate, taken, counted))
         return None
 
-    def against(self, request: ClaimRequest, one: Candidate) -> Objection | None:
+    def against(self, request: ClaimRequest, candidate: Candidate) -> Objection | None:
         """What `take` would answer; nothing changes."""
         kept = self._constraints
         self._constraints = tuple(state.copied() for state in kept)
         try:
-            objection = self.take(request, one)
+            objection = self.take(request, candidate)
             if objection is None:
                 self.give_back()
         finally:
@@ -119,11 +123,11 @@ class DeviceState:
         if last.counted:
             self._consume(last.candidate, -1)
 
-    def _occupied(self, request: ClaimRequest, one: Candidate) -> Objection | None:
-        objection = self.in_use(request, one.id)
-        if objection is None and self._needs_counters(one):
-            objection = self._counters_short(one)
-        return objection or _tainted(request, one.device.taints)
+    def _occupied(self, request: ClaimRequest, candidate: Candidate) -> Objection | None:
+        objection = self.in_use(request, candidate.id)
+        if objection is None and self._needs_counters(candidate):
+            objection = self._counters_short(candidate)
+        return objection or _tainted(request, candidate.device.taints)
 
     def _hold(self, claim: Claim) -> None:
         holder = f"{claim.namespace}/{claim.name}"
@@ -137,31 +141,35 @@ class DeviceState:
             if held.capacity:
                 _add(self._used.setdefault(held.device, {}), held.capacity)
 
-    def _shares(self, one: Candidate) -> list[Choice]:
+    def _shares(self, candidate: Candidate) -> list[DeviceChoice]:
         """The choices of a device that may be had several times."""
         return [
-            choice for choice in self.choices if choice.candidate.id == one.id and one.device.shared
+            choice
+            for choice in self.choices
+            if choice.candidate.id == candidate.id and candidate.device.shared
         ]
 
-    def _needs_counters(self, one: Candidate) -> bool:
+    def _needs_counters(self, candidate: Candidate) -> bool:
         """A device that somebody shares already has taken its counters."""
-        shared = one.device.shared and (one.id in self._used or bool(self._shares(one)))
-        return bool(one.device.uses) and not shared
+        shared = candidate.device.shared and (
+            candidate.id in self._used or bool(self._shares(candidate))
+        )
+        return bool(candidate.device.uses) and not shared
 
-    def _counters_short(self, one: Candidate) -> Objection | None:
-        name = one.pool.name
+    def _counters_short(self, candidate: Candidate) -> Objection | None:
+        name = candidate.pool.name
         if name not in self._available:
-            self._available[name] = self._left(one.pool)
-        self._consume(one, 1)
+            self._available[name] = self._left(candidate.pool)
+        self._consume(candidate, 1)
         try:
             for counter_set, counters in self._available[name].items():
                 consumed = self._consumed[name].get(counter_set, {})
                 for counter, left in counters.items():
                     want = consumed.get(counter, Fraction(0))
                     if left < want:
-                        return _counter_objection(one, counter_set, counter, left - want)
+                        return _counter_objection(candidate, counter_set, counter, left - want)
         finally:
-            self._consume(one, -1)
+            self._consume(candidate, -1)
         return None
 
     def _left(self, pool: DevicePool) -> _Counters:
@@ -175,9 +183,9 @@ class DeviceState:
                             left[use.counter_set][counter] -= amount
         return left
 
-    def _consume(self, one: Candidate, sign: int) -> None:
-        consumed = self._consumed[one.pool.name]
-        for use in one.device.uses:
+    def _consume(self, candidate: Candidate, sign: int) -> None:
+        consumed = self._consumed[candidate.pool.name]
+        for use in candidate.device.uses:
             counters = consumed[use.counter_set]
             for counter, amount in use.counters.items():
                 counters[counter] = counters.get(counter, Fraction(0)) + sign * amount
@@ -193,8 +201,10 @@ def _add(sums: dict[str, Fraction], more: Mapping[str, Fraction]) -> None:
         sums[name] = sums.get(name, Fraction(0)) + amount
 
 
-def _counter_objection(one: Candidate, name: str, counter: str, over: Fraction) -> Objection:
-    own = next((use.counters.get(counter) for use in one.device.uses if use.counter_set == name), 0)
+def _counter_objection(candidate: Candidate, name: str, counter: str, over: Fraction) -> Objection:
+    own = next(
+        (use.counters.get(counter) for use in candidate.device.uses if use.counter_set == name), 0
+    )
     want, left = Fraction(own or 0), Fraction(own or 0) + over
     text = f"{capacity.shown(want)} of counter {name}/{counter} is wanted"
     return Objection(Reason.COUNTER, f"{text}, {capacity.shown(max(left, Fraction(0)))} is left")
@@ -211,9 +221,9 @@ def _tainted(request: ClaimRequest, taints: Iterable[DeviceTaint]) -> Objection 
 
 def _tolerated(request: ClaimRequest, taint: DeviceTaint) -> bool:
     """resourceclaim/devicetoleration.go of the same module: an operator it knows not takes none."""
-    for one in request.tolerations:
-        fits = one.effect in ("", taint.effect) and one.key in ("", taint.key)
-        equal = one.operator in ("", "Equal") and one.value == taint.value
-        if fits and (equal or one.operator == "Exists"):
+    for toleration in request.tolerations:
+        fits = toleration.effect in ("", taint.effect) and toleration.key in ("", taint.key)
+        equal = toleration.operator in ("", "Equal") and toleration.value == taint.value
+        if fits and (equal or toleration.operator == "Exists"):
             return True
     return False

@@ -1,6 +1,6 @@
 """The pools of devices that a node can reach: which slices count, and what is wrong with them.
 
-Called by rules/claims/allocation. As k8s.io/dynamic-resource-allocation v0.36.3 has it,
+Called by rules/claims/claim_search. As k8s.io/dynamic-resource-allocation v0.36.3 has it,
 structured/internal/incubating/pools_incubating.go: only the newest generation counts; a pool of
 which slices are missing, or with two devices of a name, gives nothing.
 """

@@ -20,12 +20,12 @@ from kube_rdma.adapters.cluster.kinds.resource_slice import (
     VERSION,
 )
 from kube_rdma.model.claims.claim import (
+    AllocatedDevice,
     Claim,
     ClaimConstraint,
     ClaimRequest,
     DeviceClass,
     DeviceToleration,
-    HeldDevice,
     RequestChoices,
 )
 from kube_rdma.model.claims.device import SliceDevice
@@ -45,7 +45,7 @@ from kube_rdma.model.quantity import quantity
 _Quantities = dict[str, str | float]
 
 
-class _Attribute(msgspec.Struct, frozen=True):
+class _WholeAttribute(msgspec.Struct, frozen=True):
     text: str | None = msgspec.field(default=None, name="string")
     number: int | None = msgspec.field(default=None, name="int")
     truth: bool | None = msgspec.field(default=None, name="bool")
@@ -87,9 +87,9 @@ class _NodeChoice(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     node_selector: dict[str, object] | None = None
 
 
-class _Device(_NodeChoice, frozen=True, rename="camel", kw_only=True):
+class _WholeDevice(_NodeChoice, frozen=True, rename="camel", kw_only=True):
     name: str = ""
-    attributes: dict[str, _Attribute] = {}
+    attributes: dict[str, _WholeAttribute] = {}
     capacity: dict[str, _Capacity] = {}
     taints: tuple[DeviceTaint, ...] = ()
     consumes_counters: tuple[_Counters, ...] = ()
@@ -97,7 +97,7 @@ class _Device(_NodeChoice, frozen=True, rename="camel", kw_only=True):
     binding_conditions: tuple[str, ...] | None = None
 
 
-class _Pool(msgspec.Struct, frozen=True, rename="camel"):
+class _WholePool(msgspec.Struct, frozen=True, rename="camel"):
     name: str = ""
     generation: int = 0
     resource_slice_count: int = 1
@@ -107,9 +107,9 @@ class WholeSliceSpec(_NodeChoice, frozen=True, rename="camel", kw_only=True):
     """What WHOLE_SLICE has of a spec."""
 
     driver: str = ""
-    pool: _Pool = _Pool()
+    pool: _WholePool = _WholePool()
     per_device_node_selection: bool | None = None
-    devices: tuple[_Device, ...] = ()
+    devices: tuple[_WholeDevice, ...] = ()
     shared_counters: tuple[_Counters, ...] = ()
 
 
@@ -117,7 +117,7 @@ class _Expression(msgspec.Struct, frozen=True):
     expression: str = ""
 
 
-class _Selector(msgspec.Struct, frozen=True):
+class _CelSelector(msgspec.Struct, frozen=True):
     cel: _Expression = _Expression()
 
 
@@ -130,7 +130,7 @@ class _Exactly(msgspec.Struct, frozen=True, rename="camel"):
 
     name: str = ""
     device_class_name: str = ""
-    selectors: tuple[_Selector, ...] = ()
+    selectors: tuple[_CelSelector, ...] = ()
     allocation_mode: str = "ExactCount"
     count: int = 1
     admin_access: bool | None = None
@@ -138,7 +138,7 @@ class _Exactly(msgspec.Struct, frozen=True, rename="camel"):
     capacity: _Wanted | None = None
 
 
-class _Request(msgspec.Struct, frozen=True, rename="camel"):
+class _WholeRequest(msgspec.Struct, frozen=True, rename="camel"):
     name: str = ""
     exactly: _Exactly | None = None
     first_available: tuple[_Exactly, ...] = ()
@@ -151,7 +151,7 @@ class _Constraint(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _ClaimDevices(msgspec.Struct, frozen=True):
-    requests: tuple[_Request, ...] = ()
+    requests: tuple[_WholeRequest, ...] = ()
     constraints: tuple[_Constraint, ...] = ()
 
 
@@ -161,7 +161,7 @@ class WholeClaimSpec(msgspec.Struct, frozen=True):
     devices: _ClaimDevices = _ClaimDevices()
 
 
-class _Result(msgspec.Struct, frozen=True, rename="camel"):
+class _WholeResult(msgspec.Struct, frozen=True, rename="camel"):
     request: str = ""
     driver: str = ""
     pool: str = ""
@@ -172,10 +172,10 @@ class _Result(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Results(msgspec.Struct, frozen=True):
-    results: tuple[_Result, ...] = ()
+    results: tuple[_WholeResult, ...] = ()
 
 
-class _Allocation(msgspec.Struct, frozen=True):
+class _WholeAllocation(msgspec.Struct, frozen=True):
     devices: _Results = _Results()
 
 
@@ -187,14 +187,14 @@ class _Consumer(msgspec.Struct, frozen=True):
 class WholeClaimStatus(msgspec.Struct, frozen=True, rename="camel"):
     """What WHOLE_CLAIM has of a status."""
 
-    allocation: _Allocation | None = None
+    allocation: _WholeAllocation | None = None
     reserved_for: tuple[_Consumer, ...] = ()
 
 
 class DeviceClassSpec(msgspec.Struct, frozen=True):
     """What DEVICE_CLASS has of a spec."""
 
-    selectors: tuple[_Selector, ...] = ()
+    selectors: tuple[_CelSelector, ...] = ()
 
 
 WHOLE_SLICE = RESOURCE_SLICE.read_as(ObjectCodec.of(WholeSliceSpec, writes=False), NOTHING)
@@ -251,7 +251,7 @@ def _nodes(choice: _NodeChoice) -> NodeChoice:
     return NodeChoice(choice.node_name or "", bool(choice.all_nodes), choice.node_selector)
 
 
-def _device(device: _Device) -> OfferedDevice:
+def _device(device: _WholeDevice) -> OfferedDevice:
     return OfferedDevice(
         name=device.name,
         attributes={name: _attribute(one) for name, one in device.attributes.items()},
@@ -267,10 +267,10 @@ def _device(device: _Device) -> OfferedDevice:
     )
 
 
-def _attribute(one: _Attribute) -> AttributeValue:
-    if one.version is not None:
-        return Version(one.version)
-    values = (one.number, one.truth, one.text)
+def _attribute(attribute: _WholeAttribute) -> AttributeValue:
+    if attribute.version is not None:
+        return Version(attribute.version)
+    values = (attribute.number, attribute.truth, attribute.text)
     return next((value for value in values if value is not None), None)
 
 
@@ -288,46 +288,46 @@ def _policy(policy: _Policy | None) -> CapacityPolicy | None:
     )
 
 
-def _counters(one: _Counters) -> Mapping[str, Fraction]:
-    return {name: _amount(counter.value) for name, counter in one.counters.items()}
+def _counters(counted: _Counters) -> Mapping[str, Fraction]:
+    return {name: _amount(counter.value) for name, counter in counted.counters.items()}
 
 
-def _request(request: _Request) -> RequestChoices:
+def _request(request: _WholeRequest) -> RequestChoices:
     if request.exactly is not None:
         return RequestChoices(request.name, (_choice(request.exactly, request.name),))
     choices = (_choice(one, f"{request.name}/{one.name}") for one in request.first_available)
     return RequestChoices(request.name, tuple(choices))
 
 
-def _choice(one: _Exactly, name: str) -> ClaimRequest:
+def _choice(exactly: _Exactly, name: str) -> ClaimRequest:
     return ClaimRequest(
         name=name,
-        device_class=one.device_class_name,
-        selectors=_expressions(one.selectors),
-        every=one.allocation_mode == "All",
-        count=one.count,
-        admin=bool(one.admin_access),
-        tolerations=one.tolerations,
-        capacity=_amounts(one.capacity.requests if one.capacity else {}),
+        device_class=exactly.device_class_name,
+        selectors=_expressions(exactly.selectors),
+        every=exactly.allocation_mode == "All",
+        count=exactly.count,
+        admin=bool(exactly.admin_access),
+        tolerations=exactly.tolerations,
+        capacity=_amounts(exactly.capacity.requests if exactly.capacity else {}),
     )
 
 
-def _constraint(one: _Constraint) -> ClaimConstraint:
-    name = one.match_attribute or one.distinct_attribute or ""
-    return ClaimConstraint(name, one.match_attribute is None, one.requests)
+def _constraint(constraint: _Constraint) -> ClaimConstraint:
+    name = constraint.match_attribute or constraint.distinct_attribute or ""
+    return ClaimConstraint(name, constraint.match_attribute is None, constraint.requests)
 
 
-def _held(one: _Result) -> HeldDevice:
-    return HeldDevice(
-        SliceDevice(one.driver, one.pool, one.device),
-        one.request,
-        bool(one.admin_access),
-        one.share_id,
-        _amounts(one.consumed_capacity),
+def _held(result: _WholeResult) -> AllocatedDevice:
+    return AllocatedDevice(
+        SliceDevice(result.driver, result.pool, result.device),
+        result.request,
+        bool(result.admin_access),
+        result.share_id,
+        _amounts(result.consumed_capacity),
     )
 
 
-def _expressions(selectors: tuple[_Selector, ...]) -> tuple[str, ...]:
+def _expressions(selectors: tuple[_CelSelector, ...]) -> tuple[str, ...]:
     return tuple(one.cel.expression for one in selectors)
 
 

@@ -23,8 +23,8 @@ from kube_rdma.rules.claims.cel.functions import (
     semver,
 )
 from kube_rdma.rules.claims.cel.syntax import (
-    Call,
     Expression,
+    FunctionCall,
     Index,
     ListOf,
     Literal,
@@ -98,7 +98,7 @@ def evaluated(what: Expression, variables: Variables) -> object:
             return _at(evaluated(what.target, variables), key, optional=what.optional)
         case ListOf():
             return tuple(evaluated(item, variables) for item in what.items)
-        case Call():
+        case FunctionCall():
             return _called(what, variables)
 
 
@@ -122,7 +122,7 @@ def _at(target: object, key: object, *, optional: bool) -> object:
     raise EvaluationError(f"{kind(target)} has no {key}")
 
 
-def _called(call: Call, variables: Variables) -> object:
+def _called(call: FunctionCall, variables: Variables) -> object:
     if call.target is not None:
         return _method(call, call.target, variables)
     if call.name in _LAZY:
@@ -137,7 +137,7 @@ def _called(call: Call, variables: Variables) -> object:
     return function(call.name, values)
 
 
-def _method(call: Call, target: Expression, variables: Variables) -> object:
+def _method(call: FunctionCall, target: Expression, variables: Variables) -> object:
     if target == Name("cel") and call.name == "bind" and len(call.arguments) == 3:
         name, value, body = call.arguments
         if not isinstance(name, Name):

@@ -59,7 +59,7 @@ class Index(Frozen):
     optional: bool = False
 
 
-class Call(Frozen):
+class FunctionCall(Frozen):
     """A function, a method of `target`, or an operator by its sign."""
 
     name: str
@@ -73,7 +73,7 @@ class ListOf(Frozen):
     items: tuple[Expression, ...]
 
 
-Expression = Literal | Name | Select | Index | Call | ListOf
+Expression = Literal | Name | Select | Index | FunctionCall | ListOf
 
 
 @lru_cache(maxsize=256)
@@ -114,7 +114,7 @@ class _Reader:
         if self._has("?"):
             first = self.ternary()
             self.take(":")
-            condition = Call("?:", (condition, first, self.ternary()))
+            condition = FunctionCall("?:", (condition, first, self.ternary()))
         self._depth -= 1
         return condition
 
@@ -138,16 +138,16 @@ class _Reader:
             sign = next((one for one in _BINARY[level] if self._has(one)), None)
             if sign is None:
                 return left
-            left = Call(sign, (left, self._binary(level + 1)))
+            left = FunctionCall(sign, (left, self._binary(level + 1)))
 
     def _unary(self) -> Expression:
         if self._has("!"):
-            return Call("!", (self._unary(),))
+            return FunctionCall("!", (self._unary(),))
         if self._has("-"):
             inner = self._unary()
             if isinstance(inner, Literal) and type(inner.value) in (int, float):
                 return Literal(-inner.value)  # type: ignore[operator]  # the line above
-            return Call("negate", (inner,))
+            return FunctionCall("negate", (inner,))
         return self._member()
 
     def _member(self) -> Expression:
@@ -167,7 +167,7 @@ class _Reader:
     def _selected(self, target: Expression) -> Expression:
         word = self._word()
         if self._has("("):
-            return Call(word, self._arguments(")"), target)
+            return FunctionCall(word, self._arguments(")"), target)
         return Select(target, word)
 
     def _indexed(self, target: Expression, *, optional: bool) -> Expression:
@@ -185,7 +185,7 @@ class _Reader:
         if kind == "word":
             if text in _CONSTANTS:
                 return Literal(_CONSTANTS[text])
-            return Call(text, self._arguments(")")) if self._has("(") else Name(text)
+            return FunctionCall(text, self._arguments(")")) if self._has("(") else Name(text)
         if text == "(":
             inner = self.ternary()
             self.take(")")

@@ -1,8 +1,8 @@
-module kube-rdma.io/tests/allocator
+module kube-rdma.io/lab/allocator
 
 go 1.26.0
 
-tool kube-rdma.io/tests/allocator
+tool kube-rdma.io/lab/allocator
 
 require (
 	github.com/go-logr/logr v1.4.3

@@ -1,7 +1,7 @@
 // Asks the allocator of Kubernetes what becomes of a claim on each node of a made-up world.
 //
 // It reads worlds, a JSON object each, from its input, and writes an answer in a line for each.
-// tests/contract/scheduler runs it beside rules/claims/verdicts: both have to say the same. Gates
+// tests/lab/native/test_claim_verdicts.py runs it beside rules/claims: both have to say the same. Gates
 // are those that Kubernetes 1.36 has on by default.
 package main
 
@@ -50,6 +50,8 @@ var features = structured.Features{
 	PrioritizedList:        true,
 }
 
+var compiled = cel.NewCache(100, cel.Features{EnableConsumableCapacity: true})
+
 const limit = 10 * time.Second // the scheduler's own for a node, filterTimeout
 
 func main() {
@@ -80,7 +82,6 @@ func judge(in world, node *core.Node) verdict {
 	ctx, stop := context.WithTimeout(context.Background(), limit)
 	defer stop()
 	ctx = klog.NewContext(ctx, logr.New(steps))
-	compiled := cel.NewCache(100, cel.Features{EnableConsumableCapacity: true})
 	allocator, err := structured.NewAllocator(
 		ctx, features, held(in.Claims), lister(in.Classes), in.Slices, compiled)
 	if err != nil {
