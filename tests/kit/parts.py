@@ -15,7 +15,7 @@ from kube_rdma_lab.build.__main__ import show
 from kube_rdma_lab.build.parts import open_store
 from kube_rdma_lab.release import Release
 from kube_rdma_lab.topology import NodeKind
-from tests.kit import helm, network_managers, prometheus, shared_plugin
+from tests.kit import allocator, helm, network_managers, prometheus, shared_plugin
 
 CHECKOUT = Path(__file__).parents[2]
 MACHINES = CHECKOUT / "tests/lab/machines"
@@ -27,6 +27,7 @@ def compiled(store, *, slow):
         helm.build(store, name)
     shared_plugin.build(store)
     go.build_module(store, "flannel", helm.MODULES)
+    allocator.build(store)
     if slow:
         go.build_module(store, "meta_plugin", MACHINES)
         go.build_module(store, "mpi-operator", helm.MODULES)

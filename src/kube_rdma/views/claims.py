@@ -1,18 +1,165 @@
-"""Claim templates as people read them: YAML with a line on what to do with it."""
+"""A claim explained, for people and programs: `kube-rdma explain claim/NAME`.
+
+One sentence says what it comes to. Then what is asked, then the nodes: the nearest first, and on
+each the devices that are in the way before those that would be taken. Marks are those of
+views/reports.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
 
-from kube_rdma.views.install import manifests
-
-_NOTE = (
-    "Apply the template. Copy resourceClaims, and resources.claims of the container, into your "
-    "pods."
+from kube_rdma.model.claims.claim import AllocationResult, Claim, ClaimConstraint, ClaimRequest
+from kube_rdma.model.claims.device import SliceDevice
+from kube_rdma.model.claims.verdict import (
+    ClaimExplanation,
+    ClaimOutcome,
+    ClaimVerdict,
+    DeviceVerdict,
 )
+from kube_rdma.views.text import wrapped
+
+_MARKS: Mapping[ClaimOutcome, str] = {
+    ClaimOutcome.REFUSED: "✗",
+    ClaimOutcome.NOT_MET: "✗",
+    ClaimOutcome.NOT_JUDGED: "?",
+    ClaimOutcome.MET: "✓",
+}
+_INDENT = "  "
+_DEEP = "    "
+MOST_NODES = 8  # that are shown with their devices
+_MOST_NAMES = 3  # of devices that have the same against them
 
 
-def templates_text(objects: Iterable[dict[str, Any]]) -> str:
-    """All objects, behind the line."""
-    return f"# {_NOTE}\n{manifests(objects)}"
+def claim_text(explanation: ClaimExplanation, width: int = 100) -> str:
+    """The whole; `width` in columns."""
+    claim = explanation.claim
+    state = "allocated" if claim.held is not None else "not allocated"
+    users = f"for {', '.join(claim.reserved_for)}" if claim.reserved_for else ""
+    blocks = [
+        [" · ".join(filter(None, (f"claim {claim.namespace}/{claim.name}", state, users)))],
+        wrapped(explanation.headline, width, ""),
+        ["ASKED", *_asked(claim, width)],
+    ]
+    if claim.held:
+        blocks.append(["HELD", *_held(claim.held)])
+    if explanation.nodes:
+        blocks.append(["NODES", *_nodes(explanation.nodes, width)])
+    if explanation.notes:
+        notes = [f"{_INDENT}{note}" for note in explanation.notes]
+        blocks.append(["NOTES", *(line for note in notes for line in wrapped(note, width, _DEEP))])
+    return "\n\n".join("\n".join(block) for block in blocks)
+
+
+def claim_document(explanation: ClaimExplanation) -> dict[str, object]:
+    """The same as JSON values. Keys are stable: they are added to, never renamed or removed."""
+    claim = explanation.claim
+    return {
+        "claim": f"{claim.namespace}/{claim.name}",
+        "allocated": claim.held is not None,
+        "met": explanation.is_met,
+        "summary": explanation.headline,
+        "reservedFor": list(claim.reserved_for),
+        "held": [_device_document(one.device, one.request) for one in claim.held or ()],
+        "nodes": [_node_document(one) for one in explanation.nodes],
+        "notes": list(explanation.notes),
+    }
+
+
+def _node_document(verdict: ClaimVerdict) -> dict[str, object]:
+    return {
+        "node": verdict.node,
+        "outcome": verdict.outcome,
+        "why": verdict.why or None,
+        "request": verdict.stuck or None,
+        "wanted": verdict.wanted,
+        "lacking": verdict.lacking,
+        "devices": [
+            {
+                **_device_document(one.device, one.request),
+                "chosen": one.chosen,
+                "reason": one.objection.reason if one.objection else None,
+                "text": one.objection.text if one.objection else None,
+            }
+            for one in verdict.devices
+        ],
+    }
+
+
+def _device_document(device: SliceDevice, request: str) -> dict[str, object]:
+    names = {"driver": device.driver, "pool": device.pool, "device": device.name}
+    return {**names, "request": request}
+
+
+def _asked(claim: Claim, width: int) -> Iterator[str]:
+    for request in claim.requests:
+        for number, choice in enumerate(request.choices):
+            lead = f"{_INDENT}{choice.name}  "
+            either = "else " if number else ""
+            yield from wrapped(f"{lead}{either}{_wanted(choice)}", width, _DEEP)
+            for selector in choice.selectors:
+                yield from wrapped(f"{_DEEP}with {' '.join(selector.split())}", width, _DEEP * 2)
+    for constraint in claim.constraints:
+        yield from wrapped(f"{_INDENT}{_constraint(constraint)}", width, _DEEP)
+
+
+def _wanted(choice: ClaimRequest) -> str:
+    count = "all devices" if choice.every else f"{choice.count} ×"
+    admin = ", with admin access" if choice.admin else ""
+    return f"{count} of class {choice.device_class}{admin}".replace("× of class", "× class")
+
+
+def _constraint(constraint: ClaimConstraint) -> str:
+    verb = "differ" if constraint.distinct else "agree"
+    whose = f"devices of {', '.join(constraint.requests)}" if constraint.requests else "all devices"
+    return f"{whose} {verb} in {constraint.attribute}"
+
+
+def _held(held: Iterable[AllocationResult]) -> Iterator[str]:
+    for one in held:
+        yield f"{_INDENT}{one.device.name}  pool {one.device.pool}, request {one.request}"
+
+
+def _nodes(nodes: tuple[ClaimVerdict, ...], width: int) -> Iterator[str]:
+    drivers = {one.device.driver for node in nodes for one in node.devices}
+    for verdict in nodes[:MOST_NODES]:
+        yield from wrapped(f"{_MARKS[verdict.outcome]} {_state(verdict)}", width, _DEEP)
+        yield from _devices(verdict, width, several=len(drivers) > 1)
+    more = len(nodes) - MOST_NODES
+    if more > 0:
+        yield f"… and {more} more; --node shows one of them, --json all"
+
+
+def _state(verdict: ClaimVerdict) -> str:
+    if verdict.outcome == ClaimOutcome.MET:
+        return f"{verdict.node}  can meet it"
+    if verdict.outcome == ClaimOutcome.NOT_MET:
+        lacks = f"lacks {verdict.lacking} of {verdict.wanted}, for request {verdict.stuck}"
+        return f"{verdict.node}  {lacks}" + ("" if verdict.devices else ": it has no device")
+    return f"{verdict.node}  {verdict.why}"
+
+
+def _devices(verdict: ClaimVerdict, width: int, *, several: bool) -> Iterator[str]:
+    """Devices that have the same against them share a line."""
+    lines: dict[str, list[str]] = {}
+    for one in sorted(verdict.devices, key=lambda one: one.chosen):
+        names = lines.setdefault(_about(one), [])
+        names.append(_name(verdict.node, one.device, several=several))
+    for text, names in lines.items():
+        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+        lead = f"{_DEEP}{text[0]} {', '.join(names[:_MOST_NAMES])}{more}"
+        yield from wrapped(f"{lead}  {text[2:]}", width, _DEEP * 2)
+
+
+def _about(one: DeviceVerdict) -> str:
+    if one.chosen:
+        return f"✓ would be taken for {one.request}"
+    if one.objection is None:
+        return f"· could be had for {one.request}, and leads to no whole answer"
+    choice = f"{one.request}: " if "/" in one.request else ""
+    return f"✗ {choice}{' '.join(one.objection.text.split())}"
+
+
+def _name(node: str, device: SliceDevice, *, several: bool) -> str:
+    pool = f"{device.pool}/" if device.pool != node else ""
+    return f"{device.driver}/{pool}{device.name}" if several else f"{pool}{device.name}"

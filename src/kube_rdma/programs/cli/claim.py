@@ -108,6 +108,6 @@ def claim(**options: object) -> None:
     """
     from kube_rdma.api.claims.claim_options import wish_of
     from kube_rdma.rules.claims.templates import claim_objects
-    from kube_rdma.views.claims import templates_text
+    from kube_rdma.views.claim_templates import templates_text
 
     click.echo(templates_text(claim_objects(wish_of(options))), nl=False)

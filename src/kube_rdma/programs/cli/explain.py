@@ -1,6 +1,7 @@
 """`kube-rdma explain`: what a pod asked for, what it got, by which Steps, and what it sees.
 
-Of a pod that does not exist yet: what would become of it on a node. It changes nothing.
+Of a pod that does not exist yet: what would become of it on a node. Of a claim: why it waits. It
+changes nothing.
 """
 
 from __future__ import annotations
@@ -21,24 +22,29 @@ from kube_rdma.programs.cli.options import ClusterOptions, cluster_options, name
 from kube_rdma.programs.cli.output import AS_JSON, TEXT_OUTPUT, page_width
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kube_base.errors import Refused
     from kube_rdma.api.text.document import Document
     from kube_rdma.model.admission.pod_template import PodTemplate
     from kube_rdma.model.explain import PodEvidence
     from kube_rdma.programs.cli.options import Opener
+    from kube_rdma.programs.doctor.pod import OpenCluster
     from kube_rdma.programs.explain.evidence import ExplainPlaces
 
 _PATH = click.Path(path_type=Path)
 _STDIN = Path("-")
+_CLAIMS = ("claim", "claims", "resourceclaim", "resourceclaims")
 
 
 @click.command(
     epilog=examples(
         "kube-rdma explain pod/train/worker-0",
         "kube-rdma explain -f pod.yaml --node node-1",
+        "kube-rdma explain claim/train/two-cards",
     )
 )
-@click.argument("target", metavar="[pod/[NAMESPACE/]NAME]", default="")
+@click.argument("target", metavar="[pod|claim/[NAMESPACE/]NAME]", default="")
 @click.option(
     "-f",
     "--filename",
@@ -51,7 +57,7 @@ _STDIN = Path("-")
     "--node",
     metavar="NAME",
     help="Node that the pod of -f would run on. Without it, only admission and the pod's networks "
-    "are checked. An existing pod has to be on this node.",
+    "are checked. An existing pod has to be on this node. Of a claim only this node is judged.",
 )
 @cluster_options(namespace=True)
 @TEXT_OUTPUT
@@ -74,20 +80,28 @@ def explain(
     cluster: ClusterOptions,
     **more: object,
 ) -> None:
-    """Show what a pod asked for, got and sees.
+    """Show what a pod asked for, got and sees, or why a claim waits.
 
     It also shows the steps by which the agent makes the pod's networks. With -f it shows what a pod
     that does not exist yet would get on a node, or what would refuse it and why. It changes
     nothing.
 
-    Exits with 1 when something refuses the pod, else with 0.
+    Of a ResourceClaim it shows for each node and device why the scheduler does not give it, for
+    devices of any driver.
+
+    Exits with 1 when something refuses the pod or no node can meet the claim, else with 0.
     """
     from kube_rdma.model.late_binding.binding import PodName
     from kube_rdma.programs.explain.evidence import explain_manifest, explain_pod
 
     if bool(target) == bool(filename):
-        raise click.UsageError("Name a pod (pod/NAME), or a file (-f): one of the two.")
+        raise click.UsageError("Name a pod (pod/NAME), a claim (claim/NAME), or a file (-f).")
     places, door = _places(more["state_dir"]), partial(cluster.open, opener)
+    as_json = bool(more["as_json"]) or more["output"] == "json"
+    kind, _, claim = target.partition("/")
+    if kind in _CLAIMS:
+        _explain_claim(claim, node, lambda: cluster.usual_namespace(opener), door, as_json=as_json)
+        return
     if filename:
         template = _template(filename, cluster, opener)
         evidence = asyncio.run(explain_manifest(places, template, node, door))
@@ -96,7 +110,32 @@ def explain(
         if pod is None:
             raise click.UsageError("Name a pod: pod/NAME or pod/NAMESPACE/NAME.")
         evidence = asyncio.run(explain_pod(places, PodName(*pod), node, door))
-    _show(evidence, as_json=bool(more["as_json"]) or more["output"] == "json")
+    _show(evidence, as_json=as_json)
+
+
+def _explain_claim(
+    name: str,
+    node: str | None,
+    usual: Callable[[], str],
+    door: OpenCluster,
+    *,
+    as_json: bool,
+) -> None:
+    from kube_rdma.programs.explain.claims import read_claim
+    from kube_rdma.rules.claims.verdicts import explain_claim
+    from kube_rdma.views.claims import claim_document, claim_text
+
+    namespace, slash, bare = name.partition("/")
+    if not name or (slash and not (namespace and bare)):
+        raise click.UsageError("Name a claim: claim/NAME or claim/NAMESPACE/NAME.")
+    key = (namespace, bare) if slash else (usual(), name)
+    explanation = explain_claim(asyncio.run(read_claim(*key, node, door)))
+    if as_json:
+        click.echo(json.dumps(claim_document(explanation), indent=2))
+    else:
+        click.echo(claim_text(explanation, page_width()))
+    if not explanation.is_met:
+        sys.exit(ExitCode.PROBLEM)
 
 
 def _places(state: object) -> ExplainPlaces:

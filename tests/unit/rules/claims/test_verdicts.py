@@ -1,0 +1,217 @@
+"""What is against each device of a claim that waits; tests/lab/native asks the real allocator."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kube_rdma.model.claims.claim import (
+    AllocationResult,
+    Claim,
+    ClaimConstraint,
+    ClaimNode,
+    ClaimRequest,
+    DeviceClass,
+    DeviceToleration,
+    RequestChoices,
+)
+from kube_rdma.model.claims.device import SliceDevice
+from kube_rdma.model.claims.offer import (
+    CapacityPolicy,
+    CounterUse,
+    DeviceCapacity,
+    DeviceTaint,
+    NodeChoice,
+    OfferedDevice,
+    OfferedSlice,
+)
+from kube_rdma.model.claims.verdict import ClaimOutcome, Reason
+from kube_rdma.model.claims.world import ClaimWorld
+from kube_rdma.rules.claims import capacity
+from kube_rdma.rules.claims.verdicts import explain_claim, judge
+from tests.kit.claim_worlds import world as made_world
+
+DRIVER, NODE = "d.test", ClaimNode("node-1", {"zone": "a"})
+ANY = DeviceClass("any")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How a claim of requests is written down."""
+
+    requests: tuple[ClaimRequest, ...]
+    constraints: tuple[ClaimConstraint, ...] = ()
+
+    def claim(self):
+        choices = tuple(RequestChoices(one.name, (one,)) for one in self.requests)
+        return Claim("team", "wanted", choices, self.constraints)
+
+
+def asked(**more):
+    return ClaimRequest("nics", "any", **more)
+
+
+def offered(*devices, name="s", slices=1, **more):
+    more = {"nodes": NodeChoice(NODE.name), **more}
+    return OfferedSlice(name, DRIVER, NODE.name, 1, slices, devices=devices, **more)
+
+
+def held(name, device, **more):
+    return Claim(
+        "team", name, held=(AllocationResult(SliceDevice(DRIVER, NODE.name, device), **more),)
+    )
+
+
+def verdict(request, *slices, others=(), constraints=(), nodes=(NODE,), classes=(ANY,)):
+    claim = Asked((request,), constraints).claim()
+    world = ClaimWorld(claim, nodes, classes, slices, others)
+    return judge(world, NODE)
+
+
+def reasons(found):
+    return {one.device.name: one.objection.reason for one in found.devices if one.objection}
+
+
+SLOTS = {"slots": DeviceCapacity(Fraction(2), CapacityPolicy(default=Fraction(1)))}
+TAINT = DeviceTaint("down", "NoSchedule")
+CASES = {
+    Reason.SELECTOR: (asked(selectors=("false",)), offered(OfferedDevice("a")), ()),
+    Reason.TAINT: (asked(), offered(OfferedDevice("a", taints=(TAINT,))), ()),
+    Reason.IN_USE: (asked(), offered(OfferedDevice("a")), (held("other", "a"),)),
+    Reason.CAPACITY_UNKNOWN: (asked(capacity={"x": 1}), offered(OfferedDevice("a")), ()),
+    Reason.CAPACITY: (
+        asked(),
+        offered(OfferedDevice("a", capacity=SLOTS, shared=True)),
+        (held("other", "a", share="1", capacity={"slots": Fraction(2)}),),
+    ),
+    Reason.POOL_INCOMPLETE: (asked(), offered(OfferedDevice("a"), slices=2), ()),
+    Reason.POOL_INVALID: (asked(), offered(OfferedDevice("a"), OfferedDevice("a")), ()),
+    Reason.NODE_SELECTOR: (
+        asked(count=2),
+        offered(
+            OfferedDevice("a", nodes=NodeChoice("node-2")),
+            OfferedDevice("b", nodes=NodeChoice(every=True)),
+            nodes=NodeChoice(),
+            per_device=True,
+        ),
+        (),
+    ),
+}
+
+
+@pytest.mark.parametrize("reason", CASES)
+def test_each_reason_is_told_of_its_device(reason):
+    request, part, others = CASES[reason]
+    found = verdict(request, part, others=others)
+    assert found.outcome == ClaimOutcome.NOT_MET
+    assert reasons(found) == {"a": reason}
+
+
+def test_a_device_of_another_class_is_said_to_be_of_none_of_its():
+    found = verdict(asked(), offered(OfferedDevice("a")), classes=(DeviceClass("any", ("false",)),))
+    assert reasons(found) == {"a": Reason.CLASS_SELECTOR}
+
+
+def test_counters_are_used_up_by_what_others_hold():
+    use = (CounterUse("set", {"memory": Fraction(2)}),)
+    parts = (
+        offered(OfferedDevice("a", uses=use), OfferedDevice("b", uses=use), slices=2),
+        offered(name="t", slices=2, counter_sets=(("set", {"memory": Fraction(3)}),)),
+    )
+    found = verdict(asked(), *parts, others=(held("other", "a"),))
+    assert reasons(found) == {"a": Reason.IN_USE, "b": Reason.COUNTER}
+    texts = {one.device.name: one.objection.text for one in found.devices}
+    assert texts["a"] == "claim team/other holds it"
+    assert texts["b"] == "2 of counter set/memory is wanted, 1 is left"
+
+
+def test_what_a_constraint_forbids_is_told_beside_the_device_that_was_chosen():
+    devices = [
+        OfferedDevice(name, attributes={"rail": rail})
+        for name, rail in zip("abc", (1, 2, 3), strict=True)
+    ]
+    rule = (ClaimConstraint(f"{DRIVER}/rail"),)
+    found = verdict(asked(count=2), offered(*devices), constraints=rule)
+    assert (found.wanted, found.lacking) == (2, 1)
+    assert [one.device.name for one in found.devices if one.chosen] == ["a"]
+    assert reasons(found) == {"b": Reason.CONSTRAINT, "c": Reason.CONSTRAINT}
+
+
+def test_a_toleration_takes_the_taint_and_admin_access_minds_no_holder():
+    tainted = offered(OfferedDevice("a", taints=(TAINT,)))
+    tolerant = asked(tolerations=(DeviceToleration("down", "Exists"),))
+    assert verdict(tolerant, tainted).outcome == ClaimOutcome.MET
+    others = (held("other", "a"),)
+    assert verdict(asked(admin=True), offered(OfferedDevice("a")), others=others).granted[0].admin
+
+
+@pytest.mark.parametrize(
+    ("request_", "part", "text"),
+    [
+        (ClaimRequest("nics", "gone"), offered(), "there is no DeviceClass gone"),
+        (asked(every=True), offered(OfferedDevice("a"), slices=2), "1 of its 2 slices are there"),
+        (asked(count=33), offered(), "33 devices"),
+        (asked(selectors=("device.x == 1",)), offered(OfferedDevice("a")), "no x"),
+    ],
+)
+def test_what_stops_the_scheduler_everywhere_is_refused(request_, part, text):
+    found = verdict(request_, part)
+    assert found.outcome == ClaimOutcome.REFUSED
+    assert text in found.why
+
+
+def test_a_selector_that_is_not_evaluated_leaves_the_node_without_a_verdict():
+    found = verdict(asked(selectors=("nobody()",)), offered(OfferedDevice("a")))
+    assert found.outcome == ClaimOutcome.NOT_JUDGED
+    assert reasons(found) == {"a": Reason.NOT_EVALUATED}
+    free = verdict(
+        asked(selectors=("nobody()",)), offered(OfferedDevice("a")), others=(held("o", "a"),)
+    )
+    assert free.outcome == ClaimOutcome.NOT_MET
+
+
+def test_a_search_that_takes_too_long_ends_without_a_verdict():
+    devices = [OfferedDevice(f"d{number}", attributes={"n": number % 2}) for number in range(30)]
+    rules = (ClaimConstraint(f"{DRIVER}/n"),)
+    found = verdict(asked(count=16), offered(*devices), constraints=rules)
+    assert found.outcome == ClaimOutcome.NOT_JUDGED
+
+
+def test_the_nearest_node_comes_first_and_the_sentence_names_it():
+    nodes = tuple(ClaimNode(f"node-{number}") for number in (1, 2))
+    two = offered(
+        OfferedDevice("a"), OfferedDevice("b", taints=(TAINT,)), nodes=NodeChoice("node-2")
+    )
+    claim = Asked((asked(count=2),)).claim()
+    explained = explain_claim(ClaimWorld(claim, nodes, (ANY,), (two,)))
+    assert [(one.node, one.lacking) for one in explained.nodes] == [("node-2", 1), ("node-1", 2)]
+    assert explained.headline == (
+        "No node has the 2 devices that the claim asks for; nearest is node-2, which lacks 1: "
+        "1 is tainted."
+    )
+
+
+@given(st.integers(0, 7), st.integers(1, 9), st.integers(1, 3))
+def test_a_range_rounds_up_to_its_steps_and_never_takes_more_than_there_is(asks, has, step):
+    policy = CapacityPolicy(least=Fraction(1), step=Fraction(step), has_range=True)
+    slots = {"slots": DeviceCapacity(Fraction(has), policy)}
+    taken = capacity.taken(slots, {"slots": Fraction(asks)})["slots"]
+    assert taken >= max(asks, 1)
+    assert (taken - 1) % step == 0
+    assert taken < max(asks, 1) + step
+    assert (capacity.objection(slots, {"slots": Fraction(asks)}) is None) == (taken <= has)
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [(400 * 10**9, "400G"), (40 * 2**30, "40Gi"), (16, "16"), (0, "0"), (1024, "1Ki")],
+)
+def test_amounts_are_written_as_people_write_them(amount, text):
+    assert capacity.shown(Fraction(amount)) == text
+
+
+def test_a_made_up_world_is_the_same_each_time():
+    assert made_world(7) == made_world(7)
+    assert made_world(7) != made_world(8)
