@@ -23,7 +23,6 @@ EXAMPLE, NAMESPACE = scc.examples() / "s3-network", "mlnx-network-operator"
 NODES = ("node-1", "node-2")
 RAILS = range(4)
 CHOSEN = (0, 1)  # rails whose slices the pool names
-ROUTER = "routed-router"
 SHOW = ("ip", "-j", "-4", "address", "show")
 SPARE, FAR = "spare", "10.30.0.0/16"
 ACROSS = [(mine, other) for mine in RAILS for other in RAILS]
@@ -36,8 +35,9 @@ def in_lab(lab, *words):
     return done.stdout
 
 
-def router(lab, *words):
-    return in_lab(lab, "ip", "netns", "exec", ROUTER, *words)
+def in_router(lab, process, *words):
+    """Run words in the network namespace of a process of the lab."""
+    return in_lab(lab, "nsenter", "-t", process, "-n", "--", *words)
 
 
 def port(node, rail):
@@ -77,26 +77,42 @@ def pool(rail):
 
 
 @contextmanager
-def cables(lab):
-    """A router, and a cable from it to each card of each node."""
-    in_lab(lab, "ip", "netns", "add", ROUTER)
-    router(lab, "sysctl", "-qw", "net.ipv4.ip_forward=1")
-    try:
-        for node in NODES:
-            first = native_node.first_process(lab.home, lab.node(node)).strip()
-            names = [(port(node, rail), f"rail{rail}") for rail in RAILS]
-            for far, near in (*names, (f"n{NODES.index(node)}s", SPARE)):
-                ends = ("type", "veth", "peer", "name", near, "netns", first)
-                in_lab(lab, "ip", "link", "add", far, "netns", ROUTER, *ends)
-                router(lab, "ip", "link", "set", far, "up")
-                cluster.shell(lab, node, f"ip link set {near} up")
-        yield
-    finally:
-        in_lab(lab, "ip", "netns", "del", ROUTER)
+def a_router(lab):
+    """A network namespace that forwards, as the process that holds it.
+
+    It ends with the process, and the process with its input: a run that is killed leaves nothing,
+    where `ip netns add` leaves its file in the machine's /run.
+    """
+    words = [*lab.enter(), "unshare", "--net", "sh", "-c", "echo $$; exec cat"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as held:
+        process = held.stdout.readline().strip()
+        in_router(lab, process, "sysctl", "-qw", "net.ipv4.ip_forward=1")
+        yield process
+        held.stdin.close()
+
+
+def connect(lab, process):
+    """A cable from the router to each card of each node."""
+    for node in NODES:
+        first = native_node.first_process(lab.home, lab.node(node)).strip()
+        names = [(port(node, rail), f"rail{rail}") for rail in RAILS]
+        for far, near in (*names, (f"n{NODES.index(node)}s", SPARE)):
+            ends = ("type", "veth", "peer", "name", near, "netns", first)
+            in_lab(lab, "ip", "link", "add", far, "netns", process, *ends)
+            in_router(lab, process, "ip", "link", "set", far, "up")
+            cluster.shell(lab, node, f"ip link set {near} up")
 
 
 @pytest.fixture(scope="module")
-def lab(native):
+def router(native):
+    """Words run in the router, which has a cable to each card."""
+    with a_router(native) as process:
+        connect(native, process)
+        yield lambda *words: in_router(native, process, *words)
+
+
+@pytest.fixture(scope="module")
+def lab(native, router):
     """The agent and the controller of seed S3, a pool and a network for each rail."""
     scc.install_kinds(native)
     cluster.label_cards(native)
@@ -111,18 +127,19 @@ def lab(native):
     ]
     networks.append(definition("card", type="host-device", device=SPARE))
     files = [word for name in ("agent", "controller") for word in ("-f", f"{EXAMPLE}/{name}.yaml")]
-    with cables(native):
-        cluster.kubectl(native, "apply", *files)
-        cluster.apply(native, *networks, *map(pool, RAILS))
-        cluster.rollout(native, "rdma-shared-dp-ds", NAMESPACE)
-        yield native
-        cluster.kubectl(native, "delete", "pods", "--all", "-n", "default", "--grace-period=1")
-        names = [each["metadata"]["name"] for each in networks]
-        cluster.kubectl(native, "delete", "network-attachment-definitions", *names)
-        pools = [f"routed-{rail}" for rail in RAILS]
-        cluster.kubectl(native, "delete", "ippools.kube-rdma.io", *pools)
-        cluster.kubectl(native, "delete", *files, "--cascade=foreground")
-        cluster.kubectl(native, "label", "node", "--all", f"{cluster.CARDS_LABEL}-")
+    cluster.kubectl(native, "apply", *files)
+    cluster.apply(native, *networks, *map(pool, RAILS))
+    cluster.rollout(native, "rdma-shared-dp-ds", NAMESPACE)
+    for node in NODES:  # a container that started has not yet looked at the node
+        cluster.until_on_node(native, node, "grep -q kube-rdma /etc/cni/net.d/*.conflist")
+    yield native
+    cluster.kubectl(native, "delete", "pods", "--all", "-n", "default", "--grace-period=1")
+    names = [each["metadata"]["name"] for each in networks]
+    cluster.kubectl(native, "delete", "network-attachment-definitions", *names)
+    pools = [f"routed-{rail}" for rail in RAILS]
+    cluster.kubectl(native, "delete", "ippools.kube-rdma.io", *pools)
+    cluster.kubectl(native, "delete", *files, "--cascade=foreground")
+    cluster.kubectl(native, "label", "node", "--all", f"{cluster.CARDS_LABEL}-")
 
 
 def start(lab, name, node, *networks):
@@ -148,7 +165,7 @@ def addresses(lab, name):
 
 
 @pytest.fixture(scope="module")
-def pods(lab):
+def pods(lab, router):
     """A pod of four rails on each node; the router has an address in each slice that they got."""
     for node in NODES:
         start(lab, f"on-{node}", node, *(f"rail-{rail}" for rail in RAILS))
@@ -157,7 +174,7 @@ def pods(lab):
     for node, own in found.items():
         for rail, address in own.items():
             gateway = f"{address.network.network_address}/31"
-            router(lab, "ip", "address", "replace", gateway, "dev", port(node, rail))
+            router("ip", "address", "replace", gateway, "dev", port(node, rail))
     return found
 
 
