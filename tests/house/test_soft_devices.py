@@ -42,6 +42,7 @@ USES = {
     "src/kube_rdma/rules/explain/node.py basis": "as host_network, from a report",
     "src/kube_rdma/rules/explain/node.py _device": "a report has no type: the name says iWARP",
     # Of real cards more is demanded or told.
+    "src/kube_rdma/rules/claims/cards.py _kind": "the word for it in a slice, as function is one",
     "src/kube_rdma/rules/doctor/cards.py _slow_port": "its rate is made up",
     "src/kube_rdma/rules/functions/plan.py _Node._use": "its function is in use",
     "src/kube_rdma/rules/health/membership.py _Members.__init__": "not the function's own device",

@@ -16,7 +16,7 @@ from kube_rdma.adapters.cluster.kinds.claim_objects import (
     WHOLE_SLICE,
     claim_of,
     device_class,
-    offered_slice,
+    listed_slice,
 )
 from kube_rdma.model.claims.claim import ClaimNode
 from kube_rdma.model.claims.world import ClaimWorld
@@ -54,7 +54,7 @@ def read(world):
             ClaimNode(one["metadata"]["name"], one["metadata"]["labels"]) for one in world["nodes"]
         ),
         classes=tuple(device_class(_stored(DEVICE_CLASS, one)) for one in world["classes"]),
-        slices=tuple(offered_slice(_stored(WHOLE_SLICE, one)) for one in world["slices"]),
+        slices=tuple(listed_slice(_stored(WHOLE_SLICE, one)) for one in world["slices"]),
         others=tuple(claim_of(_stored(WHOLE_CLAIM, one)) for one in world["claims"]),
     )
 

@@ -116,8 +116,9 @@ def _constraint(constraint: ClaimConstraint) -> str:
 
 
 def _held(held: Iterable[AllocationResult]) -> Iterator[str]:
-    for one in held:
-        yield f"{_INDENT}{one.device.name}  pool {one.device.pool}, request {one.request}"
+    for result in held:
+        device = result.device
+        yield f"{_INDENT}{device.name}  pool {device.pool}, request {result.request}"
 
 
 def _nodes(nodes: tuple[ClaimVerdict, ...], width: int) -> Iterator[str]:
@@ -142,22 +143,23 @@ def _state(verdict: ClaimVerdict) -> str:
 def _devices(verdict: ClaimVerdict, width: int, *, several: bool) -> Iterator[str]:
     """Devices that have the same against them share a line."""
     lines: dict[str, list[str]] = {}
-    for one in sorted(verdict.devices, key=lambda one: one.chosen):
-        names = lines.setdefault(_about(one), [])
-        names.append(_name(verdict.node, one.device, several=several))
+    for looked in sorted(verdict.devices, key=lambda looked: looked.chosen):
+        names = lines.setdefault(_about(looked), [])
+        names.append(_name(verdict.node, looked.device, several=several))
     for text, names in lines.items():
         more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
         lead = f"{_DEEP}{text[0]} {', '.join(names[:_MOST_NAMES])}{more}"
         yield from wrapped(f"{lead}  {text[2:]}", width, _DEEP * 2)
 
 
-def _about(one: DeviceVerdict) -> str:
-    if one.chosen:
-        return f"✓ would be taken for {one.request}"
-    if one.objection is None:
-        return f"· could be had for {one.request}, and leads to no whole answer"
-    choice = f"{one.request}: " if "/" in one.request else ""
-    return f"✗ {choice}{' '.join(one.objection.text.split())}"
+def _about(looked: DeviceVerdict) -> str:
+    request, objection = looked.request, looked.objection
+    if looked.chosen:
+        return f"✓ would be taken for {request}"
+    if objection is None:
+        return f"· could be had for {request}, and leads to no whole answer"
+    choice = f"{request}: " if "/" in request else ""
+    return f"✗ {choice}{' '.join(objection.text.split())}"
 
 
 def _name(node: str, device: SliceDevice, *, several: bool) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from kube_base.frozen import Frozen
 from kube_rdma.model.claims.claim import Claim, ClaimNode, DeviceClass
-from kube_rdma.model.claims.offer import OfferedSlice
+from kube_rdma.model.claims.listed import ListedSlice
 
 
 class ClaimWorld(Frozen):
@@ -16,5 +16,5 @@ class ClaimWorld(Frozen):
     claim: Claim
     nodes: tuple[ClaimNode, ...] = ()
     classes: tuple[DeviceClass, ...] = ()
-    slices: tuple[OfferedSlice, ...] = ()
+    slices: tuple[ListedSlice, ...] = ()
     others: tuple[Claim, ...] = ()

@@ -267,7 +267,7 @@ def _keepers(
     from kube_rdma.programs.agent.node.startup_taint import StartupTaint
 
     assert options.node
-    keepers = (
+    keepers: tuple[NodeKeeper[Any] | None, ...] = (
         StartupTaint(Nodes(cluster)) if options.startup_taint else None,
         CardCondition(Nodes(cluster)),
         _labels(options, Nodes(cluster)),

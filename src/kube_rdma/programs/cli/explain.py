@@ -80,14 +80,14 @@ def explain(
     cluster: ClusterOptions,
     **more: object,
 ) -> None:
-    """Show what a pod asked for, got and sees, or why a claim waits.
+    """Show what a pod asked for and got.
 
     It also shows the steps by which the agent makes the pod's networks. With -f it shows what a pod
     that does not exist yet would get on a node, or what would refuse it and why. It changes
     nothing.
 
-    Of a ResourceClaim it shows for each node and device why the scheduler does not give it, for
-    devices of any driver.
+    claim/NAME shows why a ResourceClaim waits: for each node and device, of any driver, what keeps
+    the scheduler from giving it.
 
     Exits with 1 when something refuses the pod or no node can meet the claim, else with 0.
     """

@@ -15,7 +15,7 @@ from kube_rdma.adapters.cluster.kinds.claim_objects import (
     WHOLE_SLICE,
     claim_of,
     device_class,
-    offered_slice,
+    listed_slice,
 )
 from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.model.claims.claim import ClaimNode
@@ -37,7 +37,7 @@ async def read_claim(
         claim = claim_of(stored)
         if claim.held is not None:
             return ClaimWorld(claim)
-        slices = [offered_slice(one) for one in await cluster.list(WHOLE_SLICE)]
+        slices = [listed_slice(one) for one in await cluster.list(WHOLE_SLICE)]
         classes = [device_class(one) for one in await cluster.list(DEVICE_CLASS)]
         others = [claim_of(one) for one in await cluster.list(WHOLE_CLAIM)]
         return ClaimWorld(

@@ -11,20 +11,20 @@ import math
 from collections.abc import Mapping
 from fractions import Fraction
 
-from kube_rdma.model.claims.offer import CapacityPolicy, DeviceCapacity
+from kube_rdma.model.claims.listed import CapacityPolicy, ListedCapacity
 from kube_rdma.model.claims.verdict import Objection, Reason
 
 Amounts = Mapping[str, Fraction]
 _NOTHING: Amounts = {}
 
 
-def taken(capacities: Mapping[str, DeviceCapacity], asked: Amounts) -> dict[str, Fraction]:
+def taken(capacities: Mapping[str, ListedCapacity], asked: Amounts) -> dict[str, Fraction]:
     """What a request takes of each capacity of a device."""
     return {name: _taken(asked.get(name), one) for name, one in capacities.items()}
 
 
 def objection(
-    capacities: Mapping[str, DeviceCapacity],
+    capacities: Mapping[str, ListedCapacity],
     asked: Amounts,
     used: Amounts = _NOTHING,
     chosen: Amounts = _NOTHING,
@@ -58,7 +58,7 @@ _UNITS = (
 )
 
 
-def _taken(asked: Fraction | None, capacity: DeviceCapacity) -> Fraction:
+def _taken(asked: Fraction | None, capacity: ListedCapacity) -> Fraction:
     policy = capacity.policy
     if asked is None:
         default = policy.default if policy else None

@@ -9,7 +9,7 @@ with the second alone, and a device that is taken back takes the value of its re
 from __future__ import annotations
 
 from kube_rdma.model.claims.claim import ClaimConstraint, ClaimRequest
-from kube_rdma.model.claims.offer import AttributeValue, OfferedDevice, Version
+from kube_rdma.model.claims.listed import AttributeValue, ListedDevice, Version
 
 
 class ConstraintState:
@@ -20,7 +20,7 @@ class ConstraintState:
         self._values: dict[str, AttributeValue] = {}  # by request; of a match one without a name
         self._count = 0
 
-    def add(self, request: ClaimRequest, driver: str, device: OfferedDevice) -> str:
+    def add(self, request: ClaimRequest, driver: str, device: ListedDevice) -> str:
         """Take a device; if it may not be, say why."""
         if not self._concerns(request):
             return ""
@@ -68,7 +68,7 @@ class ConstraintState:
         return not names or request.name in names or _base(request) in names
 
 
-def attribute(driver: str, device: OfferedDevice, name: str) -> AttributeValue:
+def attribute(driver: str, device: ListedDevice, name: str) -> AttributeValue:
     """An attribute by its full name; the driver's own stand in its slices without a domain."""
     if name in device.attributes:
         return device.attributes[name]

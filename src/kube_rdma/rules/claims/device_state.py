@@ -15,7 +15,7 @@ from fractions import Fraction
 from kube_base.frozen import Frozen
 from kube_rdma.model.claims.claim import Claim, ClaimRequest
 from kube_rdma.model.claims.device import SliceDevice
-from kube_rdma.model.claims.offer import DeviceTaint, OfferedDevice, OfferedSlice
+from kube_rdma.model.claims.listed import ListedDevice, ListedSlice, ListedTaint
 from kube_rdma.model.claims.verdict import Objection, Reason
 from kube_rdma.rules.claims import capacity
 from kube_rdma.rules.claims.constraints import ConstraintState
@@ -29,8 +29,8 @@ class Candidate(Frozen):
     """A device that a node can reach, with its slice and its pool."""
 
     id: SliceDevice
-    device: OfferedDevice
-    part: OfferedSlice
+    device: ListedDevice
+    part: ListedSlice
     pool: DevicePool
 
 
@@ -210,7 +210,7 @@ def _counter_objection(candidate: Candidate, name: str, counter: str, over: Frac
     return Objection(Reason.COUNTER, f"{text}, {capacity.shown(max(left, Fraction(0)))} is left")
 
 
-def _tainted(request: ClaimRequest, taints: Iterable[DeviceTaint]) -> Objection | None:
+def _tainted(request: ClaimRequest, taints: Iterable[ListedTaint]) -> Objection | None:
     for taint in taints:
         if taint.effect in _KEEPING_AWAY and not _tolerated(request, taint):
             value = f"={taint.value}" if taint.value else ""
@@ -219,7 +219,7 @@ def _tainted(request: ClaimRequest, taints: Iterable[DeviceTaint]) -> Objection 
     return None
 
 
-def _tolerated(request: ClaimRequest, taint: DeviceTaint) -> bool:
+def _tolerated(request: ClaimRequest, taint: ListedTaint) -> bool:
     """resourceclaim/devicetoleration.go of the same module: an operator it knows not takes none."""
     for toleration in request.tolerations:
         fits = toleration.effect in ("", taint.effect) and toleration.key in ("", taint.key)

@@ -98,7 +98,7 @@ def granted(
 def _granted(share: ClaimShare, container: str, pools: Mapping[str, Pool]) -> GrantedShare:
     pool = pools.get(share.resource)
     if pool is None:
-        raise Unavailable(f"{share.resource} is not offered on this node now.")
+        raise Unavailable(f"{share.resource} is not allocatable on this node now.")
     row = terms(pool.spec)
     by_id = {card.id: card for card in pool.cards}
     lost = [name for name in share.cards if name not in by_id]

@@ -3,7 +3,7 @@
 One file for each request of a claim, at the path that its consumers know from the pod's own
 document; the content is DeviceMetadata of metadata.resource.k8s.io/v1alpha1, one JSON document a
 line, the newest version first. Paths and fields are those of k8s.io/dynamic-resource-allocation
-@v0.36.3, api/metadata (doc.go, types.go, v1alpha1/types.go).
+@v0.36.3 (doc.go, types.go and v1alpha1/types.go of its metadata API).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from fractions import Fraction
 from kube_base.frozen import Frozen
 from kube_rdma.model.claims.claim import ClaimNode
 from kube_rdma.model.claims.device import SliceDevice
-from kube_rdma.model.claims.offer import NodeChoice, OfferedDevice, OfferedSlice
+from kube_rdma.model.claims.listed import ListedDevice, ListedSlice, NodeChoice
 from kube_rdma.rules.operator.affinity import REQUIRED, allows
 
 _CounterSets = Mapping[str, Mapping[str, Fraction]]
@@ -28,22 +28,22 @@ class DevicePool(Frozen):
 
     driver: str
     name: str
-    slices: tuple[OfferedSlice, ...] = ()
-    elsewhere: tuple[OfferedSlice, ...] = ()
+    slices: tuple[ListedSlice, ...] = ()
+    elsewhere: tuple[ListedSlice, ...] = ()
     counter_sets: Mapping[str, Mapping[str, Fraction]] = {}
     incomplete: str = ""
     invalid: str = ""
 
-    def devices(self) -> Iterator[tuple[SliceDevice, OfferedDevice, OfferedSlice]]:
+    def devices(self) -> Iterator[tuple[SliceDevice, ListedDevice, ListedSlice]]:
         """Those for the node, in their order."""
         for part in self.slices:
             for device in part.devices:
                 yield SliceDevice(self.driver, self.name, device.name), device, part
 
 
-def pools_of(node: ClaimNode, slices: Sequence[OfferedSlice]) -> tuple[DevicePool, ...]:
+def pools_of(node: ClaimNode, slices: Sequence[ListedSlice]) -> tuple[DevicePool, ...]:
     """The pools in the scheduler's order; those with binding conditions come last."""
-    newest: dict[tuple[str, str], list[OfferedSlice]] = {}
+    newest: dict[tuple[str, str], list[ListedSlice]] = {}
     local = [one for one in slices if _is_local(one) and one.nodes.node == node.name]
     for part in (*local, *(one for one in slices if not _is_local(one))):
         if not _is_relevant(part, node):
@@ -66,11 +66,11 @@ def is_for(choice: NodeChoice, node: ClaimNode) -> bool:
     return allows({REQUIRED: choice.selector}, node.name, node.labels)
 
 
-def _is_local(part: OfferedSlice) -> bool:
+def _is_local(part: ListedSlice) -> bool:
     return bool(part.nodes.node) and not part.counter_sets
 
 
-def _is_relevant(part: OfferedSlice, node: ClaimNode) -> bool:
+def _is_relevant(part: ListedSlice, node: ClaimNode) -> bool:
     if part.counter_sets:
         return True
     if part.nodes.is_set:
@@ -78,7 +78,7 @@ def _is_relevant(part: OfferedSlice, node: ClaimNode) -> bool:
     return part.per_device and any(is_for(device.nodes, node) for device in part.devices)
 
 
-def _pool(parts: list[OfferedSlice], slices: Sequence[OfferedSlice]) -> DevicePool | None:
+def _pool(parts: list[ListedSlice], slices: Sequence[ListedSlice]) -> DevicePool | None:
     """The pool of slices of a generation; None if a newer one exists for other nodes."""
     first = parts[0]
     if len(parts) == first.slices:
@@ -93,7 +93,7 @@ def _pool(parts: list[OfferedSlice], slices: Sequence[OfferedSlice]) -> DevicePo
     return _built(parts, whole)
 
 
-def _built(parts: list[OfferedSlice], whole: list[OfferedSlice] | None) -> DevicePool:
+def _built(parts: list[ListedSlice], whole: list[ListedSlice] | None) -> DevicePool:
     first, named = parts[0], sorted(parts, key=lambda one: one.name)
     devices = tuple(one for one in named if not one.counter_sets)
     pool = DevicePool(first.driver, first.pool, devices)
@@ -102,7 +102,7 @@ def _built(parts: list[OfferedSlice], whole: list[OfferedSlice] | None) -> Devic
     fault = _twice("device", names) or _twice("counter set", Counter(name for name, _ in sets))
     counter_sets = dict(sets)
     fault = fault or _unknown_counter(named, counter_sets)
-    elsewhere: tuple[OfferedSlice, ...] = ()
+    elsewhere: tuple[ListedSlice, ...] = ()
     if not fault and whole is not None and len(whole) != len(parts):
         mine = {one.name for one in parts}
         elsewhere = tuple(one for one in whole if one.name not in mine)
@@ -115,7 +115,7 @@ def _twice(what: str, names: Counter[str]) -> str:
     return f"{what} {twice} is there twice" if twice else ""
 
 
-def _unknown_counter(parts: Iterable[OfferedSlice], sets: _CounterSets) -> str:
+def _unknown_counter(parts: Iterable[ListedSlice], sets: _CounterSets) -> str:
     for part in parts:
         for device in part.devices:
             for use in device.uses:

@@ -91,7 +91,7 @@ def book(
     if claim is None:
         raise Refused("it is not there any more", remedy=_ANEW, where=where)
     if claim.claim.uid != asked.uid:
-        problem = f"it was deleted and made anew: its uid is {claim.claim.uid}, not {asked.uid}"
+        problem = f"it was deleted and made again: its uid is {claim.claim.uid}, not {asked.uid}"
         raise Refused(problem, remedy="Delete the pod that was made for the old one", where=where)
     mine = [one for one in claim.devices if one.driver == DRIVER]
     if not mine:

@@ -2,14 +2,14 @@
 
 import pytest
 
-from kube_rdma.model.claims.offer import DeviceCapacity, OfferedDevice, Version
+from kube_rdma.model.claims.listed import ListedCapacity, ListedDevice, Version
 from kube_rdma.model.quantity import quantity
 from kube_rdma.rules.claims.cel.evaluate import selects
 from kube_rdma.rules.claims.cel.functions import EvaluationError
 from kube_rdma.rules.claims.cel.syntax import NotEvaluated
 
 DRIVER = "d.test"
-DEVICE = OfferedDevice(
+DEVICE = ListedDevice(
     "a",
     attributes={
         "rail": 1,
@@ -18,7 +18,7 @@ DEVICE = OfferedDevice(
         "firmware": Version("28.39.1002-rc.1+build"),
         "std.test/root": "pci0000:15",
     },
-    capacity={"memory": DeviceCapacity(quantity("40Gi"))},
+    capacity={"memory": ListedCapacity(quantity("40Gi"))},
     shared=True,
 )
 OWN = f'device.attributes["{DRIVER}"]'
@@ -82,7 +82,7 @@ def test_what_has_no_value_is_an_error_as_for_the_scheduler(text):
 def test_an_attribute_without_a_value_that_is_read_spoils_each_selector():
     """As with a list where the gate for lists is off (cel/compile.go, getAttributeValue)."""
     with pytest.raises(EvaluationError):
-        selects("true", DRIVER, OfferedDevice("a", attributes={"roots": None}))
+        selects("true", DRIVER, ListedDevice("a", attributes={"roots": None}))
 
 
 @pytest.mark.parametrize(

@@ -18,14 +18,14 @@ from kube_rdma.model.claims.claim import (
     RequestChoices,
 )
 from kube_rdma.model.claims.device import SliceDevice
-from kube_rdma.model.claims.offer import (
+from kube_rdma.model.claims.listed import (
     CapacityPolicy,
     CounterUse,
-    DeviceCapacity,
-    DeviceTaint,
+    ListedCapacity,
+    ListedDevice,
+    ListedSlice,
+    ListedTaint,
     NodeChoice,
-    OfferedDevice,
-    OfferedSlice,
 )
 from kube_rdma.model.claims.verdict import ClaimOutcome, Reason
 from kube_rdma.model.claims.world import ClaimWorld
@@ -55,7 +55,7 @@ def asked(**more):
 
 def offered(*devices, name="s", slices=1, **more):
     more = {"nodes": NodeChoice(NODE.name), **more}
-    return OfferedSlice(name, DRIVER, NODE.name, 1, slices, devices=devices, **more)
+    return ListedSlice(name, DRIVER, NODE.name, 1, slices, devices=devices, **more)
 
 
 def held(name, device, **more):
@@ -74,25 +74,25 @@ def reasons(found):
     return {one.device.name: one.objection.reason for one in found.devices if one.objection}
 
 
-SLOTS = {"slots": DeviceCapacity(Fraction(2), CapacityPolicy(default=Fraction(1)))}
-TAINT = DeviceTaint("down", "NoSchedule")
+SLOTS = {"slots": ListedCapacity(Fraction(2), CapacityPolicy(default=Fraction(1)))}
+TAINT = ListedTaint("down", "NoSchedule")
 CASES = {
-    Reason.SELECTOR: (asked(selectors=("false",)), offered(OfferedDevice("a")), ()),
-    Reason.TAINT: (asked(), offered(OfferedDevice("a", taints=(TAINT,))), ()),
-    Reason.IN_USE: (asked(), offered(OfferedDevice("a")), (held("other", "a"),)),
-    Reason.CAPACITY_UNKNOWN: (asked(capacity={"x": 1}), offered(OfferedDevice("a")), ()),
+    Reason.SELECTOR: (asked(selectors=("false",)), offered(ListedDevice("a")), ()),
+    Reason.TAINT: (asked(), offered(ListedDevice("a", taints=(TAINT,))), ()),
+    Reason.IN_USE: (asked(), offered(ListedDevice("a")), (held("other", "a"),)),
+    Reason.CAPACITY_UNKNOWN: (asked(capacity={"x": 1}), offered(ListedDevice("a")), ()),
     Reason.CAPACITY: (
         asked(),
-        offered(OfferedDevice("a", capacity=SLOTS, shared=True)),
+        offered(ListedDevice("a", capacity=SLOTS, shared=True)),
         (held("other", "a", share="1", capacity={"slots": Fraction(2)}),),
     ),
-    Reason.POOL_INCOMPLETE: (asked(), offered(OfferedDevice("a"), slices=2), ()),
-    Reason.POOL_INVALID: (asked(), offered(OfferedDevice("a"), OfferedDevice("a")), ()),
+    Reason.POOL_INCOMPLETE: (asked(), offered(ListedDevice("a"), slices=2), ()),
+    Reason.POOL_INVALID: (asked(), offered(ListedDevice("a"), ListedDevice("a")), ()),
     Reason.NODE_SELECTOR: (
         asked(count=2),
         offered(
-            OfferedDevice("a", nodes=NodeChoice("node-2")),
-            OfferedDevice("b", nodes=NodeChoice(every=True)),
+            ListedDevice("a", nodes=NodeChoice("node-2")),
+            ListedDevice("b", nodes=NodeChoice(every=True)),
             nodes=NodeChoice(),
             per_device=True,
         ),
@@ -110,14 +110,14 @@ def test_each_reason_is_told_of_its_device(reason):
 
 
 def test_a_device_of_another_class_is_said_to_be_of_none_of_its():
-    found = verdict(asked(), offered(OfferedDevice("a")), classes=(DeviceClass("any", ("false",)),))
+    found = verdict(asked(), offered(ListedDevice("a")), classes=(DeviceClass("any", ("false",)),))
     assert reasons(found) == {"a": Reason.CLASS_SELECTOR}
 
 
 def test_counters_are_used_up_by_what_others_hold():
     use = (CounterUse("set", {"memory": Fraction(2)}),)
     parts = (
-        offered(OfferedDevice("a", uses=use), OfferedDevice("b", uses=use), slices=2),
+        offered(ListedDevice("a", uses=use), ListedDevice("b", uses=use), slices=2),
         offered(name="t", slices=2, counter_sets=(("set", {"memory": Fraction(3)}),)),
     )
     found = verdict(asked(), *parts, others=(held("other", "a"),))
@@ -129,7 +129,7 @@ def test_counters_are_used_up_by_what_others_hold():
 
 def test_what_a_constraint_forbids_is_told_beside_the_device_that_was_chosen():
     devices = [
-        OfferedDevice(name, attributes={"rail": rail})
+        ListedDevice(name, attributes={"rail": rail})
         for name, rail in zip("abc", (1, 2, 3), strict=True)
     ]
     rule = (ClaimConstraint(f"{DRIVER}/rail"),)
@@ -140,20 +140,20 @@ def test_what_a_constraint_forbids_is_told_beside_the_device_that_was_chosen():
 
 
 def test_a_toleration_takes_the_taint_and_admin_access_minds_no_holder():
-    tainted = offered(OfferedDevice("a", taints=(TAINT,)))
+    tainted = offered(ListedDevice("a", taints=(TAINT,)))
     tolerant = asked(tolerations=(DeviceToleration("down", "Exists"),))
     assert verdict(tolerant, tainted).outcome == ClaimOutcome.MET
     others = (held("other", "a"),)
-    assert verdict(asked(admin=True), offered(OfferedDevice("a")), others=others).granted[0].admin
+    assert verdict(asked(admin=True), offered(ListedDevice("a")), others=others).granted[0].admin
 
 
 @pytest.mark.parametrize(
     ("request_", "part", "text"),
     [
         (ClaimRequest("nics", "gone"), offered(), "there is no DeviceClass gone"),
-        (asked(every=True), offered(OfferedDevice("a"), slices=2), "1 of its 2 slices are there"),
+        (asked(every=True), offered(ListedDevice("a"), slices=2), "1 of its 2 slices are there"),
         (asked(count=33), offered(), "33 devices"),
-        (asked(selectors=("device.x == 1",)), offered(OfferedDevice("a")), "no x"),
+        (asked(selectors=("device.x == 1",)), offered(ListedDevice("a")), "no x"),
     ],
 )
 def test_what_stops_the_scheduler_everywhere_is_refused(request_, part, text):
@@ -163,17 +163,17 @@ def test_what_stops_the_scheduler_everywhere_is_refused(request_, part, text):
 
 
 def test_a_selector_that_is_not_evaluated_leaves_the_node_without_a_verdict():
-    found = verdict(asked(selectors=("nobody()",)), offered(OfferedDevice("a")))
+    found = verdict(asked(selectors=("nobody()",)), offered(ListedDevice("a")))
     assert found.outcome == ClaimOutcome.NOT_JUDGED
     assert reasons(found) == {"a": Reason.NOT_EVALUATED}
     free = verdict(
-        asked(selectors=("nobody()",)), offered(OfferedDevice("a")), others=(held("o", "a"),)
+        asked(selectors=("nobody()",)), offered(ListedDevice("a")), others=(held("o", "a"),)
     )
     assert free.outcome == ClaimOutcome.NOT_MET
 
 
 def test_a_search_that_takes_too_long_ends_without_a_verdict():
-    devices = [OfferedDevice(f"d{number}", attributes={"n": number % 2}) for number in range(30)]
+    devices = [ListedDevice(f"d{number}", attributes={"n": number % 2}) for number in range(30)]
     rules = (ClaimConstraint(f"{DRIVER}/n"),)
     found = verdict(asked(count=16), offered(*devices), constraints=rules)
     assert found.outcome == ClaimOutcome.NOT_JUDGED
@@ -181,9 +181,7 @@ def test_a_search_that_takes_too_long_ends_without_a_verdict():
 
 def test_the_nearest_node_comes_first_and_the_sentence_names_it():
     nodes = tuple(ClaimNode(f"node-{number}") for number in (1, 2))
-    two = offered(
-        OfferedDevice("a"), OfferedDevice("b", taints=(TAINT,)), nodes=NodeChoice("node-2")
-    )
+    two = offered(ListedDevice("a"), ListedDevice("b", taints=(TAINT,)), nodes=NodeChoice("node-2"))
     claim = Asked((asked(count=2),)).claim()
     explained = explain_claim(ClaimWorld(claim, nodes, (ANY,), (two,)))
     assert [(one.node, one.lacking) for one in explained.nodes] == [("node-2", 1), ("node-1", 2)]
@@ -196,7 +194,7 @@ def test_the_nearest_node_comes_first_and_the_sentence_names_it():
 @given(st.integers(0, 7), st.integers(1, 9), st.integers(1, 3))
 def test_a_range_rounds_up_to_its_steps_and_never_takes_more_than_there_is(asks, has, step):
     policy = CapacityPolicy(least=Fraction(1), step=Fraction(step), has_range=True)
-    slots = {"slots": DeviceCapacity(Fraction(has), policy)}
+    slots = {"slots": ListedCapacity(Fraction(has), policy)}
     taken = capacity.taken(slots, {"slots": Fraction(asks)})["slots"]
     assert taken >= max(asks, 1)
     assert (taken - 1) % step == 0

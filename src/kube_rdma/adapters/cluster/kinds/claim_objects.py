@@ -1,7 +1,7 @@
 """ResourceSlices, ResourceClaims and DeviceClasses with all that the scheduler looks at.
 
 resource.k8s.io/v1 since 1.34 (k8s.io/api v0.36.3, resource/v1/types.go). The kinds of
-resource_slice.py have less, for programs that run all day. Read by adapters/cluster/claim_world.py.
+resource_slice.py have less, for programs that run all day. Read by programs/explain/claims.py.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from kube_rdma.model.claims.claim import (
     RequestChoices,
 )
 from kube_rdma.model.claims.device import SliceDevice
-from kube_rdma.model.claims.offer import (
+from kube_rdma.model.claims.listed import (
     AttributeValue,
     CapacityPolicy,
     CounterUse,
-    DeviceCapacity,
-    DeviceTaint,
+    ListedCapacity,
+    ListedDevice,
+    ListedSlice,
+    ListedTaint,
     NodeChoice,
-    OfferedDevice,
-    OfferedSlice,
     Version,
 )
 from kube_rdma.model.quantity import quantity
@@ -52,21 +52,21 @@ class _WholeAttribute(msgspec.Struct, frozen=True):
     version: str | None = None
 
 
-class _Range(msgspec.Struct, frozen=True):
+class _WholeRange(msgspec.Struct, frozen=True):
     min: str | int | None = None
     max: str | int | None = None
     step: str | int | None = None
 
 
-class _Policy(msgspec.Struct, frozen=True, rename="camel"):
+class _WholePolicy(msgspec.Struct, frozen=True, rename="camel"):
     default: str | int | None = None
     valid_values: tuple[str | int, ...] = ()
-    valid_range: _Range | None = None
+    valid_range: _WholeRange | None = None
 
 
-class _Capacity(msgspec.Struct, frozen=True, rename="camel"):
+class _WholeCapacity(msgspec.Struct, frozen=True, rename="camel"):
     value: str | int = "0"
-    request_policy: _Policy | None = None
+    request_policy: _WholePolicy | None = None
 
 
 class _Counter(msgspec.Struct, frozen=True):
@@ -90,8 +90,8 @@ class _NodeChoice(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 class _WholeDevice(_NodeChoice, frozen=True, rename="camel", kw_only=True):
     name: str = ""
     attributes: dict[str, _WholeAttribute] = {}
-    capacity: dict[str, _Capacity] = {}
-    taints: tuple[DeviceTaint, ...] = ()
+    capacity: dict[str, _WholeCapacity] = {}
+    taints: tuple[ListedTaint, ...] = ()
     consumes_counters: tuple[_Counters, ...] = ()
     allow_multiple_allocations: bool | None = None
     binding_conditions: tuple[str, ...] | None = None
@@ -212,10 +212,10 @@ DEVICE_CLASS = ObjectKind(
 )
 
 
-def offered_slice(stored: Stored[WholeSliceSpec, None]) -> OfferedSlice:
+def listed_slice(stored: Stored[WholeSliceSpec, None]) -> ListedSlice:
     """The model value of a ResourceSlice; raise Refused for what is no quantity."""
     spec = stored.spec
-    return OfferedSlice(
+    return ListedSlice(
         name=stored.name,
         driver=spec.driver,
         pool=spec.pool.name,
@@ -251,12 +251,12 @@ def _nodes(choice: _NodeChoice) -> NodeChoice:
     return NodeChoice(choice.node_name or "", bool(choice.all_nodes), choice.node_selector)
 
 
-def _device(device: _WholeDevice) -> OfferedDevice:
-    return OfferedDevice(
+def _device(device: _WholeDevice) -> ListedDevice:
+    return ListedDevice(
         name=device.name,
         attributes={name: _attribute(one) for name, one in device.attributes.items()},
         capacity={
-            name: DeviceCapacity(_amount(one.value), _policy(one.request_policy))
+            name: ListedCapacity(_amount(one.value), _policy(one.request_policy))
             for name, one in device.capacity.items()
         },
         taints=device.taints,
@@ -274,10 +274,10 @@ def _attribute(attribute: _WholeAttribute) -> AttributeValue:
     return next((value for value in values if value is not None), None)
 
 
-def _policy(policy: _Policy | None) -> CapacityPolicy | None:
+def _policy(policy: _WholePolicy | None) -> CapacityPolicy | None:
     if policy is None:
         return None
-    limits = policy.valid_range or _Range()
+    limits = policy.valid_range or _WholeRange()
     return CapacityPolicy(
         default=_maybe(policy.default),
         values=tuple(map(_amount, policy.valid_values)),

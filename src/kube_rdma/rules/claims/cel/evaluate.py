@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from kube_rdma.model.claims.offer import OfferedDevice, Version
+from kube_rdma.model.claims.listed import ListedDevice, Version
 from kube_rdma.rules.claims.cel.functions import (
     EvaluationError,
     Optional,
@@ -50,7 +50,7 @@ class _Domains(dict[str, object]):
         return {}
 
 
-def selects(expression: str, driver: str, device: OfferedDevice) -> bool:
+def selects(expression: str, driver: str, device: ListedDevice) -> bool:
     """Whether it is true of the device; raise EvaluationError or NotEvaluated."""
     value = evaluated(parsed(expression), {"device": _variable(driver, device)})
     if not isinstance(value, bool):
@@ -58,13 +58,13 @@ def selects(expression: str, driver: str, device: OfferedDevice) -> bool:
     return value
 
 
-def _variable(driver: str, device: OfferedDevice) -> Mapping[str, object]:
+def _variable(driver: str, device: ListedDevice) -> Mapping[str, object]:
     attributes, capacity = _Domains(), _Domains()
     for name, value in device.attributes.items():
         if value is None:
             raise EvaluationError(f"attribute {name} has no value that is supported")
-        is_version = isinstance(value, Version)
-        _put(attributes, driver, name, semver(value.text) if is_version else value)
+        plain = semver(value.text) if isinstance(value, Version) else value
+        _put(attributes, driver, name, plain)
     for name, has in device.capacity.items():
         _put(capacity, driver, name, Quantity(has.value))
     return {

@@ -80,7 +80,7 @@ def ordered(left: object, right: object) -> int:
     if (_is_number(left) and _is_number(right)) or (
         type(left) is type(right) and isinstance(left, str | bool)
     ):
-        return (left > right) - (left < right)  # type: ignore[operator]  # the lines above
+        return (left > right) - (left < right)  # type: ignore[operator,no-any-return]
     raise EvaluationError(f"{kind(left)} and {kind(right)} have no order")
 
 

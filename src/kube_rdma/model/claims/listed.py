@@ -1,4 +1,4 @@
-"""What drivers offer in ResourceSlices, with all that the scheduler looks at.
+"""What ResourceSlices of any driver list, with all that the scheduler looks at.
 
 adapters/cluster/kinds/claim_objects reads it, rules/claims judges it. Fields are those of
 resource.k8s.io/v1 (k8s.io/api v0.36.3, resource/v1/types.go); quantities are exact numbers.
@@ -22,7 +22,7 @@ AttributeValue = str | int | bool | Version | None
 """None: a value of a kind that Kubernetes 1.36 does not read by default, such as a list."""
 
 
-class DeviceTaint(Frozen):
+class ListedTaint(Frozen):
     """What keeps claims away from a device: of effect NoSchedule and NoExecute, not None."""
 
     key: str
@@ -41,7 +41,7 @@ class CapacityPolicy(Frozen):
     has_range: bool = False
 
 
-class DeviceCapacity(Frozen):
+class ListedCapacity(Frozen):
     """How much a device has of something."""
 
     value: Fraction
@@ -68,20 +68,20 @@ class NodeChoice(Frozen):
         return bool(self.node) or self.every or self.selector is not None
 
 
-class OfferedDevice(Frozen):
+class ListedDevice(Frozen):
     """A device. Names of attributes and capacities without a domain are its driver's own."""
 
     name: str
     attributes: Mapping[str, AttributeValue] = {}
-    capacity: Mapping[str, DeviceCapacity] = {}
-    taints: tuple[DeviceTaint, ...] = ()
+    capacity: Mapping[str, ListedCapacity] = {}
+    taints: tuple[ListedTaint, ...] = ()
     uses: tuple[CounterUse, ...] = ()
     shared: bool = False  # allowMultipleAllocations
     nodes: NodeChoice = NodeChoice()
     has_bindings: bool = False  # bindingConditions
 
 
-class OfferedSlice(Frozen):
+class ListedSlice(Frozen):
     """A ResourceSlice; `slices` is how many its pool has."""
 
     name: str
@@ -91,5 +91,5 @@ class OfferedSlice(Frozen):
     slices: int
     nodes: NodeChoice
     per_device: bool = False  # perDeviceNodeSelection
-    devices: tuple[OfferedDevice, ...] = ()
+    devices: tuple[ListedDevice, ...] = ()
     counter_sets: tuple[tuple[str, Mapping[str, Fraction]], ...] = ()
