@@ -64,7 +64,7 @@ COMMANDS = {
     "explain": (
         "kube_rdma.programs.cli.explain",
         "explain",
-        "Show what a pod asked for, got and sees.",
+        "Show what a pod asked for and got.",
     ),
     "ip": ("kube_rdma.programs.cli.ip", "ip", "Show and check pools of IP addresses."),
     "migrate": (

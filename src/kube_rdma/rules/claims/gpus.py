@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from kube_rdma.model.claims.device import ClaimedDevice, ClaimedPod, DeviceSlice, SliceDevice
-from kube_rdma.model.device import Gpu, PciAddress
+from kube_rdma.model.device import Gpu
 
 ClaimGpus = Mapping[SliceDevice, Gpu]
 """The GPUs of a node that drivers hand out by claims."""
@@ -24,13 +24,13 @@ def claim_gpus(slices: Iterable[DeviceSlice], gpus: Sequence[Gpu]) -> dict[Slice
     for part in listed:
         key = (part.driver, part.pool)
         newest[key] = max(part.generation, newest.get(key, part.generation))
-    by_address = {gpu.seat.pci: gpu for gpu in gpus}
+    by_address: dict[str, Gpu] = {gpu.seat.pci: gpu for gpu in gpus}
     devices: dict[SliceDevice, Gpu] = {}
     for part in listed:
         if part.generation < newest[part.driver, part.pool]:
             continue
         for name, addresses in part.addresses:
-            places = (by_address.get(PciAddress(text)) for text in addresses)
+            places = map(by_address.get, addresses)
             gpu = next(filter(None, places), None)
             if gpu:
                 devices[SliceDevice(part.driver, part.pool, name)] = gpu

@@ -25,16 +25,24 @@ RESULT = {"request": "nic", "driver": DRIVER, "pool": "node-1", "device": "0000-
 def claim(*results, **status):
     allocation = {"devices": {"results": list(results), "config": []}}
     return {
-        "metadata": {"name": "c", "namespace": "team", "uid": "uid-c"},
+        "metadata": {"name": "c", "namespace": "team"},
         "spec": {"devices": {}},
         "status": {"allocation": allocation, **status} if results else {},
     }
 
 
+def uid(server, plural):
+    """The uid that the server gave to the only object of a resource."""
+    (stored,) = server.documents(plural)
+    return stored["metadata"]["uid"]
+
+
 async def read(document):
+    """What is read of a claim, and its uid, which is not the one that was asked for."""
     server = FakeServer([RESOURCE_CLAIM])
     server.put(RESOURCE_CLAIM, document)
-    return await allocated(Cluster(server.line()), ClaimName("team", "c", "uid-asked"))
+    asked = ClaimName("team", "c", "uid-asked")
+    return await allocated(Cluster(server.line()), asked), uid(server, "resourceclaims")
 
 
 async def test_a_claim_is_read_with_all_that_the_scheduler_gave():
@@ -47,8 +55,9 @@ async def test_a_claim_is_read_with_all_that_the_scheduler_gave():
     }
     admin = {**RESULT, "adminAccess": True, "consumedCapacity": {f"{DRIVER}/slots": "1k"}}
     users = [{"resource": "pods", "name": "job-0", "uid": "uid-job"}]
-    assert await read(claim(RESULT, shared, admin, reservedFor=users)) == AllocatedClaim(
-        ClaimName("team", "c", "uid-c"),
+    now, is_now = await read(claim(RESULT, shared, admin, reservedFor=users))
+    assert now == AllocatedClaim(
+        ClaimName("team", "c", is_now),
         (
             AllocatedDevice("nic", DRIVER, "node-1", "0000-81-00-0"),
             AllocatedDevice(
@@ -61,7 +70,8 @@ async def test_a_claim_is_read_with_all_that_the_scheduler_gave():
 
 
 async def test_a_claim_that_waits_has_no_device_and_one_that_is_gone_is_none():
-    assert (await read(claim())).devices == ()
+    waiting, _ = await read(claim())
+    assert waiting.devices == ()
     cluster = Cluster(FakeServer([RESOURCE_CLAIM]).line())
     assert await allocated(cluster, ClaimName("team", "c", "uid-c")) is None
 
@@ -93,13 +103,13 @@ async def test_a_pod_names_claims_in_three_places():
             "requestMappings": [mapping],
         },
     }
-    meta = {"name": "job-0", "namespace": "team", "uid": "uid-job"}
+    meta = {"name": "job-0", "namespace": "team"}
     server.put(POD, {"metadata": meta, "spec": spec, "status": status})
     cluster = Cluster(server.line())
     assert await claims_of_pod(cluster, PodName("team", "job-0")) == PodClaims(
         "team",
         "job-0",
-        "uid-job",
+        uid(server, "pods"),
         (
             ("own", "team-nic"),
             ("made", "job-0-made-x7"),

@@ -323,5 +323,5 @@ def test_the_schema_is_printed(name):
 
 def test_the_schemas_are_listed():
     lines = CliRunner().invoke(config, ["schema"]).output.splitlines()
-    assert [line.split()[0] for line in lines] == list(DIALECTS)
+    assert [line.split()[0] for line in lines] == [*DIALECTS, "claim-parameters"]
     assert CliRunner().invoke(config, ["schema", "none"]).exit_code == 2

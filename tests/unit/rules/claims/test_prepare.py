@@ -107,7 +107,7 @@ REFUSALS = {
     "anew": (
         claim(name=ClaimName("team", "nic", "uid-new")),
         world(),
-        "deleted and made anew: its uid is uid-new, not 5b0e",
+        "deleted and made again: its uid is uid-new, not 5b0e",
     ),
     "unallocated": (AllocatedClaim(CLAIM, ()), world(), "no device of rdma.kube-rdma.io"),
     "other pool": (

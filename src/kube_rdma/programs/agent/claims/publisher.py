@@ -65,7 +65,7 @@ class SlicePublisher(NodeKeeper[ClaimOffer]):
     def _wanted(self, look: AgentLook) -> ClaimOffer:
         offer = claim_offer(look.verdict.pools, self._rail)
         for sentence in self._notices.news("offer", *offer.refusals):
-            log.warning("card not offered to claims", what=sentence)
+            log.warning("card not in slices", what=sentence)
         return offer
 
     def _agrees(self, node: NodeState, wanted: ClaimOffer) -> bool:
@@ -109,7 +109,7 @@ class SlicePublisher(NodeKeeper[ClaimOffer]):
         apart = ClaimFeature.CONSUMABLE_CAPACITY in self._without
         short = fewer(wanted.cards) if apart else None
         for why in self._notices.news("shares", *filter(None, [short])):
-            log.warning("shares not offered to claims", why=why)
+            log.warning("shares not in slices", why=why)
 
     def _publication(self, node: NodeState, wanted: ClaimOffer) -> Publication:
         """What has to be written now."""

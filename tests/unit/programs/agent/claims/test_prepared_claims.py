@@ -143,7 +143,7 @@ async def test_a_claim_that_was_made_anew_under_its_name_is_another(world):
     assert first[0].cdi != second[0].cdi
     await agent.unprepare(CLAIM)
     assert world.container(*second).char_paths == DOORS_OF_FIRST
-    with pytest.raises(Refused, match="made anew: its uid is uid-2, not uid-1"):
+    with pytest.raises(Refused, match="made again: its uid is uid-2, not uid-1"):
         await agent.prepare(CLAIM)
 
 
