@@ -86,8 +86,8 @@ _OPTIONS = (
         show_default=True,
         help="Pairs to measure. all: each pair, one rail at a time. ring: each card with two "
         "neighbours, all rails at once, in two or three rounds. star: the first one named with "
-        "each other one, all rails at once. ring and star repeat each suspect once against a good "
-        "card.",
+        "the others, or with all if only one node is named. ring and star measure each suspect "
+        "once more, with a good card.",
     ),
     click.option(
         "--test",

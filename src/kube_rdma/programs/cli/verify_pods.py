@@ -104,9 +104,8 @@ def verify_nodes(
     """Measure RDMA between nodes.
 
     Starts a pod on each NODE, measures and deletes the pods. Without names it takes all nodes that
-    offer what the pod asks for. With --pairs star, the first NODE is measured with the others, or
-    with all others if only one is named. The pods are in the namespace of -n, else in that of the
-    file, else in that of the context.
+    offer what the pod asks for. The pods are in the namespace of -n, else in that of the file, else
+    in that of the context.
 
     Exits with the codes of `verify pods`.
     """

@@ -34,7 +34,7 @@ class CopyRequest(Frozen):
     """What to copy: the manifest and its file, the namespace, nodes (all that fit if none).
 
     `seconds` is how long the copies may take to become Ready, `owner` whose they are, if anybody's.
-    `admit` is told how many are to be made, before one is, and may raise. With `by_node` each node
+    `admit` is told how many are wanted, before one is made, and may raise. With `by_node` each node
     has a manifest of its own, which asks for the same resources, and those without one take no
     part, for the reason in `absent`.
     """
@@ -86,11 +86,11 @@ async def copies(objects: VerifyObjects, request: CopyRequest) -> AsyncIterator[
     chosen = dict(fitting(nodes, request.nodes, asked(request.manifest)))
     left_out = {node: why for node, why in chosen.items() if why}
     excused = 0 if request.nodes else len(left_out)
+    request.admit(len(chosen) - len(left_out))
     silent = away(nodes)
     for node in chosen.keys() - left_out.keys():
         if why := silent.get(node) or request.hindered(node):
             left_out[node] = why
-    request.admit(len(chosen) - len(left_out))
     made: list[str] = []
     selector = f"{LABEL}={run}"
     try:

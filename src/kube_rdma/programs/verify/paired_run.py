@@ -54,7 +54,7 @@ def with_centre_first(
     """The pods of a star, its centre first; Refused when that takes no part."""
     centre = [pod for pod in pods if title in (pod.title, pod.name)]
     if pods and not centre:
-        why = dict(left_out).get(title, "there is none of that name").rstrip(".")
+        why = dict(left_out).get(title, "no pod or node has that name").rstrip(".")
         raise Refused(
             f"the centre of the star takes no part: {why}",
             remedy="Name another one first, or say --pairs ring",

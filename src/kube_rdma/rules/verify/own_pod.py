@@ -13,9 +13,9 @@ from typing import Any
 
 from kube_base.errors import Refused
 from kube_base.frozen import Frozen
-from kube_rdma.model.pools.pool import Bind, Mode
+from kube_rdma.model.pools.pool import Bind
 from kube_rdma.model.reports.node_report import NodeReport, ReportedPool
-from kube_rdma.rules.pools.modes import MODES
+from kube_rdma.rules.pools.modes import MODES, ModeRow, Takes
 
 _FUNCTIONS = (
     "its pool gives virtual functions, which have no address on the node; give a pod with their "
@@ -104,15 +104,21 @@ def _chosen(reports: Mapping[str, NodeReport], wanted: str) -> str:
 
 def _hindered(pool: ReportedPool) -> str:
     """Why a pool gives a pod on the node's network nothing to measure with; empty if it does."""
-    if pool.mode == Mode.SRIOV:
+    row = _row(pool)
+    if row is not None and row.takes is Takes.FUNCTION:
         return _FUNCTIONS
     return "" if pool.healthy else f"no share of {pool.resource} is healthy"
 
 
+def _row(pool: ReportedPool) -> ModeRow | None:
+    """What its mode means; None for one of a later release."""
+    return next((row for mode, row in MODES.items() if mode == pool.mode), None)
+
+
 def _shares(pool: ReportedPool, report: NodeReport) -> int:
     """One where it opens all cards of the pool, else one for each healthy card."""
-    mode = next((mode for mode in Mode if mode == pool.mode), Mode.HCA)
-    if MODES[mode].bind is Bind.POOL:
+    row = _row(pool)
+    if row is None or row.bind is Bind.POOL:
         return 1
     cards = [card for card in report.cards if pool.resource in card.resources]
     healthy = sum(not card.reasons and not card.gone for card in cards)

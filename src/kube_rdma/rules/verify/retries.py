@@ -21,7 +21,7 @@ RailCard: TypeAlias = "tuple[str, int]"  # a pod's title and a rail
 
 def retries(rated: Sequence[RatedPair], pods: Sequence[PairedPod]) -> list[Turn]:
     """What is measured once more, and with whom, in as few turns as may be."""
-    results = _Results(rated)
+    results = _CardTally(rated)
     by_title = {pod.title: pod for pod in pods}
     wanted: Turn = []
     for title, rail in results.suspects():
@@ -32,7 +32,7 @@ def retries(rated: Sequence[RatedPair], pods: Sequence[PairedPod]) -> list[Turn]
     return apart(wanted)
 
 
-class _Results:
+class _CardTally:
     """How each card did, and with whom."""
 
     def __init__(self, rated: Sequence[RatedPair]) -> None:

@@ -137,6 +137,22 @@ def test_a_star_measures_the_named_node_with_all_others(world):
     assert (suspect["kind"], suspect["node"], suspect["device"]) == ("card", "node-4", "mlx5_1")
 
 
+@pytest.mark.parametrize(
+    ("words", "met"),
+    [
+        (("--pairs", "ring"), {("p1", "p2"), ("p3", "p4"), ("p2", "p3"), ("p4", "p1")}),
+        (("--pairs", "star"), {("p1", "p2"), ("p1", "p3"), ("p1", "p4")}),
+    ],
+)
+def test_pods_that_run_are_measured_so_too(world, words, met):
+    """The first one named is the centre of a star."""
+    for number in range(1, 5):
+        world.cluster.pod(f"p{number}", number)
+    result = world.run("pods", "p1", "p2", "p3", "p4", *words, "-o", "json")
+    pods = {tuple(end.rpartition("/")[2] for end in (a, b)) for a, b, _ in pairs(result)}
+    assert pods == met
+
+
 def test_a_star_whose_centre_takes_no_part_is_refused_and_leaves_nothing(world):
     world.nodes(3, each=1)
     world.node("node-3", 1, ready="False")
