@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from kube_rdma.views.verify.bandwidth import PairTable
 
 
+_FILES_OF_MACOS = 10_240  # OPEN_MAX; setrlimit takes no more, although no limit is told
+
+
 class Participants(Frozen):
     """Who takes part: pods and why others do not, the centre of a star (the first if empty).
 
@@ -110,8 +113,10 @@ async def _interrupted(work: Coroutine[Any, Any, None], measuring: BandwidthProo
 def _open_more_files() -> None:
     """As many as the system lets: a pair takes two connections, and rounds may be large."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(ValueError, OSError):  # macOS takes less than it says
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    for count in (most, _FILES_OF_MACOS):
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (count, most))
+            return
 
 
 def _show(proof: PairProof, options: VerifyOptions, unshown: list[str]) -> None:
