@@ -10,7 +10,7 @@ import asyncio
 import json
 import re
 import shlex
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -21,6 +21,7 @@ import msgspec
 from kube_client.objects import Cluster
 from kube_client.wire import Answer, ApiRequest
 from kube_rdma.adapters.cluster.kinds.node import NODE
+from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
 from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma.rules.verify.perftest import LISTENING
 from kube_rdma.rules.verify.pods import END_OF_INPUT
@@ -56,6 +57,10 @@ class Deadlines:
             limit.reschedule(asyncio.get_running_loop().time())
 
 
+async def _at_once(_count: int) -> None:
+    """A measurement that takes no time."""
+
+
 HEADER = "#bytes #iterations BW peak[Gb/sec] BW average[Gb/sec] MsgRate[Mpps]"
 _WORD = re.compile(r"ib_\w+ .*")
 
@@ -64,26 +69,46 @@ _WORD = re.compile(r"ib_\w+ .*")
 class PerftestCluster:
     """Its API server; what its pods measure is Gb/s by client and server, None for a failure.
 
-    Nodes that are `full` start no pod, those `over_quota` take none.
+    Nodes that are `full` start no pod, those `over_quota` take none, those without the image pull
+    none. `rails` has the devices of pods on a node, one if it is not in there; a bad card is its
+    node and device, with what its pairs measure. `meanwhile` gets each measurement as it begins.
     """
 
     server: FakeServer = field(default_factory=FakeServer)
     figure: float | None = 97.5
     figures: dict[str, float | None] = field(default_factory=dict)
+    rails: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    bad_cards: dict[tuple[str, str], float | None] = field(default_factory=dict)
+    meanwhile: Callable[[int], Awaitable[None]] = _at_once
     without_devices: set[str] = field(default_factory=set)
+    without_image: set[str] = field(default_factory=set)
     full: set[str] = field(default_factory=set)
     over_quota: set[str] = field(default_factory=set)
     measured: list[tuple[str, str]] = field(default_factory=list)
     numbers: Iterator[int] = field(default_factory=lambda: count(1))  # of pods that are made
-    _listening: set[tuple[str, str]] = field(default_factory=set)
+    _listening: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.server.program = self.run
 
-    def node(self, name: str, shares: str = "8", **spec: Any) -> None:
-        """Add a node that offers shares of rdma/hca."""
-        status = {"allocatable": {"rdma/hca": shares}}
+    def node(self, name: str, shares: str = "8", *, ready: str = "True", **spec: Any) -> None:
+        """Add a node that offers shares of rdma/hca; `ready` is what its kubelet says."""
+        conditions = [{"type": "Ready", "status": ready, "message": "kubelet stopped posting"}]
+        status = {"allocatable": {"rdma/hca": shares}, "conditions": conditions}
         self.server.put(NODE, {"metadata": {"name": name}, "spec": spec, "status": status})
+
+    def report(
+        self, node: str, pools: Sequence[dict[str, Any]], cards: Sequence[dict[str, Any]]
+    ) -> None:
+        """Add the NodeReport of a node."""
+        summary = {"cards": len(cards), "healthy": sum(not card.get("reasons") for card in cards)}
+        status = {
+            "agentVersion": "0.1.0",
+            "summary": summary,
+            "pools": [*pools],
+            "cards": [*cards],
+        }
+        self.server.put(NODE_REPORT, {"metadata": {"name": node}, "status": status})
 
     def pod(self, name: str, number: int, namespace: str = "default") -> None:
         """Add a pod that runs."""
@@ -110,14 +135,17 @@ class PerftestCluster:
             return await self._probe(command)
         if LISTENING in script:
             return await self._serve(command, script)
-        return self._client(command, script)
+        return await self._client(command, script)
 
     async def _probe(self, command: PodCommand) -> int:
         await command.read_until(END_OF_INPUT.strip())
-        if command.pod not in self.without_devices:
-            command.print("port mlx5_0 1 card 100 Gb/sec (4X EDR)")
-            variables = {"UCX_NET_DEVICES": "mlx5_0:1", "UCX_IB_GID_INDEX": "3"}
-            command.print(json.dumps(variables))
+        node = self._node_of(command.pod)
+        if not {command.pod, node} & self.without_devices:
+            devices = self.rails.get(node, ("mlx5_0",))
+            for device in devices:
+                command.print(f"port {device} 1 card 100 Gb/sec (4X EDR)")
+            names = ",".join(f"{device}:1" for device in devices)
+            command.print(json.dumps({"UCX_NET_DEVICES": names, "UCX_IB_GID_INDEX": "3"}))
         return 0
 
     async def _serve(self, command: PodCommand, script: str) -> int:
@@ -125,21 +153,28 @@ class PerftestCluster:
         if place in self._listening:
             command.complain("Couldn't bind: Address already in use")
             return 1
-        self._listening.add(place)
+        self._listening[place] = self._node_of(command.pod), _option(script, "-d")
         command.print(LISTENING)
         await asyncio.Event().wait()  # until somebody hangs up
         return 0
 
-    def _client(self, command: PodCommand, script: str) -> int:
+    async def _client(self, command: PodCommand, script: str) -> int:
         address = shlex.split(_WORD.findall(script)[0])[-1]
         place = (address, _option(script, "-p"))
         if place not in self._listening:
             command.complain(f"Couldn't connect to {':'.join(place)}")
             return 1
-        self._listening.remove(place)
-        server = next(name for name in self.pods if self._address(name) == address)
+        ends = self._listening.pop(place), (self._node_of(command.pod), _option(script, "-d"))
+        server = next(
+            pod["metadata"]["name"]
+            for pod in self.server.documents("pods")
+            if pod["status"].get("podIP", "") == address
+        )
         self.measured.append((command.pod, server))
+        await self.meanwhile(len(self.measured))
         figure = self.figures.get(f"{command.pod} {server}", self.figure)
+        for card in ends:
+            figure = self.bad_cards.get(card, figure)
         if figure is None:
             command.complain("Completion with error at client\nFailed status 12: wr_id 0")
             return 1
@@ -147,8 +182,14 @@ class PerftestCluster:
         return 0
 
     def _address(self, name: str) -> str:
+        return str(self._pod(name)["status"].get("podIP", ""))
+
+    def _node_of(self, name: str) -> str:
+        return str(self._pod(name)["spec"].get("nodeName", ""))
+
+    def _pod(self, name: str) -> dict[str, Any]:
         (pod,) = (p for p in self.server.documents("pods") if p["metadata"]["name"] == name)
-        return str(pod["status"].get("podIP", ""))
+        return dict(pod)
 
 
 class KubeletLine(ClientLine):
@@ -176,6 +217,11 @@ class KubeletLine(ClientLine):
         if node in self._cluster.full:
             full = {"type": "PodScheduled", "status": "False", "message": "Insufficient rdma"}
             stored["status"] = {"phase": "Pending", "conditions": [full]}
+        elif node in self._cluster.without_image:
+            image = document["spec"]["containers"][0]["image"]
+            state = {"waiting": {"reason": "ErrImagePull", "message": f"{image}: not found"}}
+            stored["status"] = {"phase": "Pending", "containerStatuses": [{"state": state}]}
+            stored["spec"]["nodeName"] = node
         else:
             stored["spec"]["nodeName"] = node
         self._cluster.server.put(POD, stored)

@@ -30,7 +30,7 @@ from kube_rdma.model.attach.steps import PluginConf
 from kube_rdma.model.doctor import Observation, ObservedLink, ObservedRoute
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.verify.bandwidth import PerftestRun
-from kube_rdma.programs.cli.verify_pods import earlier
+from kube_rdma.programs.cli.verify_run import earlier
 from kube_rdma.rules import election
 from kube_rdma.rules.verify.perftest import table
 from kube_rdma.rules.verify.pods import paired_pod

@@ -21,7 +21,7 @@ from kube_rdma_lab.waiting import until
 from tests.documents.on_lab import followed
 from tests.documents.shell import Shell
 from tests.kit.nccl_xml import read
-from tests.kit.pods import sleeping_pod
+from tests.kit.pods import IMAGE, sleeping_pod
 
 PODS = ("rdma-test-pod-1", "rdma-test-pod-2")
 STATUS = "k8s.v1.cni.cncf.io/network-status"
@@ -176,6 +176,20 @@ def writes(lab, words):
 def test_the_page_measures_between_its_pods(page):
     """By `kube-rdma verify`, and by an object."""
     page()
+
+
+@pytest.mark.slow  # it starts pods on both nodes, as the next one does
+def test_nodes_are_measured_by_pods_made_from_their_reports(networks, tmp_path):
+    """Without a manifest, host to host: of two nodes a ring has one pair on each rail."""
+    words = ("--pairs", "ring", "--image", IMAGE, "--iterations", "100", "--tolerance", "100")
+    with Shell({"KUBECONFIG": str(networks.kubeconfig)}, networks.state.binaries) as shell:
+        shell.check(f"kube-rdma verify nodes {' '.join(words)} -o json > {tmp_path}/proof.json")
+    proof = json.loads((tmp_path / "proof.json").read_text())
+    assert {(p["client"], p["server"]) for p in proof["pairs"]} == {("node-1", "node-2")}
+    assert len({pair["rail"] for pair in proof["pairs"]}) == len(proof["pairs"]) >= 1
+    assert (proof["pairing"], proof["leftOut"]) == ("ring", [])
+    left = cluster.get(networks, "pods", "-l", LABEL)["items"]
+    assert all("deletionTimestamp" in pod["metadata"] for pod in left)
 
 
 @pytest.mark.slow  # the page's BandwidthCheck makes the same copies

@@ -4,7 +4,9 @@ import re
 import subprocess
 from pathlib import Path
 
+from kube_rdma.model.verify.bandwidth import PERFTEST_IMAGE
 from kube_rdma_lab.build import product
+from kube_rdma_lab.build.root import TREE
 
 ROOT = Path(__file__).parents[3]
 TEXT = (ROOT / "Containerfile").read_text().replace("\\\n", " ")
@@ -56,3 +58,15 @@ def test_the_licences_lie_where_the_tested_image_has_them():
     copied = [file for path in sources for file in (path.iterdir() if path.is_dir() else [path])]
     assert {file.name for file in copied} == {path.name for path in product.LICENCES}
     assert all(path.is_file() for path in product.LICENCES)
+
+
+def test_the_image_for_verify_has_what_its_scripts_run():
+    """The lab's image, in which tests run perftest, has the same packages of the same Debian."""
+    text = (ROOT / "Containerfile.perftest").read_text().replace("\\\n", " ")
+    (image,) = re.findall(r"^FROM debian:(\w+)-slim$", text, re.MULTILINE)
+    (packages,) = re.findall(r"--no-install-recommends ([^&]*) &&", text)
+    assert image == TREE.suite
+    assert "perftest" in packages.split()
+    assert set(packages.split()) <= set(TREE.packages)
+    assert "COPY" not in text
+    assert PERFTEST_IMAGE.startswith("kube-rdma.io/perftest:")

@@ -7,10 +7,12 @@ shows them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 from kube_base.frozen import Frozen
 
+PERFTEST_IMAGE = "kube-rdma.io/perftest:dev"  # of Containerfile.perftest; no registry has it
 PairKey = tuple[str, str, int]  # titles of client and server, rail: what stays from run to run
 
 
@@ -20,6 +22,14 @@ class Operation(StrEnum):
     WRITE = "write"
     READ = "read"
     SEND = "send"
+
+
+class Pairing(StrEnum):
+    """Who measures with whom: everybody, the next ones of a ring, or the first with the others."""
+
+    ALL = "all"
+    RING = "ring"
+    STAR = "star"
 
 
 class PerftestRun(Frozen):
@@ -54,7 +64,7 @@ class PodDevice(Frozen):
 
 
 class PairedPod(Frozen):
-    """A pod that takes part; `devices` stand in the order of its rails.
+    """A pod that takes part; `rails` has the rail of each of its `devices`, their places if empty.
 
     `title` is what tables call it, and what stays the same in the next run.
     """
@@ -64,6 +74,13 @@ class PairedPod(Frozen):
     name: str
     address: str
     devices: tuple[PodDevice, ...] = ()
+    rails: tuple[int, ...] = ()
+
+    @property
+    def by_rail(self) -> Mapping[int, PodDevice]:
+        """The device on each of its rails."""
+        rails = self.rails or range(len(self.devices))
+        return dict(zip(rails, self.devices, strict=True))
 
 
 class PerftestRow(Frozen):
@@ -160,11 +177,24 @@ class Suspect(Frozen):
     why: str = ""
 
 
+class RunComparison(Frozen):
+    """This run beside an earlier one: pairs that both have, the median of each over these pairs.
+
+    `missing` counts pairs of the earlier run that this one does not have.
+    """
+
+    pairs: int
+    before: float | None
+    now: float | None
+    missing: int
+
+
 class PairProof(Frozen):
     """A whole run: what was measured, what it is worth, and who took no part, with the reason.
 
     `unmeasured` counts the pairs for which the run had no time, `excused` those of `left_out` that
-    nobody asked for: nodes that are cordoned or offer nothing.
+    nobody asked for: nodes that are cordoned or offer nothing. An `interrupted` run has what was
+    measured before somebody ended it.
     """
 
     run: PerftestRun
@@ -173,6 +203,9 @@ class PairProof(Frozen):
     left_out: tuple[tuple[str, str], ...] = ()
     unmeasured: int = 0
     excused: int = 0
+    pairing: Pairing = Pairing.ALL
+    interrupted: bool = False
+    comparison: RunComparison | None = None
 
     @property
     def unseen(self) -> int:
@@ -187,4 +220,5 @@ class PairProof(Frozen):
     @property
     def is_well(self) -> bool:
         """Whether all was measured and all of it holds."""
-        return self.holds and not self.unmeasured and not self.unseen
+        is_whole = not self.unmeasured and not self.interrupted
+        return self.holds and is_whole and not self.unseen

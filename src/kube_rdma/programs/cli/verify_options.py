@@ -1,4 +1,4 @@
-"""What `kube-rdma verify pods` and `verify nodes` can be told, gathered into one value."""
+"""What `kube-rdma verify pods` and `verify nodes` can be told, gathered into values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ from typing import Any
 import click
 
 from kube_base.frozen import Frozen
-from kube_rdma.model.verify.bandwidth import Operation, PairStandard, PerftestRun
+from kube_rdma.model.verify.bandwidth import (
+    PERFTEST_IMAGE,
+    Operation,
+    Pairing,
+    PairStandard,
+    PerftestRun,
+)
 from kube_rdma.programs.cli.output import OUTPUT
 
 _LATENCY_LIMIT = "--max-us"
@@ -21,6 +27,7 @@ class VerifyOptions(Frozen):
 
     run: PerftestRun
     standard: PairStandard
+    pairing: Pairing
     both_ways: bool
     run_seconds: int
     against: Path | None
@@ -29,7 +36,59 @@ class VerifyOptions(Frozen):
     output: str
 
 
+class PodOptions(Frozen):
+    """Which pod `verify nodes` starts: a manifest's, else one of a resource, with an image."""
+
+    filename: Path | None
+    resource: str
+    image: str
+    start_seconds: int
+
+
+_POD_OPTIONS = (
+    click.option(
+        "-f",
+        "--filename",
+        type=click.Path(path_type=Path, exists=True, dir_okay=False),
+        metavar="FILE",
+        help="Manifest of a pod as your jobs have it, with its image, networks and shares. "
+        "Default: a pod on the node's own network, made from the NodeReports.",
+    ),
+    click.option(
+        "--resource",
+        default="",
+        metavar="NAME",
+        help="Resource whose cards are measured, without -f. Default: the only one of the "
+        "NodeReports.",
+    ),
+    click.option(
+        "--image",
+        default="",
+        metavar="IMAGE",
+        help="Image with perftest and a shell, without -f. No registry has the default: build it "
+        f"with Containerfile.perftest and push it to yours. Default: {PERFTEST_IMAGE}.",
+    ),
+    click.option(
+        "--start-seconds",
+        type=click.IntRange(1),
+        default=300,
+        show_default=True,
+        metavar="SECONDS",
+        help="Longest time until the pods are Ready, in seconds.",
+    ),
+)
 _OPTIONS = (
+    click.option(
+        "--pairs",
+        "pairing",
+        type=click.Choice([pairing.value for pairing in Pairing]),
+        default=Pairing.ALL.value,
+        show_default=True,
+        help="Pairs to measure. all: each pair, one rail at a time. ring: each card with two "
+        "neighbours, all rails at once, in two or three rounds. star: the first one named with "
+        "the others, or with all if only one node is named. ring and star measure each suspect "
+        "once more, with a good card.",
+    ),
     click.option(
         "--test",
         "operation",
@@ -144,6 +203,19 @@ _OPTIONS = (
 )
 
 
+def pod_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The options of `verify nodes` alone, as one value `pod`."""
+
+    @functools.wraps(command)
+    def with_options(*words: Any, **given: Any) -> None:
+        pod = PodOptions(**{name: given.pop(name) for name in PodOptions.__struct_fields__})
+        if pod.filename and (pod.resource or pod.image):
+            raise click.UsageError("--resource and --image are for a run without -f: leave it out.")
+        command(*words, pod=pod, **given)
+
+    return functools.reduce(lambda made, option: option(made), reversed(_POD_OPTIONS), with_options)
+
+
 def verify_options(command: Callable[..., None]) -> Callable[..., None]:
     """The options of both commands, as one value `options`."""
 
@@ -187,6 +259,7 @@ def _options(chosen: dict[str, Any]) -> VerifyOptions:
             line_share=chosen["line_share"] / 100,
             tolerance=chosen["tolerance"] / 100,
         ),
+        pairing=Pairing(chosen["pairing"]),
         both_ways=chosen["both_ways"],
         run_seconds=chosen["run_seconds"],
         against=chosen["against"],

@@ -43,7 +43,7 @@ from kube_rdma.programs.verify.copies import Copies, CopyRequest, copies
 from kube_rdma.programs.verify.pairs import BandwidthProof, Pacing
 from kube_rdma.rules.verify.copies import CHECK_LABEL
 from kube_rdma.rules.verify.due import due
-from kube_rdma.rules.verify.rounds import measurements
+from kube_rdma.rules.verify.rounds import measurements, turns
 from kube_rdma.views.verify.bandwidth import verdict
 
 log = structlog.get_logger()
@@ -239,7 +239,7 @@ class BandwidthChecks:
                     excess = _Excess(seen.generation, nodes, len(pods), wanted)
                     self._too_many[seen.uid] = excess
                 raise _TooMany(seen, plan.most_pairs, len(pods), wanted)
-            outcomes = await measuring.measure(pods, both_ways=plan.both_ways)
+            outcomes = await measuring.measure(turns(pods, both_ways=plan.both_ways))
         proof = await asyncio.to_thread(  # the Lease is renewed meanwhile
             measuring.proof, outcomes, plan.standard, silent, before, due=wanted
         )

@@ -16,7 +16,16 @@ from typing import Any
 from kube_base.errors import KubeError, Refused
 from kube_base.frozen import Frozen, field
 from kube_rdma.adapters.cluster.verify import VerifyObjects
-from kube_rdma.rules.verify.copies import LABEL, asked, fitting, not_started, owned, pod_for
+from kube_rdma.rules.verify.copies import (
+    LABEL,
+    asked,
+    away,
+    fitting,
+    not_started,
+    owned,
+    pod_for,
+    without_image,
+)
 
 _LOOK_SECONDS = 1.0
 
@@ -25,7 +34,9 @@ class CopyRequest(Frozen):
     """What to copy: the manifest and its file, the namespace, nodes (all that fit if none).
 
     `seconds` is how long the copies may take to become Ready, `owner` whose they are, if anybody's.
-    `admit` is told how many are to be made, before one is, and may raise.
+    `admit` is told how many are wanted, before one is made, and may raise. With `by_node` each node
+    has a manifest of its own, which asks for the same resources, and those without one take no
+    part, for the reason in `absent`.
     """
 
     manifest: Mapping[str, Any]
@@ -35,6 +46,18 @@ class CopyRequest(Frozen):
     seconds: float = 300
     owner: tuple[str, str, str, str] | None = None  # apiVersion, kind, name, uid
     admit: Callable[[int], None] = field(default=lambda _: None)
+    by_node: Mapping[str, Mapping[str, Any]] | None = None
+    absent: Mapping[str, str] = field(default_factory=dict)
+
+    def manifest_for(self, node: str) -> Mapping[str, Any]:
+        """What is copied to a node."""
+        return self.manifest if self.by_node is None else self.by_node[node]
+
+    def hindered(self, node: str) -> str:
+        """Why a node that offers the resources has no manifest; empty if it has one."""
+        if self.by_node is None or node in self.by_node:
+            return ""
+        return self.absent.get(node, "it has no NodeReport that can be read")
 
 
 class Copies(Frozen):
@@ -64,11 +87,15 @@ async def copies(objects: VerifyObjects, request: CopyRequest) -> AsyncIterator[
     left_out = {node: why for node, why in chosen.items() if why}
     excused = 0 if request.nodes else len(left_out)
     request.admit(len(chosen) - len(left_out))
+    silent = away(nodes)
+    for node in chosen.keys() - left_out.keys():
+        if why := silent.get(node) or request.hindered(node):
+            left_out[node] = why
     made: list[str] = []
     selector = f"{LABEL}={run}"
     try:
         for node in chosen.keys() - left_out.keys():
-            document = pod_for(request.manifest, node, run, request.where)
+            document = pod_for(request.manifest_for(node), node, run, request.where)
             document["metadata"]["namespace"] = namespace
             if request.owner:
                 owned(document, request.owner)
@@ -94,6 +121,8 @@ async def _ready(
         reasons = {pod["metadata"]["name"]: not_started(pod) for pod in pods}
         failed = sum(pod.get("status", {}).get("phase") == "Failed" for pod in pods)
         settled = failed + sum(not why for why in reasons.values())
+        if pods and all(map(without_image, pods)):  # none can pull it: its name is wrong
+            settled = count
         if settled >= count or asyncio.get_running_loop().time() > deadline:
             ready = [pod for pod in pods if not reasons[pod["metadata"]["name"]]]
             late = {_node(p): why for p in pods if (why := reasons[p["metadata"]["name"]])}

@@ -1,6 +1,6 @@
 """Runs perftest between pods, pair by pair: `kube-rdma verify`, and the BandwidthChecks.
 
-    pods ─► probe each ─► rounds ─► turns: a rail of a round, all its pairs at once ─► proof
+    pods ─► probe each ─► rounds ─► turns, all pairs of each at once ─► proof
 
 A pair that fails is an outcome too; the others go on. Whatever runs in a pod has an end here, for
 the pod's own may never come. Nothing is decided here: who meets whom, what is run and what figures
@@ -14,7 +14,7 @@ import itertools
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -40,8 +40,9 @@ from kube_rdma.rules.verify.perftest import (
     server_script,
     table,
 )
-from kube_rdma.rules.verify.pods import END_OF_INPUT, PROBE, paired_pod
-from kube_rdma.rules.verify.rounds import turns
+from kube_rdma.rules.verify.pods import END_OF_INPUT, PROBE, paired_pod, short_title
+from kube_rdma.rules.verify.rails import with_rails
+from kube_rdma.rules.verify.rounds import Turn
 from kube_rdma.rules.verify.suspects import suspects
 from kube_rdma.rules.verify.verdicts import rate
 
@@ -98,6 +99,7 @@ class BandwidthProof:
         self._run = run
         self._brief = brief
         self._pacing = pacing or Pacing()
+        self.outcomes: list[PairOutcome] = []
         self._spent = 0.0  # seconds of turns
         self._hung: Counter[tuple[str, str]] = Counter()  # by pod and device
         # Servers of a run that broke off may still listen: another run begins elsewhere.
@@ -127,42 +129,39 @@ class BandwidthProof:
                 try:
                     return await self.probed(document)
                 except KubeError as error:
-                    return document["metadata"]["name"], str(error)
+                    return short_title(document), str(error)
 
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(answered(document)) for document in documents]
         answers = [task.result() for task in tasks]
         silent = tuple(answer for answer in answers if isinstance(answer, tuple))
-        return [pod for pod in answers if isinstance(pod, PairedPod)], (*left_out, *silent)
+        pods = with_rails([pod for pod in answers if isinstance(pod, PairedPod)])
+        return pods, (*left_out, *silent)
 
     async def measure(
-        self,
-        pods: Sequence[PairedPod],
-        show: Callable[[PairOutcome], None] = lambda _: None,
-        *,
-        both_ways: bool = False,
+        self, turns: Iterable[Turn], show: Callable[[PairOutcome], None] = lambda _: None
     ) -> list[PairOutcome]:
-        """Every two pods, rail by rail; `show` gets each outcome when it is there.
+        """All pairs, turn by turn; `show` gets each outcome when it is there.
 
-        What is missing at the end of the run's time was not measured.
+        What is missing at the end of the run's time was not measured. `outcomes` has all that was
+        measured by now, also after an interruption.
         """
-        outcomes: list[PairOutcome] = []
 
         async def measured(client: PairedPod, server: PairedPod, rail: int) -> None:
             outcome = await self._outcome(client, server, rail)
-            outcomes.append(outcome)
+            self.outcomes.append(outcome)
             show(outcome)
 
-        for trio in turns(pods, both_ways=both_ways):
+        for pairs in turns:
             async with self._pacing.turn():
                 if self._spent >= self._pacing.run_seconds:
                     break
                 began = self._pacing.clock()
                 async with asyncio.TaskGroup() as group:
-                    for client, server, rail in trio:
+                    for client, server, rail in pairs:
                         group.create_task(measured(client, server, rail))
                 self._spent += self._pacing.clock() - began
-        return outcomes
+        return self.outcomes
 
     def proof(
         self,
@@ -182,7 +181,7 @@ class BandwidthProof:
         return PairProof(self._run, rated, suspects(rated), left_out, missing)
 
     async def _outcome(self, client: PairedPod, server: PairedPod, rail: int) -> PairOutcome:
-        near, far = client.devices[rail], server.devices[rail]
+        near, far = client.by_rail[rail], server.by_rail[rail]
         lines = [device.gbps for device in (near, far) if device.gbps is not None]
         rows: tuple[PerftestRow, ...] = ()
         failure = self._given_up((client.title, near.name), (server.title, far.name))

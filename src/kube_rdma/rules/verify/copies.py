@@ -15,6 +15,7 @@ LABEL = "kube-rdma.io/verify"  # of a copy: which run it belongs to
 CHECK_LABEL = "kube-rdma.io/bandwidth-check"  # and which BandwidthCheck, if any
 # A first process ends of no signal without a handler, and a shell sees one between two commands.
 _WAIT = ["sh", "-c", "trap 'exit 0' TERM; sleep 1000000 & wait"]
+_NO_IMAGE = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"}
 _NODE_FIELD, _OF_A_NODE = "metadata.name", "kubernetes.io/hostname"
 
 
@@ -89,6 +90,27 @@ def fitting(
             yield name, f"it offers no {missing[0]}"
         else:
             yield name, ""
+
+
+def away(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Nodes whose kubelet says that it is not Ready, or says nothing any more: no copy starts."""
+    conditions = {
+        node["metadata"]["name"]: entry
+        for node in nodes
+        for entry in node.get("status", {}).get("conditions") or ()
+        if entry.get("type") == "Ready" and entry.get("status") != "True"
+    }
+    return {
+        name: f"the node is not Ready: {entry.get('message') or entry.get('reason') or 'no reason'}"
+        for name, entry in conditions.items()
+    }
+
+
+def without_image(document: Mapping[str, Any]) -> bool:
+    """Whether a pod waits for an image that its node could not pull (kubelet images/types.go)."""
+    states = document.get("status", {}).get("containerStatuses") or ()
+    reasons = {(each.get("state", {}).get("waiting") or {}).get("reason") for each in states}
+    return bool(reasons & _NO_IMAGE)
 
 
 def not_started(document: Mapping[str, Any]) -> str:

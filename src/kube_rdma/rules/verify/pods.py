@@ -87,6 +87,13 @@ def paired_pod(document: Mapping[str, Any], answer: str) -> PairedPod:
     )
 
 
+def short_title(document: Mapping[str, Any]) -> str:
+    """What a pod is called without its namespace; a copy goes by its node here too."""
+    metadata = document["metadata"]
+    is_copy = LABEL in metadata.get("labels", {})
+    return str(document["spec"]["nodeName"] if is_copy else metadata["name"])
+
+
 def _of_annotation(text: str) -> list[PodDevice]:
     """In the order of the pod's networks; what has no RDMA device is left out."""
     devices = []

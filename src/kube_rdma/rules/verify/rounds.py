@@ -6,12 +6,14 @@ of tournaments. A turn is the part of a round that is done without a pause: one 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from kube_rdma.model.verify.bandwidth import PairedPod
 
 T = TypeVar("T")
+Turn: TypeAlias = "list[tuple[PairedPod, PairedPod, int]]"  # client, server, rail
 
 
 def rounds(pods: Sequence[T], *, both_ways: bool = False) -> list[list[tuple[T, T]]]:
@@ -37,18 +39,16 @@ def rounds(pods: Sequence[T], *, both_ways: bool = False) -> list[list[tuple[T, 
     return plan
 
 
-def turns(
-    pods: Sequence[PairedPod], *, both_ways: bool = False
-) -> Iterator[list[tuple[PairedPod, PairedPod, int]]]:
+def turns(pods: Sequence[PairedPod], *, both_ways: bool = False) -> Iterator[Turn]:
     """What is measured at once: client, server and rail of each pair of a round."""
     for pairs in rounds(pods, both_ways=both_ways):
-        shared = [(near, far, min(len(near.devices), len(far.devices))) for near, far in pairs]
-        for rail in range(max((count for _, _, count in shared), default=0)):
-            yield [(near, far, rail) for near, far, count in shared if rail < count]
+        shared = [(near, far, near.by_rail.keys() & far.by_rail.keys()) for near, far in pairs]
+        for rail in sorted(set().union(*(rails for _, _, rails in shared))):
+            yield [(near, far, rail) for near, far, rails in shared if rail in rails]
 
 
 def measurements(pods: Sequence[PairedPod], *, both_ways: bool = False) -> int:
-    """How many all turns have, without making them: a pod shares a rail with those that have it."""
-    counts = sorted(len(pod.devices) for pod in pods)
-    total = sum(count * (len(counts) - 1 - place) for place, count in enumerate(counts))
+    """How many all turns have, without making them: every two pods of a rail."""
+    counts = Counter(rail for pod in pods for rail in pod.by_rail)
+    total = sum(count * (count - 1) // 2 for count in counts.values())
     return 2 * total if both_ways else total

@@ -84,8 +84,17 @@ def _is_bad_rail(pairs: Pairs) -> bool:
 
 
 def _is_wide(pairs: Iterable[RatedPair]) -> bool:
-    """Whether it is more than one card of the node."""
-    return len({pair.outcome.rail for pair in pairs if _is_bad(pair)}) > 1
+    """Whether it is nearly all cards of the node, more than one.
+
+    Pairs alone do not tell: of few, those of one bad card may be nearly all.
+    """
+    every: Counter[int] = Counter()
+    bad: Counter[int] = Counter()
+    for pair in pairs:
+        every[pair.outcome.rail] += 1
+        bad[pair.outcome.rail] += _is_bad(pair)
+    guilty = sum(bad[rail] >= NEARLY_ALL * count for rail, count in every.items())
+    return guilty > 1 and guilty >= NEARLY_ALL * len(every)
 
 
 def _guilty(
@@ -101,7 +110,7 @@ def _guilty(
     named: list[tuple[Cause, Pairs]] = []
     while (worst := tally.worst()) is not None:
         pairs = tally.pairs(worst)
-        if len(_peers(worst, pairs)) >= _FEWEST_PEERS and fits(pairs):
+        if tally.is_proven(worst) and fits(pairs):
             named.append((worst, pairs))
             tally.take_out(worst)
     return named, tally.left()
@@ -148,6 +157,25 @@ class Tally:
     def pairs(self, cause: Cause) -> Pairs:
         """What is left of it."""
         return [self._rated[place] for place in self._of[cause] if self._unexplained[place]]
+
+    def is_proven(self, cause: Cause) -> bool:
+        """Whether what is left has two peers, or one that is well with others.
+
+        The latter for a card between two bad ones, whose pairs with these are theirs. It has to
+        have had two peers in all.
+        """
+        if len(_peers(cause, self.pairs(cause))) >= _FEWEST_PEERS:
+            return True
+        others = {
+            end
+            for place in self._of[cause]
+            if self._unexplained[place]
+            for end in self._causes[place]
+            if end != cause
+        }
+        every = [self._rated[place] for place in self._of[cause]]
+        are_well = all(self._bad[end] < self._every[end] for end in others)
+        return are_well and len(_peers(cause, every)) >= _FEWEST_PEERS
 
     def take_out(self, cause: Cause) -> None:
         """All of it is explained, for the causes at the other ends too."""

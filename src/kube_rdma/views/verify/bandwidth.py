@@ -13,12 +13,14 @@ from typing import Any
 from kube_base.errors import Refused
 from kube_rdma.model.verify.bandwidth import (
     PairedPod,
+    Pairing,
     PairKey,
     PairOutcome,
     PairProof,
     PerftestRun,
     RatedPair,
     Rating,
+    RunComparison,
     Suspect,
     SuspectKind,
 )
@@ -81,7 +83,7 @@ def proof_text(proof: PairProof, width: int, height: int = 24, *, verbose: bool 
     most = None if verbose else room // 2
     wrong = _cut(_suspect_lines(proof, width) or _pair_lines(proof, width), most)
     absent = _cut(_absent_lines(proof, width), None if verbose else room // 4)
-    blocks = [[*wrong, *absent], last]
+    blocks = [[*wrong, *absent, *_comparison_lines(proof, width)], last]
     if len(pods_of(proof.rated)) >= _OF_MAP:
         drawn = heat_map_text(proof.rated, latency=proof.run.latency)
         fits = len(drawn) + len(blocks[0]) <= room and max(map(len, drawn)) <= width
@@ -162,6 +164,20 @@ def _absent_lines(proof: PairProof, width: int) -> list[str]:
     return lines
 
 
+def _comparison_lines(proof: PairProof, width: int) -> list[str]:
+    """The run beside an earlier one as a whole; what single pairs lost is told of them."""
+    compared = proof.comparison
+    if compared is None:
+        return []
+    text = f"Beside the earlier run: {_pairs(compared.pairs)}"
+    if compared.before is not None and compared.now is not None:
+        its_unit = unit(proof.run)
+        text += f", median {compared.before:.2f} → {compared.now:.2f} {its_unit}"
+    if compared.missing:
+        text += f"; {_pairs(compared.missing)} of it not measured now"
+    return wrapped(f"{text}.", width, "    ")
+
+
 def _between(pair: RatedPair) -> str:
     outcome = pair.outcome
     return f"{outcome.client} → {outcome.server} ({' → '.join(outcome.devices)})"
@@ -194,8 +210,11 @@ def _gaps(proof: PairProof) -> Iterator[str]:
     """What was to be measured and was not."""
     if proof.unseen:
         yield f"{proof.unseen} could not take part"
+    why = "it was interrupted" if proof.interrupted else "the time of the run was over"
     if proof.unmeasured:
-        yield f"{_pairs(proof.unmeasured)} not measured, as the time of the run was over"
+        yield f"{_pairs(proof.unmeasured)} not measured, as {why}"
+    elif proof.interrupted:
+        yield f"{why} before its end"
 
 
 def _pairs(count: int) -> str:
@@ -212,11 +231,26 @@ def proof_document(proof: PairProof) -> dict[str, object]:
         "well": proof.is_well,
         "unit": "us" if proof.run.latency else "Gb/s",
         "test": perftest_name(proof.run),
+        "pairing": proof.pairing.value,
+        "interrupted": proof.interrupted,
         "pairs": [_pair_document(pair, proof.run) for pair in proof.rated],
         "suspects": [_suspect_document(suspect) for suspect in proof.suspects],
         "unmeasured": proof.unmeasured,
         "unseen": proof.unseen,
+        "against": _comparison_document(proof.comparison),
         "leftOut": [{"name": name, "why": why} for name, why in proof.left_out],
+    }
+
+
+def _comparison_document(compared: RunComparison | None) -> dict[str, object] | None:
+    """Null where the run is compared with none."""
+    if compared is None:
+        return None
+    return {
+        "pairs": compared.pairs,
+        "missing": compared.missing,
+        "medianBefore": compared.before,
+        "medianNow": compared.now,
     }
 
 
@@ -266,8 +300,14 @@ def _pair_document(pair: RatedPair, run: PerftestRun) -> dict[str, object]:
     }
 
 
-def earlier_figures(document: Any, run: PerftestRun, where: str) -> Mapping[PairKey, float]:
-    """The figures of an earlier run's document; Refused when it is none, or of another test."""
+def earlier_figures(
+    document: Any, run: PerftestRun, where: str, pairing: Pairing | None = None
+) -> Mapping[PairKey, float]:
+    """The figures of an earlier run's document; Refused when it is none, or of another test.
+
+    Rails that were measured all at once are not compared with rails one at a time: `pairing` has
+    to be the same, unless it is None. Documents of before 0.2 have none, and were of all pairs.
+    """
     mine = perftest_name(run)
     if not isinstance(document, dict) or not isinstance(document.get("pairs"), list):
         raise Refused(
@@ -279,6 +319,13 @@ def earlier_figures(document: Any, run: PerftestRun, where: str) -> Mapping[Pair
         raise Refused(
             f"it is of {document.get('test')}, and this run is of {mine}",
             remedy="Give a result of the same test",
+            where=where,
+        )
+    theirs = document.get("pairing", Pairing.ALL.value)
+    if pairing is not None and theirs != pairing.value:
+        raise Refused(
+            f"it has --pairs {theirs}, and this run has --pairs {pairing.value}",
+            remedy="Give a result of the same pairs, or say what it has",
             where=where,
         )
     figures: dict[tuple[str, str, int], float] = {}

@@ -8,6 +8,7 @@ import pytest
 from kube_rdma.model.verify.bandwidth import PairedPod, PerftestRun, PodDevice
 from kube_rdma.programs.verify import pairs
 from kube_rdma.programs.verify.pairs import BandwidthProof
+from kube_rdma.rules.verify.rounds import turns
 from kube_rdma_testing.perftest import HEADER
 
 PROBED = "port mlx5_0 1 card 100 Gb/sec (4X EDR)\n" + '{"UCX_NET_DEVICES": "mlx5_0:1"}'
@@ -60,7 +61,7 @@ async def test_a_big_output_is_read_in_a_thread_and_never_in_the_loop(threads, i
     pods = [
         PairedPod(f"train/{name}", "train", name, "10.0.1.1", probed.devices) for name in ("a", "b")
     ]
-    (outcome,) = await BandwidthProof(Shell(padding + TABLE), PerftestRun()).measure(pods)
+    (outcome,) = await BandwidthProof(Shell(padding + TABLE), PerftestRun()).measure(turns(pods))
     assert not outcome.failure
     for name in ("paired_pod", "table"):
         in_loop = threads[name] == {threading.main_thread()}

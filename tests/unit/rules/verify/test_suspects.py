@@ -121,6 +121,21 @@ def test_of_two_nodes_neither_is_guilty(both_ways):
     assert suspect.device == ""
 
 
+def test_a_node_is_named_for_its_cards_and_not_for_its_pairs():
+    """Of five pairs four are bad: three of its first card, and one that is its neighbour's."""
+    bad = {("node-0", 0), ("node-1", 1)}
+    pairs = [("node-0", f"node-{n}", 0) for n in (1, 2, 3)]
+    pairs += [("node-0", "node-1", 1), ("node-0", "node-2", 1), ("node-1", "node-2", 1)]
+    pairs += [("node-1", "node-3", 1), ("node-1", "node-2", 0), ("node-2", "node-3", 0)]
+    outcomes = [
+        outcome((near, far), rail, SLOW if {(near, rail), (far, rail)} & bad else LINE)
+        for near, far, rail in pairs
+    ]
+    assert {(each.kind, each.node, each.device) for each in named(outcomes)} == {
+        (CARD, node, device(rail)) for node, rail in bad
+    }
+
+
 def test_sixty_four_nodes_with_eight_rails():
     """One card of 512: it is named in the first line, with what it has and what is due."""
     noise = NOISE()

@@ -1,0 +1,233 @@
+"""What `kube-rdma verify pods` and `verify nodes` do once it is clear who takes part.
+
+    probe ─► measure, with a row or a count for each pair ─► proof ─► page or JSON, exit code
+
+A run that somebody ends, by Ctrl-C or SIGTERM, shows what it has. Nothing is measured again because
+its output was not taken (output.keep).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import resource
+import signal
+import sys
+from collections.abc import Coroutine, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kube_base.foreign_json import Undecodable, decoded
+from kube_base.frozen import Frozen, replace
+from kube_rdma.model.verify.bandwidth import Pairing
+from kube_rdma.programs.cli.exit_codes import ExitCode
+from kube_rdma.programs.cli.output import keep, page_size, writable
+from kube_rdma.programs.cli.verify_options import VerifyOptions
+
+if TYPE_CHECKING:
+    from kube_client.objects import Cluster
+    from kube_rdma.model.verify.bandwidth import PairKey, PairOutcome, PairProof, PerftestRun
+    from kube_rdma.programs.verify.copies import Copies
+    from kube_rdma.programs.verify.paired_run import PairedRun
+    from kube_rdma.programs.verify.pairs import BandwidthProof
+    from kube_rdma.views.verify.bandwidth import PairTable
+
+
+_FILES_OF_MACOS = 10_240  # OPEN_MAX; setrlimit takes no more, although no limit is told
+
+
+class Participants(Frozen):
+    """Who takes part: pods and why others do not, the centre of a star (the first if empty).
+
+    `cards` are unhealthy ones, as node, card and reason: no pod may have them.
+    """
+
+    taking: Copies
+    centre: str = ""
+    cards: tuple[tuple[str, str, str], ...] = ()
+
+
+def check_before(options: VerifyOptions) -> None:
+    """What would be wrong at the end is said before anything is measured."""
+    _earlier(options)
+    if options.svg is not None:
+        writable(options.svg)
+
+
+async def measured(cluster: Cluster, who: Participants, options: VerifyOptions) -> PairProof:
+    """Measure, and show it; in JSON all at the end."""
+    from kube_client.pod_commands import PodCommands
+    from kube_rdma.programs.verify.paired_run import PairedRun, with_centre_first
+    from kube_rdma.programs.verify.pairs import BandwidthProof, Pacing
+    from kube_rdma.rules.verify.comparison import comparison
+    from kube_rdma.rules.verify.rails import lonely
+    from kube_rdma.views.verify.bandwidth import PairTable
+
+    before = _earlier(options)
+    pacing = Pacing(run_seconds=options.run_seconds)
+    measuring = BandwidthProof(PodCommands(cluster), options.run, pacing)
+    pods, silent = await measuring.all_probed(who.taking.pods, who.taking.left_out)
+    if options.pairing is Pairing.STAR and who.centre:
+        pods = list(with_centre_first(pods, who.centre, silent))
+    present = {pod.title: {device.name for device in pod.devices} for pod in pods}
+    absent = [
+        (f"{node} {card}", why)
+        for node, card, why in who.cards
+        if node in present and card not in present[node]
+    ]
+    run = PairedRun(pods, options.pairing, both_ways=options.both_ways)
+    progress = _Progress(options, PairTable(pods, options.run), run)
+    _open_more_files()
+    measure = run.measure(measuring, progress.show, options.standard, before)
+    interrupted = await _interrupted(measure, measuring)
+    progress.end()
+    left_out = (*silent, *absent, *lonely(pods))
+    outcomes = measuring.outcomes
+    proof = measuring.proof(outcomes, options.standard, left_out, before, due=run.due)
+    proof = replace(
+        proof,
+        excused=who.taking.excused,
+        pairing=options.pairing,
+        interrupted=interrupted,
+        comparison=comparison(proof.rated, before),
+    )
+    _show(proof, options, progress.unshown)
+    return proof
+
+
+async def _interrupted(work: Coroutine[Any, Any, None], measuring: BandwidthProof) -> bool:
+    """Whether somebody ended it; what had a figure by then is shown as any other run."""
+    try:
+        await work
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or not measuring.outcomes:
+            raise
+        task.uncancel()  # what follows is awaited as usual: copies are deleted
+        return True
+    return False
+
+
+def _open_more_files() -> None:
+    """As many as the system lets: a pair takes two connections, and rounds may be large."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for count in (most, _FILES_OF_MACOS):
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (count, most))
+            return
+
+
+def _show(proof: PairProof, options: VerifyOptions, unshown: list[str]) -> None:
+    """The page or the document, and the map."""
+    from kube_rdma.views.verify.bandwidth import proof_document, proof_text
+
+    if options.output == "table":
+        text = proof_text(proof, *page_size(), verbose=options.verbose)
+    else:
+        text = json.dumps(proof_document(proof), indent=2)
+    try:
+        if options.svg is not None and proof.rated:
+            keep(_drawn(proof), options.svg)
+    finally:
+        keep("\n".join([*unshown, text]))
+
+
+class _Progress:
+    """What is shown while pairs are measured: their rows, or on a terminal a line that counts.
+
+    `unshown` has the rows that a full disk did not take, to be kept with the result: it ends no
+    run. A reader that has gone does.
+    """
+
+    def __init__(self, options: VerifyOptions, table: PairTable, run: PairedRun) -> None:
+        self._rows = options.verbose and options.output == "table"
+        self._counts = not self._rows and sys.stderr is not None and sys.stderr.isatty()
+        self._table, self._run = table, run
+        self._done = self._failed = 0
+        self.unshown: list[str] = []
+        if self._rows and run.due:
+            self._row(table.head)
+
+    def show(self, outcome: PairOutcome) -> None:
+        """One more."""
+        self._done += 1
+        self._failed += not outcome.rows
+        if self._rows:
+            self._row(self._table.row(outcome))
+        elif self._counts:
+            count = f"{self._done} of {self._run.due} pairs, {self._failed} failed"
+            click.echo(f"\r{count} ", nl=False, err=True)
+
+    def end(self) -> None:
+        """What is behind it begins on a line of its own."""
+        if self._rows and self._done:
+            self._row("")
+        elif self._counts:
+            click.echo("\r\x1b[K", nl=False, err=True)
+
+    def _row(self, text: str) -> None:
+        """Behind one that was not taken none is, so that all of them are in one place."""
+        if not self.unshown:
+            try:
+                click.echo(text)
+            except BrokenPipeError:
+                raise
+            except OSError:
+                pass
+            else:
+                return
+        self.unshown.append(text)
+
+
+def _earlier(options: VerifyOptions) -> Mapping[PairKey, float]:
+    """The figures of the run that this one is held against."""
+    if options.against is None:
+        return {}
+    data, where = options.against.read_bytes(), str(options.against)
+    return earlier(data, options.run, where, options.pairing)
+
+
+def earlier(
+    data: bytes, run: PerftestRun, where: str, pairing: Pairing | None = None
+) -> Mapping[PairKey, float]:
+    """The figures of a file that an earlier run has written; raise Refused for another file."""
+    from kube_rdma.views.verify.bandwidth import earlier_figures
+
+    try:
+        document = decoded(data)
+    except Undecodable:
+        document = None
+    return earlier_figures(document, run, where, pairing)
+
+
+def _drawn(proof: PairProof) -> str:
+    from kube_rdma.views.verify.bandwidth import perftest_name, unit
+    from kube_rdma.views.verify.heat_map import heat_map_svg
+
+    title = f"{perftest_name(proof.run)} from pod to pod, {unit(proof.run)}"
+    return heat_map_svg(proof.rated, title, latency=proof.run.latency)
+
+
+def run_to_end(work: Coroutine[Any, Any, PairProof]) -> None:
+    """Do it to its end, or until somebody asks it to end; then exit as the verdict says."""
+
+    async def until_asked() -> PairProof:
+        task = asyncio.current_task()
+        assert task is not None
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        return await work
+
+    try:
+        proof = asyncio.run(until_asked())
+    except asyncio.CancelledError:
+        click.echo("Interrupted.", err=True)
+        sys.exit(ExitCode.INTERRUPTED)
+    if proof.interrupted:
+        sys.exit(ExitCode.INTERRUPTED)
+    if not proof.rated:
+        sys.exit(ExitCode.REFUSED)
+    if not proof.is_well:
+        sys.exit(ExitCode.UNKNOWN if proof.holds else ExitCode.PROBLEM)
