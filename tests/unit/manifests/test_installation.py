@@ -334,7 +334,7 @@ REGISTRY = ("/var/lib/kubelet/plugins_registry", "/var/lib/kubelet/plugins_regis
 
 
 def claim_folders(made):
-    """Of the mounts by which the kubelet finds a driver: host's path, own path, and if read-only."""
+    """By which the kubelet finds a driver: the host's path, the agent's, and if read-only."""
     return {
         (volume["hostPath"]["path"], mount["mountPath"], mount.get("readOnly", False))
         for each in made

@@ -21,6 +21,7 @@ from kube_rdma.adapters.journal.format import CLAIMS
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.runtime.cdi import CdiFolder
 from kube_rdma.model.claims.prepared import DRIVER
+from kube_rdma.model.cni_conf import Wiring
 from kube_rdma.programs.agent.claims.driver import ClaimDriver
 from kube_rdma.programs.agent.claims.late_binding import WithClaims
 from kube_rdma.programs.agent.claims.prepared_claims import ClaimDependencies, PreparedClaims
@@ -72,6 +73,7 @@ def with_claims(
         node=site.node,
         boot=site.boot,
         shim=doors.networks.shim_of_host if doors.networks else lambda: None,
+        wiring=doors.networks.wiring if doors.networks else lambda: Wiring.NONE,
         tell=partial(doors.node.tell, NodeEvent.JOURNAL_TROUBLE),
     )
     claims = PreparedClaims(to)

@@ -25,17 +25,21 @@ from kube_rdma.adapters.runtime.cdi import CdiFolder
 from kube_rdma.model.card import CardId
 from kube_rdma.model.claims.prepared import (
     AllocatedClaim,
+    ClaimDevice,
     ClaimName,
     ClaimShare,
     PreparedClaim,
     PreparedDevice,
 )
 from kube_rdma.model.claims.users import PodClaims
+from kube_rdma.model.cni_conf import Wiring
 from kube_rdma.model.late_binding.binding import Edits, HeldShare, PodName, lift_memlock
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.model.pools.pool import Bind, Pool
+from kube_rdma.programs.claims.parameters import parameters_by_request
 from kube_rdma.programs.records import Records, in_the_log
 from kube_rdma.rules.claims.holders import claims_of, holdings, node_holdings
+from kube_rdma.rules.claims.interfaces import interfaces, refuse_uncalled
 from kube_rdma.rules.claims.prepare import (
     BookingNode,
     answer,
@@ -56,8 +60,8 @@ class ClaimDependencies(Frozen):
 
     `read` has what bears the name of a claim now, `pod` the claims of a pod; both raise KubeError.
     `node` is this node's name, which its pool of devices has too; `boot` tells one boot of it from
-    another. `shim` is a path of the host. `tell` takes a sentence for each record that cannot be
-    read.
+    another. `shim` is a path of the host, `wiring` says who calls for pods. `tell` takes a sentence
+    for each record that cannot be read.
     """
 
     journal: Journal[PreparedClaim]
@@ -67,6 +71,7 @@ class ClaimDependencies(Frozen):
     node: str
     boot: str
     shim: Callable[[], str | None] = lambda: None
+    wiring: Callable[[], Wiring] = lambda: Wiring.CHAIN
     tell: Callable[[str], None] = in_the_log
     settled: float = SETTLED
 
@@ -96,7 +101,10 @@ class PreparedClaims:
         await self._records.refuse_foreign(claim.uid)
         self._node()  # nothing is asked before there is something to give
         # Outside of the turn: what is prepared, attached or given back waits for no API server.
-        allocated = None if self._records.get(claim.uid) else await self._to.read(claim)
+        is_new = self._records.get(claim.uid) is None
+        allocated = await self._to.read(claim) if is_new else None
+        is_same = allocated is not None and allocated.claim.uid == claim.uid
+        parameters = parameters_by_request(allocated) if allocated and is_same else {}
         async with self._turn:
             node = self._node()
             before = self._records.get(claim.uid)
@@ -106,7 +114,8 @@ class PreparedClaims:
                 refuse_vanished(before, node)
                 prepared = rebooked(before, node)
             else:
-                prepared = book(claim, allocated, node, time.time())
+                prepared = book(claim, allocated, node, time.time(), parameters)
+                refuse_uncalled(prepared, self._to.wiring())
             await self._keep(prepared)
         if before is None:
             cards = dict.fromkeys(card for share in prepared.shares for card in share.cards)
@@ -142,14 +151,24 @@ class PreparedClaims:
 
         Nothing is asked where no claim of its namespace is prepared.
         """
+        claims = await self._claims_of(pod)
+        return holdings(claims, self.booked) if claims else ()
+
+    async def interfaces_of(self, pod: PodName) -> tuple[ClaimDevice, ...]:
+        """What the parameters of a pod's claims ask for; asks and raises as `holdings_of`."""
+        mine = (one for one in self.booked if one.claim.namespace == pod.namespace)
+        if not any(share.makes_interface for one in mine for share in one.shares):
+            return ()
+        claims = await self._claims_of(pod)
+        return interfaces(claims, self.booked) if claims else ()
+
+    async def _claims_of(self, pod: PodName) -> PodClaims | None:
         if not any(one.claim.namespace == pod.namespace for one in self.booked):
-            return ()
+            return None
         claims = await self._to.pod(pod)
-        if claims is None:
-            return ()
-        if claims_of(claims, self.booked):
+        if claims and claims_of(claims, self.booked):
             self._pods[claims.uid] = claims
-        return holdings(claims, self.booked)
+        return claims
 
     def holdings(self) -> tuple[Holding, ...]:
         """What is held by claims on this node."""

@@ -19,7 +19,7 @@ from kube_base.errors import Unavailable
 from kube_base.notices import Notices
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.model.card import Card, CardId
-from kube_rdma.model.claims.prepared import PreparedClaim
+from kube_rdma.model.claims.prepared import ClaimDevice, PreparedClaim
 from kube_rdma.model.device import Gpu
 from kube_rdma.model.late_binding.binding import HeldShare, PodName
 from kube_rdma.model.pools.gpu_use import FreeGpu, HeldGpu
@@ -75,6 +75,10 @@ class KubeletView:
     def booked(self) -> tuple[PreparedClaim, ...]:
         """The claims of kube-rdma's own driver that are prepared on this node."""
         return self.prepared.booked if self.prepared else ()
+
+    async def claimed_interfaces(self, pod: PodName) -> tuple[ClaimDevice, ...]:
+        """What the parameters of a pod's claims ask for; raise KubeError when nobody tells."""
+        return await self.prepared.interfaces_of(pod) if self.prepared else ()
 
     @contextmanager
     def connected(self) -> Iterator[None]:

@@ -37,7 +37,7 @@ from kube_rdma.model.attach.attachment import (
 from kube_rdma.model.attach.cni import Call
 from kube_rdma.model.attach.pod_view import SeenLink
 from kube_rdma.model.card import CardId
-from kube_rdma.model.claims.prepared import PreparedClaim
+from kube_rdma.model.claims.prepared import ClaimDevice, PreparedClaim
 from kube_rdma.model.cni_conf import ConfFile
 from kube_rdma.model.device import Device
 from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings
@@ -107,13 +107,28 @@ class NodeView:
         pod = await self._pods.read(name.namespace, name.name)
         return pod if pod and uid in ("", pod.runtime_uid) else None
 
-    async def definition(self, namespace: str, name: str) -> NetworkDefinition | None:
-        """A network's document; a pool that it brings along is made where it is missing."""
+    def claims_ask(self, pod: PodName) -> bool:
+        """Whether claims of the pod's namespace may ask for interfaces; asks nobody."""
+        mine = (one for one in self._asked.booked() if one.claim.namespace == pod.namespace)
+        return any(share.makes_interface for one in mine for share in one.shares)
+
+    async def claimed(self, pod: PodName) -> tuple[ClaimDevice, ...]:
+        """The devices of the pod's claims that become interfaces of it; raise KubeError."""
+        return await self._asked.kubelet.claimed_interfaces(pod)
+
+    async def definition(
+        self, namespace: str, name: str, resource: str | None = None
+    ) -> NetworkDefinition | None:
+        """A network's document; a pool that it brings along is made where it is missing.
+
+        `resource` is what the network is for where its document does not say so.
+        """
         document = await self._networks.read(namespace, name)
         if document is None:
             return None
         host = None if document.config.strip() else await self.configured_text(name)
-        return await self._whole(_load(namespace, name, document.config, document.resource, host))
+        tied = document.resource or resource
+        return await self._whole(_load(namespace, name, document.config, tied, host))
 
     async def written(self, namespace: str, name: str) -> tuple[bytes, str | None] | None:
         """Text and resource of a NetworkAttachmentDefinition as they are, if there is one."""

@@ -10,6 +10,7 @@ from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.runtime.cdi import CdiFolder
 from kube_rdma.model.claims.prepared import DRIVER, AllocatedClaim, AllocatedDevice, ClaimName
 from kube_rdma.model.claims.users import PodClaims
+from kube_rdma.model.cni_conf import Wiring
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.model.pools.pool import Attach, Mode, Pool, PoolSpec, Share, ShareId
 from kube_rdma.programs.agent.claims.late_binding import WithClaims
@@ -42,10 +43,13 @@ def pool_of(of, mode, attach=None):
     return Pool(spec, (Share(ShareId(name), healthy=True, card=of.id),), (of,))
 
 
-def booking(folder, pool):
-    """The claims of a node that offers this pool, of which the scheduler gave its card."""
-    device = device_name(pool, pool.cards[0])
-    claim = AllocatedClaim(CLAIM, (AllocatedDevice("nic", DRIVER, "node-1", device),))
+def booking(folder, pool, configs=(), count=1, wiring=Wiring.CHAIN):
+    """The claims of a node that offers this pool, of which the scheduler gave its card.
+
+    `count` devices of one request, with these configurations.
+    """
+    given = AllocatedDevice("nic", DRIVER, "node-1", device_name(pool, pool.cards[0]))
+    claim = AllocatedClaim(CLAIM, (given,) * count, configs=tuple(configs))
 
     async def read(_):
         return claim
@@ -55,7 +59,14 @@ def booking(folder, pool):
 
     journal = Journal(FakeDisk(), CLAIMS)
     to = ClaimDependencies(
-        journal, CdiFolder(folder / "cdi"), read, pod, "node-1", "b00t", settled=0.0
+        journal=journal,
+        cdi=CdiFolder(folder / "cdi"),
+        read=read,
+        pod=pod,
+        node="node-1",
+        boot="b00t",
+        wiring=lambda: wiring,
+        settled=0.0,
     )
     claims = PreparedClaims(to)
     claims.offered({RESOURCE: pool})
