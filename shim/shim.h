@@ -66,7 +66,7 @@ const char *under_root(const char *path);
 int hook_memlock(struct text state);
 
 /* settings.c */
-int hook_settings(struct text state, const char *settings);
+int hook_settings(struct text state, const char *shared);
 
 /* json.c */
 int json_member(struct text object, const char *key, struct text *value);

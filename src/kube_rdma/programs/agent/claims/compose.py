@@ -20,12 +20,14 @@ from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.adapters.journal.format import CLAIMS
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.runtime.cdi import CdiFolder
+from kube_rdma.adapters.runtime.settings import PodSettings
 from kube_rdma.model.claims.prepared import DRIVER
 from kube_rdma.model.cni_conf import Wiring
 from kube_rdma.programs.agent.claims.driver import ClaimDriver
 from kube_rdma.programs.agent.claims.late_binding import WithClaims
 from kube_rdma.programs.agent.claims.prepared_claims import ClaimDependencies, PreparedClaims
 from kube_rdma.programs.agent.claims.publisher import SlicePublisher
+from kube_rdma.programs.agent.claims.settings import ClaimSettings
 from kube_rdma.programs.agent.dependencies import AgentDependencies
 from kube_rdma.programs.agent.node.node_events import NodeEvent
 
@@ -45,6 +47,7 @@ class ClaimSite(Frozen):
     boot: str
     state: Path
     cdi: Path
+    settings: Path
     plugins_registry: Path | None  # None: it is not there
     works: Callable[[], Awaitable[tuple[bool, str]]]
 
@@ -73,6 +76,7 @@ def with_claims(
         node=site.node,
         boot=site.boot,
         shim=doors.networks.shim_of_host if doors.networks else lambda: None,
+        settings=ClaimSettings(PodSettings(site.settings)),
         wiring=doors.networks.wiring if doors.networks else lambda: Wiring.NONE,
         tell=partial(doors.node.tell, NodeEvent.JOURNAL_TROUBLE),
     )

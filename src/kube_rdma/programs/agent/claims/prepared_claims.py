@@ -33,9 +33,18 @@ from kube_rdma.model.claims.prepared import (
 )
 from kube_rdma.model.claims.users import PodClaims
 from kube_rdma.model.cni_conf import Wiring
-from kube_rdma.model.late_binding.binding import Edits, HeldShare, PodName, lift_memlock
+from kube_rdma.model.late_binding.binding import (
+    ContainerId,
+    Edits,
+    HeldShare,
+    PodName,
+    RuntimeHook,
+    lift_memlock,
+    merge_settings,
+)
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.model.pools.pool import Bind, Pool
+from kube_rdma.programs.agent.claims.settings import ClaimedPod, ClaimSettings
 from kube_rdma.programs.claims.parameters import parameters_by_request
 from kube_rdma.programs.records import Records, in_the_log
 from kube_rdma.rules.claims.holders import claims_of, holdings, node_holdings
@@ -60,8 +69,9 @@ class ClaimDependencies(Frozen):
 
     `read` has what bears the name of a claim now, `pod` the claims of a pod; both raise KubeError.
     `node` is this node's name, which its pool of devices has too; `boot` tells one boot of it from
-    another. `shim` is a path of the host, `wiring` says who calls for pods. `tell` takes a sentence
-    for each record that cannot be read.
+    another. `shim` is a path of the host, `wiring` says who calls for pods. Without `settings`
+    containers are not told of their devices. `tell` takes a sentence for each record that cannot be
+    read.
     """
 
     journal: Journal[PreparedClaim]
@@ -72,6 +82,7 @@ class ClaimDependencies(Frozen):
     boot: str
     shim: Callable[[], str | None] = lambda: None
     wiring: Callable[[], Wiring] = lambda: Wiring.CHAIN
+    settings: ClaimSettings | None = None
     tell: Callable[[str], None] = in_the_log
     settled: float = SETTLED
 
@@ -201,11 +212,24 @@ class PreparedClaims:
         if changed:
             await asyncio.sleep(self._to.settled)
 
+    async def settle(self, pod: ClaimedPod) -> None:
+        """CNI ADD: containers are told of the devices that they hold by claims."""
+        if self._to.settings:
+            await self._to.settings.write(pod, self.booked, self._pools or {})
+
+    async def detach(self, sandbox: ContainerId) -> None:
+        """CNI DEL: nothing is told any more; a claim is prepared until it is given back."""
+        if self._to.settings:
+            await self._to.settings.remove(sandbox)
+
     async def _keep(self, prepared: PreparedClaim) -> bool:
         """The record first, then the file; True when the file changed."""
         if self._records.get(prepared.claim.uid) != prepared:
             await self._records.put(prepared.claim.uid, prepared)
-        hooks = (lift_memlock(shim),) if (shim := self._to.shim()) else ()
+        hooks: tuple[RuntimeHook, ...] = ()
+        if shim := self._to.shim():
+            told = self._to.settings
+            hooks = (lift_memlock(shim), *((merge_settings(shim, told.path),) if told else ()))
         devices = [
             (share.cdi, Edits(share.char_paths, hooks=hooks))
             for share in prepared.shares
@@ -219,6 +243,8 @@ class PreparedClaims:
         await asyncio.to_thread(self._to.cdi.remove_claim, claim.uid)
         if ended := self._records.get(claim.uid):
             await self._records.forget(claim.uid)
+            if not self.booked and self._to.settings:  # of sandboxes that went without a DEL
+                await self._to.settings.remove()
             self._pods = {
                 uid: pod for uid, pod in self._pods.items() if not claims_of(pod, [ended])
             }

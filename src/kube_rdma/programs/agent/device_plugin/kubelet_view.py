@@ -35,6 +35,7 @@ from kube_rdma.rules.pools.pools import offer
 
 if TYPE_CHECKING:
     from kube_rdma.programs.agent.claims.prepared_claims import PreparedClaims
+    from kube_rdma.programs.agent.claims.settings import ClaimedPod
     from kube_rdma.programs.agent.device_plugin.claimed_gpus import ClaimedGpus
 
 COMPARE_SECONDS = 60.0
@@ -79,6 +80,11 @@ class KubeletView:
     async def claimed_interfaces(self, pod: PodName) -> tuple[ClaimDevice, ...]:
         """What the parameters of a pod's claims ask for; raise KubeError when nobody tells."""
         return await self.prepared.interfaces_of(pod) if self.prepared else ()
+
+    async def settle(self, pod: ClaimedPod) -> None:
+        """The containers of a pod are told of what they hold by claims."""
+        if self.prepared:
+            await self.prepared.settle(pod)
 
     @contextmanager
     def connected(self) -> Iterator[None]:

@@ -89,6 +89,7 @@ class SandboxNetworks:
         if not asked.asks:
             await self._refuse_idle(call.pod, asked)
             if not devices:
+                await self._needs.node.settle(sandbox_of(call, self._needs.inode)[0], pod)
                 return None
         if asked.annotation != POD_NETWORKS:  # whose names mean the pod's own namespace first
             refuse_isolated(pod, asked.asks, self._needs.everybodys)

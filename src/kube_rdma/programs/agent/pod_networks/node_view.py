@@ -32,6 +32,7 @@ from kube_rdma.model.attach.attachment import (
     HostNetwork,
     LinkWays,
     Plan,
+    Sandbox,
     Wish,
 )
 from kube_rdma.model.attach.cni import Call
@@ -107,10 +108,21 @@ class NodeView:
         pod = await self._pods.read(name.namespace, name.name)
         return pod if pod and uid in ("", pod.runtime_uid) else None
 
-    def claims_ask(self, pod: PodName) -> bool:
-        """Whether claims of the pod's namespace may ask for interfaces; asks nobody."""
-        mine = (one for one in self._asked.booked() if one.claim.namespace == pod.namespace)
-        return any(share.makes_interface for one in mine for share in one.shares)
+    def has_claims(self, pod: PodName) -> bool:
+        """Whether a claim of the pod's namespace is prepared here; asks nobody."""
+        return any(one.claim.namespace == pod.namespace for one in self._asked.booked())
+
+    async def settle(self, sandbox: Sandbox, pod: PodState) -> None:
+        """A pod gets no network: its containers are told of what they hold by claims all the same.
+
+        Raise KubeError when nobody tells what they hold.
+        """
+        if self.has_claims(sandbox.pod):
+            from kube_rdma.programs.agent.claims.settings import ClaimedPod
+
+            holdings = await self.holdings(sandbox.pod)
+            made = ClaimedPod(sandbox, holdings, dict(pod.annotations), {})
+            await self._asked.kubelet.settle(made)
 
     async def claimed(self, pod: PodName) -> tuple[ClaimDevice, ...]:
         """The devices of the pod's claims that become interfaces of it; raise KubeError."""

@@ -99,7 +99,7 @@ class CniRouter:
     def _asks_nothing(self, call: Call) -> bool:
         """Whether a pod surely has no network of kube-rdma's, by its annotations or by a claim."""
         is_plain = call.annotations is not None and _is_plain(call.annotations)
-        return is_plain and not (call.pod and self._needs.node.claims_ask(call.pod))
+        return is_plain and not (call.pod and self._needs.node.has_claims(call.pod))
 
     def _is_delegated(self, container: ContainerId) -> bool:
         """Whether its interfaces end one by one, and not all with the first."""

@@ -106,8 +106,11 @@ class Node:
         facts = {"host_network": self.host_network, "controlled": self.controlled}
         return PodState(POD.namespace, POD.name, UID, annotations, labels, **facts)
 
-    def claims_ask(self, pod):
+    def has_claims(self, pod):
         return bool(self.claimed_devices)
+
+    async def settle(self, sandbox, pod):
+        """None of its pods has a claim and no network."""
 
     async def claimed(self, pod):
         self._working()
