@@ -369,6 +369,9 @@ def test_agents_write_slices_only_where_claims_are_enabled(preset):
         accounts = narrows(made, "delete", "resource.k8s.io", "resourceslices")
         assert bool(accounts) is enabled
         assert accounts <= held(made, "resourceslices")
+        told = narrows(made, "patch", "resource.k8s.io", "resourceclaims/status")
+        assert told == accounts
+        assert told <= held(made, "resourceclaims/status")
 
 
 @pytest.mark.parametrize("replicas", [1, 2])

@@ -22,6 +22,7 @@ from kube_base.errors import KubeError, Unavailable
 from kube_base.frozen import Frozen, replace
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.runtime.cdi import CdiFolder
+from kube_rdma.model.attach.attachment import Attached
 from kube_rdma.model.card import CardId
 from kube_rdma.model.claims.prepared import (
     AllocatedClaim,
@@ -33,6 +34,7 @@ from kube_rdma.model.claims.prepared import (
 )
 from kube_rdma.model.claims.users import PodClaims
 from kube_rdma.model.cni_conf import Wiring
+from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.late_binding.binding import (
     ContainerId,
     Edits,
@@ -45,6 +47,7 @@ from kube_rdma.model.late_binding.binding import (
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.model.pools.pool import Bind, Pool
 from kube_rdma.programs.agent.claims.settings import ClaimedPod, ClaimSettings
+from kube_rdma.programs.agent.claims.statuses import ClaimStatuses
 from kube_rdma.programs.claims.parameters import parameters_by_request
 from kube_rdma.programs.records import Records, in_the_log
 from kube_rdma.rules.claims.holders import claims_of, holdings, node_holdings
@@ -58,6 +61,7 @@ from kube_rdma.rules.claims.prepare import (
     refuse_vanished,
     stands,
 )
+from kube_rdma.rules.claims.status import statuses
 from kube_rdma.rules.late_binding.binding import SETTLED
 from kube_rdma.rules.pools.modes import terms
 
@@ -70,8 +74,8 @@ class ClaimDependencies(Frozen):
     `read` has what bears the name of a claim now, `pod` the claims of a pod; both raise KubeError.
     `node` is this node's name, which its pool of devices has too; `boot` tells one boot of it from
     another. `shim` is a path of the host, `wiring` says who calls for pods. Without `settings`
-    containers are not told of their devices. `tell` takes a sentence for each record that cannot be
-    read.
+    containers are not told of their devices, and without `statuses` claims say nothing of them.
+    `tell` takes a sentence for each record that cannot be read.
     """
 
     journal: Journal[PreparedClaim]
@@ -83,6 +87,7 @@ class ClaimDependencies(Frozen):
     shim: Callable[[], str | None] = lambda: None
     wiring: Callable[[], Wiring] = lambda: Wiring.CHAIN
     settings: ClaimSettings | None = None
+    statuses: ClaimStatuses | None = None
     tell: Callable[[str], None] = in_the_log
     settled: float = SETTLED
 
@@ -97,6 +102,8 @@ class PreparedClaims:
         self._turn = asyncio.Lock()
         self._pools: Mapping[str, Pool] | None = None
         self._pods: dict[str, PodClaims] = {}  # those that had a network, by uid
+        self._inside: dict[PodName, dict[InterfaceName, Attached]] = {}
+        self._sandboxes: dict[ContainerId, PodName] = {}
 
     @property
     def booked(self) -> tuple[PreparedClaim, ...]:
@@ -128,6 +135,7 @@ class PreparedClaims:
                 prepared = book(claim, allocated, node, time.time(), parameters)
                 refuse_uncalled(prepared, self._to.wiring())
             await self._keep(prepared)
+        self._report(prepared)
         if before is None:
             cards = dict.fromkeys(card for share in prepared.shares for card in share.cards)
             log.info("claim prepared", claim=str(claim), cards=",".join(cards))
@@ -177,9 +185,14 @@ class PreparedClaims:
         if not any(one.claim.namespace == pod.namespace for one in self.booked):
             return None
         claims = await self._to.pod(pod)
-        if claims and claims_of(claims, self.booked):
-            self._pods[claims.uid] = claims
+        if claims:
+            self.seen(claims)
         return claims
+
+    def seen(self, pod: PodClaims) -> None:
+        """Take note of a pod's claims, while one of them is prepared."""
+        if claims_of(pod, self.booked):
+            self._pods[pod.uid] = pod
 
     def holdings(self) -> tuple[Holding, ...]:
         """What is held by claims on this node."""
@@ -214,13 +227,38 @@ class PreparedClaims:
 
     async def settle(self, pod: ClaimedPod) -> None:
         """CNI ADD: containers are told of the devices that they hold by claims."""
+        self._sandboxes[pod.sandbox.container] = pod.sandbox.pod
         if self._to.settings:
             await self._to.settings.write(pod, self.booked, self._pools or {})
 
     async def detach(self, sandbox: ContainerId) -> None:
         """CNI DEL: nothing is told any more; a claim is prepared until it is given back."""
+        pod = self._sandboxes.pop(sandbox, None)
+        if pod and pod not in self._sandboxes.values():  # no later sandbox of the same pod
+            self._inside.pop(pod, None)
+            self._report(*self._of_pod(pod))
         if self._to.settings:
             await self._to.settings.remove(sandbox)
+
+    def attached(self, pod: PodName, interfaces: Sequence[Attached]) -> None:
+        """Take note of what networks made for a pod: the status of its claims says it."""
+        if mine := self._of_pod(pod):
+            inside = self._inside.setdefault(pod, {})
+            inside.update({one.interface: one for one in interfaces})
+            self._report(*mine)
+
+    def _of_pod(self, pod: PodName) -> tuple[PreparedClaim, ...]:
+        of_name = [one for one in self._pods.values() if PodName(one.namespace, one.name) == pod]
+        return claims_of(of_name[-1], self.booked) if of_name else ()
+
+    def _report(self, *claims: PreparedClaim) -> None:
+        """Several pods may have a claim; what of them is known since this agent began counts."""
+        if not self._to.statuses:
+            return
+        for claim in claims:
+            users = (pod for pod in self._inside if claim in self._of_pod(pod))
+            interfaces = [one for pod in users for one in self._inside[pod].values()]
+            self._to.statuses.tell(claim.claim, statuses(claim, interfaces))
 
     async def _keep(self, prepared: PreparedClaim) -> bool:
         """The record first, then the file; True when the file changed."""
@@ -243,6 +281,8 @@ class PreparedClaims:
         await asyncio.to_thread(self._to.cdi.remove_claim, claim.uid)
         if ended := self._records.get(claim.uid):
             await self._records.forget(claim.uid)
+            if self._to.statuses:
+                self._to.statuses.forget(claim)
             if not self.booked and self._to.settings:  # of sandboxes that went without a DEL
                 await self._to.settings.remove()
             self._pods = {

@@ -34,6 +34,7 @@ from kube_rdma.rules.pools.holdings import card_of, differs
 from kube_rdma.rules.pools.pools import offer
 
 if TYPE_CHECKING:
+    from kube_rdma.model.attach.attachment import Attached
     from kube_rdma.programs.agent.claims.prepared_claims import PreparedClaims
     from kube_rdma.programs.agent.claims.settings import ClaimedPod
     from kube_rdma.programs.agent.device_plugin.claimed_gpus import ClaimedGpus
@@ -85,6 +86,11 @@ class KubeletView:
         """The containers of a pod are told of what they hold by claims."""
         if self.prepared:
             await self.prepared.settle(pod)
+
+    def attached(self, pod: PodName, interfaces: Sequence[Attached]) -> None:
+        """Networks were made for a pod, which its claims tell."""
+        if self.prepared:
+            self.prepared.attached(pod, interfaces)
 
     @contextmanager
     def connected(self) -> Iterator[None]:

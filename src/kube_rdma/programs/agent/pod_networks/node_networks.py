@@ -286,6 +286,7 @@ class NodeNetworks:
             rail=machine.rails.number,
             watched=giver.pool,
             booked=self._kubelet.booked,
+            attached=self._kubelet.attached,
         )
         await self._places.find()
         tell = partial(self._tell, "JournalTrouble", warning=True)

@@ -76,7 +76,8 @@ class NodeViewDependencies(Frozen):
     `survey`, `links`, the interfaces of the node's namespace, those of these names or all (None),
     `ways`, the node's routes over links, `functions`, what virtual functions are set to, `confs`,
     the files of the node's CNI configuration, and `gids`, the tables without room for so many
-    addresses more. `booked` are the claims that are prepared here.
+    addresses more. `booked` are the claims that are prepared here; `attached` hears what networks
+    made for a pod.
     """
 
     cluster: Cluster
@@ -91,6 +92,7 @@ class NodeViewDependencies(Frozen):
     gids: Callable[[Mapping[str, int]], tuple[GidTable, ...]] = crowded
     rail: Callable[[CardId], int | None] = lambda _: None
     booked: Callable[[], tuple[PreparedClaim, ...]] = tuple
+    attached: Callable[[PodName, Sequence[Attached]], None] = lambda *_: None
 
 
 class NodeView:
@@ -304,6 +306,7 @@ class NodeView:
     async def tell(self, pod: PodState, interfaces: Sequence[Attached], call: Call) -> None:
         """Write the pod's status annotations, the cluster's network first."""
         await self._networks.tell(pod, network_status.statuses(pod, interfaces, call))
+        self._asked.attached(PodName(pod.namespace, pod.name), interfaces)
 
     async def tell_own(
         self, pod: PodState, interfaces: Sequence[Attached], others: frozenset[InterfaceName]
@@ -312,6 +315,7 @@ class NodeView:
         key = network_status.OWN_ANNOTATION
         text = network_status.own_status(interfaces, dict(pod.annotations).get(key, ""), others)
         await self._networks.tell(pod, ((key, text),))
+        self._asked.attached(PodName(pod.namespace, pod.name), interfaces)
 
     async def _whole(self, definition: NetworkDefinition) -> NetworkDefinition:
         """The same, when the pool that it brings along is there; its warnings are said once."""

@@ -43,7 +43,7 @@ def pool_of(of, mode, attach=None):
     return Pool(spec, (Share(ShareId(name), healthy=True, card=of.id),), (of,))
 
 
-def booking(folder, pool, configs=(), count=1, wiring=Wiring.CHAIN):
+def booking(folder, pool, configs=(), count=1, wiring=Wiring.CHAIN, statuses=None):
     """The claims of a node that offers this pool, of which the scheduler gave its card.
 
     `count` devices of one request, with these configurations.
@@ -66,6 +66,7 @@ def booking(folder, pool, configs=(), count=1, wiring=Wiring.CHAIN):
         node="node-1",
         boot="b00t",
         wiring=lambda: wiring,
+        statuses=statuses,
         settled=0.0,
     )
     claims = PreparedClaims(to)
