@@ -17,6 +17,7 @@ from kube_base.errors import Refused
 from kube_base.frozen import Frozen, replace
 from kube_rdma.adapters.cluster.claims import allocated, claims_of_pod, write_statuses
 from kube_rdma.adapters.cluster.offered_slices import OfferedSlices
+from kube_rdma.adapters.cni.state import ClaimedNamespaces
 from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.adapters.journal.format import CLAIMS
 from kube_rdma.adapters.journal.journal import Journal
@@ -85,6 +86,7 @@ def with_claims(
         node=site.node,
         boot=site.boot,
         shim=doors.networks.shim_of_host if doors.networks else lambda: None,
+        claimed=ClaimedNamespaces(site.state / "claimed"),
         statuses=statuses,
         settings=ClaimSettings(PodSettings(site.settings)),
         wiring=doors.networks.wiring if doors.networks else lambda: Wiring.NONE,

@@ -20,6 +20,7 @@ import structlog
 
 from kube_base.errors import KubeError, Unavailable
 from kube_base.frozen import Frozen, replace
+from kube_rdma.adapters.cni.state import ClaimedNamespaces
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.runtime.cdi import CdiFolder
 from kube_rdma.model.attach.attachment import Attached
@@ -73,9 +74,10 @@ class ClaimDependencies(Frozen):
 
     `read` has what bears the name of a claim now, `pod` the claims of a pod; both raise KubeError.
     `node` is this node's name, which its pool of devices has too; `boot` tells one boot of it from
-    another. `shim` is a path of the host, `wiring` says who calls for pods. Without `settings`
-    containers are not told of their devices, and without `statuses` claims say nothing of them.
-    `tell` takes a sentence for each record that cannot be read.
+    another. `shim` is a path of the host, `wiring` says who calls for pods, and `claimed` tells the
+    shim of those that ask without an annotation. Without `settings` containers are not told of
+    their devices, and without `statuses` claims say nothing of them. `tell` takes a sentence for
+    each record that cannot be read.
     """
 
     journal: Journal[PreparedClaim]
@@ -86,6 +88,7 @@ class ClaimDependencies(Frozen):
     boot: str
     shim: Callable[[], str | None] = lambda: None
     wiring: Callable[[], Wiring] = lambda: Wiring.CHAIN
+    claimed: ClaimedNamespaces | None = None
     settings: ClaimSettings | None = None
     statuses: ClaimStatuses | None = None
     tell: Callable[[str], None] = in_the_log
@@ -264,6 +267,7 @@ class PreparedClaims:
         """The record first, then the file; True when the file changed."""
         if self._records.get(prepared.claim.uid) != prepared:
             await self._records.put(prepared.claim.uid, prepared)
+        await self._mark()
         hooks: tuple[RuntimeHook, ...] = ()
         if shim := self._to.shim():
             told = self._to.settings
@@ -275,12 +279,19 @@ class PreparedClaims:
         ]
         return await asyncio.to_thread(self._to.cdi.write_claim, prepared.claim.uid, devices)
 
+    async def _mark(self) -> None:
+        """Tell the shim of which namespaces pods may have a claim; before the kubelet goes on."""
+        if self._to.claimed:
+            names = frozenset(one.claim.namespace for one in self.booked)
+            await asyncio.to_thread(self._to.claimed.keep, names)
+
     async def _end(self, claim: ClaimName) -> None:
         """The file goes first: without it no container starts any more."""
         await self._records.refuse_foreign(claim.uid)
         await asyncio.to_thread(self._to.cdi.remove_claim, claim.uid)
         if ended := self._records.get(claim.uid):
             await self._records.forget(claim.uid)
+            await self._mark()
             if self._to.statuses:
                 self._to.statuses.forget(claim)
             if not self.booked and self._to.settings:  # of sandboxes that went without a DEL
