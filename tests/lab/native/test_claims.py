@@ -11,6 +11,7 @@ import pytest
 
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey
 from kube_rdma.programs.install.installation import assignment, objects
+from kube_rdma.rules.claims.metadata import FOLDER
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.native import trees
@@ -21,6 +22,7 @@ CARDS = 8
 POOL, NETWORK, CLASS = "claims", "rail", "rdma"
 CLAIMS = "resource.k8s.io/v1"
 ADDRESS = "10.77.0.9"
+METADATA = f"{FOLDER}/resourceclaimtemplates/nic/nic/{DRIVER}-metadata.json"
 FAILED = "FailedPrepareDynamicResources"
 
 
@@ -187,6 +189,15 @@ def told(lab, name):
     return device["networkData"]["ips"] if ready.get("NetworkReady") == "True" else None
 
 
+def metadata(lab, name):
+    """What a pod reads of the device of its claim, where KEP-5304 has it."""
+    text = cluster.kubectl(lab, "exec", name, "--", "cat", METADATA)
+    (request,) = json.loads(text)["requests"]
+    (device,) = request["devices"]
+    assert device["attributes"]["resource.kubernetes.io/pciBusID"]
+    return device
+
+
 def doors(lab, name):
     """The files of RDMA devices in a pod."""
     return set(cluster.kubectl(lab, "exec", name, "--", "ls", "/dev/infiniband").split())
@@ -224,6 +235,7 @@ def test_pods_by_templates_open_the_device_nodes_of_their_cards(lab, survey):
             assert doors(lab, name) == files | {"rdma_cm"}
             settings = cluster.kubectl(lab, "exec", name, "--", "cat", "/etc/nccl.conf")
             assert f"NCCL_IB_HCA=={card.name}:1\n" in settings
+            assert metadata(lab, name)["name"] == device_of(lab, name)
 
 
 def test_the_network_of_the_parameters_is_there_and_given_back(lab):
@@ -241,6 +253,7 @@ def test_the_network_of_the_parameters_is_there_and_given_back(lab):
             assert entry["mtu"] == 1400
             said = waiting.until(lab, "the status of the claim", lambda: told(lab, "networked"))
             assert said == [f"{ADDRESS}/24"]
+            assert metadata(lab, "networked")["networkData"]["ips"] == said
 
 
 def test_an_agent_that_is_killed_between_prepare_and_the_network_goes_on(lab):

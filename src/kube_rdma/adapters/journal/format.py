@@ -121,7 +121,7 @@ FORMS = (
     # the rails of cards
     form(RailRecord, "Rails", "functions names guids? places? boot? waiting? came?"),
     # claims that are prepared
-    form(PreparedClaim, "PreparedClaim", "claim shares users boot when"),
+    form(PreparedClaim, "PreparedClaim", "claim shares users boot when pod_claim?"),
     form(ClaimName, "ClaimName", "namespace name uid"),
     form(ClaimShare, "ClaimShare", _CLAIM_SHARE, identity="resource share"),
     form(ClaimUser, "ClaimUser", "resource name uid"),

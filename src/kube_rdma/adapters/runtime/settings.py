@@ -92,6 +92,32 @@ class PodSettings:
             raise _unavailable(self.path, folder, "removed", error) from error
 
 
+class ClaimFiles:
+    """Files of claims that their containers see by the claim's CDI device; each is whole always."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def put(self, uid: str, files: Mapping[str, str]) -> dict[str, str]:
+        """Have these files for a claim, by name; where each lies. Raise Unavailable."""
+        folder = self.path / uid
+        try:
+            folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+            for name, text in files.items():
+                _keep(folder / name, text, 0o644)
+        except OSError as error:
+            raise _unavailable(self.path, folder, "written", error) from error
+        return {name: str(folder / name) for name in files}
+
+    def remove(self, uid: str) -> None:
+        """Remove those of a claim, none is no error; raise Unavailable when they stay."""
+        try:
+            with suppress(FileNotFoundError):
+                shutil.rmtree(self.path / uid)
+        except OSError as error:
+            raise _unavailable(self.path, self.path / uid, "removed", error) from error
+
+
 class Shelf:
     """Folders of settings by name, which stay; the host's, at the path that the runtime sees.
 

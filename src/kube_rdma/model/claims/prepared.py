@@ -70,12 +70,16 @@ class AllocatedDevice(Frozen):
 
 
 class AllocatedClaim(Frozen):
-    """A ResourceClaim as it stands in the cluster; `devices` and `configs` are of every driver."""
+    """A ResourceClaim as it stands in the cluster; `devices` and `configs` are of every driver.
+
+    `pod_claim` is what its pod calls it, where it was made for the pod by a template.
+    """
 
     claim: ClaimName
     devices: tuple[AllocatedDevice, ...]
     users: tuple[ClaimUser, ...] = ()
     configs: tuple[OpaqueConfig, ...] = ()
+    pod_claim: str = ""
 
 
 class ClaimShare(Frozen):
@@ -122,7 +126,8 @@ class ClaimDevice(Frozen):
 class PreparedClaim(Frozen):
     """A record of the agent: a claim that the kubelet has been told to be prepared.
 
-    `boot` is the boot of the node in which its device nodes have these paths.
+    `boot` is the boot of the node in which its device nodes have these paths, `pod_claim` is as
+    AllocatedClaim has it.
     """
 
     claim: ClaimName
@@ -130,3 +135,4 @@ class PreparedClaim(Frozen):
     users: tuple[ClaimUser, ...]
     boot: str
     when: float  # seconds of the wall clock, for people and to tell which of two came later
+    pod_claim: str = ""

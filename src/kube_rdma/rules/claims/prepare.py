@@ -115,7 +115,7 @@ def book(
             share = replace(share, parameters=parameters[wanted.request])
         _refuse_excess(share, device, [*_of_others(share, others), *_own(share, shares)], where)
         shares.append(share)
-    return PreparedClaim(asked, tuple(shares), claim.users, node.boot, when)
+    return PreparedClaim(asked, tuple(shares), claim.users, node.boot, when, claim.pod_claim)
 
 
 def stands(prepared: PreparedClaim, node: BookingNode) -> bool:

@@ -27,6 +27,7 @@ from kube_rdma.model.claims.status import DeviceStatus
 from kube_rdma.model.claims.users import ClaimUse, PodClaims
 from kube_rdma.model.quantity import quantity
 
+POD_CLAIM = "resource.kubernetes.io/pod-claim-name"  # PodResourceClaimAnnotation, resource/v1
 SLOTS = "slots"  # the capacity of a device that several claims share
 
 
@@ -135,6 +136,7 @@ def allocated_claim(stored: Stored[None, OwnClaimStatus]) -> AllocatedClaim:
         tuple(map(_device, given.results)),
         tuple(ClaimUser(one.resource, one.name, one.uid) for one in status.reserved_for),
         tuple(_config(one, one.opaque) for one in given.config if one.opaque),
+        stored.annotation(POD_CLAIM) or "",
     )
 
 

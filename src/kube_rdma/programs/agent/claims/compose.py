@@ -22,12 +22,13 @@ from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.adapters.journal.format import CLAIMS
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.runtime.cdi import CdiFolder
-from kube_rdma.adapters.runtime.settings import PodSettings
+from kube_rdma.adapters.runtime.settings import ClaimFiles, PodSettings
 from kube_rdma.model.claims.prepared import DRIVER, ClaimName
 from kube_rdma.model.claims.status import DeviceStatus
 from kube_rdma.model.cni_conf import Wiring
 from kube_rdma.programs.agent.claims.driver import ClaimDriver
 from kube_rdma.programs.agent.claims.late_binding import WithClaims
+from kube_rdma.programs.agent.claims.metadata import ClaimMetadata
 from kube_rdma.programs.agent.claims.prepared_claims import ClaimDependencies, PreparedClaims
 from kube_rdma.programs.agent.claims.publisher import SlicePublisher
 from kube_rdma.programs.agent.claims.settings import ClaimSettings
@@ -77,6 +78,8 @@ def with_claims(
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         await write_statuses(cluster, claim, devices, now)
 
+    publishers = [one for one in doors.keepers if isinstance(one, SlicePublisher)]
+    attributes = publishers[0].attributes if publishers else dict
     statuses = ClaimStatuses(write)
     to = ClaimDependencies(
         journal=journal,
@@ -88,7 +91,8 @@ def with_claims(
         shim=doors.networks.shim_of_host if doors.networks else lambda: None,
         claimed=ClaimedNamespaces(site.state / "claimed"),
         statuses=statuses,
-        settings=ClaimSettings(PodSettings(site.settings)),
+        metadata=ClaimMetadata(ClaimFiles(site.settings / "metadata"), attributes),
+        settings=ClaimSettings(PodSettings(site.settings / "claims")),
         wiring=doors.networks.wiring if doors.networks else lambda: Wiring.NONE,
         tell=partial(doors.node.tell, NodeEvent.JOURNAL_TROUBLE),
     )

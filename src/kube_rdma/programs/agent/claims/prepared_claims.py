@@ -47,6 +47,7 @@ from kube_rdma.model.late_binding.binding import (
 )
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.model.pools.pool import Bind, Pool
+from kube_rdma.programs.agent.claims.metadata import ClaimMetadata
 from kube_rdma.programs.agent.claims.settings import ClaimedPod, ClaimSettings
 from kube_rdma.programs.agent.claims.statuses import ClaimStatuses
 from kube_rdma.programs.claims.parameters import parameters_by_request
@@ -76,8 +77,8 @@ class ClaimDependencies(Frozen):
     `node` is this node's name, which its pool of devices has too; `boot` tells one boot of it from
     another. `shim` is a path of the host, `wiring` says who calls for pods, and `claimed` tells the
     shim of those that ask without an annotation. Without `settings` containers are not told of
-    their devices, and without `statuses` claims say nothing of them. `tell` takes a sentence for
-    each record that cannot be read.
+    their devices, without `metadata` not what these are, and without `statuses` claims say
+    nothing of them. `tell` takes a sentence for each record that cannot be read.
     """
 
     journal: Journal[PreparedClaim]
@@ -91,6 +92,7 @@ class ClaimDependencies(Frozen):
     claimed: ClaimedNamespaces | None = None
     settings: ClaimSettings | None = None
     statuses: ClaimStatuses | None = None
+    metadata: ClaimMetadata | None = None
     tell: Callable[[str], None] = in_the_log
     settled: float = SETTLED
 
@@ -243,12 +245,15 @@ class PreparedClaims:
         if self._to.settings:
             await self._to.settings.remove(sandbox)
 
-    def attached(self, pod: PodName, interfaces: Sequence[Attached]) -> None:
-        """Take note of what networks made for a pod: the status of its claims says it."""
+    async def attached(self, pod: PodName, interfaces: Sequence[Attached]) -> None:
+        """Take note of what networks made for a pod, which has no container yet: claims say it."""
         if mine := self._of_pod(pod):
             inside = self._inside.setdefault(pod, {})
             inside.update({one.interface: one for one in interfaces})
             self._report(*mine)
+            for claim in mine:
+                if self._to.metadata:
+                    await self._to.metadata.attached(claim, tuple(inside.values()))
 
     def _of_pod(self, pod: PodName) -> tuple[PreparedClaim, ...]:
         of_name = [one for one in self._pods.values() if PodName(one.namespace, one.name) == pod]
@@ -272,11 +277,13 @@ class PreparedClaims:
         if shim := self._to.shim():
             told = self._to.settings
             hooks = (lift_memlock(shim), *((merge_settings(shim, told.path),) if told else ()))
-        devices = [
-            (share.cdi, Edits(share.char_paths, hooks=hooks))
-            for share in prepared.shares
-            if share.cdi and share.char_paths
-        ]
+        mounts = await self._to.metadata.mounts(prepared) if self._to.metadata else {}
+        devices = []
+        for share in prepared.shares:
+            if share.cdi and share.char_paths:  # the first device of a request brings its file
+                file = mounts.pop(share.request.partition("/")[0], None)
+                edits = Edits(share.char_paths, mounts=(file,) if file else (), hooks=hooks)
+                devices.append((share.cdi, edits))
         return await asyncio.to_thread(self._to.cdi.write_claim, prepared.claim.uid, devices)
 
     async def _mark(self) -> None:
@@ -289,6 +296,8 @@ class PreparedClaims:
         """The file goes first: without it no container starts any more."""
         await self._records.refuse_foreign(claim.uid)
         await asyncio.to_thread(self._to.cdi.remove_claim, claim.uid)
+        if self._to.metadata:
+            await self._to.metadata.remove(claim.uid)
         if ended := self._records.get(claim.uid):
             await self._records.forget(claim.uid)
             await self._mark()

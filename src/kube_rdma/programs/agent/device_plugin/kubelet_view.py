@@ -87,10 +87,10 @@ class KubeletView:
         if self.prepared:
             await self.prepared.settle(pod)
 
-    def attached(self, pod: PodName, interfaces: Sequence[Attached]) -> None:
+    async def attached(self, pod: PodName, interfaces: Sequence[Attached]) -> None:
         """Networks were made for a pod, which its claims tell."""
         if self.prepared:
-            self.prepared.attached(pod, interfaces)
+            await self.prepared.attached(pod, interfaces)
 
     @contextmanager
     def connected(self) -> Iterator[None]:

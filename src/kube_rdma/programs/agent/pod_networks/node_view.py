@@ -7,7 +7,7 @@ the adapters.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -64,6 +64,10 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 
+async def _nobody(_: PodName, __: Sequence[Attached]) -> None:
+    """Where no claim is served, none says what a pod got."""
+
+
 Links = Callable[[Sequence[str] | None], tuple[SeenLink, ...]]
 AskFunctions = Callable[
     [Sequence[FunctionPlace]], tuple[tuple[FunctionPlace, FunctionSettings], ...]
@@ -92,7 +96,7 @@ class NodeViewDependencies(Frozen):
     gids: Callable[[Mapping[str, int]], tuple[GidTable, ...]] = crowded
     rail: Callable[[CardId], int | None] = lambda _: None
     booked: Callable[[], tuple[PreparedClaim, ...]] = tuple
-    attached: Callable[[PodName, Sequence[Attached]], None] = lambda *_: None
+    attached: Callable[[PodName, Sequence[Attached]], Awaitable[None]] = _nobody
 
 
 class NodeView:
@@ -306,7 +310,7 @@ class NodeView:
     async def tell(self, pod: PodState, interfaces: Sequence[Attached], call: Call) -> None:
         """Write the pod's status annotations, the cluster's network first."""
         await self._networks.tell(pod, network_status.statuses(pod, interfaces, call))
-        self._asked.attached(PodName(pod.namespace, pod.name), interfaces)
+        await self._asked.attached(PodName(pod.namespace, pod.name), interfaces)
 
     async def tell_own(
         self, pod: PodState, interfaces: Sequence[Attached], others: frozenset[InterfaceName]
@@ -315,7 +319,7 @@ class NodeView:
         key = network_status.OWN_ANNOTATION
         text = network_status.own_status(interfaces, dict(pod.annotations).get(key, ""), others)
         await self._networks.tell(pod, ((key, text),))
-        self._asked.attached(PodName(pod.namespace, pod.name), interfaces)
+        await self._asked.attached(PodName(pod.namespace, pod.name), interfaces)
 
     async def _whole(self, definition: NetworkDefinition) -> NetworkDefinition:
         """The same, when the pool that it brings along is there; its warnings are said once."""

@@ -10,7 +10,6 @@ from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.runtime.cdi import CdiFolder
 from kube_rdma.model.claims.prepared import DRIVER, AllocatedClaim, AllocatedDevice, ClaimName
 from kube_rdma.model.claims.users import PodClaims
-from kube_rdma.model.cni_conf import Wiring
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.model.pools.pool import Attach, Mode, Pool, PoolSpec, Share, ShareId
 from kube_rdma.programs.agent.claims.late_binding import WithClaims
@@ -43,13 +42,13 @@ def pool_of(of, mode, attach=None):
     return Pool(spec, (Share(ShareId(name), healthy=True, card=of.id),), (of,))
 
 
-def booking(folder, pool, configs=(), count=1, wiring=Wiring.CHAIN, statuses=None):
+def booking(folder, pool, configs=(), count=1, pod_claim="", **facts):
     """The claims of a node that offers this pool, of which the scheduler gave its card.
 
-    `count` devices of one request, with these configurations.
+    `count` devices of one request, with these configurations; `facts` are dependencies.
     """
     given = AllocatedDevice("nic", DRIVER, "node-1", device_name(pool, pool.cards[0]))
-    claim = AllocatedClaim(CLAIM, (given,) * count, configs=tuple(configs))
+    claim = AllocatedClaim(CLAIM, (given,) * count, (), tuple(configs), pod_claim)
 
     async def read(_):
         return claim
@@ -65,9 +64,8 @@ def booking(folder, pool, configs=(), count=1, wiring=Wiring.CHAIN, statuses=Non
         pod=pod,
         node="node-1",
         boot="b00t",
-        wiring=lambda: wiring,
-        statuses=statuses,
         settled=0.0,
+        **facts,
     )
     claims = PreparedClaims(to)
     claims.offered({RESOURCE: pool})

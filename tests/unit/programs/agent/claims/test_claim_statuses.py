@@ -129,7 +129,7 @@ async def test_a_claim_says_what_its_pods_have_from_prepare_to_the_last_end(tmp_
     for number, pod in enumerate((POD, second)):
         claims.seen(PodClaims(pod.namespace, pod.name, f"uid-{number}", (("nic", CLAIM.name),)))
         await claims.settle(settled(pod, f"s{number}"))
-        claims.attached(pod, [interface(of, address=f"10.0.0.{number}")])
+        await claims.attached(pod, [interface(of, address=f"10.0.0.{number}")])
     assert await said() == ([("Ready", True), ("NetworkReady", True)], ("10.0.0.0/24",))
     await claims.detach(ContainerId("s0"))
     assert (await said())[1] == ("10.0.0.1/24",)
@@ -144,7 +144,7 @@ async def test_the_end_of_an_earlier_sandbox_is_not_that_of_the_pod(tmp_path):
     claims.seen(PodClaims(POD.namespace, POD.name, "uid", (("nic", CLAIM.name),)))
     for container in ("earlier", "later"):
         await claims.settle(settled(POD, container))
-    claims.attached(POD, [interface(of)])
+    await claims.attached(POD, [interface(of)])
     await claims.detach(ContainerId("earlier"))
     await server.statuses.write()
     ((device,),) = [devices for _, devices in server.written[-1:]]

@@ -196,5 +196,7 @@ async def test_one_interface_name_for_two_devices_is_refused(tmp_path):
 async def test_behind_a_meta_plugin_parameters_are_refused_and_claims_without_are_not(tmp_path):
     pool = pool_of(card(0), Mode.SHARED_MULTI)
     with pytest.raises(Refused, match="a meta-plugin"):
-        await booking(tmp_path, pool, [said(mtu=9000)], wiring=Wiring.DELEGATE).prepare(CLAIM)
-    await booking(tmp_path, pool, wiring=Wiring.DELEGATE).prepare(CLAIM)
+        await booking(tmp_path, pool, [said(mtu=9000)], wiring=lambda: Wiring.DELEGATE).prepare(
+            CLAIM
+        )
+    await booking(tmp_path, pool, wiring=lambda: Wiring.DELEGATE).prepare(CLAIM)
