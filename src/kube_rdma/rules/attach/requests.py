@@ -287,9 +287,9 @@ def _misfit(wish: Wish, resource: str) -> Iterator[Refused]:
         problem = f"the network is for shares of {own}, and the claim's device is of {resource}"
         remedy = f"Name a network of {resource}, or select devices whose resource is {own}"
         yield refused(wish, "network", problem, remedy)
-    said = {"mtu": ask.mtu is not None, "routes": bool(ask.routes), "defaultRoute": ask.default}
-    for field in (name for name, is_said in said.items() if is_said):
-        if wish.network.kind is NetworkKind.OTHER:
+    fields = {"mtu": ask.mtu is not None, "routes": bool(ask.routes), "defaultRoute": ask.default}
+    for field, is_written in fields.items():
+        if is_written and wish.network.kind is NetworkKind.OTHER:
             problem = f"networks of type {wish.network.plugin} are made and routed by that plugin"
             remedy = f"Remove {field} from the parameters, and write it into the configuration"
             yield refused(wish, field, problem, remedy)

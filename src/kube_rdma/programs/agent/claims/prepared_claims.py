@@ -48,7 +48,7 @@ from kube_rdma.model.late_binding.binding import (
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.model.pools.pool import Bind, Pool
 from kube_rdma.programs.agent.claims.metadata import ClaimMetadata
-from kube_rdma.programs.agent.claims.settings import ClaimedPod, ClaimSettings
+from kube_rdma.programs.agent.claims.settings import ClaimingSandbox, ClaimSettings
 from kube_rdma.programs.agent.claims.statuses import ClaimStatuses
 from kube_rdma.programs.claims.parameters import parameters_by_request
 from kube_rdma.programs.records import Records, in_the_log
@@ -230,7 +230,7 @@ class PreparedClaims:
         if changed:
             await asyncio.sleep(self._to.settled)
 
-    async def settle(self, pod: ClaimedPod) -> None:
+    async def settle(self, pod: ClaimingSandbox) -> None:
         """CNI ADD: containers are told of the devices that they hold by claims."""
         self._sandboxes[pod.sandbox.container] = pod.sandbox.pod
         if self._to.settings:
@@ -275,8 +275,9 @@ class PreparedClaims:
         await self._mark()
         hooks: tuple[RuntimeHook, ...] = ()
         if shim := self._to.shim():
-            told = self._to.settings
-            hooks = (lift_memlock(shim), *((merge_settings(shim, told.path),) if told else ()))
+            settings = self._to.settings
+            merged = (merge_settings(shim, settings.path),) if settings else ()
+            hooks = (lift_memlock(shim), *merged)
         mounts = await self._to.metadata.mounts(prepared) if self._to.metadata else {}
         devices = []
         for share in prepared.shares:

@@ -22,7 +22,7 @@ from kube_rdma.adapters.runtime.settings import PodSettings
 from kube_rdma.model.attach.attachment import Sandbox
 from kube_rdma.model.card import Card
 from kube_rdma.model.claims.prepared import PreparedClaim
-from kube_rdma.model.late_binding.binding import ContainerId, Edits, HeldShare
+from kube_rdma.model.late_binding.binding import ContainerId, Edits, HeldShare, PodName
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.model.pools.pool import Pool
 from kube_rdma.model.settings.topology_file import PlacedNet, TopologyFacts
@@ -35,7 +35,7 @@ from kube_rdma.rules.settings.topology_file import topology_file
 log = structlog.get_logger()
 
 
-class ClaimedPod(Frozen):
+class ClaimingSandbox(Frozen):
     """A sandbox with what the containers of its pod hold, and what networks made of it by share."""
 
     sandbox: Sandbox
@@ -62,7 +62,7 @@ class ClaimSettings:
         return str(self._folder.path)
 
     async def write(
-        self, pod: ClaimedPod, booked: Iterable[PreparedClaim], pools: Mapping[str, Pool]
+        self, pod: ClaimingSandbox, booked: Iterable[PreparedClaim], pools: Mapping[str, Pool]
     ) -> None:
         """Lay the files of a pod's containers out; what fails is told once."""
         claimed = {(s.resource, s.share): s.cards for claim in booked for s in claim.shares}
@@ -85,7 +85,7 @@ class ClaimSettings:
 
     def _write(
         self,
-        pod: ClaimedPod,
+        pod: ClaimingSandbox,
         container: str,
         cards: Mapping[HeldShare, Sequence[Card]],
         pool: Pool | None,
@@ -98,12 +98,13 @@ class ClaimSettings:
         self._folder.write(pod.sandbox.container, container, files)
 
 
-def _by_container(pod: ClaimedPod) -> dict[str, list[HeldShare]]:
+def _by_container(pod: ClaimingSandbox) -> dict[str, list[HeldShare]]:
     """The shares of each container of the pod, whatever the resource."""
     shares: dict[str, list[HeldShare]] = {}
-    for one in pod.holdings:
-        if (one.namespace, one.pod) == (pod.sandbox.pod.namespace, pod.sandbox.pod.name):
-            shares.setdefault(one.container, []).extend((one.resource, s) for s in one.shares)
+    for holding in pod.holdings:
+        if PodName(holding.namespace, holding.pod) == pod.sandbox.pod:
+            held = shares.setdefault(holding.container, [])
+            held += ((holding.resource, share) for share in holding.shares)
     return shares
 
 

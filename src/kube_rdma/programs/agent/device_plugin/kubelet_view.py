@@ -36,7 +36,7 @@ from kube_rdma.rules.pools.pools import offer
 if TYPE_CHECKING:
     from kube_rdma.model.attach.attachment import Attached
     from kube_rdma.programs.agent.claims.prepared_claims import PreparedClaims
-    from kube_rdma.programs.agent.claims.settings import ClaimedPod
+    from kube_rdma.programs.agent.claims.settings import ClaimingSandbox
     from kube_rdma.programs.agent.device_plugin.claimed_gpus import ClaimedGpus
 
 COMPARE_SECONDS = 60.0
@@ -82,7 +82,7 @@ class KubeletView:
         """What the parameters of a pod's claims ask for; raise KubeError when nobody tells."""
         return await self.prepared.interfaces_of(pod) if self.prepared else ()
 
-    async def settle(self, pod: ClaimedPod) -> None:
+    async def settle(self, pod: ClaimingSandbox) -> None:
         """The containers of a pod are told of what they hold by claims."""
         if self.prepared:
             await self.prepared.settle(pod)

@@ -124,10 +124,10 @@ class NodeView:
         Raise KubeError when nobody tells what they hold.
         """
         if self.has_claims(sandbox.pod):
-            from kube_rdma.programs.agent.claims.settings import ClaimedPod
+            from kube_rdma.programs.agent.claims.settings import ClaimingSandbox
 
             holdings = await self.holdings(sandbox.pod)
-            made = ClaimedPod(sandbox, holdings, dict(pod.annotations), {})
+            made = ClaimingSandbox(sandbox, holdings, dict(pod.annotations), {})
             await self._asked.kubelet.settle(made)
 
     async def claimed(self, pod: PodName) -> tuple[ClaimDevice, ...]:

@@ -9,7 +9,7 @@ from kube_rdma.model.claims.prepared import ClaimName, ClaimShare, PreparedClaim
 from kube_rdma.model.late_binding.binding import ContainerId, Edits, PodName, UsedDevice
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.model.pools.pool import Mode, PoolSpec
-from kube_rdma.programs.agent.claims.settings import ClaimedPod, ClaimSettings
+from kube_rdma.programs.agent.claims.settings import ClaimingSandbox, ClaimSettings
 from kube_rdma.rules.pools.pools import resolve
 from kube_rdma.rules.settings.files import ANNOTATION
 from tests.kit.nodes import DOORS, hard_card, node
@@ -44,7 +44,7 @@ def holds(container, *shares, pod=POD):
 
 
 def pod(*holdings, edits=None, sandbox=SANDBOX, **annotations):
-    return ClaimedPod(sandbox, holdings, annotations, edits or {})
+    return ClaimingSandbox(sandbox, holdings, annotations, edits or {})
 
 
 def pools():

@@ -17,7 +17,7 @@ from kube_rdma.model.claims.status import DeviceStatus
 from kube_rdma.model.claims.users import PodClaims
 from kube_rdma.model.late_binding.binding import ContainerId, PodName
 from kube_rdma.model.pools.pool import Mode
-from kube_rdma.programs.agent.claims.settings import ClaimedPod
+from kube_rdma.programs.agent.claims.settings import ClaimingSandbox
 from kube_rdma.programs.agent.claims.statuses import ClaimStatuses
 from tests.unit.programs.agent.pod_networks.network_world import POD, card
 
@@ -110,7 +110,7 @@ def interface(of, name="net1", address="10.0.0.5"):
 
 def settled(pod, container):
     sandbox = Sandbox(ContainerId(container), pod, "", "", 0)
-    return ClaimedPod(sandbox, (), {}, {})
+    return ClaimingSandbox(sandbox, (), {}, {})
 
 
 async def test_a_claim_says_what_its_pods_have_from_prepare_to_the_last_end(tmp_path):
