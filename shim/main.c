@@ -151,11 +151,23 @@ static int asks_for_nothing(struct text annotations) {
             json_lacks(annotations, "v1.multus-cni.io/default-network"));
 }
 
+/* Whether a claim of the pod's namespace is prepared on this node: the pod may have it, and asks by it
+ * without an annotation. A doubt counts as yes. */
+static int may_have_claim(void) {
+    char namespace[64], path[512];
+    if (!cni_argument("K8S_POD_NAMESPACE", namespace, sizeof namespace))
+        return 0;
+    snprintf(path, sizeof path, CLAIMED_PATH "/%s", namespace);
+    return access(under_root(path), F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR);
+}
+
 /* Whether this pod asks for something of ours, by its annotations, else by the word that the agent
  * left. A doubt counts as yes, except for a pod that the agent has never seen and of which the
  * runtime tells nothing: see docs/decisions/0008-shim.md. */
 static int pod_asks(struct text input) {
     const struct text *annotations = annotations_of(input);
+    if (may_have_claim())
+        return 1;
     if (annotations)
         return !asks_for_nothing(*annotations);
     char namespace[64], name[254], path[512];
@@ -241,7 +253,7 @@ static int answered_here(const struct request *request, const char *verb, int *e
         return 1;
     const struct text *annotations = annotations_of(request->input);
     if (strcmp(verb, "ADD") || !annotations || !asks_for_nothing(*annotations) ||
-        !has_previous(request->input, &previous))
+        may_have_claim() || !has_previous(request->input, &previous))
         return 0;
     *exit_code = pass_on(previous);
     return 1;

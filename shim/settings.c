@@ -2,7 +2,8 @@
  * As an OCI hook (createContainer) of a container with RDMA devices: settings of NCCL and UCX for just
  * these devices, merged with what the container has itself, so that its own always win.
  *
- * The agent has written the settings into a folder of this container's device. The runtime has made
+ * The agent has written the settings into a folder of this container's device, or of the container
+ * where its device is that of a claim, which several pods may have. The runtime has made
  * all mounts of the container and not yet changed its root, so a file below the root is the image's
  * or the pod's own. It is never written: what comes of both is made beside the settings, mounted over
  * it and has no name any more. Where that cannot be done the container starts with what it has.
@@ -243,8 +244,41 @@ static int open_root(const char *bundle) {
     return open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 }
 
-int hook_settings(struct text state, const char *settings) {
-    char bundle[PATH_MAX], id[256];
+/* What containerd and CRI-O call them (internal/cri/annotations/annotations.go of containerd@v2, the
+ * annotations and the labels of the kubelet in internal/factory/container/container.go of cri-o). */
+static const char *const SANDBOX[] = {"io.kubernetes.cri.sandbox-id",
+                                      "io.kubernetes.cri-o.SandboxID"};
+static const char *const CONTAINER[] = {"io.kubernetes.cri.container-name",
+                                        "io.kubernetes.container.name"};
+
+/* An annotation that can be the name of a folder. */
+static int annotation(struct text state, const char *const keys[2], char *value, size_t room) {
+    struct text annotations;
+    if (!json_member(state, "annotations", &annotations))
+        return 0;
+    for (int i = 0; i < 2; i++)
+        if (text_member(annotations, keys[i], value, room))
+            return *value && *value != '.' && !strchr(value, '/');
+    return 0;
+}
+
+/* The device of a claim may be in several pods, so its folder has one for each container, by sandbox
+ * and name. A device of one container alone has none below its own. */
+static void of_container(struct text state, const char *settings, char *folder, size_t room) {
+    char sandbox[256], name[256];
+    struct stat status;
+    snprintf(folder, room, "%s", settings);
+    if (!annotation(state, SANDBOX, sandbox, sizeof sandbox) ||
+        !annotation(state, CONTAINER, name, sizeof name))
+        return;
+    snprintf(folder, room, "%s/%s/%s", settings, sandbox, name);
+    if (stat(folder, &status) || !S_ISDIR(status.st_mode))
+        snprintf(folder, room, "%s", settings);
+}
+
+int hook_settings(struct text state, const char *shared) {
+    char bundle[PATH_MAX], id[256], settings[PATH_MAX];
+    of_container(state, shared, settings, sizeof settings);
     if (!text_member(state, "bundle", bundle, sizeof bundle) ||
         !text_member(state, "id", id, sizeof id) || strchr(id, '/')) {
         dprintf(STDERR_FILENO, "kube-rdma: stdin is no OCI state with an id and a bundle.\n");

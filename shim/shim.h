@@ -16,6 +16,9 @@
 #ifndef ASKING_PATH
 #define ASKING_PATH "/var/lib/kube-rdma/asking"
 #endif
+#ifndef CLAIMED_PATH
+#define CLAIMED_PATH "/var/lib/kube-rdma/claimed"
+#endif
 
 /* An ADD is waited for as long as the kubelet waits for a sandbox, four minutes (twice its
  * runtimeRequestTimeout), less what is left of them when we are run: work that is just done is not
@@ -66,7 +69,7 @@ const char *under_root(const char *path);
 int hook_memlock(struct text state);
 
 /* settings.c */
-int hook_settings(struct text state, const char *settings);
+int hook_settings(struct text state, const char *shared);
 
 /* json.c */
 int json_member(struct text object, const char *key, struct text *value);

@@ -19,7 +19,7 @@ from typing import Any
 
 from kube_rdma.adapters.cni import protocol
 from kube_rdma.adapters.cni.socket import SOCKET
-from kube_rdma.adapters.cni.state import ASKING, MISSED
+from kube_rdma.adapters.cni.state import ASKING, CLAIMED, MISSED
 from kube_rdma.model.cni_conf import ANNOTATIONS, CHAINED, PLUGIN
 
 _ASKING = {
@@ -63,7 +63,7 @@ class FakeShim:
         verb = environment.get("CNI_COMMAND")
         if argv or verb is None:
             return _error(b"", 4, "CNI_COMMAND is not set")
-        if here := _answered_here(verb, config):
+        if not self._may_have_claim(environment) and (here := _answered_here(verb, config)):
             return here
         entries = b"".join(
             f"{key}={value}\0".encode()
@@ -117,18 +117,27 @@ class FakeShim:
             self._remember(environment)
         if verb in {"DEL", "GC"}:
             return ShimOutcome(0)
-        if verb == "ADD" and not sent and not self._asks(config, environment.get("CNI_ARGS", "")):
+        asks = self._may_have_claim(environment) or self._asks(
+            config, environment.get("CNI_ARGS", "")
+        )
+        if verb == "ADD" and not sent and not asks:
             document = _document(config)
             previous = document.get("prevResult")
             if isinstance(previous, dict) and document.get("type") in (None, PLUGIN):
                 return ShimOutcome(0, json.dumps(previous).encode())
         return _error(config, 50 if verb == "STATUS" else 11, message)
 
+    def _may_have_claim(self, environment: Mapping[str, str]) -> bool:
+        namespace = _cni_args(environment.get("CNI_ARGS", "")).get("K8S_POD_NAMESPACE", "")
+        is_add = environment.get("CNI_COMMAND") == "ADD"
+        path = _under(self._root, CLAIMED) / namespace
+        return is_add and _is_part(namespace, 63, "-") and path.exists()
+
     def _asks(self, config: bytes, args: str) -> bool:
         annotations = _annotations(_document(config))
         if annotations is not None:
             return not _asks_for_nothing(annotations)
-        values = dict(entry.partition("=")[::2] for entry in reversed(args.split(";")))
+        values = _cni_args(args)
         namespace = values.get("K8S_POD_NAMESPACE", "")
         name = values.get("K8S_POD_NAME", "")
         if not (_is_part(namespace, 63, "-") and _is_part(name, 253, "-")):
@@ -141,6 +150,10 @@ class FakeShim:
         if _is_part(container, 128, "_-") and _is_part(interface, 15, "_@-"):
             with suppress(OSError):
                 (_under(self._root, MISSED) / f"{container}@{interface}").touch(mode=0o600)
+
+
+def _cni_args(args: str) -> dict[str, str]:
+    return dict(entry.partition("=")[::2] for entry in reversed(args.split(";")))
 
 
 def _hook_memlock(state: bytes) -> ShimOutcome:

@@ -16,6 +16,7 @@ from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
 from kube_client import wire
 from kube_client.kinds import Wanted
+from kube_rdma.adapters.cluster.claims import write_statuses
 from kube_rdma.adapters.cluster.connect import connect
 from kube_rdma.adapters.cluster.ipam import IP_BLOCK
 from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL
@@ -28,7 +29,8 @@ from kube_rdma.api.ipam.ip_objects import encode_block
 from kube_rdma.api.text import reader
 from kube_rdma.model.attach.restart import RestartRequest
 from kube_rdma.model.claims.offered import OfferedDevice, PublishedSlice
-from kube_rdma.model.claims.prepared import DRIVER
+from kube_rdma.model.claims.prepared import DRIVER, ClaimName
+from kube_rdma.model.claims.status import DeviceCondition, DeviceStatus
 from kube_rdma.model.ipam import (
     AddressRequest,
     Bits,
@@ -131,6 +133,7 @@ def request(verb, kind, name="", body=None, *, part="", namespace=""):
         "nodes": ("", "v1"),
         "leases": ("coordination.k8s.io", "v1"),
         "resourceslices": ("resource.k8s.io", "v1"),
+        "resourceclaims": ("resource.k8s.io", "v1"),
     }.get(kind, ("kube-rdma.io", "v1alpha1"))
     written = wire.ApiRequest(verb, group, version, kind, namespace, name, part)
     types = {"patch": wire.STRATEGIC if part else wire.MERGE}
@@ -390,6 +393,79 @@ SLICE_HARMS = {
 async def test_a_node_does_no_harm_by_a_slice(agents, slices, harm):
     with pytest.raises(Refused, match="ValidatingAdmissionPolicy"):
         await agents[OWN].write(SLICE_HARMS[harm])
+
+
+OTHER_DRIVER = "gpu.example.org"
+THIEF = {"resource": "pods", "name": "thief", "uid": "uid-1"}
+TOLD = (DeviceCondition("Ready", holds=True, reason="Prepared", message="It is there."),)
+
+
+def given(node, *drivers):
+    """The status of a claim that was allocated: a device of each driver on a node."""
+    given_device = {"request": "nic", "pool": node, "device": "card"}
+    results = [{**given_device, "driver": driver} for driver in drivers]
+    fields = [{"key": "metadata.name", "operator": "In", "values": [node]}]
+    selector = {"nodeSelectorTerms": [{"matchFields": fields}]}
+    allocation = {"devices": {"results": results}, "nodeSelector": selector}
+    devices = [{**told(OTHER_DRIVER, node), "data": {"a": "b"}}] if OTHER_DRIVER in drivers else []
+    return {"status": {"allocation": allocation, "devices": devices}}
+
+
+def told(driver, pool=OWN):
+    return {"driver": driver, "pool": pool, "device": "card", "data": {"c": "d"}}
+
+
+CLAIMS = {
+    "own": (OWN, DRIVER, OTHER_DRIVER),
+    "elsewhere": (OTHER, DRIVER),
+    "of-others": (OWN, OTHER_DRIVER),
+}
+
+
+@pytest.fixture
+def claims(lab):
+    """Claims with devices of a node and of drivers, by name."""
+    request = {"name": "nic", "exactly": {"deviceClassName": "rights", "count": 2}}
+    for name, (node, *drivers) in CLAIMS.items():
+        base = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim"}
+        meta = {"name": name, "namespace": SPACE}
+        cluster.apply(lab, {**base, "metadata": meta, "spec": {"devices": {"requests": [request]}}})
+        words = ("resourceclaim", name, "-n", SPACE, "--subresource=status", "--type=merge")
+        cluster.kubectl(lab, "patch", *words, "-p", json.dumps(given(node, *drivers)))
+    yield
+    cluster.kubectl(lab, "delete", "resourceclaims", "-n", SPACE, *CLAIMS)
+
+
+async def test_a_node_says_of_a_claim_what_became_of_its_devices(lab, agents, claims):
+    """With the code that agents do it with; what other drivers say stays."""
+    said = DeviceStatus(OWN, "card", None, TOLD, "net1", ("10.0.0.5/24",), "02:00:00:00:00:01")
+    name = ClaimName(SPACE, "own", "")
+    await write_statuses(agents[OWN], name, [said], "2026-01-01T00:00:00Z")
+    devices = cluster.get(lab, "-n", SPACE, "resourceclaim", "own")["status"]["devices"]
+    kept = {one["driver"]: one.get("data") for one in devices}
+    assert kept == {DRIVER: None, OTHER_DRIVER: {"a": "b"}}
+
+
+def claim_status(name, **status):
+    where = {"part": "status", "namespace": SPACE}
+    written = request("patch", "resourceclaims", name, {"status": status}, **where)
+    return replace(written, content_type=wire.MERGE)
+
+
+CLAIM_HARMS = {
+    "another node's": claim_status("elsewhere", devices=[told(DRIVER, OTHER)]),
+    "no device of its own": claim_status("of-others", devices=[told(OTHER_DRIVER)]),
+    "another driver's": claim_status("own", devices=[told(OTHER_DRIVER)]),
+    "another driver's gone": claim_status("own", devices=[told(DRIVER)]),
+    "allocation": claim_status("own", allocation=None),
+    "reserved for": claim_status("own", reservedFor=[THIEF]),
+}
+
+
+@pytest.mark.parametrize("harm", CLAIM_HARMS)
+async def test_a_node_does_no_harm_by_a_claim(agents, claims, harm):
+    with pytest.raises(Refused, match=r"ValidatingAdmissionPolicy|forbidden"):
+        await agents[OWN].write(CLAIM_HARMS[harm])
 
 
 class Node:

@@ -330,23 +330,6 @@ def test_no_agent_may_delete_anything(preset):
     assert not {"delete", "deletecollection", "*"} & verbs
 
 
-@pytest.mark.parametrize("preset", ["default", "vke", "nvidia", "ib"])
-def test_agents_write_slices_only_where_claims_are_enabled(preset):
-    """The option and the right come together, and a policy holds whoever has the right."""
-    for enabled in (False, True):
-        made = objects([assignment(f"claims.enabled={str(enabled).lower()}")], preset)
-        words = [
-            word
-            for each in made
-            if each["kind"] == "DaemonSet"
-            for word in each["spec"]["template"]["spec"]["containers"][0]["args"]
-        ]
-        assert ("--claims" in words) is enabled
-        accounts = narrows(made, "delete", "resource.k8s.io", "resourceslices")
-        assert bool(accounts) is enabled
-        assert accounts <= held(made, "resourceslices")
-
-
 @pytest.mark.parametrize("replicas", [1, 2])
 @pytest.mark.parametrize("preset", ["default", "rails", "vke", "nvidia", "nvidia-operator", "ib"])
 def test_a_drain_takes_copies_of_the_controller_by_turns(preset, replicas):

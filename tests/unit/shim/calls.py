@@ -5,7 +5,7 @@ import json
 from contextlib import asynccontextmanager, suppress
 
 from kube_rdma.adapters.cni.socket import CniSocket
-from kube_rdma.adapters.cni.state import AskingPods
+from kube_rdma.adapters.cni.state import AskingPods, ClaimedNamespaces
 from kube_rdma.model.cni_conf import ANNOTATIONS
 from kube_rdma.rules.cni_conf.conflist import ENTRY
 
@@ -53,3 +53,7 @@ async def serving(root, handler):
 
 def asking(root):
     return AskingPods(root / "var/lib/kube-rdma/asking")
+
+
+def claimed(root):
+    return ClaimedNamespaces(root / "var/lib/kube-rdma/claimed")

@@ -74,6 +74,48 @@ def container(tmp_path, binary):
     return Container(tmp_path, binary)
 
 
+RUNTIMES = {
+    "containerd": ("io.kubernetes.cri.sandbox-id", "io.kubernetes.cri.container-name"),
+    "cri-o": ("io.kubernetes.cri-o.SandboxID", "io.kubernetes.container.name"),
+}
+
+
+@pytest.fixture(params=RUNTIMES)
+def of_pod(request, container):
+    """A container of a pod, by a runtime's words; its own folder of settings."""
+    state, named = container.state, dict(zip(RUNTIMES[request.param], ("s1", "main"), strict=True))
+    folder = container.settings / "s1" / "main"
+    folder.mkdir(parents=True)
+
+    def told(**other):
+        return {**state("c1"), "annotations": {"some": "other", **named, **other}}
+
+    return folder, told
+
+
+def test_a_container_that_has_a_claim_reads_its_own_settings(container, of_pod):
+    """Those of its sandbox and its name, where the agent has written some."""
+    folder, told = of_pod
+    (folder / "nccl.conf").write_text("NCCL_IB_HCA==mlx5_7:1\n")
+    assert container.shown("nccl.conf", state=told()) == "NCCL_IB_HCA==mlx5_7:1\n"
+    folder.rename(folder.with_name("other"))
+    assert container.shown("nccl.conf", state=told()) == OURS["nccl.conf"]
+
+
+def test_a_folder_of_a_container_with_nothing_in_it_is_no_settings(container, of_pod):
+    """Nothing is made up of what is for others."""
+    _, told = of_pod
+    done = container.run(after=f"! test -e {PLACES['nccl.conf']}", state=told())
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_no_word_of_a_runtime_leads_out_of_the_folder(container):
+    for word in ("..", "../../etc", ""):
+        keys = dict.fromkeys(RUNTIMES["containerd"], word)
+        state = {**container.state("c1"), "annotations": keys}
+        assert container.shown("nccl.conf", state=state) == OURS["nccl.conf"]
+
+
 @pytest.mark.parametrize("name", OURS)
 def test_a_container_without_the_file_reads_the_settings(container, name):
     assert container.shown(name) == OURS[name]

@@ -16,7 +16,7 @@ from kube_rdma.rules.attach.requests import (
 )
 from kube_rdma.rules.cni_conf.conflist import ENTRY
 
-from .calls import PREVIOUS, asking, chained, environment, serving, text
+from .calls import PREVIOUS, asking, chained, claimed, environment, serving, text
 
 PLAIN = {"kubernetes.io/config.source": "api", "note": f'"{ANNOTATION}": {{'}
 KEYS = (ANNOTATION, POD_NETWORKS, POD_NETWORKS_DEFINITION, DEFAULT_NETWORK)
@@ -38,6 +38,23 @@ async def test_a_pod_that_is_told_to_ask_for_nothing_is_none_of_the_agents_busin
     assert (done.code, done.document, done.err) == (0, PREVIOUS, b"")
     done = await shim.run(environment(), chained(annotations))
     assert (done.code, done.document) == (0, PREVIOUS)
+
+
+@pytest.mark.parametrize("annotations", [PLAIN, None])
+async def test_a_pod_of_a_namespace_with_a_claim_is_the_agents(shim, root, annotations):
+    """It may have the claim, which no annotation names; without the agent it waits."""
+    claimed(root).keep(frozenset({"default"}))
+    done = await shim.run(environment(), chained(annotations))
+    assert (done.code, done.document["code"]) == (1, 11)
+
+    async def handler(call):
+        return CniResult((CniInterface("net1"),))
+
+    async with serving(root, handler):
+        done = await shim.run(environment(), chained(annotations))
+    assert [one["name"] for one in done.document["interfaces"]] == ["eth0", "net1"]
+    claimed(root).keep(frozenset({"other"}))
+    assert (await shim.run(environment(), chained(annotations))).document == PREVIOUS
 
 
 @pytest.mark.parametrize("annotations", ASKING)

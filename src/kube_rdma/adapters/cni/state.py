@@ -19,6 +19,7 @@ from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.late_binding.binding import ContainerId, PodName
 
 ASKING = Path("/var/lib/kube-rdma/asking")  # of the disk: a node starts its pods before the agent
+CLAIMED = Path("/var/lib/kube-rdma/claimed")  # likewise, and as long as claims are prepared
 MISSED = Path("/run/kube-rdma/missed")  # of memory: after a boot, no sandbox is left to delete
 
 _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
@@ -66,6 +67,31 @@ class AskingPods:
             folder = self.path / pod.namespace
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             (folder / pod.name).touch(mode=0o600)
+
+
+class ClaimedNamespaces:
+    """The namespaces of which the shim lets no pod through without the agent.
+
+    A claim of theirs is prepared on the node, and the pod that has it need not say so: no
+    annotation names it, and the kubelet tells of a second pod of a claim nobody.
+    """
+
+    def __init__(self, path: Path = CLAIMED) -> None:
+        self.path = path
+
+    def keep(self, namespaces: frozenset[str]) -> None:
+        """Let it be just these; raise Unavailable when the folder cannot be changed."""
+        try:
+            kept = {each.name for each in self.path.iterdir()} if self.path.is_dir() else set()
+            if kept == namespaces:
+                return
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for name in filter(_NAMESPACE.fullmatch, namespaces - kept):
+                (self.path / name).touch(mode=0o600)
+            for name in kept - namespaces:
+                (self.path / name).unlink(missing_ok=True)
+        except OSError as error:
+            raise _unavailable(self.path, error) from error
 
 
 class Mark:

@@ -13,13 +13,16 @@ from collections.abc import Mapping
 from kube_rdma.adapters.journal.codec import RecordCodec, form
 from kube_rdma.model.attach import steps
 from kube_rdma.model.attach.attachment import (
+    AskedAddress,
     Attachment,
     InterfaceAddress,
+    NetworkRoute,
     Plan,
     PluginResult,
     Sandbox,
 )
 from kube_rdma.model.attach.cni import Dns
+from kube_rdma.model.claims.parameters import ClaimParameters, NetworkReference
 from kube_rdma.model.claims.prepared import ClaimName, ClaimShare, ClaimUser, PreparedClaim
 from kube_rdma.model.functions import step as function_step
 from kube_rdma.model.functions.function import MadeFunctions
@@ -64,7 +67,12 @@ _POOL = (
     "resource mode source selectors shares bind attach prefer numa_hints variables extra_info "
     "extra_paths host_network? fabric? bare_ids?"
 )
-_CLAIM_SHARE = "request pool device share_id resource share cards slots char_paths cdi admin"
+_CLAIM_SHARE = (
+    "request pool device share_id resource share cards slots char_paths cdi admin parameters?"
+)
+_PARAMETERS = (
+    "network type=kind mode interface mtu pool addresses routes defaultRoute=default_route mac guid"
+)
 
 FORMS = (
     # attachments
@@ -113,10 +121,14 @@ FORMS = (
     # the rails of cards
     form(RailRecord, "Rails", "functions names guids? places? boot? waiting? came?"),
     # claims that are prepared
-    form(PreparedClaim, "PreparedClaim", "claim shares users boot when"),
+    form(PreparedClaim, "PreparedClaim", "claim shares users boot when pod_claim?"),
     form(ClaimName, "ClaimName", "namespace name uid"),
     form(ClaimShare, "ClaimShare", _CLAIM_SHARE, identity="resource share"),
     form(ClaimUser, "ClaimUser", "resource name uid"),
+    form(ClaimParameters, "ClaimParameters", _PARAMETERS),
+    form(NetworkReference, "NetworkReference", "name namespace"),
+    form(AskedAddress, "AskedAddress", "address prefix", identity="address"),
+    form(NetworkRoute, "NetworkRoute", "to via onlink", identity="to"),
     # addresses
     form(AllocationRecord, "Booking", "container pod leases=allocations began"),
     form(

@@ -2,8 +2,9 @@
 
 Of what is bound late, a folder for each CDI device, beside the agent's socket: it holds the files
 that late binding writes, and the merged ones that containers read (shim/settings.c). It goes when
-the device does, and none outlives a boot. Of what Allocate gives, a folder for all who hold the
-same (Shelf), which outlives boots as the kubelet's allocations do.
+the device does, and none outlives a boot. Of claims, likewise one for each container. Of what
+Allocate gives, a folder for all who hold the same (Shelf), which outlives boots as the kubelet's
+allocations do.
 """
 
 from __future__ import annotations
@@ -55,6 +56,66 @@ class SettingsFolder:
 
     def _of(self, container: ContainerId, nonce: Nonce) -> Path:
         return self.path / f"{container}-{nonce}"
+
+
+class PodSettings:
+    """A folder for each container that holds devices by claims, below one for each sandbox.
+
+    A claim's CDI device may be in several pods, so the shim finds the container's own folder by
+    what the runtime tells it (shim/settings.c); the host's, at the path that the runtime sees.
+    """
+
+    def __init__(self, path: Path = SETTINGS_FOLDER / "claims") -> None:
+        self.path = path
+
+    def write(self, sandbox: ContainerId, name: str, files: Mapping[str, str]) -> None:
+        """Have these files for the container of this name, and no others; raise Unavailable."""
+        folder = self.path / sandbox / name
+        try:
+            with suppress(FileNotFoundError):
+                shutil.rmtree(folder)
+            if files:
+                folder.mkdir(mode=0o700, parents=True)
+                for file, text in files.items():
+                    (folder / file).write_text(text)
+                shutil.copyfile(NCCL_ENV, folder / NCCL_ENV.name)
+        except OSError as error:
+            raise _unavailable(self.path, folder, "written", error) from error
+
+    def remove(self, sandbox: ContainerId | None = None) -> None:
+        """Remove those of a sandbox (None: of all), none is no error; raise Unavailable."""
+        folder = self.path / sandbox if sandbox else self.path
+        try:
+            with suppress(FileNotFoundError):
+                shutil.rmtree(folder)
+        except OSError as error:
+            raise _unavailable(self.path, folder, "removed", error) from error
+
+
+class ClaimFiles:
+    """Files of claims that their containers see by the claim's CDI device; each is whole always."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def put(self, uid: str, files: Mapping[str, str]) -> dict[str, str]:
+        """Have these files for a claim, by name; where each lies. Raise Unavailable."""
+        folder = self.path / uid
+        try:
+            folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+            for name, text in files.items():
+                _keep(folder / name, text, 0o644)
+        except OSError as error:
+            raise _unavailable(self.path, folder, "written", error) from error
+        return {name: str(folder / name) for name in files}
+
+    def remove(self, uid: str) -> None:
+        """Remove those of a claim, none is no error; raise Unavailable when they stay."""
+        try:
+            with suppress(FileNotFoundError):
+                shutil.rmtree(self.path / uid)
+        except OSError as error:
+            raise _unavailable(self.path, self.path / uid, "removed", error) from error
 
 
 class Shelf:

@@ -299,8 +299,8 @@ class InstalledClaims(Typed):
     enabled: bool = False
     """
     enabled is whether agents offer their cards to ResourceClaims too. Alpha: they publish
-    ResourceSlices of driver rdma.kube-rdma.io, and prepare no claim yet. It needs Kubernetes 1.34.
-    Not with presets ack, scc and efa.
+    ResourceSlices of driver rdma.kube-rdma.io, and serve claims of their devices. It needs
+    Kubernetes 1.34. Not with presets ack, scc and efa.
     """
 
 

@@ -137,7 +137,9 @@ class NetworkAsk(Frozen):
     `routes` come before those of the network. `default`: the pod's default routes lead to the
     gateways of this interface's addresses, whichever those turn out to be. `argued_guid` is the
     GUID of its cni-args, `configured`: ib-kubernetes has put it there. `by_pod_networks`: it is a
-    block of ``k8s.volcengine.com/pod-networks``, which calls some fields otherwise.
+    block of ``k8s.volcengine.com/pod-networks``, which calls some fields otherwise. `held` is the
+    share that it is for, where a claim asks; `mtu` counts before that of the network, and 0 is that
+    of the card.
     """
 
     namespace: str
@@ -156,6 +158,8 @@ class NetworkAsk(Frozen):
     arguments: bytes = b"{}"  # cni-args, as JSON
     capabilities: tuple[tuple[str, bytes], ...] = ()
     by_pod_networks: bool = False
+    held: HeldShare | None = None
+    mtu: int | None = None
 
 
 class Wish(Frozen):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from kube_base.frozen import Frozen
 from kube_rdma.model.card import CardId
+from kube_rdma.model.claims.parameters import ClaimParameters, OpaqueConfig
 from kube_rdma.model.pools.pool import ShareId
 
 DRIVER = "rdma.kube-rdma.io"
@@ -69,11 +70,16 @@ class AllocatedDevice(Frozen):
 
 
 class AllocatedClaim(Frozen):
-    """A ResourceClaim as it stands in the cluster; `devices` are of every driver."""
+    """A ResourceClaim as it stands in the cluster; `devices` and `configs` are of every driver.
+
+    `pod_claim` is what its pod calls it, where it was made for the pod by a template.
+    """
 
     claim: ClaimName
     devices: tuple[AllocatedDevice, ...]
     users: tuple[ClaimUser, ...] = ()
+    configs: tuple[OpaqueConfig, ...] = ()
+    pod_claim: str = ""
 
 
 class ClaimShare(Frozen):
@@ -83,7 +89,7 @@ class ClaimShare(Frozen):
     later, but where a share is the card itself. `char_paths` are the device nodes that the CDI
     device `cdi` has. Without any the device does not exist: a container that names it does not
     start, which is meant where a network has to come first (Attach.REQUIRED). No `cdi`: the card
-    has no node to give.
+    has no node to give. `parameters` say what interface the device becomes in a pod.
     """
 
     request: str
@@ -97,12 +103,31 @@ class ClaimShare(Frozen):
     char_paths: tuple[str, ...]
     cdi: str = ""
     admin: bool = False
+    parameters: ClaimParameters = ClaimParameters()
+
+    @property
+    def makes_interface(self) -> bool:
+        """Whether a pod gets an interface by it, without saying so itself."""
+        return not self.admin and self.parameters != ClaimParameters()
+
+
+class ClaimDevice(Frozen):
+    """A device of a claim of a pod that is going to be an interface of it."""
+
+    claim: ClaimName
+    share: ClaimShare
+
+    @property
+    def source(self) -> str:
+        """What messages call it."""
+        return f"claim {self.claim}: request {self.share.request}"
 
 
 class PreparedClaim(Frozen):
     """A record of the agent: a claim that the kubelet has been told to be prepared.
 
-    `boot` is the boot of the node in which its device nodes have these paths.
+    `boot` is the boot of the node in which its device nodes have these paths, `pod_claim` is as
+    AllocatedClaim has it.
     """
 
     claim: ClaimName
@@ -110,3 +135,4 @@ class PreparedClaim(Frozen):
     users: tuple[ClaimUser, ...]
     boot: str
     when: float  # seconds of the wall clock, for people and to tell which of two came later
+    pod_claim: str = ""

@@ -250,6 +250,7 @@ def _with_claims(
         boot=BOOT_ID.read_text().strip(),
         state=places.state_dir,
         cdi=places.cdi_dir,
+        settings=places.socket.parent / "settings",
         plugins_registry=folders.plugins_registry,
         works=works,
     )

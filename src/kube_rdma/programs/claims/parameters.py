@@ -13,13 +13,35 @@ from kube_base.errors import Refused
 from kube_rdma.api.claims import parameters
 from kube_rdma.model.claims.parameters import (
     DRIVER,
+    AskedDevices,
     ClaimParameters,
     ConfigOrigin,
     OpaqueConfig,
 )
-from kube_rdma.rules.claims.parameters import contradictions, covers, gaps, merged
+from kube_rdma.model.claims.prepared import AllocatedClaim
+from kube_rdma.rules.claims.parameters import clashes, contradictions, covers, gaps, merged
 
 _WRITERS = {ConfigOrigin.CLASS: "its DeviceClass", ConfigOrigin.CLAIM: "the claim"}
+
+
+def parameters_by_request(claim: AllocatedClaim) -> dict[str, ClaimParameters]:
+    """By request what class and claim say of its devices; raise Refused with all faults.
+
+    A device that is only looked at (adminAccess) gets no interface, so nothing of it clashes.
+    """
+    where = f"claim {claim.claim}"
+    mine = [one for one in claim.devices if one.driver == DRIVER]
+    requests = dict.fromkeys(one.request for one in mine)
+    made = {name: parameters_of(claim.configs, name, where) for name in requests}
+    given = [one.request for one in mine if not one.admin]
+    asked = [AskedDevices(name, given.count(name), made[name]) for name in dict.fromkeys(given)]
+    faults = [
+        Refused(fault.problem, remedy=fault.remedy, where=f"{where}: request {name}: {fault.field}")
+        for name, fault in clashes(asked)
+    ]
+    if faults:
+        raise Refused.all(faults)
+    return made
 
 
 def parameters_of(configs: Iterable[OpaqueConfig], request: str, claim: str) -> ClaimParameters:

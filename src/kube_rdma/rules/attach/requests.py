@@ -145,6 +145,8 @@ def wishes(
             faults.append(_unknown(ask, [*by_name, *others]))
             continue
         wish = Wish(ask, _routed(network, ask))
+        if ask.held is not None:
+            faults.extend(_misfit(wish, ask.held[0]))
         if not holding and network.kind in _ANYWHERE and _names_no_card(wish):
             wish = replace(wish, network=replace(wish.network, kind=NetworkKind.OTHER))
         if wish.network.kind is not NetworkKind.OTHER:
@@ -268,10 +270,29 @@ def _spelled(ask: NetworkAsk, field: str) -> str:
 
 
 def _routed(network: Network, ask: NetworkAsk) -> Network:
-    """The network with the routes of the entry in place of its own to the same destinations."""
+    """The network with the routes of the entry in place of its own to the same destinations.
+
+    With the entry's MTU too, where it has one.
+    """
     destinations = {route.to for route in ask.routes}
     others = tuple(route for route in network.routes if route.to not in destinations)
-    return replace(network, routes=(*ask.routes, *others))
+    mtu = network.mtu if ask.mtu is None else ask.mtu or None
+    return replace(network, routes=(*ask.routes, *others), mtu=mtu)
+
+
+def _misfit(wish: Wish, resource: str) -> Iterator[Refused]:
+    """What a claim says of a network that is for other shares, or that other plugins make."""
+    own, ask = wish.network.resource, wish.ask
+    if own != resource:
+        problem = f"the network is for shares of {own}, and the claim's device is of {resource}"
+        remedy = f"Name a network of {resource}, or select devices whose resource is {own}"
+        yield refused(wish, "network", problem, remedy)
+    fields = {"mtu": ask.mtu is not None, "routes": bool(ask.routes), "defaultRoute": ask.default}
+    for field, is_written in fields.items():
+        if is_written and wish.network.kind is NetworkKind.OTHER:
+            problem = f"networks of type {wish.network.plugin} are made and routed by that plugin"
+            remedy = f"Remove {field} from the parameters, and write it into the configuration"
+            yield refused(wish, field, problem, remedy)
 
 
 def _names_no_card(wish: Wish) -> bool:

@@ -81,10 +81,10 @@ def choices(
     return tuple((wish, chosen[number]) for number, wish in enumerate(wishes))
 
 
-def _freedom(wish: Wish) -> tuple[bool, bool, int]:
-    """How many cards a wish can have: one by name, those of its rails, or any."""
+def _freedom(wish: Wish) -> tuple[bool, bool, bool, int]:
+    """How many cards a wish can have: that of its claim or name, those of its rails, or any."""
     rails = wish.network.rails
-    return named(wish) is None, not rails, len(rails)
+    return wish.ask.held is None, named(wish) is None, not rails, len(rails)
 
 
 def named(wish: Wish) -> str | None:
@@ -191,7 +191,8 @@ class _Desk(Frozen):
         for place, at, share, card in self._offers(wish.network.resource):
             pooled = share.bind is Bind.POOL
             taken = (place, at) in self.used and not (pooled and named(wish))
-            if match(card) and not taken:
+            other = wish.ask.held not in (None, share.held)
+            if match(card) and not taken and not other:
                 self.used.add((place, at))
                 return share, card
         raise self._none_left(wish)

@@ -23,6 +23,20 @@ Attributes = Mapping[str, Mapping[str, object]]
 """By device what the ResourceSlice says of it, each value as {string: …}, {int: …}, {bool: …}."""
 
 
+def own_pod(prepared: PreparedClaim) -> PodClaims:
+    """The pod of a claim, as far as the paths of its files need it: the claim tells so much."""
+    name = prepared.pod_claim or prepared.claim.name
+    templates = (name,) if prepared.pod_claim else ()
+    return PodClaims(
+        prepared.claim.namespace, "", "", ((name, prepared.claim.name),), (), templates
+    )
+
+
+def request_of(path: str) -> str:
+    """The request that a file is about."""
+    return path.rsplit("/", 2)[1]
+
+
 def files(
     prepared: PreparedClaim,
     pod: PodClaims,

@@ -11,10 +11,12 @@ is what cannot be true any more, in one sentence that the kubelet shows as an Ev
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import Frozen, replace
 from kube_rdma.model.card import Card
+from kube_rdma.model.claims.parameters import ClaimParameters
 from kube_rdma.model.claims.prepared import (
     CLAIM_KIND,
     DRIVER,
@@ -30,6 +32,8 @@ from kube_rdma.rules.claims.names import device_name
 from kube_rdma.rules.phrases import listed
 from kube_rdma.rules.pools.allocation import grant
 from kube_rdma.rules.pools.modes import terms
+
+NO_PARAMETERS: Mapping[str, ClaimParameters] = MappingProxyType({})
 
 _ANEW = "Delete the pod, so that the scheduler allocates again"
 _WAIT = "Wait until their pods have ended; the kubelet tries again"
@@ -81,11 +85,16 @@ def devices_of(pools: Iterable[Pool]) -> dict[str, PoolDevice]:
 
 
 def book(
-    asked: ClaimName, claim: AllocatedClaim | None, node: BookingNode, when: float
+    asked: ClaimName,
+    claim: AllocatedClaim | None,
+    node: BookingNode,
+    when: float,
+    parameters: Mapping[str, ClaimParameters] = NO_PARAMETERS,
 ) -> PreparedClaim:
     """The booking of a claim; what else is booked for it already does not count.
 
-    `claim` is what has the name now, None for nothing. Raise Refused with why it cannot be had.
+    `claim` is what has the name now, None for nothing; `parameters` are those of its requests.
+    Raise Refused with why it cannot be had.
     """
     where = f"claim {asked}"
     if claim is None:
@@ -102,9 +111,11 @@ def book(
     for number, wanted in enumerate(mine):
         device = _device(wanted, node, where)
         share = _share(asked, number, wanted, device)
+        if wanted.request in parameters:
+            share = replace(share, parameters=parameters[wanted.request])
         _refuse_excess(share, device, [*_of_others(share, others), *_own(share, shares)], where)
         shares.append(share)
-    return PreparedClaim(asked, tuple(shares), claim.users, node.boot, when)
+    return PreparedClaim(asked, tuple(shares), claim.users, node.boot, when, claim.pod_claim)
 
 
 def stands(prepared: PreparedClaim, node: BookingNode) -> bool:

@@ -34,6 +34,7 @@ _CONCERNED = (
     ("", "v1", "UPDATE", "pods pods/status nodes nodes/status"),
     ("coordination.k8s.io", "v1", "CREATE UPDATE", "leases"),
     ("resource.k8s.io", "v1", "CREATE UPDATE DELETE", "resourceslices"),
+    ("resource.k8s.io", "v1", "UPDATE", "resourceclaims/status"),
     (
         "kube-rdma.io",
         "v1alpha1",

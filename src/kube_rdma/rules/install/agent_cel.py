@@ -36,12 +36,23 @@ _FIELDS: Mapping[str, str] = {
         "spec.network spec.ranges spec.excludes spec.blockSize spec.restSeconds spec.probe"
     ),
     "ippools/status": "status.wants",
+    "resourceclaims/status": "status.devices",
 }
 # What the API server itself writes, or holds.
 _SERVERS = "name uid creationTimestamp generation resourceVersion managedFields"
 _OWN = "['leases', 'nodereports', 'nodereports/status', 'resourceslices']"  # with all their fields
 # Of what is deleted only the old object is there.
 _SLICE = "(object == null ? dyn(oldObject) : dyn(object)).spec"
+# Whether one of the devices that a claim was given is of the agent's own pool.
+_GIVEN = (
+    "object.?status.?allocation.?devices.?results.orValue([]).exists(one, "
+    f"one.driver == '{DRIVER}' && one.pool == variables.node)"
+)
+# Of what a claim says of devices, now and before, that of other drivers and of other nodes.
+_OTHER_DEVICES = (
+    "[dyn(object), dyn(oldObject)].map(one, one.?status.?devices.orValue([])"
+    f".filter(entry, entry.driver != '{DRIVER}' || entry.pool != variables.node))"
+)
 # Keys of labels and annotations that an agent may write, by the resource.
 LABELS: Mapping[str, str] = {
     "nodes": (
@@ -145,6 +156,7 @@ VARIABLES: Mapping[str, str] = {
         "object.metadata.name.substring(5) : '') : "
         "request.resource.resource in ['ipblocks', 'ippools'] ? variables.node : "
         f"request.resource.resource == 'resourceslices' ? {_SLICE}.?nodeName.orValue('') : "
+        f"request.resource.resource == 'resourceclaims' ? ({_GIVEN} ? variables.node : '') : "
         "object.metadata.name"
     ),
     "fields": (
@@ -277,6 +289,14 @@ VALIDATIONS: Sequence[tuple[str, str, str]] = (
         ),
         "message",
         f"An agent writes and deletes slices of {DRIVER} alone, in the pool of its node's name.",
+    ),
+    (
+        (
+            f"variables.what != 'resourceclaims/status' || [{_OTHER_DEVICES}]"
+            ".all(pair, pair[0] == pair[1])"
+        ),
+        "message",
+        f"An agent writes of a claim what became of devices of {DRIVER} on its node alone.",
     ),
     (
         "variables.others[0] == variables.others[1]",

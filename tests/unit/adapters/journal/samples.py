@@ -27,13 +27,17 @@ from kube_rdma.adapters.journal.format import (
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.model.attach import steps
 from kube_rdma.model.attach.attachment import (
+    AskedAddress,
     Attachment,
     InterfaceAddress,
+    NetworkKind,
+    NetworkRoute,
     Plan,
     PluginResult,
     Sandbox,
 )
 from kube_rdma.model.attach.cni import Dns
+from kube_rdma.model.claims.parameters import ClaimParameters, NetworkReference
 from kube_rdma.model.claims.prepared import ClaimName, ClaimShare, ClaimUser, PreparedClaim
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.functions import step as vf
@@ -318,6 +322,30 @@ PREPARED = PreparedClaim(
     1764115200.25,
 )
 
+# Parameters of claims came later than claims.
+WORDS = ClaimParameters(
+    NetworkReference("rdma-net", "team"),
+    interface="rdma0",
+    mtu=9000,
+    addresses=(AskedAddress(ip_address("10.0.0.10"), 24), AskedAddress(V6)),
+    routes=(NetworkRoute(ip_network("10.0.0.0/8"), GATEWAY), NetworkRoute(ip_network("::/0"))),
+    default_route=True,
+    mac=MAC,
+    guid="02:00:0a:00:00:00:00:01",
+)
+INTERFACES = replace(
+    PREPARED,
+    shares=tuple(
+        replace(PREPARED.shares[0], share=f"{PHYSICAL}-5b0e.{number}", parameters=parameters)
+        for number, parameters in enumerate(
+            (
+                WORDS,
+                ClaimParameters(kind=NetworkKind.MACVLAN, mode="bridge", pool="rail-0"),
+                *(ClaimParameters(kind=kind) for kind in NetworkKind),
+            )
+        )
+    ),
+)
 
 RECORDS: dict[str, tuple[Any, dict[str, Any]]] = {
     "fabrics": (POOLS, {"pools": ON_FABRICS}),
@@ -359,6 +387,7 @@ RECORDS: dict[str, tuple[Any, dict[str, Any]]] = {
         {"rails": RailRecord((PHYSICAL, "rxe0@eth0"), (("ens2f0", PHYSICAL),))},
     ),
     "claims": (CLAIMS, {CLAIM.uid: PREPARED}),
+    "interfaces": (CLAIMS, {CLAIM.uid: INTERFACES}),
     "addresses": (
         ADDRESSES,
         {CONTAINER: BOOKING, "journal@id": JournalIdentity("2b7e151628aed2a6abf7158809cf4f3c")},

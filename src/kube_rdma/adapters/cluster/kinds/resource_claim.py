@@ -15,6 +15,7 @@ import msgspec
 from kube_client.kinds import NOTHING, ObjectCodec, Stored
 from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma.adapters.cluster.kinds.resource_slice import RESOURCE_CLAIM
+from kube_rdma.model.claims.parameters import ConfigOrigin, OpaqueConfig
 from kube_rdma.model.claims.prepared import (
     DRIVER,
     AllocatedClaim,
@@ -26,6 +27,7 @@ from kube_rdma.model.claims.status import DeviceStatus
 from kube_rdma.model.claims.users import ClaimUse, PodClaims
 from kube_rdma.model.quantity import quantity
 
+POD_CLAIM = "resource.kubernetes.io/pod-claim-name"  # PodResourceClaimAnnotation, resource/v1
 SLOTS = "slots"  # the capacity of a device that several claims share
 
 
@@ -40,8 +42,20 @@ class _GivenDevice(msgspec.Struct, frozen=True, rename="camel"):
     tolerations: tuple[msgspec.Raw, ...] = ()
 
 
+class _Opaque(msgspec.Struct, frozen=True):
+    driver: str = ""
+    parameters: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _GivenConfig(msgspec.Struct, frozen=True):
+    source: str = ""
+    requests: tuple[str, ...] = ()
+    opaque: _Opaque | None = None
+
+
 class _GivenDevices(msgspec.Struct, frozen=True):
     results: tuple[_GivenDevice, ...] = ()
+    config: tuple[_GivenConfig, ...] = ()
 
 
 class _GivenAllocation(msgspec.Struct, frozen=True):
@@ -116,12 +130,21 @@ CLAIMING_POD = POD.read_as(
 def allocated_claim(stored: Stored[None, OwnClaimStatus]) -> AllocatedClaim:
     """The model value of a claim; no device before it is allocated."""
     status = stored.status or OwnClaimStatus()
-    results = status.allocation.devices.results if status.allocation else ()
+    given = status.allocation.devices if status.allocation else _GivenDevices()
     return AllocatedClaim(
         ClaimName(stored.namespace, stored.name, stored.uid),
-        tuple(map(_device, results)),
+        tuple(map(_device, given.results)),
         tuple(ClaimUser(one.resource, one.name, one.uid) for one in status.reserved_for),
+        tuple(_config(one, one.opaque) for one in given.config if one.opaque),
+        stored.annotation(POD_CLAIM) or "",
     )
+
+
+def _config(given: _GivenConfig, opaque: _Opaque) -> OpaqueConfig:
+    """Whoever wrote it if not the class, is the claim (AllocationConfigSource of resource/v1)."""
+    of_class = given.source == "FromClass"
+    origin = ConfigOrigin.CLASS if of_class else ConfigOrigin.CLAIM
+    return OpaqueConfig(origin, opaque.driver, bytes(opaque.parameters), given.requests)
 
 
 def pod_claims(pod: Stored[ClaimingSpec, ClaimingStatus]) -> PodClaims:

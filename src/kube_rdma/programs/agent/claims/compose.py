@@ -6,25 +6,33 @@ slice_keeper ─► SlicePublisher, among the keepers of what the cluster knows 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kube_base.errors import Refused
 from kube_base.frozen import Frozen, replace
-from kube_rdma.adapters.cluster.claims import allocated, claims_of_pod
+from kube_rdma.adapters.cluster.claims import allocated, claims_of_pod, write_statuses
 from kube_rdma.adapters.cluster.offered_slices import OfferedSlices
+from kube_rdma.adapters.cni.state import ClaimedNamespaces
 from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.adapters.journal.format import CLAIMS
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.runtime.cdi import CdiFolder
-from kube_rdma.model.claims.prepared import DRIVER
+from kube_rdma.adapters.runtime.settings import ClaimFiles, PodSettings
+from kube_rdma.model.claims.prepared import DRIVER, ClaimName
+from kube_rdma.model.claims.status import DeviceStatus
+from kube_rdma.model.cni_conf import Wiring
 from kube_rdma.programs.agent.claims.driver import ClaimDriver
 from kube_rdma.programs.agent.claims.late_binding import WithClaims
+from kube_rdma.programs.agent.claims.metadata import ClaimMetadata
 from kube_rdma.programs.agent.claims.prepared_claims import ClaimDependencies, PreparedClaims
 from kube_rdma.programs.agent.claims.publisher import SlicePublisher
+from kube_rdma.programs.agent.claims.settings import ClaimSettings
+from kube_rdma.programs.agent.claims.statuses import ClaimStatuses
 from kube_rdma.programs.agent.dependencies import AgentDependencies
 from kube_rdma.programs.agent.node.node_events import NodeEvent
 
@@ -44,6 +52,7 @@ class ClaimSite(Frozen):
     boot: str
     state: Path
     cdi: Path
+    settings: Path
     plugins_registry: Path | None  # None: it is not there
     works: Callable[[], Awaitable[tuple[bool, str]]]
 
@@ -64,6 +73,14 @@ def with_claims(
             where="--claims",
         )
     journal = stack.enter_context(Journal(Folder(site.state / "claims"), CLAIMS))
+
+    async def write(claim: ClaimName, devices: Sequence[DeviceStatus]) -> None:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        await write_statuses(cluster, claim, devices, now)
+
+    publishers = [one for one in doors.keepers if isinstance(one, SlicePublisher)]
+    attributes = publishers[0].attributes if publishers else dict
+    statuses = ClaimStatuses(write)
     to = ClaimDependencies(
         journal=journal,
         cdi=CdiFolder(site.cdi),
@@ -72,9 +89,14 @@ def with_claims(
         node=site.node,
         boot=site.boot,
         shim=doors.networks.shim_of_host if doors.networks else lambda: None,
+        claimed=ClaimedNamespaces(site.state / "claimed"),
+        statuses=statuses,
+        metadata=ClaimMetadata(ClaimFiles(site.settings / "metadata"), attributes),
+        settings=ClaimSettings(PodSettings(site.settings / "claims")),
+        wiring=doors.networks.wiring if doors.networks else lambda: Wiring.NONE,
         tell=partial(doors.node.tell, NodeEvent.JOURNAL_TROUBLE),
     )
     claims = PreparedClaims(to)
     doors.kubelet.prepared = claims
-    driver = ClaimDriver(claims, site.plugins_registry, site.node, site.works)
+    driver = ClaimDriver(claims, site.plugins_registry, site.node, site.works, statuses.run)
     return replace(doors, late=WithClaims(doors.late, claims), claims=driver)

@@ -16,6 +16,7 @@ from pathlib import Path
 import structlog
 
 from kube_base.notices import Notices
+from kube_rdma.adapters.bulkhead import start
 from kube_rdma.adapters.kubelet.claim_health import ClaimHealth
 from kube_rdma.adapters.kubelet.claim_plugin import ClaimAnswers, ClaimPlugin
 from kube_rdma.model.claims.prepared import DRIVER
@@ -31,7 +32,8 @@ log = structlog.get_logger()
 class ClaimDriver:
     """One per agent; `registry` is the kubelet's plugins_registry.
 
-    `works` answers whether the runtime gives containers the CDI devices that claims name, and why.
+    `works` answers whether the runtime gives containers the CDI devices that claims name, and why;
+    `tell` writes the status of claims until it is cancelled.
     """
 
     def __init__(
@@ -40,11 +42,13 @@ class ClaimDriver:
         registry: Path,
         node: str,
         works: Callable[[], Awaitable[tuple[bool, str]]],
+        tell: Callable[[], Awaitable[None]],
     ) -> None:
         self.claims = claims
         self._registry = registry
         self._node = node
         self._works = works
+        self._tell = tell
         self._health = ClaimHealth()
         self._begun = asyncio.Event()  # the node was looked at
         self._notices = Notices()
@@ -61,7 +65,9 @@ class ClaimDriver:
         await self._until_it_works()
         await self.claims.restore()
         answers = ClaimAnswers(self.claims.prepare, self.claims.unprepare)
-        await ClaimPlugin(self._registry, DRIVER, answers, self._health).run()
+        plugin = ClaimPlugin(self._registry, DRIVER, answers, self._health)
+        async with asyncio.TaskGroup() as tasks:
+            start(tasks, {"claims served": plugin.run, "claims told": self._tell})
 
     async def _until_it_works(self) -> None:
         while True:

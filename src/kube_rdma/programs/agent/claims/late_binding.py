@@ -14,6 +14,7 @@ from kube_rdma.model.late_binding.binding import ContainerId, Edits, HeldShare
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.model.pools.pool import Grant, Pool, PoolSpec, ShareId
 from kube_rdma.programs.agent.claims.prepared_claims import PreparedClaims
+from kube_rdma.programs.agent.claims.settings import ClaimingSandbox
 from kube_rdma.programs.agent.late_binding.interface import LateBinding
 from kube_rdma.rules.health.evaluate import LinksInside
 
@@ -68,8 +69,11 @@ class WithClaims:
         """Bind every promise of a pod, and what its claims stand for."""
         bound = await self._shares.attach(sandbox, edits, annotations, holdings)
         await self._claims.attach(edits)
+        if holdings is not None:
+            await self._claims.settle(ClaimingSandbox(sandbox, holdings, annotations, edits))
         return bound
 
     async def detach(self, container: ContainerId) -> None:
         """End what is bound in a sandbox; a claim is prepared until the kubelet gives it back."""
         await self._shares.detach(container)
+        await self._claims.detach(container)

@@ -20,22 +20,40 @@ import structlog
 
 from kube_base.errors import KubeError, Unavailable
 from kube_base.frozen import Frozen, replace
+from kube_rdma.adapters.cni.state import ClaimedNamespaces
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.runtime.cdi import CdiFolder
+from kube_rdma.model.attach.attachment import Attached
 from kube_rdma.model.card import CardId
 from kube_rdma.model.claims.prepared import (
     AllocatedClaim,
+    ClaimDevice,
     ClaimName,
     ClaimShare,
     PreparedClaim,
     PreparedDevice,
 )
 from kube_rdma.model.claims.users import PodClaims
-from kube_rdma.model.late_binding.binding import Edits, HeldShare, PodName, lift_memlock
+from kube_rdma.model.cni_conf import Wiring
+from kube_rdma.model.ipam import InterfaceName
+from kube_rdma.model.late_binding.binding import (
+    ContainerId,
+    Edits,
+    HeldShare,
+    PodName,
+    RuntimeHook,
+    lift_memlock,
+    merge_settings,
+)
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.model.pools.pool import Bind, Pool
+from kube_rdma.programs.agent.claims.metadata import ClaimMetadata
+from kube_rdma.programs.agent.claims.settings import ClaimingSandbox, ClaimSettings
+from kube_rdma.programs.agent.claims.statuses import ClaimStatuses
+from kube_rdma.programs.claims.parameters import parameters_by_request
 from kube_rdma.programs.records import Records, in_the_log
 from kube_rdma.rules.claims.holders import claims_of, holdings, node_holdings
+from kube_rdma.rules.claims.interfaces import interfaces, refuse_uncalled
 from kube_rdma.rules.claims.prepare import (
     BookingNode,
     answer,
@@ -45,6 +63,7 @@ from kube_rdma.rules.claims.prepare import (
     refuse_vanished,
     stands,
 )
+from kube_rdma.rules.claims.status import statuses
 from kube_rdma.rules.late_binding.binding import SETTLED
 from kube_rdma.rules.pools.modes import terms
 
@@ -56,8 +75,10 @@ class ClaimDependencies(Frozen):
 
     `read` has what bears the name of a claim now, `pod` the claims of a pod; both raise KubeError.
     `node` is this node's name, which its pool of devices has too; `boot` tells one boot of it from
-    another. `shim` is a path of the host. `tell` takes a sentence for each record that cannot be
-    read.
+    another. `shim` is a path of the host, `wiring` says who calls for pods, and `claimed` tells the
+    shim of those that ask without an annotation. Without `settings` containers are not told of
+    their devices, without `metadata` not what these are, and without `statuses` claims say
+    nothing of them. `tell` takes a sentence for each record that cannot be read.
     """
 
     journal: Journal[PreparedClaim]
@@ -67,6 +88,11 @@ class ClaimDependencies(Frozen):
     node: str
     boot: str
     shim: Callable[[], str | None] = lambda: None
+    wiring: Callable[[], Wiring] = lambda: Wiring.CHAIN
+    claimed: ClaimedNamespaces | None = None
+    settings: ClaimSettings | None = None
+    statuses: ClaimStatuses | None = None
+    metadata: ClaimMetadata | None = None
     tell: Callable[[str], None] = in_the_log
     settled: float = SETTLED
 
@@ -81,6 +107,8 @@ class PreparedClaims:
         self._turn = asyncio.Lock()
         self._pools: Mapping[str, Pool] | None = None
         self._pods: dict[str, PodClaims] = {}  # those that had a network, by uid
+        self._inside: dict[PodName, dict[InterfaceName, Attached]] = {}
+        self._sandboxes: dict[ContainerId, PodName] = {}
 
     @property
     def booked(self) -> tuple[PreparedClaim, ...]:
@@ -96,7 +124,10 @@ class PreparedClaims:
         await self._records.refuse_foreign(claim.uid)
         self._node()  # nothing is asked before there is something to give
         # Outside of the turn: what is prepared, attached or given back waits for no API server.
-        allocated = None if self._records.get(claim.uid) else await self._to.read(claim)
+        is_new = self._records.get(claim.uid) is None
+        allocated = await self._to.read(claim) if is_new else None
+        is_same = allocated is not None and allocated.claim.uid == claim.uid
+        parameters = parameters_by_request(allocated) if allocated and is_same else {}
         async with self._turn:
             node = self._node()
             before = self._records.get(claim.uid)
@@ -106,8 +137,10 @@ class PreparedClaims:
                 refuse_vanished(before, node)
                 prepared = rebooked(before, node)
             else:
-                prepared = book(claim, allocated, node, time.time())
+                prepared = book(claim, allocated, node, time.time(), parameters)
+                refuse_uncalled(prepared, self._to.wiring())
             await self._keep(prepared)
+        self._report(prepared)
         if before is None:
             cards = dict.fromkeys(card for share in prepared.shares for card in share.cards)
             log.info("claim prepared", claim=str(claim), cards=",".join(cards))
@@ -142,14 +175,29 @@ class PreparedClaims:
 
         Nothing is asked where no claim of its namespace is prepared.
         """
+        claims = await self._claims_of(pod)
+        return holdings(claims, self.booked) if claims else ()
+
+    async def interfaces_of(self, pod: PodName) -> tuple[ClaimDevice, ...]:
+        """What the parameters of a pod's claims ask for; asks and raises as `holdings_of`."""
+        mine = (one for one in self.booked if one.claim.namespace == pod.namespace)
+        if not any(share.makes_interface for one in mine for share in one.shares):
+            return ()
+        claims = await self._claims_of(pod)
+        return interfaces(claims, self.booked) if claims else ()
+
+    async def _claims_of(self, pod: PodName) -> PodClaims | None:
         if not any(one.claim.namespace == pod.namespace for one in self.booked):
-            return ()
+            return None
         claims = await self._to.pod(pod)
-        if claims is None:
-            return ()
-        if claims_of(claims, self.booked):
-            self._pods[claims.uid] = claims
-        return holdings(claims, self.booked)
+        if claims:
+            self.seen(claims)
+        return claims
+
+    def seen(self, pod: PodClaims) -> None:
+        """Take note of a pod's claims, while one of them is prepared."""
+        if claims_of(pod, self.booked):
+            self._pods[pod.uid] = pod
 
     def holdings(self) -> tuple[Holding, ...]:
         """What is held by claims on this node."""
@@ -182,24 +230,82 @@ class PreparedClaims:
         if changed:
             await asyncio.sleep(self._to.settled)
 
+    async def settle(self, pod: ClaimingSandbox) -> None:
+        """CNI ADD: containers are told of the devices that they hold by claims."""
+        self._sandboxes[pod.sandbox.container] = pod.sandbox.pod
+        if self._to.settings:
+            await self._to.settings.write(pod, self.booked, self._pools or {})
+
+    async def detach(self, sandbox: ContainerId) -> None:
+        """CNI DEL: nothing is told any more; a claim is prepared until it is given back."""
+        pod = self._sandboxes.pop(sandbox, None)
+        if pod and pod not in self._sandboxes.values():  # no later sandbox of the same pod
+            self._inside.pop(pod, None)
+            self._report(*self._of_pod(pod))
+        if self._to.settings:
+            await self._to.settings.remove(sandbox)
+
+    async def attached(self, pod: PodName, interfaces: Sequence[Attached]) -> None:
+        """Take note of what networks made for a pod, which has no container yet: claims say it."""
+        if mine := self._of_pod(pod):
+            inside = self._inside.setdefault(pod, {})
+            inside.update({one.interface: one for one in interfaces})
+            self._report(*mine)
+            for claim in mine:
+                if self._to.metadata:
+                    await self._to.metadata.attached(claim, tuple(inside.values()))
+
+    def _of_pod(self, pod: PodName) -> tuple[PreparedClaim, ...]:
+        of_name = [one for one in self._pods.values() if PodName(one.namespace, one.name) == pod]
+        return claims_of(of_name[-1], self.booked) if of_name else ()
+
+    def _report(self, *claims: PreparedClaim) -> None:
+        """Several pods may have a claim; what of them is known since this agent began counts."""
+        if not self._to.statuses:
+            return
+        for claim in claims:
+            users = (pod for pod in self._inside if claim in self._of_pod(pod))
+            interfaces = [one for pod in users for one in self._inside[pod].values()]
+            self._to.statuses.tell(claim.claim, statuses(claim, interfaces))
+
     async def _keep(self, prepared: PreparedClaim) -> bool:
         """The record first, then the file; True when the file changed."""
         if self._records.get(prepared.claim.uid) != prepared:
             await self._records.put(prepared.claim.uid, prepared)
-        hooks = (lift_memlock(shim),) if (shim := self._to.shim()) else ()
-        devices = [
-            (share.cdi, Edits(share.char_paths, hooks=hooks))
-            for share in prepared.shares
-            if share.cdi and share.char_paths
-        ]
+        await self._mark()
+        hooks: tuple[RuntimeHook, ...] = ()
+        if shim := self._to.shim():
+            settings = self._to.settings
+            merged = (merge_settings(shim, settings.path),) if settings else ()
+            hooks = (lift_memlock(shim), *merged)
+        mounts = await self._to.metadata.mounts(prepared) if self._to.metadata else {}
+        devices = []
+        for share in prepared.shares:
+            if share.cdi and share.char_paths:  # the first device of a request brings its file
+                file = mounts.pop(share.request.partition("/")[0], None)
+                edits = Edits(share.char_paths, mounts=(file,) if file else (), hooks=hooks)
+                devices.append((share.cdi, edits))
         return await asyncio.to_thread(self._to.cdi.write_claim, prepared.claim.uid, devices)
+
+    async def _mark(self) -> None:
+        """Tell the shim of which namespaces pods may have a claim; before the kubelet goes on."""
+        if self._to.claimed:
+            names = frozenset(one.claim.namespace for one in self.booked)
+            await asyncio.to_thread(self._to.claimed.keep, names)
 
     async def _end(self, claim: ClaimName) -> None:
         """The file goes first: without it no container starts any more."""
         await self._records.refuse_foreign(claim.uid)
         await asyncio.to_thread(self._to.cdi.remove_claim, claim.uid)
+        if self._to.metadata:
+            await self._to.metadata.remove(claim.uid)
         if ended := self._records.get(claim.uid):
             await self._records.forget(claim.uid)
+            await self._mark()
+            if self._to.statuses:
+                self._to.statuses.forget(claim)
+            if not self.booked and self._to.settings:  # of sandboxes that went without a DEL
+                await self._to.settings.remove()
             self._pods = {
                 uid: pod for uid, pod in self._pods.items() if not claims_of(pod, [ended])
             }

@@ -25,6 +25,7 @@ from kube_rdma.model.claims.offered import ClaimFeature, OfferedDevice, Publishe
 from kube_rdma.model.node import NodeState
 from kube_rdma.programs.agent.node.node_keeper import NodeKeeper, WritePace
 from kube_rdma.rules.claims.cards import ClaimOffer, RailOf, claim_offer
+from kube_rdma.rules.claims.metadata import Attributes
 from kube_rdma.rules.claims.publication import (
     PoolSite,
     Publication,
@@ -50,7 +51,7 @@ log = structlog.get_logger()
 class SlicePublisher(NodeKeeper[ClaimOffer]):
     """The slices of one agent's node. `rail` gives the rail of a card."""
 
-    part = "claims"
+    part = "slices"
     failure = "resource slices not written"
 
     def __init__(self, door: OfferedSlices, rail: RailOf, pace: WritePace = SLICE_PACE) -> None:
@@ -61,6 +62,16 @@ class SlicePublisher(NodeKeeper[ClaimOffer]):
         self._shown: dict[str, OfferedDevice] = {}  # as last published, by name
         self._without: frozenset[ClaimFeature] = frozenset()
         self._synced = False  # so `_stored` is what the API server has
+
+    def attributes(self) -> Attributes:
+        """What the slices say of each device, in the form of KEP-5304."""
+        return {
+            name: {
+                key: {"int": value} if isinstance(value, int) else {"string": value}
+                for key, value in device.attributes
+            }
+            for name, device in self._shown.items()
+        }
 
     def _wanted(self, look: AgentLook) -> ClaimOffer:
         offer = claim_offer(look.verdict.pools, self._rail)

@@ -19,7 +19,7 @@ from kube_base.errors import Unavailable
 from kube_base.notices import Notices
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.model.card import Card, CardId
-from kube_rdma.model.claims.prepared import PreparedClaim
+from kube_rdma.model.claims.prepared import ClaimDevice, PreparedClaim
 from kube_rdma.model.device import Gpu
 from kube_rdma.model.late_binding.binding import HeldShare, PodName
 from kube_rdma.model.pools.gpu_use import FreeGpu, HeldGpu
@@ -34,7 +34,9 @@ from kube_rdma.rules.pools.holdings import card_of, differs
 from kube_rdma.rules.pools.pools import offer
 
 if TYPE_CHECKING:
+    from kube_rdma.model.attach.attachment import Attached
     from kube_rdma.programs.agent.claims.prepared_claims import PreparedClaims
+    from kube_rdma.programs.agent.claims.settings import ClaimingSandbox
     from kube_rdma.programs.agent.device_plugin.claimed_gpus import ClaimedGpus
 
 COMPARE_SECONDS = 60.0
@@ -75,6 +77,20 @@ class KubeletView:
     def booked(self) -> tuple[PreparedClaim, ...]:
         """The claims of kube-rdma's own driver that are prepared on this node."""
         return self.prepared.booked if self.prepared else ()
+
+    async def claimed_interfaces(self, pod: PodName) -> tuple[ClaimDevice, ...]:
+        """What the parameters of a pod's claims ask for; raise KubeError when nobody tells."""
+        return await self.prepared.interfaces_of(pod) if self.prepared else ()
+
+    async def settle(self, pod: ClaimingSandbox) -> None:
+        """The containers of a pod are told of what they hold by claims."""
+        if self.prepared:
+            await self.prepared.settle(pod)
+
+    async def attached(self, pod: PodName, interfaces: Sequence[Attached]) -> None:
+        """Networks were made for a pod, which its claims tell."""
+        if self.prepared:
+            await self.prepared.attached(pod, interfaces)
 
     @contextmanager
     def connected(self) -> Iterator[None]:

@@ -8,6 +8,7 @@ and STATUS come too, and the ADD that repair.py makes late.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from kube_base.errors import Broken, KubeError, Refused, Unavailable
 from kube_rdma.model.attach.attachment import Attachment, AttachmentKey, NetworkAsk
 from kube_rdma.model.attach.cni import Call, CniResult, Verb
 from kube_rdma.model.attach.steps import PluginConf
+from kube_rdma.model.claims.prepared import ClaimDevice
 from kube_rdma.model.ipam import PodUid
 from kube_rdma.model.late_binding.binding import ContainerId, PodName
 from kube_rdma.model.pod import PodState
@@ -29,6 +31,7 @@ from kube_rdma.programs.agent.pod_networks.attach import (
     AttachResult,
     sandbox_of,
 )
+from kube_rdma.programs.agent.pod_networks.claimed_networks import claimed_definitions
 from kube_rdma.programs.annotated_networks import SHARED, AnnotatedNetworks, asking, meant
 from kube_rdma.rules.attach.procedure import NetworkRequest
 from kube_rdma.rules.attach.requests import (
@@ -40,6 +43,7 @@ from kube_rdma.rules.attach.requests import (
     refuse_host_network,
     refuse_isolated,
 )
+from kube_rdma.rules.claims.interfaces import ask_of, with_claims
 
 if TYPE_CHECKING:
     from kube_rdma.programs.agent.pod_networks.node_view import NodeView
@@ -81,11 +85,15 @@ class SandboxNetworks:
             raise Unavailable(f"The API server has no pod {call.pod} with uid {call.uid} yet.")
         await _refuse_replaced(pod, call.network, self._needs.node)
         asked = asking(pod, call.network)
+        devices = await self._needs.node.claimed(call.pod)
         if not asked.asks:
             await self._refuse_idle(call.pod, asked)
-            return None
+            if not devices:
+                await self._needs.node.settle(sandbox_of(call, self._needs.inode)[0], pod)
+                return None
         if asked.annotation != POD_NETWORKS:  # whose names mean the pod's own namespace first
             refuse_isolated(pod, asked.asks, self._needs.everybodys)
+        refuse_isolated(pod, tuple(map(ask_of, devices)), self._needs.everybodys)
         refuse_host_network(pod, asked.asks, asked.annotation)
         sandbox, netns = sandbox_of(call, self._needs.inode)
         return AttachRequest(
@@ -95,7 +103,7 @@ class SandboxNetworks:
             uid=PodUid(pod.uid),
             pod=pod,
             again=Again.ANSWERED,
-            networks=partial(_asked, asked, self._needs.node),
+            networks=partial(_asked, asked, devices, self._needs.node),
         )
 
     async def report(self, call: Call, request: AttachRequest, result: AttachResult) -> CniResult:
@@ -165,9 +173,14 @@ class SandboxNetworks:
             await self._needs.attachments.status(PluginConf(plugin, call.config))
 
 
-async def _asked(annotated: AnnotatedNetworks, node: NodeView) -> AskedNetworks:
-    """All entries of a pod's annotation at once, with the documents that they name."""
+async def _asked(
+    annotated: AnnotatedNetworks, devices: Sequence[ClaimDevice], node: NodeView
+) -> AskedNetworks:
+    """All entries of a pod's annotation and of its claims, with the documents that they name."""
     asks, definitions = await meant(annotated, node)
+    if devices:
+        definitions |= await claimed_definitions(devices, node)
+        asks = with_claims(asks, tuple(map(ask_of, devices)))
     networks = tuple(one.network for one in definitions.values())
     ipam = {name: one.ipam for name, one in definitions.items()}
     return AskedNetworks(NetworkRequest(asks, networks), ipam)

@@ -202,6 +202,10 @@ class NodeNetworks:
                 return str(program)
         return None
 
+    def wiring(self) -> Wiring:
+        """Who calls the agent for pods now."""
+        return self._context.wiring
+
     def offered(self, pools: Mapping[str, Pool], withdrawn: Sequence[str] = ()) -> None:
         """Take note of what the kubelet is offered now, and of what pods hold nevertheless."""
         self._context.pools, self._context.withdrawn = pools, withdrawn
@@ -282,6 +286,7 @@ class NodeNetworks:
             rail=machine.rails.number,
             watched=giver.pool,
             booked=self._kubelet.booked,
+            attached=self._kubelet.attached,
         )
         await self._places.find()
         tell = partial(self._tell, "JournalTrouble", warning=True)

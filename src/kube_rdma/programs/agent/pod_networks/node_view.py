@@ -7,7 +7,7 @@ the adapters.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -32,12 +32,13 @@ from kube_rdma.model.attach.attachment import (
     HostNetwork,
     LinkWays,
     Plan,
+    Sandbox,
     Wish,
 )
 from kube_rdma.model.attach.cni import Call
 from kube_rdma.model.attach.pod_view import SeenLink
 from kube_rdma.model.card import CardId
-from kube_rdma.model.claims.prepared import PreparedClaim
+from kube_rdma.model.claims.prepared import ClaimDevice, PreparedClaim
 from kube_rdma.model.cni_conf import ConfFile
 from kube_rdma.model.device import Device
 from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings
@@ -63,6 +64,10 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 
+async def _nobody(_: PodName, __: Sequence[Attached]) -> None:
+    """Where no claim is served, none says what a pod got."""
+
+
 Links = Callable[[Sequence[str] | None], tuple[SeenLink, ...]]
 AskFunctions = Callable[
     [Sequence[FunctionPlace]], tuple[tuple[FunctionPlace, FunctionSettings], ...]
@@ -75,7 +80,8 @@ class NodeViewDependencies(Frozen):
     `survey`, `links`, the interfaces of the node's namespace, those of these names or all (None),
     `ways`, the node's routes over links, `functions`, what virtual functions are set to, `confs`,
     the files of the node's CNI configuration, and `gids`, the tables without room for so many
-    addresses more. `booked` are the claims that are prepared here.
+    addresses more. `booked` are the claims that are prepared here; `attached` hears what networks
+    made for a pod.
     """
 
     cluster: Cluster
@@ -90,6 +96,7 @@ class NodeViewDependencies(Frozen):
     gids: Callable[[Mapping[str, int]], tuple[GidTable, ...]] = crowded
     rail: Callable[[CardId], int | None] = lambda _: None
     booked: Callable[[], tuple[PreparedClaim, ...]] = tuple
+    attached: Callable[[PodName, Sequence[Attached]], Awaitable[None]] = _nobody
 
 
 class NodeView:
@@ -107,13 +114,39 @@ class NodeView:
         pod = await self._pods.read(name.namespace, name.name)
         return pod if pod and uid in ("", pod.runtime_uid) else None
 
-    async def definition(self, namespace: str, name: str) -> NetworkDefinition | None:
-        """A network's document; a pool that it brings along is made where it is missing."""
+    def has_claims(self, pod: PodName) -> bool:
+        """Whether a claim of the pod's namespace is prepared here; asks nobody."""
+        return any(one.claim.namespace == pod.namespace for one in self._asked.booked())
+
+    async def settle(self, sandbox: Sandbox, pod: PodState) -> None:
+        """A pod gets no network: its containers are told of what they hold by claims all the same.
+
+        Raise KubeError when nobody tells what they hold.
+        """
+        if self.has_claims(sandbox.pod):
+            from kube_rdma.programs.agent.claims.settings import ClaimingSandbox
+
+            holdings = await self.holdings(sandbox.pod)
+            made = ClaimingSandbox(sandbox, holdings, dict(pod.annotations), {})
+            await self._asked.kubelet.settle(made)
+
+    async def claimed(self, pod: PodName) -> tuple[ClaimDevice, ...]:
+        """The devices of the pod's claims that become interfaces of it; raise KubeError."""
+        return await self._asked.kubelet.claimed_interfaces(pod)
+
+    async def definition(
+        self, namespace: str, name: str, resource: str | None = None
+    ) -> NetworkDefinition | None:
+        """A network's document; a pool that it brings along is made where it is missing.
+
+        `resource` is what the network is for where its document does not say so.
+        """
         document = await self._networks.read(namespace, name)
         if document is None:
             return None
         host = None if document.config.strip() else await self.configured_text(name)
-        return await self._whole(_load(namespace, name, document.config, document.resource, host))
+        tied = document.resource or resource
+        return await self._whole(_load(namespace, name, document.config, tied, host))
 
     async def written(self, namespace: str, name: str) -> tuple[bytes, str | None] | None:
         """Text and resource of a NetworkAttachmentDefinition as they are, if there is one."""
@@ -277,6 +310,7 @@ class NodeView:
     async def tell(self, pod: PodState, interfaces: Sequence[Attached], call: Call) -> None:
         """Write the pod's status annotations, the cluster's network first."""
         await self._networks.tell(pod, network_status.statuses(pod, interfaces, call))
+        await self._asked.attached(PodName(pod.namespace, pod.name), interfaces)
 
     async def tell_own(
         self, pod: PodState, interfaces: Sequence[Attached], others: frozenset[InterfaceName]
@@ -285,6 +319,7 @@ class NodeView:
         key = network_status.OWN_ANNOTATION
         text = network_status.own_status(interfaces, dict(pod.annotations).get(key, ""), others)
         await self._networks.tell(pod, ((key, text),))
+        await self._asked.attached(PodName(pod.namespace, pod.name), interfaces)
 
     async def _whole(self, definition: NetworkDefinition) -> NetworkDefinition:
         """The same, when the pool that it brings along is there; its warnings are said once."""

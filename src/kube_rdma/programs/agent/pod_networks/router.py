@@ -87,7 +87,7 @@ class CniRouter:
 
         What the runtime tells of a pod that asks for nothing is enough; nobody else is asked.
         """
-        if call.verb is Verb.ADD and call.annotations is not None and _is_plain(call.annotations):
+        if call.verb is Verb.ADD and self._asks_nothing(call):
             return CniResult()
         if call.verb is Verb.ADD and self._context.wiring is Wiring.DELEGATE and call.pod:
             pod = await self._needs.node.pod(call.pod, call.uid)
@@ -95,6 +95,11 @@ class CniRouter:
                 raise turned(call)
             return CniResult()
         return await self.pods.answer(call)
+
+    def _asks_nothing(self, call: Call) -> bool:
+        """Whether a pod surely has no network of kube-rdma's, by its annotations or by a claim."""
+        is_plain = call.annotations is not None and _is_plain(call.annotations)
+        return is_plain and not (call.pod and self._needs.node.has_claims(call.pod))
 
     def _is_delegated(self, container: ContainerId) -> bool:
         """Whether its interfaces end one by one, and not all with the first."""

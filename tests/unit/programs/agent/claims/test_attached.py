@@ -42,10 +42,13 @@ def pool_of(of, mode, attach=None):
     return Pool(spec, (Share(ShareId(name), healthy=True, card=of.id),), (of,))
 
 
-def booking(folder, pool):
-    """The claims of a node that offers this pool, of which the scheduler gave its card."""
-    device = device_name(pool, pool.cards[0])
-    claim = AllocatedClaim(CLAIM, (AllocatedDevice("nic", DRIVER, "node-1", device),))
+def booking(folder, pool, configs=(), count=1, pod_claim="", **facts):
+    """The claims of a node that offers this pool, of which the scheduler gave its card.
+
+    `count` devices of one request, with these configurations; `facts` are dependencies.
+    """
+    given = AllocatedDevice("nic", DRIVER, "node-1", device_name(pool, pool.cards[0]))
+    claim = AllocatedClaim(CLAIM, (given,) * count, (), tuple(configs), pod_claim)
 
     async def read(_):
         return claim
@@ -55,7 +58,14 @@ def booking(folder, pool):
 
     journal = Journal(FakeDisk(), CLAIMS)
     to = ClaimDependencies(
-        journal, CdiFolder(folder / "cdi"), read, pod, "node-1", "b00t", settled=0.0
+        journal=journal,
+        cdi=CdiFolder(folder / "cdi"),
+        read=read,
+        pod=pod,
+        node="node-1",
+        boot="b00t",
+        settled=0.0,
+        **facts,
     )
     claims = PreparedClaims(to)
     claims.offered({RESOURCE: pool})

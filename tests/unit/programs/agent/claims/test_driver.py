@@ -15,6 +15,7 @@ from kube_rdma.adapters.kubelet.proto.dra_health_v1alpha1_grpc import DRAResourc
 from kube_rdma.adapters.kubelet.proto.dra_v1_grpc import DRAPluginStub
 from kube_rdma.model.claims.prepared import DRIVER
 from kube_rdma.programs.agent.claims.driver import ClaimDriver
+from kube_rdma.programs.agent.claims.statuses import ClaimStatuses
 from tests.kit.nodes import DOWN
 from tests.unit.programs.agent.world import until
 
@@ -43,7 +44,8 @@ def world(tmp_path):
 @asynccontextmanager
 async def driving(world, registry, asks=works):
     """The driver of an agent that has not looked at its node yet."""
-    driver = ClaimDriver(world.agent(offered=False), registry, "node-1", asks)
+    told = ClaimStatuses(world.say).run
+    driver = ClaimDriver(world.agent(offered=False), registry, "node-1", asks, told)
     task = asyncio.create_task(driver.run())
     try:
         yield driver

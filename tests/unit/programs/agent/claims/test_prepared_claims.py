@@ -39,7 +39,7 @@ class World:
         self.boot = "b00t"
         self.claims = {}
         self.pods = {JOB: POD}
-        self.reads = 0
+        self.reads, self.said = 0, {}
         self.specs, self.cards = (MULTI,), (FIRST, SECOND)
         self.put(CLAIM)
 
@@ -68,6 +68,10 @@ class World:
         if offered:
             claims.offered(self.pools())
         return claims
+
+    async def say(self, claim, devices):
+        """The status of a claim is written."""
+        self.said[claim] = devices
 
     def pools(self):
         pools, _ = resolve(self.specs, self.cards, node().survey)

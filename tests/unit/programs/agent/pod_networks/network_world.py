@@ -92,6 +92,7 @@ class Node:
         self.controlled = False
         self.confs = ()  # the node's files of CNI configuration
         self.gids = {}  # tables that are not empty, by device
+        self.claimed_devices = ()  # what the parameters of the pod's claims ask for
         whole = [one for one in shares if one.mode in (Mode.EXCLUSIVE, Mode.SRIOV)]
         self.owned = tuple((card, one.resource) for one in whole for card in one.cards)
         self.before_telling = lambda: None
@@ -105,10 +106,23 @@ class Node:
         facts = {"host_network": self.host_network, "controlled": self.controlled}
         return PodState(POD.namespace, POD.name, UID, annotations, labels, **facts)
 
-    async def definition(self, namespace, name):
+    def has_claims(self, pod):
+        return bool(self.claimed_devices)
+
+    async def settle(self, sandbox, pod):
+        """None of its pods has a claim and no network."""
+
+    async def claimed(self, pod):
+        self._working()
+        return self.claimed_devices
+
+    async def definition(self, namespace, name, resource=None):
         self._working()
         found = self.networks.get(f"{namespace}/{name}")
-        return load(f"{namespace}/{name}", found) if found else None
+        if found is None:
+            return None
+        tied, text = found
+        return load(f"{namespace}/{name}", (tied or resource, text))
 
     async def configured(self, namespace, name):
         self._working()

@@ -1,0 +1,317 @@
+"""Cards by ResourceClaims: the real scheduler, kubelet and runtime, and kube-rdma's own driver.
+
+The agents are those of preset default with `claims.enabled`. The cards are recorded, sixteen shares
+each; interfaces stand on their links, without the RDMA devices that only real ones have.
+"""
+
+import json
+from contextlib import contextmanager
+
+import pytest
+
+from kube_rdma.adapters.kernel.sysfs.devices import read_survey
+from kube_rdma.programs.install.installation import assignment, objects
+from kube_rdma.rules.claims.metadata import FOLDER
+from kube_rdma_lab import cluster, waiting
+from kube_rdma_lab.demo import scc
+from kube_rdma_lab.native import trees
+from tests.kit.pods import sleeping_pod
+
+DRIVER, NAMESPACE, NODE = "rdma.kube-rdma.io", "kube-rdma", "node-1"
+CARDS = 8
+POOL, NETWORK, CLASS = "claims", "rail", "rdma"
+CLAIMS = "resource.k8s.io/v1"
+ADDRESS = "10.77.0.9"
+METADATA = f"{FOLDER}/resourceclaimtemplates/nic/nic/{DRIVER}-metadata.json"
+FAILED = "FailedPrepareDynamicResources"
+
+
+@pytest.fixture(scope="module")
+def survey(tmp_path_factory):
+    """What the nodes show."""
+    folder = tmp_path_factory.mktemp("tree") / "sys"
+    trees.write("dgx-like", folder)
+    return read_survey(folder)
+
+
+def network(name):
+    """A network of whatever card is given, for any resource."""
+    ipam = {"type": "kube-rdma-ipam", "pool": POOL}
+    config = {"cniVersion": "1.0.0", "type": "kube-rdma", "rdma": False, "ipam": ipam}
+    return {
+        "apiVersion": "k8s.cni.cncf.io/v1",
+        "kind": "NetworkAttachmentDefinition",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"config": json.dumps(config)},
+    }
+
+
+@pytest.fixture(scope="module")
+def ethernet(native):
+    """The cards' interfaces as what they are here: the recorded ones were of InfiniBand."""
+    folders = [native.home / "nodes" / spec.name / "sys" for spec in native.topology.natives]
+    types = [path for one in folders for path in one.glob("class/net/ib*/type")]
+    recorded = {path: path.read_text() for path in types}
+    for path in types:
+        path.write_text("1\n")  # ARPHRD_ETHER
+    yield native
+    for path, text in recorded.items():
+        path.write_text(text)
+
+
+@pytest.fixture(scope="module")
+def lab(ethernet):
+    """The agents with their driver, a class of its devices, a pool and a network."""
+    native = ethernet
+    scc.install_kinds(native)
+    made = list(objects([assignment("claims.enabled=true")], "default"))
+    kept = ("CustomResourceDefinition", "Namespace")
+    selector = {"cel": {"expression": f'device.driver == "{DRIVER}"'}}
+    more = (
+        {
+            "apiVersion": CLAIMS,
+            "kind": "DeviceClass",
+            "metadata": {"name": CLASS},
+            "spec": {"selectors": [selector]},
+        },
+        {
+            "apiVersion": "kube-rdma.io/v1alpha1",
+            "kind": "IPPool",
+            "metadata": {"name": POOL},
+            "spec": {"ranges": [{"subnet": "10.77.0.0/24"}], "restSeconds": 0},
+        },
+        network(NETWORK),
+    )
+    cluster.apply(native, *made)
+    try:
+        cluster.rollout(native, "kube-rdma-agent", NAMESPACE)
+        cluster.wait(native, "crd/ippools.kube-rdma.io", "--for=condition=Established")
+        cluster.apply(native, *more)
+        until_offered(native)
+        yield native
+    finally:
+        items = [*more, *(one for one in made if one["kind"] not in kept)]
+        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+        words = ("--ignore-not-found", "--cascade=foreground")
+        cluster.kubectl(native, "delete", "-f", "-", *words, stdin=text)
+        cluster.kubectl(native, "delete", "resourceslices", "--all")
+
+
+def slices(lab):
+    """Those of the driver on the node, by uid."""
+    listed = cluster.get(lab, "resourceslices")["items"]
+    mine = (one for one in listed if one["spec"]["driver"] == DRIVER)
+    return {
+        one["metadata"]["uid"]: one["spec"]["devices"]
+        for one in mine
+        if one["spec"].get("nodeName") == NODE
+    }
+
+
+def until_offered(lab, besides=()):
+    """Wait until all cards are offered, by none of the slices `besides`."""
+
+    def offered():
+        now = slices(lab)
+        return not now.keys() & set(besides) and sum(map(len, now.values())) == CARDS
+
+    waiting.until(lab, "the slices of the node", offered)
+
+
+def spec_of(parameters=None):
+    """What a claim of one card asks for."""
+    devices = {"requests": [{"name": "nic", "exactly": {"deviceClassName": CLASS}}]}
+    if parameters is not None:
+        document = {"apiVersion": "kube-rdma.io/v1alpha1", "kind": "ClaimParameters", **parameters}
+        devices["config"] = [{"opaque": {"driver": DRIVER, "parameters": document}}]
+    return {"devices": devices}
+
+
+def claim(name, parameters=None):
+    return {
+        "apiVersion": CLAIMS,
+        "kind": "ResourceClaim",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": spec_of(parameters),
+    }
+
+
+def template(name, parameters=None):
+    return {**claim(name), "kind": "ResourceClaimTemplate", "spec": {"spec": spec_of(parameters)}}
+
+
+def pod(name, **source):
+    """A pod on the node whose container has the card of one claim or template."""
+    made = sleeping_pod(
+        name,
+        nodeSelector={"kubernetes.io/hostname": NODE},
+        terminationGracePeriodSeconds=1,
+        resourceClaims=[{"name": "nic", **source}],
+    )
+    made["spec"]["containers"][0]["resources"]["claims"] = [{"name": "nic"}]
+    return made
+
+
+def of_template(name, parameters=None):
+    """A pod with the template of its own claim, both of that name."""
+    return template(name, parameters), pod(name, resourceClaimTemplateName=name)
+
+
+@contextmanager
+def applied(lab, *documents):
+    """These objects for a while; what is gone by then is missed by nobody."""
+    cluster.apply(lab, *documents)
+    try:
+        yield
+    finally:
+        for kind in ("pod", "resourceclaim", "resourceclaimtemplate"):
+            mine = [one for one in documents if one["kind"].lower() == kind]
+            if names := [one["metadata"]["name"] for one in mine]:
+                cluster.kubectl(lab, "delete", kind, *names, "--ignore-not-found")
+
+
+def claim_status(lab, name):
+    """What the claim of a pod says."""
+    status = cluster.get(lab, f"pod/{name}")["status"]["resourceClaimStatuses"]
+    return cluster.get(lab, f"resourceclaim/{status[0]['resourceClaimName']}")["status"]
+
+
+def device_of(lab, name):
+    """The device that the claim of a pod was given."""
+    (result,) = claim_status(lab, name)["allocation"]["devices"]["results"]
+    return result["device"]
+
+
+def told(lab, name):
+    """The addresses that the claim of a pod tells, once its network is ready; none before."""
+    (device,) = claim_status(lab, name).get("devices") or [{"conditions": []}]
+    ready = {one["type"]: one["status"] for one in device["conditions"]}
+    return device["networkData"]["ips"] if ready.get("NetworkReady") == "True" else None
+
+
+def metadata(lab, name):
+    """What a pod reads of the device of its claim, where KEP-5304 has it."""
+    text = cluster.kubectl(lab, "exec", name, "--", "cat", METADATA)
+    (request,) = json.loads(text)["requests"]
+    (device,) = request["devices"]
+    assert device["attributes"]["resource.kubernetes.io/pciBusID"]
+    return device
+
+
+def doors(lab, name):
+    """The files of RDMA devices in a pod."""
+    return set(cluster.kubectl(lab, "exec", name, "--", "ls", "/dev/infiniband").split())
+
+
+def interface(lab, name, link="net1"):
+    """What a pod shows of an interface."""
+    return cluster.kubectl(lab, "exec", name, "--", "ip", "-o", "address", "show", link)
+
+
+def agent(lab):
+    """The agent of the node."""
+    words = ("-l", "name=kube-rdma-agent", f"--field-selector=spec.nodeName={NODE}")
+    listed = cluster.get(lab, "-n", NAMESPACE, "pods", *words)["items"]
+    return next(one["metadata"]["name"] for one in listed)
+
+
+def kill_agent(lab):
+    """The agent ends without a word, and another one starts."""
+    words = ("pod", agent(lab), "--grace-period=0", "--force")
+    cluster.kubectl(lab, "-n", NAMESPACE, "delete", *words)
+    cluster.rollout(lab, "kube-rdma-agent", NAMESPACE)
+
+
+def test_pods_by_templates_open_the_device_nodes_of_their_cards(lab, survey):
+    """Of the card that the scheduler allocated, and of no other; NCCL is told of just that one."""
+    by_device = {one.seat.pci.replace(":", "-").replace(".", "-"): one for one in survey.devices}
+    names = [f"by-template-{number}" for number in range(3)]
+    documents = [one for name in names for one in of_template(name)]
+    with applied(lab, *documents):
+        cluster.ready(lab, *names)
+        for name in names:
+            card = by_device[device_of(lab, name)]
+            files = {char.path.rpartition("/")[2] for char in card.char_devices}
+            assert doors(lab, name) == files | {"rdma_cm"}
+            settings = cluster.kubectl(lab, "exec", name, "--", "cat", "/etc/nccl.conf")
+            assert f"NCCL_IB_HCA=={card.name}:1\n" in settings
+            assert metadata(lab, name)["name"] == device_of(lab, name)
+
+
+def test_the_network_of_the_parameters_is_there_and_given_back(lab):
+    """One address, which the claim tells, and the next pod gets when DEL has given it back."""
+    wanted = {"network": NETWORK, "addresses": [ADDRESS], "interface": "rdma0", "mtu": 1400}
+    documents = of_template("networked", wanted)
+    for _ in range(2):
+        with applied(lab, *documents):
+            cluster.ready(lab, "networked")
+            shown = interface(lab, "networked", "rdma0")
+            assert f"inet {ADDRESS}/24" in shown
+            notes = cluster.get(lab, "pod/networked")["metadata"]["annotations"]
+            (entry,) = json.loads(notes["kube-rdma.io/network-status"])
+            assert (entry["name"], entry["interface"]) == (f"default/{NETWORK}", "rdma0")
+            assert entry["mtu"] == 1400
+            said = waiting.until(lab, "the status of the claim", lambda: told(lab, "networked"))
+            assert said == [f"{ADDRESS}/24"]
+            assert metadata(lab, "networked")["networkData"]["ips"] == said
+
+
+def test_an_agent_that_is_killed_between_prepare_and_the_network_goes_on(lab):
+    """The pod waits for a network that is not there yet; the claim stays prepared."""
+    with applied(lab, *of_template("waiting", {"network": "later", "addresses": [ADDRESS]})):
+        cluster.until_event(lab, "FailedCreatePodSandBox", "there is no network default/later")
+        kill_agent(lab)
+        cluster.apply(lab, network("later"))
+        try:
+            cluster.ready(lab, "waiting")
+            assert ADDRESS in interface(lab, "waiting")
+        finally:
+            cluster.kubectl(lab, "delete", "network-attachment-definition", "later")
+
+
+def test_an_agent_that_is_replaced_knows_what_a_running_pod_has(lab):
+    """Its address is given back by the new agent, or the next pod could not have it."""
+    wanted = {"network": NETWORK, "addresses": [ADDRESS]}
+    for name in ("before", "after"):
+        with applied(lab, *of_template(name, wanted)):
+            cluster.ready(lab, name)
+            if name == "before":
+                kill_agent(lab)
+            assert ADDRESS in interface(lab, name)
+            assert doors(lab, name)
+
+
+def test_a_claim_that_is_made_anew_under_its_name_is_another(lab):
+    """And the pod of the new one starts."""
+    for _ in range(2):
+        with applied(lab, claim("again"), pod("user", resourceClaimName="again")):
+            cluster.ready(lab, "user")
+            assert doors(lab, "user")
+
+
+def test_two_pods_of_one_claim_have_its_card(lab):
+    """Each with an interface of its own."""
+    pods = [pod(name, resourceClaimName="both") for name in ("left", "right")]
+    with applied(lab, claim("both", {"network": NETWORK}), *pods):
+        cluster.ready(lab, "left", "right")
+        assert doors(lab, "left") == doors(lab, "right")
+        shown = [interface(lab, name) for name in ("left", "right")]
+        assert all("inet 10.77.0." in one for one in shown)
+        assert shown[0].split("inet ")[1].split()[0] != shown[1].split("inet ")[1].split()[0]
+
+
+def test_parameters_that_are_wrong_are_an_event_of_the_pod(lab):
+    """With the sentence; nothing starts."""
+    with applied(lab, *of_template("wrong", {"speed": 400})):
+        note = cluster.until_event(lab, FAILED, "speed: there is no such field")
+        assert "parameters of the claim, config[0]" in note
+        assert cluster.get(lab, "pod/wrong")["status"]["phase"] == "Pending"
+
+
+def test_the_slices_come_back_after_the_kubelet_restarted(lab):
+    """It deletes those of all drivers when it starts."""
+    before = slices(lab)
+    cluster.shell(lab, NODE, "sv", "-w", "60", "force-restart", "kubelet")
+    until_offered(lab, besides=before)
+    with applied(lab, *of_template("afterwards")):
+        cluster.ready(lab, "afterwards")

@@ -1,0 +1,50 @@
+"""What an installation has with claims.enabled: the option, the folder and the rights, together."""
+
+import pytest
+
+from kube_rdma.programs.install.installation import assignment, objects
+
+from .test_installation import held, narrows
+
+REGISTRY = ("/var/lib/kubelet/plugins_registry", "/var/lib/kubelet/plugins_registry", False)
+
+
+def claim_folders(made):
+    """By which the kubelet finds a driver: the host's path, the agent's, and if read-only."""
+    return {
+        (volume["hostPath"]["path"], mount["mountPath"], mount.get("readOnly", False))
+        for each in made
+        if each["kind"] == "DaemonSet"
+        for pod in [each["spec"]["template"]["spec"]]
+        for volume in pod["volumes"]
+        for mount in pod["containers"][0]["volumeMounts"]
+        if volume["name"] == mount["name"] == "plugins-registry"
+    }
+
+
+def test_claims_are_announced_to_the_kubelet_where_it_is():
+    """Its root moves plugins_registry, and the agent looks for it below the usual one."""
+    words = ("claims.enabled=true", "host.kubelet=/data/kubelet")
+    made = objects([assignment(word) for word in words], "default")
+    assert claim_folders(made) == {("/data/kubelet/plugins_registry", *REGISTRY[1:])}
+
+
+@pytest.mark.parametrize("preset", ["default", "vke", "nvidia", "ib"])
+def test_agents_write_slices_only_where_claims_are_enabled(preset):
+    """The option and the right come together, and a policy holds whoever has the right."""
+    for enabled in (False, True):
+        made = objects([assignment(f"claims.enabled={str(enabled).lower()}")], preset)
+        words = [
+            word
+            for each in made
+            if each["kind"] == "DaemonSet"
+            for word in each["spec"]["template"]["spec"]["containers"][0]["args"]
+        ]
+        assert ("--claims" in words) is enabled
+        assert claim_folders(made) == ({REGISTRY} if enabled else set())
+        accounts = narrows(made, "delete", "resource.k8s.io", "resourceslices")
+        assert bool(accounts) is enabled
+        assert accounts <= held(made, "resourceslices")
+        told = narrows(made, "patch", "resource.k8s.io", "resourceclaims/status")
+        assert told == accounts
+        assert told <= held(made, "resourceclaims/status")
