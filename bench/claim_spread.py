@@ -109,9 +109,14 @@ def churn(pods: int, alive: float) -> list[Pod]:
 
 def offered(slots: int) -> tuple[OfferedCard, ...]:
     """The cards of a node, for so many pods each."""
+    return claim_offer([offered_pool(slots)]).cards
+
+
+def offered_pool(slots: int) -> Pool:
+    """The same as a pool."""
     spec = PoolSpec("rdma/hca", Mode.SHARED_MULTI, "bench", shares=slots)
     cards = tuple(Card(CardId(str(one.pci)), (one,), None) for one in map(card, range(CARDS)))
-    return claim_offer([Pool(spec, (), cards)]).cards
+    return Pool(spec, (), cards)
 
 
 def in_order(cards: Sequence[OfferedCard], _: Loads) -> Slices:

@@ -1,20 +1,19 @@
 // Measures a driver of claims as the kubelet uses it, from Go with the kubelet's own gRPC library.
 //
-//	claims measure [-calls N] SOCKET...   prepare and unprepare of each driver, as JSON
-//	claims serve FOLDER                   a floor: the helper of Go drivers (kubeletplugin), which
-//	                                      reads each claim, around a driver that keeps nothing;
-//	                                      prints a line when it listens at FOLDER/floor.sock
+//	claims measure UIDS SOCKET...   prepare and unprepare of each driver, as JSON
+//	claims serve UIDS FOLDER        a floor: the helper of Go drivers (kubeletplugin), which reads
+//	                                each claim, around a driver that keeps nothing; prints a line
+//	                                when it listens at FOLDER/floor.sock
 //
 // bench/claim_prepare.py builds and runs it. The calls to several drivers take turns, so that
-// whatever else the machine does meanwhile hits all of them alike. Claims are called claim-0,
-// claim-1 and so on in namespace default, and have their name as uid.
+// whatever else the machine does meanwhile hits all of them alike. UIDS is a JSON file: the uids of
+// claims of namespace default, by name.
 package main
 
 import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -55,29 +54,35 @@ type figure struct {
 }
 
 func main() {
-	command := ""
-	if len(os.Args) > 1 {
-		command = os.Args[1]
-	}
-	flags := flag.NewFlagSet(command, flag.ExitOnError)
-	calls := flags.Int("calls", 1000, "claims of each driver")
-	flags.Parse(os.Args[min(2, len(os.Args)):])
-	var err error
-	switch {
-	case command == "measure" && flags.NArg() > 0:
-		err = measure(flags.Args(), *calls)
-	case command == "serve" && flags.NArg() == 1:
-		err = serve(flags.Arg(0))
-	default:
-		err = fmt.Errorf("usage: claims measure [-calls N] SOCKET... | serve FOLDER")
-	}
+	err := run(os.Args[1:])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "claims:", err)
 		os.Exit(1)
 	}
 }
 
-func measure(sockets []string, calls int) error {
+func run(words []string) error {
+	if len(words) < 3 {
+		return fmt.Errorf("usage: claims measure UIDS SOCKET... | serve UIDS FOLDER")
+	}
+	text, err := os.ReadFile(words[1])
+	if err != nil {
+		return err
+	}
+	var uids map[string]string
+	if err := json.Unmarshal(text, &uids); err != nil {
+		return fmt.Errorf("%s: %w", words[1], err)
+	}
+	switch words[0] {
+	case "measure":
+		return measure(uids, words[2:])
+	case "serve":
+		return serve(uids, words[2])
+	}
+	return fmt.Errorf("%s is neither measure nor serve", words[0])
+}
+
+func measure(uids map[string]string, sockets []string) error {
 	ctx, stop := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer stop()
 	drivers := make([]*asked, 0, len(sockets))
@@ -89,9 +94,9 @@ func measure(sockets []string, calls int) error {
 		}
 		drivers = append(drivers, &asked{client: dra.NewDRAPluginClient(connection)})
 	}
-	for call := range calls {
+	for name, uid := range uids {
 		for number, one := range drivers {
-			if err := one.turn(ctx, fmt.Sprintf("claim-%d", call)); err != nil {
+			if err := one.turn(ctx, name, uid); err != nil {
 				return fmt.Errorf("%s: %w", sockets[number], err)
 			}
 		}
@@ -104,8 +109,8 @@ func measure(sockets []string, calls int) error {
 }
 
 // turn has a claim prepared and given back.
-func (one *asked) turn(ctx context.Context, name string) error {
-	claims := []*dra.Claim{{Namespace: "default", Name: name, Uid: name}}
+func (one *asked) turn(ctx context.Context, name, uid string) error {
+	claims := []*dra.Claim{{Namespace: "default", Name: name, Uid: uid}}
 	begin := time.Now()
 	prepared, err := one.client.NodePrepareResources(
 		ctx, &dra.NodePrepareResourcesRequest{Claims: claims})
@@ -113,7 +118,7 @@ func (one *asked) turn(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	switch answer := prepared.Claims[name]; {
+	switch answer := prepared.Claims[uid]; {
 	case answer == nil:
 		return fmt.Errorf("no answer for %s", name)
 	case answer.Error != "":
@@ -128,7 +133,7 @@ func (one *asked) turn(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if answer := returned.Claims[name]; answer == nil || answer.Error != "" {
+	if answer := returned.Claims[uid]; answer == nil || answer.Error != "" {
 		return fmt.Errorf("%s was not given back: %v", name, answer)
 	}
 	return nil
@@ -153,9 +158,9 @@ func milliseconds(duration time.Duration) float64 {
 // floor answers at once, and keeps nothing.
 type floor struct{}
 
-func serve(folder string) error {
+func serve(uids map[string]string, folder string) error {
 	client, err := kubernetes.NewForConfig(
-		&rest.Config{Host: "http://claims", Transport: stored{}, QPS: -1})
+		&rest.Config{Host: "http://claims", Transport: stored(uids), QPS: -1})
 	if err != nil {
 		return err
 	}
@@ -209,14 +214,14 @@ func (floor) HandleError(_ context.Context, err error, text string) {
 }
 
 // stored is an API server that has every claim, in this process: nobody waits for a network.
-type stored struct{}
+type stored map[string]string
 
-func (stored) RoundTrip(request *http.Request) (*http.Response, error) {
+func (s stored) RoundTrip(request *http.Request) (*http.Response, error) {
 	name := path.Base(request.URL.Path)
 	claim := resource.ResourceClaim{
 		TypeMeta: meta.TypeMeta{APIVersion: "resource.k8s.io/v1", Kind: "ResourceClaim"},
 		ObjectMeta: meta.ObjectMeta{
-			Namespace: "default", Name: name, UID: types.UID(name), ResourceVersion: "1"},
+			Namespace: "default", Name: name, UID: types.UID(s[name]), ResourceVersion: "1"},
 		Status: resource.ResourceClaimStatus{Allocation: &resource.AllocationResult{
 			Devices: resource.DeviceAllocationResult{Results: []resource.DeviceRequestAllocationResult{
 				{Request: "card", Driver: driver, Pool: node, Device: "card-0"}}}}},
