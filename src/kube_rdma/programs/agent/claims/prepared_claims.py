@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 
 import structlog
 
@@ -184,15 +185,17 @@ class PreparedClaims:
 
     async def _keep(self, prepared: PreparedClaim) -> bool:
         """The record first, then the file; True when the file changed."""
-        if self._records.get(prepared.claim.uid) != prepared:
-            await self._records.put(prepared.claim.uid, prepared)
+        uid = prepared.claim.uid
         hooks = (lift_memlock(shim),) if (shim := self._to.shim()) else ()
         devices = [
             (share.cdi, Edits(share.char_paths, hooks=hooks))
             for share in prepared.shares
             if share.cdi and share.char_paths
         ]
-        return await asyncio.to_thread(self._to.cdi.write_claim, prepared.claim.uid, devices)
+        write = partial(self._to.cdi.write_claim, uid, devices)
+        if self._records.get(uid) == prepared:
+            return await asyncio.to_thread(write)
+        return await self._records.put_before(uid, prepared, write)
 
     async def _end(self, claim: ClaimName) -> None:
         """The file goes first: without it no container starts any more."""
