@@ -52,7 +52,7 @@ Shape = Callable[[Sequence[OfferedCard], Loads], Slices]
 class Lag:
     """How late slices follow, in seconds: until the agent knows, and at least between writes."""
 
-    known: float = 0.0
+    heard: float = 0.0
     spacing: float = 0.0
 
 
@@ -143,7 +143,7 @@ WAYS = (
     Way("in_order", in_order),
     Way("by_load_at_once", by_load),
     Way("by_load_100ms", by_load, Lag(spacing=0.1)),
-    Way("by_load_known_200ms", by_load, Lag(known=0.2, spacing=0.1)),
+    Way("by_load_heard_200ms", by_load, Lag(heard=0.2, spacing=0.1)),
     Way("slots", by_slots),
     Way("rows", in_rows),
 )
@@ -233,7 +233,7 @@ class _Agent:
         self._due = None
 
 
-ARRIVES, ENDS, KNOWN = range(3)
+ARRIVES, ENDS, HEARD = range(3)
 
 
 def run(
@@ -252,7 +252,7 @@ def run(
     def changed(name: str, change: int, now: float) -> None:
         loads[name] += change
         outcome.spreads.append(max(loads.values()) - min(loads.values()))
-        later(now + lag.known, KNOWN, (name, change))
+        later(now + lag.heard, HEARD, (name, change))
 
     free = 0.0
     for number, pod in enumerate(pods):
@@ -262,7 +262,7 @@ def run(
     while events:
         now, _, kind, what = heapq.heappop(events)
         agent.until(now)
-        if kind == KNOWN:
+        if kind == HEARD:
             card_name, change = what
             agent.hears(card_name, change, now)
             agent.until(now)
