@@ -18,6 +18,7 @@ from kube_base.errors import Unavailable
 from kube_rdma.adapters.journal.journal import Journal
 
 T = TypeVar("T")
+R = TypeVar("R")
 Ts = TypeVarTuple("Ts")
 
 log = structlog.get_logger()
@@ -78,6 +79,21 @@ class Records(Generic[T]):
         """Write a record; it counts when it is durable. Raise Unavailable."""
         await self._run(self._journal.put, name, value)
         self._values[name] = value
+
+    async def put_before(self, name: str, value: T, act: Callable[[], R]) -> R:
+        """Write a record, then do what needs it to be durable: one wait for both. Raise KubeError.
+
+        What the act raises leaves the record.
+        """
+        if self._threads is None:
+            return await asyncio.to_thread(self._put_before, name, value, act)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, self._put_before, name, value, act)
+
+    def _put_before(self, name: str, value: T, act: Callable[[], R]) -> R:
+        self._journal.put(name, value)
+        self._values[name] = value
+        return act()
 
     def begin(self, name: str, value: T) -> None:
         """Write a record, from a thread; it counts at once. Raise Unavailable.

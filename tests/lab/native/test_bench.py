@@ -1,10 +1,10 @@
-"""Every benchmark that has a control plane or native nodes of its own measures something."""
+"""Benchmarks that compile Go, or have nodes or a control plane of their own, measure something."""
 
 import pytest
 
 from tests.kit import bench_words
 
-WITHOUT_MACHINES = ("allocate", "ipam", "operator")
+WITHOUT_MACHINES = ("allocate", "claims", "ipam", "operator")
 
 
 @pytest.mark.slow

@@ -5,16 +5,29 @@ Between rules/claims/prepare, which has the devices of the pools, and adapters/k
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from kube_rdma.model.claims.health import DeviceHealth
 from kube_rdma.model.pools.pool import Pool
-from kube_rdma.rules.claims.prepare import devices_of
+from kube_rdma.rules.claims.names import slot_name
+from kube_rdma.rules.claims.prepare import PoolDevice, devices_of
+from kube_rdma.rules.claims.shape import slot_count
 
 
 def health(pools: Iterable[Pool], node: str) -> tuple[DeviceHealth, ...]:
-    """Every device of these pools, sorted by name; one that cannot be used says why."""
+    """Every device of these pools, sorted by name; one that cannot be used says why.
+
+    With all names that parts of a card may have in its slices: claims that were allocated before a
+    change of these still have the old ones.
+    """
     return tuple(
         DeviceHealth(node, name, not device.illness, "; ".join(device.illness))
-        for name, device in sorted(devices_of(pools).items())
+        for own, device in sorted(devices_of(pools).items())
+        for name in (own, *_parts(own, device))
     )
+
+
+def _parts(name: str, device: PoolDevice) -> Iterator[str]:
+    if device.is_shared:
+        cards = len(device.pool.cards) if device.card else 1
+        yield from (slot_name(name, slot) for slot in range(slot_count(device.room, cards)))

@@ -16,6 +16,7 @@ from kube_rdma.model.pools.pool import Pool
 
 _LABEL, _SUBDOMAIN = 63, 253  # characters
 _DIGEST = 8
+_SLOT = re.compile(r"(.+)-s([0-9]+)")
 _OTHER = re.compile(r"[^a-z0-9]+")
 
 
@@ -28,9 +29,15 @@ def device_name(pool: Pool, card: Card | None) -> str:
 
 
 def slot_name(name: str, slot: int) -> str:
-    """The name of a share that is a device of its own: ``0000-1a-00-0-s3``."""
+    """The name of a share that is a device of its own, or of a part: ``0000-1a-00-0-s3``."""
     end = f"-s{slot}"
     return _short(name, _LABEL - len(end)) + end
+
+
+def slot_of(name: str) -> tuple[str, int] | None:
+    """The device and the number in a name that slot_name made; a long device's is cut there."""
+    match = _SLOT.fullmatch(name)
+    return (match[1], int(match[2])) if match else None
 
 
 def slice_name(number: int, node: str) -> str:

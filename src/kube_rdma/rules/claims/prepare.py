@@ -28,7 +28,7 @@ from kube_rdma.model.claims.prepared import (
     PreparedDevice,
 )
 from kube_rdma.model.pools.pool import Attach, Bind, Pool, Share, ShareId
-from kube_rdma.rules.claims.names import device_name
+from kube_rdma.rules.claims.names import device_name, slot_name, slot_of
 from kube_rdma.rules.phrases import listed
 from kube_rdma.rules.pools.allocation import grant
 from kube_rdma.rules.pools.modes import terms
@@ -68,6 +68,22 @@ class BookingNode(Frozen):
     boot: str
     devices: Mapping[str, PoolDevice]
     prepared: tuple[PreparedClaim, ...] = ()
+
+    def device(self, name: str) -> PoolDevice | None:
+        """The device of this name, or the one of whose shares this is a part."""
+        return self.devices.get(self.whole(name))
+
+    def whole(self, name: str) -> str:
+        """The device itself, of a name that may be that of a part of it (rules/claims/rows).
+
+        What is booked is counted by it: parts are cut anew when cards come or go.
+        """
+        if name in self.devices or (part := slot_of(name)) is None:
+            return name
+        own, slot = part
+        if own in self.devices:
+            return own
+        return next((one for one in self.devices if slot_name(one, slot) == name), name)
 
 
 def devices_of(pools: Iterable[Pool]) -> dict[str, PoolDevice]:
@@ -111,9 +127,11 @@ def book(
     for number, wanted in enumerate(mine):
         device = _device(wanted, node, where)
         share = _share(asked, number, wanted, device)
+        whole = node.whole(share.device)
+        held = [*_of_others(whole, node, others), *_own(whole, node, shares)]
+        _refuse_excess(share, device, held, where)
         if wanted.request in parameters:
             share = replace(share, parameters=parameters[wanted.request])
-        _refuse_excess(share, device, [*_of_others(share, others), *_own(share, shares)], where)
         shares.append(share)
     return PreparedClaim(asked, tuple(shares), claim.users, node.boot, when, claim.pod_claim)
 
@@ -121,7 +139,7 @@ def book(
 def stands(prepared: PreparedClaim, node: BookingNode) -> bool:
     """Whether a booking is as it was answered: of this boot, and with what its CDI devices have."""
     return prepared.boot == node.boot and all(
-        share.char_paths or not share.cdi or _is_late(node.devices.get(share.device))
+        share.char_paths or not share.cdi or _is_late(node.device(share.device))
         for share in prepared.shares
     )
 
@@ -137,7 +155,7 @@ def rebooked(prepared: PreparedClaim, node: BookingNode) -> PreparedClaim:
 
 
 def _paths_now(share: ClaimShare, node: BookingNode) -> tuple[str, ...]:
-    device = node.devices.get(share.device)
+    device = node.device(share.device)
     return () if device is None or _is_late(device) else _char_paths(device, share.share)
 
 
@@ -149,7 +167,7 @@ def _is_late(device: PoolDevice | None) -> bool:
 def refuse_vanished(prepared: PreparedClaim, node: BookingNode) -> None:
     """Raise Refused for a booking of an earlier boot with a device that this one has not."""
     for share in prepared.shares:
-        if share.device not in node.devices:
+        if node.device(share.device) is None:
             raise _vanished(share.device, node, f"claim {prepared.claim}")
 
 
@@ -184,7 +202,7 @@ def _device(wanted: AllocatedDevice, node: BookingNode, where: str) -> PoolDevic
     if wanted.pool != node.name:
         problem = f"{wanted.device} is a device of pool {wanted.pool}, and this node is {node.name}"
         raise Refused(problem, remedy=_ANEW, where=where)
-    device = node.devices.get(wanted.device)
+    device = node.device(wanted.device)
     if device is None:
         raise _vanished(wanted.device, node, where)
     if device.illness and not (wanted.tolerant or wanted.admin):
@@ -239,19 +257,21 @@ def _char_paths(device: PoolDevice, share: ShareId) -> tuple[str, ...]:
     return grant(device.pool, [Share(share, healthy=True, card=card)]).char_paths
 
 
-def _of_others(share: ClaimShare, others: Sequence[PreparedClaim]) -> list[tuple[str, int]]:
+def _of_others(
+    whole: str, node: BookingNode, others: Sequence[PreparedClaim]
+) -> list[tuple[str, int]]:
     """What other claims hold of a device, each with its slots."""
     return [
         (str(one.claim), held.slots)
         for one in others
         for held in one.shares
-        if held.device == share.device and not held.admin
+        if not held.admin and node.whole(held.device) == whole
     ]
 
 
-def _own(share: ClaimShare, shares: Sequence[ClaimShare]) -> list[tuple[str, int]]:
+def _own(whole: str, node: BookingNode, shares: Sequence[ClaimShare]) -> list[tuple[str, int]]:
     """What earlier requests of the same claim hold of the device."""
-    same = (one for one in shares if one.device == share.device and not one.admin)
+    same = (one for one in shares if not one.admin and node.whole(one.device) == whole)
     return [(f"its request {one.request}", one.slots) for one in same]
 
 

@@ -22,6 +22,7 @@ from kube_rdma.model.claims.offered import (
     TaintEffect,
 )
 from kube_rdma.rules.claims.names import slot_name
+from kube_rdma.rules.claims.rows import by_pool, in_rows, row_count, spreading
 
 Before = Mapping[str, OfferedDevice]
 """What was published last of each device, by name."""
@@ -46,20 +47,41 @@ def slices(
     whole = [carried(card, before) for card in cards]
     apart = ClaimFeature.CONSUMABLE_CAPACITY in without
     bare = ClaimFeature.DEVICE_TAINTS in without
+    most = MOST if bare else MOST_TAINTED
+    spread: Iterable[OfferedDevice] = ()
+    if apart:
+        alone = [card for card in whole if not card.shared]
+        spread = interleaved(card for card in whole if card.shared)
+    else:
+        rows = row_count(whole, MOST_TAINTED)
+        pools = spreading(whole) if rows > 1 else []
+        alone = [card for card in whole if not any(card in pool for pool in pools)]
+        spread = (device for pool in pools for device in _rows(pool, rows))
     groups: dict[str, list[OfferedDevice]] = {}
-    for card in whole:
-        if not (card.shared and apart):
-            groups.setdefault(card.group, []).append(_device(card))
-    slots = interleaved(card for card in whole if card.shared and apart)
+    for card in alone:
+        groups.setdefault(card.group, []).append(_device(card))
     lists = [
         list(_untainted(group) if bare else (_timed(device, before) for device in group))
-        for group in (*groups.values(), slots)
+        for group in (*groups.values(), spread)
     ]
     devices = tuple(device for group in lists for device in group)
-    most = MOST if bare else MOST_TAINTED
     if len(devices) <= most:
         return (devices,)
     return tuple(part for group in lists for part in _parts(group, most))
+
+
+def _rows(pool: Sequence[OfferedCard], most: int) -> Iterator[OfferedDevice]:
+    """The devices of a pool in rows: bandwidth is counted at the last part of each card alone.
+
+    Whoever asks for none of it takes none, wherever its share is.
+    """
+    names = {card.name for card in pool}
+    for part in in_rows(pool, most):
+        device = _device(part)
+        if part.name not in names:
+            capacities = tuple(pair for pair in device.capacities if pair[0] == "slots")
+            device = replace(device, capacities=capacities)
+        yield device
 
 
 def interleaved(cards: Iterable[OfferedCard]) -> Iterator[OfferedDevice]:
@@ -68,8 +90,8 @@ def interleaved(cards: Iterable[OfferedCard]) -> Iterator[OfferedDevice]:
     The scheduler takes the first device that fits (KEP-4381 has no scores), so pods spread over the
     cards. A pool of many shares has fewer devices than it wishes for.
     """
-    for pool in _by_pool(cards):
-        counts = [_slot_count(card, len(pool)) for card in pool]
+    for pool in by_pool(cards):
+        counts = [slot_count(card.slots, len(pool)) for card in pool]
         for slot in range(max(counts)):
             for card, count in zip(pool, counts, strict=True):
                 if slot < count:
@@ -80,9 +102,9 @@ def interleaved(cards: Iterable[OfferedCard]) -> Iterator[OfferedDevice]:
 
 def fewer(cards: Iterable[OfferedCard]) -> str | None:
     """Why claims get fewer shares than the pools have, where shares are devices."""
-    pools = _by_pool(card for card in cards if card.shared)
+    pools = by_pool(card for card in cards if card.shared)
     wished = sum(card.slots for pool in pools for card in pool)
-    offered = sum(_slot_count(card, len(pool)) for pool in pools for card in pool)
+    offered = sum(slot_count(card.slots, len(pool)) for pool in pools for card in pool)
     if offered == wished:
         return None
     return (
@@ -109,17 +131,9 @@ def carried(card: OfferedCard, before: Before) -> OfferedCard:
     return replace(card, attributes=tuple(sorted((*card.attributes, *hidden))))
 
 
-def _by_pool(cards: Iterable[OfferedCard]) -> list[list[OfferedCard]]:
-    pools: dict[object, list[OfferedCard]] = {}
-    for card in cards:
-        attributes = dict(card.attributes)
-        pools.setdefault((attributes.get("resource"), attributes.get("mode")), []).append(card)
-    return list(pools.values())
-
-
-def _slot_count(card: OfferedCard, cards: int) -> int:
-    """How many devices a card is, in a pool of so many cards."""
-    return min(card.slots, max(1, _SLOT_DEVICES // cards))
+def slot_count(slots: int, cards: int) -> int:
+    """How many devices a card is where shares are devices, in a pool of so many cards."""
+    return min(slots, max(1, _SLOT_DEVICES // cards))
 
 
 def _untainted(devices: Iterable[OfferedDevice]) -> Iterator[OfferedDevice]:

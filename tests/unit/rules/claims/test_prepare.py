@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
+from kube_rdma.model.claims.offered import ClaimFeature
 from kube_rdma.model.claims.prepared import (
     DRIVER,
     AllocatedClaim,
@@ -19,8 +20,9 @@ from kube_rdma.model.claims.prepared import (
     PreparedDevice,
 )
 from kube_rdma.model.pools.pool import Attach, Mode, PoolSpec
+from kube_rdma.rules.claims.cards import claim_offer
 from kube_rdma.rules.claims.health import health
-from kube_rdma.rules.claims.names import device_name
+from kube_rdma.rules.claims.names import device_name, slot_name
 from kube_rdma.rules.claims.prepare import (
     BookingNode,
     answer,
@@ -29,6 +31,7 @@ from kube_rdma.rules.claims.prepare import (
     rebooked,
     refuse_vanished,
 )
+from kube_rdma.rules.claims.shape import slices
 from kube_rdma.rules.pools.holdings import card_of
 from kube_rdma.rules.pools.pools import resolve
 from tests.kit.nodes import DOORS, DOWN, hard_card, node, nodes, specs
@@ -183,12 +186,33 @@ def test_a_device_that_is_gone_after_a_reboot_has_no_nodes_and_is_refused():
         refuse_vanished(after, empty)
 
 
+def published(pools):
+    """The names of all devices, whatever the API server has of features."""
+    cards = claim_offer(pools).cards
+    shapes = [slices(cards, {}, without) for without in ((), (ClaimFeature.CONSUMABLE_CAPACITY,))]
+    return {device.name for shape in shapes for part in shape for device in part}
+
+
+def test_parts_of_a_card_are_booked_and_counted_as_the_card():
+    """Also those of other rows than there are now, and of a device whose name was cut for it."""
+    first = booked(claim(result("0000-81-00-0-s0", share="s1", slots=1)))
+    assert (first.shares[0].device, first.shares[0].cards) == ("0000-81-00-0-s0", (FIRST.id,))
+    assert answer(first)[0].device == "0000-81-00-0-s0"
+    wanted = claim(result("0000-81-00-0-s99", share="s2", slots=4), name=replace(CLAIM, uid="u2"))
+    with pytest.raises(Unavailable, match=r"0000-81-00-0-s99 has 4 slots, of which team/nic hold"):
+        booked(wanted, world(prepared=[first]))
+    long = "x" * 63
+    node = BookingNode("node-1", "b00t", {long: world().devices["0000-81-00-0"]})
+    assert node.whole(slot_name(long, 12)) == long
+    assert node.whole("other-s1") == "other-s1"
+
+
 @st.composite
 def claims_on_nodes(draw):
-    """Pools of any mode on any node, and claims for devices that they have."""
+    """Pools of any mode on any node, and claims for devices that slices have or once had."""
     drawn = draw(nodes())
     pools, _ = resolve(draw(specs()), drawn.cards, drawn.survey)
-    devices = devices_of(pools)
+    devices = published(pools)
     names = st.sampled_from(sorted(devices)) if devices else st.nothing()
     slots = st.one_of(st.none(), st.integers(1, 3))
     results = st.builds(result, names, slots=slots, share=st.uuids().map(str))
@@ -200,6 +224,7 @@ def test_no_more_is_booked_than_devices_have(world_):
     """Whatever is asked for; what is booked opens doors of its own cards alone."""
     pools, asked = world_
     devices, prepared = devices_of(pools), []
+    where = BookingNode("node-1", "b00t", devices)
     for number, results in enumerate(asked):
         name = ClaimName("team", f"c{number}", f"uid-{number}")
         where = BookingNode("node-1", "b00t", devices, tuple(prepared))
@@ -210,9 +235,10 @@ def test_no_more_is_booked_than_devices_have(world_):
     shares = [share for one in prepared for share in one.shares]
     for device, facts in devices.items():
         room = facts.room if facts.is_shared else 1
-        assert sum(share.slots for share in shares if share.device == device) <= room
+        mine = [share for share in shares if where.whole(share.device) == device]
+        assert sum(share.slots for share in mine) <= room
     for share in shares:
-        pool = devices[share.device].pool
+        pool = where.device(share.device).pool
         doors = {
             char.path
             for card in pool.cards
@@ -230,7 +256,8 @@ def test_no_more_is_booked_than_devices_have(world_):
 def test_every_device_has_its_health(world_):
     pools, _ = world_
     told = health(pools, "node-1")
-    assert {one.device for one in told} == set(devices_of(pools))
+    assert {one.device for one in told} >= set(devices_of(pools)) | published(pools)
+    assert len({one.device for one in told}) == len(told)
     for one in told:
         assert one.healthy == (not one.message)
     for pool in pools:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -43,6 +46,22 @@ def shown(devices, time="2026-01-01T00:00:00Z"):
 
 def offered(*given):
     return claim_offer(given).cards
+
+
+def own_names(devices):
+    """Those of cards, among parts of cards."""
+    return [device.name for device in devices if "-s" not in device.name]
+
+
+def first_fit(devices, pods):
+    """The cards that so many pods get, each of the first device that has a share left."""
+    left = {device.name: capacities(device)["slots"].value for device in devices}
+    for _ in range(pods):
+        name = next((name for name, slots in left.items() if slots), None)
+        if name is None:
+            return
+        left[name] -= 1
+        yield name.rpartition("-s")[0] or name
 
 
 def capacities(device):
@@ -153,6 +172,52 @@ def test_first_fit_over_interleaved_shares_is_even():
     assert {taken.count(card) for card in taken} == {8}
 
 
+@pytest.mark.parametrize(("cards", "shares"), [(8, 8), (4, 8), (2, 16)])
+def test_first_fit_over_rows_is_even_while_rows_are_of_one_share(cards, shares):
+    (devices,) = slices(offered(pool(*fleet(cards), shares=shares)), {})
+    taken = Counter()
+    for name in first_fit(devices, cards * 4):
+        taken[name] += 1
+        assert max(taken.values()) - min(taken[one] for one in own_names(devices)) <= 1
+
+
+@given(st.integers(2, 32), st.integers(1, 200))
+def test_rows_have_all_shares_of_each_card_and_no_card_has_twice_the_pods_of_another(cards, shares):
+    parts = slices(offered(pool(*fleet(cards), shares=shares)), {})
+    (devices,) = parts
+    assert len(devices) <= MOST_TAINTED
+    taken = list(first_fit(devices, cards * shares + 1))
+    assert set(Counter(taken).values()) == {shares}
+    if cards > 8 or shares > 128:
+        return  # fewer rows, which are larger
+    loads = Counter(dict.fromkeys(own_names(devices), 0))
+    for name in taken:
+        loads[name] += 1
+        assert max(loads.values()) <= 2 * min(loads.values()) + 1
+
+
+def test_bandwidth_of_a_card_is_counted_once():
+    (devices,) = slices(offered(pool(*fleet(8), shares=16)), {})
+    assert len(devices) == MOST_TAINTED
+    counted = [device.name for device in devices if "bandwidth" in capacities(device)]
+    assert counted == own_names(devices) == [device.name for device in devices[-8:]]
+
+
+def test_a_pool_for_itself_is_one_device_and_so_is_a_card_without_another():
+    for one in (pool(*fleet(8), mode=Mode.HCA), pool(*fleet(1))):
+        assert [len(devices) for devices in slices(offered(one), {})] == [1]
+
+
+def test_where_other_devices_need_the_slice_there_are_fewer_rows():
+    """Each physical card has its own slice beyond 64 devices, and no rows."""
+    for others, rows in ((0, 8), (32, 4), (48, 2), (56, 1), (64, 1)):
+        vfs = pool(*functions(others), mode=Mode.SRIOV, resource="rdma/vf")
+        multi = pool(*fleet(8), resource="rdma/multi")
+        parts = slices(offered(vfs, multi), {})
+        assert sum(map(len, parts)) == others + rows * 8
+        assert (len(parts) == 1) == (others < 64)
+
+
 def test_a_pool_of_more_shares_than_devices_says_so():
     hca = offered(pool(*fleet(2), mode=Mode.HCA))
     (devices,) = slices(hca, {}, OFF)
@@ -164,7 +229,8 @@ def test_a_pool_of_more_shares_than_devices_says_so():
 def test_without_taints_a_card_that_cannot_be_used_is_left_out():
     cards = offered(pool(*fleet(2, DOWN)))
     (devices,) = slices(cards, {}, NO_TAINTS)
-    assert [device.name for device in devices] == ["0000-11-00-0"]
+    second = "0000-11-00-0"
+    assert [device.name for device in devices] == [*(f"{second}-s{n}" for n in range(7)), second]
     degraded = offered(pool(*fleet(2, DOWN), mode=Mode.HCA))
     ((device,),) = slices(degraded, {}, NO_TAINTS)
     assert device.taints == ()

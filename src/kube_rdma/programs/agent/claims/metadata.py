@@ -31,10 +31,10 @@ class ClaimMetadata:
         self._attributes = attributes
         self._notices = Notices()
 
-    async def mounts(self, prepared: PreparedClaim) -> dict[str, FileMount]:
-        """By request what its containers see, once it lies there; raise Unavailable."""
+    def mounts(self, prepared: PreparedClaim) -> dict[str, FileMount]:
+        """By request what its containers see, once it lies there; raise Unavailable. It blocks."""
         texts = self._texts(prepared)
-        paths = await asyncio.to_thread(self._folder.put, prepared.claim.uid, texts[0])
+        paths = self._folder.put(prepared.claim.uid, texts[0])
         return {
             name: FileMount(paths[name], where) for name, where in zip(paths, texts[1], strict=True)
         }

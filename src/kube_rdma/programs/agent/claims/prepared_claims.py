@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 
 import structlog
 
@@ -270,28 +271,32 @@ class PreparedClaims:
 
     async def _keep(self, prepared: PreparedClaim) -> bool:
         """The record first, then the file; True when the file changed."""
-        if self._records.get(prepared.claim.uid) != prepared:
-            await self._records.put(prepared.claim.uid, prepared)
-        await self._mark()
+        uid, lay = prepared.claim.uid, partial(self._lay, prepared)
+        if self._records.get(uid) == prepared:
+            return await asyncio.to_thread(lay)
+        return await self._records.put_before(uid, prepared, lay)
+
+    def _lay(self, prepared: PreparedClaim) -> bool:
+        """What a record stands for, from a thread; True when the CDI file changed."""
+        self._mark()
         hooks: tuple[RuntimeHook, ...] = ()
         if shim := self._to.shim():
             settings = self._to.settings
             merged = (merge_settings(shim, settings.path),) if settings else ()
             hooks = (lift_memlock(shim), *merged)
-        mounts = await self._to.metadata.mounts(prepared) if self._to.metadata else {}
+        mounts = self._to.metadata.mounts(prepared) if self._to.metadata else {}
         devices = []
         for share in prepared.shares:
             if share.cdi and share.char_paths:  # the first device of a request brings its file
                 file = mounts.pop(share.request.partition("/")[0], None)
                 edits = Edits(share.char_paths, mounts=(file,) if file else (), hooks=hooks)
                 devices.append((share.cdi, edits))
-        return await asyncio.to_thread(self._to.cdi.write_claim, prepared.claim.uid, devices)
+        return self._to.cdi.write_claim(prepared.claim.uid, devices)
 
-    async def _mark(self) -> None:
+    def _mark(self) -> None:
         """Tell the shim of which namespaces pods may have a claim; before the kubelet goes on."""
         if self._to.claimed:
-            names = frozenset(one.claim.namespace for one in self.booked)
-            await asyncio.to_thread(self._to.claimed.keep, names)
+            self._to.claimed.keep(frozenset(one.claim.namespace for one in self.booked))
 
     async def _end(self, claim: ClaimName) -> None:
         """The file goes first: without it no container starts any more."""
@@ -301,7 +306,7 @@ class PreparedClaims:
             await self._to.metadata.remove(claim.uid)
         if ended := self._records.get(claim.uid):
             await self._records.forget(claim.uid)
-            await self._mark()
+            await asyncio.to_thread(self._mark)
             if self._to.statuses:
                 self._to.statuses.forget(claim)
             if not self.booked and self._to.settings:  # of sandboxes that went without a DEL

@@ -96,13 +96,15 @@ async def test_the_kubelet_is_told_of_a_card_that_fails(world, registry):
         channel = Channel(path=str(socket))
         async with DRAResourceHealthStub(channel).NodeWatchResources.open() as stream:
             await stream.send_message(v1alpha1.NodeWatchResourcesRequest(), end=True)
+            cards = ("0000-81-00-0", "0000-a1-00-0")
+            parts = ("", "-s0", "-s1", "-s2", "-s3")
             assert set(told(await stream.recv_message())) == {
-                ("0000-81-00-0", v1alpha1.HEALTHY, ""),
-                ("0000-a1-00-0", v1alpha1.HEALTHY, ""),
+                (f"{card}{part}", v1alpha1.HEALTHY, "") for card in cards for part in parts
             }
             world.cards = (replace(FIRST, reasons=(DOWN,)), SECOND)
             driver.offered(world.pools())
-            assert ("0000-81-00-0", v1alpha1.UNHEALTHY, DOWN) in told(await stream.recv_message())
+            now = told(await stream.recv_message())
+            assert all((f"{cards[0]}{part}", v1alpha1.UNHEALTHY, DOWN) in now for part in parts)
             await stream.cancel()
         channel.close()
 

@@ -42,6 +42,11 @@ class ClaimWorld(World):
         """By name."""
         return {one["name"]: one for part in self.stored for one in part["spec"]["devices"]}
 
+    @property
+    def cards(self):
+        """The names of cards that are offered, whatever else of their shares is."""
+        return sorted(name for name in self.devices if "-s" not in name)
+
     def taints(self, name):
         return [taint["effect"] for taint in self.devices[name].get("taints", ())]
 
@@ -78,7 +83,7 @@ def world(tmp_path_factory):
 async def test_a_node_offers_its_cards_in_one_write_and_a_rest_writes_nothing(world):
     """The Node owns the slice, so that it goes with it."""
     async with world.serving(world.publishing()):
-        await until(lambda: sorted(world.devices) == NAMES)
+        await until(lambda: world.cards == NAMES)
         (part,) = world.stored
         (node,) = world.server.documents("nodes")
         (owner,) = part["metadata"]["ownerReferences"]
@@ -95,9 +100,10 @@ async def test_a_node_offers_its_cards_in_one_write_and_a_rest_writes_nothing(wo
 
 async def test_a_link_that_drops_is_a_taint_in_one_write_and_its_time_stays(world):
     async with world.serving(world.publishing()):
-        await until(lambda: sorted(world.devices) == NAMES)
+        await until(lambda: world.cards == NAMES)
         world.change(CARDS[0], hard_card(1, PortState.DOWN), *CARDS[2:])
         await until(lambda: world.taints(NAMES[1]) == ["NoSchedule"])
+        assert world.taints(f"{NAMES[1]}-s0") == ["NoSchedule"], "with every share of the card"
         assert world.writes == ["create", "update"]
         assert world.stored[0]["spec"]["pool"]["generation"] == 1
         # The rate of a link that is down is not known, and the card is still what it was.
@@ -115,19 +121,19 @@ async def test_a_link_that_drops_is_a_taint_in_one_write_and_its_time_stays(worl
 
 async def test_slices_that_the_kubelet_deletes_or_others_edit_come_again(world):
     async with world.serving(world.publishing()):
-        await until(lambda: sorted(world.devices) == NAMES)
+        await until(lambda: world.cards == NAMES)
         (part,) = world.stored
         world.server.remove(OFFERED_SLICE, part["metadata"]["name"])
-        await until(lambda: sorted(world.devices) == NAMES)
+        await until(lambda: world.cards == NAMES)
         (part,) = world.stored
         world.server.put(OFFERED_SLICE, part | {"spec": part["spec"] | {"devices": []}})
-        await until(lambda: sorted(world.devices) == NAMES)
+        await until(lambda: world.cards == NAMES)
     assert world.writes == ["create", "create", "update"]
 
 
 async def test_a_node_that_is_made_anew_owns_its_slices_anew(world):
     async with world.serving(world.publishing()):
-        await until(lambda: sorted(world.devices) == NAMES)
+        await until(lambda: world.cards == NAMES)
         world.server.remove(NODE, NODE_NAME)
         world.label(MULTI)
         (node,) = world.server.documents("nodes")
@@ -137,7 +143,7 @@ async def test_a_node_that_is_made_anew_owns_its_slices_anew(world):
 
 async def test_the_next_life_of_the_agent_writes_nothing_that_is_there(world):
     async with world.serving(world.publishing()):
-        await until(lambda: sorted(world.devices) == NAMES)
+        await until(lambda: world.cards == NAMES)
     async with world.serving(world.publishing()):
         await world.again(3)
     assert world.writes == ["create"]
@@ -165,7 +171,7 @@ async def test_without_consumable_capacity_shares_are_devices(world, recording):
         assert world.writes == ["create", "update"]
         world.server.gates_off.clear()
         world.server.remove(OFFERED_SLICE, part["metadata"]["name"])
-        await until(lambda: sorted(world.devices) == NAMES)
+        await until(lambda: world.cards == NAMES)
     (warning,) = recording.of("feature gate off")
     assert warning["gate"] == "DRAConsumableCapacity"
 
@@ -173,11 +179,11 @@ async def test_without_consumable_capacity_shares_are_devices(world, recording):
 async def test_without_taints_a_card_that_cannot_be_used_is_left_out(world, recording):
     world.serve(OFFERED_SLICE, gates_off=["DRAConsumableCapacity", "DRADeviceTaints"], mode=SHARED)
     async with world.serving(world.publishing()):
-        await until(lambda: sorted(world.devices) == NAMES)
+        await until(lambda: world.cards == NAMES)
         world.change(CARDS[0], hard_card(1, PortState.DOWN), *CARDS[2:])
-        await until(lambda: sorted(world.devices) == [NAMES[0], *NAMES[2:]])
+        await until(lambda: world.cards == [NAMES[0], *NAMES[2:]])
         world.change(*CARDS)
-        await until(lambda: sorted(world.devices) == NAMES)
+        await until(lambda: world.cards == NAMES)
     (warning,) = recording.of("feature gate off")
     assert warning["gate"] == "DRADeviceTaints"
 
@@ -185,7 +191,7 @@ async def test_without_taints_a_card_that_cannot_be_used_is_left_out(world, reco
 async def test_an_answer_that_got_lost_makes_no_second_slice(world):
     line = world.server.line()
     async with world.serving(world.publishing(line)):
-        await until(lambda: sorted(world.devices) == NAMES)
+        await until(lambda: world.cards == NAMES)
         line.lose = 1
         world.change(CARDS[0], hard_card(1, PortState.DOWN), *CARDS[2:])
         await until(lambda: world.taints(NAMES[1]) == ["NoSchedule"])
@@ -203,7 +209,7 @@ async def test_without_the_kind_one_line_says_so_and_all_else_goes_on(world, rec
         (warning,) = recording.of("resource slices not written")
         assert "resourceslices.resource.k8s.io" in warning["why"]
         world.server.add(OFFERED_SLICE)
-        await until(lambda: sorted(world.devices) == NAMES)
+        await until(lambda: world.cards == NAMES)
 
 
 async def test_a_missing_right_is_in_the_log_once(world, recording):
@@ -214,11 +220,11 @@ async def test_a_missing_right_is_in_the_log_once(world, recording):
         (warning,) = recording.of("resource slices not written")
         assert 'resources: ["resourceslices"], verbs: ["create"]' in warning["why"]
         world.server.forbidden.clear()
-        await until(lambda: sorted(world.devices) == NAMES)
+        await until(lambda: world.cards == NAMES)
 
 
 async def test_a_change_of_the_node_s_mode_is_another_list(world):
     async with world.serving(world.publishing()):
-        await until(lambda: sorted(world.devices) == NAMES)
+        await until(lambda: world.cards == NAMES)
         world.label(SHARED)
         await until(lambda: "allowMultipleAllocations" not in world.devices[NAMES[0]])

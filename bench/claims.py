@@ -1,0 +1,36 @@
+"""Cards by claims: how evenly shares spread, how long preparing takes, how soon slices tell.
+
+Nothing here needs a lab. The allocator of the scheduler and the floor driver are programs of Go;
+the API server is in memory, and the journal is on a disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from bench import claim_prepare, claim_slices, claim_spread
+from bench.context import Context
+from bench.figures import Row, attempt
+from kube_rdma_lab.build.go import build_module
+from kube_rdma_lab.build.store import Store
+from kube_rdma_lab.paths import cache_root
+
+GO = Path(__file__).with_name("go")
+ALLOCATOR = Path(__file__).parents[1] / "tests" / "lab" / "native"  # the folder of its module
+
+
+def measure(context: Context) -> Iterator[Row]:
+    """Measure each part; one that fails holds up no other."""
+    # A store of its own: the lab's parts are counted and pruned without it.
+    root = cache_root() / "bench"
+    with Store(root) as store:
+        program = build_module(store, "allocator", ALLOCATOR) / "allocator"
+        spread = partial(claim_spread.measure, program, short=context.short)
+        floor = build_module(store, "claims", GO) / "claims"
+        calls = context.times(claim_prepare.CALLS, 20)
+        yield from attempt("prepare", partial(claim_prepare.measure, floor, root, calls))
+        rounds = context.times(claim_slices.ROUNDS)
+        yield from attempt("slices", partial(claim_slices.measure, rounds))
+        yield from attempt("spread", spread)
