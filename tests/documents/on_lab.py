@@ -32,19 +32,25 @@ def on_lab(page: str, kind: Runs = Runs.LAB) -> tuple[Block, ...]:
 
 @contextmanager
 def followed(
-    lab: Lab, page: str, kind: Runs = Runs.LAB, *, part: slice = ALL, later: int = 0
+    lab: Lab,
+    page: str,
+    kind: Runs = Runs.LAB,
+    *,
+    part: slice = ALL,
+    later: int = 0,
+    programs: tuple[str, ...] = (),
 ) -> Iterator[Callable[[], None]]:
     """Follow a page, or a `part` of its blocks, up to its last block, and through that at the end.
 
     Then nothing of it is left. Who is told that the page is followed may ask for the `later` blocks
-    before the last one; what nobody asks for does not run.
+    before the last one; what nobody asks for does not run. `programs` are folders of more programs.
     """
     listed = on_lab(page, kind)[part]
     first, last = listed[: -1 - later], listed[-1:]
     before = _standing(lab)
     # Which lab is meant; and for commands on other clusters, kubectl and where the cluster is.
     person = {"KUBE_RDMA_LAB": lab.state.name, "KUBECONFIG": str(lab.kubeconfig)}
-    with Shell(person, lab.state.binaries) as shell:
+    with Shell(person, lab.state.binaries, *programs) as shell:
         try:
             _walk(lab, shell, first)
             yield lambda: _walk(lab, shell, listed[len(first) : -1])

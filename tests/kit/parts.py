@@ -28,8 +28,8 @@ def compiled(store, *, slow):
     shared_plugin.build(store)
     go.build_module(store, "flannel", helm.MODULES)
     allocator.build(store)
+    go.build_module(store, "meta_plugin", MACHINES)
     if slow:
-        go.build_module(store, "meta_plugin", MACHINES)
         go.build_module(store, "mpi-operator", helm.MODULES)
 
 

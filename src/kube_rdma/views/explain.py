@@ -225,6 +225,8 @@ def _verdict(explanation: Explanation) -> str:
     if explanation.is_refused:
         who = _WHO[next(one.stage for one in explanation.findings if one.is_error)]
         return f"{who} refuses it." if explanation.phase else f"{who} would refuse it."
+    if explanation.why:
+        return "The rules have nothing against it; why it does not run stands in its first lines."
     if explanation.phase:
         return "Nothing of kube-rdma is in its way."
     if explanation.networks and not explanation.plans:

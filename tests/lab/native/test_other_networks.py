@@ -6,7 +6,6 @@ the shim and the agent are real. Flannel's plugin runs itself besides, for its m
 (flannel/). tests/unit/adapters/cni/conf shows the same folders to the rules.
 """
 
-import base64
 import json
 import subprocess
 import sys
@@ -18,7 +17,7 @@ import pytest
 from kube_rdma.model.cni_conf import PLUGIN, SET_ASIDE, ConfFile
 from kube_rdma.rules.cni_conf.conflist import ENTRY, unplan
 from kube_rdma.rules.cni_conf.files import plugins, type_of
-from kube_rdma_lab import cluster, waiting
+from kube_rdma_lab import cluster
 from kube_rdma_lab.build import go
 from kube_rdma_lab.build.parts import open_store
 from kube_rdma_lab.demo import scc
@@ -26,6 +25,7 @@ from kube_rdma_lab.native import node as native_node
 from kube_rdma_lab.waiting import until
 from kube_rdma_testing.cni import cilium
 from tests.kit.helm import MODULES
+from tests.kit.node_files import put_program, put_text
 
 LISTS = Path(__file__).parents[2] / "data/conflists"
 NETWORKS = (
@@ -108,10 +108,7 @@ def node(lab, script):
 
 
 def put(lab, path, text, mode=644):
-    """Write a file of the node, in one step."""
-    script = f"cat > {path}~ && chmod {mode} {path}~ && mv {path}~ {path}"
-    words = lab.on_node(NODE, "sh", "-c", script)
-    subprocess.run(words, input=text, text=True, check=True)
+    put_text(lab, NODE, path, text, mode)
 
 
 def renew_agent(lab):
@@ -119,13 +116,6 @@ def renew_agent(lab):
     chosen = ("-l", "name=rdma-shared-dp-ds", f"--field-selector=spec.nodeName={NODE}")
     cluster.kubectl(lab, "-n", NAMESPACE, "delete", "pod", *chosen)
     cluster.rollout(lab, "rdma-shared-dp-ds", NAMESPACE)
-
-
-def put_program(lab, path, program):
-    """Put a program of this machine on the node."""
-    script = f"base64 -d > {path}~ && chmod 755 {path}~ && mv {path}~ {path}"
-    text = base64.b64encode(program.read_bytes()).decode()
-    waiting.run(lab, lab.on_node(NODE, "sh", "-c", script), stdin=text)
 
 
 @contextmanager
@@ -139,7 +129,7 @@ def folder(lab, name, programs=None):
     types = [type_of(plugin) for plugin in plugins(default)]
     for kind in {*types} - {*REAL}:
         if program := (programs or {}).get(kind):
-            put_program(lab, f"{BINARIES}/{kind}", program)
+            put_program(lab, NODE, f"{BINARIES}/{kind}", program)
         else:
             put(lab, f"{BINARIES}/{kind}", STAND_IN, 755)
     bridge = json.loads(node(lab, f"cat {FOLDER}/{OWN}"))["plugins"][0]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from kube_base.frozen import Frozen
+from kube_client.errors import NotInstalled
 from kube_client.kinds import Where
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION, RESOURCE
 from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma.model.pod import PodState
+
+_DEFINE = "Install Multus, or kube-rdma with crds.networkAttachmentDefinitions=true"
 
 
 class NetworkObject(Frozen):
@@ -25,7 +28,10 @@ class NetworkObjects:
 
     async def read(self, namespace: str, name: str) -> NetworkObject | None:
         """One definition, None when there is none; Refused where the resource is not installed."""
-        stored = await self._cluster.get(DEFINITION, name, namespace)
+        try:
+            stored = await self._cluster.get(DEFINITION, name, namespace)
+        except NotInstalled as error:
+            raise NotInstalled(error.problem, remedy=_DEFINE) from error
         if stored is None:
             return None
         return NetworkObject(stored.spec.config.encode(), stored.annotation(RESOURCE))

@@ -220,5 +220,8 @@ def named_pod(target: str, usual: Callable[[], str]) -> tuple[str, str] | None:
         return None
     namespace, slash, bare = name.partition("/")
     if kind not in ("pod", "pods") or not name or (slash and not bare):
-        raise click.UsageError("Name what to look at: node, pod/NAME or pod/NAMESPACE/NAME.")
+        raise click.UsageError(
+            "Name what to look at: node, pod/NAME or pod/NAMESPACE/NAME. Of a Job or a Deployment "
+            "name one of the pods."
+        )
     return (namespace, bare) if slash else (usual(), name)

@@ -23,6 +23,10 @@ from kube_rdma.rules.reports.nodes import node_findings
 from kube_rdma.rules.reports.pods import pod_findings
 
 _KINDS = "Install it: kubectl apply -f config/crds"
+_PLAIN = (
+    "Agents of this preset write no reports, so look at the shares themselves: kubectl get nodes "
+    "-o custom-columns=NODE:.metadata.name,ALLOCATABLE:.status.allocatable"
+)
 
 
 def findings(facts: ClusterFacts) -> tuple[Finding, ...]:
@@ -171,6 +175,12 @@ def _pools(pools: Sequence[AddressPool]) -> Iterator[Finding]:
             yield Finding.of("AddressPoolNearlyFull", about, pool.scarce, remedy)
 
 
+def _writes_none(facts: ClusterFacts) -> bool:
+    """Whether agents run, and none of them has the rights to report."""
+    agents = [w for w in facts.workloads or () if w.role is ProgramRole.AGENT]
+    return bool(agents) and not any(w.reports for w in agents)
+
+
 def _advice(facts: ClusterFacts) -> Iterator[Finding]:
     """What is missing and not needed now."""
     if "NodeReport" in facts.missing:
@@ -178,7 +188,7 @@ def _advice(facts: ClusterFacts) -> Iterator[Finding]:
             "ReportsNotInstalled",
             "",
             "The kind NodeReport is not installed, so nothing is known of cards and pools",
-            _KINDS,
+            _PLAIN if _writes_none(facts) else _KINDS,
             Severity.ADVICE,
         )
     if facts.guarded is False and facts.workloads and any(w.reports for w in facts.workloads):

@@ -45,6 +45,7 @@ def node_findings(facts: ClusterFacts) -> Iterator[Finding]:
         yield from _report(name, reports.get(name))
         if name in nodes and name in reports and pods.get(name):
             yield from _shares(nodes[name], reports[name])
+    yield from _empty(reports)
     yield from _versions(reports)
     yield from _standing(facts.events or ())
 
@@ -65,13 +66,13 @@ def _agent(name: str, facts: ClusterFacts, pods: tuple[ProgramPod, ...]) -> Iter
     for pod in pods:
         if not pod.ready:
             why = f": {pod.why}" if pod.why else ""
-            logs = f"kubectl -n {pod.namespace} logs {pod.name}"
-            yield Finding.of(
-                "AgentNotReady",
-                about,
-                f"The agent {pod.namespace}/{pod.name} is not ready{why}",
-                f"See {logs}, and kubectl -n {pod.namespace} describe pod {pod.name}",
-            )
+            sentence = f"The agent {pod.namespace}/{pod.name} is not ready{why}"
+            describe = f"kubectl -n {pod.namespace} describe pod {pod.name}"
+            remedy = f"See kubectl -n {pod.namespace} logs {pod.name}, and {describe}"
+            if "Image" in pod.why.partition(":")[0]:  # then there is no log
+                remedy = "Push the image, or name in image.repository and image.tag one that the "
+                remedy += f"nodes can pull; {describe} has the rest"
+            yield Finding.of("AgentNotReady", about, sentence, remedy)
     if facts.pods is None or not any(w.role is ProgramRole.AGENT for w in facts.workloads or ()):
         return
     reporting = {w.title for w in facts.workloads or () if w.reports}
@@ -139,6 +140,34 @@ def _shares(node: NodeState, report: NodeReport) -> Iterator[Finding]:
                 f"The kubelet offers {offered} shares of {pool.resource}, the agent {pool.healthy}",
                 "Wait a minute; if it stays so, see the kubelet's log for the resource's name",
             )
+
+
+def _empty(reports: Mapping[str, NodeReport]) -> Iterator[Finding]:
+    """Resources of which no node has a card: their selectors name none, or the nodes are to come.
+
+    A node without cards of a pool is as it should be, while another one has some.
+    """
+    cards: dict[str, int] = {}
+    for pool in (pool for report in reports.values() for pool in report.pools):
+        cards[pool.resource] = cards.get(pool.resource, 0) + pool.cards
+    spare = {name: unused for name in sorted(reports) if (unused := _spare(reports[name]))}
+    for resource in sorted(name for name, count in cards.items() if not count):
+        sentence = f"No node has a card for {resource}"
+        remedy = "kube-rdma devices, on a node, says why cards are left out"
+        if spare:
+            node = next(iter(spare))
+            sentence += f". {node} has cards that are in no pool: {listed(spare[node])}"
+            remedy = "Write such names into the selectors of the pool (docs/config.md)"
+        yield Finding.of("NoCards", "", sentence, remedy, Severity.ADVICE)
+
+
+def _spare(report: NodeReport) -> list[str]:
+    """Cards of the node that no pool has, with their interfaces."""
+    unused = (card for card in report.cards if not card.resources and not card.gone)
+    return [
+        " ".join((card.name, *(f"({port.netdev})" for port in card.ports if port.netdev)))
+        for card in unused
+    ]
 
 
 def _versions(reports: Mapping[str, NodeReport]) -> Iterator[Finding]:

@@ -50,7 +50,11 @@ type entry struct {
 }
 
 func main() {
-	skel.PluginMainFuncs(skel.CNIFuncs{Add: add, Del: del}, version.All, "a meta-plugin for tests")
+	funcs := skel.CNIFuncs{Add: add, Del: del}
+	if isCello() {
+		funcs = skel.CNIFuncs{Add: celloAdd, Del: celloDel}
+	}
+	skel.PluginMainFuncs(funcs, version.All, "a meta-plugin for tests")
 }
 
 func add(args *skel.CmdArgs) error {
@@ -98,7 +102,12 @@ func del(args *skel.CmdArgs) error {
 	if err != nil {
 		return err
 	}
-	cni := libcni.NewCNIConfig([]string{meta.BinDir}, nil)
+	return undo(args, cluster, meta.BinDir)
+}
+
+// undo takes back what was noted, the last first, then the cluster's network.
+func undo(args *skel.CmdArgs, cluster *libcni.NetworkConfigList, binDir string) error {
+	cni := libcni.NewCNIConfig([]string{binDir}, nil)
 	delegates := noted(args)
 	var failed []string
 	for at := len(delegates) - 1; at >= 0; at-- {

@@ -352,6 +352,8 @@ def test_a_pod_that_was_ended_is_told_why():
     kit.put_pod(server, ended)
     result = run(server, "pod/ended")
     assert "UnexpectedAdmissionError: Allocate failed" in result.stdout
+    assert "Nothing of kube-rdma is in its way" not in result.stdout
+    assert "why it does not run stands in its first lines" in result.stdout
 
 
 def test_a_pod_that_wants_no_settings_is_shown_none():

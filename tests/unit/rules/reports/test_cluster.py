@@ -20,7 +20,13 @@ from kube_rdma.model.reports.cluster import (
     WaitingPod,
     Workload,
 )
-from kube_rdma.model.reports.node_report import NodeReport, PendingMode, ReportedCard, ReportedPool
+from kube_rdma.model.reports.node_report import (
+    NodeReport,
+    PendingMode,
+    ReportedCard,
+    ReportedPool,
+    ReportedPort,
+)
 from kube_rdma.rules.reports.cluster import findings, health
 
 HCA = "rdma/hca"
@@ -151,6 +157,9 @@ BROKEN = {
     "AddressTrouble": (node_event("AddressTroubleOver", "AddressTrouble"), "node/node-1"),
     "JournalTrouble": (node_event("JournalTrouble"), "node/node-1"),
 }
+NAMES = ("node-1", "node-2")
+NONE = "rdma/none"
+EMPTY = ReportedPool(NONE, "shared", 0, 0, 0)
 PENDING = PendingMode(HCA, "shared", f"{HCA} stays in mode hca until a/b has ended")
 ADVICE = {
     "DriversNotCurrent": replace(
@@ -172,6 +181,7 @@ ADVICE = {
     "PolicyNotSeen": replace(WELL, node_policies=(NodePolicyState("p"),)),
     "ModeChangePending": ill(pending=(PENDING,)),
     "AgentVersionsDiffer": ill(version="0.0.9"),
+    "NoCards": replace(WELL, reports={n: replace(REPORT, cards=(), pools=(EMPTY,)) for n in NAMES}),
     "UpdateUnderWay": replace(WELL, workloads=(replace(AGENTS, updated=1), CONTROLLER)),
     "ReportsNotInstalled": replace(WELL, reports=None, missing=("NodeReport",)),
     "AdmissionPolicyMissing": replace(WELL, guarded=False),
@@ -232,6 +242,69 @@ def test_advice_leaves_a_cluster_healthy(code):
 def test_the_sentence_of_a_card_names_it_and_says_why():
     (problem,) = findings(BROKEN["CardsUnhealthy"][0])
     assert problem.problem == "1 of 2 cards can be used. mlx5_1: no port is ACTIVE"
+
+
+def test_a_pool_without_cards_is_told_with_the_cards_that_nobody_has():
+    """As with the interface of a document that no node has: agents run, and nothing is offered."""
+    ports = (ReportedPort("mlx5_0", 1, "ACTIVE", "Ethernet", netdev="ens1f0"),)
+    spare = replace(CARDS[0], resources=(), ports=ports)
+    wrong = replace(REPORT, cards=(spare,), pools=(replace(EMPTY, resource=NONE),))
+    facts = replace(WELL, reports=dict.fromkeys(NAMES, wrong))
+    (advice,) = findings(facts)
+    assert advice.code == "NoCards"
+    assert advice.problem == (
+        f"No node has a card for {NONE}. node-1 has cards that are in no pool: mlx5_0 (ens1f0)"
+    )
+    assert "selectors" in advice.remedy
+
+
+def test_a_node_without_cards_is_well_beside_one_with_some():
+    """A control plane has an agent too."""
+    empty = replace(REPORT, cards=(), pools=(replace(POOL, shares=0, healthy=0, cards=0),))
+    nodes = (NODES[0], replace(NODES[1], allocatable=()))
+    facts = replace(WELL, nodes=nodes, reports={"node-1": REPORT, "node-2": empty})
+    assert findings(facts) == ()
+
+
+def test_a_pod_that_waits_for_a_pool_without_cards_is_not_told_to_end_others():
+    pod = replace(HUNGRY, resources=(NONE,))
+    facts = pods_wait(pod, "FailedScheduling", INSUFFICIENT.replace(HCA, NONE))
+    reports = {name: replace(REPORT, pools=(POOL, EMPTY)) for name in NAMES}
+    *_, problem = sorted(findings(replace(facts, reports=reports)), key=lambda one: one.is_error)
+    assert problem.code == "PodWaitsForShares"
+    assert "of which no node has a healthy share" in problem.problem
+    assert "End pods" not in problem.remedy
+
+
+def test_a_pod_that_waits_for_gpus_is_no_problem_of_cards():
+    """Nodes offer them, and others hold all; its shares of cards are there."""
+    gpus = "nvidia.com/gpu"
+    pod = replace(HUNGRY, resources=(gpus, HCA))
+    facts = pods_wait(pod, "FailedScheduling", INSUFFICIENT.replace(HCA, gpus))
+    offering = tuple(
+        replace(node, allocatable=(*node.allocatable, (gpus, 8))) for node in facts.nodes
+    )
+    assert findings(replace(facts, nodes=offering)) == ()
+    (problem,) = findings(facts)  # where no node has any, the name may be wrong
+    assert "install the program that offers it" in problem.remedy
+
+
+def test_an_image_that_cannot_be_pulled_has_no_log():
+    """The remedy names what to set, and no command that ends with an error."""
+    why = 'ImagePullBackOff: Back-off pulling image "a:1"'
+    (problem,) = findings(replace(WELL, pods=(agent(1, ready=False, why=why), agent(2))))
+    assert "image.repository" in problem.remedy
+    assert "logs" not in problem.remedy
+
+
+def test_agents_that_never_report_need_no_definition():
+    """Those of presets ack and scc: the definition alone would change nothing."""
+    plain = replace(AGENTS, reports=False)
+    facts = replace(WELL, workloads=(plain, CONTROLLER), reports=None, missing=("NodeReport",))
+    (advice,) = findings(facts)
+    assert advice.code == "ReportsNotInstalled"
+    assert "config/crds" not in advice.remedy
+    assert "config/crds" in findings(ADVICE["ReportsNotInstalled"])[0].remedy
 
 
 def test_a_resource_that_no_node_reports_is_told_apart():
