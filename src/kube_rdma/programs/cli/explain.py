@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 _PATH = click.Path(path_type=Path)
 _STDIN = Path("-")
+_STATE = Path("/var/lib/kube-rdma")
 _CLAIMS = ("claim", "claims", "resourceclaim", "resourceclaims")
 
 
@@ -77,9 +78,8 @@ _CLAIMS = ("claim", "claims", "resourceclaim", "resourceclaims")
     "--state-dir",
     metavar="DIR",
     type=_PATH,
-    default=Path("/var/lib/kube-rdma"),
-    show_default=True,
-    help="Folder of the agent's records, if this machine is the pod's node.",
+    help="Folder of the agent's records, if this machine is the pod's node. Default: "
+    "/var/lib/kube-rdma.",  # not said to click, which would look for it on any laptop
 )
 @click.pass_obj
 def explain(
@@ -102,15 +102,15 @@ def explain(
 
     Exits with 1 when something refuses the pod or no node can meet the claim, else with 0.
     """
-    from kube_rdma.model.late_binding.binding import PodName
-    from kube_rdma.programs.explain.evidence import explain_manifest, explain_pod
-
     if bool(target) == bool(filename):
         raise click.UsageError("Name a pod (pod/NAME), a claim (claim/NAME), or a file (-f).")
     if more["sysfs"] is not None or more["configs"]:
         evidence = _of_recorded(filename, node, cluster.namespace, more)
         _show(evidence, as_json=bool(more["as_json"]) or more["output"] == "json")
         return
+    from kube_rdma.model.late_binding.binding import PodName
+    from kube_rdma.programs.explain.evidence import explain_manifest, explain_pod
+
     places, door = _places(more["state_dir"]), partial(cluster.open, opener)
     as_json = bool(more["as_json"]) or more["output"] == "json"
     kind, _, claim = target.partition("/")
@@ -153,12 +153,12 @@ def _explain_claim(
         sys.exit(ExitCode.PROBLEM)
 
 
-def _places(state: object) -> ExplainPlaces:
+def _places(state: Path | None) -> ExplainPlaces:
     from kube_rdma.programs.explain.evidence import ExplainPlaces
 
     return ExplainPlaces(
         here=os.environ.get("NODE_NAME") or os.uname().nodename,
-        state=Path(str(state)),
+        state=state or _STATE,
         host=root_of_host(),
     )
 

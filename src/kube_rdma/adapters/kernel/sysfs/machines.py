@@ -15,7 +15,7 @@ from kube_rdma.adapters.kernel.sysfs.recorded_text import RecordedText
 TEXT = "tree.txt"
 _HERE = Path(__file__)
 # In a wheel they lie in this package (pyproject.toml), in a checkout where the tests have them.
-_PLACES = (_HERE.with_name("machines"), _HERE.parents[5] / "tests/data/trees")
+PLACES = (_HERE.with_name("machines"), _HERE.parents[5] / "tests/data/trees")
 _RECORDED = "the path of a folder that `kube-rdma devices --record` wrote"
 
 
@@ -53,4 +53,4 @@ def unknown(name: str, where: str = "--sysfs") -> Refused:
 
 
 def _folder() -> Path:
-    return next((path for path in _PLACES if path.is_dir()), _PLACES[-1])
+    return next((path for path in PLACES if path.is_dir()), PLACES[-1])

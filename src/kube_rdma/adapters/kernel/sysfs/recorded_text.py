@@ -176,7 +176,11 @@ class RecordedText:
         pending, links = path.split("/")[::-1], 0
         while pending:
             name = pending.pop()
-            if name in ("", "."):
+            if name == "":
+                continue
+            if "/".join(place) in self._files:
+                raise _error(errno.ENOTDIR, path)
+            if name == ".":
                 continue
             if name == "..":
                 if not place:
@@ -192,8 +196,7 @@ class RecordedText:
             elif self._is_present(entry):
                 place.append(name)
             else:
-                above = "/".join(place)
-                raise _error(errno.ENOTDIR if above in self._files else errno.ENOENT, path)
+                raise _error(errno.ENOENT, path)
         return "/".join(place)
 
 
