@@ -21,6 +21,11 @@ from tests.house.tree import ROOT
 SVG = "{http://www.w3.org/2000/svg}"
 
 
+def parsed(svg):
+    """The picture as a tree; it is made here, so it is no attack."""
+    return ET.fromstring(svg)  # noqa: S314
+
+
 def boxes(picture, kind):
     """Left, top, right and bottom of all boxes of a kind."""
     for rect in picture.iter(f"{SVG}rect"):
@@ -59,7 +64,7 @@ def words(picture):
 @pytest.mark.parametrize("name", machines.names())
 def test_every_machine_has_all_its_devices_in_the_picture(name):
     survey = read_survey(machines.machine(name))
-    picture = ET.fromstring(topology_svg(node_topology(survey), name))
+    picture = parsed(topology_svg(node_topology(survey), name))
     well_laid(picture)
     text = "\n".join(filter(None, words(picture)))
     assert all(device.name in text for device in survey.devices)
@@ -77,7 +82,7 @@ def test_the_picture_of_the_page_is_what_the_command_draws(tmp_path):
 
 def test_a_card_that_pods_cannot_get_is_dashed_and_says_why():
     survey = read_survey(machines.machine("mlx5-dual-port"))
-    picture = ET.fromstring(topology_svg(node_topology(survey), "a"))
+    picture = parsed(topology_svg(node_topology(survey), "a"))
     dashed = [rect for rect in picture.iter(f"{SVG}rect") if rect.get("stroke-dasharray")]
     assert len(dashed) == 1
     tips = [title.text for title in picture.iter(f"{SVG}title")]
@@ -85,7 +90,7 @@ def test_a_card_that_pods_cannot_get_is_dashed_and_says_why():
 
 
 def test_a_node_with_nothing_says_so():
-    picture = ET.fromstring(topology_svg(NodeTopology(), "<&>"))
+    picture = parsed(topology_svg(NodeTopology(), "<&>"))
     assert "no GPU and no network card" in words(picture)
     assert "<&>" in words(picture)
     well_laid(picture)
@@ -114,4 +119,4 @@ def test_boxes_of_any_words_lie_in_each_other_and_never_across(box):
     svg = "\n".join(drawn(box, 5, 5))
     cleaned = "".join(letter for letter in svg if letter.isprintable() or letter == "\n")
     page = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width + 20}" height="{height + 20}">'
-    well_laid(ET.fromstring(f"{page}{cleaned}</svg>"))
+    well_laid(parsed(f"{page}{cleaned}</svg>"))
