@@ -28,7 +28,7 @@ text { font-family: "DejaVu Sans", Verdana, sans-serif; font-size: 12px; fill: #
 """
 
 
-class Question(Frozen):
+class ModeQuestion(Frozen):
     """A question with two answers, and what follows from each: a mode, or another question."""
 
     text: str
@@ -37,22 +37,22 @@ class Question(Frozen):
     no: Choice
 
 
-Choice: TypeAlias = "Question | Mode"
+Choice: TypeAlias = "ModeQuestion | Mode"
 
-TREE = Question(
+TREE = ModeQuestion(
     "Does each pod open all cards of its node?",
     lambda row: row.bind is Bind.POOL,
     Mode.HCA,
-    Question(
+    ModeQuestion(
         "Does a pod get the hardware itself, not an interface on top of it?",
         lambda row: row.owns,
-        Question(
+        ModeQuestion(
             "Are cards divided into virtual functions?",
             lambda row: row.takes is Takes.FUNCTION,
             Mode.SRIOV,
             Mode.EXCLUSIVE,
         ),
-        Question(
+        ModeQuestion(
             "Is one pod at a time enough for a card?",
             lambda row: row.most == 1,
             Mode.SHARED,
@@ -71,7 +71,7 @@ class _Drawn(Frozen):
     middle: int
 
 
-def ways(choice: Choice = TREE) -> Iterator[tuple[Mode, tuple[tuple[Question, bool], ...]]]:
+def ways(choice: Choice = TREE) -> Iterator[tuple[Mode, tuple[tuple[ModeQuestion, bool], ...]]]:
     """Each mode of the tree with the answers on the way to it."""
     if isinstance(choice, Mode):
         yield choice, ()

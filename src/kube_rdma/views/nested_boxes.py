@@ -61,10 +61,10 @@ def size(box: NestedBox) -> tuple[int, int]:
 
 def drawn(box: NestedBox, x: int, y: int) -> Iterator[str]:
     """The box with its upper left corner at a place, and all inside of it."""
-    yield from _drawn(_Place(box, *size(box)), x, y)
+    yield from _drawn(_BoxPlace(box, *size(box)), x, y)
 
 
-class _Place(Frozen):
+class _BoxPlace(Frozen):
     """A box with the room that it takes, at least its size."""
 
     box: NestedBox
@@ -77,16 +77,17 @@ def _column(box: NestedBox) -> int:
     return max((size(one)[0] for row in box.rows for one in row if not one.rows), default=0)
 
 
-def _placed(row: tuple[NestedBox, ...], column: int) -> list[_Place]:
+def _placed(row: tuple[NestedBox, ...], column: int) -> list[_BoxPlace]:
     """The boxes of a row, all as high as the highest."""
     sizes = [(one, *size(one)) for one in row]
     highest = max(height for _, _, height in sizes)
     return [
-        _Place(one, width if one.rows else max(width, column), highest) for one, width, _ in sizes
+        _BoxPlace(one, width if one.rows else max(width, column), highest)
+        for one, width, _ in sizes
     ]
 
 
-def _drawn(place: _Place, x: int, y: int) -> Iterator[str]:
+def _drawn(place: _BoxPlace, x: int, y: int) -> Iterator[str]:
     box, look = place.box, place.box.look
     kind = "group" if box.rows else "leaf"
     tip = f"<title>{escape(box.tip)}</title>" if box.tip else ""
