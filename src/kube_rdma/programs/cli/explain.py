@@ -68,8 +68,8 @@ _CLAIMS = ("claim", "claims", "resourceclaim", "resourceclaims")
     "configs",
     multiple=True,
     metavar="FILE",
-    help="What the recorded node and its cluster have: a configuration of pools, networks, "
-    "IPPools. May be repeated.",
+    help="File with the pools of the recorded node, in any format of `kube-rdma config`, or with "
+    "networks and IPPools. May be repeated.",
 )
 @cluster_options(namespace=True)
 @TEXT_OUTPUT
