@@ -48,6 +48,8 @@ _OPENING = """\
 What a container gets when it asks for a share, mode by mode. Written from the table in
 [rules/pools/modes.py](../src/kube_rdma/rules/pools/modes.py); a configuration
 ([config.md](config.md)) can change the shares, `bind`, `attach` and `prefer` of a pool.
+
+![Which mode? Questions that lead to each mode](modes.svg)
 """
 
 

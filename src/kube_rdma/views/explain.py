@@ -48,9 +48,9 @@ def explain_text(explanation: Explanation, width: int = 100) -> str:
     sections = [
         ("ASKED", list(_asked(explanation, width))),
         *([way] if explanation.is_refused else []),
-        ("GRANTED" if real else "WOULD BE GRANTED", list(_granted(explanation))),
+        ("GRANTED" if real else "WOULD BE GRANTED", list(_granted(explanation, width))),
         (_steps_title(explanation), list(_steps(explanation, width))),
-        (_inside_title(explanation), list(_inside(explanation))),
+        (_inside_title(explanation), list(_inside(explanation, width))),
         *([] if explanation.is_refused else [way]),
         ("NOTES", [line for note in explanation.notes for line in _note(note, width)]),
     ]
@@ -123,9 +123,10 @@ def _asked(explanation: Explanation, width: int) -> Iterator[str]:
         yield from wrapped(f"{_INDENT}{wish}", width, _INDENT * 2)
 
 
-def _granted(explanation: Explanation) -> Iterator[str]:
+def _granted(explanation: Explanation, width: int) -> Iterator[str]:
     doubt = "supposed" if explanation.phase else "preferred"
-    yield from _table([_share_row(one, doubt) for one in explanation.shares])
+    for line in _table([_share_row(one, doubt) for one in explanation.shares]):
+        yield from wrapped(line, width, _INDENT * 2)
 
 
 def _share_row(share: ExplainedShare, doubt: str) -> tuple[str, ...]:
@@ -167,7 +168,7 @@ def _inside_title(explanation: Explanation) -> str:
     return "WHAT PROGRAMS SEE"
 
 
-def _inside(explanation: Explanation) -> Iterator[str]:
+def _inside(explanation: Explanation, width: int) -> Iterator[str]:
     """Below a title that says that it is seen, what is a plan says so itself."""
     plan = "" if "WOULD" in _inside_title(explanation) else ", as planned"
     yield from _table([*map(_interface_row, explanation.interfaces)])
@@ -175,7 +176,8 @@ def _inside(explanation: Explanation) -> Iterator[str]:
         yield f"{_INDENT}{_rdma_cm(way)}"
     doubt = plan if explanation.doors_from is SeenFrom.RULES else ""
     for container, paths in explanation.doors:
-        yield f"{_INDENT}container {container}, in /dev/infiniband{doubt}: {'; '.join(paths)}"
+        line = f"{_INDENT}container {container}, in /dev/infiniband{doubt}: {'; '.join(paths)}"
+        yield from wrapped(line, width, _INDENT * 2)
     for name, lines in explanation.settings:
         yield f"{_INDENT}{name}{plan}"
         yield from (f"{_INDENT * 3}{line}" for line in lines)

@@ -1,55 +1,27 @@
-"""A tree of sysfs as one text: the form of the recorded cards that come with the lab.
+"""Writes a tree of sysfs to a folder, out of the one text that a recorded machine is.
 
 trees.py writes one out for a native node; tests read their surveys from the same texts
-(tests/data/trees), and kube_rdma_testing/kernel/tree.py writes its own files through here.
+(tests/data/trees), and kube_rdma_testing/kernel/tree.py writes its own files through here. What a
+line of a text means is the product's to say, which reads the same texts in memory.
 """
 
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
-_RANGE = re.compile(r"(.*)/\{(\d+)\.\.(\d+)\}")
+from kube_rdma.adapters.kernel.sysfs.recorded_text import read_entries
 
 
-def unpack(manifest: str, root: Path) -> None:
-    r"""Write the tree that a manifest describes; ValueError for a line that says nothing.
-
-    A line is ``path: content`` (``\n`` inside stands for a line end, the last one is added),
-    ``path -> target`` for a link, or ``path/`` for a directory. ``gids/{4..255}: 0000:…`` stands
-    for a range of files. After ``[folder]`` paths lie in that folder, but for one that begins with
-    /; a target that begins with / becomes the relative one that sysfs has. Blank lines and lines
-    that begin with # are passed over.
-    """
-    folder = ""
-    for text in manifest.splitlines():
-        if not text.strip() or text.startswith("#"):
-            continue
-        if text.startswith("[") and text.endswith("]"):
-            folder = f"{text[1:-1]}/"
-            continue
-        line = text[1:] if text.startswith("/") else folder + text
-        path, arrow, target = line.partition(" -> ")
-        name, colon, content = line.partition(": ")
-        if arrow and target.startswith("/"):
-            link_to(root, path, target[1:])
-        elif arrow:
-            link(root, path, target)
-        elif colon:
-            for expanded in _expanded(name):
-                write(root, expanded, content.replace("\\n", "\n"))
-        elif line.endswith("/"):
-            (root / line).mkdir(parents=True, exist_ok=True)
+def unpack(text: str, root: Path) -> None:
+    """Write the tree that a text describes (read_entries); ValueError for a line of no meaning."""
+    for entry in read_entries(text):
+        if entry.target is not None:
+            link(root, entry.path, entry.target)
+        elif entry.content is not None:
+            write(root, entry.path, entry.content.removesuffix("\n"))
         else:
-            raise ValueError(f"neither file nor link nor directory: {text!r}")
-
-
-def _expanded(path: str) -> list[str]:
-    match = _RANGE.fullmatch(path)
-    if not match:
-        return [path]
-    return [f"{match[1]}/{index}" for index in range(int(match[2]), int(match[3]) + 1)]
+            (root / entry.path).mkdir(parents=True, exist_ok=True)
 
 
 def write(root: Path, path: str, content: str) -> None:

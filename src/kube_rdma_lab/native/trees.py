@@ -1,8 +1,8 @@
 """Recorded sysfs trees: what the cards of native nodes are made of.
 
-A tree is a folder that `kube-rdma devices --record` wrote, or one of those that the tests of the
-survey read as well (tests/data/trees), by name. kube_rdma_lab/topology_file.py asks whether one
-exists, cards.py writes it out for a node.
+A tree is a folder that `kube-rdma devices --record` wrote, or one of the recorded machines that
+come with kube-rdma (adapters/kernel/sysfs/machines.py), by name. kube_rdma_lab/topology_file.py
+asks whether one exists, cards.py writes it out for a node.
 """
 
 from __future__ import annotations
@@ -11,17 +11,13 @@ import shutil
 from pathlib import Path
 
 from kube_base.errors import Refused
+from kube_rdma.adapters.kernel.sysfs import machines
 from kube_rdma_lab.native.tree_text import unpack
-from kube_rdma_lab.paths import PACKAGE
-
-# In a wheel the trees lie in the package, in a checkout where the tests have them.
-FOLDERS = (PACKAGE / "trees", PACKAGE.parents[1] / "tests/data/trees")
-TEXT = "tree.txt"
 
 
 def names() -> tuple[str, ...]:
-    """Return the names of the trees that come with the lab."""
-    return tuple(sorted(path.parent.name for path in _folder().glob(f"*/{TEXT}")))
+    """Return the names of the trees that come with kube-rdma."""
+    return machines.names()
 
 
 def check(tree: str) -> None:
@@ -39,10 +35,6 @@ def write(tree: str, target: Path) -> None:
     """Write a tree to the folder `target`, which must not exist."""
     check(tree)
     if tree in names():
-        unpack((_folder() / tree / TEXT).read_text(), target)
+        unpack(machines.text_of(tree), target)
     else:
         shutil.copytree(tree, target, symlinks=True)
-
-
-def _folder() -> Path:
-    return next((path for path in FOLDERS if path.is_dir()), FOLDERS[-1])

@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from kube_base.errors import Refused
-from kube_base.frozen import replace
+from kube_base.frozen import Frozen, replace
 from kube_rdma.api.admission import manifests, pod_places
 from kube_rdma.api.admission import pod_manifest as pod_api
 from kube_rdma.api.admission.manifests import Manifest
 from kube_rdma.api.admission.pod_places import PodSection
 from kube_rdma.api.attach import network_definition
+from kube_rdma.api.attach.network_definition import NetworkDefinition
 from kube_rdma.api.claims import claim_configs
 from kube_rdma.api.claims import parameters as claim_parameters
 from kube_rdma.api.ipam import ip_pool
@@ -81,7 +82,7 @@ class _Checker:
         self.pods: list[tuple[PodSection, PodTemplate]] = []
         self.findings: list[Finding] = []
         self.pools: list[OfferedPool] = []
-        self.networks: list[Network] = []
+        self.definitions: list[NetworkDefinition] = []
         self.ip_pools: list[IPPool] = []
         self.brought: list[PoolName] = []  # pools that networks bring along
         self.resources: list[str] = []  # that policies and networks name
@@ -114,7 +115,7 @@ class _Checker:
         names = (*(pool.name for pool in self.ip_pools), *self.brought)
         return AdmissionFacts(
             pools=tuple(self.pools),
-            networks=tuple(self.networks),
+            networks=tuple(one.network for one in self.definitions),
             ip_pools=names if self.ip_pools else None,
             claims=tuple(self.storage.bound()),
             resources=tuple(self.resources),
@@ -241,7 +242,7 @@ class _Checker:
         except Refused as refused:
             raise _inside(document, _CONF, refused) from None
         self._as_json(document, text, definition.network)
-        self.networks.append(definition.network)
+        self.definitions.append(definition)
         if definition.ipam.pool:
             self.brought.append(definition.ipam.pool.name)
         self.warn(document.where(_CONF), definition.warnings)
@@ -369,6 +370,27 @@ def check(
             for one in completions(pod, completing)
         )
     return ManifestCheck(tuple(checker.objects), tuple(checker.findings), tuple(additions))
+
+
+class WrittenCluster(Frozen):
+    """What files bring along for pods: pools of cards, networks and pools of addresses."""
+
+    pools: tuple[OfferedPool, ...] = ()
+    definitions: tuple[NetworkDefinition, ...] = ()
+    ip_pools: tuple[IPPool, ...] = ()
+
+
+def written_cluster(parts: Iterable[Document | Refused]) -> WrittenCluster:
+    """The same documents as a cluster would have them; raise Refused for faults of theirs."""
+    checker = _Checker()
+    for part in parts:
+        checker.add(part)
+    errors = [one for one in checker.findings if one.is_error]
+    if errors:
+        raise Refused.all(
+            [Refused(one.problem, remedy=one.remedy, where=one.subject) for one in errors]
+        )
+    return WrittenCluster(tuple(checker.pools), tuple(checker.definitions), tuple(checker.ip_pools))
 
 
 def is_configuration(parts: Sequence[Document | Refused]) -> bool:

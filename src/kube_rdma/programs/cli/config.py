@@ -14,11 +14,13 @@ from kube_rdma.programs.cli.examples import examples
 from kube_rdma.programs.cli.exit_codes import ExitCode
 from kube_rdma.programs.cli.options import ADMISSION_SET, ClusterOptions, cluster_options
 from kube_rdma.programs.cli.output import page_width
+from kube_rdma.programs.cli.recorded import sysfs_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from kube_base.errors import Refused
+    from kube_rdma.adapters.kernel.sysfs.tree import SysfsRoot
     from kube_rdma.api.text.document import Document
     from kube_rdma.api.text.typed import Config
     from kube_rdma.model.admission.facts import AdmissionSettings
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 class _Place(Frozen):
     """The node that is meant: this one, or the recorded one of `sysfs`; None of both."""
 
-    sysfs: Path | None
+    sysfs: SysfsRoot | None
     node: bool
     node_name: str | None
     cluster: ClusterOptions
@@ -52,17 +54,12 @@ def config() -> None:
     epilog=examples(
         "kube-rdma config check config.json",
         "kube-rdma config check --node config.json",
+        "kube-rdma config check --sysfs dgx-like config.json",
         "kube-rdma config check pod.yaml network.yaml -o json",
     )
 )
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
-@click.option(
-    "--sysfs",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Also show which cards the pools have on a recorded node; `kube-rdma devices --record` "
-    "writes DIR.",
-)
+@sysfs_option("Also show which cards the pools have on a recorded node.")
 @click.option("--node", is_flag=True, help="Also show which cards the pools have on this node.")
 @click.option(
     "--node-name",
@@ -195,11 +192,12 @@ def _check_configuration(text: _Text | Refused, place: _Place, output: str) -> N
     from kube_rdma.api.pools import config as api
     from kube_rdma.api.text.reader import read
     from kube_rdma.programs.config import judged
+    from kube_rdma.programs.recorded_survey import called
 
     assert isinstance(text, _Text)
     configuration = judged(api.of_document(read(text.data, text.source)))
     on_node = _on_node(configuration, place) if place.node or place.sysfs else None
-    title = f"On the node of {place.sysfs}" if place.sysfs else "On this node"
+    title = "On this node" if place.sysfs is None else f"On the node of {called(place.sysfs)}"
     _show(configuration, on_node, title, output)
     if on_node and on_node.clashes:
         sys.exit(ExitCode.PROBLEM)
@@ -275,15 +273,17 @@ def _own_addresses(place: _Place) -> Mapping[str, str]:
 
 def _on_node(configuration: Config, place: _Place) -> OnNode:
     """What the pools are on this node, or on that of a recorded tree."""
-    from kube_rdma.programs.survey import take_survey, with_uses
+    from kube_rdma.programs.recorded_survey import survey_at
     from kube_rdma.rules.health.evaluate import NodeFacts, evaluate, node_cards
     from kube_rdma.rules.pools.selection import asked_uses, why_not
     from kube_rdma.views.pools import OnNode, PoollessCard
 
     moving = place.sysfs is None and asked_uses(configuration.pools)
     own = _own_addresses(place) if moving else {}
-    survey = take_survey(place.sysfs, own=lambda: own)
+    survey = survey_at(place.sysfs, own=lambda: own)
     if moving:
+        from kube_rdma.programs.survey import with_uses
+
         survey = with_uses(survey)
     facts = NodeFacts(survey, node_cards(survey), configuration.pools, configuration.functions)
     verdict = evaluate(facts)

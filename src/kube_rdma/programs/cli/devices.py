@@ -19,11 +19,14 @@ from pathlib import Path
 import click
 
 from kube_base.errors import Refused
+from kube_rdma.adapters.kernel.sysfs.recorded_text import RecordedText
+from kube_rdma.adapters.kernel.sysfs.tree import SysfsRoot
 from kube_rdma.model.survey import Survey
 from kube_rdma.programs.cli.examples import examples
 from kube_rdma.programs.cli.exit_codes import ExitCode
-from kube_rdma.programs.cli.output import page_width
-from kube_rdma.programs.survey import take_survey
+from kube_rdma.programs.cli.output import keep, page_width
+from kube_rdma.programs.cli.recorded import sysfs_option
+from kube_rdma.programs.recorded_survey import survey_at
 from kube_rdma.rules.health.discovery import judge, notes
 from kube_rdma.views.devices.documents import document
 from kube_rdma.views.devices.table import table
@@ -35,6 +38,7 @@ _SYSFS = Path("/sys")
     epilog=examples(
         "kube-rdma devices",
         "kube-rdma devices --topology",
+        "kube-rdma devices --sysfs dgx-like --svg topology.svg",
         "kube-rdma devices --record /tmp/node-1",
         "kube-rdma devices --sysfs /tmp/node-1 -o json",
     )
@@ -48,17 +52,17 @@ _SYSFS = Path("/sys")
     help="Output format: table for people, json for programs, ibdev2netdev for lines like those of "
     "Mellanox's tool. nccl prints NCCL's topology file and needs --topology.",
 )
-@click.option(
-    "--sysfs",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Recorded tree to read instead of /sys; --record writes one. DIR has class/infiniband, "
-    "class/net and bus/pci.",
-)
+@sysfs_option("Recorded node to show instead of this one.")
 @click.option(
     "--topology",
     is_flag=True,
     help="Show how near GPUs and RDMA devices are to each other in the PCIe tree.",
+)
+@click.option(
+    "--svg",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Draw sockets, PCIe switches, GPUs and RDMA devices with their rails into this SVG file.",
 )
 @click.option("--watch", is_flag=True, help="Print each change of the devices until Ctrl-C.")
 @click.option(
@@ -69,31 +73,35 @@ _SYSFS = Path("/sys")
     "machine.",
 )
 def devices(
-    output: str, sysfs: Path | None, topology: bool, watch: bool, record: Path | None
+    output: str, sysfs: SysfsRoot | None, topology: bool, watch: bool, **files: Path | None
 ) -> None:
     """Show the RDMA devices of this node.
 
     The table says whether pods can use a device, and why not.
 
-    Exits with 1 when no device is usable. With --topology, --watch, --record or -o ibdev2netdev it
-    judges nothing and exits with 0.
+    Exits with 1 when no device is usable. With --topology, --svg, --watch, --record or -o
+    ibdev2netdev it judges nothing and exits with 0.
     """
-    _check(output, topology=topology, watch=watch, record=record is not None)
+    svg, record = files["svg"], files["record"]
+    chosen = {"svg": svg is not None, "watch": watch, "record": record is not None}
+    _check(output, topology=topology, **chosen)
     if output == "nccl":
         _nccl(sysfs)
         return
     if record:
         _record(sysfs, record)
+    elif svg:
+        _draw(sysfs, svg)
     elif watch:
         _watch(sysfs, output)
     elif topology:
-        _topology(take_survey(sysfs), output)
+        _topology(survey_at(sysfs), output)
     elif output == "ibdev2netdev":
         from kube_rdma.views.devices.ibdev2netdev import ibdev2netdev
 
-        click.echo(ibdev2netdev(take_survey(sysfs)), nl=False)
+        click.echo(ibdev2netdev(survey_at(sysfs)), nl=False)
     else:
-        _show(take_survey(sysfs), output)
+        _show(survey_at(sysfs), output)
 
 
 def _check(output: str, **modes: bool) -> None:
@@ -105,8 +113,8 @@ def _check(output: str, **modes: bool) -> None:
         raise click.UsageError(f"{chosen[0]} has no lines in the style of ibdev2netdev.")
     if output == "nccl" and chosen != ["--topology"]:
         raise click.UsageError("--topology is missing: -o nccl is NCCL's topology file.")
-    if chosen == ["--record"] and output != "table":
-        raise click.UsageError("--record writes a tree and shows nothing; leave -o out.")
+    if chosen in (["--record"], ["--svg"]) and output != "table":
+        raise click.UsageError(f"{chosen[0]} writes and shows nothing; leave -o out.")
 
 
 def _show(survey: Survey, output: str) -> None:
@@ -133,22 +141,23 @@ def _topology(survey: Survey, output: str) -> None:
         click.echo(topology_text(survey, marks))
 
 
-def _nccl(sysfs: Path | None) -> None:
+def _nccl(sysfs: SysfsRoot | None) -> None:
     """NCCL's topology file of all RDMA devices of the node."""
     from kube_rdma.adapters.kernel.sysfs.topology_facts import facts_of
     from kube_rdma.model.settings.topology_file import PlacedNet
     from kube_rdma.rules.settings.topology_file import topology_file
 
-    survey = take_survey(sysfs)
+    survey = survey_at(sysfs)
     nets = [PlacedNet(device.name, device.seat, device.numa_node) for device in survey.devices]
     click.echo(topology_file(nets, facts_of(nets, sysfs)), nl=False)
 
 
-def _watch(sysfs: Path | None, output: str) -> None:
+def _watch(sysfs: SysfsRoot | None, output: str) -> None:
     import asyncio
 
     from kube_rdma.adapters.kernel.netlink.rtnl_events import RtnlEvents
     from kube_rdma.adapters.kernel.netlink.uevents import Uevents
+    from kube_rdma.programs.survey import take_survey
     from kube_rdma.programs.watch import watch
     from kube_rdma.views.devices.changes import SurveyChange, entry, line
 
@@ -177,15 +186,32 @@ def _watch(sysfs: Path | None, output: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _record(sysfs: Path | None, to: Path) -> None:
+def _draw(sysfs: SysfsRoot | None, file: Path) -> None:
+    """The node as a picture; with the same numbers of rails as its cards have by themselves."""
+    from kube_rdma.programs.recorded_survey import called
+    from kube_rdma.rules.pools.node_topology import node_topology
+    from kube_rdma.views.devices.topology_svg import topology_svg
+
+    name = "this node" if sysfs is None else called(sysfs)
+    keep(topology_svg(node_topology(survey_at(sysfs)), name), file)
+    click.echo(f"{file}: the topology of {name}.")
+
+
+def _record(sysfs: SysfsRoot | None, to: Path) -> None:
     from kube_rdma.adapters.kernel.netlink.default_routes import read_default_routes
     from kube_rdma.adapters.kernel.netlink.rdma_read import LinkView, read_links
     from kube_rdma.adapters.kernel.sysfs.record import record, recorded_links, recorded_routes
 
+    if isinstance(sysfs, RecordedText):
+        raise Refused(
+            f"{sysfs.name} comes with kube-rdma and is recorded",
+            remedy="Leave --sysfs out to record this node",
+            where="--record",
+        )
     links: Callable[[], LinkView | None] = read_links
     routes: Callable[[], tuple[str, ...] | None] = read_default_routes
     if sysfs is not None:
-        take_survey(sysfs)  # refuses what is not a tree
+        survey_at(sysfs)  # refuses what is not a tree
         links, routes = partial(recorded_links, sysfs), partial(recorded_routes, sysfs)
     files, faults = record(sysfs or _SYSFS, links, routes, to)
     click.echo(f"{to}: {files} files; kube-rdma devices --sysfs {to} shows them.")

@@ -12,7 +12,7 @@ import os
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,9 +20,10 @@ from kube_rdma.programs.cli.examples import examples
 from kube_rdma.programs.cli.exit_codes import ExitCode
 from kube_rdma.programs.cli.options import ClusterOptions, cluster_options, named_pod, root_of_host
 from kube_rdma.programs.cli.output import AS_JSON, TEXT_OUTPUT, page_width
+from kube_rdma.programs.cli.recorded import sysfs_option
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from kube_base.errors import Refused
     from kube_rdma.api.text.document import Document
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 _PATH = click.Path(path_type=Path)
 _STDIN = Path("-")
+_STATE = Path("/var/lib/kube-rdma")
 _CLAIMS = ("claim", "claims", "resourceclaim", "resourceclaims")
 
 
@@ -41,6 +43,7 @@ _CLAIMS = ("claim", "claims", "resourceclaim", "resourceclaims")
     epilog=examples(
         "kube-rdma explain pod/train/worker-0",
         "kube-rdma explain -f pod.yaml --node node-1",
+        "kube-rdma explain -f pod.yaml --sysfs dgx-like --config pools.yaml",
         "kube-rdma explain claim/train/two-cards",
     )
 )
@@ -59,6 +62,15 @@ _CLAIMS = ("claim", "claims", "resourceclaim", "resourceclaims")
     help="Node that the pod of -f would run on. Without it, only admission and the pod's networks "
     "are checked. An existing pod has to be on this node. Of a claim only this node is judged.",
 )
+@sysfs_option("Recorded node that the pod of -f would run on. No cluster is asked.")
+@click.option(
+    "--config",
+    "configs",
+    multiple=True,
+    metavar="FILE",
+    help="File with the pools of the recorded node, in any format of `kube-rdma config`, or with "
+    "networks and IPPools. May be repeated.",
+)
 @cluster_options(namespace=True)
 @TEXT_OUTPUT
 @AS_JSON
@@ -66,9 +78,8 @@ _CLAIMS = ("claim", "claims", "resourceclaim", "resourceclaims")
     "--state-dir",
     metavar="DIR",
     type=_PATH,
-    default=Path("/var/lib/kube-rdma"),
-    show_default=True,
-    help="Folder of the agent's records, if this machine is the pod's node.",
+    help="Folder of the agent's records, if this machine is the pod's node. Default: "
+    "/var/lib/kube-rdma.",  # not said to click, which would look for it on any laptop
 )
 @click.pass_obj
 def explain(
@@ -78,7 +89,7 @@ def explain(
     filename: Path | None,
     node: str | None,
     cluster: ClusterOptions,
-    **more: object,
+    **more: Any,
 ) -> None:
     """Show what a pod asked for and got.
 
@@ -91,11 +102,15 @@ def explain(
 
     Exits with 1 when something refuses the pod or no node can meet the claim, else with 0.
     """
+    if bool(target) == bool(filename):
+        raise click.UsageError("Name a pod (pod/NAME), a claim (claim/NAME), or a file (-f).")
+    if more["sysfs"] is not None or more["configs"]:
+        evidence = _of_recorded(filename, node, cluster.namespace, more)
+        _show(evidence, as_json=bool(more["as_json"]) or more["output"] == "json")
+        return
     from kube_rdma.model.late_binding.binding import PodName
     from kube_rdma.programs.explain.evidence import explain_manifest, explain_pod
 
-    if bool(target) == bool(filename):
-        raise click.UsageError("Name a pod (pod/NAME), a claim (claim/NAME), or a file (-f).")
     places, door = _places(more["state_dir"]), partial(cluster.open, opener)
     as_json = bool(more["as_json"]) or more["output"] == "json"
     kind, _, claim = target.partition("/")
@@ -103,7 +118,7 @@ def explain(
         _explain_claim(claim, node, lambda: cluster.usual_namespace(opener), door, as_json=as_json)
         return
     if filename:
-        template = _template(filename, cluster, opener)
+        template = _template(filename, cluster.namespace, lambda: cluster.usual_namespace(opener))
         evidence = asyncio.run(explain_manifest(places, template, node, door))
     else:
         pod = named_pod(target, lambda: cluster.usual_namespace(opener))
@@ -138,18 +153,40 @@ def _explain_claim(
         sys.exit(ExitCode.PROBLEM)
 
 
-def _places(state: object) -> ExplainPlaces:
+def _places(state: Path | None) -> ExplainPlaces:
     from kube_rdma.programs.explain.evidence import ExplainPlaces
 
     return ExplainPlaces(
         here=os.environ.get("NODE_NAME") or os.uname().nodename,
-        state=Path(str(state)),
+        state=state or _STATE,
         host=root_of_host(),
     )
 
 
-def _template(file: Path, cluster: ClusterOptions, opener: Opener | None) -> PodTemplate:
-    """The pod of a file, or what a Job and its like make pods of; raise Refused."""
+def _of_recorded(
+    file: Path | None, node: str | None, namespace: str, chosen: Mapping[str, Any]
+) -> PodEvidence:
+    """The pod of a file on a recorded node, with what files say of its cluster."""
+    from kube_rdma.programs.cli.config import read_parts
+    from kube_rdma.programs.explain.recorded import explain_recorded
+
+    sysfs, configs = chosen["sysfs"], chosen["configs"]
+    if sysfs is None:
+        raise click.UsageError("--sysfs is missing: --config says what a recorded node has.")
+    if file is None or node:
+        raise click.UsageError("--sysfs takes a pod from a file: give -f, and no --node.")
+    if not configs:
+        raise click.UsageError("--config is missing: give a file with the pools of the node.")
+    template = _template(file, namespace, lambda: "default")
+    parts = [part for name in configs for part in read_parts(name)]
+    return asyncio.run(explain_recorded(template, sysfs, parts))
+
+
+def _template(file: Path, namespace: str, usual: Callable[[], str]) -> PodTemplate:
+    """The pod of a file, or what a Job and its like make pods of; raise Refused.
+
+    Without `namespace` and one of its own it is in the `usual` one.
+    """
     from kube_base.errors import Refused
     from kube_rdma.api.admission import manifests, pod_manifest, pod_places
     from kube_rdma.api.text import document, reader
@@ -175,7 +212,7 @@ def _template(file: Path, cluster: ClusterOptions, opener: Opener | None) -> Pod
         )
         raise Refused(what, remedy="Give a Pod, or a Job or Deployment of one", where=name)
     manifest, part = parts[0]
-    space = cluster.namespace or manifest.namespace or cluster.usual_namespace(opener)
+    space = namespace or manifest.namespace or usual()
     return pod_manifest.load(part, space, manifest.name)
 
 

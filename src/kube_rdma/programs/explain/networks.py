@@ -1,7 +1,7 @@
-"""The documents that a pod's annotations name, read as the agent reads them, and nothing made.
+"""The documents of a cluster that a pod's annotations name, read as the agent reads them.
 
-Part of programs/explain/evidence, whose PodEvidence gets what they mean. Which document a name
-means is programs/annotated_networks' to say; here is only where it looks.
+Part of programs/explain/evidence, whose PodEvidence gets what they mean (meaning.py). Which
+document a name means is programs/annotated_networks' to say; here is only where it looks.
 """
 
 from __future__ import annotations
@@ -22,22 +22,11 @@ from kube_rdma.api import cni_conf
 from kube_rdma.api.attach import network_definition
 from kube_rdma.api.attach.network_definition import NetworkDefinition
 from kube_rdma.api.ipam import ip_pool
-from kube_rdma.model.admission.pod_template import PodTemplate
 from kube_rdma.model.cni_conf import ConfFile
 from kube_rdma.model.explain import PodEvidence
-from kube_rdma.model.finding import Finding, Stage
 from kube_rdma.model.ipam import IPPool, PoolName
-from kube_rdma.model.pod import PodState
-from kube_rdma.programs.annotated_networks import AnnotatedNetworks, asking, meant
+from kube_rdma.programs.explain.meaning import with_meaning
 from kube_rdma.programs.part_reader import PartReader
-from kube_rdma.rules.attach.requests import (
-    ANNOTATION,
-    POD_NETWORKS,
-    POD_NETWORKS_DEFINITION,
-    refuse_host_network,
-)
-
-_OTHERS = (ANNOTATION, POD_NETWORKS_DEFINITION)
 
 
 class _Documents:
@@ -90,52 +79,12 @@ async def with_documents(
     """
     pools = await reader.asked("pools of addresses", lambda: _pools(cluster))
     seen = replace(evidence, ip_pools=pools or {}, pools_seen=pools is not None)
-    try:
-        asked = _asking(evidence.template)
-        seen = replace(seen, asks=asked.asks)
-        refuse_host_network(_pod(evidence.template), asked.asks, asked.annotation)
-        documents = _Documents(cluster, _confs(host), seen.ip_pools)
-        asks, definitions = await meant(asked, documents)
-    except Refused as error:
-        return replace(seen, misread=Finding.of_refused(error, Stage.AGENT))
-    except Unavailable as error:
-        reader.keep("the networks", error)
-        return replace(seen, unread=True)
-    brought = {one.ipam.pool.name: one.ipam.pool for one in definitions.values() if one.ipam.pool}
-    others: tuple[str, ...] = ()
-    if any(f"{one.namespace}/{one.network}" not in definitions for one in asks):
-        others = await documents.others(dict.fromkeys(one.namespace for one in asks))
-    return replace(
-        seen,
-        asks=asks,
-        networks=tuple(one.network for one in definitions.values()),
-        other_networks=others,
-        ip_pools={**brought, **seen.ip_pools},
-    )
+    return await with_meaning(seen, _Documents(cluster, _confs(host), seen.ip_pools), reader)
 
 
 async def _pools(cluster: Cluster) -> dict[PoolName, IPPool]:
     parsed = await cluster.see(IP_POOL)
     return {PoolName(one.name): ip_pool.named(one.spec, one.name) for one in parsed.objects}
-
-
-def _asking(template: PodTemplate) -> AnnotatedNetworks:
-    """As the agent reads it; elsewhere nobody knows what the cluster's own network is called."""
-    annotations = dict(template.annotations)
-    alone = not any(annotations.get(key, "").strip() for key in _OTHERS)
-    if template.blocks is not None and alone and not template.faults:
-        return AnnotatedNetworks(POD_NETWORKS, template.blocks)
-    return asking(_pod(template), "")
-
-
-def _pod(template: PodTemplate) -> PodState:
-    return PodState(
-        template.namespace,
-        template.name,
-        "",
-        template.annotations,
-        host_network=template.host_network,
-    )
 
 
 def _confs(host: Path | None) -> tuple[ConfFile, ...]:

@@ -17,7 +17,7 @@ from kube_base.frozen import replace
 from kube_rdma.adapters.kernel.sysfs.functions import read_functions
 from kube_rdma.adapters.kernel.sysfs.netdev import DeviceSite, bond_above, find_site, netdev_name
 from kube_rdma.adapters.kernel.sysfs.pci import PciTree
-from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
+from kube_rdma.adapters.kernel.sysfs.tree import SysfsRoot, SysfsTree
 from kube_rdma.model.device import (
     CharDevice,
     CharKind,
@@ -52,7 +52,7 @@ _DEVNAME = re.compile(r"^DEVNAME=(.+)$", re.MULTILINE)
 _SPELLINGS = {"<unknown>": "UNKNOWN"}
 
 
-def read_survey(root: Path, *, brief: bool = False) -> Survey:
+def read_survey(root: SysfsRoot, *, brief: bool = False) -> Survey:
     """Everything about RDMA that the sysfs tree at `root` shows.
 
     `brief`: of each GID table the first used entry alone, by which a port has an address; a table

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from kube_rdma.adapters.kernel.sysfs.pci import FUNCTIONS
-from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
+from kube_rdma.adapters.kernel.sysfs.tree import SysfsRoot, SysfsTree
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.settings.topology_file import PciFacts, PlacedNet, Processor, TopologyFacts
 
@@ -27,7 +27,7 @@ _UNKNOWN = 255  # lanes; PCIE_LNK_WIDTH_UNKNOWN of include/linux/pci.h
 _ARCHES = {"x86_64": "x86_64", "aarch64": "arm64", "ppc64le": "ppc64"}
 
 
-def facts_of(nets: Iterable[PlacedNet], sysfs: Path | None = None) -> TopologyFacts:
+def facts_of(nets: Iterable[PlacedNet], sysfs: SysfsRoot | None = None) -> TopologyFacts:
     """Facts of the functions on the way to these devices; of a recorded tree no processors.
 
     What cannot be read is left out, as NCCL does it.

@@ -1,41 +1,35 @@
 """Reading a sysfs tree that may be wrong: recorded, half there, or changing while it is read.
 
-The lowest step of the survey: bytes under a root become text, names and places, and whatever
-cannot be read becomes a Fault instead of an exception. What the texts mean is devices.py's
-business.
+The second step of the survey: bytes and names that `files.py` or `recorded_text.py` hold become
+text and places, and whatever cannot be read becomes a Fault instead of an exception. What the texts
+mean is devices.py's business.
 """
 
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
 
+from kube_rdma.adapters.kernel.sysfs.recorded_text import RecordedText
 from kube_rdma.model.survey import Fault
 
-_PAGE = 4096  # a sysfs file never holds more than one page (Documentation/filesystems/sysfs.rst)
+if TYPE_CHECKING:
+    from kube_rdma.adapters.kernel.sysfs.files import SysfsFiles
 
-# A FIFO in a recorded tree must not block, and an attribute of a real sysfs is never a link.
-_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+SysfsRoot: TypeAlias = Path | RecordedText
+"""Where a sysfs is: /sys or a recorded folder, or a recorded machine in memory."""
 
 # How the kernel says "there is nothing to say": the file is not made, or its show() has no answer.
 _SILENT = frozenset({errno.ENOENT, errno.EINVAL, errno.EOPNOTSUPP})
 
-_DELETED = " (deleted)"  # d_path, fs/d_path.c: how the kernel shows a path that has been removed
-
 
 class SysfsTree:
-    """One sysfs root. Every path given and every path in `faults` is relative to it.
+    """One sysfs root. Every path given and every path in `faults` is relative to it."""
 
-    A mount that is attached nowhere has a root that only its descriptor leads to: /proc/self/fd/N
-    is opened as it is, and the kernel shows places in it from ``/`` on (d_path, fs/d_path.c).
-    """
-
-    def __init__(self, root: Path) -> None:
-        real = os.path.realpath(root)
-        self._root = real if _same(root, real) else str(root)
-        self._shown = real.rstrip("/")
+    def __init__(self, root: SysfsRoot) -> None:
+        self._store = root if isinstance(root, RecordedText) else _files(root)
         self.faults: list[Fault] = []
 
     def blame(self, path: str, reason: str) -> None:
@@ -48,7 +42,7 @@ class SysfsTree:
         Saying nothing is a fault only when `required`; being unreadable or not text always is.
         """
         try:
-            data = _read(f"{self._root}/{path}")
+            data = self._store.read(path)
         except OSError as error:
             if required or error.errno not in _SILENT:
                 self.blame(path, _reason(error))
@@ -65,8 +59,7 @@ class SysfsTree:
         so that every path made of names can be shown.
         """
         try:
-            with os.scandir(f"{self._root}/{path}") as entries:
-                names = [entry.name for entry in entries]
+            names = self._store.names(path)
         except OSError as error:
             if required or error.errno != errno.ENOENT:
                 self.blame(path, _reason(error))
@@ -99,34 +92,27 @@ class SysfsTree:
         says nothing is not a fault where it may be `silent`, an empty one where it may be `empty`.
         """
         passed_over = _SILENT if silent else frozenset()
-        try:
-            folder = os.open(f"{self._root}/{path}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except OSError as error:
-            if error.errno not in passed_over:
-                self.blame(path, _reason(error))
-            return {}
         texts = {}
         try:
-            for index in indexes:
-                try:
-                    data = _read(str(index), folder)
-                except OSError as error:
-                    if error.errno not in passed_over:
-                        self.blame(f"{path}/{index}", _reason(error))
+            for index, data in self._store.entries(path, indexes):
+                if isinstance(data, OSError):
+                    if data.errno not in passed_over:
+                        self.blame(f"{path}/{index}", _reason(data))
                     continue
                 text = self._decode(path, data, index)
                 if text:
                     texts[index] = text
                 elif text == "" and not empty:
                     self.blame(f"{path}/{index}", "is empty")
-        finally:
-            os.close(folder)
+        except OSError as error:
+            if error.errno not in passed_over:
+                self.blame(path, _reason(error))
         return texts
 
     def link(self, path: str) -> str | None:
         """The last name of what a link leads to, which need not exist; None where no link is."""
         try:
-            target = os.readlink(f"{self._root}/{path}")  # noqa: PTH115  # a Path costs more
+            target = self._store.target(path)
         except OSError as error:
             if error.errno != errno.ENOENT:
                 self.blame(path, "is not a link" if error.errno == errno.EINVAL else _reason(error))
@@ -144,19 +130,18 @@ class SysfsTree:
         machine it is read on.
         """
         try:
-            real = real_path(f"{self._root}/{path}")
+            place = self._store.place(path)
         except OSError as error:
             if required or error.errno != errno.ENOENT:
                 self.blame(path, _reason(error))
             return None
-        if real.startswith(f"{self._shown}/"):
-            return real[len(self._shown) + 1 :]
-        self.blame(path, "leads out of the tree")
-        return None
+        if place is None:
+            self.blame(path, "leads out of the tree")
+        return place
 
     def holds(self, path: str) -> bool:
         """Whether something is at `path`, links followed."""
-        return os.path.exists(f"{self._root}/{path}")  # noqa: PTH110  # a Path costs more
+        return self._store.holds(path)
 
     def _decode(self, path: str, data: bytes, index: int | None = None) -> str | None:
         """Text of a file, or of the entry `index` of a table; None and a fault when it is none."""
@@ -170,37 +155,11 @@ class SysfsTree:
         return None
 
 
-def _same(root: Path, real: str) -> bool:
-    """Whether both lead to one place; what is not there is no descriptor either."""
-    try:
-        return root.samefile(real)
-    except OSError:
-        return True
+def _files(root: Path) -> SysfsFiles:
+    """Late: it opens files as Linux alone does, and a machine in memory is for any system."""
+    from kube_rdma.adapters.kernel.sysfs.files import SysfsFiles
 
-
-def real_path(path: str) -> str:
-    """Where a path that exists really is, once its links are followed; raise OSError without.
-
-    The kernel knows (proc_pid_fd(5)): three system calls, where os.path.realpath has one for each
-    name on the way. Nothing is opened by O_PATH, so no FIFO blocks and no device hears of it.
-    """
-    descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    try:
-        real = os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115  a Path costs more
-    finally:
-        os.close(descriptor)
-    if real.endswith(_DELETED):  # it went between the two calls
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-    return real
-
-
-def _read(path: str, folder: int | None = None) -> bytes:
-    """The first page of a file, in three system calls."""
-    descriptor = os.open(path, _FLAGS, dir_fd=folder)
-    try:
-        return os.read(descriptor, _PAGE)
-    finally:
-        os.close(descriptor)
+    return SysfsFiles(root)
 
 
 def _reason(error: OSError) -> str:

@@ -1,0 +1,101 @@
+"""The files of a sysfs that is mounted, or was copied to a folder: what tree.py reads through.
+
+First step of the survey. Few system calls for each file, for a node has thousands; they are those
+of Linux. recorded_text.py answers the same questions from memory, on any system.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+_PAGE = 4096  # a sysfs file never holds more than one page (Documentation/filesystems/sysfs.rst)
+
+# A FIFO in a recorded tree must not block, and an attribute of a real sysfs is never a link.
+_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+
+_DELETED = " (deleted)"  # d_path, fs/d_path.c: how the kernel shows a path that has been removed
+
+
+class SysfsFiles:
+    """The files below one root; every path is relative to it. OSError for what cannot be read.
+
+    A mount that is attached nowhere has a root that only its descriptor leads to: /proc/self/fd/N
+    is opened as it is, and the kernel shows places in it from ``/`` on (d_path, fs/d_path.c).
+    """
+
+    def __init__(self, root: Path) -> None:
+        real = os.path.realpath(root)
+        self._root = real if _same(root, real) else str(root)
+        self._shown = real.rstrip("/")
+
+    def read(self, path: str) -> bytes:
+        """The first page of a file."""
+        return _read(f"{self._root}/{path}")
+
+    def names(self, path: str) -> list[str]:
+        """What a folder holds, in no order."""
+        with os.scandir(f"{self._root}/{path}") as entries:
+            return [entry.name for entry in entries]
+
+    def entries(self, path: str, indexes: Iterable[int]) -> Iterator[tuple[int, bytes | OSError]]:
+        """The files named `indexes` in a folder, whose path is walked once for all of them."""
+        folder = os.open(f"{self._root}/{path}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            for index in indexes:
+                try:
+                    yield index, _read(str(index), folder)
+                except OSError as error:
+                    yield index, error
+        finally:
+            os.close(folder)
+
+    def target(self, path: str) -> str:
+        """What a link leads to, as it stands."""
+        return os.readlink(f"{self._root}/{path}")  # noqa: PTH115  # a Path costs more
+
+    def place(self, path: str) -> str | None:
+        """Where a path really is once its links are followed; None for out of the tree."""
+        real = _real_path(f"{self._root}/{path}")
+        if real.startswith(f"{self._shown}/"):
+            return real[len(self._shown) + 1 :]
+        return None
+
+    def holds(self, path: str) -> bool:
+        """Whether something is at a path, links followed."""
+        return os.path.exists(f"{self._root}/{path}")  # noqa: PTH110  # a Path costs more
+
+
+def _same(root: Path, real: str) -> bool:
+    """Whether both lead to one place; what is not there is no descriptor either."""
+    try:
+        return root.samefile(real)
+    except OSError:
+        return True
+
+
+def _real_path(path: str) -> str:
+    """Where a path that exists really is, once its links are followed; raise OSError without.
+
+    The kernel knows (proc_pid_fd(5)): three system calls, where os.path.realpath has one for each
+    name on the way. Nothing is opened by O_PATH, so no FIFO blocks and no device hears of it.
+    """
+    descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        real = os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115  a Path costs more
+    finally:
+        os.close(descriptor)
+    if real.endswith(_DELETED):  # it went between the two calls
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+    return real
+
+
+def _read(path: str, folder: int | None = None) -> bytes:
+    """The first page of a file, in three system calls."""
+    descriptor = os.open(path, _FLAGS, dir_fd=folder)
+    try:
+        return os.read(descriptor, _PAGE)
+    finally:
+        os.close(descriptor)

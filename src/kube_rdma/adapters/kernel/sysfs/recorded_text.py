@@ -1,0 +1,204 @@
+"""A recorded sysfs as one text, read in memory: the machines that come with kube-rdma.
+
+First step of their survey, in place of files.py: tree.py asks the same questions, and nothing is
+written or opened. So it works on systems whose folders cannot hold such a tree, for names of PCI
+functions have colons. The lab writes the same texts out for its nodes (kube_rdma_lab/native).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import posixpath
+import re
+from collections.abc import Iterable, Iterator
+
+from kube_base.frozen import Frozen
+
+_RANGE = re.compile(r"(.*)/\{(\d+)\.\.(\d+)\}")
+_MOST_LINKS = 40  # on one way: MAXSYMLINKS, include/linux/namei.h
+
+
+class TextEntry(Frozen):
+    """A line of a text: a file with its `content`, a link with its `target`, else a folder."""
+
+    path: str
+    content: str | None = None
+    target: str | None = None
+
+
+def read_entries(text: str) -> Iterator[TextEntry]:
+    r"""The files, links and folders that a text describes; ValueError for a line that says nothing.
+
+    A line is ``path: content`` (``\n`` inside stands for a line end, the last one is added),
+    ``path -> target`` for a link, or ``path/`` for a folder. ``gids/{4..255}: 0000:…`` stands for a
+    range of files. After ``[folder]`` paths lie in that folder, but for one that begins with /; a
+    target that begins with / becomes the relative one that sysfs has. Blank lines and lines that
+    begin with # are passed over.
+    """
+    folder = ""
+    for line in text.splitlines():
+        if not line.strip() or line.startswith("#"):
+            continue
+        if line.startswith("[") and line.endswith("]"):
+            folder = f"{line[1:-1]}/"
+            continue
+        yield from _of_line(line[1:] if line.startswith("/") else folder + line)
+
+
+def _of_line(line: str) -> Iterator[TextEntry]:
+    path, arrow, target = line.partition(" -> ")
+    name, colon, content = line.partition(": ")
+    if arrow:
+        yield TextEntry(path, target=_relative(path, target))
+    elif colon:
+        written = content.replace("\\n", "\n") + "\n"
+        yield from (TextEntry(one, written) for one in _expanded(name))
+    elif line.endswith("/"):
+        yield TextEntry(line.rstrip("/"))
+    else:
+        raise ValueError(f"neither file nor link nor directory: {line!r}")
+
+
+def _relative(path: str, target: str) -> str:
+    if not target.startswith("/"):
+        return target
+    return posixpath.relpath(target, posixpath.dirname(f"/{path}"))
+
+
+def _expanded(path: str) -> list[str]:
+    match = _RANGE.fullmatch(path)
+    if not match:
+        return [path]
+    return [f"{match[1]}/{index}" for index in range(int(match[2]), int(match[3]) + 1)]
+
+
+class RecordedText:
+    """The tree of a text; every path is relative to its root. OSError for what cannot be read.
+
+    It answers as SysfsFiles does of the folder that the lab writes of the same text.
+    """
+
+    def __init__(self, name: str, text: str) -> None:
+        """`name` is what people call the machine."""
+        self.name = name
+        self._files: dict[str, bytes] = {}
+        self._links: dict[str, str] = {}
+        self._folders: dict[str, dict[str, None]] = {"": {}}
+        for entry in read_entries(text):
+            self._add(entry)
+
+    def read(self, path: str) -> bytes:
+        """A file, which is no link."""
+        place, last = self._above(path)
+        if f"{place}{last}" in self._links:
+            raise _error(errno.ELOOP, path)
+        return self._file(f"{place}{last}", path)
+
+    def names(self, path: str) -> list[str]:
+        """What a folder holds."""
+        place = self._real(path)
+        if place not in self._folders:
+            raise _error(errno.ENOTDIR, path)
+        return list(self._folders[place])
+
+    def entries(self, path: str, indexes: Iterable[int]) -> Iterator[tuple[int, bytes | OSError]]:
+        """The files named `indexes` in a folder."""
+        place = self._real(path)
+        if place not in self._folders:
+            raise _error(errno.ENOTDIR, path)
+        for index in indexes:
+            try:
+                yield index, self._file(f"{place}/{index}".lstrip("/"), f"{path}/{index}")
+            except OSError as error:
+                yield index, error
+
+    def target(self, path: str) -> str:
+        """What a link leads to, as it stands."""
+        place, last = self._above(path)
+        entry = f"{place}{last}"
+        if entry in self._links:
+            return self._links[entry]
+        raise _error(errno.EINVAL if self._is_present(entry) else errno.ENOENT, path)
+
+    def place(self, path: str) -> str | None:
+        """Where a path really is once its links are followed; None for out of the tree."""
+        try:
+            return self._real(path) or None
+        except PermissionError:
+            return None
+
+    def holds(self, path: str) -> bool:
+        """Whether something is at a path, links followed."""
+        try:
+            self._real(path)
+        except OSError:
+            return False
+        return True
+
+    def _add(self, entry: TextEntry) -> None:
+        above, _, last = entry.path.rpartition("/")
+        self._folder(above)[last] = None
+        if entry.target is not None:
+            self._links[entry.path] = entry.target
+        elif entry.content is not None:
+            self._files[entry.path] = entry.content.encode()
+        else:
+            self._folder(entry.path)
+
+    def _folder(self, path: str) -> dict[str, None]:
+        """The names in a folder, which is made with all above it."""
+        if path not in self._folders:
+            above, _, last = path.rpartition("/")
+            self._folder(above)[last] = None
+            self._folders[path] = {}
+        return self._folders[path]
+
+    def _is_present(self, place: str) -> bool:
+        return place in self._folders or place in self._files or place in self._links
+
+    def _file(self, place: str, path: str) -> bytes:
+        if place in self._files:
+            return self._files[place]
+        raise _error(errno.EISDIR if place in self._folders else errno.ENOENT, path)
+
+    def _above(self, path: str) -> tuple[str, str]:
+        """The real folder of a path, ready to be put before its last name, and that name."""
+        above, _, last = path.rstrip("/").rpartition("/")
+        folder = self._real(above)
+        if folder not in self._folders:
+            raise _error(errno.ENOTDIR, path)
+        return f"{folder}/" if folder else "", last
+
+    def _real(self, path: str) -> str:
+        """Where a path is, walked name by name; PermissionError for out of the tree."""
+        place: list[str] = []
+        pending, links = path.split("/")[::-1], 0
+        while pending:
+            name = pending.pop()
+            if name == "":
+                continue
+            if "/".join(place) in self._files:
+                raise _error(errno.ENOTDIR, path)
+            if name == ".":
+                continue
+            if name == "..":
+                if not place:
+                    raise _error(errno.EPERM, path)
+                place.pop()
+                continue
+            entry = "/".join((*place, name))
+            if entry in self._links:
+                links += 1
+                if links > _MOST_LINKS:
+                    raise _error(errno.ELOOP, path)
+                pending += self._links[entry].split("/")[::-1]
+            elif self._is_present(entry):
+                place.append(name)
+            else:
+                raise _error(errno.ENOENT, path)
+        return "/".join(place)
+
+
+def _error(number: int, path: str) -> OSError:
+    return OSError(number, os.strerror(number), path)
