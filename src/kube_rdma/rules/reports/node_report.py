@@ -7,14 +7,14 @@ What changes without meaning (counters, times) is left out, or a node at rest wo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from kube_base.frozen import Frozen
 from kube_rdma.model.card import Card, CardId, Netdev
 from kube_rdma.model.functions.function import FunctionsPlan
 from kube_rdma.model.measures import figure_text
 from kube_rdma.model.pools.node_policy import ClusterNodePolicy, PolicyAtNode
-from kube_rdma.model.pools.pool import Pool
+from kube_rdma.model.pools.pool import Pool, ShareId
 from kube_rdma.model.reports.node_report import (
     NodeReport,
     PendingMode,
@@ -47,6 +47,7 @@ class AgentLook(Frozen):
     policies: Sequence[ClusterNodePolicy] = ()  # those that this look was to meet
     plan: FunctionsPlan = FunctionsPlan()
     rails: int = 0
+    plugin_shares: Mapping[str, Collection[ShareId]] | None = None  # held; None: nobody can tell
 
 
 def node_report(look: AgentLook) -> NodeReport:

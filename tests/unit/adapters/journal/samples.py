@@ -51,6 +51,7 @@ from kube_rdma.model.pools.pool import (
     PoolSpec,
     Preference,
     Selector,
+    Serving,
     Variables,
 )
 from kube_rdma.model.pools.rails import RailRecord
@@ -264,6 +265,12 @@ ON_FABRICS = AppliedPools(
         PoolSpec("rdma/e", Mode.SHARED, "s", fabric=FabricProfile(), host_network=True),
     )
 )
+SERVED = AppliedPools(
+    (
+        PoolSpec("rdma/f", Mode.HCA, "s", serve=Serving.CLAIMS),
+        PoolSpec("rdma/g", Mode.SHARED, "s", serve=Serving.PLUGIN),
+    )
+)
 BOOKING = AllocationRecord(
     CONTAINER,
     SANDBOX.uid,
@@ -354,6 +361,7 @@ RECORDS: dict[str, tuple[Any, dict[str, Any]]] = {
         },
     ),
     "pools": (POOLS, {"pools": APPLIED}),
+    "serving": (POOLS, {"pools": SERVED}),
     "rails": (
         RAILS,
         {"rails": RailRecord((PHYSICAL, "rxe0@eth0"), (("ens2f0", PHYSICAL),))},

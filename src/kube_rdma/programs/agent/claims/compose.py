@@ -76,5 +76,7 @@ def with_claims(
     )
     claims = PreparedClaims(to)
     doors.kubelet.prepared = claims
-    driver = ClaimDriver(claims, site.plugins_registry, site.node, site.works)
+    slices = [keeper for keeper in doors.keepers if isinstance(keeper, SlicePublisher)]
+    published = slices[0].offered if slices else frozenset
+    driver = ClaimDriver(claims, site.plugins_registry, site.node, site.works, published)
     return replace(doors, late=WithClaims(doors.late, claims), claims=driver)

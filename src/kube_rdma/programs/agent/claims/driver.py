@@ -32,6 +32,7 @@ class ClaimDriver:
     """One per agent; `registry` is the kubelet's plugins_registry.
 
     `works` answers whether the runtime gives containers the CDI devices that claims name, and why.
+    `published` has the resources of the devices in this node's slices, None when unknown.
     """
 
     def __init__(
@@ -40,8 +41,10 @@ class ClaimDriver:
         registry: Path,
         node: str,
         works: Callable[[], Awaitable[tuple[bool, str]]],
+        published: Callable[[], frozenset[str] | None] = frozenset,
     ) -> None:
         self.claims = claims
+        self.published = published
         self._registry = registry
         self._node = node
         self._works = works

@@ -13,14 +13,17 @@ from pathlib import Path
 import structlog
 
 from kube_base.errors import Refused
+from kube_base.frozen import replace
 from kube_base.notices import Notices
 from kube_rdma.adapters.files.watched import watching
 from kube_rdma.api.pools.node_label import LABEL, label_pools
+from kube_rdma.api.pools.serve_label import LABEL as SERVE
+from kube_rdma.api.pools.serve_label import label_serving
 from kube_rdma.api.text.typed import RESCAN, Config
 from kube_rdma.model.functions.function import FunctionsWish
 from kube_rdma.model.node import NodeState
 from kube_rdma.model.pools.node_policy import ClusterNodePolicy, NodeWishes
-from kube_rdma.model.pools.pool import PoolSpec
+from kube_rdma.model.pools.pool import PoolSpec, Serving
 from kube_rdma.programs.config import read_config
 
 log = structlog.get_logger()
@@ -29,7 +32,7 @@ log = structlog.get_logger()
 class ConfigSource:
     """The wanted pools as they are now; `changed` is called when they became others.
 
-    `refused` gets each new refusal, for the node's events.
+    `refused` gets each new refusal, for the node's events. `claims`: this agent can serve claims.
     """
 
     def __init__(
@@ -37,7 +40,11 @@ class ConfigSource:
         config: Path | None,
         changed: Callable[[], None],
         refused: Callable[[str], None] = lambda _: None,
+        *,
+        claims: bool = False,
     ) -> None:
+        self._claims = claims
+        self._serving: Serving | None = None  # what the node's label says, None: not known yet
         self._config = config
         self._changed = changed
         self._refused = refused
@@ -57,12 +64,19 @@ class ConfigSource:
 
     @property
     def specs(self) -> tuple[PoolSpec, ...]:
-        """Every wanted pool; a resource is the file's, else the policies', else the label's."""
+        """Every wanted pool; a resource is the file's, else the policies', else the label's.
+
+        An agent that can serve claims lists no share before it has seen what its node is to do.
+        """
         named = {spec.resource for spec in self._of_file}
         others: dict[str, PoolSpec] = {}
         for spec in (*self._of_cluster.pools, *self._of_label):
             others.setdefault(spec.resource, spec)
-        return (*self._of_file, *(s for s in others.values() if s.resource not in named))
+        wanted = (*self._of_file, *(s for s in others.values() if s.resource not in named))
+        if not self._claims:
+            return wanted
+        otherwise = self._serving or Serving.CLAIMS
+        return tuple(replace(spec, serve=spec.serve or otherwise) for spec in wanted)
 
     @property
     def functions(self) -> tuple[FunctionsWish, ...]:
@@ -106,6 +120,7 @@ class ConfigSource:
     def label(self, node: NodeState) -> None:
         """Take note of the node's labels."""
         labels = dict(node.labels)
+        self._serve(labels.get(SERVE))
         try:
             pools = label_pools(labels.get(LABEL))
         except Refused as error:
@@ -114,6 +129,18 @@ class ConfigSource:
         self._understood("label")
         if pools != self._of_label:
             self._of_label = pools
+            self._changed()
+
+    def _serve(self, value: str | None) -> None:
+        """Take note of the way in which the node's pools are to be served."""
+        try:
+            serving = label_serving(value, claims=self._claims)
+        except Refused as error:
+            self._tell("label serve", error)
+            return
+        self._understood("label serve")
+        if serving != self._serving:
+            self._serving = serving
             self._changed()
 
     def policies(self, wishes: NodeWishes, refusals: tuple[Refused, ...]) -> None:
