@@ -86,7 +86,7 @@ def follow(shell, steps):
 
 
 def seed(lab, name=SEED):
-    """Start the pod of the seed, unmodified but for another name, and return it once it is Ready."""
+    """Start the pod of the seed, by another name perhaps; return it once it is Ready."""
     pod = yaml.safe_load((scc.examples() / "s2-scc" / "rdma-test-pod.yaml").read_text())
     pod["metadata"] |= {"name": name, "namespace": "default"}
     cluster.apply(lab, pod)

@@ -162,7 +162,6 @@ def _sharing(pod: Stored[FullPodSpec, _SharingStatus]) -> SharingPod:
             amounts = {**container.resources.requests, **container.resources.limits}
             asked[name] = max(asked.get(name, 0), int(quantity(str(amounts[name]))))
     claim = pod.status.extended_resource_claim_status if pod.status else None
-    mapped = (
-        frozenset(one.resource_name for one in claim.request_mappings) if claim else frozenset()
-    )
-    return SharingPod(pod.namespace, pod.name, asked, mapped)
+    mapped = claim.request_mappings if claim else ()
+    by_claim = frozenset(one.resource_name for one in mapped)
+    return SharingPod(pod.namespace, pod.name, asked, by_claim)
