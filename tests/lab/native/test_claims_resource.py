@@ -33,7 +33,7 @@ GONE = ("--ignore-not-found", "--wait", "--grace-period=1")
 
 @pytest.fixture(scope="module")
 def lab(native):
-    """Agents that can serve claims, the class, and one node that takes pods; all gone at the end."""
+    """Agents that can serve claims, the class, and one node that takes pods."""
     scc.install_kinds(native)
     made = objects([assignment(word) for word in VALUES], "default")
     kept = ("CustomResourceDefinition", "Namespace")

@@ -220,7 +220,7 @@ class _Plugin:
         self._tell_metrics(verdict, gathered.facts.survey, offers)
         self._health = verdict.assessment.health
         await self._number_rails(gathered, verdict)
-        self._tell_keepers(gathered, verdict)
+        self._tell_keepers(gathered, verdict, served)
         await self._tell_followers(offers)
         return self._next_look(gathered, verdict, served)
 
@@ -324,7 +324,9 @@ class _Plugin:
         for keeper in self._doors.keepers:
             keeper.doubted()
 
-    def _tell_keepers(self, gathered: _Gathered, verdict: NodeVerdict) -> None:
+    def _tell_keepers(
+        self, gathered: _Gathered, verdict: NodeVerdict, served: tuple[Pool, ...]
+    ) -> None:
         """Tell what the cluster is to know of this node."""
         survey, staged = gathered.facts.survey, self._staged
         self._cards = looked(self._cards, verdict, staged.specs, survey)
@@ -340,6 +342,7 @@ class _Plugin:
             self._functions.plan if self._functions else FunctionsPlan(),
             self._doors.rails.count,
             plugin_shares(gathered.holdings, self._kubelet.booked()),
+            served,
         )
         for keeper in self._doors.keepers:
             keeper.look(look)
