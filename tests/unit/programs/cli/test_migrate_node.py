@@ -27,7 +27,14 @@ class World:
         self.server = FakeServer(kinds or (DAEMON_SET, DEVICE_CLASS, NODE_REPORT))
         status = {"allocatable": {HCA: "1k"}, "nodeInfo": {"kubeletVersion": "v1.36.3"}}
         self.server.put(NODE, {"metadata": {"name": NAME}, "spec": {}, "status": status})
-        report = {"metadata": {"name": NAME}, "status": {"agentVersion": "0.1.0", "pools": [POOL], "summary": {"cards": 8, "healthy": 8}}}
+        report = {
+            "metadata": {"name": NAME},
+            "status": {
+                "agentVersion": "0.1.0",
+                "pools": [POOL],
+                "summary": {"cards": 8, "healthy": 8},
+            },
+        }
         self.server.put(NODE_REPORT, report)
         self.agent("--claims")
         if not kinds:
