@@ -21,5 +21,5 @@ def test_claims_are_for_agents_that_serve_them():
 
 @pytest.mark.parametrize("value", ["", "Claims", "claim", "both", "true"])
 def test_anything_else_is_refused_with_what_is_allowed(value):
-    with pytest.raises(Refused, match="kube-rdma.io/serve=plugin or kube-rdma.io/serve=claims"):
+    with pytest.raises(Refused, match=r"kube-rdma\.io/serve=plugin or kube-rdma\.io/serve=claims"):
         label_serving(value, claims=True)
