@@ -109,9 +109,8 @@ def cards_in(lab, name):
 def slots(lab):
     """What the slices of the node have, by device."""
     listed = cluster.get(lab, "resourceslices")["items"]
-    devices = [
-        d for one in listed if one["spec"]["nodeName"] == NODE for d in one["spec"]["devices"]
-    ]
+    mine = [one["spec"] for one in listed if one["spec"]["nodeName"] == NODE]
+    devices = [device for spec in mine for device in spec.get("devices", ())]
     return {one["name"]: int(one["capacity"]["slots"]["value"]) for one in devices}
 
 

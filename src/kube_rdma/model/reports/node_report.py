@@ -102,8 +102,8 @@ class ReportedPool(SparsePart):
     cards: int
     """cards is how many cards the pool has, healthy or not."""
     serve: Word = ""
-    """serve is claims where pods get the cards as devices of claims. The kubelet is told of no
-    share then, and kubectl describe node shows 0. Left out: the device plugin serves the pool.
+    """serve is claims where pods get the cards as devices of claims. The kubelet lists no share
+    then, and kubectl describe node shows 0. Left out: the device plugin serves the pool.
     """
 
     @property

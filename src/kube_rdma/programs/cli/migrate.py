@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 
 @click.group()
 def migrate() -> None:
-    """Plan the move from another device plugin, or of a node to claims.
+    """Plan the move from another device plugin.
 
-    `plan` and `node` print the commands; the cluster changes only when you run them.
+    `plan` prints its commands, `node` those of a node's move to claims. The cluster changes only
+    when you run them.
     """
 
 
@@ -91,10 +92,11 @@ def plan(
 @TEXT_OUTPUT
 @click.pass_obj
 def node(opener: Opener | None, node: str, cluster: ClusterOptions, output: str) -> None:
-    """Print the commands by which claims serve a node, and those of the way back.
+    """Print how a node moves to claims.
 
-    Pods go on asking for the same resource, such as rdma/hca. It needs Kubernetes 1.36, agents with
-    claims.enabled and a DeviceClass for each name. Nothing is written to the cluster.
+    The commands of the way back are below them. Pods go on asking for the same resource, such as
+    rdma/hca. It needs Kubernetes 1.36, agents with claims.enabled and a DeviceClass for each name.
+    Nothing is written to the cluster.
 
     Exits with 3 when the node cannot go this way, and says why.
     """

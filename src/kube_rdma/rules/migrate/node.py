@@ -28,7 +28,7 @@ def plan_node(view: ServingView) -> ServingPlan:
     faults = tuple(_faults(view))
     if faults:
         raise Refused.all(faults)
-    there = PlanStep(
+    forth = PlanStep(
         f"Claims serve {view.node.name}",
         "The agent empties the list of shares, waits until the API server shows none, and "
         "publishes the cards as devices. Pods that run keep what they have.",
@@ -54,7 +54,7 @@ def plan_node(view: ServingView) -> ServingPlan:
         ),
         view.node.name,
     )
-    return ServingPlan(view, (there,), (back,), tuple(_notes(view)))
+    return ServingPlan(view, (forth,), (back,), tuple(_notes(view)))
 
 
 def _faults(view: ServingView) -> Sequence[Refused]:
@@ -67,10 +67,13 @@ def _faults(view: ServingView) -> Sequence[Refused]:
     if not view.serves_claims:
         problem = "no agent of kube-rdma has the option --claims"
         faults.append(Refused(problem, remedy="Install kube-rdma with claims.enabled=true"))
-    missing = [one for one in view.resources if one not in view.classes]
-    for one in missing:
-        problem = f"no DeviceClass has extendedResourceName {one}: pods that ask for it would wait"
-        entry = f"{{name: {one.replace('/', '-').replace('_', '-').lower()}, resource: {one}}}"
+    missing = [resource for resource in view.resources if resource not in view.classes]
+    for resource in missing:
+        label = resource.replace("/", "-").replace("_", "-").lower()
+        problem = (
+            f"no DeviceClass has extendedResourceName {resource}: pods that want it would wait"
+        )
+        entry = f"{{name: {label}, resource: {resource}}}"
         remedy = f"Install kube-rdma with claims.classes=[{entry}]"
         faults.append(Refused(problem, remedy=remedy))
     return faults
@@ -88,8 +91,8 @@ def _notes(view: ServingView) -> Sequence[str]:
         )
     if new:
         notes.append(
-            f"Devices of claims are held by {listed(new)}: on the way back as many shares are not "
-            "given away until these pods end"
+            f"Devices of claims are held by {listed(new)}: on the way back as many shares stay "
+            "unhealthy until these pods end"
         )
     for name in view.resources:
         many = [pod.title for pod in view.pods if name in view.whole and pod.asked.get(name, 0) > 1]
