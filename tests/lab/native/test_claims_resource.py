@@ -27,7 +27,7 @@ VALUES = (
     f"claims.classes=[{{name: {CLASS}, resource: {HCA}}}]",
     """agent.config='{"mode": "hca"}'""",
 )
-OLD, SEED = "old", "rdma-test-pod"
+OLD, ENDING, SEED = "old", "old-ending", "rdma-test-pod"
 GONE = ("--ignore-not-found", "--wait", "--grace-period=1")
 
 
@@ -65,14 +65,15 @@ def shell(lab, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def plan(lab, shell):
-    """What the command says while the plugin serves the node and a pod holds a share of it."""
-    share_pods.start(lab, OLD, NODE, 1, HCA)
+    """What the command says while the plugin serves the node and two pods hold a share of it."""
+    for name in (OLD, ENDING):
+        share_pods.start(lab, name, NODE, 1, HCA)
     return json.loads(shell.check(f"kube-rdma migrate node {NODE} -o json"))
 
 
 @pytest.fixture(scope="module")
 def moved(lab, shell, plan):
-    """The node after the way there; the pod of before still runs."""
+    """The node after the way there; the pods of before still run."""
     before = share_pods.running(lab)
     follow(shell, plan["steps"])
     assert share_pods.running(lab) == before
@@ -127,33 +128,41 @@ def restarted(lab, name):
 def test_the_plan_names_the_pods_that_hold_shares(plan):
     assert plan["offered"] == {HCA: "1k"}
     assert plan["classes"] == {HCA: CLASS}
-    assert plan["pods"] == [{"pod": f"default/{OLD}", "asked": {HCA: 1}, "byClaim": []}]
-    assert any(f"default/{OLD}" in note for note in plan["notes"])
+    pods = [{"pod": f"default/{name}", "asked": {HCA: 1}, "byClaim": []} for name in (OLD, ENDING)]
+    assert plan["pods"] == pods
+    (note,) = plan["notes"]
+    assert all(one["pod"] in note for one in pods)
 
 
 def test_the_seeds_pod_is_served_by_a_claim_beside_a_pod_that_holds_a_share(moved):
-    """The share of the older pod is no slot of the device."""
-    assert slots(moved) == {CLASS: SHARES - 1}
+    """The shares of older pods are no slots of the device."""
+    assert slots(moved) == {CLASS: SHARES - 2}
     pod = seed(moved)
     claim = cluster.get(moved, f"resourceclaim/{claim_of(pod)}")
     (result,) = claim["status"]["allocation"]["devices"]["results"]
     assert (result["driver"], result["device"]) == ("rdma.kube-rdma.io", CLASS)
     assert cards_in(moved, SEED) == CARDS == cards_in(moved, OLD)
-    assert [len(ids) for ids in held(moved, NODE, HCA).values()] == [1]
+    assert [len(ids) for ids in held(moved, NODE, HCA).values()] == [1, 1]
 
 
 def test_both_pods_outlive_their_containers_and_the_kubelet(moved):
-    """The agent stays registered with the name, or the kubelet would start no such container."""
+    """The agent stays registered with the name, or the kubelet would start no such container.
+
+    An older pod that ends meanwhile gives its slot to the device.
+    """
+    cluster.kubectl(moved, "delete", "pod", ENDING, "--wait=false")
+    uid = cluster.get(moved, f"pod/{OLD}")["metadata"]["uid"]
     for name in (OLD, SEED):
         restarted(moved, name)
         assert cards_in(moved, name) == CARDS
-    before = held(moved, NODE, HCA)
+    before = held(moved, NODE, HCA)[uid]
     cluster.shell(moved, NODE, "sv", "-w", "60", "force-restart", "kubelet")
     waiting.until(moved, "the slices of the node", lambda: slots(moved))
     pod = seed(moved, "after-kubelet")
     assert claim_of(pod)
     assert cards_in(moved, "after-kubelet") == CARDS
-    assert held(moved, NODE, HCA) == before
+    assert held(moved, NODE, HCA)[uid] == before
+    waiting.until(moved, "the slot", lambda: slots(moved) == {CLASS: SHARES - 1})
     share_pods.nothing_failed(moved)
 
 
