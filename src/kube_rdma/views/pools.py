@@ -127,8 +127,8 @@ def pools_document(
     """All of it as JSON values. Keys are stable: they are added to, never renamed or removed.
 
     ``pools``: resource, mode, source, shares, bind, attach, prefer, numa_hints, variables,
-    extra_paths, host_network, bare_ids, serve, fabric, extra_info (card to facts), selectors (source
-    and those fields that are given); ``functions``: count, autoprobe, force, source, selectors;
+    extra_paths, host_network, bare_ids, serve, fabric, extra_info (card to facts), selectors (those
+    fields that are given, and source); ``functions``: count, autoprobe, force, source, selectors;
     ``rescan`` in seconds; ``warnings``: sentences; ``node``: null when none was looked at, else
     ``pools`` (resource, shares, healthy, cards: id, name, usable, reasons),
     ``clashes`` and ``warnings`` (sentences) and ``left_out`` (id, name, reasons by resource).

@@ -34,8 +34,6 @@ async def works():
 class ServedWorld(ClaimWorld):
     """A node whose agent can serve claims, with a pool from a file."""
 
-    serve_label = None
-
     def node(self, serve, shares):
         """The Node object: its label, and what the kubelet has told the API server."""
         labels = {SERVE: serve} if serve else {}
@@ -105,6 +103,14 @@ async def test_a_share_that_a_claim_holds_is_not_given_by_the_plugin(world):
         await until(lambda: world.kubelet.healthy(HCA) == 13)
         await doors.claims.claims.unprepare(name)
         world.change(*CARDS)
+        await until(lambda: world.kubelet.healthy(HCA) == 16)
+
+
+async def test_without_the_kind_of_slices_the_plugin_serves(world):
+    """An API server without resource.k8s.io has no slice that could give a card twice."""
+    world.serve()
+    world.node(None, None)
+    async with world.serving(world.able()):
         await until(lambda: world.kubelet.healthy(HCA) == 16)
 
 
