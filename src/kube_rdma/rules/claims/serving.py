@@ -24,7 +24,7 @@ from kube_rdma.model.node import NodeState
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.model.pools.pool import Bind, Pool, Serving, Share, ShareId
 from kube_rdma.rules.claims.cards import ClaimOffer, RailOf, claim_offer
-from kube_rdma.rules.claims.prepare import devices_of
+from kube_rdma.rules.claims.names import device_name
 from kube_rdma.rules.pools.holdings import card_of
 from kube_rdma.rules.pools.modes import terms
 
@@ -56,23 +56,20 @@ def for_claims(pools: Iterable[Pool], held: PluginShares, rail: RailOf) -> Claim
     """
     served = [pool for pool in pools if pool.spec.serve is not Serving.PLUGIN]
     offer = claim_offer(served, rail)
-    owners = devices_of(served)
     taken: Counter[str] = Counter()
-    moved = [pool for pool in served if pool.spec.serve is Serving.CLAIMS]
-    for name, device in devices_of(moved).items():
-        card = device.card.id if device.card else None
-        spec = device.pool.spec
-        taken[name] = sum(card_of(spec, share) == card for share in held.get(spec.resource, ()))
+    resources: dict[str, str] = {}
+    for pool in served:
+        spec = pool.spec
+        if spec.serve is not Serving.CLAIMS:
+            continue
+        shares = [card_of(spec, share) for share in held.get(spec.resource, ())]
+        whole = terms(spec).bind is Bind.POOL
+        for card in (None,) if whole else pool.cards:
+            name = device_name(pool, card)
+            resources.setdefault(name, spec.resource)
+            taken[name] += shares.count(card.id if card else None)
     left = (replace(card, slots=card.slots - taken[card.name]) for card in offer.cards)
-    return ClaimOffer(
-        tuple(card for card in left if card.slots > 0),
-        offer.refusals,
-        {
-            name: device.pool.spec.resource
-            for name, device in owners.items()
-            if device.pool.spec.serve is Serving.CLAIMS
-        },
-    )
+    return ClaimOffer(tuple(card for card in left if card.slots > 0), offer.refusals, resources)
 
 
 def ready(offer: ClaimOffer, node: NodeState) -> tuple[OfferedCard, ...]:

@@ -51,7 +51,7 @@ log = structlog.get_logger()
 class SlicePublisher(NodeKeeper[ClaimOffer]):
     """The slices of one agent's node. `rail` gives the rail of a card."""
 
-    part = "resource slices"
+    part = "slices"
     failure = "resource slices not written"
 
     def __init__(self, door: OfferedSlices, rail: RailOf, pace: WritePace = SLICE_PACE) -> None:
