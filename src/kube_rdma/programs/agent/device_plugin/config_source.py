@@ -25,6 +25,7 @@ from kube_rdma.model.node import NodeState
 from kube_rdma.model.pools.node_policy import ClusterNodePolicy, NodeWishes
 from kube_rdma.model.pools.pool import PoolSpec, Serving
 from kube_rdma.programs.config import read_config
+from kube_rdma.rules.phrases import listed
 
 log = structlog.get_logger()
 
@@ -154,6 +155,7 @@ class ConfigSource:
         if wishes != self._of_cluster:
             self._of_cluster = wishes
             self._changed()
+        self._tell_unserved()
 
     def _again(self) -> None:
         assert self._config
@@ -174,8 +176,21 @@ class ConfigSource:
     def _take(self, config: Config) -> None:
         self._of_file, self._rescan, self._functions = config.pools, config.rescan, config.functions
         self._rails = config.rails
+        self._tell_unserved()
         for warning in config.warnings:
             log.warning("configuration warning", file=str(self._config), warning=warning)
+
+    def _tell_unserved(self) -> None:
+        """Tell of pools that are for claims, where this agent serves none: pods get no card."""
+        pools = () if self._claims else self.specs
+        lost = [spec for spec in pools if spec.serve is Serving.CLAIMS]
+        if not lost:
+            self._understood("serve")
+            return
+        names = listed([spec.resource for spec in lost])
+        problem = f"claims are to serve {names}, and this agent does not serve claims"
+        remedy = 'Install it with claims.enabled=true, or write "serve": "plugin"'
+        self._tell("serve", Refused(problem, remedy=remedy, where=lost[0].source))
 
     def _tell(self, about: str, error: Refused) -> None:
         for why in self._notices.news(about, str(error)):

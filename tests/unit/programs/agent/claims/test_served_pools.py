@@ -137,3 +137,16 @@ def test_what_the_document_says_counts_before_the_label(tmp_path):
     source.read()
     source.label(NodeState(NODE_NAME, labels=((SERVE, "claims"),)))
     assert [spec.serve for spec in source.specs] == [Serving.PLUGIN]
+
+
+def test_a_pool_for_claims_is_told_where_the_agent_serves_none(tmp_path):
+    """It lists no share: a node that served claims before may still have pods with them."""
+    path = tmp_path / "policy.yaml"
+    path.write_text(POLICY.replace("shares: 4", "shares: 4, serve: claims"))
+    source = ConfigSource(path, lambda: None)
+    source.read()
+    (why,) = source.refusals
+    assert "claims are to serve rdma/nic, and this agent does not serve claims" in why
+    path.write_text(POLICY)
+    source._again()
+    assert source.refusals == ()
