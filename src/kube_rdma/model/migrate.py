@@ -1,4 +1,4 @@
-"""What `kube-rdma migrate plan` sees of another device plugin, and the way that it prints.
+"""What `kube-rdma migrate` sees of a cluster or of a node, and the way that it prints.
 
 programs/migrate reads a MigrationView, rules/migrate turns it into a TakeoverPlan,
 views/migrate shows one. Nothing here writes to a cluster.
@@ -159,4 +159,47 @@ class TakeoverPlan(Frozen):
     holders: tuple[HolderPod, ...] = ()
     steps: tuple[PlanStep, ...] = ()
     back: tuple[PlanStep, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class SharingPod(Frozen):
+    """A pod of a node that asks for resources: the most that a container asks of each, by name.
+
+    `by_claim` are those that it got by claims; the others it has of the device plugin.
+    """
+
+    namespace: str
+    name: str
+    asked: Mapping[str, int]
+    by_claim: frozenset[str] = frozenset()
+
+    @property
+    def title(self) -> str:
+        """Namespace and name."""
+        return f"{self.namespace}/{self.name}"
+
+
+class ServingView(Frozen):
+    """What `kube-rdma migrate node` reads of a node, to go from shares to claims and back.
+
+    `resources` are those of the node's pools, `whole` those of which a share stands for the pool.
+    `classes` are DeviceClasses by the resource name that they have. `serves_claims`: an agent of
+    this cluster has the option.
+    """
+
+    node: MigratingNode
+    kubelet_version: str
+    resources: tuple[str, ...]
+    whole: frozenset[str]
+    classes: Mapping[str, str]
+    serves_claims: bool
+    pods: tuple[SharingPod, ...] = ()
+
+
+class ServingPlan(Frozen):
+    """The way of a node from the device plugin to claims, and back."""
+
+    view: ServingView
+    steps: tuple[PlanStep, ...]
+    back: tuple[PlanStep, ...]
     notes: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Reads what `kube-rdma migrate plan` judges: which plugins run, whose they are, what they serve.
+"""Reads what `kube-rdma migrate` judges: which plugins run, whose they are, what they serve.
 
 programs/cli/migrate runs it. It only reads; a right that is missing for what a plan needs refuses
 it by name, for a plan that knows half of a cluster would do harm.
@@ -14,8 +14,15 @@ from kube_base.frozen import replace
 from kube_client.errors import NotInstalled
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster import migrate as objects
-from kube_rdma.model.migrate import MigrationOptions, MigrationView, PluginConfig, PluginDaemonSet
-from kube_rdma.model.pools.pool import Bind
+from kube_rdma.api.pools.serve_label import LABEL
+from kube_rdma.model.migrate import (
+    MigrationOptions,
+    MigrationView,
+    PluginConfig,
+    PluginDaemonSet,
+    ServingView,
+)
+from kube_rdma.model.pools.pool import Bind, Mode
 from kube_rdma.model.reports.cluster import ProgramRole, ProgramTemplate
 from kube_rdma.programs.config import parse_config
 from kube_rdma.programs.part_reader import PartReader
@@ -62,13 +69,43 @@ async def look(cluster: Cluster, options: MigrationOptions) -> MigrationView:
     return MigrationView(plugins, policies, nodes, holders or (), operators or (), configs, unread)
 
 
+async def look_node(cluster: Cluster, name: str) -> ServingView:
+    """Read what the way of a node to claims needs; Refused for a node that cannot go it."""
+    seen = await objects.node(cluster, name, LABEL)
+    if seen is None:
+        raise Refused(f"there is no node {name}", remedy="kubectl get nodes has their names")
+    pools = await objects.reported_pools(cluster, name)
+    if not pools:
+        raise Refused(
+            f"no agent of kube-rdma reports a resource of node {name}",
+            remedy="Install kube-rdma on it first; kubectl get nodereports shows who reports",
+        )
+    try:
+        classes = await objects.extended_names(cluster)
+    except NotInstalled:
+        classes = {}
+    sets = map(_judged, await objects.daemon_sets(cluster))
+    node, version = seen
+    return ServingView(
+        node,
+        version,
+        resources=tuple(sorted(pools)),
+        whole=frozenset(one for one, mode in pools.items() if mode == Mode.HCA),
+        classes=classes,
+        serves_claims=any(one.is_ours and "--claims" in _words(one) for one in sets),
+        pods=await objects.sharing_pods(cluster, name),
+    )
+
+
+def _words(plugin: PluginDaemonSet) -> list[str]:
+    """The words of the command of a DaemonSet's first container."""
+    containers = plugin.pod.get("containers") or ()
+    return [w for one in containers[:1] for k in ("command", "args") for w in one.get(k) or ()]
+
+
 def _judged(seen: PluginDaemonSet) -> PluginDaemonSet:
     """The DaemonSet with whether it is one of kube-rdma's."""
-    containers = seen.pod.get("containers") or ()
-    words = [
-        word for one in containers[:1] for key in ("command", "args") for word in one.get(key) or ()
-    ]
-    role = program_role(ProgramTemplate(seen.name, seen.image, tuple(words)))
+    role = program_role(ProgramTemplate(seen.name, seen.image, tuple(_words(seen))))
     return replace(seen, is_ours=role is ProgramRole.AGENT)
 
 

@@ -12,6 +12,7 @@ from kube_rdma.model.migrate import (
     MigratingNode,
     MigrationSource,
     PlanStep,
+    ServingPlan,
     StartingPoint,
     TakeoverPlan,
 )
@@ -63,6 +64,43 @@ def plan_document(plan: TakeoverPlan) -> dict[str, object]:
                 "pods": [one.title for one in plan.holders if one.node == node.name],
             }
             for node in plan.nodes
+        ],
+        "steps": [_step(step) for step in plan.steps],
+        "wayBack": [_step(step) for step in plan.back],
+        "notes": list(plan.notes),
+    }
+
+
+def node_plan_text(plan: ServingPlan) -> str:
+    """The way of one node to claims and back, as a script that is pasted step by step."""
+    view = plan.view
+    offers = ", ".join(f"{name}: {view.node.offered.get(name, '0')}" for name in view.resources)
+    now = f"; labelled {view.node.mark}" if view.node.mark else ""
+    lines = [
+        "# From shares of the device plugin to claims, by the same resource names.",
+        "# Nothing was changed yet. Paste one step at a time; the way back is below.",
+        "#",
+        f"# Seen: {view.node.name}, kubelet {view.kubelet_version}; {offers}{now}",
+        *(f"#   DeviceClass {view.classes[name]} has {name}" for name in view.resources),
+    ]
+    lines += [line for note in plan.notes for line in wrapped(f"# ! {note}.", _WIDTH, "#   ")]
+    lines += _steps("There", plan.steps)
+    lines += _steps("Back", plan.back)
+    return "\n".join(lines)
+
+
+def node_plan_document(plan: ServingPlan) -> dict[str, object]:
+    """The same as JSON values. Keys are stable: they are added to, never renamed or removed."""
+    view = plan.view
+    return {
+        "node": view.node.name,
+        "kubelet": view.kubelet_version,
+        "label": view.node.mark,
+        "offered": {name: view.node.offered.get(name, "0") for name in view.resources},
+        "classes": {name: view.classes[name] for name in view.resources},
+        "pods": [
+            {"pod": pod.title, "asked": dict(pod.asked), "byClaim": sorted(pod.by_claim)}
+            for pod in view.pods
         ],
         "steps": [_step(step) for step in plan.steps],
         "wayBack": [_step(step) for step in plan.back],

@@ -12,7 +12,7 @@ from itertools import chain
 from kube_base.frozen import Frozen, asdict
 from kube_rdma.model.card import Card
 from kube_rdma.model.functions.function import FunctionsWish
-from kube_rdma.model.pools.pool import Bind, Mode, Pool, PoolSpec, Selector, Variables
+from kube_rdma.model.pools.pool import Bind, Mode, Pool, PoolSpec, Selector, Serving, Variables
 from kube_rdma.model.settings.fabric import FabricProfile
 from kube_rdma.views.text import aligned, widths, wrapped
 
@@ -127,8 +127,8 @@ def pools_document(
     """All of it as JSON values. Keys are stable: they are added to, never renamed or removed.
 
     ``pools``: resource, mode, source, shares, bind, attach, prefer, numa_hints, variables,
-    extra_paths, host_network, bare_ids, fabric, extra_info (card to facts), selectors (source and
-    those fields that are given); ``functions``: count, autoprobe, force, source, selectors;
+    extra_paths, host_network, bare_ids, serve, fabric, extra_info (card to facts), selectors (those
+    fields that are given, and source); ``functions``: count, autoprobe, force, source, selectors;
     ``rescan`` in seconds; ``warnings``: sentences; ``node``: null when none was looked at, else
     ``pools`` (resource, shares, healthy, cards: id, name, usable, reasons),
     ``clashes`` and ``warnings`` (sentences) and ``left_out`` (id, name, reasons by resource).
@@ -164,6 +164,9 @@ def _besides(spec: PoolSpec) -> Iterator[str]:
         yield f"containers also get {' and '.join(spec.extra_paths)}"
     if spec.host_network:
         yield "its pods use the node's own network"
+    if spec.serve:
+        way = "claims serve" if spec.serve is Serving.CLAIMS else "the device plugin serves"
+        yield f"{way} it, whatever the node's label says"
     if spec.fabric:
         yield f"programs get {', '.join(_fabric(spec.fabric))}"
     if not spec.numa_hints:
@@ -248,6 +251,7 @@ def _spec(spec: PoolSpec) -> dict[str, object]:
         "extra_paths": list(spec.extra_paths),
         "host_network": spec.host_network,
         "bare_ids": spec.bare_ids,
+        "serve": spec.serve,
         "fabric": asdict(spec.fabric) if spec.fabric else None,
         "extra_info": {one.card: dict(one.facts) for one in spec.extra_info},
         "selectors": [_selector_document(one) for one in spec.selectors],

@@ -144,7 +144,7 @@ def _report_cells(node: NodeState, report: NodeReport | None) -> tuple[str, str,
     pools = report.pools
     return (
         f"{len(report.pooled) - len(report.ill)}/{len(report.pooled)}",
-        ", ".join(f"{p.resource} {p.healthy}/{p.shares}" for p in pools) or _NONE,
+        ", ".join(map(str, pools)) or _NONE,
         ", ".join(str(allocatable.get(p.resource, 0)) for p in pools) or _NONE,
         ", ".join(dict.fromkeys(p.mode for p in pools)) or _NONE,
         report.version,

@@ -26,6 +26,7 @@ from kube_rdma.api.install.words import (
 from kube_rdma.api.ipam.ip_pool import IPPoolSpec
 from kube_rdma.api.ipam.ip_words import Label
 from kube_rdma.api.text.typed import Many, Typed
+from kube_rdma.api.text.words import Resource
 
 
 class PullSecret(Typed):
@@ -293,14 +294,32 @@ class InstalledLabeller(Typed):
     """
 
 
+class InstalledClass(Typed):
+    """A DeviceClass of the installation."""
+
+    name: Label = Field(examples=["rdma-hca"])
+    """name is the name of the DeviceClass, which the whole cluster has once. Example: rdma-hca."""
+    resource: Resource = Field(examples=["rdma/hca"])
+    """
+    resource is the resource name that pods go on asking for (extendedResourceName). It is that of a
+    pool, of at most 64 characters. Example: rdma/hca.
+    """
+
+
 class InstalledClaims(Typed):
     """The settings of dynamic resource allocation."""
 
     enabled: bool = False
     """
-    enabled is whether agents offer their cards to ResourceClaims too. Alpha: they publish
-    ResourceSlices of driver rdma.kube-rdma.io, and serve claims of their devices. It needs
-    Kubernetes 1.34. Not with presets ack, scc and efa.
+    enabled is whether agents can offer cards to ResourceClaims, as driver rdma.kube-rdma.io. They
+    do on nodes with the label kube-rdma.io/serve=claims, and for pools with serve: claims. Alpha.
+    It needs Kubernetes 1.34. Not with presets ack, scc and efa.
+    """
+    classes: Many[InstalledClass] = ()
+    """
+    classes lists DeviceClasses by which claims serve a resource name: pods ask for the name as
+    before. It needs Kubernetes 1.36. See docs/claims.md. Example:
+    [{name: rdma-hca, resource: rdma/hca}].
     """
 
 

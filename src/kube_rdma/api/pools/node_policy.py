@@ -40,7 +40,15 @@ from kube_rdma.api.text.words import (
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.functions.function import FunctionsWish
 from kube_rdma.model.pools.node_policy import ClusterNodePolicy
-from kube_rdma.model.pools.pool import Attach, Bind, Mode, PoolSpec, Preference, Selector
+from kube_rdma.model.pools.pool import (
+    Attach,
+    Bind,
+    Mode,
+    PoolSpec,
+    Preference,
+    Selector,
+    Serving,
+)
 
 MOST_FUNCTIONS = 0xFFFF  # of one card: sriov_numvfs has 16 bits
 
@@ -211,6 +219,11 @@ class PolicyPool(Typed):
     host_network: bool = False
     """hostNetwork is true if all pods of the pool have hostNetwork: true. Shares are then healthy
     also in RDMA namespace mode exclusive, where other pods see no shared cards. Left out: false.
+    """
+    serve: Annotated[Serving, _Named] | None = None
+    """serve says by which way pods get the cards. plugin: as shares of the device plugin. claims:
+    by ResourceClaims, and by the same resource name where a DeviceClass has it; needs --claims and
+    Kubernetes 1.36. Left out: what the label kube-rdma.io/serve of the node says, else plugin.
     """
     fabric: PolicyFabric | None = None
     """fabric is what programs such as NCCL and UCX use on these cards. Left out: the programs
@@ -394,6 +407,7 @@ def _pools(spec: PolicySpec, document: Document, base: Path) -> Iterator[PoolSpe
             numa_hints=pool.numa_hints,
             extra_info=extra_info(pool.extra_info),
             host_network=pool.host_network,
+            serve=pool.serve,
             fabric=pool.fabric.profile() if pool.fabric else None,
         )
 

@@ -67,7 +67,7 @@ def _summary(report: NodeReport) -> ReportSummary:
     return ReportSummary(
         cards=len(report.pooled),
         healthy=len(report.pooled) - len(report.ill),
-        pools=_joined([f"{each.resource} {each.healthy}/{each.shares}" for each in report.pools]),
+        pools=_joined([str(each) for each in report.pools]),
         mode=_joined(list(dict.fromkeys(each.mode for each in report.pools))),
         pending=_joined([f"{name} to {mode}" for name, mode in waits.items()]),
         problems=_first(problems),

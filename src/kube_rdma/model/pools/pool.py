@@ -64,6 +64,17 @@ class Preference(StrEnum):
     NUMA = "numa"
 
 
+class Serving(StrEnum):
+    """By which way of the kubelet pods get the cards of a pool: never by both on a node.
+
+    PLUGIN: shares of the device plugin. CLAIMS: devices of slices, for ResourceClaims and for the
+    resource's own name (KEP-5004); the plugin stays registered and lists no share.
+    """
+
+    PLUGIN = "plugin"
+    CLAIMS = "claims"
+
+
 class Variables(StrEnum):
     """Which variables a container gets. PCIDEVICE: those of the SR-IOV network device plugin."""
 
@@ -138,6 +149,7 @@ class PoolSpec(Frozen):
     extra_paths: tuple[str, ...] = ()  # further device nodes that every container gets
     host_network: bool = False  # its pods use the node's own network namespace
     fabric: FabricProfile | None = None  # what programs on its cards should use
+    serve: Serving | None = None  # None: the node's label says it, else the plugin serves it
     bare_ids: bool = False  # shares of the pool are 0, 1, …, as the shared device plugin calls them
 
 

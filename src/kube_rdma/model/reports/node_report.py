@@ -101,6 +101,20 @@ class ReportedPool(SparsePart):
     """healthy is how many of these shares are healthy; the kubelet gives no others to pods."""
     cards: int
     """cards is how many cards the pool has, healthy or not."""
+    serve: Word = ""
+    """serve is claims where pods get the cards as devices of claims. The kubelet lists no share
+    then, and kubectl describe node shows 0. Left out: the device plugin serves the pool.
+    """
+
+    @property
+    def by_claims(self) -> bool:
+        """Whether claims serve the pool."""
+        return self.serve == "claims"
+
+    def __str__(self) -> str:
+        """rdma/hca 1000/1000, and by which way if it is not the device plugin."""
+        way = " by claims" if self.by_claims else ""
+        return f"{self.resource} {self.healthy}/{self.shares}{way}"
 
 
 class PendingMode(SparsePart):
@@ -166,7 +180,8 @@ class ReportSummary(SparsePart):
     healthy: int
     """healthy is how many of these cards can be given to pods."""
     pools: Word = ""
-    """pools is each resource with its healthy shares and all of them. Example: rdma/hca 1000/1000.
+    """pools is each resource with its healthy shares and all of them, and "by claims" where claims
+    serve it. Example: rdma/hca 1000/1000.
     """
     mode: Word = ""
     """mode is the mode of the pools, or several with commas between them. Example: hca."""

@@ -107,9 +107,10 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 @click.option(
     "--claims",
     is_flag=True,
-    help="Offer the cards to ResourceClaims too, as ResourceSlices of the driver "
-    "rdma.kube-rdma.io, and prepare what they are given. Alpha. Needs role node, Kubernetes 1.34 "
-    "or later, the host's folder plugins_registry and the right to write resourceslices.",
+    help="Let ResourceClaims have the cards of pools that the node's label kube-rdma.io/serve or "
+    "the configuration gives to them, as devices of the driver rdma.kube-rdma.io. Alpha. Needs "
+    "role node, Kubernetes 1.34 or later, the host's folder plugins_registry and the right to "
+    "write resourceslices.",
 )
 @click.option(
     "--node-labels",

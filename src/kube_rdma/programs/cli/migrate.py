@@ -1,4 +1,4 @@
-"""`kube-rdma migrate`: the way from another device plugin, in commands for this cluster.
+"""`kube-rdma migrate`: the way from another device plugin, or to claims, in commands.
 
 With a kubeconfig or inside of a pod; it only reads. Whoever runs the commands writes.
 """
@@ -16,7 +16,7 @@ from kube_rdma.programs.cli.options import ClusterOptions, cluster_options
 from kube_rdma.programs.cli.output import TEXT_OUTPUT
 
 if TYPE_CHECKING:
-    from kube_rdma.model.migrate import MigrationOptions, TakeoverPlan
+    from kube_rdma.model.migrate import MigrationOptions, ServingPlan, TakeoverPlan
     from kube_rdma.programs.cli.options import Opener
 
 
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 def migrate() -> None:
     """Plan the move from another device plugin.
 
-    `plan` prints the commands; the cluster changes only when you run them.
+    `plan` prints its commands, `node` those of a node's move to claims. The cluster changes only
+    when you run them.
     """
 
 
@@ -78,6 +79,42 @@ def plan(
         click.echo(json.dumps(plan_document(made), indent=2))
     else:
         click.echo(plan_text(made))
+
+
+@migrate.command(
+    epilog=examples(
+        "kube-rdma migrate node node-1 > node-1.sh",
+        "kube-rdma migrate node node-1 -o json",
+    )
+)
+@click.argument("node", metavar="NODE")
+@cluster_options()
+@TEXT_OUTPUT
+@click.pass_obj
+def node(opener: Opener | None, node: str, cluster: ClusterOptions, output: str) -> None:
+    """Print how a node moves to claims.
+
+    The commands of the way back are below them. Pods go on asking for the same resource, such as
+    rdma/hca. It needs Kubernetes 1.36, agents with claims.enabled and a DeviceClass for each name.
+    Nothing is written to the cluster.
+
+    Exits with 3 when the node cannot go this way, and says why.
+    """
+    from kube_rdma.views.migrate import node_plan_document, node_plan_text
+
+    made = asyncio.run(_node_plan(opener, cluster, node))
+    if output == "json":
+        click.echo(json.dumps(node_plan_document(made), indent=2))
+    else:
+        click.echo(node_plan_text(made))
+
+
+async def _node_plan(opener: Opener | None, where: ClusterOptions, node: str) -> ServingPlan:
+    from kube_rdma.programs.migrate import look_node
+    from kube_rdma.rules.migrate.node import plan_node
+
+    async with where.open(opener) as cluster:
+        return plan_node(await look_node(cluster, node))
 
 
 async def _plan(

@@ -15,6 +15,7 @@ PARTS = (
     "rights",
     "pools",
     "networks",
+    "claims",
     "workloads",
     "metrics",
 )
@@ -69,7 +70,7 @@ PARTS = (
     type=click.Choice(PARTS),
     metavar="PART",
     help="Print only this part: namespace, definitions, admission, rights, pools, networks, "
-    "workloads or metrics. Definitions have to be applied first.",
+    "claims, workloads or metrics. Definitions have to be applied first.",
 )
 def render(
     preset: str | None,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from kube_base.frozen import Frozen
+from kube_base.frozen import Frozen, field
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.claims.offered import Attributes, DeviceTaint, OfferedCard, TaintEffect
 from kube_rdma.model.claims.prepared import DRIVER
@@ -32,10 +32,14 @@ _TEXT = 64  # bytes of an attribute (DeviceAttributeMaxValueLength, k8s.io/api/r
 
 
 class ClaimOffer(Frozen):
-    """What a node offers to claims, and a sentence for what cannot be offered."""
+    """What a node offers to claims, and a sentence for what cannot be offered.
+
+    `resources` are those of the devices whose pools claims alone serve, by the device's name.
+    """
 
     cards: tuple[OfferedCard, ...] = ()
     refusals: tuple[str, ...] = ()
+    resources: Mapping[str, str] = field(default_factory=dict)
 
 
 def claim_offer(pools: Iterable[Pool], rail: RailOf = lambda _: None) -> ClaimOffer:

@@ -27,7 +27,7 @@ from kube_rdma.model.claims.prepared import (
     PreparedClaim,
     PreparedDevice,
 )
-from kube_rdma.model.pools.pool import Attach, Bind, Pool, Share, ShareId
+from kube_rdma.model.pools.pool import Attach, Bind, Pool, Serving, Share, ShareId
 from kube_rdma.rules.claims.names import device_name, slot_name, slot_of
 from kube_rdma.rules.phrases import listed
 from kube_rdma.rules.pools.allocation import grant
@@ -126,6 +126,7 @@ def book(
     shares: list[ClaimShare] = []
     for number, wanted in enumerate(mine):
         device = _device(wanted, node, where)
+        _refuse_plugins(device.pool, where)
         share = _share(asked, number, wanted, device)
         whole = node.whole(share.device)
         held = [*_of_others(whole, node, others), *_own(whole, node, shares)]
@@ -209,6 +210,13 @@ def _device(wanted: AllocatedDevice, node: BookingNode, where: str) -> PoolDevic
         problem = f"{wanted.device} cannot be used: {listed(device.illness)}"
         raise Refused(problem, remedy=f"Repair it or d{_ANEW[1:]}", where=where)
     return device
+
+
+def _refuse_plugins(pool: Pool, where: str) -> None:
+    """Raise Refused for a device whose shares the kubelet gives away by now."""
+    if pool.spec.serve is Serving.PLUGIN:
+        problem = f"the device plugin serves {pool.spec.resource} on this node now, not claims"
+        raise Refused(problem, remedy=_ANEW, where=where)
 
 
 def _vanished(name: str, node: BookingNode, where: str) -> Refused:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from kube_base.frozen import replace
 from kube_rdma.model.doctor import Observation, ObservedKubelet
 from kube_rdma.model.finding import Finding, Severity
+from kube_rdma.model.pools.pool import Serving
 from kube_rdma.rules.doctor.cards import verdict
 from kube_rdma.rules.doctor.check import Check
 from kube_rdma.rules.doctor.versions import outdated
@@ -70,6 +71,8 @@ def _allocatable(seen: Observation) -> Iterator[Finding]:
         resource = pool.spec.resource
         healthy = sum(share.healthy for share in offer(pool).shares)
         offered = resources.get(resource, 0)
+        if pool.spec.serve is Serving.CLAIMS:
+            continue
         if kubelet.allocatable is not None and not healthy and pool.cards:
             yield Finding(
                 resource,

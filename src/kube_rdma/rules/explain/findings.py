@@ -15,9 +15,11 @@ from kube_base.frozen import replace
 from kube_rdma.model.admission.pod_template import PodTemplate
 from kube_rdma.model.explain import NodeBasis, PodEvidence
 from kube_rdma.model.finding import Finding, Severity, Stage
+from kube_rdma.model.pools.pool import Bind, Pool, Serving
 from kube_rdma.rules.admission.placement import possible
 from kube_rdma.rules.admission.shares import held
 from kube_rdma.rules.explain.planning import Planned
+from kube_rdma.rules.pools.modes import terms
 
 
 def findings(evidence: PodEvidence, plan: Planned) -> Iterator[Finding]:
@@ -71,7 +73,11 @@ def _scheduler(template: PodTemplate, basis: NodeBasis) -> Iterator[Finding]:
         )
     offered, others = dict(state.allocatable), dict(basis.held)
     asked = Counter(ask.resource for one in template.containers for ask in one.asks)
+    by_claims = {p.spec.resource: p for p in basis.pools if p.spec.serve is Serving.CLAIMS}
     for resource in asked:
+        if pool := by_claims.get(resource):
+            yield from _of_claims(template, pool)
+            continue
         count, offer = held(template, resource), offered.get(resource, 0)
         taken = others.get(resource, 0)
         if count > offer - taken:
@@ -82,6 +88,21 @@ def _scheduler(template: PodTemplate, basis: NodeBasis) -> Iterator[Finding]:
                 remedy="Ask for less, wait until pods end, or name another node (kube-rdma status)",
                 stage=Stage.SCHEDULER,
             )
+
+
+def _of_claims(template: PodTemplate, pool: Pool) -> Iterator[Finding]:
+    """What claims cannot give of a resource, whose allocatable is 0; slices say what is left."""
+    resource = pool.spec.resource
+    asks = (ask for one in template.containers for ask in one.asks if ask.resource == resource)
+    most = max((ask.count for ask in asks), default=0)
+    if most > 1 and terms(pool.spec).bind is Bind.POOL:
+        yield Finding(
+            resource,
+            f"a container asks for {most}, and claims serve {resource} on this node as one device "
+            "for all of its cards, which a container has once",
+            remedy="Ask for 1, which gives the container all of the cards",
+            stage=Stage.SCHEDULER,
+        )
 
 
 def _unknown_resources(evidence: PodEvidence) -> Iterator[Finding]:

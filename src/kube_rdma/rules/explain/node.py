@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from ipaddress import ip_address
 
+from kube_base.frozen import replace
 from kube_rdma.model.attach.attachment import HostLink, HostNetwork
 from kube_rdma.model.card import Card, CardId, Function, Netdev
 from kube_rdma.model.device import (
@@ -24,7 +25,7 @@ from kube_rdma.model.device import (
 )
 from kube_rdma.model.explain import NodeBasis
 from kube_rdma.model.node import NodeState
-from kube_rdma.model.pools.pool import Bind, Mode, Pool, PoolSpec
+from kube_rdma.model.pools.pool import Bind, Mode, Pool, PoolSpec, Serving
 from kube_rdma.model.reports.node_report import NodeReport, ReportedCard, ReportedPool, ReportedPort
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.attach.seats import soft_links
@@ -127,6 +128,8 @@ def _pool(pool: ReportedPool, cards: list[Card], specs: Sequence[PoolSpec]) -> P
     """The pool with the shares that it would have, by its policy if that is known."""
     same = (one for one in specs if (one.resource, one.mode) == (pool.resource, pool.mode))
     spec = with_networks(next(same, None) or _guessed(pool, cards))
+    if pool.by_claims:
+        spec = replace(spec, serve=Serving.CLAIMS)
     return Pool(spec, tuple(shares_of(spec, cards)), tuple(cards))
 
 

@@ -22,7 +22,7 @@ from kube_rdma.model.explain import (
     SeenInterface,
     StepsFrom,
 )
-from kube_rdma.model.pools.pool import Pool
+from kube_rdma.model.pools.pool import Pool, Serving
 from kube_rdma.rules.admission.shares import asked
 from kube_rdma.rules.explain.findings import findings
 from kube_rdma.rules.explain.inside import (
@@ -95,7 +95,9 @@ def _asks(evidence: PodEvidence) -> Iterator[ExplainedAsk]:
 def _offer(pool: Pool) -> str:
     healthy, cards = sum(one.healthy for one in pool.shares), len(pool.cards)
     noun = "card" if cards == 1 else "cards"
-    return f"mode {pool.spec.mode}, {cards} {noun}, {healthy} of {len(pool.shares)} shares healthy"
+    way = ", served by claims" if pool.spec.serve is Serving.CLAIMS else ""
+    shares = f"{healthy} of {len(pool.shares)} shares healthy"
+    return f"mode {pool.spec.mode}, {cards} {noun}, {shares}{way}"
 
 
 def _networks(evidence: PodEvidence) -> Iterator[ExplainedNetwork]:

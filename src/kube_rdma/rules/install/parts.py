@@ -24,6 +24,7 @@ PARTS = (
     "rights",
     "pools",
     "networks",
+    "claims",
     "workloads",
     "metrics",
     "retirement",

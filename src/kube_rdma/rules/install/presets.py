@@ -80,7 +80,7 @@ DEFAULTS: Json = {
         "extraArgs": [],
     },
     "labeller": {"enabled": False},
-    "claims": {"enabled": False},
+    "claims": {"enabled": False, "classes": []},
     "roles": {"install": True},
     "pools": [],
     "networks": {"install": False, "mtu": 0},

@@ -73,6 +73,12 @@ TABLE = (
     ),
     LabelRow("kube-rdma.io/block", "any", "block of the fabric, for schedulers", by_agent=False),
     LabelRow("kube-rdma.io/leaf", "any", "leaf switch, for schedulers", by_agent=False),
+    LabelRow(
+        "kube-rdma.io/serve",
+        "`plugin`, `claims`",
+        "by which way pods get the node's cards",
+        by_agent=False,
+    ),
 )
 
 _KEYS = frozenset(row.key for row in TABLE if row.by_agent)

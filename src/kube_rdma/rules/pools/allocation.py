@@ -12,7 +12,16 @@ from collections.abc import Iterator, Sequence
 from kube_base.errors import Refused
 from kube_rdma.model.card import Card
 from kube_rdma.model.device import CharKind
-from kube_rdma.model.pools.pool import Bind, DeviceInfo, Grant, Pool, Share, ShareId, Variables
+from kube_rdma.model.pools.pool import (
+    Bind,
+    DeviceInfo,
+    Grant,
+    Pool,
+    Serving,
+    Share,
+    ShareId,
+    Variables,
+)
 from kube_rdma.rules.phrases import listed
 from kube_rdma.rules.pools.modes import terms
 
@@ -20,9 +29,12 @@ from kube_rdma.rules.pools.modes import terms
 def allocate(pool: Pool, wanted: Sequence[ShareId]) -> Grant:
     """The grant of the shares `wanted`, in their order and each once, as if bound at once.
 
-    Raise Refused for no share, for ids that the pool does not have and for shares that are
-    unhealthy, with the reasons of the cards.
+    Raise Refused for no share, for ids that the pool does not have, for shares that are unhealthy,
+    with the reasons of the cards, and for a pool that claims serve by now.
     """
+    if pool.spec.serve is Serving.CLAIMS:
+        problem = "claims serve it on this node now, and not the device plugin"
+        raise _refused(pool, problem, "Create the pod again, so that the scheduler places it")
     if not wanted:
         problem = "the request names no share"
         raise _refused(pool, problem, f"Ask for at least 1 {pool.spec.resource}")

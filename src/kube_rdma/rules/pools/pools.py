@@ -11,7 +11,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from kube_base.frozen import Frozen
 from kube_rdma.model.card import Card, CardId
-from kube_rdma.model.pools.pool import Attach, Bind, Offer, Pool, PoolSpec, Share, ShareId
+from kube_rdma.model.pools.pool import (
+    Attach,
+    Bind,
+    Offer,
+    Pool,
+    PoolSpec,
+    Serving,
+    Share,
+    ShareId,
+)
 from kube_rdma.model.survey import Survey
 from kube_rdma.rules.pools.modes import ModeRow, terms
 from kube_rdma.rules.pools.selection import Functions, why_not
@@ -99,7 +108,16 @@ def _claims(
 
 
 def offer(pool: Pool) -> Offer:
-    """What the kubelet is told of `pool`."""
+    """What the kubelet is told of `pool`.
+
+    Of one that claims serve it is told that there is no share, so that the scheduler takes the way
+    of claims (allocatable 0), and that nothing is asked before a container starts: the kubelet
+    would refuse a container that has no share (kubernetes@v1.36.3 devicemanager/manager.go,
+    callPreStartContainerIfNeeded). Without the registration it would refuse the pods of claims as
+    long as older pods hold shares (GetDeviceRunContainerOptions): docs/decisions/0107.
+    """
+    if pool.spec.serve is Serving.CLAIMS:
+        return Offer(pool.spec.resource, ())
     row = terms(pool.spec)
     return Offer(
         pool.spec.resource,

@@ -7,14 +7,14 @@ What changes without meaning (counters, times) is left out, or a node at rest wo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from kube_base.frozen import Frozen
 from kube_rdma.model.card import Card, CardId, Netdev
 from kube_rdma.model.functions.function import FunctionsPlan
 from kube_rdma.model.measures import figure_text
 from kube_rdma.model.pools.node_policy import ClusterNodePolicy, PolicyAtNode
-from kube_rdma.model.pools.pool import Pool
+from kube_rdma.model.pools.pool import Pool, Serving, ShareId
 from kube_rdma.model.reports.node_report import (
     NodeReport,
     PendingMode,
@@ -47,6 +47,13 @@ class AgentLook(Frozen):
     policies: Sequence[ClusterNodePolicy] = ()  # those that this look was to meet
     plan: FunctionsPlan = FunctionsPlan()
     rails: int = 0
+    plugin_shares: Mapping[str, Collection[ShareId]] | None = None  # held; None: nobody can tell
+    served: tuple[Pool, ...] | None = None  # as the kubelet hears of them; None: as they are
+
+    @property
+    def listed(self) -> tuple[Pool, ...]:
+        """The pools as the kubelet hears of them."""
+        return self.verdict.pools if self.served is None else self.served
 
 
 def node_report(look: AgentLook) -> NodeReport:
@@ -70,7 +77,7 @@ def node_report(look: AgentLook) -> NodeReport:
         version=look.version,
         cards=tuple(kept),
         rejected=tuple(rejected[:_REJECTED]),
-        pools=tuple(_pool(pool) for pool in look.verdict.pools),
+        pools=tuple(_pool(pool) for pool in look.listed),
         pending=tuple(
             PendingMode(each.wanted.resource, each.wanted.mode, str(each)) for each in look.pending
         ),
@@ -163,5 +170,10 @@ def _carried(netdev: Netdev) -> Iterator[str]:
 def _pool(pool: Pool) -> ReportedPool:
     healthy = sum(share.healthy for share in pool.shares)
     return ReportedPool(
-        pool.spec.resource, pool.spec.mode.value, len(pool.shares), healthy, len(pool.cards)
+        pool.spec.resource,
+        pool.spec.mode.value,
+        len(pool.shares),
+        healthy,
+        len(pool.cards),
+        Serving.CLAIMS.value if pool.spec.serve is Serving.CLAIMS else "",
     )

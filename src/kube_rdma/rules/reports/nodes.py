@@ -133,11 +133,12 @@ def _shares(node: NodeState, report: NodeReport) -> Iterator[Finding]:
     allocatable = dict(node.allocatable)
     for pool in report.pools:
         offered = allocatable.get(pool.resource, 0)
-        if offered != pool.healthy:
+        listed_now = 0 if pool.by_claims else pool.healthy
+        if offered != listed_now:
             yield Finding.of(
                 "SharesDiffer",
                 f"node/{node.name}",
-                f"The kubelet offers {offered} shares of {pool.resource}, the agent {pool.healthy}",
+                f"The kubelet offers {offered} shares of {pool.resource}, the agent {listed_now}",
                 "Wait a minute; if it stays so, see the kubelet's log for the resource's name",
             )
 

@@ -55,6 +55,7 @@ from kube_rdma.model.pools.pool import (
     PoolSpec,
     Preference,
     Selector,
+    Serving,
     Variables,
 )
 from kube_rdma.model.pools.rails import RailRecord
@@ -268,6 +269,12 @@ ON_FABRICS = AppliedPools(
         PoolSpec("rdma/e", Mode.SHARED, "s", fabric=FabricProfile(), host_network=True),
     )
 )
+SERVED = AppliedPools(
+    (
+        PoolSpec("rdma/f", Mode.HCA, "s", serve=Serving.CLAIMS),
+        PoolSpec("rdma/g", Mode.SHARED, "s", serve=Serving.PLUGIN),
+    )
+)
 BOOKING = AllocationRecord(
     CONTAINER,
     SANDBOX.uid,
@@ -382,6 +389,7 @@ RECORDS: dict[str, tuple[Any, dict[str, Any]]] = {
         },
     ),
     "pools": (POOLS, {"pools": APPLIED}),
+    "serving": (POOLS, {"pools": SERVED}),
     "rails": (
         RAILS,
         {"rails": RailRecord((PHYSICAL, "rxe0@eth0"), (("ens2f0", PHYSICAL),))},

@@ -18,6 +18,7 @@ from kube_rdma.model.pools.pool import (
     PoolSpec,
     Preference,
     Selector,
+    Serving,
     Variables,
 )
 from kube_rdma.model.settings.fabric import FabricProfile
@@ -112,7 +113,13 @@ POLICY = {
                     {"rdma": True},
                 ],
             },
-            {"resource": "rdma/hca", "mode": "hca", "bind": "pool", "hostNetwork": True},
+            {
+                "resource": "rdma/hca",
+                "mode": "hca",
+                "bind": "pool",
+                "hostNetwork": True,
+                "serve": "claims",
+            },
         ],
         "rails": ["0000:1A:00.0", "ens2f0"],
         "virtualFunctions": [
@@ -265,7 +272,7 @@ def test_node_policy_word_for_word():
     assert first.source.endswith(": spec.pools[0]")
     assert first.selectors[1].source.endswith(": spec.pools[0].selectors[1]")
     assert second == PoolSpec(
-        "rdma/hca", Mode.HCA, second.source, bind=Bind.POOL, host_network=True
+        "rdma/hca", Mode.HCA, second.source, bind=Bind.POOL, host_network=True, serve=Serving.CLAIMS
     )
 
 

@@ -325,3 +325,19 @@ def test_below_a_bond_rdma_cm_takes_the_bonds_address():
     (way,) = explanation.rdma_cm
     assert (way.device, way.interface, way.address) == ("mlx5_0", "bond0", "192.0.2.9")
     assert "RDMA_CM takes mlx5_0 by 192.0.2.9, the node's on bond0" in explain_text(explanation)
+
+
+@pytest.mark.parametrize(
+    ("mode", "count", "told"), [("hca", 2, 1), ("hca", 1, 0), ("shared", 2, 0)]
+)
+def test_one_device_for_all_cards_is_given_once_where_claims_serve_the_name(mode, count, told):
+    """Allocatable is 0 there and says nothing; the slices say what is left."""
+    report = kit.reported(mode)
+    pools = tuple(replace(pool, serve="claims") for pool in report.pools)
+    state = NodeState("node-1", allocatable=((kit.HCA, 0),))
+    node = basis("node-1", replace(report, pools=pools), state)
+    made = evidence(basis=node, template=template(container("main", count)))
+    explained = explain(made)
+    scheduling = [one.problem for one in explained.findings if one.stage is Stage.SCHEDULER]
+    assert len(scheduling) == told
+    assert all("claims serve rdma/hca on this node as one device" in one for one in scheduling)

@@ -191,10 +191,11 @@ class WholeClaimStatus(msgspec.Struct, frozen=True, rename="camel"):
     reserved_for: tuple[_Consumer, ...] = ()
 
 
-class DeviceClassSpec(msgspec.Struct, frozen=True):
+class DeviceClassSpec(msgspec.Struct, frozen=True, rename="camel"):
     """What DEVICE_CLASS has of a spec."""
 
     selectors: tuple[_CelSelector, ...] = ()
+    extended_resource_name: str | None = None  # KEP-5004
 
 
 WHOLE_SLICE = RESOURCE_SLICE.read_as(ObjectCodec.of(WholeSliceSpec, writes=False), NOTHING)

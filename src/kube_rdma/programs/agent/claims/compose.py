@@ -98,5 +98,8 @@ def with_claims(
     )
     claims = PreparedClaims(to)
     doors.kubelet.prepared = claims
-    driver = ClaimDriver(claims, site.plugins_registry, site.node, site.works, statuses.run)
+    published = publishers[0].offered if publishers else frozenset
+    driver = ClaimDriver(
+        claims, site.plugins_registry, site.node, site.works, statuses.run, published
+    )
     return replace(doors, late=WithClaims(doors.late, claims), claims=driver)

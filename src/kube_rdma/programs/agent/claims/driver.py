@@ -33,7 +33,8 @@ class ClaimDriver:
     """One per agent; `registry` is the kubelet's plugins_registry.
 
     `works` answers whether the runtime gives containers the CDI devices that claims name, and why;
-    `tell` writes the status of claims until it is cancelled.
+    `tell` writes the status of claims until it is cancelled; `published` has the resources of the
+    devices in this node's slices, None when unknown.
     """
 
     def __init__(
@@ -43,8 +44,10 @@ class ClaimDriver:
         node: str,
         works: Callable[[], Awaitable[tuple[bool, str]]],
         tell: Callable[[], Awaitable[None]],
+        published: Callable[[], frozenset[str] | None] = frozenset,
     ) -> None:
         self.claims = claims
+        self.published = published
         self._registry = registry
         self._node = node
         self._works = works

@@ -24,7 +24,7 @@ from kube_rdma.adapters.cluster.offered_slices import OfferedSlices
 from kube_rdma.model.claims.offered import ClaimFeature, OfferedDevice, PublishedSlice
 from kube_rdma.model.node import NodeState
 from kube_rdma.programs.agent.node.node_keeper import NodeKeeper, WritePace
-from kube_rdma.rules.claims.cards import ClaimOffer, RailOf, claim_offer
+from kube_rdma.rules.claims.cards import ClaimOffer, RailOf
 from kube_rdma.rules.claims.metadata import Attributes
 from kube_rdma.rules.claims.publication import (
     PoolSite,
@@ -34,6 +34,7 @@ from kube_rdma.rules.claims.publication import (
     publication,
     written_without,
 )
+from kube_rdma.rules.claims.serving import PluginShares, for_claims, ready
 from kube_rdma.rules.claims.shape import fewer, slices
 from kube_rdma.rules.reports.node_report import AgentLook
 
@@ -61,6 +62,8 @@ class SlicePublisher(NodeKeeper[ClaimOffer]):
         self._stored: dict[str, StoredSlice] = {}
         self._shown: dict[str, OfferedDevice] = {}  # as last published, by name
         self._without: frozenset[ClaimFeature] = frozenset()
+        self._held: PluginShares | None = None  # by pods, as the kubelet said last
+        self._absent = False  # nobody serves slices
         self._synced = False  # so `_stored` is what the API server has
 
     def attributes(self) -> Attributes:
@@ -73,8 +76,19 @@ class SlicePublisher(NodeKeeper[ClaimOffer]):
             for name, device in self._shown.items()
         }
 
+    def offered(self) -> frozenset[str] | None:
+        """The resources whose devices slices of this node have; None when that is not known."""
+        if not self._synced:
+            return frozenset() if self._absent else None
+        devices = (one for stored in self._stored.values() for one in published(stored).devices)
+        resources = (dict(device.attributes).get("resource") for device in devices)
+        return frozenset(str(name) for name in resources if name)
+
     def _wanted(self, look: AgentLook) -> ClaimOffer:
-        offer = claim_offer(look.verdict.pools, self._rail)
+        if look.plugin_shares is not None:
+            self._held = look.plugin_shares
+        pools = look.verdict.pools if self._held is not None else ()
+        offer = for_claims(pools, self._held or {}, self._rail)
         for sentence in self._notices.news("offer", *offer.refusals):
             log.warning("card not in slices", what=sentence)
         return offer
@@ -124,7 +138,7 @@ class SlicePublisher(NodeKeeper[ClaimOffer]):
 
     def _publication(self, node: NodeState, wanted: ClaimOffer) -> Publication:
         """What has to be written now."""
-        devices = slices(wanted.cards, self._shown, self._without)
+        devices = slices(ready(wanted, node), self._shown, self._without)
         stored = map(published, self._stored.values())
         return publication(PoolSite(node.name, node.uid), stored, devices, self._without)
 
@@ -141,6 +155,7 @@ class SlicePublisher(NodeKeeper[ClaimOffer]):
                     async for event in events:
                         self._hear(event)
             except Refused as error:
+                self._absent = True
                 self._tell(self._door.node, error)
                 await asyncio.sleep(self._pace.after(error, 0))
 

@@ -13,15 +13,19 @@ from pathlib import Path
 import structlog
 
 from kube_base.errors import Refused
+from kube_base.frozen import replace
 from kube_base.notices import Notices
 from kube_rdma.adapters.files.watched import watching
 from kube_rdma.api.pools.node_label import LABEL, label_pools
+from kube_rdma.api.pools.serve_label import LABEL as SERVE
+from kube_rdma.api.pools.serve_label import label_serving
 from kube_rdma.api.text.typed import RESCAN, Config
 from kube_rdma.model.functions.function import FunctionsWish
 from kube_rdma.model.node import NodeState
 from kube_rdma.model.pools.node_policy import ClusterNodePolicy, NodeWishes
-from kube_rdma.model.pools.pool import PoolSpec
+from kube_rdma.model.pools.pool import PoolSpec, Serving
 from kube_rdma.programs.config import read_config
+from kube_rdma.rules.phrases import listed
 
 log = structlog.get_logger()
 
@@ -29,7 +33,7 @@ log = structlog.get_logger()
 class ConfigSource:
     """The wanted pools as they are now; `changed` is called when they became others.
 
-    `refused` gets each new refusal, for the node's events.
+    `refused` gets each new refusal, for the node's events. `claims`: this agent can serve claims.
     """
 
     def __init__(
@@ -37,7 +41,11 @@ class ConfigSource:
         config: Path | None,
         changed: Callable[[], None],
         refused: Callable[[str], None] = lambda _: None,
+        *,
+        claims: bool = False,
     ) -> None:
+        self._claims = claims
+        self._serving: Serving | None = None  # what the node's label says, None: not known yet
         self._config = config
         self._changed = changed
         self._refused = refused
@@ -57,12 +65,19 @@ class ConfigSource:
 
     @property
     def specs(self) -> tuple[PoolSpec, ...]:
-        """Every wanted pool; a resource is the file's, else the policies', else the label's."""
+        """Every wanted pool; a resource is the file's, else the policies', else the label's.
+
+        An agent that can serve claims lists no share before it has seen what its node is to do.
+        """
         named = {spec.resource for spec in self._of_file}
         others: dict[str, PoolSpec] = {}
         for spec in (*self._of_cluster.pools, *self._of_label):
             others.setdefault(spec.resource, spec)
-        return (*self._of_file, *(s for s in others.values() if s.resource not in named))
+        wanted = (*self._of_file, *(s for s in others.values() if s.resource not in named))
+        if not self._claims:
+            return wanted
+        otherwise = self._serving or Serving.CLAIMS
+        return tuple(replace(spec, serve=spec.serve or otherwise) for spec in wanted)
 
     @property
     def functions(self) -> tuple[FunctionsWish, ...]:
@@ -106,6 +121,7 @@ class ConfigSource:
     def label(self, node: NodeState) -> None:
         """Take note of the node's labels."""
         labels = dict(node.labels)
+        self._serve(labels.get(SERVE))
         try:
             pools = label_pools(labels.get(LABEL))
         except Refused as error:
@@ -114,6 +130,18 @@ class ConfigSource:
         self._understood("label")
         if pools != self._of_label:
             self._of_label = pools
+            self._changed()
+
+    def _serve(self, value: str | None) -> None:
+        """Take note of the way in which the node's pools are to be served."""
+        try:
+            serving = label_serving(value, claims=self._claims)
+        except Refused as error:
+            self._tell("label serve", error)
+            return
+        self._understood("label serve")
+        if serving != self._serving:
+            self._serving = serving
             self._changed()
 
     def policies(self, wishes: NodeWishes, refusals: tuple[Refused, ...]) -> None:
@@ -127,6 +155,7 @@ class ConfigSource:
         if wishes != self._of_cluster:
             self._of_cluster = wishes
             self._changed()
+        self._tell_unserved()
 
     def _again(self) -> None:
         assert self._config
@@ -147,8 +176,21 @@ class ConfigSource:
     def _take(self, config: Config) -> None:
         self._of_file, self._rescan, self._functions = config.pools, config.rescan, config.functions
         self._rails = config.rails
+        self._tell_unserved()
         for warning in config.warnings:
             log.warning("configuration warning", file=str(self._config), warning=warning)
+
+    def _tell_unserved(self) -> None:
+        """Tell of pools that are for claims, where this agent serves none: pods get no card."""
+        pools = () if self._claims else self.specs
+        lost = [spec for spec in pools if spec.serve is Serving.CLAIMS]
+        if not lost:
+            self._understood("serve")
+            return
+        names = listed([spec.resource for spec in lost])
+        problem = f"claims are to serve {names}, and this agent does not serve claims"
+        remedy = 'Install it with claims.enabled=true, or write "serve": "plugin"'
+        self._tell("serve", Refused(problem, remedy=remedy, where=lost[0].source))
 
     def _tell(self, about: str, error: Refused) -> None:
         for why in self._notices.news(about, str(error)):

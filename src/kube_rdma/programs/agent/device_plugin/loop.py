@@ -29,7 +29,7 @@ from kube_rdma.model.functions.function import FunctionsPlan
 from kube_rdma.model.node import NodeState
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.model.pools.node_policy import ClusterNodePolicy, NodeWishes
-from kube_rdma.model.pools.pool import PoolSpec
+from kube_rdma.model.pools.pool import Pool, PoolSpec, Serving
 from kube_rdma.model.survey import Survey
 from kube_rdma.programs.agent.dependencies import AgentDependencies
 from kube_rdma.programs.agent.device_plugin import log_lines
@@ -44,6 +44,7 @@ from kube_rdma.programs.agent.node.relevance import CardEvents
 from kube_rdma.programs.agent.virtual_functions import VirtualFunctions
 from kube_rdma.programs.debounce import SETTLE, Debounce
 from kube_rdma.programs.logs import write
+from kube_rdma.rules.claims.serving import for_plugin, plugin_shares, waiting
 from kube_rdma.rules.health.condition import CardsState, looked
 from kube_rdma.rules.health.damping import Health
 from kube_rdma.rules.health.discovery import notes
@@ -118,7 +119,8 @@ class _Plugin:
         self._doors = doors
         self._changes = Debounce()
         refused = partial(doors.node.tell, NodeEvent.CONFIGURATION_REFUSED)
-        self._wishes = ConfigSource(doors.config, self._changes.touch, refused)
+        claims = doors.claims is not None
+        self._wishes = ConfigSource(doors.config, self._changes.touch, refused, claims=claims)
         self._kubelet = doors.kubelet
         self._handlers = Handlers(doors.kubelet, doors.late, doors.device_infos)
         self._staged = ModeChanges(doors.applied, doors.kubelet.holdings, doors.late, doors.node)
@@ -213,13 +215,14 @@ class _Plugin:
         verdict = evaluate(gathered.facts, self._health, asyncio.get_running_loop().time())
         # Told: people first, who may ask why; then the kubelet, and all that follow its pools.
         self._report(gathered, verdict)
-        offers.publish(verdict.pools)
+        served = self._served(gathered, verdict)
+        offers.publish(served)
         self._tell_metrics(verdict, gathered.facts.survey, offers)
         self._health = verdict.assessment.health
         await self._number_rails(gathered, verdict)
-        self._tell_keepers(gathered, verdict)
+        self._tell_keepers(gathered, verdict, served)
         await self._tell_followers(offers)
-        return self._next_look(gathered, verdict)
+        return self._next_look(gathered, verdict, served)
 
     async def _gather(self, offers: ResourceServers) -> _Gathered:
         """Ask in this order: a pod may start and the label change at any moment."""
@@ -267,13 +270,29 @@ class _Plugin:
             stays=self._absent.stays(offers.pools, specs),
         )
 
-    def _next_look(self, gathered: _Gathered, verdict: NodeVerdict) -> float | None:
+    def _served(self, gathered: _Gathered, verdict: NodeVerdict) -> tuple[Pool, ...]:
+        """The pools as the kubelet is to hear of them: what claims have is not given twice."""
+        if self._doors.claims is None:
+            return verdict.pools
+        booked = self._kubelet.booked()
+        held = plugin_shares(gathered.holdings, booked)
+        return for_plugin(verdict.pools, booked, held, self._doors.claims.published())
+
+    def _next_look(
+        self, gathered: _Gathered, verdict: NodeVerdict, served: Iterable[Pool]
+    ) -> float | None:
         """The seconds after which something may have changed that nobody announces."""
         facts = gathered.facts
         withheld = any(facts.held.get(spec.resource) for spec in facts.kept)
         waits = [verdict.assessment.again, self._absent.now.again, gathered.changing]
         waits += [PENDING_SECONDS if self._staged.pending else None]
         waits += [KEPT_SECONDS if withheld else None]
+        if self._doors.claims:
+            unready = waiting(verdict.pools, served, self._kubelet.booked())
+            moved = [pool.spec for pool in verdict.pools if pool.spec.serve is Serving.CLAIMS]
+            held = plugin_shares(gathered.holdings, self._kubelet.booked()) or {}
+            waits += [PENDING_SECONDS if unready else None]
+            waits += [KEPT_SECONDS if any(held.get(spec.resource) for spec in moved) else None]
         return min(filter(None, waits), default=None)
 
     def _node_seen(self, node: NodeState) -> None:
@@ -305,7 +324,9 @@ class _Plugin:
         for keeper in self._doors.keepers:
             keeper.doubted()
 
-    def _tell_keepers(self, gathered: _Gathered, verdict: NodeVerdict) -> None:
+    def _tell_keepers(
+        self, gathered: _Gathered, verdict: NodeVerdict, served: tuple[Pool, ...]
+    ) -> None:
         """Tell what the cluster is to know of this node."""
         survey, staged = gathered.facts.survey, self._staged
         self._cards = looked(self._cards, verdict, staged.specs, survey)
@@ -320,6 +341,8 @@ class _Plugin:
             gathered.followed,
             self._functions.plan if self._functions else FunctionsPlan(),
             self._doors.rails.count,
+            plugin_shares(gathered.holdings, self._kubelet.booked()),
+            served,
         )
         for keeper in self._doors.keepers:
             keeper.look(look)

@@ -40,7 +40,7 @@ class StartupTaint(NodeKeeper[Mapping[str, int]]):
         self._nodes = nodes
 
     def _wanted(self, look: AgentLook) -> Mapping[str, int]:
-        offers = ((pool.spec.resource, offer(pool)) for pool in look.verdict.pools)
+        offers = ((pool.spec.resource, offer(pool)) for pool in look.listed)
         return {name: sum(s.healthy for s in shown.shares) for name, shown in offers}
 
     def _agrees(self, node: NodeState, wanted: Mapping[str, int]) -> bool:
