@@ -1,7 +1,8 @@
 """Cards by ResourceClaims: the real scheduler, kubelet and runtime, and kube-rdma's own driver.
 
-The agents are those of preset default with `claims.enabled`. The cards are recorded, sixteen shares
-each; interfaces stand on their links, without the RDMA devices that only real ones have.
+The agents are those of preset default with `claims.enabled`, and claims serve the pools of all
+nodes. The cards are recorded, sixteen shares each; interfaces stand on their links, without the
+RDMA devices that only real ones have.
 """
 
 import json
@@ -24,6 +25,7 @@ CLAIMS = "resource.k8s.io/v1"
 ADDRESS = "10.77.0.9"
 METADATA = f"{FOLDER}/resourceclaimtemplates/nic/nic/{DRIVER}-metadata.json"
 FAILED = "FailedPrepareDynamicResources"
+SERVE = "kube-rdma.io/serve"
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +84,7 @@ def lab(ethernet):
         },
         network(NETWORK),
     )
+    cluster.kubectl(native, "label", "node", "--all", f"{SERVE}=claims")
     cluster.apply(native, *made)
     try:
         cluster.rollout(native, "kube-rdma-agent", NAMESPACE)
@@ -95,6 +98,7 @@ def lab(ethernet):
         words = ("--ignore-not-found", "--cascade=foreground")
         cluster.kubectl(native, "delete", "-f", "-", *words, stdin=text)
         cluster.kubectl(native, "delete", "resourceslices", "--all")
+        cluster.kubectl(native, "label", "node", "--all", f"{SERVE}-")
 
 
 def slices(lab):
@@ -108,12 +112,18 @@ def slices(lab):
     }
 
 
+def address_of(device):
+    """The PCI address of the card that a device of a slice is a part of."""
+    return device["attributes"]["resource.kubernetes.io/pciBusID"]["string"]
+
+
 def until_offered(lab, besides=()):
     """Wait until all cards are offered, by none of the slices `besides`."""
 
     def offered():
         now = slices(lab)
-        return not now.keys() & set(besides) and sum(map(len, now.values())) == CARDS
+        addresses = {address_of(one) for devices in now.values() for one in devices}
+        return not now.keys() & set(besides) and len(addresses) == CARDS
 
     waiting.until(lab, "the slices of the node", offered)
 
@@ -224,13 +234,14 @@ def kill_agent(lab):
 
 def test_pods_by_templates_open_the_device_nodes_of_their_cards(lab, survey):
     """Of the card that the scheduler allocated, and of no other; NCCL is told of just that one."""
-    by_device = {one.seat.pci.replace(":", "-").replace(".", "-"): one for one in survey.devices}
+    by_address = {one.seat.pci: one for one in survey.devices}
+    published = {one["name"]: one for devices in slices(lab).values() for one in devices}
     names = [f"by-template-{number}" for number in range(3)]
     documents = [one for name in names for one in of_template(name)]
     with applied(lab, *documents):
         cluster.ready(lab, *names)
         for name in names:
-            card = by_device[device_of(lab, name)]
+            card = by_address[address_of(published[device_of(lab, name)])]
             files = {char.path.rpartition("/")[2] for char in card.char_devices}
             assert doors(lab, name) == files | {"rdma_cm"}
             settings = cluster.kubectl(lab, "exec", name, "--", "cat", "/etc/nccl.conf")

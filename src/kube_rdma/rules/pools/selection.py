@@ -231,8 +231,9 @@ def _link_types(card: Card, _: Function | None) -> Iterator[str]:
 
 
 def _auxiliary_types(card: Card, _: Function | None) -> Iterator[str]:
-    """The middle of ``mlx5_core.sf.4``."""
-    return (device.auxiliary.split(".")[1] for device in card.devices if device.auxiliary)
+    """The middle of ``mlx5_core.sf.4``; none of a name without its three parts."""
+    parts = (device.auxiliary.split(".") for device in card.devices if device.auxiliary)
+    return (name[1] for name in parts if len(name) > 1)
 
 
 def _key(pkey: int) -> str:

@@ -1,5 +1,8 @@
 """A node goes from shares to claims by its label and back, while a pod holds a share."""
 
+import asyncio
+from collections import Counter
+
 import pytest
 
 from kube_base.frozen import replace
@@ -19,6 +22,7 @@ from .test_prepared_claims import World as Bookings
 from .test_publisher import CARDS, NAMES, ClaimWorld
 
 HCA = "rdma/nic"
+DASHES = str.maketrans(":.", "--")
 POLICY = """\
 apiVersion: kube-rdma.io/v1alpha1
 kind: NodePolicy
@@ -49,7 +53,8 @@ class ServedWorld(ClaimWorld):
         registry = self.folder / "plugins_registry"
         registry.mkdir(exist_ok=True)
         (keeper,) = doors.keepers
-        driver = ClaimDriver(claims, registry, NODE_NAME, works, keeper.offered)
+        silent = asyncio.Event().wait
+        driver = ClaimDriver(claims, registry, NODE_NAME, works, silent, keeper.offered)
         doors.kubelet.prepared = claims
         path = self.folder / "policy.yaml"
         path.write_text(POLICY)
@@ -57,7 +62,12 @@ class ServedWorld(ClaimWorld):
 
     @property
     def slots(self):
-        return {name: int(one["capacity"]["slots"]["value"]) for name, one in self.devices.items()}
+        """Those of each card, whose devices stand in rows."""
+        slots = Counter()
+        for device in self.devices.values():
+            address = device["attributes"]["resource.kubernetes.io/pciBusID"]["string"]
+            slots[address.translate(DASHES)] += int(device["capacity"]["slots"]["value"])
+        return dict(slots)
 
 
 @pytest.fixture
