@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from math import ceil
 
@@ -54,8 +54,11 @@ def followed(
         try:
             _walk(lab, shell, first)
             yield lambda: _walk(lab, shell, listed[len(first) : -1])
-        finally:
-            _walk(lab, shell, last)
+        except BaseException:
+            with suppress(Failed):  # what failed first is what is told
+                _walk(lab, shell, last)
+            raise
+        _walk(lab, shell, last)
     left = _standing(lab) - before
     missing = before - _standing(lab)
     assert not left | missing, f"{page} leaves {left} and takes away {missing}"

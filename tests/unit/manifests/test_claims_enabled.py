@@ -1,10 +1,13 @@
 """What an installation has with claims.enabled: the option, the folder and the rights, together."""
 
+import re
+
 import pytest
 
+from kube_rdma.api.schema.structural import LOOKAROUND
 from kube_rdma.programs.install.installation import assignment, objects
 
-from .test_installation import held, narrows
+from .test_installation import CHART, held, narrows
 
 REGISTRY = ("/var/lib/kubelet/plugins_registry", "/var/lib/kubelet/plugins_registry", False)
 
@@ -48,3 +51,10 @@ def test_agents_write_slices_only_where_claims_are_enabled(preset):
         told = narrows(made, "patch", "resource.k8s.io", "resourceclaims/status")
         assert told == accounts
         assert told <= held(made, "resourceclaims/status")
+
+
+def test_helm_can_read_every_pattern_of_the_schema():
+    """Go's expressions look neither ahead nor behind, and one of those spoils the whole schema."""
+    patterns = re.findall(r'"pattern": "(.*)"', (CHART / "values.schema.json").read_text())
+    assert len(patterns) > 5
+    assert not [each for each in patterns if LOOKAROUND.search(each)]

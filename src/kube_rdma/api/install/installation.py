@@ -28,6 +28,7 @@ from kube_rdma.api.install.values import (
 )
 from kube_rdma.api.install.words import FullName, KubernetesVersion
 from kube_rdma.api.pools.config import untitled
+from kube_rdma.api.schema.structural import LOOKAROUND
 from kube_rdma.api.text.document import Document
 from kube_rdma.api.text.faults import validate
 from kube_rdma.api.text.typed import Many, Typed
@@ -188,7 +189,10 @@ def _meant(node: dict[str, Any], parts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _bare(node: Any) -> Any:
-    """A schema without defaults, which are a preset's, and without the nulls of its models."""
+    """A schema without defaults, which are a preset's, and without the nulls of its models.
+
+    Patterns that look ahead are left out: Helm's expressions are Go's. `render` checks them.
+    """
     if isinstance(node, list):
         return [_bare(value) for value in node]
     if not isinstance(node, dict):
@@ -200,5 +204,5 @@ def _bare(node: Any) -> Any:
     return {
         key: " ".join(value.split()) if key == "description" else _bare(value)
         for key, value in node.items()
-        if key != "default"
+        if key != "default" and not (key == "pattern" and LOOKAROUND.search(str(value)))
     }

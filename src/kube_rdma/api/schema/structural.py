@@ -40,7 +40,8 @@ _KEPT = frozenset(
 )
 
 
-_LOOKAROUND = re.compile(r"\(\?<?[=!]")
+LOOKAROUND = re.compile(r"\(\?<?[=!]")
+"""What a pattern of Go's may not have: the API server and Helm refuse the whole schema for it."""
 
 
 class Column(Frozen):
@@ -202,7 +203,7 @@ def _own_keywords(schema: Mapping[str, Any]) -> Json:
         for key, value in schema.items()
         if key in _KEPT or key.startswith("x-kubernetes-")
     }
-    if _LOOKAROUND.search(keywords.get("pattern", "")):
+    if LOOKAROUND.search(keywords.get("pattern", "")):
         del keywords["pattern"]  # Go's expressions have none; the model has a rule in CEL for it
     if keywords.get("default", 0) in (None, "", []):
         del keywords["default"]
