@@ -67,7 +67,6 @@ def lab(ethernet):
     native = ethernet
     scc.install_kinds(native)
     made = list(objects([assignment("claims.enabled=true")], "default"))
-    kept = ("CustomResourceDefinition", "Namespace")
     selector = {"cel": {"expression": f'device.driver == "{DRIVER}"'}}
     more = (
         {
@@ -93,7 +92,7 @@ def lab(ethernet):
         until_offered(native)
         yield native
     finally:
-        items = [*more, *(one for one in made if one["kind"] not in kept)]
+        items = [*more, *(one for one in made if one["kind"] != "CustomResourceDefinition")]
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
         words = ("--ignore-not-found", "--cascade=foreground")
         cluster.kubectl(native, "delete", "-f", "-", *words, stdin=text)

@@ -36,7 +36,6 @@ def lab(native):
     """Agents that can serve claims, the class, and one node that takes pods."""
     scc.install_kinds(native)
     made = objects([assignment(word) for word in VALUES], "default")
-    kept = ("CustomResourceDefinition", "Namespace")
     cluster.apply(native, *made)
     try:
         cluster.rollout(native, AGENT, NAMESPACE)
@@ -47,7 +46,7 @@ def lab(native):
         cluster.kubectl(native, "uncordon", NODE, OTHER)
         cluster.kubectl(native, "delete", "pods", "-n", "default", "--all", *GONE)
         cluster.kubectl(native, "label", "node", "--all", f"{LABEL}-")
-        items = [one for one in made if one["kind"] not in kept]
+        items = [one for one in made if one["kind"] != "CustomResourceDefinition"]
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
         words = ("--ignore-not-found", "--cascade=foreground")
         cluster.kubectl(native, "delete", "-f", "-", *words, stdin=text)
