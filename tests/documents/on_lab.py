@@ -49,7 +49,11 @@ def followed(
     first, last = listed[: -1 - later], listed[-1:]
     before = _standing(lab)
     # Which lab is meant; and for commands on other clusters, kubectl and where the cluster is.
-    person = {"KUBE_RDMA_LAB": lab.state.name, "KUBECONFIG": str(lab.kubeconfig)}
+    person = {
+        "KUBE_RDMA_LAB": lab.state.name,
+        "KUBECONFIG": str(lab.kubeconfig),
+        "KUBE_RDMA_PROBE_SECONDS": str(ceil(120 * max(lab.state.pace, 1.0))),
+    }
     with Shell(person, lab.state.binaries, *programs) as shell:
         try:
             _walk(lab, shell, first)

@@ -30,6 +30,7 @@ class VerifyOptions(Frozen):
     pairing: Pairing
     both_ways: bool
     run_seconds: int
+    probe_seconds: int
     against: Path | None
     svg: Path | None
     verbose: bool
@@ -188,6 +189,17 @@ _OPTIONS = (
         "far.",
     ),
     click.option(
+        "--probe-seconds",
+        type=click.IntRange(1),
+        default=120,
+        show_default=True,
+        envvar="KUBE_RDMA_PROBE_SECONDS",
+        show_envvar=True,
+        metavar="SECONDS",
+        help="Longest time in which a pod says which devices it has, in seconds. A pod that takes "
+        "longer takes no part.",
+    ),
+    click.option(
         "-v",
         "--verbose",
         is_flag=True,
@@ -262,6 +274,7 @@ def _options(chosen: dict[str, Any]) -> VerifyOptions:
         pairing=Pairing(chosen["pairing"]),
         both_ways=chosen["both_ways"],
         run_seconds=chosen["run_seconds"],
+        probe_seconds=chosen["probe_seconds"],
         against=chosen["against"],
         svg=chosen["svg"],
         verbose=chosen["verbose"],

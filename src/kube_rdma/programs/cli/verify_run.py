@@ -66,7 +66,7 @@ async def measured(cluster: Cluster, who: Participants, options: VerifyOptions) 
     from kube_rdma.views.verify.bandwidth import PairTable
 
     before = _earlier(options)
-    pacing = Pacing(run_seconds=options.run_seconds)
+    pacing = Pacing(run_seconds=options.run_seconds, probe_seconds=options.probe_seconds)
     measuring = BandwidthProof(PodCommands(cluster), options.run, pacing)
     pods, silent = await measuring.all_probed(who.taking.pods, who.taking.left_out)
     if options.pairing is Pairing.STAR and who.centre:

@@ -76,12 +76,14 @@ class Pacing(Frozen):
 
     `limit` makes the end of something after so many seconds (TimeoutError), `turn` what is held
     while pairs are measured, `clock` is in seconds. After `run_seconds` of turns no other begins.
+    A pod has `probe_seconds` to say which devices it has.
     """
 
     limit: Callable[[float], AbstractAsyncContextManager[object]] = field(default=Silence)
     turn: Callable[[], AbstractAsyncContextManager[object]] = field(default=nullcontext)
     clock: Callable[[], float] = field(default=time.monotonic)
     run_seconds: float = 86400.0
+    probe_seconds: float = PROBE_SECONDS
 
 
 class BandwidthProof:
@@ -112,10 +114,10 @@ class BandwidthProof:
         namespace, name = metadata["namespace"], metadata["name"]
         argv, asks = ("sh", "-c", PROBE), f"{NCCL_ENV.read_text()}{END_OF_INPUT}"
         try:
-            async with self._pacing.limit(PROBE_SECONDS + GRACE):
+            async with self._pacing.limit(self._pacing.probe_seconds + GRACE):
                 answer = await self._commands.run(namespace, name, argv, stdin=asks)
         except TimeoutError as error:
-            raise _endless(f"sh in pod {name}", PROBE_SECONDS) from error
+            raise _endless(f"sh in pod {name}", self._pacing.probe_seconds) from error
         return await _aside(answer, lambda text: paired_pod(document, text))
 
     async def all_probed(
