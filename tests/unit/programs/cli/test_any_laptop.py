@@ -274,4 +274,4 @@ def test_the_commands_of_the_readme_are_among_them():
     readme = (ROOT / "README.md").read_text()
     typed = [shlex.split(line) for line in readme.splitlines() if "--sysfs dgx-like" in line]
     assert typed
-    assert all(words[:2] == ["kube-rdma", "devices"] for words in typed)
+    assert all(words[:2] == [".venv/bin/kube-rdma", "devices"] for words in typed)
