@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
-from kube_client.kinds import ObjectCodec, Stored, Where
+from kube_client.kinds import Stored, Where
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster.kinds.pod import POD, Container
 from kube_rdma.adapters.cluster.kinds.resource_claim import (
     CLAIM_STATUS,
     CLAIMING_POD,
     OWN_CLAIM,
+    ClaimingSpec,
+    ClaimingStatus,
     allocated_claim,
     device_statuses,
     pod_claims,
@@ -30,33 +29,10 @@ from kube_rdma.model.claims.users import PodClaims
 from kube_rdma.model.late_binding.binding import PodName
 
 
-class _Named(msgspec.Struct, frozen=True, rename="camel"):
-    """An entry of spec.resourceClaims, or of status.resourceClaimStatuses."""
-
-    name: str = ""
-    resource_claim_name: str | None = None
-
-
-class _PodSpec(msgspec.Struct, frozen=True, rename="camel"):
-    containers: tuple[Container, ...] = ()
-    init_containers: tuple[Container, ...] = ()
-    resource_claims: tuple[_Named, ...] = ()
-
-
-class _PodStatus(msgspec.Struct, frozen=True, rename="camel"):
-    resource_claim_statuses: tuple[_Named, ...] = ()
-    extended_resource_claim_status: _Named | None = None
-
-
-_CLAIMING_POD = POD.read_as(
-    ObjectCodec.of(_PodSpec, writes=False), ObjectCodec.of(_PodStatus, writes=False)
-)
-
-
 async def pending_pods(cluster: Cluster, node: str) -> tuple[ClaimedPod, ...]:
     """The pods of a node that have not started and name claims."""
     fields = f"spec.nodeName={node},status.phase=Pending"
-    pods = await cluster.list(_CLAIMING_POD, Where(fields=fields))
+    pods = await cluster.list(CLAIMING_POD, Where(fields=fields))
     read = (_claimed(pod) for pod in pods if not pod.deleting)
     return tuple(pod for pod in read if pod.claims)
 
@@ -96,17 +72,11 @@ async def write_statuses(
     await cluster.apply_status(CLAIM_STATUS, claim.name, claim.namespace, status, force=True)
 
 
-def _claimed(pod: Stored[_PodSpec, _PodStatus]) -> ClaimedPod:
-    """Names of claims made from a template stand in the status, those of others in the spec."""
-    status = pod.status or _PodStatus()
-    entries = [*pod.spec.resource_claims, *status.resource_claim_statuses]
-    if status.extended_resource_claim_status:
-        entries.append(status.extended_resource_claim_status)
-    claims = (entry.resource_claim_name for entry in entries)
+def _claimed(pod: Stored[ClaimingSpec, ClaimingStatus]) -> ClaimedPod:
     containers = (*pod.spec.init_containers, *pod.spec.containers)
     return ClaimedPod(
         namespace=pod.namespace,
         name=pod.name,
-        claims=tuple(dict.fromkeys(filter(None, claims))),
+        claims=tuple(dict.fromkeys(name for _, name in pod_claims(pod).claims)),
         resources=tuple(dict.fromkeys(name for one in containers for name in one.extended)),
     )

@@ -13,6 +13,7 @@ import msgspec
 
 from kube_base.errors import Refused
 from kube_client.kinds import NOTHING, ObjectCodec, ObjectKind, Stored
+from kube_rdma.adapters.cluster.kinds.resource_claim import GivenDevice, OwnClaimStatus
 from kube_rdma.adapters.cluster.kinds.resource_slice import (
     GROUP,
     RESOURCE_CLAIM,
@@ -42,7 +43,7 @@ from kube_rdma.model.claims.listed import (
 )
 from kube_rdma.model.quantity import quantity
 
-_Quantities = dict[str, str | float]
+_Quantities = Mapping[str, str | float]
 
 
 class _WholeAttribute(msgspec.Struct, frozen=True):
@@ -161,36 +162,6 @@ class WholeClaimSpec(msgspec.Struct, frozen=True):
     devices: _ClaimDevices = _ClaimDevices()
 
 
-class _WholeResult(msgspec.Struct, frozen=True, rename="camel"):
-    request: str = ""
-    driver: str = ""
-    pool: str = ""
-    device: str = ""
-    admin_access: bool | None = None
-    share_id: str | None = msgspec.field(default=None, name="shareID")
-    consumed_capacity: _Quantities = {}
-
-
-class _Results(msgspec.Struct, frozen=True):
-    results: tuple[_WholeResult, ...] = ()
-
-
-class _WholeAllocation(msgspec.Struct, frozen=True):
-    devices: _Results = _Results()
-
-
-class _Consumer(msgspec.Struct, frozen=True):
-    resource: str = ""
-    name: str = ""
-
-
-class WholeClaimStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """What WHOLE_CLAIM has of a status."""
-
-    allocation: _WholeAllocation | None = None
-    reserved_for: tuple[_Consumer, ...] = ()
-
-
 class DeviceClassSpec(msgspec.Struct, frozen=True, rename="camel"):
     """What DEVICE_CLASS has of a spec."""
 
@@ -200,7 +171,7 @@ class DeviceClassSpec(msgspec.Struct, frozen=True, rename="camel"):
 
 WHOLE_SLICE = RESOURCE_SLICE.read_as(ObjectCodec.of(WholeSliceSpec, writes=False), NOTHING)
 WHOLE_CLAIM = RESOURCE_CLAIM.read_as(
-    ObjectCodec.of(WholeClaimSpec, writes=False), ObjectCodec.of(WholeClaimStatus, writes=False)
+    ObjectCodec.of(WholeClaimSpec, writes=False), ObjectCodec.of(OwnClaimStatus, writes=False)
 )
 DEVICE_CLASS = ObjectKind(
     GROUP,
@@ -229,16 +200,15 @@ def listed_slice(stored: Stored[WholeSliceSpec, None]) -> ListedSlice:
     )
 
 
-def claim_of(stored: Stored[WholeClaimSpec, WholeClaimStatus]) -> Claim:
+def claim_of(stored: Stored[WholeClaimSpec, OwnClaimStatus]) -> Claim:
     """The model value of a ResourceClaim; raise Refused for what is no quantity."""
-    devices, status = stored.spec.devices, stored.status or WholeClaimStatus()
-    results = status.allocation.devices.results if status.allocation else None
+    devices, status = stored.spec.devices, stored.status or OwnClaimStatus()
     return Claim(
         namespace=stored.namespace,
         name=stored.name,
         requests=tuple(map(_request, devices.requests)),
         constraints=tuple(map(_constraint, devices.constraints)),
-        held=None if results is None else tuple(map(_held, results)),
+        held=None if status.results is None else tuple(map(_held, status.results)),
         reserved_for=tuple(f"{one.resource}/{one.name}" for one in status.reserved_for),
     )
 
@@ -318,7 +288,7 @@ def _constraint(constraint: _Constraint) -> ClaimConstraint:
     return ClaimConstraint(name, constraint.match_attribute is None, constraint.requests)
 
 
-def _held(result: _WholeResult) -> AllocationResult:
+def _held(result: GivenDevice) -> AllocationResult:
     return AllocationResult(
         SliceDevice(result.driver, result.pool, result.device),
         result.request,

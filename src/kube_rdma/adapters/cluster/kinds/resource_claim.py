@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from kube_client.kinds import NOTHING, ObjectCodec, Stored
-from kube_rdma.adapters.cluster.kinds.pod import POD
+from kube_rdma.adapters.cluster.kinds.pod import POD, Container, ContainerResources
 from kube_rdma.adapters.cluster.kinds.resource_slice import RESOURCE_CLAIM
 from kube_rdma.model.claims.parameters import ConfigOrigin, OpaqueConfig
 from kube_rdma.model.claims.prepared import (
@@ -31,7 +31,9 @@ POD_CLAIM = "resource.kubernetes.io/pod-claim-name"  # PodResourceClaimAnnotatio
 SLOTS = "slots"  # the capacity of a device that several claims share
 
 
-class _GivenDevice(msgspec.Struct, frozen=True, rename="camel"):
+class GivenDevice(msgspec.Struct, frozen=True, rename="camel"):
+    """What a claim was given for a request (DeviceRequestAllocationResult)."""
+
     request: str = ""
     driver: str = ""
     pool: str = ""
@@ -54,7 +56,7 @@ class _GivenConfig(msgspec.Struct, frozen=True):
 
 
 class _GivenDevices(msgspec.Struct, frozen=True):
-    results: tuple[_GivenDevice, ...] = ()
+    results: tuple[GivenDevice, ...] = ()
     config: tuple[_GivenConfig, ...] = ()
 
 
@@ -69,10 +71,15 @@ class _Reservation(msgspec.Struct, frozen=True):
 
 
 class OwnClaimStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """What OWN_CLAIM has of a status."""
+    """What OWN_CLAIM has of a status, and WHOLE_CLAIM of claim_objects.py."""
 
     allocation: _GivenAllocation | None = None
     reserved_for: tuple[_Reservation, ...] = ()
+
+    @property
+    def results(self) -> tuple[GivenDevice, ...] | None:
+        """What was given, by any driver; None before it is allocated."""
+        return self.allocation.devices.results if self.allocation else None
 
 
 class _ClaimEntry(msgspec.Struct, frozen=True, rename="camel"):
@@ -87,12 +94,11 @@ class _ClaimOfContainer(msgspec.Struct, frozen=True):
     request: str = ""
 
 
-class _ClaimResources(msgspec.Struct, frozen=True):
+class _ClaimResources(ContainerResources, frozen=True):
     claims: tuple[_ClaimOfContainer, ...] = ()
 
 
-class _ClaimingContainer(msgspec.Struct, frozen=True):
-    name: str = ""
+class _ClaimingContainer(Container, frozen=True):
     resources: _ClaimResources = _ClaimResources()
 
 
@@ -224,7 +230,7 @@ def _uses(
             yield ClaimUse(entry.container_name, claim, entry.request_name)
 
 
-def _device(result: _GivenDevice) -> AllocatedDevice:
+def _device(result: GivenDevice) -> AllocatedDevice:
     capacity = result.consumed_capacity
     consumed = capacity.get(SLOTS, capacity.get(f"{DRIVER}/{SLOTS}"))
     return AllocatedDevice(
