@@ -25,6 +25,7 @@ from kube_base.notices import Notices
 from kube_rdma import __version__
 from kube_rdma.adapters.bulkhead import Part, kept, start
 from kube_rdma.model.card import CardId, Use
+from kube_rdma.model.claims.prepared import PreparedClaim
 from kube_rdma.model.functions.function import FunctionsPlan
 from kube_rdma.model.node import NodeState
 from kube_rdma.model.pools.holding import Holding
@@ -44,7 +45,7 @@ from kube_rdma.programs.agent.node.relevance import CardEvents
 from kube_rdma.programs.agent.virtual_functions import VirtualFunctions
 from kube_rdma.programs.debounce import SETTLE, Debounce
 from kube_rdma.programs.logs import write
-from kube_rdma.rules.claims.serving import for_plugin, plugin_shares, waiting
+from kube_rdma.rules.claims.serving import PluginShares, for_plugin, plugin_shares, waiting
 from kube_rdma.rules.health.condition import CardsState, looked
 from kube_rdma.rules.health.damping import Health
 from kube_rdma.rules.health.discovery import notes
@@ -110,6 +111,18 @@ class _Gathered(Frozen):
     holdings: Sequence[Holding] | None
     facts: NodeFacts
     changing: float | None
+
+
+class _Served(Frozen):
+    """How pools are served: as the kubelet is to hear of them, and what pods have by either way.
+
+    `booked` are the claims that are prepared, `held` the shares of the device plugin (None: nobody
+    can tell).
+    """
+
+    pools: tuple[Pool, ...]
+    booked: tuple[PreparedClaim, ...]
+    held: PluginShares | None
 
 
 class _Plugin:
@@ -216,7 +229,7 @@ class _Plugin:
         # Told: people first, who may ask why; then the kubelet, and all that follow its pools.
         self._report(gathered, verdict)
         served = self._served(gathered, verdict)
-        offers.publish(served)
+        offers.publish(served.pools)
         self._tell_metrics(verdict, gathered.facts.survey, offers)
         self._health = verdict.assessment.health
         await self._number_rails(gathered, verdict)
@@ -270,16 +283,16 @@ class _Plugin:
             stays=self._absent.stays(offers.pools, specs),
         )
 
-    def _served(self, gathered: _Gathered, verdict: NodeVerdict) -> tuple[Pool, ...]:
-        """The pools as the kubelet is to hear of them: what claims have is not given twice."""
-        if self._doors.claims is None:
-            return verdict.pools
-        booked = self._kubelet.booked()
+    def _served(self, gathered: _Gathered, verdict: NodeVerdict) -> _Served:
+        """What claims have is not given twice."""
+        booked, pools = self._kubelet.booked(), verdict.pools
         held = plugin_shares(gathered.holdings, booked)
-        return for_plugin(verdict.pools, booked, held, self._doors.claims.published())
+        if self._doors.claims:
+            pools = for_plugin(pools, booked, held, self._doors.claims.published())
+        return _Served(pools, booked, held)
 
     def _next_look(
-        self, gathered: _Gathered, verdict: NodeVerdict, served: Iterable[Pool]
+        self, gathered: _Gathered, verdict: NodeVerdict, served: _Served
     ) -> float | None:
         """The seconds after which something may have changed that nobody announces."""
         facts = gathered.facts
@@ -288,9 +301,9 @@ class _Plugin:
         waits += [PENDING_SECONDS if self._staged.pending else None]
         waits += [KEPT_SECONDS if withheld else None]
         if self._doors.claims:
-            unready = waiting(verdict.pools, served, self._kubelet.booked())
+            unready = waiting(verdict.pools, served.pools, served.booked)
             moved = [pool.spec for pool in verdict.pools if pool.spec.serve is Serving.CLAIMS]
-            held = plugin_shares(gathered.holdings, self._kubelet.booked()) or {}
+            held = served.held or {}
             waits += [PENDING_SECONDS if unready else None]
             waits += [KEPT_SECONDS if any(held.get(spec.resource) for spec in moved) else None]
         return min(filter(None, waits), default=None)
@@ -324,9 +337,7 @@ class _Plugin:
         for keeper in self._doors.keepers:
             keeper.doubted()
 
-    def _tell_keepers(
-        self, gathered: _Gathered, verdict: NodeVerdict, served: tuple[Pool, ...]
-    ) -> None:
+    def _tell_keepers(self, gathered: _Gathered, verdict: NodeVerdict, served: _Served) -> None:
         """Tell what the cluster is to know of this node."""
         survey, staged = gathered.facts.survey, self._staged
         self._cards = looked(self._cards, verdict, staged.specs, survey)
@@ -341,8 +352,8 @@ class _Plugin:
             gathered.followed,
             self._functions.plan if self._functions else FunctionsPlan(),
             self._doors.rails.count,
-            plugin_shares(gathered.holdings, self._kubelet.booked()),
-            served,
+            served.held,
+            served.pools,
         )
         for keeper in self._doors.keepers:
             keeper.look(look)
