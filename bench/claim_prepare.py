@@ -35,7 +35,7 @@ from kube_rdma.adapters.journal.format import CLAIMS
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.kubelet.claim_plugin import ClaimAnswers, ClaimPlugin
 from kube_rdma.adapters.runtime.cdi import CdiFolder
-from kube_rdma.model.claims.prepared import DRIVER
+from kube_rdma.model.claims.device import DRIVER
 from kube_rdma.programs import logs
 from kube_rdma.programs.agent.claims.prepared_claims import ClaimDependencies, PreparedClaims
 from kube_rdma.programs.process import until_signal

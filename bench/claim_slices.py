@@ -26,7 +26,7 @@ from kube_rdma.adapters.cluster.kinds.offered_slice import OFFERED_SLICE
 from kube_rdma.adapters.cluster.offered_slices import OfferedSlices
 from kube_rdma.adapters.kernel.netlink.rtnl_events import News, RtnlEvent
 from kube_rdma.model.card import Card, CardId, Function, Netdev
-from kube_rdma.model.claims.prepared import DRIVER
+from kube_rdma.model.claims.device import DRIVER
 from kube_rdma.model.device import Device, PciAddress
 from kube_rdma.model.node import NodeState
 from kube_rdma.model.pools.pool import Mode, Pool, PoolSpec

@@ -29,8 +29,8 @@ from bench.standin import card
 from kube_client import wire
 from kube_rdma.adapters.cluster.kinds.offered_slice import OFFERED_SLICE, wanted_slice
 from kube_rdma.model.card import Card, CardId
+from kube_rdma.model.claims.device import DRIVER
 from kube_rdma.model.claims.offered import ClaimFeature, OfferedCard, PublishedSlice
-from kube_rdma.model.claims.prepared import DRIVER
 from kube_rdma.model.pools.pool import Mode, Pool, PoolSpec
 from kube_rdma.rules.claims.cards import claim_offer
 from kube_rdma.rules.claims.names import slice_name

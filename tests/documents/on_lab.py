@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from math import ceil
 
+from kube_rdma.model.verify.bandwidth import PROBE_SECONDS
 from kube_rdma.rules.labels.table import writes
 from kube_rdma_lab import cluster
 from kube_rdma_lab.ghost.install import NAMESPACE
@@ -52,7 +53,7 @@ def followed(
     person = {
         "KUBE_RDMA_LAB": lab.state.name,
         "KUBECONFIG": str(lab.kubeconfig),
-        "KUBE_RDMA_PROBE_SECONDS": str(ceil(120 * max(lab.state.pace, 1.0))),
+        "KUBE_RDMA_PROBE_SECONDS": str(ceil(PROBE_SECONDS * max(lab.state.pace, 1.0))),
     }
     with Shell(person, lab.state.binaries, *programs) as shell:
         try:

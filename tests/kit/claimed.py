@@ -2,9 +2,9 @@
 
 from kube_rdma.adapters.cluster.kinds.claim_objects import DEVICE_CLASS, WHOLE_CLAIM, WHOLE_SLICE
 from kube_rdma.adapters.cluster.kinds.node import NODE
+from kube_rdma.model.claims.device import DRIVER
 from kube_rdma_testing.cluster.server import FakeServer
 
-DRIVER = "rdma.kube-rdma.io"
 FAST = f'device.attributes["{DRIVER}"].rateGbps >= 400'
 DOWN = {"key": f"{DRIVER}/port-down", "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:00Z"}
 

@@ -9,7 +9,8 @@ _QUANTITY = re.compile(r"([+-]?[0-9]*\.?[0-9]*)([eE][+-]?[0-9]+|[numkMGTPE]|[KMG
 _SUFFIXES = {
     suffix: Fraction(10) ** power for power, suffix in zip(range(-9, 0, 3), "num", strict=True)
 }
-_SUFFIXES |= {suffix: Fraction(1000) ** (n + 1) for n, suffix in enumerate("kMGTPE")}
+_THOUSANDS = ("", *"kMGTPE")
+_SUFFIXES |= {suffix: Fraction(1000) ** n for n, suffix in enumerate(_THOUSANDS) if suffix}
 _SUFFIXES |= {f"{suffix}i": Fraction(1024) ** (n + 1) for n, suffix in enumerate("KMGTPE")}
 
 
@@ -24,3 +25,12 @@ def quantity(text: str) -> Fraction:
     elif suffix:
         number *= Fraction(10) ** int(suffix[1:])
     return number
+
+
+def quantity_text(number: int) -> str:
+    """A whole number as the API server writes a quantity: 16, 1k, 400G, 2500M."""
+    power = 0
+    while number and not number % 1000 and power < len(_THOUSANDS) - 1:
+        number //= 1000
+        power += 1
+    return f"{number}{_THOUSANDS[power]}"

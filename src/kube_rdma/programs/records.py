@@ -85,10 +85,7 @@ class Records(Generic[T]):
 
         What the act raises leaves the record.
         """
-        if self._threads is None:
-            return await asyncio.to_thread(self._put_before, name, value, act)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, self._put_before, name, value, act)
+        return await self._run(self._put_before, name, value, act)
 
     def _put_before(self, name: str, value: T, act: Callable[[], R]) -> R:
         self._journal.put(name, value)
@@ -133,8 +130,7 @@ class Records(Generic[T]):
         """Let the next writer in."""
         self._journal.close()
 
-    async def _run(self, work: Callable[[*Ts], None], *args: *Ts) -> None:
+    async def _run(self, work: Callable[[*Ts], R], *args: *Ts) -> R:
         if self._threads is None:
-            await asyncio.to_thread(work, *args)
-        else:
-            await asyncio.get_running_loop().run_in_executor(self._threads, work, *args)
+            return await asyncio.to_thread(work, *args)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *args)

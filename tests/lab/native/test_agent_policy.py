@@ -28,8 +28,9 @@ from kube_rdma.api.ipam.ip_conf import load as load_ipam
 from kube_rdma.api.ipam.ip_objects import encode_block
 from kube_rdma.api.text import reader
 from kube_rdma.model.attach.restart import RestartRequest
+from kube_rdma.model.claims.device import DRIVER
 from kube_rdma.model.claims.offered import OfferedDevice, PublishedSlice
-from kube_rdma.model.claims.prepared import DRIVER, ClaimName
+from kube_rdma.model.claims.prepared import ClaimName
 from kube_rdma.model.claims.status import DeviceCondition, DeviceStatus
 from kube_rdma.model.ipam import (
     AddressRequest,
@@ -65,6 +66,7 @@ OWN, OTHER = NODES
 FIRSTS = ("10.90.0.64", "fd00:90::40", "1:2:3:4:5:6::", "fd00:0:0:3:4::", "2001:db8:0:5:0:6::")
 NETWORK = "rights"
 CARDS = {"type": "kube-rdma.io/CardsHealthy", "status": "True", "reason": "A", "message": "a"}
+OTHER_DRIVER = "gpu.example.org"
 TAINT = {"key": "kube-rdma.io/starting", "effect": "NoSchedule"}
 
 
@@ -353,7 +355,7 @@ def slice_of(node, name="rights-slice", **spec):
 def slices(lab):
     """A slice of the driver on each node, and one of another driver on the first."""
     made = [slice_of(node, f"rights-{node}") for node in NODES]
-    made.append(slice_of(OWN, "rights-other", driver="gpu.example.org"))
+    made.append(slice_of(OWN, "rights-other", driver=OTHER_DRIVER))
     cluster.apply(lab, *made)
     yield
     names = [each["metadata"]["name"] for each in made]
@@ -378,9 +380,7 @@ SLICE_HARMS = {
         "resourceslices",
         body=slice_of(OWN, pool={"name": OTHER, "generation": 9, "resourceSliceCount": 1}),
     ),
-    "another driver": request(
-        "create", "resourceslices", body=slice_of(OWN, driver="gpu.example.org")
-    ),
+    "another driver": request("create", "resourceslices", body=slice_of(OWN, driver=OTHER_DRIVER)),
     "all nodes": request(
         "create", "resourceslices", body=slice_of(OWN, nodeName=None, allNodes=True)
     ),
@@ -395,7 +395,6 @@ async def test_a_node_does_no_harm_by_a_slice(agents, slices, harm):
         await agents[OWN].write(SLICE_HARMS[harm])
 
 
-OTHER_DRIVER = "gpu.example.org"
 THIEF = {"resource": "pods", "name": "thief", "uid": "uid-1"}
 TOLD = (DeviceCondition("Ready", holds=True, reason="Prepared", message="It is there."),)
 

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 import pytest
 
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey
+from kube_rdma.api.pools.serve_label import LABEL as SERVE
+from kube_rdma.model.claims.device import DRIVER
 from kube_rdma.programs.install.installation import assignment, objects
 from kube_rdma.rules.claims.metadata import FOLDER
 from kube_rdma_lab import cluster, waiting
@@ -18,14 +20,13 @@ from kube_rdma_lab.demo import scc
 from kube_rdma_lab.native import trees
 from tests.kit.pods import sleeping_pod
 
-DRIVER, NAMESPACE, NODE = "rdma.kube-rdma.io", "kube-rdma", "node-1"
+NAMESPACE, NODE = "kube-rdma", "node-1"
 CARDS = 8
 POOL, NETWORK, CLASS = "claims", "rail", "rdma"
 CLAIMS = "resource.k8s.io/v1"
 ADDRESS = "10.77.0.9"
 METADATA = f"{FOLDER}/resourceclaimtemplates/nic/nic/{DRIVER}-metadata.json"
 FAILED = "FailedPrepareDynamicResources"
-SERVE = "kube-rdma.io/serve"
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ import json
 import pytest
 import yaml
 
+from kube_rdma.model.quantity import quantity
 from kube_rdma.programs.install.installation import assignment, objects
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.demo import scc
@@ -111,7 +112,7 @@ def slots(lab):
     listed = cluster.get(lab, "resourceslices")["items"]
     mine = [one["spec"] for one in listed if one["spec"]["nodeName"] == NODE]
     devices = [device for spec in mine for device in spec.get("devices", ())]
-    return {one["name"]: int(one["capacity"]["slots"]["value"]) for one in devices}
+    return {one["name"]: quantity(one["capacity"]["slots"]["value"]) for one in devices}
 
 
 def restarted(lab, name):

@@ -36,9 +36,7 @@ class SettingsFolder:
         folder = self._of(container, nonce)
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            for name, text in files.items():
-                (folder / name).write_text(text)
-            shutil.copyfile(NCCL_ENV, folder / NCCL_ENV.name)
+            _fill(folder, files)
         except OSError as error:
             raise _unavailable(self.path, folder, "written", error) from error
         return folder
@@ -47,8 +45,7 @@ class SettingsFolder:
         """Remove those of one device, none is no error; raise Unavailable when they stay."""
         folder = self._of(container, nonce)
         try:
-            with suppress(FileNotFoundError):
-                shutil.rmtree(folder)
+            _clear(folder)
             with suppress(OSError):  # others are there
                 self.path.rmdir()
         except OSError as error:
@@ -72,13 +69,10 @@ class PodSettings:
         """Have these files for the container of this name, and no others; raise Unavailable."""
         folder = self.path / sandbox / name
         try:
-            with suppress(FileNotFoundError):
-                shutil.rmtree(folder)
+            _clear(folder)
             if files:
                 folder.mkdir(mode=0o700, parents=True)
-                for file, text in files.items():
-                    (folder / file).write_text(text)
-                shutil.copyfile(NCCL_ENV, folder / NCCL_ENV.name)
+                _fill(folder, files)
         except OSError as error:
             raise _unavailable(self.path, folder, "written", error) from error
 
@@ -86,8 +80,7 @@ class PodSettings:
         """Remove those of a sandbox (None: of all), none is no error; raise Unavailable."""
         folder = self.path / sandbox if sandbox else self.path
         try:
-            with suppress(FileNotFoundError):
-                shutil.rmtree(folder)
+            _clear(folder)
         except OSError as error:
             raise _unavailable(self.path, folder, "removed", error) from error
 
@@ -112,8 +105,7 @@ class ClaimFiles:
     def remove(self, uid: str) -> None:
         """Remove those of a claim, none is no error; raise Unavailable when they stay."""
         try:
-            with suppress(FileNotFoundError):
-                shutil.rmtree(self.path / uid)
+            _clear(self.path / uid)
         except OSError as error:
             raise _unavailable(self.path, self.path / uid, "removed", error) from error
 
@@ -157,6 +149,19 @@ class Shelf:
     def folder(self, name: str) -> Path:
         """Where the folder of this name lies."""
         return self._path / name
+
+
+def _fill(folder: Path, files: Mapping[str, str]) -> None:
+    """Write these files, and nccl_env.sh with them."""
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    shutil.copyfile(NCCL_ENV, folder / NCCL_ENV.name)
+
+
+def _clear(folder: Path) -> None:
+    """Remove a folder with all that is in it; none is no error."""
+    with suppress(FileNotFoundError):
+        shutil.rmtree(folder)
 
 
 def _keep(target: Path, text: str, mode: int) -> None:

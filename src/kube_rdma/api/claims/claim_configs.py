@@ -15,7 +15,8 @@ from kube_base.frozen import Frozen
 from kube_rdma.api.claims import parameters
 from kube_rdma.api.text.document import Document, Path, Section, Value, section, shown
 from kube_rdma.api.text.faults import near
-from kube_rdma.model.claims.parameters import DRIVER, ClaimParameters
+from kube_rdma.model.claims.device import DRIVER
+from kube_rdma.model.claims.parameters import ClaimParameters
 
 GROUP = "resource.k8s.io"
 PLACES: Mapping[str, Path] = {

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from kube_base.frozen import Frozen
 
+DRIVER = "rdma.kube-rdma.io"
+"""The name of kube-rdma's own driver, in slices, claims and their configuration."""
+
 
 class SliceDevice(Frozen):
     """A device of a ResourceSlice: its driver, its pool, and its name in the pool."""

@@ -12,9 +12,6 @@ from kube_base.frozen import Frozen
 from kube_rdma.model.attach.attachment import AskedAddress, NetworkKind, NetworkRoute
 from kube_rdma.model.ipam import InterfaceName, PoolName
 
-DRIVER = "rdma.kube-rdma.io"
-"""The name of the driver, by which its configuration is found."""
-
 MOST_PARAMETERS = 10 << 10
 """Bytes of one configuration: OpaqueParametersMaxLength, k8s.io/api@v0.36.3 resource/v1."""
 

@@ -12,7 +12,6 @@ from kube_rdma.model.card import CardId
 from kube_rdma.model.claims.parameters import ClaimParameters, OpaqueConfig
 from kube_rdma.model.pools.pool import ShareId
 
-DRIVER = "rdma.kube-rdma.io"
 CLAIM_KIND = "kube-rdma.io/claim"
 """Of CDI devices that stand for what a claim holds."""
 

@@ -13,6 +13,7 @@ from enum import StrEnum
 from kube_base.frozen import Frozen
 
 PERFTEST_IMAGE = "kube-rdma.io/perftest:dev"  # of Containerfile.perftest; no registry has it
+PROBE_SECONDS = 120  # a node without a processor to spare needed more than a minute
 PairKey = tuple[str, str, int]  # titles of client and server, rail: what stays from run to run
 
 

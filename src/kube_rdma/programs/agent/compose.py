@@ -204,7 +204,7 @@ async def _with_node(
     doors = replace(
         doors,
         node=ClusterNodeEvents(cluster, options.node, events),
-        keepers=_keepers(options, cluster, doors.rails),
+        keepers=_keepers(options, cluster),
         policies=NodePolicies(partial(cluster.watch, NODE_POLICY)),
     )
     if options.networks:
@@ -234,7 +234,7 @@ def _with_claims(
     cluster: Cluster,
     stack: AsyncExitStack,
 ) -> AgentDependencies:
-    """The doors with the driver of claims; few agents need its memory."""
+    """The doors with slices and the driver of claims; few agents need their memory."""
     from kube_rdma.programs.agent.claims.compose import ClaimSite, with_claims
 
     assert options.node
@@ -257,9 +257,7 @@ def _with_claims(
     return with_claims(doors, site, cluster, stack)
 
 
-def _keepers(
-    options: AgentOptions, cluster: Cluster, rails: NodeRails
-) -> tuple[NodeKeeper[Any], ...]:
+def _keepers(options: AgentOptions, cluster: Cluster) -> tuple[NodeKeeper[Any], ...]:
     """Those of what the cluster knows of this node, as the options wish."""
     from kube_rdma.adapters.cluster.node_reports import NodeReports
     from kube_rdma.adapters.cluster.nodes import Nodes
@@ -268,18 +266,13 @@ def _keepers(
     from kube_rdma.programs.agent.node.startup_taint import StartupTaint
 
     assert options.node
-    keepers: tuple[NodeKeeper[Any] | None, ...] = (
+    keepers = (
         StartupTaint(Nodes(cluster)) if options.startup_taint else None,
         CardCondition(Nodes(cluster)),
         _labels(options, Nodes(cluster)),
         NodeReporter(NodeReports(cluster, options.node)),
     )
-    slices: tuple[NodeKeeper[Any], ...] = ()
-    if options.claims:
-        from kube_rdma.programs.agent.claims.compose import slice_keeper
-
-        slices = (slice_keeper(cluster, options.node, rails),)
-    return (*filter(None, keepers), *slices)
+    return tuple(filter(None, keepers))
 
 
 def _with_metrics(doors: AgentDependencies, options: AgentOptions) -> AgentDependencies:

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 
 from kube_base.errors import Refused
 from kube_rdma.api.claims import parameters
+from kube_rdma.model.claims.device import DRIVER
 from kube_rdma.model.claims.parameters import (
-    DRIVER,
     AskedDevices,
     ClaimParameters,
     ConfigOrigin,

@@ -12,6 +12,7 @@ import click
 from kube_base.frozen import Frozen
 from kube_rdma.model.verify.bandwidth import (
     PERFTEST_IMAGE,
+    PROBE_SECONDS,
     Operation,
     Pairing,
     PairStandard,
@@ -191,7 +192,7 @@ _OPTIONS = (
     click.option(
         "--probe-seconds",
         type=click.IntRange(1),
-        default=120,
+        default=PROBE_SECONDS,
         show_default=True,
         envvar="KUBE_RDMA_PROBE_SECONDS",
         show_envvar=True,

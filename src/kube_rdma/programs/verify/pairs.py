@@ -23,6 +23,7 @@ from kube_base.frozen import Frozen, field, replace
 from kube_client.silence import Silence
 from kube_rdma.adapters.runtime.settings import NCCL_ENV
 from kube_rdma.model.verify.bandwidth import (
+    PROBE_SECONDS,
     PairedPod,
     PairKey,
     PairOutcome,
@@ -51,7 +52,6 @@ LeftOut: TypeAlias = tuple[tuple[str, str], ...]  # who takes no part, and why
 FIRST_PORT, PORTS = 18515, 1000  # perftest's own, and those behind it
 TRIES = 3  # of a measurement whose work requests fail
 GRACE = 30.0  # seconds for what the pod itself should have ended
-PROBE_SECONDS = 120.0  # a node without a processor to spare needed more than a minute
 _PROBES = 16  # at once
 _HUNG = 3  # measurements of a device that did not end; then it is measured no more
 _SMALL = 4096  # characters of output that are read at once; more is read in a thread

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from kube_base.frozen import Frozen, field
 from kube_rdma.model.card import Card, CardId
+from kube_rdma.model.claims.device import DRIVER
 from kube_rdma.model.claims.offered import Attributes, DeviceTaint, OfferedCard, TaintEffect
-from kube_rdma.model.claims.prepared import DRIVER
 from kube_rdma.model.device import LinkLayer, Port, PortState
 from kube_rdma.model.pools.pool import Bind, Pool
 from kube_rdma.rules.claims.names import device_name

@@ -12,7 +12,8 @@ import json
 from collections.abc import Mapping, Sequence
 
 from kube_rdma.model.attach.attachment import Attached
-from kube_rdma.model.claims.prepared import DRIVER, ClaimShare, PreparedClaim
+from kube_rdma.model.claims.device import DRIVER
+from kube_rdma.model.claims.prepared import ClaimShare, PreparedClaim
 from kube_rdma.model.claims.users import PodClaims
 from kube_rdma.rules.claims.status import addresses
 

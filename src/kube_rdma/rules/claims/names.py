@@ -11,7 +11,7 @@ import hashlib
 import re
 
 from kube_rdma.model.card import Card
-from kube_rdma.model.claims.prepared import DRIVER
+from kube_rdma.model.claims.device import DRIVER
 from kube_rdma.model.pools.pool import Pool
 
 _LABEL, _SUBDOMAIN = 63, 253  # characters

@@ -16,10 +16,10 @@ from types import MappingProxyType
 from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import Frozen, replace
 from kube_rdma.model.card import Card
+from kube_rdma.model.claims.device import DRIVER
 from kube_rdma.model.claims.parameters import ClaimParameters
 from kube_rdma.model.claims.prepared import (
     CLAIM_KIND,
-    DRIVER,
     AllocatedClaim,
     AllocatedDevice,
     ClaimName,

@@ -55,7 +55,8 @@ def slices(
     else:
         rows = row_count(whole, MOST_TAINTED)
         pools = spreading(whole) if rows > 1 else []
-        alone = [card for card in whole if not any(card in pool for pool in pools)]
+        parted = {card.name for pool in pools for card in pool}
+        alone = [card for card in whole if card.name not in parted]
         spread = (device for pool in pools for device in _rows(pool, rows))
     groups: dict[str, list[OfferedDevice]] = {}
     for card in alone:

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from kube_base.errors import Refused
 from kube_base.frozen import Frozen
 from kube_rdma.model.claims.claim_wish import CARD_CLASS, SHARED_CLASS, ClaimWish, Reach
-from kube_rdma.model.claims.parameters import DRIVER
+from kube_rdma.model.claims.device import DRIVER
 from kube_rdma.model.install.blueprint import Json
 
 MOST_DEVICES = 32

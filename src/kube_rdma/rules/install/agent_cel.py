@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kube_rdma.model.claims.prepared import DRIVER
+from kube_rdma.model.claims.device import DRIVER
 from kube_rdma.rules.labels.table import FEATURE
 from kube_rdma.rules.pools.startup import EFFECT
 from kube_rdma.rules.pools.startup import KEYS as STARTUP_TAINTS

@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 
 from kube_base.errors import Refused
-from kube_rdma.model.claims.prepared import DRIVER
+from kube_rdma.model.claims.device import DRIVER
 from kube_rdma.model.migrate import PlanStep, ServingPlan, ServingView, SharingPod
 from kube_rdma.rules.migrate.commands import cordon, offered, uncordon
 from kube_rdma.rules.phrases import listed

@@ -27,6 +27,7 @@ from kube_rdma.model.migrate import (
     StartingPoint,
     TakeoverPlan,
 )
+from kube_rdma.model.quantity import quantity_text
 from kube_rdma.rules.install.presets import merged
 from kube_rdma.rules.migrate import commands as words
 from kube_rdma.rules.migrate.commands import BETWEEN, HERE, MARK
@@ -326,20 +327,11 @@ def _expected(
     """The node with what it will offer: a node between the two offers nothing now."""
     shares = config.shares if config and node.mark == BETWEEN else {}
     missing = {
-        name: _quantity(count)
+        name: quantity_text(count)
         for name, count in shares.items()
         if count and name in resources and node.offered.get(name, "0") == "0"
     }
     return replace(node, offered={**node.offered, **missing})
-
-
-def _quantity(count: int) -> str:
-    """A number as the API server writes it: 1000 is 1k."""
-    for suffix in ("", "k", "M"):
-        if count % 1000 or suffix == "M":
-            break
-        count //= 1000
-    return f"{count}{suffix}"
 
 
 def _takes_part(node: MigratingNode, resources: Sequence[str]) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.claims import allocated
 from kube_rdma.adapters.cluster.kinds.resource_slice import RESOURCE_CLAIM
+from kube_rdma.model.claims.device import DRIVER
 from kube_rdma.model.claims.parameters import ConfigOrigin, OpaqueConfig
-from kube_rdma.model.claims.prepared import DRIVER, ClaimName
+from kube_rdma.model.claims.prepared import ClaimName
 from kube_rdma_testing.cluster.server import FakeServer
 
 

@@ -7,13 +7,8 @@ from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.claims import allocated, claims_of_pod, write_statuses
 from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma.adapters.cluster.kinds.resource_slice import RESOURCE_CLAIM
-from kube_rdma.model.claims.prepared import (
-    DRIVER,
-    AllocatedClaim,
-    AllocatedDevice,
-    ClaimName,
-    ClaimUser,
-)
+from kube_rdma.model.claims.device import DRIVER
+from kube_rdma.model.claims.prepared import AllocatedClaim, AllocatedDevice, ClaimName, ClaimUser
 from kube_rdma.model.claims.status import DeviceCondition, DeviceStatus
 from kube_rdma.model.claims.users import ClaimUse, PodClaims
 from kube_rdma.model.late_binding.binding import PodName

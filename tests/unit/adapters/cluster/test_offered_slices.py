@@ -20,6 +20,7 @@ from kube_rdma.adapters.cluster.kinds.offered_slice import (
     wanted_slice,
 )
 from kube_rdma.adapters.cluster.offered_slices import OfferedSlices
+from kube_rdma.model.claims.device import DRIVER
 from kube_rdma.model.claims.offered import (
     ClaimFeature,
     DeviceCapacity,
@@ -29,7 +30,6 @@ from kube_rdma.model.claims.offered import (
     RequestPolicy,
     TaintEffect,
 )
-from kube_rdma.model.claims.prepared import DRIVER
 from kube_rdma_testing.cluster.server import FakeServer
 
 TAINT = DeviceTaint(f"{DRIVER}/unhealthy", TaintEffect.NO_SCHEDULE)

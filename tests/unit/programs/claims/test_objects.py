@@ -8,7 +8,7 @@ from kube_base.errors import Refused
 from kube_rdma.api.claims import claim_configs
 from kube_rdma.api.claims.claim_configs import GROUP, PLACES, WrittenRequest, places
 from kube_rdma.api.text.document import of_value
-from kube_rdma.model.claims.parameters import DRIVER
+from kube_rdma.model.claims.device import DRIVER
 from kube_rdma.programs.claims.objects import judged
 
 HEAD = {"apiVersion": "kube-rdma.io/v1alpha1", "kind": "ClaimParameters"}

@@ -7,12 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_base.errors import Refused
-from kube_rdma.model.claims.parameters import (
-    DRIVER,
-    ClaimParameters,
-    ConfigOrigin,
-    OpaqueConfig,
-)
+from kube_rdma.model.claims.device import DRIVER
+from kube_rdma.model.claims.parameters import ClaimParameters, ConfigOrigin, OpaqueConfig
 from kube_rdma.programs.claims.parameters import parameters_of
 
 HEAD = {"apiVersion": "kube-rdma.io/v1alpha1", "kind": "ClaimParameters"}

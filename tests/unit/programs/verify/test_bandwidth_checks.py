@@ -14,8 +14,9 @@ from kube_rdma.adapters.cluster.events import Events
 from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma.model.conditions import moment
+from kube_rdma.model.verify.bandwidth import PROBE_SECONDS
 from kube_rdma.programs.verify.bandwidth_checks import BandwidthChecks, CheckTiming
-from kube_rdma.programs.verify.pairs import GRACE, PROBE_SECONDS, Pacing
+from kube_rdma.programs.verify.pairs import GRACE, Pacing
 from kube_rdma.rules.verify.copies import CHECK_LABEL
 from kube_rdma.rules.verify.due import AGAIN
 from kube_rdma_testing.perftest import Deadlines, KubeletLine, PerftestCluster

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from kube_base.frozen import replace
 from kube_rdma.model.card import Card, CardId
-from kube_rdma.model.claims.prepared import DRIVER
+from kube_rdma.model.claims.device import DRIVER
 from kube_rdma.model.pools.pool import Mode
 from kube_rdma.rules.claims.names import device_name, slice_name, slot_name
 from tests.kit.claims import pool

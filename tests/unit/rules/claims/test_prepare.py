@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
+from kube_rdma.model.claims.device import DRIVER
 from kube_rdma.model.claims.offered import ClaimFeature
 from kube_rdma.model.claims.prepared import (
-    DRIVER,
     AllocatedClaim,
     AllocatedDevice,
     ClaimName,

@@ -13,8 +13,8 @@ from kube_base.frozen import replace
 from kube_client import wire
 from kube_rdma.adapters.cluster.kinds.offered_slice import OFFERED_SLICE as KIND
 from kube_rdma.adapters.cluster.kinds.offered_slice import published, wanted_slice
+from kube_rdma.model.claims.device import DRIVER
 from kube_rdma.model.claims.offered import ClaimFeature, OfferedCard, PublishedSlice
-from kube_rdma.model.claims.prepared import DRIVER
 from kube_rdma.model.pools.pool import Mode
 from kube_rdma.rules.claims.cards import DEGRADED, UNHEALTHY, claim_offer
 from kube_rdma.rules.claims.publication import without_times

@@ -6,7 +6,7 @@ from kube_base.errors import Refused
 from kube_rdma.api.admission.settings import load
 from kube_rdma.api.claims.claim_configs import PLACES
 from kube_rdma.model.admission.facts import USUAL
-from kube_rdma.model.claims.parameters import DRIVER
+from kube_rdma.model.claims.device import DRIVER
 from kube_rdma.programs.admission.server import COMPLETE, CONFINED, PORT, VALIDATE
 from kube_rdma.programs.install.installation import assignment, objects
 from kube_rdma.rules.attach.requests import POD_NETWORKS

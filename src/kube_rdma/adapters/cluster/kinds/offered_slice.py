@@ -23,11 +23,10 @@ from kube_rdma.model.claims.offered import (
     RequestPolicy,
     TaintEffect,
 )
+from kube_rdma.model.quantity import quantity_text
 
 WITHOUT = "rdma.kube-rdma.io/without"
 """The annotation of a slice that was written without some features."""
-
-_SUFFIXES = ("", "k", "M", "G", "T", "P", "E")
 
 
 class _Value(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -119,15 +118,6 @@ def changed_slice(stored: StoredSlice, part: PublishedSlice, driver: str, node: 
     others = tuple(pair for pair in stored.annotations if pair[0] != WITHOUT)
     annotations = tuple(sorted((*others, *wanted.annotations)))
     return replace(stored, spec=wanted.spec, owners=wanted.owners, annotations=annotations)
-
-
-def quantity_text(number: int) -> str:
-    """A whole number as Kubernetes prints a quantity: 16, 1k, 400G, 2500M."""
-    power = 0
-    while number and not number % 1000 and power < len(_SUFFIXES) - 1:
-        number //= 1000
-        power += 1
-    return f"{number}{_SUFFIXES[power]}"
 
 
 def _annotations(part: PublishedSlice) -> tuple[tuple[str, str], ...]:

@@ -15,14 +15,9 @@ import msgspec
 from kube_client.kinds import NOTHING, ObjectCodec, Stored
 from kube_rdma.adapters.cluster.kinds.pod import POD, Container, ContainerResources
 from kube_rdma.adapters.cluster.kinds.resource_slice import RESOURCE_CLAIM
+from kube_rdma.model.claims.device import DRIVER
 from kube_rdma.model.claims.parameters import ConfigOrigin, OpaqueConfig
-from kube_rdma.model.claims.prepared import (
-    DRIVER,
-    AllocatedClaim,
-    AllocatedDevice,
-    ClaimName,
-    ClaimUser,
-)
+from kube_rdma.model.claims.prepared import AllocatedClaim, AllocatedDevice, ClaimName, ClaimUser
 from kube_rdma.model.claims.status import DeviceStatus
 from kube_rdma.model.claims.users import ClaimUse, PodClaims
 from kube_rdma.model.quantity import quantity

@@ -1,7 +1,7 @@
 """Opens the doors of claims, for an agent that is started with ``--claims``.
 
-with_claims ─► PreparedClaims ─► the kubelet's view, late binding, ClaimDriver
-slice_keeper ─► SlicePublisher, among the keepers of what the cluster knows of the node
+with_claims ─┬► PreparedClaims ─► the kubelet's view, late binding, ClaimDriver
+             └► SlicePublisher, among the keepers of what the cluster knows of the node
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kube_base.errors import Refused
 from kube_base.frozen import Frozen, replace
@@ -23,7 +23,8 @@ from kube_rdma.adapters.journal.format import CLAIMS
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.runtime.cdi import CdiFolder
 from kube_rdma.adapters.runtime.settings import ClaimFiles, PodSettings
-from kube_rdma.model.claims.prepared import DRIVER, ClaimName
+from kube_rdma.model.claims.device import DRIVER
+from kube_rdma.model.claims.prepared import ClaimName
 from kube_rdma.model.claims.status import DeviceStatus
 from kube_rdma.model.cni_conf import Wiring
 from kube_rdma.programs.agent.claims.driver import ClaimDriver
@@ -38,8 +39,6 @@ from kube_rdma.programs.agent.node.node_events import NodeEvent
 
 if TYPE_CHECKING:
     from kube_client.objects import Cluster
-    from kube_rdma.programs.agent.device_plugin.rails import NodeRails
-    from kube_rdma.programs.agent.node.node_keeper import NodeKeeper
 
 
 class ClaimSite(Frozen):
@@ -57,15 +56,10 @@ class ClaimSite(Frozen):
     works: Callable[[], Awaitable[tuple[bool, str]]]
 
 
-def slice_keeper(cluster: Cluster, node: str, rails: NodeRails) -> NodeKeeper[Any]:
-    """The keeper of this node's slices."""
-    return SlicePublisher(OfferedSlices(cluster, DRIVER, node), rails.number)
-
-
 def with_claims(
     doors: AgentDependencies, site: ClaimSite, cluster: Cluster, stack: AsyncExitStack
 ) -> AgentDependencies:
-    """The doors with the driver of claims, which keeps what it prepares on the host's disk."""
+    """The doors with slices, and the driver, which keeps what it prepares on the host's disk."""
     if site.plugins_registry is None:
         raise Refused(
             "the kubelet's plugins_registry is not there, in which it finds drivers of claims",
@@ -78,8 +72,7 @@ def with_claims(
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         await write_statuses(cluster, claim, devices, now)
 
-    publishers = [one for one in doors.keepers if isinstance(one, SlicePublisher)]
-    attributes = publishers[0].attributes if publishers else dict
+    slices = SlicePublisher(OfferedSlices(cluster, DRIVER, site.node), doors.rails.number)
     statuses = ClaimStatuses(write)
     to = ClaimDependencies(
         journal=journal,
@@ -91,15 +84,19 @@ def with_claims(
         shim=doors.networks.shim_of_host if doors.networks else lambda: None,
         claimed=ClaimedNamespaces(site.state / "claimed"),
         statuses=statuses,
-        metadata=ClaimMetadata(ClaimFiles(site.settings / "metadata"), attributes),
+        metadata=ClaimMetadata(ClaimFiles(site.settings / "metadata"), slices.attributes),
         settings=ClaimSettings(PodSettings(site.settings / "claims")),
         wiring=doors.networks.wiring if doors.networks else lambda: Wiring.NONE,
         tell=partial(doors.node.tell, NodeEvent.JOURNAL_TROUBLE),
     )
     claims = PreparedClaims(to)
     doors.kubelet.prepared = claims
-    published = publishers[0].offered if publishers else frozenset
     driver = ClaimDriver(
-        claims, site.plugins_registry, site.node, site.works, statuses.run, published
+        claims, site.plugins_registry, site.node, site.works, statuses.run, slices.offered
     )
-    return replace(doors, late=WithClaims(doors.late, claims), claims=driver)
+    return replace(
+        doors,
+        keepers=(*doors.keepers, slices),
+        late=WithClaims(doors.late, claims),
+        claims=driver,
+    )

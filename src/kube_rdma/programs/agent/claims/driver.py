@@ -19,7 +19,7 @@ from kube_base.notices import Notices
 from kube_rdma.adapters.bulkhead import start
 from kube_rdma.adapters.kubelet.claim_health import ClaimHealth
 from kube_rdma.adapters.kubelet.claim_plugin import ClaimAnswers, ClaimPlugin
-from kube_rdma.model.claims.prepared import DRIVER
+from kube_rdma.model.claims.device import DRIVER
 from kube_rdma.model.pools.pool import Pool
 from kube_rdma.programs.agent.claims.prepared_claims import PreparedClaims
 from kube_rdma.rules.claims.health import health
@@ -44,7 +44,7 @@ class ClaimDriver:
         node: str,
         works: Callable[[], Awaitable[tuple[bool, str]]],
         tell: Callable[[], Awaitable[None]],
-        published: Callable[[], frozenset[str] | None] = frozenset,
+        published: Callable[[], frozenset[str] | None],
     ) -> None:
         self.claims = claims
         self.published = published

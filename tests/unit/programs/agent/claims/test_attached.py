@@ -8,7 +8,8 @@ from kube_base.errors import Unavailable
 from kube_rdma.adapters.journal.format import CLAIMS
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.runtime.cdi import CdiFolder
-from kube_rdma.model.claims.prepared import DRIVER, AllocatedClaim, AllocatedDevice, ClaimName
+from kube_rdma.model.claims.device import DRIVER
+from kube_rdma.model.claims.prepared import AllocatedClaim, AllocatedDevice, ClaimName
 from kube_rdma.model.claims.users import PodClaims
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.model.pools.pool import Attach, Mode, Pool, PoolSpec, Share, ShareId

@@ -9,8 +9,8 @@ import pytest
 
 from kube_base.errors import Refused
 from kube_base.frozen import replace
+from kube_rdma.model.claims.device import DRIVER
 from kube_rdma.model.claims.parameters import ConfigOrigin, OpaqueConfig
-from kube_rdma.model.claims.prepared import DRIVER
 from kube_rdma.model.cni_conf import Wiring
 from kube_rdma.model.pools.pool import Mode
 from kube_rdma.rules.claims.holders import granted

@@ -13,7 +13,7 @@ from kube_rdma.adapters.kubelet.proto import dra_health_v1alpha1_pb2 as v1alpha1
 from kube_rdma.adapters.kubelet.proto import dra_v1_pb2 as pb
 from kube_rdma.adapters.kubelet.proto.dra_health_v1alpha1_grpc import DRAResourceHealthStub
 from kube_rdma.adapters.kubelet.proto.dra_v1_grpc import DRAPluginStub
-from kube_rdma.model.claims.prepared import DRIVER
+from kube_rdma.model.claims.device import DRIVER
 from kube_rdma.programs.agent.claims.driver import ClaimDriver
 from kube_rdma.programs.agent.claims.statuses import ClaimStatuses
 from tests.kit.nodes import DOWN
@@ -45,7 +45,7 @@ def world(tmp_path):
 async def driving(world, registry, asks=works):
     """The driver of an agent that has not looked at its node yet."""
     told = ClaimStatuses(world.say).run
-    driver = ClaimDriver(world.agent(offered=False), registry, "node-1", asks, told)
+    driver = ClaimDriver(world.agent(offered=False), registry, "node-1", asks, told, frozenset)
     task = asyncio.create_task(driver.run())
     try:
         yield driver

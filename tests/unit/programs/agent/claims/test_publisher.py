@@ -10,7 +10,7 @@ from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.kinds.offered_slice import OFFERED_SLICE, WITHOUT
 from kube_rdma.adapters.cluster.offered_slices import OfferedSlices
-from kube_rdma.model.claims.prepared import DRIVER
+from kube_rdma.model.claims.device import DRIVER
 from kube_rdma.model.device import PortState
 from kube_rdma.programs.agent.claims.publisher import SlicePublisher
 from kube_rdma.programs.agent.node.node_keeper import WritePace
