@@ -99,6 +99,16 @@ def until_on_node(lab: Lab, node: str, condition: str) -> None:
     shell(lab, node, f"until {condition}; do sleep 0.3; done")
 
 
+def until_chained(lab: Lab, *nodes: str) -> None:
+    """Wait until the agents of these nodes, of all without one, stand in the CNI configuration.
+
+    A rollout ends when containers run. An agent that starts for the first time has not looked at
+    its node then, and a pod would start without its networks.
+    """
+    for node in nodes or [spec.name for spec in lab.topology.nodes]:
+        until_on_node(lab, node, "grep -q kube-rdma /etc/cni/net.d/*.conflist")
+
+
 def until_event(lab: Lab, reason: str, text: str = "") -> str:
     """Wait until there is an Event of a reason whose note holds a text; return the note."""
     words = ("events.events.k8s.io", "-A", f"--field-selector=reason={reason}")

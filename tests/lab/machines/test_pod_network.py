@@ -393,7 +393,7 @@ def test_a_pod_that_started_without_us_gets_net1_late(networks, node):
 
 def test_the_pod_is_told(networks, node):
     """By an Event; the configuration is as it was before somebody rewrote it."""
-    cluster.until_on_node(networks, node, f"grep -q kube-rdma {FOLDER}/*.conflist")
+    cluster.until_chained(networks, node)
     query = ("events", f"--field-selector=involvedObject.name={LATE},reason=NetworksAttachedLate")
     until(
         networks, "the event NetworksAttachedLate", lambda: cluster.get(networks, *query)["items"]

@@ -42,7 +42,7 @@ def lab(native):
         native, "-n", NAMESPACE, "deployment/kube-rdma-controller", "--for=condition=Available"
     )
     healthy(native)
-    cluster.until_on_node(native, NODE, f"grep -q kube-rdma {FOLDER}/*.conflist")
+    cluster.until_chained(native, NODE)
     doctor.call(native, NODE)
     yield native
     doctor.dismiss(native)

@@ -34,7 +34,7 @@ def network(native):
     cluster.kubectl(native, "apply", "-f", str(EXAMPLE))
     try:
         cluster.rollout(native, DAEMONSET, NAMESPACE)
-        cluster.until_on_node(native, NODE, "grep -q kube-rdma /etc/cni/net.d/*.conflist")
+        cluster.until_chained(native, NODE)
         definition = {
             "apiVersion": "k8s.cni.cncf.io/v1",
             "kind": "NetworkAttachmentDefinition",

@@ -37,7 +37,7 @@ def networks(native):
     cluster.kubectl(native, "apply", "-f", str(EXAMPLE))
     try:
         cluster.rollout(native, DAEMONSET, NAMESPACE)
-        cluster.until_on_node(native, NODE, "grep -q kube-rdma /etc/cni/net.d/*.conflist")
+        cluster.until_chained(native, NODE)
         cluster.apply(native, definition("site", SITE))
         yield native
     finally:

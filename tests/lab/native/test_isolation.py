@@ -55,8 +55,7 @@ def release(lab, tmp_path_factory):
             path.write_text(json.dumps(values))
             call("upgrade", "--install", RELEASE, str(kit.CHART), "--values", str(path))
             cluster.rollout(lab, DAEMON_SET, NAMESPACE)
-            # A container that started for the first time has not yet looked at the node.
-            cluster.until_on_node(lab, NODE, "grep -q kube-rdma /etc/cni/net.d/*.conflist")
+            cluster.until_chained(lab, NODE)
 
         install(VALUE)
         yield install

@@ -89,8 +89,7 @@ def network(older):
     cluster.label_cards(older)
     cluster.kubectl(older, "apply", "-f", f"{EXAMPLE}/agent.yaml")
     cluster.rollout(older, "rdma-shared-dp-ds", NAMESPACE)
-    for node in older.topology.natives:  # a container that started has not yet looked at the node
-        cluster.until_on_node(older, node.name, "grep -q kube-rdma /etc/cni/net.d/*.conflist")
+    cluster.until_chained(older)
     config = {
         "cniVersion": "1.0.0",
         "name": PLAIN,

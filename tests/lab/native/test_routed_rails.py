@@ -130,8 +130,7 @@ def lab(native, router):
     cluster.kubectl(native, "apply", *files)
     cluster.apply(native, *networks, *map(pool, RAILS))
     cluster.rollout(native, "rdma-shared-dp-ds", NAMESPACE)
-    for node in NODES:  # a container that started has not yet looked at the node
-        cluster.until_on_node(native, node, "grep -q kube-rdma /etc/cni/net.d/*.conflist")
+    cluster.until_chained(native)
     yield native
     cluster.kubectl(native, "delete", "pods", "--all", "-n", "default", "--grace-period=1")
     names = [each["metadata"]["name"] for each in networks]

@@ -50,8 +50,7 @@ def lab(native):
     agent = str(EXAMPLE / "agent.yaml")
     cluster.kubectl(native, "apply", "-f", agent)
     cluster.rollout(native, "rdma-shared-dp-ds", NAMESPACE)
-    for node in native.topology.natives:  # a container that started has not yet looked at the node
-        cluster.until_on_node(native, node.name, "grep -q kube-rdma /etc/cni/net.d/*.conflist")
+    cluster.until_chained(native)
     cluster.apply(native, NETWORK)
     for name in TENANTS:
         cluster.apply(native, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
