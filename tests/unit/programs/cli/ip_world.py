@@ -1,11 +1,9 @@
 """A cluster in memory with addresses in it, and `kube-rdma ip` to look at them."""
 
 import json
-from contextlib import asynccontextmanager
 
 from click.testing import CliRunner
 
-from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster import ipam as kinds
 from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL
 from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION
@@ -14,6 +12,7 @@ from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma.programs.cli.ip import ip
 from kube_rdma_testing.cluster.server import FakeServer
 from kube_rdma_whereabouts import objects as whereabouts
+from tests.kit.opener import opener_of
 
 KINDS = [IP_POOL, kinds.IP_BLOCK, kinds.LEASE]
 LEGACY = [whereabouts.POOL, whereabouts.RESERVATION, DEFINITION]
@@ -70,11 +69,7 @@ class World:
         self.server.put(whereabouts.POOL, document)
 
     def run(self, *words, **more):
-        @asynccontextmanager
-        async def opener(_):
-            yield Cluster(self.server.line())
-
-        return CliRunner().invoke(ip, [*map(str, words)], obj=opener, **more)
+        return CliRunner().invoke(ip, [*map(str, words)], obj=opener_of(self.server), **more)
 
     def documents(self, plural):
         return {each["metadata"]["name"]: each for each in self.server.documents(plural)}

@@ -1,13 +1,11 @@
 """`kube-rdma migrate plan` from the outside, against an API server in memory."""
 
 import json
-from contextlib import asynccontextmanager
 
 import pytest
 from click.testing import CliRunner
 
 from kube_base.errors import Refused
-from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster import migrate as objects
 from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.kinds.pod import POD
@@ -15,6 +13,7 @@ from kube_rdma.adapters.cluster.kinds.workload import CONFIG_MAP, DAEMON_SET, DE
 from kube_rdma.programs.cli.migrate import migrate
 from kube_rdma_testing.cluster.server import FakeServer
 from tests.kit import device_plugins as kit
+from tests.kit.opener import opener_of
 
 KINDS = (DAEMON_SET, CONFIG_MAP, DEPLOYMENTS)
 SPACE = "kube-system"
@@ -64,11 +63,7 @@ class World:
         self.server.put(DEPLOYMENTS, deployment)
 
     def run(self, *words):
-        @asynccontextmanager
-        async def opener(_):
-            yield Cluster(self.server.line())
-
-        return CliRunner().invoke(migrate, ["plan", *words], obj=opener)
+        return CliRunner().invoke(migrate, ["plan", *words], obj=opener_of(self.server))
 
     def document(self, *words):
         return json.loads(self.run("-o", "json", *words).stdout)

@@ -1,13 +1,11 @@
 """`kube-rdma migrate node` from the outside, against an API server in memory."""
 
 import json
-from contextlib import asynccontextmanager
 
 import pytest
 from click.testing import CliRunner
 
 from kube_base.errors import Refused
-from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.claim_objects import DEVICE_CLASS
 from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
@@ -15,6 +13,7 @@ from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma.adapters.cluster.kinds.workload import DAEMON_SET
 from kube_rdma.programs.cli.migrate import migrate
 from kube_rdma_testing.cluster.server import FakeServer
+from tests.kit.opener import opener_of
 
 HCA, CLASS, NAME = "rdma/hca", "rdma-hca", "node-1"
 POOL = {"resource": HCA, "mode": "hca", "shares": 1000, "healthy": 1000, "cards": 8}
@@ -60,11 +59,7 @@ class World:
         self.server.put(POD, {"metadata": meta, "spec": spec, "status": status})
 
     def run(self, *words):
-        @asynccontextmanager
-        async def opener(_):
-            yield Cluster(self.server.line())
-
-        return CliRunner().invoke(migrate, ["node", *words], obj=opener)
+        return CliRunner().invoke(migrate, ["node", *words], obj=opener_of(self.server))
 
     def refused(self, *words):
         """What it refuses, as main turns it into exit code 3."""

@@ -8,7 +8,6 @@ import pytest
 from click.testing import CliRunner
 
 from kube_base.errors import Unavailable
-from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster import reports as objects
 from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL
 from kube_rdma.adapters.cluster.kinds.nic_cluster_policy import NIC_CLUSTER_POLICY
@@ -23,6 +22,7 @@ from kube_rdma.model.card import CardId
 from kube_rdma.model.reports.node_report import NodeReport, ReportedCard, ReportedPool
 from kube_rdma.programs.cli.status import status
 from kube_rdma_testing.cluster.server import FakeServer
+from tests.kit.opener import opener_of
 
 KINDS = (
     *(DAEMON_SETS, DEPLOYMENTS, objects.EVENT, objects.BINDING),
@@ -127,11 +127,7 @@ class World:
         self.server.put(objects.EVENT, document)
 
     def run(self, *words):
-        @asynccontextmanager
-        async def opener(_):
-            yield Cluster(self.server.line())
-
-        return CliRunner().invoke(status, [*words], obj=opener)
+        return CliRunner().invoke(status, [*words], obj=opener_of(self.server))
 
     def codes(self):
         """What is wrong, as a program reads it."""

@@ -1,18 +1,17 @@
 """`kube-rdma top` from the outside: agents in memory behind an API server in memory."""
 
 import json
-from contextlib import asynccontextmanager
 from itertools import count
 
 import pytest
 from click.testing import CliRunner
 
 from kube_base.errors import Refused
-from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma.adapters.cluster.kinds.workload import DAEMON_SETS, DEPLOYMENTS
 from kube_rdma.programs.cli.top import top
 from kube_rdma_testing.cluster.server import FakeServer
+from tests.kit.opener import opener_of
 
 PORT = 9879
 SHARED = 'namespace="other",pod="p",container="c",resource="r",device="mlx5_1",access="shared"'
@@ -54,11 +53,9 @@ class World:
         )
 
     def run(self, *words):
-        @asynccontextmanager
-        async def opener(_):
-            yield Cluster(self.server.line())
-
-        return CliRunner().invoke(top, [*words, "--once", "--interval", "0.1"], obj=opener)
+        return CliRunner().invoke(
+            top, [*words, "--once", "--interval", "0.1"], obj=opener_of(self.server)
+        )
 
 
 def meta(name, **more):
