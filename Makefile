@@ -12,11 +12,9 @@ PYTEST := .venv/bin/python -m pytest
 # a name on this machine. Folders of tests that passed go at once.
 UNIT := $(PYTEST) -n auto --dist loadfile -o tmp_path_retention_policy=failed
 # The folders of all tests with the mark `lab` (tests/conftest.py): to read the others takes seconds.
-LAB := $(PYTEST) tests/lab tests/vm --dist loadscope -v
-# A process for the machines, one for the bare VM, one for native nodes: each boots its lab once.
-SHORT := $(LAB) -n 3
-# Another one for files that use native nodes, which wait more than they work (tests/groups.py).
-WHOLE := $(LAB) -n 4
+# A process for the machines, one for the bare VM, one for native nodes; whichever is done first goes
+# on with native files (tests/groups.py).
+LAB := $(PYTEST) tests/lab tests/vm --dist loadscope -n 3 -v
 # All that tests need and the demo does not: built before the first lab boots, not beside it.
 PARTS := .venv/bin/python -m tests.kit.parts
 # $(call both,FIRST,SECOND): the second run comes also if the first failed, so that one word tells all;
@@ -33,17 +31,17 @@ demo: ready ## boot the lab, install kube-rdma, run the SCC example, end with a 
 # The labs come after all else, for their machines want the cores for themselves; the demo's goes before.
 test: ready ## ten minutes: every test without a lab, then those with one that tell whether a checkout works
 	@.venv/bin/kube-rdma lab down --if-only-demo
-	@$(call both,$(UNIT) -m "not slow and not lab",$(SHORT) -m "not slow and core")
+	@$(call both,$(UNIT) -m "not slow and not lab",$(LAB) -m "not slow and core")
 
 test-lab: ready ## all other tests that need a lab, but the slow ones
 	@$(PARTS)
-	@$(WHOLE) -m "not slow and lab and not core"
+	@$(LAB) -m "not slow and lab and not core"
 
 ci: ready ## what `make test` and `make test-lab` run, in one run of labs
-	@$(call both,$(UNIT) -m "not slow and not lab",$(PARTS) && $(WHOLE) -m "not slow and lab")
+	@$(call both,$(UNIT) -m "not slow and not lab",$(PARTS) && $(LAB) -m "not slow and lab")
 
 test-all: ready ## the slow tests too, then the same in a new Debian that holds only git, make and python3
-	@$(call both,$(UNIT) --hypothesis-profile=thorough -m "not lab",$(PARTS) --slow && $(WHOLE) -m lab)
+	@$(call both,$(UNIT) --hypothesis-profile=thorough -m "not lab",$(PARTS) --slow && $(LAB) -m lab)
 	@tools/fresh-root --full
 
 check: ready ## lint, types, import contracts, unit tests: under a minute

@@ -1,9 +1,9 @@
 """Which tests of the lab run in one process: a run has several such processes side by side.
 
-All that needs the machines is one group, and so is all that runs in the bare VM. Native nodes wait
-more than they work: where a run has two processes left for them, each file that uses them may run
-in either, which has a lab of its own; in a short run (`make test`) they are one group and one lab.
-For pytest-xdist's `--dist loadscope`; without it all runs in one row, in the same order.
+All that needs the machines is one group, and so is all that runs in the bare VM. A file that uses
+native nodes is a group: whichever process is done with its own takes the next one, on a native lab
+of that process. For pytest-xdist's `--dist loadscope`; without it all runs in one row, in the same
+order.
 
 The machines take longest, so they come first at the processors too: a process of another group
 gives way to them (nice), and so does the lab that it starts.
@@ -47,7 +47,7 @@ def place(path):
     return next((FOLDERS[pair] for pair in pairs if pair in FOLDERS), Place.WITHOUT_LAB)
 
 
-GIVES_WAY = 3  # niceness; half of what a process without it gets
+GIVES_WAY = 5  # niceness; a third of what a process without it gets
 
 
 def give_way():
@@ -65,11 +65,11 @@ def pytest_runtest_setup(item):
         give_way()
 
 
-def group(nodeid, processes):
+def group(nodeid):
     """The tests that run in one process and one row: those of a file, or of one kind of machine."""
     where = place(nodeid)
-    shared = {Place.MACHINES, Place.BARE} | ({Place.NATIVE} if processes <= len(LABS) else set())
-    return where.name.lower() if where in shared else nodeid.partition("::")[0]
+    shared = where in (Place.MACHINES, Place.BARE)
+    return where.name.lower() if shared else nodeid.partition("::")[0]
 
 
 def own(name):
@@ -87,7 +87,7 @@ def pytest_xdist_make_scheduler(config, log):
 
     class Groups(LoadScopeScheduling):
         def _split_scope(self, nodeid):
-            return group(nodeid, config.getvalue("numprocesses"))
+            return group(nodeid)
 
     config.option.loadscopereorder = False
     return Groups(config, log)

@@ -44,10 +44,15 @@ def followed(
     """Follow a page, or a `part` of its blocks, up to its last block, and through that at the end.
 
     Then nothing of it is left. Who is told that the page is followed may ask for the `later` blocks
-    before the last one; what nobody asks for does not run. `programs` are folders of more programs.
+    before the last one, each call for the next one; what nobody asks for does not run. `programs`
+    are folders of more programs.
     """
     listed = on_lab(page, kind)[part]
-    first, last = listed[: -1 - later], listed[-1:]
+    first, asked, last = (
+        listed[: -1 - later],
+        iter(listed[len(listed) - 1 - later : -1]),
+        listed[-1:],
+    )
     before = _standing(lab)
     # Which lab is meant; and for commands on other clusters, kubectl and where the cluster is.
     person = {
@@ -58,7 +63,7 @@ def followed(
     with Shell(person, lab.state.binaries, *programs) as shell:
         try:
             _walk(lab, shell, first)
-            yield lambda: _walk(lab, shell, listed[len(first) : -1])
+            yield lambda: _walk(lab, shell, (next(asked),))
         except BaseException:
             with suppress(Failed):  # what failed first is what is told
                 _walk(lab, shell, last)

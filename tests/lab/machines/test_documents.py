@@ -19,6 +19,8 @@ BY_OTHERS = {
     "examples/s3-network/README.md": "test_pod_network.py",
     "examples/s4-infiniband/README.md": "test_training.py",
 }
+# The demo, and README behind it, run the same manifests.
+SLOW = ("examples/s2-scc/README.md",)
 # The examples first: there is something to see then for the pages about one part of it.
 HERE = sorted(
     (page for page in pages() if on_lab(page) and page not in BY_OTHERS),
@@ -26,7 +28,9 @@ HERE = sorted(
 )
 
 
-@pytest.mark.parametrize("page", HERE)
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=[pytest.mark.slow] * (page in SLOW)) for page in HERE]
+)
 def test_a_page_is_followed_to_its_end_and_leaves_nothing(request, lab, page):
     if page == README:
         request.getfixturevalue("proof")
@@ -34,6 +38,7 @@ def test_a_page_is_followed_to_its_end_and_leaves_nothing(request, lab, page):
         pass
 
 
+@pytest.mark.slow  # native/test_operator.py has the policy, test_pod_network the network
 def test_a_policy_makes_the_network_too(lab):
     """The end of seed S3's page; test_pod_network follows what is before it."""
     with followed(lab, "examples/s3-network/README.md", part=slice(-1, None)):

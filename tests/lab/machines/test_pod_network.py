@@ -62,7 +62,7 @@ NETWORKS = {
 
 @pytest.fixture(scope="module")
 def page(lab):
-    """The example's page, followed as far as its pods; a call measures between them as it does."""
+    """The example's page, followed as far as its pods; each call goes on by a block."""
     # Without the same by a policy, which test_documents follows.
     with followed(lab, "examples/s3-network/README.md", part=slice(-1), later=2) as measured:
         yield measured
@@ -163,6 +163,7 @@ def test_the_pods_reach_each_other_by_ping_and_by_verbs(networks):
     writes(networks, WRITE_TEST)
 
 
+@pytest.mark.slow  # the same writes in 23 sizes
 def test_writes_of_all_sizes_reach_the_other_pod(networks):
     writes(networks, SIZES_TEST)
 
@@ -174,11 +175,17 @@ def writes(lab, words):
 
 
 def test_the_page_measures_between_its_pods(page):
-    """By `kube-rdma verify`, and by an object."""
+    """By `kube-rdma verify`."""
     page()
 
 
-@pytest.mark.slow  # it starts pods on both nodes, as the next one does
+@pytest.mark.slow  # it starts pods on both nodes
+def test_the_page_measures_between_the_nodes(page):
+    """By an object; the pods are measured before."""
+    page()
+
+
+@pytest.mark.slow  # it starts pods on both nodes, as those beside it do
 def test_nodes_are_measured_by_pods_made_from_their_reports(networks, tmp_path):
     """Without a manifest, host to host: of two nodes a ring has one pair on each rail."""
     words = ("--pairs", "ring", "--image", IMAGE, "--iterations", "100", "--tolerance", "100")

@@ -25,6 +25,7 @@ NODES = ("node-1", "node-2")
 STATUS = "k8s.volcengine.com/network-status"
 OWN = "kube-rdma.io/network-status"
 MODES = {"exclusive": 1, "shared": 1, "shared-multi": 16}  # shares of a card
+SLOW = [pytest.param(mode, marks=pytest.mark.slow) for mode in ("shared", "shared-multi")]
 GATEWAY_FREE = ipaddress.ip_network("192.168.120.0/22")  # where the example's pool gives from
 
 
@@ -161,7 +162,7 @@ def test_a_deployment_has_a_card_and_an_address_in_each_of_its_pods(s1):
         assert ipaddress.ip_address(address) in GATEWAY_FREE
 
 
-@pytest.mark.parametrize("mode", ["exclusive", "shared", "shared-multi"])
+@pytest.mark.parametrize("mode", ["exclusive", *SLOW])
 def test_each_block_has_a_card_an_address_and_a_gid(s1, start, mode):
     node = NODES[0]
     switch(s1, mode, node)
@@ -196,7 +197,6 @@ def test_two_blocks_and_one_card_are_refused_with_both_numbers(s1, start):
     assert any("hold 1 of it" in note for note in notes(s1, name))
 
 
-SLOW = (pytest.param(mode, marks=pytest.mark.slow) for mode in ("shared", "shared-multi"))
 # Of a common user without rights, in whose environment nobody has put anything.
 USER = "setpriv --reuid=nobody --clear-groups --inh-caps=-all --bounding-set=-all"
 OWN_CARD = '. nccl_env.sh && exec ib_write_bw -d "${UCX_NET_DEVICES%:*}" -x "$UCX_IB_GID_INDEX"'
