@@ -103,10 +103,10 @@ class BandwidthCheckSpec(Typed):
     that is not Ready then takes no part. Left out: 300.
     """
     pairs: Annotated[Pairing, Strict(strict=False)] = Pairing.ALL
-    """pairs are the pairs to measure: all, ring or star. all: each pair, one rail at a time. ring:
-    each card with two neighbours, all rails at once, in two or three rounds. star: the first of
-    nodes with each other one, or the first by name if nodes is left out. ring and star measure each
-    suspect once more, with a good card. Left out: all.
+    """pairs are the pairs to measure. all: each pair, one rail at a time. ring: each card with two
+    neighbours, all rails at once. star: the first of nodes with each other one; without nodes the
+    first pod by name. ring and star measure each suspect once more, with a good card. Left out:
+    all.
     """
     test: Annotated[Operation, Strict(strict=False)] = Operation.WRITE
     """test is the RDMA operation that perftest measures: write, read or send. Left out: write."""
@@ -151,8 +151,8 @@ class BandwidthCheckSpec(Typed):
     max_pairs: int = Field(20_000, ge=1, le=MOST_PAIRS)
     """maxPairs is how many measurements a run may need. A run that needs more measures nothing; it
     is tried again after five minutes, with nodes only after a change of the spec. Two pods need
-    one for each rail that both have, with bothWays two. What ring and star measure once more does
-    not count. Left out: 20000.
+    one for each rail that both have, with bothWays two. Repeated measurements of suspects do not
+    count. Left out: 20000.
     """
     both_ways: bool = False
     """bothWays is true to measure each pair a second time with client and server exchanged. Left

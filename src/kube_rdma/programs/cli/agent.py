@@ -109,9 +109,9 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
     "--ready-file",
     metavar="FILE",
     type=FOLDER,
-    help="File in which the agent writes when its node is ready for pods: all resources are "
-    "registered with the kubelet and, with --networks, it stands in the CNI configuration or has "
-    "said why not. It has to be there, empty, such as /dev/termination-log in a container. "
+    help="File that the agent writes when its node is ready for pods. All resources are registered "
+    "with the kubelet then. With --networks the agent is also in the CNI configuration, or has "
+    "logged why not. The file must exist and be empty, such as /dev/termination-log. "
     "Default: no file.",
 )
 @click.option(

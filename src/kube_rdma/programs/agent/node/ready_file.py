@@ -20,7 +20,7 @@ import structlog
 from kube_base.errors import Unavailable
 from kube_base.frozen import Frozen
 
-Step = Callable[[], Awaitable[str]]
+Awaited = Callable[[], Awaitable[str]]
 
 log = structlog.get_logger()
 
@@ -30,13 +30,13 @@ class ReadyFile(Frozen):
 
     path: Path
 
-    async def run(self, *steps: Step) -> None:
-        """Wait for the steps, write their sentences, and empty the file when cancelled.
+    async def run(self, *conditions: Awaited) -> None:
+        """Wait for the conditions, write their sentences, and empty the file when cancelled.
 
         What stays in the file would be shown as the reason why the container ended. Raise
         Unavailable where it cannot be written.
         """
-        sentences = [await step() for step in steps]
+        sentences = [await condition() for condition in conditions]
         await asyncio.to_thread(self._write, "\n".join(sentences))
         log.info("node ready", file=str(self.path))
         try:

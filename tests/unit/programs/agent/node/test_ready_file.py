@@ -31,8 +31,8 @@ def ready(tmp_path):
 
 
 @asynccontextmanager
-async def telling(ready, *steps):
-    task = asyncio.create_task(ready.run(*steps))
+async def telling(ready, *waits):
+    task = asyncio.create_task(ready.run(*waits))
     try:
         yield task
     finally:
@@ -41,29 +41,29 @@ async def telling(ready, *steps):
             await task
 
 
-class Steps:
+class Waits:
     """Two things that somebody brings about, with a sentence each."""
 
     def __init__(self):
         self.first, self.second = asyncio.Event(), asyncio.Event()
 
-    async def one(self):
+    async def of_first(self):
         await self.first.wait()
         return "First."
 
-    async def two(self):
+    async def of_second(self):
         await self.second.wait()
         return "Second."
 
 
-async def test_it_is_written_after_all_steps_and_emptied_at_the_end(ready):
+async def test_it_is_written_after_all_waits_and_emptied_at_the_end(ready):
     """In whatever order they come about; what stayed would be shown as the reason of the end."""
-    steps = Steps()
-    steps.second.set()
-    async with telling(ready, steps.one, steps.two):
+    waits = Waits()
+    waits.second.set()
+    async with telling(ready, waits.of_first, waits.of_second):
         await asyncio.sleep(0)
         assert ready.path.read_text() == ""
-        steps.first.set()
+        waits.first.set()
         await until(lambda: ready.path.read_text() == "First.\nSecond.")
     assert ready.path.read_text() == ""
 
@@ -83,10 +83,10 @@ async def test_what_cannot_be_written_is_a_sentence(tmp_path):
 
 async def test_a_full_disk_is_a_sentence():
     with pytest.raises(Unavailable, match=r"/dev/full cannot be written \(No space left on device"):
-        await ReadyFile(Path("/dev/full")).run(one)
+        await ReadyFile(Path("/dev/full")).run(sentence)
 
 
-async def one():
+async def sentence():
     return "One."
 
 
