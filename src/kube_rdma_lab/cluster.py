@@ -102,8 +102,8 @@ def until_on_node(lab: Lab, node: str, condition: str) -> None:
 def until_chained(lab: Lab, *nodes: str) -> None:
     """Wait until the agents of these nodes, of all without one, stand in the CNI configuration.
 
-    A rollout ends when containers run. An agent that starts for the first time has not looked at
-    its node then, and a pod would start without its networks.
+    A rollout is over when they do. An agent that was killed or stopped, or whose file somebody
+    rewrote, is waited for by this alone.
     """
     for node in nodes or [spec.name for spec in lab.topology.nodes]:
         until_on_node(lab, node, "grep -q kube-rdma /etc/cni/net.d/*.conflist")

@@ -138,14 +138,17 @@ class PerftestCluster:
         return await self._client(command, script)
 
     async def _probe(self, command: PodCommand) -> int:
-        await command.read_until(END_OF_INPUT.strip())
+        end = END_OF_INPUT.strip()
+        if asked := end in command.argv[-1]:  # for the devices too, by the script of its input
+            await command.read_until(end)
         node = self._node_of(command.pod)
         if not {command.pod, node} & self.without_devices:
             devices = self.rails.get(node, ("mlx5_0",))
             for device in devices:
                 command.print(f"port {device} 1 card 100 Gb/sec (4X EDR)")
-            names = ",".join(f"{device}:1" for device in devices)
-            command.print(json.dumps({"UCX_NET_DEVICES": names, "UCX_IB_GID_INDEX": "3"}))
+            if asked:
+                names = ",".join(f"{device}:1" for device in devices)
+                command.print(json.dumps({"UCX_NET_DEVICES": names, "UCX_IB_GID_INDEX": "3"}))
         return 0
 
     async def _serve(self, command: PodCommand, script: str) -> int:

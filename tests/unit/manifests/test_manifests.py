@@ -75,9 +75,11 @@ def patched(name, distribution):
 
 
 @pytest.mark.parametrize("container", list(ours()))
-def test_none_has_a_liveness_probe(container):
+def test_no_probe_ends_a_container_that_is_late(container):
     """The watchdog inside does better (docs/decisions/0013): a starved agent is never ended."""
-    assert not {"livenessProbe", "startupProbe"} & container.keys()
+    assert "livenessProbe" not in container
+    probe = container.get("startupProbe", {"periodSeconds": 1, "failureThreshold": 86400})
+    assert probe["periodSeconds"] * probe["failureThreshold"] >= 24 * 3600
 
 
 @pytest.mark.parametrize("distribution", [None, *DISTRIBUTIONS])
@@ -142,6 +144,19 @@ def daemonsets():
             (container,) = one["spec"]["template"]["spec"]["containers"]
             if one["kind"] == "DaemonSet" and container["image"] == IMAGE and path.name != SEED:
                 yield pytest.param(one, id=f"{path.parent.name}/{path.name}")
+
+
+@pytest.mark.parametrize("daemonset", list(daemonsets()))
+def test_an_agent_is_ready_by_the_file_that_it_writes(daemonset):
+    """That of the kubelet's, which is a new one at each start of a container."""
+    (container,) = daemonset["spec"]["template"]["spec"]["containers"]
+    if "--role=node" in container["args"] and "--role=plugin" not in container["args"]:
+        assert "startupProbe" not in container, "it labels its node, and no pod waits for it"
+        return
+    (file,) = (word for word in container["args"] if word.startswith("--ready-file="))
+    assert container.get("terminationMessagePath", "/dev/termination-log") == file.partition("=")[2]
+    *command, asked = container["startupProbe"]["exec"]["command"]
+    assert (command, asked) == (["test", "-s"], file.partition("=")[2])
 
 
 @pytest.mark.parametrize("folder", NAMESPACES)

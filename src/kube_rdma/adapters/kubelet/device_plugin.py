@@ -91,4 +91,5 @@ class DevicePlugin(Served):
             )
         else:
             self._introduced = self._stall
+            self.registered.set()
             self._log.info("registered", shares=len(self._offer.shares), socket=str(self._socket))

@@ -38,6 +38,7 @@ class WatchedPlugin(Served):
     def note_registration(self, *, registered: bool, error: str) -> None:
         """The kubelet says how the registration went; a failed one it tries again by itself."""
         if registered:
+            self.registered.set()
             self._log.info("registered", shares=len(self._offer.shares), socket=str(self._socket))
         else:
             self._log.warning("registration failed, the kubelet tries again", reason=error)

@@ -49,6 +49,8 @@ class Served(ABC):
         self._answers = answers
         self._offer = offer
         self._wake = asyncio.Event()
+        self.registered = asyncio.Event()
+        """Set from when the kubelet took the resource for the first time."""
         self._stall: _Stall | None = None
         self._ending: _Stall | None = None  # is being closed, perhaps by a call that was cancelled
         self._lost = False  # the last ListAndWatch on the socket has ended

@@ -20,7 +20,7 @@ from kube_rdma.api.verify.status import BandwidthCheckStatus
 from kube_rdma.api.verify.template import BandwidthTemplate
 from kube_rdma.model import measures
 from kube_rdma.model.measures import gbps, microseconds
-from kube_rdma.model.verify.bandwidth import Operation, PairStandard, PerftestRun
+from kube_rdma.model.verify.bandwidth import Operation, Pairing, PairStandard, PerftestRun
 from kube_rdma.model.verify.bandwidth_check import BandwidthPlan
 
 T = TypeVar("T")
@@ -102,6 +102,12 @@ class BandwidthCheckSpec(Typed):
     """startSeconds is how long the copies of template may take to become Ready, in seconds. A copy
     that is not Ready then takes no part. Left out: 300.
     """
+    pairs: Annotated[Pairing, Strict(strict=False)] = Pairing.ALL
+    """pairs are the pairs to measure. all: each pair, one rail at a time. ring: each card with two
+    neighbours, all rails at once. star: the first of nodes with each other one; without nodes the
+    first pod by name. ring and star measure each suspect once more, with a good card. Left out:
+    all.
+    """
     test: Annotated[Operation, Strict(strict=False)] = Operation.WRITE
     """test is the RDMA operation that perftest measures: write, read or send. Left out: write."""
     latency: bool = False
@@ -145,7 +151,8 @@ class BandwidthCheckSpec(Typed):
     max_pairs: int = Field(20_000, ge=1, le=MOST_PAIRS)
     """maxPairs is how many measurements a run may need. A run that needs more measures nothing; it
     is tried again after five minutes, with nodes only after a change of the spec. Two pods need
-    one for each rail that both have, with bothWays two. Left out: 20000.
+    one for each rail that both have, with bothWays two. Repeated measurements of suspects do not
+    count. Left out: 20000.
     """
     both_ways: bool = False
     """bothWays is true to measure each pair a second time with client and server exchanged. Left
@@ -281,6 +288,7 @@ def load_plan(data: bytes, title: str) -> BandwidthPlan:
         template=_pod(document.value) if spec.template else None,
         nodes=spec.nodes,
         start_seconds=spec.start_seconds,
+        pairing=spec.pairs,
         both_ways=spec.both_ways,
         against_last=spec.against_last,
         every=spec.every_seconds,

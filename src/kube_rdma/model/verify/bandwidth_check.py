@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from kube_base.frozen import Frozen
-from kube_rdma.model.verify.bandwidth import PairStandard, PerftestRun
+from kube_rdma.model.verify.bandwidth import Pairing, PairStandard, PerftestRun
 
 
 class BandwidthPlan(Frozen):
@@ -30,6 +30,7 @@ class BandwidthPlan(Frozen):
     template: Mapping[str, Any] | None = None
     nodes: tuple[str, ...] = ()
     start_seconds: int = 300
+    pairing: Pairing = Pairing.ALL
     both_ways: bool = False
     against_last: bool = False
     every: int | None = None

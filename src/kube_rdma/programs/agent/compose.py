@@ -51,6 +51,7 @@ from kube_rdma.programs.agent.late_binding.early_settings import EarlySettings
 from kube_rdma.programs.agent.late_binding.interface import LateBinding, NoLateBinding
 from kube_rdma.programs.agent.node.kernel_events import Announcements, KernelSources
 from kube_rdma.programs.agent.node.node_events import NodeEvent
+from kube_rdma.programs.agent.node.ready_file import ReadyFile
 from kube_rdma.programs.agent.node.survey_cache import SurveyCache
 from kube_rdma.programs.agent.virtual_functions import BOOT_ID, Sources
 from kube_rdma.programs.own_addresses import OwnAddresses
@@ -84,6 +85,7 @@ class AgentPlaces(Frozen):
     runtime_socket: Path
     socket: Path  # of the shim
     host: Path  # the host's root
+    ready_file: Path | None = None  # of the container, for its startup probe
 
 
 class LabelWish(StrEnum):
@@ -134,6 +136,7 @@ async def opened(options: AgentOptions) -> AsyncIterator[AgentDependencies]:
         late=_never(options, "the agent runs without role node"),
         device_infos=DeviceInfoFolder() if FOLDER.parent.parent.is_dir() else None,
         own=own,
+        ready=ReadyFile(options.places.ready_file) if options.places.ready_file else None,
     )
     async with AsyncExitStack() as stack:
         if options.node is None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kube_rdma.programs.agent.metrics.exporter import Exporter
     from kube_rdma.programs.agent.node.node_keeper import NodeKeeper
     from kube_rdma.programs.agent.node.policies import NodePolicies
+    from kube_rdma.programs.agent.node.ready_file import ReadyFile
     from kube_rdma.programs.agent.pod_networks.node_networks import NodeNetworks
 
 Serve = Callable[[Offer, Answers], Served]
@@ -56,4 +57,5 @@ class AgentDependencies(Frozen):
     policies: NodePolicies | None = None  # None: those of the cluster are not followed
     metrics: Exporter | None = None  # None: nobody asks for them
     claims: ClaimDriver | None = None  # None: cards are given as shares alone
+    ready: ReadyFile | None = None  # None: nobody waits for this node
     own: OwnAddresses = field(default_factory=OwnAddresses)

@@ -25,6 +25,7 @@ CONFIG = Path("/k8s-rdma-sriov-dev-plugin/config.json")
 SHARED_CONFIG = Path("/k8s-rdma-shared-dev-plugin/config.json")
 SRIOV_CONFIG = Path("/etc/pcidp/config.json")
 FOLDER = click.Path(path_type=Path)
+_OF_PLUGIN = ("networks", "claims", "startup_taint", "metrics_address", "ready_file")
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -103,6 +104,15 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
     help="Take the taint kube-rdma.io/starting:NoSchedule off this node when it offers every "
     "resource, or startup-taint.cluster-autoscaler.kubernetes.io/kube-rdma:NoSchedule. Needs role "
     "node and the right to patch nodes.",
+)
+@click.option(
+    "--ready-file",
+    metavar="FILE",
+    type=FOLDER,
+    help="File that the agent writes when its node is ready for pods. All resources are registered "
+    "with the kubelet then. With --networks the agent is also in the CNI configuration, or has "
+    "logged why not. The file must exist and be empty, such as /dev/termination-log. "
+    "Default: no file.",
 )
 @click.option(
     "--claims",
@@ -207,9 +217,7 @@ def _check(
     roles: tuple[str, ...], node_name: str | None, config: Path | None, more: dict[str, Any]
 ) -> None:
     """Refuse options that do not go together."""
-    if "plugin" not in roles and any(
-        (config, more["networks"], more["claims"], more["startup_taint"], more["metrics_address"])
-    ):
+    if "plugin" not in roles and any((config, *map(more.get, _OF_PLUGIN))):
         raise click.UsageError("role node alone labels its node: give --role plugin too")
     if more["networks"] and "node" not in roles:
         raise click.UsageError("--networks is what role node does: give --role node too")

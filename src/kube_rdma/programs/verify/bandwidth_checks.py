@@ -36,14 +36,14 @@ from kube_rdma.adapters.cluster.bandwidth_checks import (
 from kube_rdma.adapters.cluster.events import About, Events
 from kube_rdma.adapters.cluster.verify import VerifyObjects
 from kube_rdma.api.verify.status import BandwidthCheckStatus, begun, measured, not_measured
-from kube_rdma.model.verify.bandwidth import PairProof
+from kube_rdma.model.verify.bandwidth import Pairing, PairProof
 from kube_rdma.model.verify.bandwidth_check import BandwidthPlan
 from kube_rdma.programs.mirror import Mirror
 from kube_rdma.programs.verify.copies import Copies, CopyRequest, copies
+from kube_rdma.programs.verify.paired_run import PairedRun, with_centre_first
 from kube_rdma.programs.verify.pairs import BandwidthProof, Pacing
 from kube_rdma.rules.verify.copies import CHECK_LABEL
 from kube_rdma.rules.verify.due import due
-from kube_rdma.rules.verify.rounds import measurements, turns
 from kube_rdma.views.verify.bandwidth import verdict
 
 log = structlog.get_logger()
@@ -232,18 +232,20 @@ class BandwidthChecks:
                 asked = copies(self._objects, self._copies(seen, plan))
                 taking = await stack.enter_async_context(asked)
             pods, silent = await measuring.all_probed(taking.pods, taking.left_out)
-            wanted = measurements(pods, both_ways=plan.both_ways)
-            if wanted > plan.most_pairs:
+            if plan.pairing is Pairing.STAR and plan.nodes:
+                pods = list(with_centre_first(pods, plan.nodes[0], silent))
+            run = PairedRun(pods, plan.pairing, both_ways=plan.both_ways)
+            if (wanted := run.due) > plan.most_pairs:
                 if plan.template is not None:
                     nodes = len(taking.pods) + len(taking.left_out) - taking.excused
                     excess = _Excess(seen.generation, nodes, len(pods), wanted)
                     self._too_many[seen.uid] = excess
                 raise _TooMany(seen, plan.most_pairs, len(pods), wanted)
-            outcomes = await measuring.measure(turns(pods, both_ways=plan.both_ways))
+            await run.measure(measuring, lambda _: None, plan.standard, before)
         proof = await asyncio.to_thread(  # the Lease is renewed meanwhile
-            measuring.proof, outcomes, plan.standard, silent, before, due=wanted
+            measuring.proof, measuring.outcomes, plan.standard, silent, before, due=run.due
         )
-        return replace(proof, excused=taking.excused)
+        return replace(proof, excused=taking.excused, pairing=plan.pairing)
 
     def _copies(self, seen: SeenCheck, plan: BandwidthPlan) -> CopyRequest:
         """They are the check's own: when it goes, they go, whatever became of the controller."""

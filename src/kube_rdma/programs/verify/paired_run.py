@@ -1,4 +1,6 @@
-"""A run of `kube-rdma verify` over given pods: all pairs, a ring or a star, then what to repeat.
+"""A run over given pods: all pairs, a ring or a star, then what to repeat.
+
+It is that of `kube-rdma verify` and of a BandwidthCheck:
 
     pods, pairing ─► turns ─► measured (programs/verify/pairs) ─► retries ─► measured
 
@@ -57,7 +59,7 @@ def with_centre_first(
         why = dict(left_out).get(title, "no pod or node has that name").rstrip(".")
         raise Refused(
             f"the centre of the star takes no part: {why}",
-            remedy="Name another one first, or say --pairs ring",
+            remedy="Name another one first, or measure a ring",
             where=title,
         )
     return [*centre, *(pod for pod in pods if pod not in centre)]

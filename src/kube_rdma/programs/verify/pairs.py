@@ -41,7 +41,14 @@ from kube_rdma.rules.verify.perftest import (
     server_script,
     table,
 )
-from kube_rdma.rules.verify.pods import END_OF_INPUT, PROBE, paired_pod, short_title
+from kube_rdma.rules.verify.pods import (
+    END_OF_INPUT,
+    PORT_RATES,
+    PROBE,
+    names_devices,
+    paired_pod,
+    short_title,
+)
 from kube_rdma.rules.verify.rails import with_rails
 from kube_rdma.rules.verify.rounds import Turn
 from kube_rdma.rules.verify.suspects import suspects
@@ -112,10 +119,12 @@ class BandwidthProof:
         """A pod with what it measures with; Refused or Unavailable when it can not."""
         metadata = document["metadata"]
         namespace, name = metadata["namespace"], metadata["name"]
-        argv, asks = ("sh", "-c", PROBE), f"{NCCL_ENV.read_text()}{END_OF_INPUT}"
+        script, asks = PROBE, f"{NCCL_ENV.read_text()}{END_OF_INPUT}"
+        if names_devices(document):  # a shell on a busy node takes long for the rest
+            script, asks = PORT_RATES, ""
         try:
             async with self._pacing.limit(self._pacing.probe_seconds + GRACE):
-                answer = await self._commands.run(namespace, name, argv, stdin=asks)
+                answer = await self._commands.run(namespace, name, ("sh", "-c", script), stdin=asks)
         except TimeoutError as error:
             raise _endless(f"sh in pod {name}", self._pacing.probe_seconds) from error
         return await _aside(answer, lambda text: paired_pod(document, text))

@@ -1,8 +1,9 @@
 """Which RDMA devices a pod measures with: those that kube-rdma gave it, or those that it may open.
 
-The annotation of kube-rdma tells device, GID and address by interface. Of pods without one the
-pod itself is asked, by the script that its programs have too (nccl_env.sh); it runs in the pod, so
-what comes back is looked at like any word of a stranger.
+The annotation of kube-rdma tells device, GID and address by interface; such a pod is asked only for
+the rates of its ports. Pods without one are asked for their devices too, by the script that their
+programs have (nccl_env.sh). Both run in the pod, so what comes back is looked at like any word of a
+stranger.
 """
 
 from __future__ import annotations
@@ -23,16 +24,19 @@ OWN_STATUS = "kube-rdma.io/network-status"
 # Behind what a probe reads: the way into a pod may have no end of its own (v4.channel.k8s.io).
 _END = "# end of nccl_env.sh"
 END_OF_INPUT = f"\n{_END}\n"
-# Prints a line for each port that the pod's sysfs shows, then runs its stdin, nccl_env.sh.
-PROBE = f"""\
+# Prints a line for each port that the pod's sysfs shows.
+PORT_RATES = """\
 for at in /sys/class/infiniband/*/ports/*; do
     [ -r "$at/rate" ] || continue
-    device=${{at%/ports/*}} kind=soft
+    device=${at%/ports/*} kind=soft
     [ ! -e "$device/device" ] || kind=card
     read -r rate <"$at/rate"
-    echo "port ${{device##*/}} ${{at##*/}} $kind $rate"
+    echo "port ${device##*/} ${at##*/} $kind $rate"
 done
-text=
+"""
+# The same, then runs its stdin, nccl_env.sh.
+PROBE = f"""\
+{PORT_RATES}text=
 while IFS= read -r line && [ "$line" != "{_END}" ]; do
     text="$text$line
 "
@@ -45,6 +49,11 @@ _PORT = re.compile(
 )
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,62}")
+
+
+def names_devices(document: Mapping[str, Any]) -> bool:
+    """Whether a pod's annotation has its devices, so that only the ports are to be asked for."""
+    return bool(_of_annotation(_annotation(document)))
 
 
 def paired_pod(document: Mapping[str, Any], answer: str) -> PairedPod:
@@ -66,8 +75,7 @@ def paired_pod(document: Mapping[str, Any], answer: str) -> PairedPod:
         (name, int(port)): float(rate) if kind == "card" else None
         for name, port, kind, rate in _PORT.findall(answer)
     }
-    annotation = metadata.get("annotations", {}).get(OWN_STATUS, "")
-    devices = (_of_annotation(annotation) or _of_script(answer))[:MOST_DEVICES]
+    devices = (_of_annotation(_annotation(document)) or _of_script(answer))[:MOST_DEVICES]
     if not devices:
         raise Refused(
             "it has no RDMA device of its own",
@@ -92,6 +100,10 @@ def short_title(document: Mapping[str, Any]) -> str:
     metadata = document["metadata"]
     is_copy = LABEL in metadata.get("labels", {})
     return str(document["spec"]["nodeName"] if is_copy else metadata["name"])
+
+
+def _annotation(document: Mapping[str, Any]) -> str:
+    return str(document["metadata"].get("annotations", {}).get(OWN_STATUS, ""))
 
 
 def _of_annotation(text: str) -> list[PodDevice]:

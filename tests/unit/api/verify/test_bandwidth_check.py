@@ -13,6 +13,7 @@ from kube_rdma.api.verify.bandwidth_check import load_plan
 from kube_rdma.api.verify.status import MOST_NAMES, MOST_PAIRS
 from kube_rdma.model.verify.bandwidth import (
     Operation,
+    Pairing,
     PairOutcome,
     PairProof,
     PairStandard,
@@ -38,7 +39,13 @@ def test_a_selector_alone_is_enough():
     read = plan(selector={"b": "2", "a": "1"})
     assert read.selector == "a=1,b=2"
     assert (read.run, read.standard) == (PerftestRun(), PairStandard())
-    assert (read.template, read.every) == (None, None)
+    assert (read.template, read.every, read.pairing) == (None, None, Pairing.ALL)
+
+
+def test_pairs_are_those_of_the_command():
+    assert [plan(**SOME, pairs=each.value).pairing for each in Pairing] == list(Pairing)
+    with pytest.raises(Refused, match=r'spec\.pairs: "mesh" is not a value of this field'):
+        plan(**SOME, pairs="mesh")
 
 
 def test_all_that_it_can_say():
@@ -54,6 +61,7 @@ def test_all_that_it_can_say():
         rdmaCM=True,
         cuda=0,
         pairSeconds=30,
+        pairs="ring",
         bothWays=True,
         maxLatency="12us",
         lineSharePercent=90,
@@ -67,6 +75,7 @@ def test_all_that_it_can_say():
     assert read.standard == PairStandard(latency=True, limit=12, line_share=0.9, tolerance=0.05)
     assert (read.nodes, read.start_seconds, read.every) == (("n1", "n2"), 60, 3600)
     assert read.both_ways
+    assert read.pairing is Pairing.RING
     assert read.against_last
 
 

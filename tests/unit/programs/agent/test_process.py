@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kube_rdma_testing.kubelet.kubelet import FakeKubelet
+from tests.unit.programs.agent.world import until
 
 HCA = "rdma/hca"
 COMMAND = [str(Path(sys.executable).with_name("kube-rdma")), "agent"]
@@ -54,6 +55,19 @@ async def test_a_signal_ends_it_in_order(settings, number):
     assert "event=started" in lines[0]
     assert f"event=stopping signal={number.name}" in lines[-2]
     assert lines[-1].endswith("event=stopped")
+
+
+async def test_a_file_says_that_the_node_is_ready_until_the_process_ends(settings, tmp_path):
+    """It is empty again then: Kubernetes would show it as the reason of the end."""
+    file = tmp_path / "termination-log"
+    file.touch()
+    started = agent(*options(settings), "--ready-file", file)
+    async with FakeKubelet(settings.kubelet_dir), started as process:
+        await until(file.read_text)
+        assert file.read_text() == f"Resources: {HCA}."
+        process.send_signal(signal.SIGTERM)
+        await asyncio.wait_for(process.communicate(), 30)
+        assert (process.returncode, file.read_text()) == (0, "")
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root has privileges to give up")

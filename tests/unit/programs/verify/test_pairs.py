@@ -8,6 +8,7 @@ import pytest
 from kube_rdma.model.verify.bandwidth import PairedPod, PerftestRun, PodDevice
 from kube_rdma.programs.verify import pairs
 from kube_rdma.programs.verify.pairs import BandwidthProof
+from kube_rdma.rules.verify.pods import OWN_STATUS, PORT_RATES, PROBE
 from kube_rdma.rules.verify.rounds import turns
 from kube_rdma_testing.perftest import HEADER
 
@@ -67,3 +68,24 @@ async def test_a_big_output_is_read_in_a_thread_and_never_in_the_loop(threads, i
         in_loop = threads[name] == {threading.main_thread()}
         assert in_loop is not is_big, name
         assert is_big is (threading.main_thread() not in threads[name])
+
+
+class AskedShell(Shell):
+    """It notes what it was asked, and with which input."""
+
+    async def run(self, *words, stdin=""):
+        self.asked = words[-1][-1], stdin
+        return self.text
+
+
+@pytest.mark.parametrize("named", [True, False])
+async def test_only_a_pod_that_names_no_devices_runs_nccl_env_sh(named):
+    """The rate of its ports is asked of each."""
+    annotations = {OWN_STATUS: '[{"rdmaDevice": "mlx5_0"}]'} if named else {}
+    document = POD | {"metadata": POD["metadata"] | {"annotations": annotations}}
+    shell = AskedShell(PROBED.splitlines()[0] if named else PROBED)
+    probed = await BandwidthProof(shell, PerftestRun()).probed(document)
+    assert probed.devices == (PodDevice("mlx5_0", 1, None, None, 100.0),)
+    script, stdin = shell.asked
+    assert script == (PORT_RATES if named else PROBE)
+    assert bool(stdin) is not named

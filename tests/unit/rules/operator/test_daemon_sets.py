@@ -49,7 +49,7 @@ def test_with_networks_the_device_plugin_is_the_agent_of_the_preset():
     wanted = preset["spec"]["template"]["spec"]
     for field in ("volumes", "hostPID", "serviceAccountName", "hostNetwork"):
         assert agent[field] == wanted[field]
-    for field in ("args", "env", "volumeMounts", "securityContext"):
+    for field in ("args", "env", "startupProbe", "volumeMounts", "securityContext"):
         assert agent["containers"][0][field] == wanted["containers"][0][field]
     assert agent["containers"][0]["image"] == "registry.example.com/rdma/kube-rdma:1.0"
     assert agent.get("automountServiceAccountToken", True)
@@ -85,6 +85,7 @@ def test_without_networks_it_has_no_token_and_the_original_s_mounts():
     assert plugin["automountServiceAccountToken"] is False
     mounts = {mount["mountPath"] for mount in plugin["containers"][0]["volumeMounts"]}
     assert mounts == {"/var/lib/kubelet/", "/k8s-rdma-shared-dev-plugin", "/dev/"}
+    assert "startupProbe" not in plugin["containers"][0], "another vendor's writes no file"
 
 
 @pytest.mark.parametrize("make", [driver_objects, peer_objects])

@@ -1,6 +1,8 @@
 """Which devices a pod measures with; nothing that a pod says breaks it, or becomes a command."""
 
 import json
+import re
+import subprocess
 
 import pytest
 from hypothesis import given
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from kube_base.errors import Refused
 from kube_rdma.model.verify.bandwidth import PerftestRun, PodDevice
 from kube_rdma.rules.verify.perftest import perftest_words
-from kube_rdma.rules.verify.pods import OWN_STATUS, paired_pod
+from kube_rdma.rules.verify.pods import OWN_STATUS, PORT_RATES, PROBE, names_devices, paired_pod
 
 CARDS = "port mlx5_0 1 card 400 Gb/sec (4X NDR)\nport mlx5_1 2 card 100 Gb/sec (4X EDR)\n"
 SOFT = "port rxe-1 1 soft 2.5 Gb/sec (1X SDR)\n"
@@ -50,6 +52,43 @@ def test_without_them_the_pod_is_asked():
         PodDevice("mlx5_0", 1, 3, None, 400.0),
         PodDevice("mlx5_1", 2, 3, None, 100.0),
     )
+
+
+@pytest.mark.parametrize(
+    ("annotation", "named"),
+    [
+        ('[{"rdmaDevice": "mlx5_0"}]', True),
+        ('[{"interface": "eth0"}, {"rdmaDevice": "mlx5_0"}]', True),
+        ('[{"interface": "eth0"}]', False),
+        ('[{"rdmaDevice": "-d"}]', False),
+        ("[", False),
+        ("", False),
+    ],
+)
+def test_only_a_pod_whose_annotation_has_a_device_is_not_asked_for_devices(annotation, named):
+    """Whoever is not asked has one by the annotation: nothing it prints can be needed."""
+    document = pod(**{OWN_STATUS: annotation})
+    assert names_devices(document) is named
+    if named:
+        assert paired_pod(document, "").devices[0].name == "mlx5_0"
+    else:
+        with pytest.raises(Refused, match="no RDMA device of its own"):
+            paired_pod(document, "")
+    assert not names_devices(pod())
+
+
+def test_the_rates_of_ports_need_no_input_and_no_program():
+    """The shell alone reads them, on this machine too, whether it has such ports or not."""
+    done = subprocess.run(
+        ["sh", "-c", PORT_RATES],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert not done.stderr
+    assert all(re.match(r"port \S+ \d+ (card|soft) ", line) for line in done.stdout.splitlines())
+    assert PROBE.startswith(PORT_RATES)
 
 
 @pytest.mark.parametrize("answer", ["", CARDS, "{}", '{"UCX_NET_DEVICES": ""}'])

@@ -144,6 +144,7 @@ class _Plugin:
         self._reported = _Reported()
         self._relevance = CardEvents()
         self._last_uses: Mapping[str, Use] = {}
+        self._sure = asyncio.Event()  # what is offered was all that is wished for
 
     async def run(self) -> None:
         self._wishes.read()
@@ -193,6 +194,11 @@ class _Plugin:
             parts["GPUs by claim"] = doors.kubelet.claimed.follow
         if doors.claims:
             parts["claims"] = doors.claims.run
+        if doors.ready:
+            networks = (doors.networks.until_settled,) if doors.networks else ()
+            parts["ready file"] = partial(
+                doors.ready.run, partial(self._until_registered, offers), *networks
+            )
         if doors.policies:
             parts["node policies"] = partial(doors.policies.follow, self._policies_seen)
         return parts
@@ -360,6 +366,14 @@ class _Plugin:
         unknown = self._doors.policies is not None and not self._doors.policies.are_known
         if self._making or unknown or gathered.wanted != self._wishes.specs:
             self._doubt()
+        else:
+            self._sure.set()
+
+    async def _until_registered(self, offers: ResourceServers) -> str:
+        """Wait until the kubelet has all that this node is to offer; a sentence about it."""
+        await self._sure.wait()
+        resources = await offers.until_registered()
+        return f"Resources: {', '.join(resources) or 'none'}."
 
     async def _tell_followers(self, offers: ResourceServers) -> None:
         """Tell late binding, Allocate's answers, claims and pod networks what is offered now."""

@@ -54,14 +54,16 @@ class ResourceServers:
         """Make these the pools of the node."""
         wanted = {pool.spec.resource: pool for pool in pools}
         for resource in self._servers.keys() - wanted.keys():
-            self._servers.pop(resource).task.cancel()
+            server = self._servers.pop(resource)
+            server.task.cancel()
+            server.plugin.registered.set()  # who waits for it looks at those that are left
             write([LogLine("info", "resource withdrawn", {"resource": resource})])
         for resource, pool in wanted.items():
-            server = self._servers.get(resource)
-            write(log_lines.of_pool(server.pool if server else None, pool))
-            if server:
-                server.pool = pool
-                server.plugin.publish(offer(pool))
+            present = self._servers.get(resource)
+            write(log_lines.of_pool(present.pool if present else None, pool))
+            if present:
+                present.pool = pool
+                present.plugin.publish(offer(pool))
             else:
                 plugin = self._serve(offer(pool), partial(self._pool, resource))
                 server_of = f"server of {resource}"
@@ -69,6 +71,15 @@ class ResourceServers:
                 run = kept(server_of, plugin.run, ends=KubeError)
                 task = self._tasks.create_task(run)
                 self._servers[resource] = _Server(plugin, pool, task)
+
+    async def until_registered(self) -> tuple[str, ...]:
+        """Return the resources of the node, once the kubelet took each of them."""
+        while missing := [event for event in self._registered() if not event.is_set()]:
+            await missing[0].wait()
+        return tuple(sorted(self._servers))
+
+    def _registered(self) -> list[asyncio.Event]:
+        return [server.plugin.registered for server in self._servers.values()]
 
     def tell_again(self, resource: str) -> None:
         """Send the list of a resource once more: the kubelet has another one."""

@@ -174,6 +174,8 @@ class NodeNetworks:
         self._context = NodeContext()
         self._begun = asyncio.Event()  # the node was looked at
         self._needed = asyncio.Event()  # it has a card, or had one
+        self._settled = asyncio.Event()  # who calls the agent for pods, or why nobody will
+        self._standing = ""  # the same as a sentence
         self._places = HostPlaces(site.host, site.runtime)
         self._attachments: PlanExecutor | None = None
         definitions = NetworkObjects(cluster)
@@ -212,6 +214,15 @@ class NodeNetworks:
         self._begun.set()
         if self._machine.survey.has_cards or any(pool.cards for pool in pools.values()):
             self._needed.set()
+
+    async def until_settled(self) -> str:
+        """Return who calls the agent for pods, or why nobody will, once that is certain.
+
+        A cluster's network that is not installed yet is waited for, and so is a folder that cannot
+        be written to.
+        """
+        await self._settled.wait()
+        return self._standing
 
     async def concerned(self, pod: PodState) -> bool:
         """Whether kube-rdma has to make one of the networks that a pod asks for; see CniWiring."""
@@ -254,6 +265,7 @@ class NodeNetworks:
             await self._begun.wait()
         if not self._needed.is_set():
             log.info("CNI configuration not needed", why="the node has no RDMA card and no pool")
+            self._settle("This node has no RDMA card and no pool, so nothing calls kube-rdma.")
             await self._needed.wait()
         await keeper.run()
 
@@ -348,6 +360,11 @@ class NodeNetworks:
             request = RestartRequest(self._site.node, int(time.time()), why, outdated)
             await restarts.ask(pod, request)
 
+    def _settle(self, sentence: str) -> None:
+        """Take note of who calls the agent for pods, or why nobody will."""
+        self._standing = sentence
+        self._settled.set()
+
     def _tell(self, reason: str, note: str, warning: bool) -> None:
         """Say something about the node, as the kubelet tells of it."""
         about = About("Node", self._site.node, uid=self._site.node)
@@ -374,10 +391,14 @@ class NodeNetworks:
             if kept.error:
                 if isinstance(kept.error, Refused):
                     pods.unwired()
+                    self._settle(str(kept.error))
                 self._tell("NetworkConfigurationRefused", str(kept.error), warning=True)
             elif kept.plan:
                 pods.wired(kept.plan.wiring)
-                self._tell("NetworkConfiguration", describe_plan(kept.plan), warning=False)
+                sentence = describe_plan(kept.plan)
+                if kept.plan.wiring is not Wiring.NONE:
+                    self._settle(sentence)
+                self._tell("NetworkConfiguration", sentence, warning=False)
 
         shim, pace = self._machine.shim(), self._machine.conf
         return Keeper(host, places.find, shim, decide, tell, pace, shut_out)

@@ -528,3 +528,71 @@ async def test_behind_a_meta_plugin_only_networks_of_our_type_concern_us(node):
         await until(lambda: not node.is_chained)
         assert [await side.concerned(pod) for pod in pods] == [False, True]
         await until(lambda: node.events_of("NetworkConfiguration") == {NODE_NAME})
+
+
+@asynccontextmanager
+async def settling(side):
+    """What a startup probe waits for of this side, while it is awaited."""
+    task = asyncio.create_task(side.until_settled())
+    try:
+        yield task
+    finally:
+        task.cancel()
+
+
+async def test_a_node_is_settled_once_it_is_chained(node):
+    async with node.agent() as side:
+        assert await side.until_settled() == (
+            "Pods get networks from kube-rdma, which is chained in 10-cbr0.conflist."
+        )
+
+
+async def test_a_cluster_s_network_that_is_not_there_yet_is_waited_for(node):
+    """A pod that started then would start without its networks."""
+    text = node.conf.read_text()
+    node.conf.unlink()
+    async with node.agent(chained=False) as side, settling(side) as settled:
+        await until(lambda: node.events_of("NetworkConfiguration") == {NODE_NAME})
+        assert not settled.done()
+        node.conf.write_text(text)
+        await until(settled.done)
+        assert node.is_chained
+
+
+async def test_a_folder_that_cannot_be_written_is_waited_for(node):
+    """The agent says so by an Event, and goes on trying."""
+    before = node.conf.read_bytes()
+    in_the_way = node.conf.with_name(f".{node.conf.name}.kube-rdma")
+    in_the_way.mkdir()
+    timing = FolderTiming(first=0.05)
+    async with node.agent(chained=False, conf=timing) as side, settling(side) as settled:
+        await until(lambda: node.events_of("NetworkConfigurationRefused") == {NODE_NAME})
+        assert not settled.done()
+        assert node.conf.read_bytes() == before
+        in_the_way.rmdir()
+        await until(settled.done)
+        assert node.is_chained
+
+
+async def test_a_configuration_that_is_refused_settles_it(node):
+    """The agent has said why it stays out; nothing changes before somebody mends the file."""
+    node.conf.write_text(json.dumps(CLUSTER | {"cniVersion": "0.2.0"}))
+    async with node.agent(chained=False) as side:
+        assert "cniVersion" in await side.until_settled()
+
+
+async def test_behind_a_meta_plugin_it_is_settled_without_being_chained(node):
+    (node.conf.parent / "00-multus.conf").write_text(json.dumps(MULTUS))
+    async with node.agent(chained=False) as side:
+        assert "meta-plugin of 00-multus.conf" in await side.until_settled()
+        assert not node.is_chained
+
+
+async def test_a_node_without_cards_is_settled_when_it_was_looked_at(node):
+    node.cards = ()
+    async with node.agent(chained=False, looked=False) as side, settling(side) as settled:
+        await asyncio.sleep(0)
+        assert not settled.done()
+        side.offered({})
+        await until(settled.done)
+        assert not node.is_chained
