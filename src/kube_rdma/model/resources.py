@@ -1,6 +1,6 @@
 """What a cluster has for the author of a pod, and what of it the author may see.
 
-programs/resources reads AuthorFacts, rules/resources makes a ResourceList of it, views/resources
+programs/resources reads AuthorFacts, rules/resources makes a ResourceListing of it, views/resources
 shows that. A part that could not be read is None, and `not_seen` says why.
 """
 
@@ -116,7 +116,7 @@ class AllowedNetwork(Frozen):
     follows_card: bool = False
 
 
-class ResourceList(Frozen):
+class ResourceListing(Frozen):
     """What there is for pods of a namespace."""
 
     namespace: str

@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 async def read(cluster: Cluster, namespace: str) -> AuthorFacts:
     """What there is for pods of a namespace; raise Unavailable without an answer."""
-    look = _Look(cluster)
+    look = _AuthorReader(cluster)
     return AuthorFacts(
         namespace,
         own_pods=await look.at(
@@ -49,7 +49,7 @@ async def read(cluster: Cluster, namespace: str) -> AuthorFacts:
     )
 
 
-class _Look:
+class _AuthorReader:
     """A cluster, and what of it could not be seen."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -68,7 +68,7 @@ class _Look:
             return None
 
 
-async def _networks(look: _Look, namespace: str) -> tuple[NamedNetwork, ...] | None:
+async def _networks(look: _AuthorReader, namespace: str) -> tuple[NamedNetwork, ...] | None:
     """Those of all namespaces, else of those that may be read."""
     try:
         return await look.of_kind(objects.networks)
@@ -83,7 +83,7 @@ async def _networks(look: _Look, namespace: str) -> tuple[NamedNetwork, ...] | N
     return networks
 
 
-async def _of_shared(look: _Look, namespace: str) -> tuple[NamedNetwork, ...]:
+async def _of_shared(look: _AuthorReader, namespace: str) -> tuple[NamedNetwork, ...]:
     """None where they may not be read: that is said once, of all other namespaces."""
     try:
         return await look.of_kind(partial(objects.networks, namespace=namespace)) or ()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from kube_base.frozen import asdict
-from kube_rdma.model.resources import AllowedNetwork, CardClass, NamedResource, ResourceList
+from kube_rdma.model.resources import AllowedNetwork, CardClass, NamedResource, ResourceListing
 from kube_rdma.views.findings import counted, ended, not_seen_lines
 from kube_rdma.views.text import aligned, widths, wrapped
 
@@ -21,7 +21,7 @@ _ANNOTATION = "k8s.v1.cni.cncf.io/networks"
 _NOTHING = "No resource, class or network for RDMA cards"
 
 
-def resources_text(listed: ResourceList, width: int = 100) -> str:
+def resources_text(listed: ResourceListing, width: int = 100) -> str:
     """The whole; `width` (columns) wraps sentences, never a table or a line to copy."""
     networks = {network.title: network for network in listed.networks}
     blocks = [
@@ -44,7 +44,7 @@ def resources_text(listed: ResourceList, width: int = 100) -> str:
     return "\n\n".join("\n".join(block) for block in blocks if block)
 
 
-def resources_document(listed: ResourceList) -> dict[str, object]:
+def resources_document(listed: ResourceListing) -> dict[str, object]:
     """The same as JSON values. Keys are stable: they are added to, never renamed or removed."""
     networks = {network.title: network for network in listed.networks}
     return {
@@ -118,18 +118,25 @@ def _table(head: Sequence[str], rows: Iterator[Sequence[str]]) -> list[str]:
     return [aligned(row, columns) for row in every] if len(every) > 1 else []
 
 
-def _resource_row(one: NamedResource) -> Sequence[str]:
-    mode = ", ".join(one.modes) or _NONE
-    counts = (one.nodes, one.total, one.free, one.most, one.used_here, one.quota)
+def _resource_row(resource: NamedResource) -> Sequence[str]:
+    mode = ", ".join(resource.modes) or _NONE
+    counts = (
+        resource.nodes,
+        resource.total,
+        resource.free,
+        resource.most,
+        resource.used_here,
+        resource.quota,
+    )
     shown = (_NONE if count is None else str(count) for count in counts)
-    return (one.name, f"{mode} by claims" if one.by_claims else mode, *shown)
+    return (resource.name, f"{mode} by claims" if resource.by_claims else mode, *shown)
 
 
-def _network_row(one: AllowedNetwork) -> Sequence[str]:
-    return one.title, one.resource or _NONE, one.free or _NONE
+def _network_row(network: AllowedNetwork) -> Sequence[str]:
+    return network.title, network.resource or _NONE, network.free or _NONE
 
 
-def _kept(listed: ResourceList, width: int) -> list[str]:
+def _kept(listed: ResourceListing, width: int) -> list[str]:
     """How many networks the table leaves out."""
     if not listed.kept_networks:
         return []
@@ -137,17 +144,17 @@ def _kept(listed: ResourceList, width: int) -> list[str]:
     return wrapped(f"{count} more: pods of {listed.namespace} may not name them.", width, "")
 
 
-def _headline(one: NamedResource) -> str:
+def _headline(resource: NamedResource) -> str:
     """What the lines below it are for, and what the number in them means."""
-    means = f" A share is {ended(one.meaning)}" if one.meaning else ""
-    return f"For {one.name}.{means}"
+    means = f" A share is {ended(resource.meaning)}" if resource.meaning else ""
+    return f"For {resource.name}.{means}"
 
 
 def _indented(lines: Sequence[str]) -> list[str]:
     return [f"    {line}" for line in lines]
 
 
-def _nothing(listed: ResourceList) -> list[str]:
+def _nothing(listed: ResourceListing) -> list[str]:
     if listed.resources or listed.classes or listed.networks:
         return []
     return [f"{_NOTHING} {'could be seen' if listed.not_seen else 'is there'}."]

@@ -56,9 +56,9 @@ class _Addresses(msgspec.Struct, frozen=True):
     pools: dict[str, str] = {}
 
 
-class _Plugin(msgspec.Struct, frozen=True):
+class _NamedPlugin(msgspec.Struct, frozen=True):
     ipam: _Addresses = _Addresses()
-    plugins: tuple[_Plugin, ...] = ()
+    plugins: tuple[_NamedPlugin, ...] = ()
 
 
 async def pods(cluster: Cluster, namespace: str = "") -> tuple[HeldShares, ...]:
@@ -132,7 +132,7 @@ def _limits(container: Container) -> Mapping[str, int]:
 def _pools(config: str) -> tuple[str, ...]:
     """The pools that a CNI configuration names; none where it is no configuration of kube-rdma."""
     try:
-        plugin = decoded(config, _Plugin)
+        plugin = decoded(config, _NamedPlugin)
     except Undecodable:
         return ()
     named = [one.ipam for one in (plugin, *plugin.plugins)]

@@ -367,18 +367,13 @@ _kr_mended() {
     set -- $_kr_found
     while [ $# -gt 3 ]; do
         _kr_hcas=$_kr_hcas${_kr_hcas:+,}$1:$2
-        case ,$_kr_names, in
-        *,"$1",*) ;;
-        *) _kr_names=$_kr_names${_kr_names:+,}$1 ;;
-        esac
+        case ,$_kr_names, in *,"$1",*) ;; *) _kr_names=$_kr_names${_kr_names:+,}$1 ;; esac
         shift 4
     done
     _kr_give MC_MS_FILTERS "$_kr_names"
     _kr_give NCCL_IB_HCA "=$_kr_hcas"
     # vLLM puts each worker's own card before what is set, so that nothing may be.
-    if [ "${NCCL_ENV-}" != vllm ] || ! _kr_is_rdma; then
-        _kr_give_ucx
-    fi
+    if [ "${NCCL_ENV-}" != vllm ] || ! _kr_is_rdma; then _kr_give_ucx; fi
     _kr_give NVSHMEM_HCA_LIST "$_kr_hcas"
     # Before 1.19 UCX drops all datagrams of vendors but one (openucx/ucx#10209).
     [ -z "$_kr_gid_index$_kr_range" ] || _kr_give UCX_UD_VERBS_ETH_DGID_CHECK n
@@ -478,10 +473,7 @@ _kr_choose_nic() { # place of the GPU
     _kr_path=$1 _kr_best=-1 _kr_nearest= _kr_uses=
     set -- $_kr_nics
     while [ $# -gt 1 ]; do
-        if _kr_is_broken "$_kr_path" "$1"; then
-            shift 2
-            continue
-        fi
+        if _kr_is_broken "$_kr_path" "$1"; then shift 2 && continue; fi
         _kr_share "$_kr_path" "$1"
         if [ "$_kr_shared" -gt "$_kr_best" ] ||
             { [ "$_kr_shared" -eq "$_kr_best" ] && [ "$2" -lt "$_kr_uses" ]; }; then

@@ -20,18 +20,18 @@ from kube_rdma.model.resources import (
     HeldShares,
     NamedNetwork,
     NamedResource,
-    ResourceList,
+    ResourceListing,
 )
 from kube_rdma.rules.pools.modes import MODES
 
 _NATIVE = ("kubernetes.io/", "requests.", "limits.")
 
 
-def resource_list(facts: AuthorFacts) -> ResourceList:
+def resource_list(facts: AuthorFacts) -> ResourceListing:
     """What there is, in the order of names; nothing where nothing could be read."""
     every = facts.networks or ()
     allowed = [network for network in every if _may_name(facts, network)]
-    return ResourceList(
+    return ResourceListing(
         facts.namespace,
         tuple(_resource(facts, name, allowed) for name in sorted(_names(facts))),
         tuple(sorted(facts.classes or (), key=lambda one: one.name)),
