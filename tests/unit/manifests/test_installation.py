@@ -38,7 +38,10 @@ EXAMPLES = {
 # Which an example's README has people apply from config.
 BESIDE = {"CustomResourceDefinition"}
 # Roles that nobody has yet.
-FOR_PEOPLE = ("kube-rdma-view", "kube-rdma-verify", "kube-rdma-bandwidth-check")
+FOR_PEOPLE = (
+    *("kube-rdma-view", "kube-rdma-verify", "kube-rdma-bandwidth-check"),
+    *("kube-rdma-aggregate-to-view", "kube-rdma-aggregate-to-edit"),
+)
 OPTIONAL = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
 
 

@@ -26,7 +26,8 @@ ROOT = Path(__file__).parents[3]
 TREES = ROOT / "tests/data/trees"
 RAILS = ROOT / "examples/gpu-rails"
 VALUES = RAILS / "values.yaml"
-WHOLE_NODE = ("nccl-tests.yaml", "training.yaml")
+WHOLE_NODE = ("nccl-tests.yaml", "training.yaml", "inference.yaml")
+POD_MAKERS = ("Pod", "Job", "MPIJob", "Deployment")
 PODS = (*WHOLE_NODE, "half-a-node.yaml")
 NIC = "rdma/nic"
 
@@ -123,10 +124,12 @@ def pod_of(document):
 def asked(name):
     """The names of networks and the shares that the pods of a file ask for."""
     documents = yaml.safe_load_all((RAILS / name).read_text())
-    (document,) = [one for one in documents if one["kind"] in ("Pod", "Job", "MPIJob")]
-    annotations, spec = pod_of(document)
+    pods = [pod_of(one) for one in documents if one["kind"] in POD_MAKERS]
+    annotations, spec = pods[0]
+    assert all(one == annotations for one, _ in pods)
     named = annotations["k8s.v1.cni.cncf.io/networks"].replace(" ", "").split(",")
     (limits,) = [one["resources"]["limits"] for one in spec["containers"]]
+    assert all(one["containers"][0]["resources"]["limits"] == limits for _, one in pods)
     return [one.removeprefix("kube-rdma/") for one in named], limits
 
 

@@ -1,5 +1,6 @@
 #!/bin/sh
-# What NCCL, UCX and NVSHMEM have to be told to use the RDMA devices of this container.
+# What NCCL, UCX, NVSHMEM and inference engines have to be told to use the RDMA devices of this container.
+# docs/settings.md has each variable with its source.
 #
 #     . nccl_env.sh                               exports the variables
 #     sh nccl_env.sh [--format shell|conf|json]   prints them
@@ -362,28 +363,55 @@ _kr_mended() {
             "between their own: give NCCL_IB_GID_INDEX to each process for its own device." >&2
         return 1
     fi
-    _kr_hcas=
+    _kr_hcas= _kr_names=
     set -- $_kr_found
     while [ $# -gt 3 ]; do
         _kr_hcas=$_kr_hcas${_kr_hcas:+,}$1:$2
+        case ,$_kr_names, in *,"$1",*) ;; *) _kr_names=$_kr_names${_kr_names:+,}$1 ;; esac
         shift 4
     done
+    _kr_give MC_MS_FILTERS "$_kr_names"
     _kr_give NCCL_IB_HCA "=$_kr_hcas"
     # vLLM puts each worker's own card before what is set, so that nothing may be.
-    [ "${NCCL_ENV-}" = vllm ] || _kr_give UCX_NET_DEVICES "$_kr_hcas"
+    if [ "${NCCL_ENV-}" != vllm ] || ! _kr_is_rdma; then _kr_give_ucx; fi
     _kr_give NVSHMEM_HCA_LIST "$_kr_hcas"
     # Before 1.19 UCX drops all datagrams of vendors but one (openucx/ucx#10209).
     [ -z "$_kr_gid_index$_kr_range" ] || _kr_give UCX_UD_VERBS_ETH_DGID_CHECK n
     if [ -n "$_kr_gid_index" ]; then
-        _kr_give NCCL_IB_GID_INDEX "$_kr_gid_index"
-        _kr_give UCX_IB_GID_INDEX "$_kr_gid_index"
+        for _kr_text in NCCL_IB UCX_IB NVSHMEM_IB MC UCCL_IB UCCL_P2P_RDMA; do
+            _kr_give "${_kr_text}_GID_INDEX" "$_kr_gid_index"
+        done
+        _kr_give FI_VERBS_GID_IDX "$_kr_gid_index"
     elif [ -n "$_kr_range" ]; then
         _kr_give NCCL_IB_ADDR_RANGE "$_kr_range"
+        _kr_give NVSHMEM_IB_ADDR_RANGE "$_kr_range"
         echo "nccl_env.sh: the devices have different GID indexes: NCCL from 2.26.2 on finds them by" \
             "NCCL_IB_ADDR_RANGE, UCX by itself." >&2
     fi
     _kr_default_interface
-    [ -z "$_kr_interface" ] || _kr_give NCCL_SOCKET_IFNAME "=$_kr_interface"
+    [ -n "$_kr_interface" ] || return 0
+    _kr_give NCCL_SOCKET_IFNAME "=$_kr_interface"
+    for _kr_text in GLOO_SOCKET TP_SOCKET NVSHMEM_BOOTSTRAP_UID_SOCK; do
+        _kr_give "${_kr_text}_IFNAME" "$_kr_interface"
+    done
+}
+
+# Whether UCX may use RDMA, by the list of transports that the job wants (UCX_TLS).
+_kr_is_rdma() {
+    case ,${UCX_TLS-}, in
+    ,, | ,all, | ,^* | *,rc* | *,ud* | *,dc* | *,ib* | *,srd* | *,gga*) return 0 ;;
+    *) return 1 ;;
+    esac
+}
+
+# UCX takes the list for every transport: a job that wants TCP alone would have no device with it. The one
+# of /etc/ucx/ucx.conf has to be undone for such a job.
+_kr_give_ucx() {
+    if _kr_is_rdma; then
+        _kr_give UCX_NET_DEVICES "$_kr_hcas"
+    elif [ -z "${UCX_NET_DEVICES-}" ]; then
+        _kr_give UCX_NET_DEVICES all
+    fi
 }
 
 # --- vLLM: a card for each GPU ------------------------------------------------------------------------
@@ -419,11 +447,33 @@ _kr_read_nics() {
     done
 }
 
+# Whether this is a virtual machine, whose GPUs and cards are passed through: X86_FEATURE_HYPERVISOR.
+_kr_read_virtual() {
+    _kr_virtual=
+    [ -r "$_kr_root/proc/cpuinfo" ] || return 0
+    while read -r _kr_a _kr_b; do
+        [ "$_kr_a" = flags ] || continue
+        case "$_kr_b " in *' hypervisor '*) _kr_virtual=1 ;; esac
+        return 0
+    done <"$_kr_root/proc/cpuinfo"
+}
+
+# Whether two places are below one bridge of a virtual machine. A GPU and a card there that were passed
+# through moved wrong data, and those below different bridges did not (ai-dynamo/dynamo#12463).
+_kr_is_broken() { # place place
+    [ -n "$_kr_virtual" ] || return 1
+    _kr_a=${1#*/devices/pci} _kr_b=${2#*/devices/pci}
+    [ "${_kr_a%%/*}" = "${_kr_b%%/*}" ] || return 1
+    _kr_a=${_kr_a#*/} _kr_b=${_kr_b#*/}
+    [ "${_kr_a%%/*}" = "${_kr_b%%/*}" ]
+}
+
 # _kr_nearest: of a GPU, among equally near ones the one that the fewest others have.
 _kr_choose_nic() { # place of the GPU
     _kr_path=$1 _kr_best=-1 _kr_nearest= _kr_uses=
     set -- $_kr_nics
     while [ $# -gt 1 ]; do
+        if _kr_is_broken "$_kr_path" "$1"; then shift 2 && continue; fi
         _kr_share "$_kr_path" "$1"
         if [ "$_kr_shared" -gt "$_kr_best" ] ||
             { [ "$_kr_shared" -eq "$_kr_best" ] && [ "$2" -lt "$_kr_uses" ]; }; then
@@ -443,25 +493,34 @@ _kr_choose_nic() { # place of the GPU
 
 _kr_vllm() {
     _kr_read_nics
-    _kr_pairs=
+    _kr_read_virtual
+    _kr_pairs= _kr_left=
     _kr_list "$_kr_root/sys/bus/pci/devices"
     for _kr_gpu in $_kr_names; do
         _kr_read "$_kr_root/sys/bus/pci/devices/$_kr_gpu/class"
         case $_kr_text in
         0x03* | 0x12*)
             _kr_choose_nic "$(cd -P -- "$_kr_root/sys/bus/pci/devices/$_kr_gpu" && pwd -P)"
-            [ -z "$_kr_nearest" ] ||
+            if [ -n "$_kr_nearest" ]; then
                 _kr_pairs=$_kr_pairs${_kr_pairs:+,}$_kr_gpu=${_kr_nearest##*/}
+            elif [ -n "$_kr_nics" ]; then
+                _kr_left=$_kr_gpu
+            fi
             ;;
         esac
     done
-    if [ -z "$_kr_pairs" ]; then
+    if [ -n "$_kr_left" ]; then
+        echo "nccl_env.sh: in this virtual machine GPU $_kr_left has no card but below its own bridge, and" \
+            "such a pair may write wrong data: vLLM is told of none. Set VLLM_GPU_NIC_PCIE_MAPPING" \
+            "if you know better." >&2
+        _kr_give_ucx
+    elif [ -z "$_kr_pairs" ]; then
         echo "nccl_env.sh: no GPU or no card with a PCI function: vLLM is told of none." >&2
-        _kr_give UCX_NET_DEVICES "$_kr_hcas"
+        _kr_give_ucx
     elif [ "$_kr_port" = - ]; then
         echo "nccl_env.sh: the cards have different ports, and vLLM takes one for all: it is told" \
             "of none." >&2
-        _kr_give UCX_NET_DEVICES "$_kr_hcas"
+        _kr_give_ucx
     else
         _kr_give VLLM_GPU_NIC_PCIE_MAPPING "$_kr_pairs"
         _kr_give VLLM_NIC_SELECTION_VARS "UCX_NET_DEVICES:$_kr_port"
@@ -500,7 +559,7 @@ _kr_main() {
     case ${NCCL_ENV-} in
     '') _kr_mended ;;
     vke | strict-seed) _kr_strict ;; # strict-seed: its name before 0.2
-    vllm) _kr_mended && _kr_vllm ;;
+    vllm) _kr_mended && { ! _kr_is_rdma || _kr_vllm; } ;;
     *)
         echo "nccl_env.sh: NCCL_ENV is '$NCCL_ENV'; it may be vke or vllm, or not set." >&2
         return 2
@@ -522,14 +581,14 @@ case $_kr_options in *u*) set -u ;; esac
 unset -f _kr_read _kr_list _kr_strict_gid _kr_strict_type _kr_strict_carrier _kr_strict_up \
     _kr_strict_more _kr_strict _kr_nothing _kr_read_own4 _kr_read_own6 _kr_read_granted _kr_mapped \
     _kr_is_own _kr_choose _kr_to_tenths _kr_add _kr_find _kr_number _kr_cover _kr_is_alone \
-    _kr_tell_apart _kr_default_interface _kr_mended _kr_share _kr_read_nics _kr_choose_nic _kr_vllm \
-    _kr_give _kr_main
+    _kr_tell_apart _kr_default_interface _kr_mended _kr_is_rdma _kr_give_ucx _kr_share \
+    _kr_read_virtual _kr_is_broken _kr_read_nics _kr_choose_nic _kr_vllm _kr_give _kr_main
 unset _kr_text _kr_line _kr_names _kr_path _kr_gid _kr_first _kr_version _kr_netdev _kr_number \
     _kr_found _kr_device _kr_port _kr_at _kr_index _kr_best _kr_hcas _kr_gid_index _kr_differ _kr_rate \
     _kr_own4 _kr_own6 _kr_last _kr_a _kr_b _kr_c _kr_granted _kr_address _kr_kind _kr_interface \
     _kr_digits _kr_rest _kr_chosen _kr_chosen_kind _kr_tenths _kr_bits _kr_low _kr_value _kr_range \
     _kr_root _kr_json _kr_format _kr_ib _kr_newline _kr_no_gid _kr_shared _kr_nics _kr_nearest \
-    _kr_uses _kr_pairs _kr_gpu _kr_ifs
+    _kr_uses _kr_pairs _kr_gpu _kr_ifs _kr_virtual _kr_left
 case $_kr_options in *e*) set -e ;; esac
 unset _kr_options
 # The status without a variable that would stay: 0, 1 or 2.

@@ -105,8 +105,9 @@ class Installation(Typed):
     """
     roles: InstalledRoles = InstalledRoles()
     """
-    roles are the ClusterRoles kube-rdma-view, kube-rdma-verify and kube-rdma-bandwidth-check. The
-    chart creates no bindings of them; an administrator does.
+    roles are the ClusterRoles for people. An administrator binds kube-rdma-view, kube-rdma-verify
+    and kube-rdma-bandwidth-check; the chart creates no bindings of them. With
+    kube-rdma-aggregate-to-view and -edit, view and edit of Kubernetes take in kube-rdma's kinds.
     """
     pools: Many[InstalledPool] = ()
     """pools lists the IPPools that Helm creates when it installs; an upgrade does not change them.

@@ -87,6 +87,11 @@ COMMANDS = {
         "render",
         "Print an installation as plain manifests.",
     ),
+    "resources": (
+        "kube_rdma.programs.cli.resources",
+        "resources",
+        "Show what pods of a namespace can ask for.",
+    ),
     "status": (
         "kube_rdma.programs.cli.status",
         "status",

@@ -12,6 +12,8 @@ from itertools import pairwise
 from kube_rdma.model.reports.cluster import ProgramRole, ProgramTemplate
 
 _METRICS = "--metrics-address"
+_ISOLATION = "--namespace-isolation"
+_USUAL = "default,kube-system"  # of the agent's option without a list
 _ADDRESS = re.compile(rf"{_METRICS}=(?:.*:)?(\d{{1,5}})")
 _COMMAND = "kube-rdma"
 _MARK = "rdma"  # an image that was pushed under another name still has it in its arguments' company
@@ -46,3 +48,14 @@ def says(words: Sequence[str], option: str, value: str = "") -> bool:
     if not value:
         return option in words
     return f"{option}={value}" in words or (option, value) in pairwise(words)
+
+
+def everybodys(words: Sequence[str]) -> tuple[str, ...] | None:
+    """The namespaces whose networks all pods may name, by an agent's words; None: all of them."""
+    for word, following in pairwise((*words, "")):
+        option, equals, text = word.partition("=")
+        if option == _ISOLATION:
+            alone = not following or following.startswith("-")
+            names = text if equals else _USUAL if alone else following
+            return tuple(filter(None, map(str.strip, names.split(","))))
+    return None

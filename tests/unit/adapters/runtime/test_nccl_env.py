@@ -2,9 +2,11 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from itertools import count
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
@@ -57,6 +59,11 @@ def reference(tree, script, run):
     return out.rstrip("\n"), code, dict.fromkeys(VARIABLES, "") | OLD | exported
 
 
+# Programs that have an index under a name of their own; docs/settings.md has a source for each.
+OF_ENGINES = (
+    *("NVSHMEM_IB_GID_INDEX", "MC_GID_INDEX", "FI_VERBS_GID_IDX"),
+    *("UCCL_IB_GID_INDEX", "UCCL_P2P_RDMA_GID_INDEX"),
+)
 OLD = {"NCCL_IB_HCA": "old", "NCCL_IB_GID_INDEX": "old"}
 REFERENCES = {"model": None} | ({"seed": text} if (text := seed_script()) else {})
 
@@ -115,15 +122,50 @@ def test_two_cards(run, shell):
         "UCX_IB_GID_INDEX": "3",
         "UCX_UD_VERBS_ETH_DGID_CHECK": "n",
         "NVSHMEM_HCA_LIST": "mlx5_0:1,mlx5_1:1",
+        "MC_MS_FILTERS": "mlx5_0,mlx5_1",
+        **dict.fromkeys(OF_ENGINES, "3"),
         "NCCL_SOCKET_IFNAME": "=eth0",
+        "GLOO_SOCKET_IFNAME": "eth0",
+        "TP_SOCKET_IFNAME": "eth0",
+        "NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME": "eth0",
     }
 
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_different_indexes_are_told_apart_by_a_range(run, shell):
     found = given_to(run, two(3, 12), shell)
-    assert found["NCCL_IB_ADDR_RANGE"] == "10.0.0.0/30"
-    assert not found.keys() & {"NCCL_IB_GID_INDEX", "UCX_IB_GID_INDEX"}
+    assert found["NCCL_IB_ADDR_RANGE"] == found["NVSHMEM_IB_ADDR_RANGE"] == "10.0.0.0/30"
+    assert not found.keys() & {"NCCL_IB_GID_INDEX", "UCX_IB_GID_INDEX", *OF_ENGINES}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(
+    ("transports", "devices"),
+    [
+        ("", "mlx5_0:1,mlx5_1:1"),
+        ("all", "mlx5_0:1,mlx5_1:1"),
+        ("^tcp", "mlx5_0:1,mlx5_1:1"),
+        ("cuda,rc_x,self", "mlx5_0:1,mlx5_1:1"),
+        ("tcp", "all"),
+        ("sm,cuda_ipc,cuda_copy,tcp", "all"),
+    ],
+)
+def test_ucx_without_rdma_is_not_kept_from_its_own_devices(run, shell, transports, devices):
+    """A list of RDMA devices counts for TCP too, and leaves it none."""
+    done = run(two(3, 3), shell, UCX_TLS=transports)
+    assert done.variables["UCX_NET_DEVICES"] == devices
+
+
+def test_ucx_without_rdma_keeps_the_devices_that_the_job_names(run):
+    done = run(two(3, 3), UCX_TLS="tcp", UCX_NET_DEVICES="eth7")
+    assert done.variables["UCX_NET_DEVICES"] == "eth7"
+
+
+def test_ucx_without_a_fabric_is_told_nothing(run):
+    """It finds the pod's own network by itself then."""
+    done = run(Tree({}), UCX_TLS="tcp")
+    assert done.code == 1
+    assert done.variables.get("UCX_NET_DEVICES", "") in ("", "old")
 
 
 def test_no_range_with_a_neighbour_in_it(run):
@@ -274,3 +316,25 @@ def test_a_wrong_word_is_one_sentence(tmp_path, options):
 def test_a_wrong_mode_is_one_sentence(run):
     done = run(Tree({}), NCCL_ENV="strict")
     assert (done.code, done.out) == (2, "")
+
+
+def test_the_page_says_of_each_variable_of_the_script_that_it_is_given(run):
+    """What a row calls given by the script is set there, and no row calls the rest given."""
+    page = (Path(__file__).parents[4] / "docs/settings.md").read_text(encoding="utf-8")
+    table = page.partition("## What engines read")[2].partition("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| `")]
+    words = {row[2] for row in rows}
+    assert words == {"file, script", "script", "vllm", "no"}
+    named = {
+        way: {name for row in rows if row[2] == way for name in re.findall(r"`([^`]+)`", row[0])}
+        for way in words
+    }
+    same, apart = (
+        {name for name, value in run(tree).variables.items() if value not in ("", "old")}
+        for tree in (two(3, 3, default="eth0"), two(3, 12, default="eth0"))
+    )
+    given = same | apart
+    own = {"NCCL_IB_ADDR_RANGE", "UCX_UD_VERBS_ETH_DGID_CHECK"}  # told of elsewhere on the page
+    assert named["file, script"] | named["script"] == given - own
+    assert not named["no"] & given
+    assert all(f"`{name}`" in page or f"{name}=" in page for name in own)

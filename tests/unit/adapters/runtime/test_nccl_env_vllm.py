@@ -20,11 +20,11 @@ VLLM = ("VLLM_GPU_NIC_PCIE_MAPPING", "VLLM_NIC_SELECTION_VARS")
 GPU = "0x030200"
 
 
-def told(root, shell="sh"):
+def told(root, shell="sh", **more):
     """The variables by name, and what was said besides."""
     done = subprocess.run(
         [*shell.split(), SCRIPT, "--format", "conf"],
-        env={"PATH": os.environ["PATH"], "NCCL_ENV_ROOT": str(root), "NCCL_ENV": "vllm"},
+        env={"PATH": os.environ["PATH"], "NCCL_ENV_ROOT": str(root), "NCCL_ENV": "vllm", **more},
         capture_output=True,
         text=True,
         check=True,
@@ -131,3 +131,44 @@ def test_cards_with_different_ports_are_said(tmp_path):
     variables, said = told(tmp_path)
     assert not variables.keys() & set(VLLM)
     assert "different ports" in said
+
+
+def virtual(root):
+    """The flag that x86 processors have in a guest."""
+    (root / "proc").mkdir(exist_ok=True)
+    text = "processor\t: 0\nflags\t\t: fpu vme hypervisor lahf_lm\n"
+    (root / "proc/cpuinfo").write_text(text)
+
+
+@given(
+    gpus=st.lists(PLACES, min_size=1, max_size=6, unique=True),
+    cards=st.lists(PLACES, min_size=2, max_size=2, unique=True),
+)
+def test_in_a_virtual_machine_no_pair_is_below_one_bridge(tmp_path_factory, gpus, cards):
+    """Where a GPU has no other card, vLLM is told of none, for it needs one for each."""
+    root = tmp_path_factory.mktemp("m")
+    gpus = [at for at in gpus if at not in cards]
+    machine(root, gpus, cards)
+    virtual(root)
+    variables, said = told(root)
+    apart = {gpu: [one for one in cards if bridge(one) != bridge(gpu)] for gpu in gpus}
+    if gpus and all(apart.values()):
+        places = {at.rpartition("/")[2]: at for at in (*gpus, *cards)}
+        pairs = [pair.split("=") for pair in variables[VLLM[0]].split(",")]
+        assert len(pairs) == len(gpus)
+        assert all(places[nic] in apart[places[gpu]] for gpu, nic in pairs)
+    else:
+        assert not variables.keys() & set(VLLM)
+        assert not gpus or "in this virtual machine GPU" in said
+
+
+def bridge(at):
+    """Host bridge and the bridge below it."""
+    return at.split("/")[1:3]
+
+
+def test_a_job_without_rdma_has_no_card_put_before_its_devices(tmp_path):
+    machine(tmp_path, [place(0, 1, 1)], [place(1, 1, 2), place(2, 1, 3)])
+    variables, _ = told(tmp_path, UCX_TLS="tcp")
+    assert not variables.keys() & set(VLLM)
+    assert variables["UCX_NET_DEVICES"] == "all"

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from kube_rdma.model.reports.cluster import ProgramRole, ProgramTemplate
-from kube_rdma.rules.reports.programs import program_role, says
+from kube_rdma.rules.reports.programs import everybodys, program_role, says
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
 
@@ -55,3 +55,18 @@ def test_an_option_is_seen_in_both_spellings():
     assert says(("agent", "--role", "node"), "--role", "node")
     assert not says(("agent", "--role", "plugin"), "--role", "node")
     assert says(("agent", "--networks"), "--networks")
+
+
+@pytest.mark.parametrize(
+    ("words", "namespaces"),
+    [
+        (("agent", "--networks"), None),
+        (("agent", "--namespace-isolation"), ("default", "kube-system")),
+        (("agent", "--namespace-isolation", "--networks"), ("default", "kube-system")),
+        (("agent", "--namespace-isolation", "shared, team", "--networks"), ("shared", "team")),
+        (("agent", "--namespace-isolation=shared"), ("shared",)),
+        (("agent", "--namespace-isolation="), ()),
+    ],
+)
+def test_whose_networks_all_pods_may_name_as_the_agent_reads_its_option(words, namespaces):
+    assert everybodys(words) == namespaces

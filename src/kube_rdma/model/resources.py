@@ -1,0 +1,127 @@
+"""What a cluster has for the author of a pod, and what of it the author may see.
+
+programs/resources reads AuthorFacts, rules/resources makes a ResourceListing of it, views/resources
+shows that. A part that could not be read is None, and `not_seen` says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kube_base.frozen import Frozen
+from kube_rdma.model.finding import NotSeen
+from kube_rdma.model.node import NodeState
+from kube_rdma.model.reports.node_report import NodeReport
+
+NAMED_LIKE_RDMA = ("rdma", "hca", "roce", "infiniband", "efa")
+"""Parts of the names of resources that count where no node reports its pools."""
+
+
+class HeldShares(Frozen):
+    """Extended resources that a pod which is not over asks for; `node` is empty while it waits."""
+
+    namespace: str
+    node: str
+    resource: str
+    count: int
+
+
+class NamedNetwork(Frozen):
+    """A NetworkAttachmentDefinition: its resource, and the IPPools that its addresses are of."""
+
+    namespace: str
+    name: str
+    resource: str = ""
+    pools: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """As an annotation names it."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def follows_card(self) -> bool:
+        """Whether it has addresses for cards of several rails."""
+        return len(self.pools) > 1
+
+
+class NetworkPool(Frozen):
+    """An IPPool: free addresses, and the namespaces that it is for; none: for all."""
+
+    name: str
+    free: str = ""
+    namespaces: tuple[str, ...] = ()
+
+
+class CardClass(Frozen):
+    """A DeviceClass of kube-rdma's claim driver, and the resource name that it serves."""
+
+    name: str
+    resource: str = ""
+
+
+class NamespaceQuota(Frozen):
+    """What a ResourceQuota of the namespace leaves of a resource."""
+
+    resource: str
+    hard: int
+    used: int
+
+
+class AuthorFacts(Frozen):
+    """All that is read. `pods` are those of all namespaces, `own_pods` those of the namespace.
+
+    `everybodys` are the namespaces whose networks all pods may name, where agents keep networks to
+    their namespaces. None: agents keep none, or that could not be read.
+    """
+
+    namespace: str
+    own_pods: tuple[HeldShares, ...] | None = None
+    pods: tuple[HeldShares, ...] | None = None
+    quotas: tuple[NamespaceQuota, ...] | None = None
+    networks: tuple[NamedNetwork, ...] | None = None
+    nodes: tuple[NodeState, ...] | None = None
+    reports: Mapping[str, NodeReport] | None = None
+    classes: tuple[CardClass, ...] | None = None
+    ip_pools: tuple[NetworkPool, ...] | None = None
+    everybodys: tuple[str, ...] | None = None
+    not_seen: tuple[NotSeen, ...] = ()
+
+
+class NamedResource(Frozen):
+    """A resource that pods may ask for. A number is None where it cannot be told.
+
+    `most` is the largest number of free shares on a single node: a pod for more of them waits.
+    """
+
+    name: str
+    modes: tuple[str, ...] = ()
+    meaning: str = ""  # what a share is, where all nodes have the same mode
+    nodes: int | None = None
+    total: int | None = None
+    free: int | None = None
+    most: int | None = None
+    used_here: int | None = None
+    quota: int | None = None
+    by_claims: bool = False
+    networks: tuple[str, ...] = ()
+
+
+class AllowedNetwork(Frozen):
+    """A network that pods of the namespace may name; `free` is what its pools say, "" unknown."""
+
+    title: str
+    resource: str = ""
+    free: str = ""
+    follows_card: bool = False
+
+
+class ResourceListing(Frozen):
+    """What there is for pods of a namespace."""
+
+    namespace: str
+    resources: tuple[NamedResource, ...] = ()
+    classes: tuple[CardClass, ...] = ()
+    networks: tuple[AllowedNetwork, ...] = ()
+    kept_networks: int = 0  # those that this namespace may not name
+    not_seen: tuple[NotSeen, ...] = ()

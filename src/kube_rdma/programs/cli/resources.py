@@ -1,0 +1,59 @@
+"""`kube-rdma resources`: what there is for pods of a namespace, and the lines to write for it.
+
+With the rights of the user who asks; it only reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from kube_rdma.programs.cli.examples import examples
+from kube_rdma.programs.cli.exit_codes import ExitCode
+from kube_rdma.programs.cli.options import ClusterOptions, cluster_options
+from kube_rdma.programs.cli.output import OUTPUT, page_width
+
+if TYPE_CHECKING:
+    from kube_rdma.model.resources import AuthorFacts
+    from kube_rdma.programs.cli.options import Opener
+
+
+@click.command(
+    epilog=examples(
+        "kube-rdma resources", "kube-rdma resources -n train", "kube-rdma resources -o json"
+    )
+)
+@cluster_options(namespace=True)
+@OUTPUT
+@click.pass_obj
+def resources(opener: Opener | None, cluster: ClusterOptions, output: str) -> None:
+    """Show what pods of a namespace can ask for.
+
+    Shows resources, classes of claims and networks, how much is free, and the lines to write into
+    a pod. Rights for one namespace are enough to run it; it names what they do not show. It asks
+    the API server alone and changes nothing.
+
+    Exits with 6 when nothing was seen and a right is missing, else with 0.
+    """
+    from kube_rdma.rules.resources.listing import resource_list
+    from kube_rdma.views.resources import resources_document, resources_text
+
+    namespace = cluster.usual_namespace(opener)
+    listed = resource_list(asyncio.run(_facts(opener, cluster, namespace)))
+    if output == "json":
+        click.echo(json.dumps(resources_document(listed), indent=2))
+    else:
+        click.echo(resources_text(listed, page_width()))
+    if listed.not_seen and not (listed.resources or listed.classes or listed.networks):
+        sys.exit(ExitCode.UNKNOWN)
+
+
+async def _facts(opener: Opener | None, options: ClusterOptions, namespace: str) -> AuthorFacts:
+    from kube_rdma.programs.resources import read
+
+    async with options.open(opener) as cluster:
+        return await read(cluster, namespace)

@@ -1,0 +1,160 @@
+"""What a cluster has for the author of a pod, for people and programs: `kube-rdma resources`.
+
+Tables of resources, classes and networks, then the lines to copy into a pod, last what could not
+be seen. The values come from rules/resources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from kube_base.frozen import asdict
+from kube_rdma.model.resources import AllowedNetwork, CardClass, NamedResource, ResourceListing
+from kube_rdma.views.findings import counted, ended, not_seen_lines
+from kube_rdma.views.text import aligned, widths, wrapped
+
+_NONE = "-"
+_RESOURCES = ("RESOURCE", "MODE", "NODES", "SHARES", "FREE", "ON A NODE", "USED HERE", "QUOTA LEFT")
+_CLASSES = ("CLASS OF CLAIMS", "RESOURCE")
+_NETWORKS = ("NETWORK", "RESOURCE", "FREE ADDRESSES")
+_ANNOTATION = "k8s.v1.cni.cncf.io/networks"
+_NOTHING = "No resource, class or network for RDMA cards"
+
+
+def resources_text(listed: ResourceListing, width: int = 100) -> str:
+    """The whole; `width` (columns) wraps sentences, never a table or a line to copy."""
+    networks = {network.title: network for network in listed.networks}
+    blocks = [
+        _table(_RESOURCES, map(_resource_row, listed.resources)),
+        _table(_CLASSES, ((one.name, one.resource or _NONE) for one in listed.classes)),
+        _table(_NETWORKS, map(_network_row, listed.networks)),
+        _kept(listed, width),
+        *(
+            [*wrapped(_headline(one), width, ""), *_indented(pod_lines(one, networks))]
+            for one in listed.resources
+        ),
+        *(
+            [f"As a claim of class {one.name}:", *_indented(claim_lines(one))]
+            for one in listed.classes
+            if not one.resource
+        ),
+        _nothing(listed),
+        list(not_seen_lines(listed.not_seen, width)),
+    ]
+    return "\n\n".join("\n".join(block) for block in blocks if block)
+
+
+def resources_document(listed: ResourceListing) -> dict[str, object]:
+    """The same as JSON values. Keys are stable: they are added to, never renamed or removed."""
+    networks = {network.title: network for network in listed.networks}
+    return {
+        "namespace": listed.namespace,
+        "resources": [
+            {
+                "name": one.name,
+                "modes": list(one.modes),
+                "nodes": one.nodes,
+                "shares": one.total,
+                "free": one.free,
+                "freeOnOneNode": one.most,
+                "usedHere": one.used_here,
+                "quotaLeft": one.quota,
+                "byClaims": one.by_claims,
+                "networks": list(one.networks),
+                "write": "\n".join(pod_lines(one, networks)),
+            }
+            for one in listed.resources
+        ],
+        "classes": [asdict(one) | {"write": "\n".join(claim_lines(one))} for one in listed.classes],
+        "networks": [
+            {"name": one.title, "resource": one.resource, "freeAddresses": one.free}
+            for one in listed.networks
+        ],
+        "networksOfOthers": listed.kept_networks,
+        "unread": [{"what": each.part, "why": each.why} for each in listed.not_seen],
+    }
+
+
+def pod_lines(resource: NamedResource, networks: dict[str, AllowedNetwork]) -> list[str]:
+    """What a pod says that asks for one share, with a network of it if there is one."""
+    lines = []
+    name = _chosen([networks[title] for title in resource.networks])
+    if name:
+        lines += ["metadata:", "  annotations:", f"    {_ANNOTATION}: {name}"]
+    return [
+        *lines,
+        "spec:",
+        "  containers:",
+        "  - name: main",
+        "    resources:",
+        f"      limits: {{{resource.name}: 1}}",
+    ]
+
+
+def claim_lines(card_class: CardClass) -> list[str]:
+    """What makes the template of the class, and what a pod says that uses it."""
+    return [
+        f"# kube-rdma claim --class {card_class.name} | kubectl apply -f -",
+        "spec:",
+        "  resourceClaims:",
+        "  - {name: rdma, resourceClaimTemplateName: rdma}",
+        "  containers:",
+        "  - name: main",
+        "    resources:",
+        "      claims: [{name: rdma}]",
+    ]
+
+
+def _chosen(networks: Sequence[AllowedNetwork]) -> str:
+    """A network that fits whichever card the pod gets, else the first."""
+    ordered = sorted(networks, key=lambda one: not one.follows_card)
+    return next((one.title for one in ordered), "")
+
+
+def _table(head: Sequence[str], rows: Iterator[Sequence[str]]) -> list[str]:
+    """The lines of a table, none without rows."""
+    every = [head, *rows]
+    columns = widths(every)
+    return [aligned(row, columns) for row in every] if len(every) > 1 else []
+
+
+def _resource_row(resource: NamedResource) -> Sequence[str]:
+    mode = ", ".join(resource.modes) or _NONE
+    counts = (
+        resource.nodes,
+        resource.total,
+        resource.free,
+        resource.most,
+        resource.used_here,
+        resource.quota,
+    )
+    shown = (_NONE if count is None else str(count) for count in counts)
+    return (resource.name, f"{mode} by claims" if resource.by_claims else mode, *shown)
+
+
+def _network_row(network: AllowedNetwork) -> Sequence[str]:
+    return network.title, network.resource or _NONE, network.free or _NONE
+
+
+def _kept(listed: ResourceListing, width: int) -> list[str]:
+    """How many networks the table leaves out."""
+    if not listed.kept_networks:
+        return []
+    count = counted(listed.kept_networks, "network")
+    return wrapped(f"{count} more: pods of {listed.namespace} may not name them.", width, "")
+
+
+def _headline(resource: NamedResource) -> str:
+    """What the lines below it are for, and what the number in them means."""
+    means = f" A share is {ended(resource.meaning)}" if resource.meaning else ""
+    return f"For {resource.name}.{means}"
+
+
+def _indented(lines: Sequence[str]) -> list[str]:
+    return [f"    {line}" for line in lines]
+
+
+def _nothing(listed: ResourceListing) -> list[str]:
+    if listed.resources or listed.classes or listed.networks:
+        return []
+    return [f"{_NOTHING} {'could be seen' if listed.not_seen else 'is there'}."]
