@@ -7,11 +7,14 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_base.frozen import replace
+from kube_rdma.programs.install.installation import assignment, notes
+from kube_rdma.rules.install.notes import NO_DEFINITION
 from kube_rdma.rules.install.presets import DISTRIBUTIONS, PRESETS
 from kube_rdma_tools.judge.__main__ import main
 from kube_rdma_tools.judge.by_document import is_by_document
 from kube_rdma_tools.judge.environments import ENVIRONMENTS
-from kube_rdma_tools.judge.installations import distribution, installation, presets
+from kube_rdma_tools.judge.installations import assignments, distribution, installation, presets
 from kube_rdma_tools.judge.listing import Occurrence, lines, occurrence
 from kube_rdma_tools.judge.rules import RULES, judge
 from kube_rdma_tools.judge.selinux_policies import SELINUX_POLICIES
@@ -34,6 +37,17 @@ def seen():
 def test_no_cluster_refuses_anything_but_what_a_document_asks_for(seen):
     """A new violation is to be ended, or has its row with a document's statement."""
     assert not seen, "\n".join(lines(seen, PLACES))
+
+
+def test_networks_without_their_definition_would_be_seen_and_are_told():
+    """As `kube-rdma render` prints them; the chart looks at the cluster and adds the definition."""
+    plain = ENVIRONMENTS["kubeadm-1.36"]
+    without = replace(plain, values={"crds.networkAttachmentDefinitions": "false"})
+    seen = {violation.rule for violation in judge(installation("rails", without), without)}
+    assert seen == {"unserved-kind"}
+    assert not judge(installation("rails", plain), plain)
+    layers = [assignment(text) for text in assignments(without, without.values)]
+    assert NO_DEFINITION in notes(layers, "rails")
 
 
 def test_every_distribution_and_every_policy_is_judged_somewhere():

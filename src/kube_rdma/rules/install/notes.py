@@ -37,7 +37,7 @@ ONE_OPERATOR = (
 )
 NO_LABEL = (
     "Device plugins run on nodes with the label feature.node.kubernetes.io/pci-15b3.present=true. "
-    "Where nobody writes it, set labeller.enabled=true (docs/labels.md)."
+    "If no other program writes it, set labeller.enabled=true (docs/labels.md)."
 )
 READ_ONLY_NODES = (
     "Nodes of this distribution have a read-only /usr, which driver images of NVIDIA's mount to "
@@ -67,7 +67,7 @@ OF_DOCUMENTS = {
 }
 """Presets whose objects have the names of what another program installs, and where it does."""
 READ_ONLY = ("openshift", "bottlerocket", "flatcar", "talos", "gke")
-"""Distributions whose nodes have a root, or a /usr, that nobody writes."""
+"""Distributions whose nodes have a read-only root, or a read-only /usr."""
 _CARDS = "feature.node.kubernetes.io/pci-15b3.present"
 
 
@@ -106,7 +106,7 @@ def _of_networks(values: Values) -> tuple[tuple[str, bool], ...]:
 
 
 def _of_configuration(values: Values) -> tuple[tuple[str, bool], ...]:
-    """What a document's platform needs, and a configuration that nobody reads."""
+    """What the platform of a document needs, and a configuration without an effect."""
     vke, given = values["preset"] == "vke", bool(values["agent"]["config"])
     return (
         (VKE_VERSIONS, vke),
