@@ -55,6 +55,23 @@ _NAMES = """\
 {{- $_ := set $platform "configMap" (ternary $name "" (ne $platform.configMap "")) }}
 {{- end }}
 """
+# The definition of networks where the preset makes some: Multus' stays its own, and one of the
+# release stays in it. Without a cluster, as for `helm template`, the value alone counts.
+_DEFINITION = """\
+{{- $crds := $values.crds }}
+{{- if and $values.networks.install $crds.install (not $crds.networkAttachmentDefinitions) }}
+{{- if lookup "v1" "Namespace" "" "kube-system" }}
+{{- $name := "network-attachment-definitions.k8s.cni.cncf.io" }}
+{{- $kind := "CustomResourceDefinition" }}
+{{- $theirs := lookup "apiextensions.k8s.io/v1" $kind "" $name | default dict }}
+{{- $notes := dig "metadata" "annotations" dict $theirs }}
+{{- $name = get $notes "meta.helm.sh/release-name" }}
+{{- $space := get $notes "meta.helm.sh/release-namespace" }}
+{{- $own := and (eq $name .Release.Name) (eq $space .Release.Namespace) }}
+{{- $_ := set $crds "networkAttachmentDefinitions" (or (not $theirs) $own) }}
+{{- end }}
+{{- end }}
+"""
 
 
 def template(blueprints: Sequence[Blueprint]) -> str:
@@ -100,6 +117,7 @@ chart, and null takes one away. */}}}}
 {{{{- $version := $values.kubernetesVersion | default .Capabilities.KubeVersion.Version }}}}
 {"".join(_served(name, minor) for name, minor in since.items())}\
 {_NAMES}\
+{_DEFINITION}\
 {{{{- toJson $values }}}}
 {{{{- end }}}}
 """

@@ -42,13 +42,17 @@ def _names(spec: Json, version: Json) -> str:
     """How to read the kind's objects."""
     names = spec["names"]
     place = "in a namespace" if spec["scope"] == "Namespaced" else "for the whole cluster"
-    calls = [f"`kubectl get {name}`" for name in (*names.get("shortNames", ()), names["plural"])]
+    full = f"{names['plural']}.{spec['group']}"
+    calls = [f"`kubectl get {name}`" for name in (*names.get("shortNames", ()), full)]
     calls += [f"`kubectl get {name}` (all kinds)" for name in names.get("categories", ())]
     text = f"`{spec['group']}/{version['name']}`, {place}. Read it with {', '.join(calls)}."
     columns = version["additionalPrinterColumns"]
     if wide := [column["name"] for column in columns if column.get("priority")]:
         text += f" `-o wide` adds the columns {', '.join(wide)}."
-    return f"{text} `kubectl explain {names['plural']} --recursive` has the same fields."
+    # explain takes no group behind the plural before kubectl 1.29 (pkg/explain/explain.go).
+    api = f"{spec['group']}/{version['name']}"
+    explain = f"kubectl explain {names['plural']} --api-version={api} --recursive"
+    return f"{text} `{explain}` has the same fields."
 
 
 def _table(part: Json) -> Iterator[str]:

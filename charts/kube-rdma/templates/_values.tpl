@@ -59,5 +59,18 @@ chart, and null takes one away. */}}
 {{- $_ := set $platform "label" $name }}
 {{- $_ := set $platform "configMap" (ternary $name "" (ne $platform.configMap "")) }}
 {{- end }}
+{{- $crds := $values.crds }}
+{{- if and $values.networks.install $crds.install (not $crds.networkAttachmentDefinitions) }}
+{{- if lookup "v1" "Namespace" "" "kube-system" }}
+{{- $name := "network-attachment-definitions.k8s.cni.cncf.io" }}
+{{- $kind := "CustomResourceDefinition" }}
+{{- $theirs := lookup "apiextensions.k8s.io/v1" $kind "" $name | default dict }}
+{{- $notes := dig "metadata" "annotations" dict $theirs }}
+{{- $name = get $notes "meta.helm.sh/release-name" }}
+{{- $space := get $notes "meta.helm.sh/release-namespace" }}
+{{- $own := and (eq $name .Release.Name) (eq $space .Release.Namespace) }}
+{{- $_ := set $crds "networkAttachmentDefinitions" (or (not $theirs) $own) }}
+{{- end }}
+{{- end }}
 {{- toJson $values }}
 {{- end }}

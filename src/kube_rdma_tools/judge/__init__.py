@@ -1,7 +1,8 @@
 """The judge of installations: would a cluster of this kind take what `kube-rdma render` prints?
 
 installations (presets × distributions, rendered) ─┐
-environments (what kinds of clusters refuse) ──────┴─► rules ─► violations ─► table, list
+environments (what kinds of clusters refuse) ──────┴─► rules ─► violations ─► table, lines
+                 what documents ask for is taken out of them (by_document) ─┘
 
 Pure Python and no cluster: tables say what a cluster admits, which nodes it has and which names are
 taken. They are written from public sources, which stand beside each row, so a violation is a

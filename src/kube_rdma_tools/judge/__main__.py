@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from kube_rdma_tools.judge.by_document import is_by_document
 from kube_rdma_tools.judge.environments import ENVIRONMENTS
 from kube_rdma_tools.judge.installations import installation, presets
 from kube_rdma_tools.judge.listing import lines, occurrence
@@ -33,11 +34,15 @@ from kube_rdma_tools.judge.table import JudgedPreset, table
     type=click.Choice(tuple(RULES)),
     help="Show this rule only. May be repeated.",
 )
-@click.option("--lines", "as_lines", is_flag=True, help="Print lines for the list of the tests.")
+@click.option(
+    "--documents", is_flag=True, help="Show also what a document asks for (by_document.py)."
+)
+@click.option("--lines", "as_lines", is_flag=True, help="Print one line for each object.")
 def main(
     wanted_presets: tuple[str, ...],
     wanted_environments: tuple[str, ...],
     wanted_rules: tuple[str, ...],
+    documents: bool,
     as_lines: bool,
 ) -> None:
     """Judge installations: what would a cluster of each kind refuse of each preset?"""
@@ -48,7 +53,8 @@ def main(
             tuple(
                 violation
                 for violation in judge(installation(preset, ENVIRONMENTS[name]), ENVIRONMENTS[name])
-                if not wanted_rules or violation.rule in wanted_rules
+                if (not wanted_rules or violation.rule in wanted_rules)
+                and (documents or not is_by_document(violation, name, preset))
             ),
         )
         for name in wanted_environments or ENVIRONMENTS

@@ -124,9 +124,9 @@ class TakenDefinition(Frozen):
     short_names: tuple[str, ...] = ()
 
     @property
-    def plural(self) -> str:
-        """What people write behind `kubectl get`."""
-        return self.name.partition(".")[0]
+    def words(self) -> tuple[str, ...]:
+        """What kubectl takes for it without its group: plural, singular, short names."""
+        return (self.name.partition(".")[0], self.kind.lower(), *self.short_names)
 
     @property
     def group(self) -> str:

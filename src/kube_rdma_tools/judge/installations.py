@@ -6,7 +6,7 @@ the operator makes of a NicClusterPolicy.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -32,6 +32,7 @@ _GROUP = NodeGroup("amd64", "ubuntu", "24.04", "6.8.0-45-generic")
 _IMAGE = ComponentImage("registry.example.com/rdma", "kube-rdma", "1.0")
 _DRIVER = ComponentImage("registry.example.com/rdma", "doca-driver", "doca3.5.0-26.07-0.7.0.0-0")
 _CONFIG = '{"configList": [{"resourceName": "hca_shared_devices_a", "rdmaHcaMax": 63}]}'
+_NETWORKS = "crds.networkAttachmentDefinitions"
 _FUNCTIONS = '{"resourceList": [{"resourceName": "a", "selectors": {"pfNames": ["ens2f0"]}}]}'
 
 
@@ -42,15 +43,33 @@ def distribution(environment: Environment) -> str:
 
 def installation(preset: str, environment: Environment) -> tuple[Json, ...]:
     """All objects of a preset as someone installs it in an environment."""
-    version = ("kubernetesVersion", f"v1.{environment.kubernetes}")
-    settings = (version, *sorted(environment.values.items()))
-    return _rendered(preset, distribution(environment), settings)
+    given = dict(environment.values)
+    if PRESETS[preset].get("networks", {}).get("install") and not _has_networks(environment):
+        given.setdefault(_NETWORKS, "true")  # as the chart does by itself (chart_templates)
+    return _rendered(preset, assignments(environment, given))
+
+
+def assignments(environment: Environment, given: Mapping[str, str]) -> tuple[str, ...]:
+    """What one writes behind --set in an environment, with these values."""
+    first = {
+        "distribution": distribution(environment),
+        "kubernetesVersion": f"v1.{environment.kubernetes}",
+    }
+    return tuple(f"{path}={value}" for path, value in {**first, **given}.items())
+
+
+def _has_networks(environment: Environment) -> bool:
+    """Whether another installation has the definition of networks."""
+    return any(
+        definition.kind == "NetworkAttachmentDefinition"
+        for neighbour in environment.neighbours
+        for definition in neighbour.definitions
+    )
 
 
 @cache
-def _rendered(preset: str, name: str, settings: tuple[tuple[str, str], ...]) -> tuple[Json, ...]:
-    layers = [assignment(f"distribution={name}")]
-    layers += [assignment(f"{path}={value}") for path, value in settings]
+def _rendered(preset: str, settings: tuple[str, ...]) -> tuple[Json, ...]:
+    layers = [assignment(text) for text in settings]
     made = objects(layers, preset)
     given: Any = {"preset": preset}
     for layer in layers:

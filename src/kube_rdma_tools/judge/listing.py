@@ -1,23 +1,19 @@
-"""The list of violations that are known: a line for each object, below what will end them.
+"""Violations as lines, one for each object, for tests and for whoever compares two trees.
 
-    ## Leave runAsUser out on OpenShift.
     constraint | Deployment/kube-rdma-controller | controller | openshift | vke nvidia ib
 
 Cells are rule, object, container (or -), environments and presets. For environments stands `*`
-where it is all, and `* but a b` where it is all others. A test compares the list with what the
-judge sees: whoever ends a violation deletes its line.
+where it is all, and `* but a b` where it is all others.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from kube_base.frozen import Frozen
-from kube_rdma_tools.judge.environment import Environment
 from kube_rdma_tools.judge.violation import Violation
 
-HEADING, _COMMENT, _CELLS = "## ", "#", 5
 ALL, _BUT, _NONE, _BAR = "*", "but", "-", " | "
 
 
@@ -31,51 +27,13 @@ class Occurrence(Frozen, order=True):
     preset: str
 
 
-class ListError(ValueError):
-    """A line of a list that says nothing, or what another line says."""
-
-
 def occurrence(violation: Violation, environment: str, preset: str) -> Occurrence:
     """A violation without its words."""
     return Occurrence(violation.rule, violation.where, violation.container, environment, preset)
 
 
-def read_list(text: str, environments: Mapping[str, Environment]) -> dict[Occurrence, str]:
-    """What a list names, each with the heading above it. ListError for a line that is no use."""
-    listed: dict[Occurrence, str] = {}
-    heading = ""
-    for number, line in enumerate(text.splitlines(), start=1):
-        if line.startswith(HEADING):
-            heading = line.removeprefix(HEADING).strip()
-        elif line.strip() and not line.startswith(_COMMENT):
-            if not heading:
-                raise ListError(f"line {number} stands below no heading")
-            for entry in _read_line(line, number, environments):
-                if entry in listed:
-                    raise ListError(f"line {number} says again what stands above: {entry}")
-                listed[entry] = heading
-    return listed
-
-
-def _read_line(
-    line: str, number: int, environments: Mapping[str, Environment]
-) -> Iterator[Occurrence]:
-    cells = [cell.strip() for cell in line.split(_BAR.strip())]
-    if len(cells) != _CELLS:
-        raise ListError(f"line {number} has {len(cells)} cells, not {_CELLS}")
-    rule, where, container, places, presets = cells
-    names = places.split()
-    if names[:1] == [ALL]:
-        names = [name for name in environments if name not in names[2:]]
-    if unknown := [name for name in names if name not in environments]:
-        raise ListError(f"line {number} names no environment: {', '.join(unknown)}")
-    for name in names:
-        for preset in presets.split():
-            yield Occurrence(rule, where, "" if container == _NONE else container, name, preset)
-
-
 def lines(entries: Iterable[Occurrence], environments: Sequence[str]) -> Iterator[str]:
-    """The lines of a list for these entries, as few as there can be."""
+    """The lines for these entries, as few as there can be."""
     presets: dict[tuple[str, str, str], dict[str, list[str]]] = defaultdict(dict)
     for entry in sorted(entries):
         key = (entry.rule, entry.where, entry.container)

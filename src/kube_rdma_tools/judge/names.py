@@ -11,10 +11,11 @@ from collections.abc import Iterator, Sequence
 from kube_rdma.model.install.blueprint import Json
 from kube_rdma_tools.judge.environment import Environment
 from kube_rdma_tools.judge.judged_pods import judged_pods
+from kube_rdma_tools.judge.scheduling import WRITES_FEATURES
 from kube_rdma_tools.judge.violation import Violation
+from kube_rdma_tools.judge.written_commands import written_alone
 
 _DEFINITION = "CustomResourceDefinition"
-_WRITES = "--node-labels=write-nfd"
 _FEATURES = "feature.node.kubernetes.io/"
 
 
@@ -63,30 +64,23 @@ def taken_definition(objects: Sequence[Json], environment: Environment) -> Itera
 
 
 def ambiguous_plural(objects: Sequence[Json], environment: Environment) -> Iterator[Violation]:
-    """`kubectl get` with this plural or short name may mean the objects of another group."""
-    taken = {
-        word: f"{definition.name} of {neighbour.name}"
-        for neighbour in environment.neighbours
-        for definition in neighbour.definitions
-        for word in (definition.plural, *definition.short_names)
-    }
-    owned = {
-        definition.name
-        for neighbour in environment.neighbours
-        for definition in neighbour.definitions
-    }
+    """People are told to type a name of a kind that another group has, without the group."""
+    definitions = [row for neighbour in environment.neighbours for row in neighbour.definitions]
+    owned = {definition.name for definition in definitions}
+    taken = {word: row.name for row in definitions for word in row.words}
     for made in objects:
         if made["kind"] != _DEFINITION or made["metadata"]["name"] in owned:
             continue
         names = made["spec"]["names"]
-        for word in (names["plural"], *names.get("shortNames", ())):
-            if word in taken:
+        for word in (names["plural"], names["kind"].lower(), *names.get("shortNames", ())):
+            place = written_alone().get(word, "")
+            if word in taken and place:
                 yield Violation(
                     f"{_DEFINITION}/{made['metadata']['name']}",
                     "",
                     "spec.names",
-                    f"kubectl may read {word} as {taken[word]}",
-                    f"write {word}.{made['spec']['group']} in documents, tools and messages",
+                    f"kubectl may read {word} as {taken[word]}, and {place} writes it alone",
+                    f"write {word}.{made['spec']['group']} there",
                 )
 
 
@@ -99,7 +93,7 @@ def starts_others(objects: Sequence[Json], environment: Environment) -> Iterator
     }
     for pod in judged_pods(objects):
         for container in pod.containers:
-            if _WRITES not in (container.body.get("args") or ()):
+            if WRITES_FEATURES not in (container.body.get("args") or ()):
                 continue
             for owner, labels in selected.items():
                 yield pod.violation(

@@ -9,16 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from kube_base.frozen import replace
 from kube_rdma.model.install.blueprint import Json
 from kube_rdma.model.node import Taint
 from kube_rdma.rules.operator.affinity import allows
 from kube_rdma_tools.judge.environment import Environment, JudgedNode
 from kube_rdma_tools.judge.judged_pods import JudgedPod, judged_pods
+from kube_rdma_tools.judge.neighbours import CARDS_LABEL
 from kube_rdma_tools.judge.violation import Violation
 
 DAEMON_SET = "DaemonSet"
 OWN_LABELS = "kube-rdma.io/"
 """Labels that kube-rdma's programs write: nodes with cards get those that they need."""
+WRITES_FEATURES = "--node-labels=write-nfd"
+"""The word of an agent that writes labels of Node Feature Discovery too."""
 _REPELLING = ("NoSchedule", "NoExecute")
 
 
@@ -74,12 +78,24 @@ def _avoiding(node: JudgedNode) -> str:
 
 def missed_node(objects: Sequence[Json], environment: Environment) -> Iterator[Violation]:
     """A node with cards has no pod of the DaemonSet."""
-    for pod in judged_pods(objects):
+    pods = tuple(judged_pods(objects))
+    for pod in pods:
         if pod.kind != DAEMON_SET:
             continue
         for node in environment.nodes:
-            if node.cards and not unfit(node, environment) and not takes(node, pod):
-                yield pod.violation(*_missed(pod, node))
+            if node.cards and not unfit(node, environment):
+                labelled = _labelled(node, pods)
+                if not takes(labelled, pod):
+                    yield pod.violation(*_missed(pod, labelled))
+
+
+def _labelled(node: JudgedNode, pods: Sequence[JudgedPod]) -> JudgedNode:
+    """A node with cards and with the label that agents there write by which others select it."""
+    for pod in pods:
+        words = [word for container in pod.containers for word in container.body.get("args") or ()]
+        if pod.kind == DAEMON_SET and WRITES_FEATURES in words and takes(node, pod):
+            return replace(node, labels={**node.labels, CARDS_LABEL: "true"})
+    return node
 
 
 def _missed(pod: JudgedPod, node: JudgedNode) -> tuple[str, str, str]:

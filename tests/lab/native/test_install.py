@@ -145,6 +145,35 @@ def seen_by_a_viewer(lab, tmp_path):
     return json.loads(printed)
 
 
+DEFINITION = "network-attachment-definitions.k8s.cni.cncf.io"
+LOOKING = "looking"
+
+
+def looked(helm):
+    """Whether an installation with networks would bring their definition; it installs nothing."""
+    given = ("namespace.create=false", "namespace.name=", f"fullnameOverride={LOOKING}")
+    options = [word for text in ("preset=rails", *given) for word in ("--set", text)]
+    printed = helm("install", LOOKING, str(kit.CHART), "--dry-run=server", *options)
+    assert "name: rail-0" in printed
+    return f"name: {DEFINITION}" in printed
+
+
+def test_the_definition_of_networks_is_made_where_there_is_none_and_no_other_is_taken(lab, helm):
+    """Another installation's stays out of the release, the release's own stays in it."""
+    notes = [f"meta.helm.sh/release-name={LOOKING}", f"meta.helm.sh/release-namespace={RECORDS}"]
+    foreign = f"{kit.ROOT}/config/foreign"
+    assert not looked(helm)
+    cluster.kubectl(lab, "annotate", "crd", DEFINITION, *notes)
+    cluster.kubectl(lab, "label", "crd", DEFINITION, "app.kubernetes.io/managed-by=Helm")
+    assert looked(helm)
+    cluster.kubectl(lab, "delete", "-f", foreign)
+    try:
+        assert looked(helm)
+    finally:
+        scc.install_kinds(lab)
+        cluster.kubectl(lab, "delete", "-f", f"{kit.ROOT}/config/crds")
+
+
 def test_a_release_lives_and_goes(lab, helm, values, tmp_path):
     """From the first node with shares to a cluster that has nothing of it but definitions."""
     before = folders(lab)

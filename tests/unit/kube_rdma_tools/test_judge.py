@@ -1,76 +1,53 @@
-"""Every preset in every kind of cluster: the judge sees what the list of known violations says."""
+"""Every preset in every kind of cluster: the judge sees nothing but what documents ask for."""
 
 from itertools import islice
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_base.frozen import replace
+from kube_rdma.programs.install.installation import assignment, notes
+from kube_rdma.rules.install.notes import NO_DEFINITION
 from kube_rdma.rules.install.presets import DISTRIBUTIONS, PRESETS
 from kube_rdma_tools.judge.__main__ import main
+from kube_rdma_tools.judge.by_document import is_by_document
 from kube_rdma_tools.judge.environments import ENVIRONMENTS
-from kube_rdma_tools.judge.installations import distribution, installation, presets
-from kube_rdma_tools.judge.listing import (
-    HEADING,
-    ListError,
-    Occurrence,
-    lines,
-    occurrence,
-    read_list,
-)
+from kube_rdma_tools.judge.installations import assignments, distribution, installation, presets
+from kube_rdma_tools.judge.listing import Occurrence, lines, occurrence
 from kube_rdma_tools.judge.rules import RULES, judge
 from kube_rdma_tools.judge.selinux_policies import SELINUX_POLICIES
 
-KNOWN = Path(__file__).with_name("judge_known.txt")
-HEAD = f"{HEADING}A reason.\n"
+PLACES = tuple(ENVIRONMENTS)
 
 
 @pytest.fixture(scope="module")
 def seen():
-    """What the judge sees of all installations."""
+    """What the judge sees of all installations, and no document asks for."""
     return {
         occurrence(violation, name, preset)
         for name, environment in ENVIRONMENTS.items()
         for preset in PRESETS
         for violation in judge(installation(preset, environment), environment)
+        if not is_by_document(violation, name, preset)
     }
 
 
-def differences(seen, text):
-    """Lines that the list lacks, and lines of it that are true no more."""
-    listed = read_list(text, ENVIRONMENTS).keys()
-    return tuple(
-        "\n".join(lines(entries, tuple(ENVIRONMENTS))) for entries in (seen - listed, listed - seen)
-    )
+def test_no_cluster_refuses_anything_but_what_a_document_asks_for(seen):
+    """A new violation is to be ended, or has its row with a document's statement."""
+    assert not seen, "\n".join(lines(seen, PLACES))
 
 
-def test_what_the_judge_sees_is_what_is_known(seen):
-    """A new violation is to be ended, or listed with what will end it; an ended one is deleted."""
-    new, ended = differences(seen, KNOWN.read_text(encoding="utf-8"))
-    assert not new, f"{KNOWN.name} lacks:\n{new}"
-    assert not ended, f"{KNOWN.name} has, and it is no longer so:\n{ended}"
-
-
-def test_the_list_can_lack_a_violation_and_have_too_many(seen):
-    text = KNOWN.read_text(encoding="utf-8")
-    line = "taken-name | DaemonSet/ack-rdma-dp-ds | - | ack | ack\n"
-    assert differences(seen, text.replace(line, "")) == (line.strip(), "")
-    other = "nowhere | Job/nobody | - | talos | ib"
-    assert differences(seen, f"{text}\n{other}\n") == ("", other)
-
-
-def test_every_line_says_what_will_end_it():
-    listed = read_list(KNOWN.read_text(encoding="utf-8"), ENVIRONMENTS)
-    headings = [
-        line.removeprefix(HEADING)
-        for line in KNOWN.read_text(encoding="utf-8").splitlines()
-        if line.startswith(HEADING)
-    ]
-    assert sorted(headings) == sorted(set(listed.values()))
-    assert {entry.rule for entry in listed} <= RULES.keys()
-    assert {entry.preset for entry in listed} <= PRESETS.keys()
+def test_networks_without_their_definition_would_be_seen_and_are_told():
+    """As `kube-rdma render` prints them; the chart looks at the cluster and adds the definition."""
+    plain = ENVIRONMENTS["kubeadm-1.36"]
+    without = replace(plain, values={"crds.networkAttachmentDefinitions": "false"})
+    seen = {violation.rule for violation in judge(installation("rails", without), without)}
+    assert seen == {"unserved-kind"}
+    assert not judge(installation("rails", plain), plain)
+    layers = [assignment(text) for text in assignments(without, without.values)]
+    assert NO_DEFINITION in notes(layers, "rails")
 
 
 def test_every_distribution_and_every_policy_is_judged_somewhere():
@@ -109,30 +86,30 @@ entries = st.builds(
 )
 
 
+def read(line, environments):
+    """What a line is about."""
+    rule, where, container, places, presets = line.split(" | ")
+    names = places.split()
+    if names[:1] == ["*"]:
+        names = [name for name in environments if name not in names[2:]]
+    blamed = "" if container == "-" else container
+    return {
+        Occurrence(rule, where, blamed, name, preset)
+        for name in names
+        for preset in presets.split()
+    }
+
+
 @given(st.sets(entries))
-def test_a_list_says_what_it_was_made_of(wanted):
-    environments = dict(islice(ENVIRONMENTS.items(), 6))
-    text = HEAD + "\n".join(lines(wanted, tuple(environments)))
-    assert read_list(text, environments).keys() == wanted
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("nowhere | Job/a | - | talos | ib\n", "below no heading"),
-        (f"{HEAD}nowhere | Job/a | - | talos\n", "has 4 cells"),
-        (f"{HEAD}nowhere | Job/a | - | tallos | ib\n", "no environment: tallos"),
-        (f"{HEAD}" + "nowhere | Job/a | - | talos | ib\n" * 2, "says again"),
-        (f"{HEAD}a | b | - | talos | ib\na | b | - | * | ib\n", "line 3 says again"),
-    ],
-)
-def test_a_line_that_is_no_use_is_refused(text, reason):
-    with pytest.raises(ListError, match=reason):
-        read_list(text, ENVIRONMENTS)
+def test_lines_say_what_they_were_made_of(wanted):
+    environments = tuple(islice(ENVIRONMENTS, 6))
+    listed = [read(line, environments) for line in lines(wanted, environments)]
+    assert set().union(*listed) == wanted
+    assert sum(map(len, listed)) == len(wanted)
 
 
 def test_the_page_shows_clusters_presets_and_each_violation():
-    ran = CliRunner().invoke(main, ["--environment", "scc", "--preset", "scc"])
+    ran = CliRunner().invoke(main, ["--environment", "scc", "--preset", "scc", "--documents"])
     assert ran.exit_code == 0, ran.output
     head, row, *rest = ran.output.splitlines()
     assert head.split() == ["environment", "scc"]
@@ -146,11 +123,16 @@ def test_the_page_shows_clusters_presets_and_each_violation():
     assert max(map(len, rest[:-1])) <= 100
 
 
-def test_the_page_can_be_of_one_rule_and_be_lines_of_the_list():
+def test_the_page_leaves_out_what_a_document_asks_for():
+    ran = CliRunner().invoke(main, ["--environment", "scc", "--preset", "scc"])
+    assert ran.exit_code == 0, ran.output
+    assert ran.output.splitlines()[-1] == "Presets: 1, environments: 1, violations: 0"
+
+
+def test_the_page_can_be_of_one_rule_and_be_lines():
     words = ["--rule", "taken-name", "--rule", "late-object", "--lines", "--environment", "scc"]
-    ran = CliRunner().invoke(main, words)
-    listed = read_list(KNOWN.read_text(encoding="utf-8"), ENVIRONMENTS)
-    shown = read_list(HEAD + ran.output, ENVIRONMENTS)
-    assert shown.keys() == {
-        entry for entry in listed if (entry.rule, entry.environment) == ("taken-name", "scc")
-    }
+    ran = CliRunner().invoke(main, [*words, "--documents"])
+    assert ran.output.splitlines() == [
+        "taken-name | ConfigMap/rdma-devices | - | scc | scc",
+        "taken-name | DaemonSet/rdma-device-plugin | - | scc | scc",
+    ]

@@ -172,6 +172,19 @@ PLANTED = (
     ),
     (
         "missed-node",
+        "a label that an agent on other nodes writes",
+        "gke",
+        [
+            workload(tolerations=EVERYWHERE, nodeSelector={CARDS: "true"}),
+            workload("DaemonSet", CONTAINER | WRITES_LABELS),
+        ],
+        [
+            workload(tolerations=EVERYWHERE, nodeSelector={CARDS: "true"}),
+            workload("DaemonSet", CONTAINER | WRITES_LABELS, tolerations=EVERYWHERE),
+        ],
+    ),
+    (
+        "missed-node",
         "a label that is nobody's",
         "nfd",
         [workload(nodeSelector={CARDS: "true"})],
@@ -271,10 +284,10 @@ PLANTED = (
     ),
     (
         "ambiguous-plural",
-        "Calico's pools",
-        "calico",
-        [definition("ippools.kube-rdma.io", "IPPool")],
-        [definition("ipblocks.kube-rdma.io", "IPBlock")],
+        "the vendor's policies, which pages write without their group",
+        "network-operator",
+        [definition("nicclusterpolicies.example.com", "NicClusterPolicy")],
+        [definition("ippools.kube-rdma.io", "IPPool"), definition("ipblocks.a.io", "IPBlock")],
     ),
     (
         "starts-others",

@@ -5,11 +5,17 @@ from pathlib import Path
 import pytest
 
 from kube_rdma.rules.install.notes import (
+    DOCUMENTS_NAMES,
     NO_CONFIG,
     NO_CONFIG_OF_POLICY,
     NO_IMAGE,
+    NO_LABEL,
     NO_POOL,
     NO_RAIL_POOL,
+    OF_DOCUMENTS,
+    ONE_OPERATOR,
+    READ_ONLY,
+    READ_ONLY_NODES,
     VKE_VERSIONS,
 )
 from kube_rdma.rules.install.presets import DEFAULTS
@@ -40,6 +46,17 @@ def test_an_image_that_no_registry_has_is_told_where_render_tells_it():
     assert " ".join(text.partition(condition)[2].partition("{{ end }}")[0].split()) == NO_IMAGE
 
 
-@pytest.mark.parametrize("sentence", [VKE_VERSIONS, NO_CONFIG, NO_CONFIG_OF_POLICY])
+def test_names_and_nodes_are_told_of_for_the_same_presets_and_distributions_as_in_render():
+    text = " ".join(NOTES.read_text().split())
+    pairs = " ".join(f'"{preset}" "{place}"' for preset, place in OF_DOCUMENTS.items())
+    assert f"{{{{- $documents := dict {pairs} }}}}" in text.partition(DOCUMENTS_NAMES)[0]
+    condition = text.partition(READ_ONLY_NODES)[0].rpartition("{{- if ")[2]
+    listed = " ".join(f'"{name}"' for name in READ_ONLY)
+    assert f"(list {listed})" in condition
+
+
+@pytest.mark.parametrize(
+    "sentence", [NO_LABEL, ONE_OPERATOR, VKE_VERSIONS, NO_CONFIG, NO_CONFIG_OF_POLICY]
+)
 def test_each_sentence_of_render_s_is_there_once(sentence):
     assert " ".join(NOTES.read_text().split()).count(sentence) == 1

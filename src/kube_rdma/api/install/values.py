@@ -374,7 +374,8 @@ class InstalledDefinitions(Typed):
     network_attachment_definitions: bool = False
     """
     networkAttachmentDefinitions is whether the chart creates the CRD NetworkAttachmentDefinition,
-    in which networks of pods are written. Multus brings this CRD too; leave it false there.
+    in which networks of pods are written. Multus brings this CRD too; leave it false there. Where
+    the chart creates networks, helm install creates the CRD too if the cluster has none.
     """
 
 

@@ -141,7 +141,7 @@ class NicClusterPolicySpec(OpenSection):
     """
     tolerations: Many[dict[str, Any]] = ()
     """tolerations is a list of tolerations for all pods of the policy, written as in a pod. These
-    pods also tolerate taints with the effect NoSchedule. Left out: no others.
+    pods tolerate every taint anyway; limit their nodes by nodeAffinity. Left out: no others.
     """
 
 

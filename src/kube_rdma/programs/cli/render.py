@@ -85,12 +85,12 @@ def render(
 
     Prints the objects that the Helm chart would install, for kubectl, kustomize or GitOps, and asks
     no cluster. Comments at the top say what is left to do. Standard error says what the version of
-    Kubernetes does not have, and that no registry has the image.
+    Kubernetes does not have, and what to look at before the objects are applied.
 
     Exits with 3 when a value is refused.
     """
     from kube_rdma.programs.install import installation
-    from kube_rdma.rules.install.notes import NO_IMAGE
+    from kube_rdma.rules.install.notes import BEFORE
     from kube_rdma.views.install import manifests
 
     layers = [installation.read_values(path) for path in files]
@@ -107,8 +107,9 @@ def render(
     if not part:
         for note in notes:
             click.echo(f"# {note}")
-    if NO_IMAGE in notes and part in (None, "workloads"):
-        click.echo(NO_IMAGE, err=True)  # a pipe to kubectl shows no comments
+    for note in notes if part in (None, "workloads") else ():
+        if note in BEFORE:
+            click.echo(note, err=True)  # a pipe to kubectl shows no comments
     for sentence in installation.left_out(layers, preset or ""):
         click.echo(sentence, err=True)
     click.echo(manifests(made), nl=False)

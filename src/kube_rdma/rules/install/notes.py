@@ -6,7 +6,7 @@ the same conditions, which tests compare.
 
 from __future__ import annotations
 
-from kube_rdma.model.install.blueprint import Values
+from kube_rdma.model.install.blueprint import Json, Values
 from kube_rdma.rules.install.presets import DEFAULTS
 
 NO_IMAGE = (
@@ -26,6 +26,24 @@ NO_DEFINITION = (
     "The networks need the definition NetworkAttachmentDefinition, which Multus brings. Where "
     "Multus is not installed, set crds.networkAttachmentDefinitions=true."
 )
+DOCUMENTS_NAMES = (
+    "The objects have the names of a document. Where its own plugin is in the cluster, take its "
+    "nodes over or uninstall it first (docs/migrate.md); Helm refuses, and kubectl apply "
+    "overwrites it."
+)
+ONE_OPERATOR = (
+    "A cluster has one operator of NicClusterPolicies. Where NVIDIA's runs, take preset nvidia; "
+    "where it left its definition, set crds.nicClusterPolicies=false (docs/drivers.md)."
+)
+NO_LABEL = (
+    "Device plugins run on nodes with the label feature.node.kubernetes.io/pci-15b3.present=true. "
+    "If no other program writes it, set labeller.enabled=true (docs/labels.md)."
+)
+READ_ONLY_NODES = (
+    "Nodes of this distribution have a read-only /usr, which driver images of NVIDIA's mount to "
+    "write. Name images that are made for these nodes, or leave ofedDriver out of the policy "
+    "(docs/drivers.md)."
+)
 # Volcengine, "Use RDMA in VKE": what its own component needs.
 VKE_VERSIONS = (
     "VKE's own component needs vpc-cni 1.7.1 and Kubernetes 1.24.15-vke.12 or 1.20.15-vke.18. "
@@ -39,20 +57,59 @@ NO_CONFIG_OF_POLICY = (
     "agent.config has no effect with preset nvidia-operator: write the configuration into "
     "devicePlugin.config of the NicClusterPolicy in its place."
 )
+BEFORE = (NO_IMAGE, DOCUMENTS_NAMES, ONE_OPERATOR, NO_DEFINITION)
+"""What is to be known before anything is applied."""
+OF_DOCUMENTS = {
+    "ack": "kube-system",
+    "scc": "kube-system",
+    "nvidia": "mlnx-network-operator",
+    "nvidia-operator": "mlnx-network-operator",
+}
+"""Presets whose objects have the names of what another program installs, and where it does."""
+READ_ONLY = ("openshift", "bottlerocket", "flatcar", "talos", "gke")
+"""Distributions whose nodes have a read-only root, or a read-only /usr."""
+_CARDS = "feature.node.kubernetes.io/pci-15b3.present"
 
 
 def notes(values: Values) -> tuple[str, ...]:
     """What is to be said of all values of an installation."""
-    vke = values["preset"] == "vke"
-    without = NO_CONFIG if vke else NO_CONFIG_OF_POLICY if values["platform"]["operator"] else ""
-    image, networks = values["image"], values["networks"]["install"]
-    named = image["repository"] != DEFAULTS["image"]["repository"]
+    operator = values["platform"]["operator"]
+    names = OF_DOCUMENTS.get(values["preset"]) == values["namespace"]["name"]
+    selected = operator or _CARDS in values["agent"]["nodeSelector"]
+    defines = values["crds"]["install"] and values["crds"]["nicClusterPolicies"]
     rows = (
-        (NO_IMAGE, not named and image["pullPolicy"] != "Never"),
-        (NO_POOL, vke and not values["pools"]),
-        (NO_RAIL_POOL, networks and not values["pools"]),
-        (NO_DEFINITION, networks and not values["crds"]["networkAttachmentDefinitions"]),
-        (VKE_VERSIONS, vke),
-        (without, without and values["agent"]["config"]),
+        (NO_IMAGE, _has_no_image(values["image"])),
+        (DOCUMENTS_NAMES, names and not values["fullnameOverride"]),
+        (ONE_OPERATOR, operator and defines),
+        (NO_LABEL, selected and not values["labeller"]["enabled"]),
+        (READ_ONLY_NODES, operator and values["distribution"] in READ_ONLY),
+        *_of_networks(values),
+        *_of_configuration(values),
     )
     return tuple(sentence for sentence, holds in rows if holds)
+
+
+def _has_no_image(image: Json) -> bool:
+    """Whether nodes would pull an image that no registry has."""
+    named = image["repository"] != DEFAULTS["image"]["repository"]
+    return not named and image["pullPolicy"] != "Never"
+
+
+def _of_networks(values: Values) -> tuple[tuple[str, bool], ...]:
+    """What networks lack."""
+    networks = values["networks"]["install"]
+    return (
+        (NO_POOL, values["preset"] == "vke" and not values["pools"]),
+        (NO_RAIL_POOL, networks and not values["pools"]),
+        (NO_DEFINITION, networks and not values["crds"]["networkAttachmentDefinitions"]),
+    )
+
+
+def _of_configuration(values: Values) -> tuple[tuple[str, bool], ...]:
+    """What the platform of a document needs, and a configuration without an effect."""
+    vke, given = values["preset"] == "vke", bool(values["agent"]["config"])
+    return (
+        (VKE_VERSIONS, vke),
+        (NO_CONFIG, vke and given),
+        (NO_CONFIG_OF_POLICY, values["platform"]["operator"] and given),
+    )

@@ -262,7 +262,8 @@ def daemon_set(
         "hostNetwork": True,
         "nodeSelector": dict(selector),
         "priorityClassName": "system-node-critical",
-        "tolerations": [{"operator": "Exists", "effect": "NoSchedule"}, *policy.tolerations],
+        # NoExecute too: such a taint on a running node would end its driver under the pods there.
+        "tolerations": [{"operator": "Exists"}, *policy.tolerations],
     }
     if policy.pull_secrets:
         pod["imagePullSecrets"] = [{"name": secret} for secret in policy.pull_secrets]

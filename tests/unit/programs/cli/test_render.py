@@ -7,10 +7,12 @@ from click.testing import CliRunner
 from kube_base.errors import Refused
 from kube_rdma.programs.cli.render import render
 from kube_rdma.rules.install.notes import (
+    DOCUMENTS_NAMES,
     NO_DEFINITION,
     NO_IMAGE,
     NO_POOL,
     NO_RAIL_POOL,
+    ONE_OPERATOR,
     VKE_VERSIONS,
 )
 from kube_rdma.rules.install.presets import PRESETS
@@ -83,9 +85,22 @@ def test_an_image_that_no_registry_has_is_told(preset):
     loaded = run("--preset", preset, "--set", "image.pullPolicy=Never")
     assert all(NO_IMAGE not in outcome.output for outcome in (untold, loaded))
     told = run("--preset", preset)
-    assert (told.stdout.splitlines()[0], told.stderr) == (f"# {NO_IMAGE}", f"{NO_IMAGE}\n")
+    assert told.stdout.splitlines()[0] == f"# {NO_IMAGE}"
+    assert told.stderr.splitlines()[0] == NO_IMAGE
     assert run("--preset", preset, "--part", "rights").stderr == ""
-    assert run("--preset", preset, "--part", "workloads").stderr == f"{NO_IMAGE}\n"
+    assert run("--preset", preset, "--part", "workloads").stderr == told.stderr
+
+
+def test_what_to_look_at_before_is_told_beside_the_pipe():
+    """A missing definition, names of another program, another operator: kubectl shows no notes."""
+    loaded = ("--set", "image.pullPolicy=Never")
+    assert run("--preset", "rails", *loaded).stderr == f"{NO_DEFINITION}\n"
+    assert run("--preset", "ack", *loaded).stderr == f"{DOCUMENTS_NAMES}\n"
+    assert run("--preset", "nvidia-operator", *loaded).stderr.splitlines() == [
+        DOCUMENTS_NAMES,
+        ONE_OPERATOR,
+    ]
+    assert run("--preset", "default", *loaded).stderr == ""
 
 
 def test_a_value_without_effect_is_named():

@@ -3,12 +3,16 @@
 import pytest
 
 from kube_rdma.rules.install.notes import (
+    DOCUMENTS_NAMES,
     NO_CONFIG,
     NO_CONFIG_OF_POLICY,
     NO_DEFINITION,
     NO_IMAGE,
+    NO_LABEL,
     NO_POOL,
     NO_RAIL_POOL,
+    ONE_OPERATOR,
+    READ_ONLY_NODES,
     VKE_VERSIONS,
     notes,
 )
@@ -17,6 +21,8 @@ from kube_rdma.rules.install.presets import PRESETS, merged
 POOLS = {"pools": [{"name": "rdma", "spec": {"ranges": [{"subnet": "10.0.0.0/24"}]}}]}
 DEFINED = {"crds": {"networkAttachmentDefinitions": True}}
 IMAGE = {"image": {"repository": "registry.example.com/a/b"}}
+LABELLED = {"labeller": {"enabled": True}}
+SERVED = {"crds": {"nicClusterPolicies": False}}
 CONFIG = {"agent": {"config": '{"mode": "hca"}'}}
 
 
@@ -28,20 +34,30 @@ CONFIG = {"agent": {"config": '{"mode": "hca"}'}}
         ("vke", POOLS | CONFIG, (VKE_VERSIONS, NO_CONFIG)),
         ("rails", {}, (NO_RAIL_POOL, NO_DEFINITION)),
         ("rails", POOLS | DEFINED, ()),
-        ("nvidia-operator", CONFIG, (NO_CONFIG_OF_POLICY,)),
+        ("ack", {}, (DOCUMENTS_NAMES,)),
+        ("ack", {"fullnameOverride": "rdma"}, ()),
+        ("ack", {"namespace": {"name": "rdma"}}, ()),
+        ("scc", {}, (DOCUMENTS_NAMES,)),
+        ("nvidia", {}, (DOCUMENTS_NAMES, NO_LABEL)),
+        ("nvidia", LABELLED, (DOCUMENTS_NAMES,)),
+        ("nvidia-operator", {}, (DOCUMENTS_NAMES, ONE_OPERATOR, NO_LABEL)),
+        ("nvidia-operator", LABELLED | SERVED, (DOCUMENTS_NAMES,)),
+        (
+            "nvidia-operator",
+            LABELLED | SERVED | CONFIG | {"distribution": "talos"},
+            (DOCUMENTS_NAMES, READ_ONLY_NODES, NO_CONFIG_OF_POLICY),
+        ),
     ],
 )
 def test_a_preset_says_what_it_is_about(preset, given_values, sentences):
     assert notes(merged({"preset": preset, **IMAGE, **given_values})) == sentences
 
 
-@pytest.mark.parametrize("preset", [name for name in PRESETS if name not in ("vke", "rails")])
-def test_other_presets_have_nothing_to_say(preset):
-    """A configuration has its effect there, but where a policy deploys the agents."""
-    assert not notes(merged({"preset": preset, **IMAGE}))
-    assert bool(notes(merged({"preset": preset, **IMAGE, **CONFIG}))) is (
-        preset == "nvidia-operator"
-    )
+@pytest.mark.parametrize("preset", ["default", "rdma-ib", "efa", "ib"])
+@pytest.mark.parametrize("given_values", [{}, CONFIG, {"distribution": "talos"}], ids=str)
+def test_other_presets_have_nothing_to_say(preset, given_values):
+    """A configuration has its effect there."""
+    assert not notes(merged({"preset": preset, **IMAGE, **given_values}))
 
 
 @pytest.mark.parametrize("preset", PRESETS)

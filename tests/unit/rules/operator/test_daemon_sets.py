@@ -111,6 +111,18 @@ def folders(spec):
     }
 
 
+def test_no_taint_keeps_a_policy_s_pods_from_a_node_or_ends_them():
+    """With NoExecute on a running node its driver would go under the pods that hold shares."""
+    own = {"key": "gpu", "operator": "Exists"}
+    wanted = policy(tolerations=(own,))
+    for made in (
+        plugin_objects(wanted, WORKLOADS),
+        driver_objects(wanted, (GROUP,)),
+        peer_objects(wanted, (GROUP,)),
+    ):
+        assert pod(made)["tolerations"] == [{"operator": "Exists"}, own]
+
+
 def test_the_folders_are_those_of_0_1_0():
     """Its manifests of stage-ofed-driver and stage-nv-peer-mem-driver, volumeMounts and volumes."""
     assert folders(pod(driver_objects(policy(), [GROUP]))) == {

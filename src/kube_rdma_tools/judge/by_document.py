@@ -1,0 +1,189 @@
+"""What a document itself asks for, so that a preset of its names cannot be without it.
+
+A row allows a rule's violation at a field of these objects, as these presets install them in these
+environments, and nothing else. It names the document's statement, what tells whoever installs it,
+and the values by which the violation ends. Where the tables of the judge and a row differ in either
+direction, tests fail: a row that is needed no more is deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kube_base.frozen import Frozen, field
+from kube_rdma.rules.install.notes import (
+    DOCUMENTS_NAMES,
+    NO_LABEL,
+    ONE_OPERATOR,
+    READ_ONLY_NODES,
+)
+from kube_rdma_tools.judge.environments import ENVIRONMENTS
+from kube_rdma_tools.judge.violation import Violation
+
+_OTHERS = ("network-operator", "network-operator-0.1")
+
+
+class ByDocument(Frozen):
+    """A row: `fields` are what a violation's field ends with, `objects` are kinds with names.
+
+    `sentence` is what `kube-rdma render` and the chart's notes print for the presets in the
+    environments, `page` is where more stands. `values` end the violation; none do where a policy
+    of the cluster asks for what is refused.
+    """
+
+    rule: str
+    fields: tuple[str, ...]
+    objects: tuple[str, ...]
+    presets: tuple[str, ...]
+    environments: tuple[str, ...]
+    statement: str
+    sentence: str
+    page: str
+    values: Mapping[str, str] = field(default_factory=dict)
+
+    def allows(self, violation: Violation, environment: str, preset: str) -> bool:
+        """Whether the row is about a violation."""
+        return (
+            violation.rule == self.rule
+            and violation.where in self.objects
+            and preset in self.presets
+            and environment in self.environments
+            and violation.field.endswith(self.fields)
+        )
+
+
+# By the seed and the row of its contracts that a statement stands in.
+_ACK = (
+    "S0, DaemonSet: Alibaba Cloud, Use RDMA in ACK Lingjun clusters, has ack-rdma-dp-ds in "
+    "kube-system"
+)
+_SCC = (
+    "S2, DaemonSet and config: Alibaba Cloud, Use RDMA on Super Computing Clusters, has DaemonSet "
+    "rdma-device-plugin and ConfigMap rdma-devices in kube-system"
+)
+_SELECTED = (
+    "S3, DaemonSets and node labels: NVIDIA, Network Operator 0.1.0, has rdma-shared-dp-ds select "
+    "pci-15b3.present, a label of Node Feature Discovery or by hand"
+)
+_NAMES = (
+    "S3, objects by name: NVIDIA, Network Operator 0.1.0, has namespace mlnx-network-operator, and "
+    "in it DaemonSet rdma-shared-dp-ds with ConfigMap rdma-devices"
+)
+_POLICIES = (
+    "S3, custom resource: NVIDIA, Network Operator 0.1.0, defines NicClusterPolicy of mellanox.com"
+)
+# Mellanox/network-operator manifests/state-ofed-driver/0050_ofed-driver-ds.yaml.
+_FOLDERS = (
+    "S3, custom resource, later spellings: NVIDIA's Network Operator 24.4 to 26.7 mounts these "
+    "folders of the node into the driver's container"
+)
+_UNLABELLED = tuple(name for name in ENVIRONMENTS if name not in _OTHERS)
+
+BY_DOCUMENT = (
+    ByDocument(
+        "missed-node",
+        ("nodeSelector",),
+        ("DaemonSet/rdma-shared-dp-ds", "DaemonSet/kube-rdma-leaving"),
+        ("nvidia",),
+        _UNLABELLED,
+        _SELECTED,
+        NO_LABEL,
+        "docs/labels.md",
+        {"labeller.enabled": "true"},
+    ),
+    ByDocument(
+        "missed-node",
+        ("nodeSelector",),
+        ("DaemonSet/rdma-shared-dp-ds", "DaemonSet/network-operator-sriov-device-plugin"),
+        ("nvidia-operator",),
+        _UNLABELLED,
+        _SELECTED,
+        NO_LABEL,
+        "docs/labels.md",
+        {"labeller.enabled": "true"},
+    ),
+    ByDocument(
+        "read-only-folder",
+        tuple(
+            f"volumes[{name}].hostPath.path"
+            for name in (
+                "etc-network",
+                "host-etc",
+                "host-ib-core",
+                "host-lib-modules",
+                "host-udev",
+                "host-usr",
+            )
+        ),
+        ("DaemonSet/ofed-driver-amd64-ubuntu24.04-kver6.8.0-45-generic-ds",),
+        ("nvidia-operator",),
+        ("openshift", "bottlerocket", "flatcar", "talos", "gke"),
+        _FOLDERS,
+        READ_ONLY_NODES,
+        "docs/drivers.md",
+    ),
+    ByDocument(
+        "taken-definition",
+        ("spec.scope", "metadata.name"),
+        ("CustomResourceDefinition/nicclusterpolicies.mellanox.com",),
+        ("nvidia-operator",),
+        _OTHERS,
+        _POLICIES,
+        ONE_OPERATOR,
+        "docs/drivers.md",
+        {"crds.nicClusterPolicies": "false"},
+    ),
+    ByDocument(
+        "taken-name",
+        ("metadata.name",),
+        ("DaemonSet/ack-rdma-dp-ds",),
+        ("ack",),
+        ("ack",),
+        _ACK,
+        DOCUMENTS_NAMES,
+        "docs/migrate.md",
+        {"fullnameOverride": "rdma"},
+    ),
+    ByDocument(
+        "taken-name",
+        ("metadata.name",),
+        ("ConfigMap/rdma-devices",),
+        ("scc",),
+        ("scc", "shared-device-plugin"),
+        _SCC,
+        DOCUMENTS_NAMES,
+        "docs/migrate.md",
+        {"fullnameOverride": "rdma"},
+    ),
+    ByDocument(
+        "taken-name",
+        ("metadata.name",),
+        ("DaemonSet/rdma-device-plugin",),
+        ("scc",),
+        ("scc",),
+        _SCC,
+        DOCUMENTS_NAMES,
+        "docs/migrate.md",
+        {"fullnameOverride": "rdma"},
+    ),
+    ByDocument(
+        "taken-name",
+        ("metadata.name",),
+        (
+            "Namespace/mlnx-network-operator",
+            "DaemonSet/rdma-shared-dp-ds",
+            "ConfigMap/rdma-devices",
+        ),
+        ("nvidia", "nvidia-operator"),
+        ("network-operator-0.1",),
+        _NAMES,
+        DOCUMENTS_NAMES,
+        "docs/migrate.md",
+        {"namespace.name": "rdma"},
+    ),
+)
+
+
+def is_by_document(violation: Violation, environment: str, preset: str) -> bool:
+    """Whether a document asks for what a rule finds."""
+    return any(row.allows(violation, environment, preset) for row in BY_DOCUMENT)

@@ -1,0 +1,107 @@
+"""What documents ask for: each row is needed, hides nothing else, and is told with a way out."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from kube_base.frozen import replace
+from kube_rdma.programs.cli.main import cli
+from kube_rdma.programs.install.installation import assignment, notes
+from kube_rdma.rules.install.notes import BEFORE
+from kube_rdma.rules.install.presets import PRESETS
+from kube_rdma_tools.judge.by_document import BY_DOCUMENT, is_by_document
+from kube_rdma_tools.judge.environments import ENVIRONMENTS
+from kube_rdma_tools.judge.installations import assignments, installation
+from kube_rdma_tools.judge.rules import RULES, judge
+from kube_rdma_tools.judge.violation import Violation
+
+from .test_judge_rules import PLANTED
+
+ROOT = Path(__file__).parents[3]
+NOTES = " ".join((ROOT / "charts/kube-rdma/templates/NOTES.txt").read_text("utf-8").split())
+ROWS = [
+    pytest.param(row, id=f"{row.rule}, {row.objects[0]}, {row.presets[0]}") for row in BY_DOCUMENT
+]
+
+
+def allowed(row, preset, name, **values):
+    """The violations that a row allows of a preset in an environment, with further values."""
+    environment = ENVIRONMENTS[name]
+    given = replace(environment, values={**environment.values, **values})
+    seen = judge(installation(preset, given), given)
+    return [violation for violation in seen if row.allows(violation, name, preset)]
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_each_row_is_needed_for_each_of_its_objects_everywhere(row):
+    """And for each of its fields; what is needed no more is deleted."""
+    fields = set()
+    for name in row.environments:
+        for preset in row.presets:
+            seen = allowed(row, preset, name)
+            assert {violation.where for violation in seen} == set(row.objects), (name, preset)
+            fields |= {violation.field for violation in seen}
+    for field in row.fields:
+        assert any(seen.endswith(field) for seen in fields), field
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_the_values_of_a_row_end_its_violations(row):
+    for name in row.environments if row.values else ():
+        for preset in row.presets:
+            assert not allowed(row, preset, name, **row.values), (name, preset)
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_whoever_installs_it_is_told_before(row):
+    """By render for the very environment, by the chart's notes, and on a page."""
+    assert row.sentence in NOTES
+    assert (ROOT / row.page).is_file()
+    assert row.page in row.sentence
+    for name in row.environments:
+        given = assignments(ENVIRONMENTS[name], ENVIRONMENTS[name].values)
+        layers = [assignment(text) for text in given]
+        for preset in row.presets:
+            assert row.sentence in notes(layers, preset), (name, preset)
+    options = [word for text in given for word in ("--set", text)]
+    ran = CliRunner().invoke(cli, ["render", "--preset", preset, *options])
+    assert f"# {row.sentence}" in ran.stdout.partition("apiVersion")[0].splitlines()
+    assert (row.sentence in ran.stderr.splitlines()) is (row.sentence in BEFORE)
+
+
+def test_a_planted_fault_is_asked_for_by_no_document():
+    """Of any rule, in any environment, of any preset: a row is about its own objects alone."""
+    planted = [
+        violation
+        for rule, _, environment, bad, _ in PLANTED
+        for violation in judge(bad, ENVIRONMENTS[environment])
+        if violation.rule == rule
+    ]
+    assert {violation.rule for violation in planted} == RULES.keys()
+    for violation in planted:
+        allowing = {
+            (name, preset)
+            for name in ENVIRONMENTS
+            for preset in PRESETS
+            if is_by_document(violation, name, preset)
+        }
+        # The planted definition is the very one of the operator's preset.
+        own = violation.rule == "taken-definition"
+        assert {preset for _, preset in allowing} == ({"nvidia-operator"} if own else set())
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_a_row_allows_nothing_beside_it(row):
+    """No other object, field, rule, preset or environment."""
+    where, preset, name = row.objects[0], row.presets[0], row.environments[0]
+    own = Violation(where, "", row.fields[0], "problem", "remedy", row.rule)
+    assert row.allows(own, name, preset)
+    for other in (
+        replace(own, where="DaemonSet/kube-rdma-agent"),
+        replace(own, field="spec.template.spec.tolerations"),
+        replace(own, rule="nowhere"),
+    ):
+        assert not row.allows(other, name, preset)
+    assert not row.allows(own, name, "default")
+    assert not row.allows(own, "tallos", preset)
