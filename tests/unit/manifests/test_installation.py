@@ -38,7 +38,7 @@ EXAMPLES = {
 # Which an example's README has people apply from config.
 BESIDE = {"CustomResourceDefinition"}
 # Roles that nobody has yet.
-FOR_PEOPLE = ("kube-rdma-view", "kube-rdma-verify", "kube-rdma-bandwidth-check")
+FOR_PEOPLE = ("kube-rdma-view", "kube-rdma-verify", "kube-rdma-bandwidth-check", "kube-rdma-top")
 OPTIONAL = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
 
 
