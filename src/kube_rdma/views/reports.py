@@ -77,7 +77,8 @@ class _StatusPage(Frozen):
         kept = [row for row in rows if not (self.problems_only and row[0] == _WELL)]
         if not kept:
             return []
-        every, alike = [head, *kept], []
+        every: list[Sequence[str]] = [head, *kept]
+        alike: list[str] = []
         for title in (name for name in reversed(_SPARE) if name in head):
             columns = widths(every)
             if sum(columns) + len(GAP) * (len(columns) - 1) <= self.width:
@@ -199,7 +200,8 @@ def _report_cells(node: NodeState, report: NodeReport | None) -> tuple[str, str,
         return (_NONE,) * 5
     allocatable = dict(node.allocatable)
     pools = report.pools
-    healthy, free = [], []
+    healthy: list[str] = []
+    free: list[str] = []
     for name, alike in _same_pools(pools, allocatable).items():
         often = f"{len(alike)} × " if len(alike) > 1 else ""
         words = str(alike[0]).removeprefix(alike[0].resource)

@@ -11,7 +11,7 @@ the others go on; all of them are cancelled when the lead is lost, or the progra
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -78,7 +78,7 @@ def leading(
 ) -> Parts:
     """What writes to the cluster, so one copy does it."""
     namespace = options.namespace
-    reported = exporter.reported if exporter else _unheard
+    reported: Callable[[Sequence[Usage]], None] = exporter.reported if exporter else _unheard
     parts: dict[str, Part] = {
         "addresses of gone nodes": partial(run_gc, cluster, namespace),
         "pool reports": lambda: PoolStatusReporter(cluster, events, reported).run(),

@@ -23,7 +23,7 @@ class Cluster:
     """Looks one after the other, the last one again and again; time goes by while one sleeps."""
 
     def __init__(self, *looks):
-        self.looks, self.now, self.said = list(looks), 0.0, []
+        self.looks, self.now, self.heard = list(looks), 0.0, []
 
     async def take(self):
         look = self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
@@ -36,7 +36,7 @@ class Cluster:
 
     async def wait(self, seconds):
         return await until_well(
-            self.take, seconds, self.said.append, clock=lambda: self.now, sleep=self.sleep
+            self.take, seconds, self.heard.append, clock=lambda: self.now, sleep=self.sleep
         )
 
 
@@ -45,7 +45,7 @@ async def test_it_ends_with_the_first_look_at_which_all_is_well():
     look = await cluster.wait(60)
     assert (look.health, look.facts) == (ClusterHealth.HEALTHY, WELL)
     assert cluster.now == 3 * BETWEEN_SECONDS
-    first, second = cluster.said
+    first, second = cluster.heard
     assert first.startswith("Waiting for NoAgent")
     assert second == "Waiting for ControllerNotReady deployment/kr/controller."
 
@@ -61,7 +61,7 @@ async def test_it_ends_in_time_with_the_last_look(seconds):
 async def test_an_api_server_that_is_away_is_waited_for():
     cluster = Cluster(AWAY, AWAY, WELL)
     assert (await cluster.wait(60)).health is ClusterHealth.HEALTHY
-    assert cluster.said == ["The API server does not answer."]
+    assert cluster.heard == ["The API server does not answer."]
 
 
 async def test_an_api_server_that_stays_away_is_told():

@@ -164,8 +164,8 @@ class _CounterReader:
         able = [end for end in ends if end is not None]
         if not able:
             return None
-        lanes, speeds = zip(*able, strict=True)
-        return PcieLink(now[0], min(lanes), now[1], min(speeds))
+        lanes, speed = min(end[0] for end in able), min(end[1] for end in able)
+        return PcieLink(now[0], lanes, now[1], speed)
 
     def _link(self, path: str, device: int) -> tuple[int, float] | None:
         """Lanes, and GT/s of a lane; None where the kernel does not know either of them."""
