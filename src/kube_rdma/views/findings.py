@@ -60,12 +60,18 @@ def folded(
 def _without_names(finding: Finding, words: re.Pattern[str]) -> Finding:
     """What a Finding says, whomever it is about."""
     name = finding.subject.rpartition("/")[2]
-    texts = {key: getattr(finding, key) for key in ("problem", "cause", "remedy")}
-    plain = {
-        key: words.sub("…", text.replace(name, "…") if name else text)
-        for key, text in texts.items()
-    }
-    return replace(finding, subject="…" if name else "", path=(), **plain)
+
+    def plain(text: str) -> str:
+        return words.sub("…", text.replace(name, "…") if name else text)
+
+    return replace(
+        finding,
+        subject="…" if name else "",
+        problem=plain(finding.problem),
+        cause=plain(finding.cause),
+        remedy=plain(finding.remedy),
+        path=(),
+    )
 
 
 def also(subjects: Sequence[str], width: int) -> Iterator[str]:
