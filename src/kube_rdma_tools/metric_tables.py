@@ -7,11 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kube_rdma.model.metrics.families import MetricFamily
+from kube_rdma.rules.metrics.alerts import anchor
 from kube_rdma.views.text import markdown_row
 
 BEGIN, END = "<!-- table: {} -->", "<!-- end of table -->"
 ALERTS = "<!-- alerts -->"
-_LABEL = re.compile(r"\{\{\$labels\.(\w+)\}\}")
+_LABEL = re.compile(r"\{\{(?:or )?\$labels\.(\w+)(?: \$labels\.\w+)?\}\}")
 
 
 def table(families: Iterable[MetricFamily]) -> str:
@@ -49,9 +50,11 @@ def alerts(groups: Iterable[Mapping[str, Any]]) -> str:
     rows = [rule for group in groups for rule in group["rules"]]
     lines = ["| alert | severity | after | when |", "|---|---|---|---|"]
     for rule in rows:
-        summary = _LABEL.sub(r"`\1`", rule["annotations"]["summary"])
-        severity = rule["labels"]["severity"]
-        lines.append(markdown_row((f"`{rule['alert']}`", severity, rule["for"], summary)))
+        notes = rule["annotations"]
+        summary = _LABEL.sub(r"`\1`", notes["summary"])
+        when = " ".join(filter(None, (summary, notes.get("threshold"))))
+        name = f"[`{rule['alert']}`](runbook.md{anchor(rule['alert'])})"
+        lines.append(markdown_row((name, rule["labels"]["severity"], rule["for"], when)))
     return "\n".join(lines)
 
 

@@ -19,10 +19,12 @@ TABLES = (
     ("node", families.NODE_FAMILIES),
     ("vke", families.VKE_FAMILIES),
     ("port", families.PORT_FAMILIES),
+    ("pcie", families.PCIE_FAMILIES),
     ("pod", families.POD_FAMILIES),
     ("resource", families.RESOURCE_FAMILIES),
     ("duration", families.DURATION_FAMILIES),
     ("self", families.SELF_FAMILIES),
+    ("controller", families.CONTROLLER_FAMILIES),
 )
 
 

@@ -21,8 +21,10 @@ PANELS = [(name, p["title"]) for name, board in dashboards().items() for p in bo
 LABELS = {family.name: family.labels for family in families.FAMILIES}
 FEWEST = 4  # words of a sentence; fewer are a keyword
 UNITS = {"seconds": "second", "bytes": "byte"}  # how names end, and what the text has to say then
-NAMED = re.compile(r"\{\{\$labels\.(\w+)\}\}")
+NAMED = re.compile(r"\$labels\.(\w+)")
 SUMMED = re.compile(r"\bby \(([^)]*)\)")
+ADDED = re.compile(r"\bgroup_left \(([^)]*)\)")
+OF_SCRAPES = {"instance", "node"}
 METRIC = re.compile(r"\b(?:kube_rdma|node_infiniband)_\w+")
 PARTS_OF_A_HISTOGRAM = ("_bucket", "_sum", "_count")
 
@@ -58,12 +60,13 @@ def fault_of_alert(rule):
 
 def labels_of(expression):
     """The labels of the series that an expression leads to."""
-    if summed := SUMMED.search(expression):
+    added = ADDED.search(expression)
+    if added is None and (summed := SUMMED.search(expression)):
         return set(re.split(r",\s*", summed[1])) - {"le"}
     metric = METRIC.search(expression)[0]
     for part in PARTS_OF_A_HISTOGRAM:
         metric = metric if metric in LABELS else metric.removesuffix(part)
-    return {*LABELS[metric], "instance"}
+    return {*LABELS[metric], *OF_SCRAPES, *((added[1],) if added else ())}
 
 
 def fault_of_title(text):
@@ -125,6 +128,8 @@ def test_a_fault_of_an_alert_is_found(part, text, what):
 
 
 def test_labels_that_were_summed_away_are_not_named():
+    joined = "kube_rdma_card_healthy * on (card) group_left (name) max by (card, name) (x)"
+    assert labels_of(joined) >= {"card", "name", "node"}
     assert labels_of("sum by (instance, le) (rate(kube_rdma_x_bucket[5m]))") == {"instance"}
 
 

@@ -6,12 +6,12 @@ what was not seen, and one line that says it all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from kube_base.frozen import asdict
 from kube_rdma.model.doctor import Diagnosis, Observation
 from kube_rdma.model.finding import Finding, Severity
-from kube_rdma.views.findings import counted, labelled, not_seen_lines, titled
+from kube_rdma.views.findings import also, counted, folded, labelled, not_seen_lines, titled
 from kube_rdma.views.text import wrapped
 
 _MARKS: Mapping[Severity, str] = {Severity.ERROR: "✗", Severity.WARNING: "!", Severity.ADVICE: "·"}
@@ -21,9 +21,10 @@ _FOLLOWING = " " * len("    Cause  ")
 def doctor_text(seen: Observation, diagnosis: Diagnosis, width: int = 100) -> str:
     """The whole; `width` in columns."""
     roots = [one for one in diagnosis.findings if not one.follows]
+    alike = folded(roots, _names(seen))
     blocks = [
-        [_head(seen)],
-        *(list(_root_lines(one, diagnosis, width)) for one in roots),
+        wrapped(_head(seen), width, "    "),
+        *(list(_root_lines(one, others, diagnosis, width)) for one, others in alike),
         list(_unseen_lines(seen, diagnosis, width)),
         wrapped(_verdict(diagnosis), width, ""),
     ]
@@ -54,6 +55,17 @@ def doctor_document(seen: Observation, diagnosis: Diagnosis) -> dict[str, object
     }
 
 
+def _names(seen: Observation) -> frozenset[str]:
+    """What the cards of the node are called: devices, interfaces, functions."""
+    if seen.survey is None:
+        return frozenset()
+    cards = seen.survey.devices
+    ports = {port.netdev for card in cards for port in card.ports}
+    return frozenset(
+        filter(None, {*(card.name for card in cards), *(card.pci for card in cards), *ports})
+    )
+
+
 def _head(seen: Observation) -> str:
     where = f"{seen.pod.title} on {seen.node}" if seen.pod else f"node {seen.node}"
     facts = [where]
@@ -72,10 +84,13 @@ def _head(seen: Observation) -> str:
     return " · ".join(facts)
 
 
-def _root_lines(root: Finding, diagnosis: Diagnosis, width: int) -> Iterator[str]:
-    """A root, and the codes that follow from it."""
+def _root_lines(
+    root: Finding, others: Sequence[str], diagnosis: Diagnosis, width: int
+) -> Iterator[str]:
+    """A root, of what else it is true, and the codes that follow from it."""
     yield titled(_MARKS[root.severity], root)
     yield from labelled({"Seen": root.problem, "Cause": root.cause, "Fix": root.remedy}, width)
+    yield from also(others, width)
     after = [one for one in diagnosis.findings if one.follows == root.code]
     is_first = root == next(one for one in diagnosis.findings if one.code == root.code)
     if after and is_first:

@@ -171,7 +171,8 @@ def _inside_title(explanation: Explanation) -> str:
 def _inside(explanation: Explanation, width: int) -> Iterator[str]:
     """Below a title that says that it is seen, what is a plan says so itself."""
     plan = "" if "WOULD" in _inside_title(explanation) else ", as planned"
-    yield from _table([*map(_interface_row, explanation.interfaces)])
+    for line in _table([*map(_interface_row, explanation.interfaces)]):
+        yield from wrapped(line, width, _INDENT * 2)
     for way in explanation.rdma_cm:
         yield f"{_INDENT}{_rdma_cm(way)}"
     doubt = plan if explanation.doors_from is SeenFrom.RULES else ""

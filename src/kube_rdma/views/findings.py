@@ -5,12 +5,15 @@ Each command has its own marks and labels, and says in its own view what comes f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from kube_base.frozen import replace
 from kube_rdma.model.finding import Finding, NotSeen
-from kube_rdma.views.text import wrapped
+from kube_rdma.views.text import natural, wrapped
 
 _INDENT = "    "
+_FEW = 3  # findings that are alike and are shown one by one
 
 
 def titled(mark: str, finding: Finding) -> str:
@@ -31,6 +34,52 @@ def sentence(finding: Finding) -> str:
     place = f"{finding.subject}: " if finding.subject else ""
     remedy = f" {finding.remedy}." if finding.remedy else ""
     return f"{place}{finding.problem}.{remedy}"
+
+
+def folded(
+    findings: Iterable[Finding], names: Iterable[str] = ()
+) -> Iterator[tuple[Finding, tuple[str, ...]]]:
+    """Findings; those that say the same of more than three objects as one, with the others' names.
+
+    Two are alike where only their subjects differ, and `names` that belong to these.
+    """
+    every = tuple(findings)
+    words = re.compile("|".join(map(re.escape, sorted(names, key=len, reverse=True))) or "(?!)")
+    keys = [_without_names(one, words) for one in every]
+    alike: dict[Finding, list[Finding]] = {}
+    for key, finding in zip(keys, every, strict=True):
+        alike.setdefault(key, []).append(finding)
+    for key, finding in zip(keys, every, strict=True):
+        group = alike[key]
+        if len(group) <= _FEW:
+            yield finding, ()
+        elif finding is group[0]:
+            yield finding, tuple(one.subject for one in group[1:])
+
+
+def _without_names(finding: Finding, words: re.Pattern[str]) -> Finding:
+    """What a Finding says, whomever it is about."""
+    name = finding.subject.rpartition("/")[2]
+
+    def plain(text: str) -> str:
+        return words.sub("…", text.replace(name, "…") if name else text)
+
+    return replace(
+        finding,
+        subject="…" if name else "",
+        problem=plain(finding.problem),
+        cause=plain(finding.cause),
+        remedy=plain(finding.remedy),
+        path=(),
+    )
+
+
+def also(subjects: Sequence[str], width: int) -> Iterator[str]:
+    """A line that names the other objects of which a Finding says the same."""
+    if subjects:
+        names = sorted((subject.rpartition("/")[2] for subject in subjects), key=natural)
+        text = f"{_INDENT}The same holds for {len(names)} more: {', '.join(names)}."
+        yield from wrapped(text, width, _INDENT)
 
 
 def located(finding: Finding) -> dict[str, str]:

@@ -1,20 +1,23 @@
 """A cluster's health for people and programs: `kube-rdma status`.
 
 First what runs where, then what is wrong with the next step, last one line that says it all. What
-is wrong comes from rules/reports/cluster.
+is wrong comes from rules/reports/cluster. Nodes that are alike are one row, and problems that are
+alike one problem: a page of 64 nodes with eight cards each is to be read on a screen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
-from kube_base.frozen import asdict
+from kube_base.frozen import Frozen, asdict
 from kube_rdma.model.finding import Finding
 from kube_rdma.model.node import NodeState
 from kube_rdma.model.reports.cluster import ClusterFacts, ClusterHealth, ProgramPod, ProgramRole
-from kube_rdma.model.reports.node_report import NodeReport
-from kube_rdma.views.findings import counted, ended, not_seen_lines, titled
-from kube_rdma.views.text import aligned, widths, wrapped
+from kube_rdma.model.reports.node_report import NodeReport, ReportedPool
+from kube_rdma.views.findings import also, counted, ended, folded, not_seen_lines, titled
+from kube_rdma.views.text import GAP, aligned, fitted, natural, widths, wrapped
 
 _NONE = "-"
 _WELL, _ILL, _ADVICE, _UNKNOWN = "✓", "✗", "!", "?"
@@ -24,23 +27,74 @@ _POLICIES = ("", "POLICY", "STATE")
 _NODE_POLICIES = ("", "NODE POLICY", "NODES", "APPLIED", "PENDING", "REFUSED", "OVERRULED")
 _POOLS = ("", "ADDRESSES", "USED", "FREE", "RANGES")
 _FEW = 20  # rows of nodes without a problem: a thousand of them are no news
+_ALIKE, _ALIKE_POOLS = 3, 2  # nodes, pools; more that say the same are one row, one word
+_SPARE = ("ALLOCATABLE", "MODE", "VERSION", "IMAGE")  # columns; the last one goes first
+_CUT = ("IMAGE", "RANGES", "SHARES HEALTHY", "ALLOCATABLE", "NAME", "NODE", "POLICY")
+_NUMBER = re.compile(r"\d+")
+_NodeCells: TypeAlias = tuple[str, ...]
 
 
-def status_text(facts: ClusterFacts, findings: Sequence[Finding], width: int = 100) -> str:
-    """The whole; `width` (columns) wraps sentences, never a table."""
-    marks = _marks(findings)
+def status_text(
+    facts: ClusterFacts,
+    findings: Sequence[Finding],
+    width: int = 100,
+    *,
+    problems_only: bool = False,
+) -> str:
+    """The whole, or with `problems_only` what is not well; `width` in columns."""
+    page = _StatusPage(_marks(findings), width, problems_only)
     blocks = [
-        _table(_PROGRAMS, _program_rows(facts, marks)),
-        _table(_NODES, _node_rows(facts, marks)),
-        _rest(facts, marks),
-        _table(_POLICIES, _policy_rows(facts, marks)),
-        _table(_NODE_POLICIES, _node_policy_rows(facts, marks)),
-        _table(_POOLS, _pool_rows(facts, marks)),
-        [line for finding in findings for line in _lines(finding, width)],
+        page.table(_PROGRAMS, _program_rows(facts, page.marks)),
+        page.table(_NODES, _node_rows(facts, page.marks, problems_only)),
+        [] if problems_only else _rest(facts, page.marks),
+        page.table(_POLICIES, _policy_rows(facts, page.marks)),
+        page.table(_NODE_POLICIES, _node_policy_rows(facts, page.marks)),
+        page.table(_POOLS, _pool_rows(facts, page.marks)),
+        [
+            line
+            for one, others in folded(findings, _pods(facts))
+            for line in _lines(one, others, width)
+        ],
         list(not_seen_lines(facts.not_seen, width, "read")),
         wrapped(_verdict(facts, findings), width, ""),
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block)
+
+
+class _StatusPage(Frozen):
+    """How tables of this page are set."""
+
+    marks: Mapping[str, str]
+    width: int
+    problems_only: bool
+
+    def table(self, head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+        """The lines of a table, none without rows.
+
+        Where it is wider than the page, columns that say the same in each row become a sentence
+        below it, and long cells are cut.
+        """
+        kept = [row for row in rows if not (self.problems_only and row[0] == _WELL)]
+        if not kept:
+            return []
+        every: list[Sequence[str]] = [head, *kept]
+        alike: list[str] = []
+        for title in (name for name in reversed(_SPARE) if name in head):
+            columns = widths(every)
+            if sum(columns) + len(GAP) * (len(columns) - 1) <= self.width:
+                break
+            place = every[0].index(title)
+            values = {row[place] for row in every[1:]}
+            if len(values) == 1:
+                alike.insert(0, f"{title} {values.pop()}")
+                every = [(*row[:place], *row[place + 1 :]) for row in every]
+        narrowed = [every[0].index(title) for title in _CUT if title in every[0]]
+        shown = fitted(every, self.width, narrowed)
+        columns = widths(shown)
+        lines = [aligned(row, columns) for row in shown]
+        if alike:
+            lines += wrapped(f"   In all rows: {', '.join(alike)}.", self.width, "   ")
+        return lines
 
 
 def status_document(
@@ -98,13 +152,6 @@ def _mark(finding: Finding) -> str:
     return _ILL if finding.is_error else _ADVICE
 
 
-def _table(head: Sequence[str], rows: Iterator[Sequence[str]]) -> list[str]:
-    """The lines of a table, none without rows."""
-    every = [head, *rows]
-    columns = widths(every)
-    return [aligned(row, columns) for row in every] if len(every) > 1 else []
-
-
 def _program_rows(facts: ClusterFacts, marks: Mapping[str, str]) -> Iterator[Sequence[str]]:
     for program in facts.workloads or ():
         kind = "daemonset" if program.role is ProgramRole.AGENT else "deployment"
@@ -115,18 +162,12 @@ def _program_rows(facts: ClusterFacts, marks: Mapping[str, str]) -> Iterator[Seq
         yield mark, program.role.value, program.title, ready, program.image
 
 
-def _shown(facts: ClusterFacts, marks: Mapping[str, str]) -> list[NodeState]:
-    """The nodes that have something to show: those with a problem, then some without."""
+def _alike(facts: ClusterFacts, marks: Mapping[str, str]) -> dict[_NodeCells, list[str]]:
+    """The names of the nodes by what is to be said of them, those with a problem first."""
     pods, reports = facts.agents, facts.reports or {}
     ours = [n for n in facts.nodes or () if n.name in pods or n.name in reports]
-    ill = [node for node in ours if f"node/{node.name}" in marks]
-    well = [node for node in ours if f"node/{node.name}" not in marks]
-    return sorted((*ill, *well[:_FEW]), key=lambda node: node.name)
-
-
-def _node_rows(facts: ClusterFacts, marks: Mapping[str, str]) -> Iterator[Sequence[str]]:
-    pods, reports = facts.agents, facts.reports or {}
-    for node in _shown(facts, marks):
+    rows: dict[_NodeCells, list[str]] = {}
+    for node in sorted(ours, key=lambda one: natural(one.name)):
         agent = _agent(pods.get(node.name, ()))
         mark = _UNKNOWN if facts.hides_cards else _WELL
         if facts.pods is None:
@@ -134,7 +175,24 @@ def _node_rows(facts: ClusterFacts, marks: Mapping[str, str]) -> Iterator[Sequen
         elif node.name not in pods:
             mark = _ILL
         mark = marks.get(f"node/{node.name}", mark)
-        yield mark, node.name, agent, *_report_cells(node, reports.get(node.name))
+        cells = (mark, agent, *_report_cells(node, reports.get(node.name)))
+        rows.setdefault(cells, []).append(node.name)
+    return dict(sorted(rows.items(), key=lambda row: row[0][0] == _WELL))
+
+
+def _node_rows(
+    facts: ClusterFacts, marks: Mapping[str, str], problems_only: bool
+) -> Iterator[Sequence[str]]:
+    """A row for each node, and one for all that are alike where they are more than a few."""
+    left = _FEW
+    for (mark, *cells), names in _alike(facts, marks).items():
+        if mark == _WELL and (problems_only or left <= 0):
+            continue
+        left -= 1 if mark == _WELL else 0
+        if len(names) > _ALIKE:
+            yield (mark, f"{names[0]} and {len(names) - 1} alike", *cells)
+        else:
+            yield from ((mark, name, *cells) for name in names)
 
 
 def _report_cells(node: NodeState, report: NodeReport | None) -> tuple[str, str, str, str, str]:
@@ -142,13 +200,39 @@ def _report_cells(node: NodeState, report: NodeReport | None) -> tuple[str, str,
         return (_NONE,) * 5
     allocatable = dict(node.allocatable)
     pools = report.pools
+    healthy: list[str] = []
+    free: list[str] = []
+    for name, alike in _same_pools(pools, allocatable).items():
+        often = f"{len(alike)} × " if len(alike) > 1 else ""
+        words = str(alike[0]).removeprefix(alike[0].resource)
+        healthy.append(f"{often}{name}{words}")
+        free.append(f"{often}{allocatable.get(alike[0].resource, 0)}")
     return (
         f"{len(report.pooled) - len(report.ill)}/{len(report.pooled)}",
-        ", ".join(map(str, pools)) or _NONE,
-        ", ".join(str(allocatable.get(p.resource, 0)) for p in pools) or _NONE,
+        ", ".join(healthy) or _NONE,
+        ", ".join(free) or _NONE,
         ", ".join(dict.fromkeys(p.mode for p in pools)) or _NONE,
         report.version,
     )
+
+
+def _same_pools(
+    pools: Sequence[ReportedPool], allocatable: Mapping[str, int]
+) -> dict[str, list[ReportedPool]]:
+    """Pools by name; those whose names differ in a number alone and that say the same, as one."""
+    groups: dict[tuple[str, str, int], list[ReportedPool]] = {}
+    for pool in pools:
+        name = _NUMBER.sub("*", pool.resource)
+        words = str(pool).removeprefix(pool.resource)
+        groups.setdefault((name, words, allocatable.get(pool.resource, 0)), []).append(pool)
+    named: dict[str, list[ReportedPool]] = {}
+    for (name, _, _), alike in groups.items():
+        if len(alike) > _ALIKE_POOLS and name not in named:
+            named[name] = alike
+        else:
+            named |= {pool.resource: [pool] for pool in alike}
+    # One that differs from the others is what a reader looks for.
+    return dict(sorted(named.items(), key=lambda row: len(row[1])))
 
 
 def _agent(pods: Sequence[ProgramPod]) -> str:
@@ -161,16 +245,21 @@ def _agent(pods: Sequence[ProgramPod]) -> str:
     return "ready" if len(pods) == 1 else f"{ready} ready"
 
 
+def _pods(facts: ClusterFacts) -> frozenset[str]:
+    """The names of the programs' pods, which are in sentences about their nodes."""
+    return frozenset(pod.name for pod in facts.pods or ())
+
+
 def _rest(facts: ClusterFacts, marks: Mapping[str, str]) -> list[str]:
     """Which nodes the table leaves out."""
-    shown = len(_shown(facts, marks))
-    pods, reports = facts.agents, facts.reports or {}
-    ours = sum(node.name in pods or node.name in reports for node in facts.nodes or ())
+    rows = _alike(facts, marks)
+    well = [names for (mark, *_), names in rows.items() if mark == _WELL]
+    hidden = sum(map(len, well[_FEW:]))
+    ours = sum(map(len, rows.values()))
     others = len(facts.nodes or ()) - ours
     lines = []
-    if ours > shown:
-        state = "not shown" if facts.hides_cards else "well"
-        lines.append(f"{ours - shown} more nodes are {state}.")
+    if hidden:
+        lines.append(f"{hidden} more nodes are well.")
     if others and ours:
         lines.append(f"{others} {'node has' if others == 1 else 'nodes have'} no agent.")
     return lines
@@ -195,11 +284,12 @@ def _pool_rows(facts: ClusterFacts, marks: Mapping[str, str]) -> Iterator[Sequen
         yield mark, pool.name, pool.used or _NONE, pool.free or _NONE, pool.ranges or _NONE
 
 
-def _lines(finding: Finding, width: int) -> Iterator[str]:
-    """Its code and object, the sentence, and the next step below it."""
+def _lines(finding: Finding, others: Sequence[str], width: int) -> Iterator[str]:
+    """Its code and object, the sentence, the next step below it, and of what else it is true."""
     yield titled(_mark(finding), finding)
     yield from wrapped(f"    {ended(finding.problem)}", width, "    ")
     yield from wrapped(f"    → {ended(finding.remedy)}", width, "      ")
+    yield from also(others, width)
 
 
 def _verdict(facts: ClusterFacts, findings: Sequence[Finding]) -> str:

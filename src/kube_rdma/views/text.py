@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Collection, Iterable, Sequence
 
 GAP = "  "
+_NUMBERS = re.compile(r"(\d+)", re.ASCII)
+NARROWEST = 12  # columns that are left of a cell that is cut
 
 
 def widths(rows: Sequence[Sequence[str]]) -> list[int]:
@@ -20,6 +23,39 @@ def aligned(row: Sequence[str], columns: Sequence[int], right: Collection[int] =
         for index, (cell, width) in enumerate(zip(row, columns, strict=True))
     )
     return GAP.join(cells).rstrip()
+
+
+def fitted(
+    rows: Sequence[Sequence[str]], width: int, narrowed: Sequence[int]
+) -> list[Sequence[str]]:
+    """The rows of a table, with cells of the `narrowed` columns cut until it fits the page.
+
+    The first of these columns gives way first, each down to `NARROWEST`; then the table is as wide
+    as it is. A cell that was cut has "…" in its middle: names differ at their ends.
+    """
+    made = [list(row) for row in rows]
+    for column in narrowed:
+        columns = widths(made)
+        excess = sum(columns) + len(GAP) * (len(columns) - 1) - width
+        if excess <= 0:
+            break
+        room = max(NARROWEST, columns[column] - excess)
+        for row in made:
+            if len(row[column]) > room:
+                row[column] = _shortened(row[column], room)
+    return [tuple(row) for row in made]
+
+
+def _shortened(cell: str, room: int) -> str:
+    before, behind = room // 2, (room - 1) // 2
+    return f"{cell[:before]}…{cell[len(cell) - behind :]}"
+
+
+def natural(name: str) -> tuple[tuple[int, str], ...]:
+    """A key by which node-2 stands before node-10."""
+    return tuple(
+        (int(part), "") if part.isdecimal() else (0, part) for part in _NUMBERS.split(name)
+    )
 
 
 def markdown_row(cells: Iterable[str]) -> str:

@@ -38,10 +38,14 @@ EXAMPLES = {
 # Which an example's README has people apply from config.
 BESIDE = {"CustomResourceDefinition"}
 # Roles that nobody has yet.
+<<<<<<< HEAD
 FOR_PEOPLE = (
     *("kube-rdma-view", "kube-rdma-verify", "kube-rdma-bandwidth-check"),
     *("kube-rdma-aggregate-to-view", "kube-rdma-aggregate-to-edit"),
 )
+=======
+FOR_PEOPLE = ("kube-rdma-view", "kube-rdma-verify", "kube-rdma-bandwidth-check", "kube-rdma-top")
+>>>>>>> night
 OPTIONAL = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
 
 

@@ -18,6 +18,7 @@ EVERYTHING = {
     "labels": {"release": "prometheus"},
 }
 WITH_AGENT = [name for name in PRESETS if name != "nvidia-operator"]
+OWN = ["default", "rails", "rdma-ib", "efa"]
 
 
 def made(preset, metrics, part=""):
@@ -33,12 +34,20 @@ def agent(preset, metrics):
 @pytest.mark.parametrize("preset", PRESETS)
 def test_nothing_is_made_unless_it_is_chosen(preset):
     assert made(preset, {}, "metrics") == ()
-    assert made(preset, {"podMonitor": True}, "metrics") == ()  # there is no port to look at
+    without_port = {"port": 0, "podMonitor": True}
+    assert made(preset, without_port, "metrics") == ()
+
+
+@pytest.mark.parametrize("preset", WITH_AGENT)
+def test_presets_of_no_document_have_a_port_and_others_none(preset):
+    """What a document's agents run with is the document's to say."""
+    ports = [one["containerPort"] for one in agent(preset, {}).get("ports", ())]
+    assert ports == ([9879] if preset in OWN else [])
 
 
 @pytest.mark.parametrize("preset", WITH_AGENT)
 def test_without_a_port_the_agent_is_as_before(preset):
-    container = agent(preset, {})
+    container = agent(preset, {"port": 0})
     assert "ports" not in container
     assert not [word for word in container["args"] if "metrics" in word]
 
@@ -59,7 +68,7 @@ def test_an_agent_with_a_port_listens_on_its_nodes_address(preset):
 def test_the_monitor_selects_the_agents_by_label_and_port(preset):
     everything = made(preset, EVERYTHING)
     (daemon_set,) = [one for one in everything if one["kind"] == "DaemonSet"]
-    (monitor,) = [one for one in everything if one["kind"] == "PodMonitor"]
+    monitor = next(one for one in everything if one["kind"] == "PodMonitor")
     pod = daemon_set["spec"]["template"]
     assert monitor["spec"]["selector"] == daemon_set["spec"]["selector"]
     assert monitor["metadata"]["namespace"] == daemon_set["metadata"]["namespace"]
@@ -67,6 +76,34 @@ def test_the_monitor_selects_the_agents_by_label_and_port(preset):
     (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
     assert endpoint["honorLabels"] is True
     assert endpoint["port"] == pod["spec"]["containers"][0]["ports"][0]["name"]
+
+
+@pytest.mark.parametrize("preset", ["default", "vke", "nvidia-operator"])
+def test_the_controller_has_a_monitor_of_its_own(preset):
+    everything = made(preset, EVERYTHING)
+    (deployment,) = [one for one in everything if one["kind"] == "Deployment"]
+    monitor = [one for one in everything if one["kind"] == "PodMonitor"][-1]
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert "--metrics-address=:9879" in container["args"]
+    assert container["ports"] == [{"name": "metrics", "containerPort": 9879}]
+    assert monitor["spec"]["selector"] == deployment["spec"]["selector"]
+    assert monitor["metadata"]["namespace"] == deployment["metadata"]["namespace"]
+    assert [one["port"] for one in monitor["spec"]["podMetricsEndpoints"]] == ["metrics"]
+
+
+def test_alerts_lead_to_the_runbook_that_is_chosen():
+    page = "https://wiki.example.com/rdma"
+    (rules,) = [
+        one
+        for one in made("vke", EVERYTHING | {"runbook": page}, "metrics")
+        if one["kind"] == "PrometheusRule"
+    ]
+    addresses = {
+        rule["annotations"]["runbook_url"].partition("#")[0]
+        for group in rules["spec"]["groups"]
+        for rule in group["rules"]
+    }
+    assert addresses == {page}
 
 
 def test_dashboards_come_as_grafana_reads_them():

@@ -384,8 +384,8 @@ class InstalledMetrics(Typed):
 
     port: Annotated[int, Field(ge=0, le=65535)] = 0
     """
-    port is the TCP port where each agent answers Prometheus, at its node's own address. 0: agents
-    do not answer. Example: 9879.
+    port is the TCP port where each agent answers Prometheus, at its node's own address, and each
+    copy of the controller, at its pod's. 0: they do not answer. Example: 9879.
     """
     names: Literal["node-exporter", "vke", "none"] = "node-exporter"
     """
@@ -395,8 +395,8 @@ class InstalledMetrics(Typed):
     """
     pod_monitor: bool = False
     """
-    podMonitor is whether the chart creates a PodMonitor for the agents. It needs port and the
-    Prometheus operator.
+    podMonitor is whether the chart creates PodMonitors for agents and controller. It needs port and
+    the Prometheus operator.
     """
     rules: bool = False
     """
@@ -407,6 +407,11 @@ class InstalledMetrics(Typed):
     """
     dashboards is whether the chart creates ConfigMaps with dashboards. Grafana's sidecar finds them
     by the label grafana_dashboard.
+    """
+    runbook: str = "https://kube-rdma.io/docs/runbook.md"
+    """
+    runbook is the address of a copy of docs/runbook.md, to whose sections the annotation
+    runbook_url of each alert leads. Example: https://wiki.example.com/rdma-runbook.
     """
     labels: dict[str, str] = Field(default_factory=dict, examples=[{"release": "prometheus"}])
     """

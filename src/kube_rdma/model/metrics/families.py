@@ -79,8 +79,23 @@ class PortCounters(Frozen):
     gids: int | None = None
 
 
+class PcieLink(Frozen):
+    """The PCIe link of a card: what it runs at, and what card and port above can both do.
+
+    Speeds are those of a lane, in GT/s.
+    """
+
+    lanes: int
+    most_lanes: int
+    speed: float
+    most_speed: float
+
+
 class DeviceCounters(Frozen):
-    """An RDMA device with its ports; `pci` is the function that it sits on."""
+    """An RDMA device with its ports; `pci` is the function that it sits on.
+
+    `pcie` is None for virtual functions, which have no link, and where the kernel does not tell.
+    """
 
     name: str
     ports: tuple[PortCounters, ...] = ()
@@ -88,6 +103,7 @@ class DeviceCounters(Frozen):
     firmware: str = ""
     adapter: str = ""  # sysfs hca_type
     pci: PciAddress | None = None
+    pcie: PcieLink | None = None
 
 
 class CounterReadings(Frozen):

@@ -11,8 +11,10 @@ import click
 
 from kube_rdma.programs.cli.options import (
     KUBELET_ROOT,
+    METRICS_ADDRESS,
     RUNTIME_SOCKET,
     ClusterOptions,
+    listen_address,
     program_options,
 )
 
@@ -131,12 +133,7 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
     "also those of Node Feature Discovery, by which operators start drivers. leave: change none. "
     "remove: remove the labels that an agent wrote. Needs the right to patch nodes.",
 )
-@click.option(
-    "--metrics-address",
-    metavar="HOST:PORT",
-    help="Address to serve metrics on, under /metrics, such as 10.0.0.5:9879. Without HOST, such "
-    "as :9879: every address of the node. Default: no metrics.",
-)
+@METRICS_ADDRESS
 @click.option(
     "--metrics-names",
     type=click.Choice(["node-exporter", "vke", "none"]),
@@ -193,7 +190,7 @@ def agent(
         startup_taint=more.pop("startup_taint"),
         claims=more.pop("claims"),
         labels=LabelWish(more.pop("node_labels")),
-        metrics=_address(more.pop("metrics_address")),
+        metrics=listen_address(more.pop("metrics_address")),
         metric_names=_names(more.pop("metrics_names")),
         namespace=cluster.namespace,
         places=_places(more),
@@ -256,32 +253,6 @@ def _names(words: tuple[str, ...]) -> tuple[MetricNames, ...]:
     from kube_rdma.model.metrics.families import MetricNames
 
     return tuple(MetricNames(word) for word in words if word != "none")
-
-
-def _address(text: str | None) -> tuple[str | None, int] | None:
-    """Host and port out of HOST:PORT, [HOST]:PORT or :PORT."""
-    if text is None:
-        return None
-    host, colon, port = text.rpartition(":")
-    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    number = int(port) if port.isascii() and port.isdecimal() and len(port) <= 5 else 0
-    if not colon or not 0 < number < 1 << 16 or (":" in bare and not _is_address(bare)):
-        raise click.BadParameter(
-            f"{text!r} is not an address: write HOST:PORT, such as 10.0.0.5:9879, or :9879",
-            param_hint="--metrics-address",
-        )
-    return bare or None, number
-
-
-def _is_address(text: str) -> bool:
-    """Whether it is an IP address, with brackets or without: what is behind it is the port."""
-    import ipaddress
-
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _mounted() -> Path:

@@ -9,12 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kube_rdma.programs.cli.options import ADMISSION_SET, ClusterOptions, program_options
+from kube_rdma.programs.cli.options import (
+    ADMISSION_SET,
+    METRICS_ADDRESS,
+    ClusterOptions,
+    listen_address,
+    program_options,
+)
 
 if TYPE_CHECKING:
     from kube_rdma.model.admission.facts import AdmissionSettings
     from kube_rdma.model.install.blueprint import Values
     from kube_rdma.programs.admission.server import SecretPlace
+    from kube_rdma.programs.controller.exporter import ControllerExporter
+    from kube_rdma.programs.controller.leadership import Leadership
     from kube_rdma.programs.controller.parts import ControllerOptions
 
 LEASE = "kube-rdma-controller"  # of the copy that works
@@ -60,12 +68,14 @@ LEASE = "kube-rdma-controller"  # of the copy that works
     "are named. Default: the names of an installation without it.",
 )
 @ADMISSION_SET
+@METRICS_ADDRESS
 def controller(
     cluster: ClusterOptions,
     *,
     policies: str | None,
     policy_set: tuple[str, ...],
     fullname: str,
+    metrics_address: str | None,
     **webhook: Any,
 ) -> None:
     """Do cluster-wide work; the Deployment runs it.
@@ -84,7 +94,7 @@ def controller(
     from kube_rdma.programs.controller.parts import ControllerOptions
     from kube_rdma.programs.process import until_signal
 
-    namespace = cluster.namespace
+    namespace, metrics = cluster.namespace, listen_address(metrics_address)
     served = _webhook(namespace, fullname, **webhook)
     options = ControllerOptions(
         namespace,
@@ -95,7 +105,7 @@ def controller(
         fullname,
     )
     logs.configure()
-    asyncio.run(until_signal(_run(cluster, options)))
+    asyncio.run(until_signal(_run(cluster, options, metrics)))
 
 
 def _webhook(
@@ -131,7 +141,9 @@ def _values(assignments: tuple[str, ...]) -> Values:
     return policy_values(assignments, "--policy-set")
 
 
-async def _run(access: ClusterOptions, options: ControllerOptions) -> None:
+async def _run(
+    access: ClusterOptions, options: ControllerOptions, metrics: tuple[str | None, int] | None
+) -> None:
     """All of a controller. What writes to the cluster is done by the copy that leads."""
     from kube_rdma.adapters.cluster.election import ElectionLease
     from kube_rdma.adapters.cluster.events import Events
@@ -142,5 +154,13 @@ async def _run(access: ClusterOptions, options: ControllerOptions) -> None:
         events = Events(cluster, socket.gethostname())
         lease = f"{options.fullname}-controller" if options.fullname else LEASE
         lead = Leadership(ElectionLease(cluster, lease, access.namespace), own_identity())
-        beside = always(cluster, events, options)
-        await run_controller(lead, beside, leading(cluster, events, options))
+        exporter = _exporter(metrics, lead) if metrics else None
+        beside = always(cluster, events, options, exporter)
+        await run_controller(lead, beside, leading(cluster, events, options, exporter))
+
+
+def _exporter(site: tuple[str | None, int], lead: Leadership) -> ControllerExporter:
+    """What answers Prometheus; its library is imported then."""
+    from kube_rdma.programs.controller.exporter import ControllerExporter
+
+    return ControllerExporter(*site, lambda: lead.leads)

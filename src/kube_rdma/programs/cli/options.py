@@ -80,7 +80,7 @@ class ClusterOptions(Frozen):
             return "default"
 
 
-def _duration(_: click.Context, __: click.Parameter, text: str) -> float:
+def duration(_: click.Context, __: click.Parameter, text: str) -> float:
     """Seconds of 30s, 1m30s or a bare number, as kubectl reads them."""
     if text.isascii() and text.isdecimal() and len(text) < 10:
         return float(text)
@@ -118,7 +118,7 @@ _ALWAYS = (
         "timeout",
         default="0",
         metavar="TIME",
-        callback=_duration,
+        callback=duration,
         help="Time without an answer after which a request is given up, such as 10s; a plain "
         "number is seconds. Default and maximum: 30s.",
     ),
@@ -146,6 +146,12 @@ RUNTIME_SOCKET = click.option(
     type=click.Path(path_type=Path),
     help="The container runtime's socket. Default: the first that exists of containerd, k3s and "
     "RKE2, CRI-O, k0s and MicroK8s.",
+)
+METRICS_ADDRESS = click.option(
+    "--metrics-address",
+    metavar="HOST:PORT",
+    help="Address to serve metrics on, under /metrics, such as 10.0.0.5:9879. Without HOST, such "
+    "as :9879: every address of node or pod. Default: no metrics.",
 )
 ADMISSION_SET = click.option(
     "--admission-set",
@@ -225,3 +231,29 @@ def named_pod(target: str, usual: Callable[[], str]) -> tuple[str, str] | None:
             "name one of the pods."
         )
     return (namespace, bare) if slash else (usual(), name)
+
+
+def listen_address(text: str | None) -> tuple[str | None, int] | None:
+    """Host and port out of HOST:PORT, [HOST]:PORT or :PORT."""
+    if text is None:
+        return None
+    host, colon, port = text.rpartition(":")
+    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    number = int(port) if port.isascii() and port.isdecimal() and len(port) <= 5 else 0
+    if not colon or not 0 < number < 1 << 16 or (":" in bare and not _is_address(bare)):
+        raise click.BadParameter(
+            f"{text!r} is not an address: write HOST:PORT, such as 10.0.0.5:9879, or :9879",
+            param_hint="--metrics-address",
+        )
+    return bare or None, number
+
+
+def _is_address(text: str) -> bool:
+    """Whether it is an IP address, with brackets or without: what is behind it is the port."""
+    import ipaddress
+
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True

@@ -8,54 +8,88 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
 from kube_rdma.programs.cli.examples import examples
 from kube_rdma.programs.cli.exit_codes import ExitCode
-from kube_rdma.programs.cli.options import ClusterOptions, cluster_options
+from kube_rdma.programs.cli.options import ClusterOptions, cluster_options, duration
 from kube_rdma.programs.cli.output import OUTPUT, page_width
 
 if TYPE_CHECKING:
-    from kube_rdma.model.reports.cluster import ClusterFacts
     from kube_rdma.programs.cli.options import Opener
+    from kube_rdma.programs.reports.waiting import ClusterLook
 
 
-@click.command(epilog=examples("kube-rdma status", "kube-rdma status -o json"))
+@click.command(
+    epilog=examples(
+        "kube-rdma status",
+        "kube-rdma status --problems-only",
+        "kube-rdma status --wait --timeout 5m",
+        "kube-rdma status -o json",
+    )
+)
+@click.option(
+    "--problems-only", is_flag=True, help="Show only what is not well; JSON has everything."
+)
+@click.option("--wait", is_flag=True, help="Look again until all is well or the time is over.")
+@click.option(
+    "--timeout",
+    "seconds",
+    default="5m",
+    show_default=True,
+    metavar="TIME",
+    callback=duration,
+    help="Longest time for --wait, such as 90s or 1m30s; a plain number is seconds.",
+)
 @cluster_options()
 @OUTPUT
 @click.pass_obj
-def status(opener: Opener | None, cluster: ClusterOptions, output: str) -> None:
+def status(
+    opener: Opener | None,
+    cluster: ClusterOptions,
+    *,
+    output: str,
+    problems_only: bool,
+    wait: bool,
+    seconds: float,
+) -> None:
     """Show the cluster's state and its problems.
 
     Shows where agents and controllers run, what does not work, why, and what to do next. It asks
-    the API server alone and changes nothing.
+    the API server alone and changes nothing. With --wait it looks every two seconds, and shows the
+    last look.
 
     Exits with 0 when all is well, with 1 when there are problems, with 6 when too little could be
-    read to tell. Advice does not count as a problem.
+    read to tell. Advice does not count as a problem. With --wait the last look counts.
     """
     from kube_rdma.model.reports.cluster import ClusterHealth
-    from kube_rdma.rules.reports.cluster import findings, health
     from kube_rdma.views.reports import status_document, status_text
 
-    facts = asyncio.run(_facts(opener, cluster))
-    wrong = findings(facts)
-    verdict = health(facts, wrong)
+    look = asyncio.run(_look(opener, cluster, seconds if wait else 0.0))
     if output == "json":
-        click.echo(json.dumps(status_document(facts, wrong, verdict), indent=2))
+        click.echo(json.dumps(status_document(look.facts, look.findings, look.health), indent=2))
     else:
-        click.echo(status_text(facts, wrong, page_width()))
+        page = status_text(look.facts, look.findings, page_width(), problems_only=problems_only)
+        click.echo(page)
     codes = {
         ClusterHealth.HEALTHY: ExitCode.OK,
         ClusterHealth.PROBLEMS: ExitCode.PROBLEM,
         ClusterHealth.UNKNOWN: ExitCode.UNKNOWN,
     }
-    sys.exit(codes[verdict])
+    sys.exit(codes[look.health])
 
 
-async def _facts(opener: Opener | None, options: ClusterOptions) -> ClusterFacts:
+async def _look(opener: Opener | None, options: ClusterOptions, seconds: float) -> ClusterLook:
     from kube_rdma.programs.reports.cluster import take
+    from kube_rdma.programs.reports.waiting import until_well
 
     async with options.open(opener) as cluster:
-        return await take(cluster)
+        return await until_well(partial(take, cluster), seconds, _tell)
+
+
+def _tell(sentence: str) -> None:
+    """What is waited for, beside the result."""
+    click.echo(sentence, err=True)

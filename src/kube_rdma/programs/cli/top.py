@@ -25,7 +25,7 @@ from kube_rdma.programs.cli.output import OUTPUT, is_terminal, page_width
 if TYPE_CHECKING:
     from kube_rdma.programs.cli.options import Opener
 
-_FEW = 20  # devices of pods, unless all are asked for
+_FEW = 20  # rows, unless all are asked for: a page of a small screen
 _HOME = "\x1b[H\x1b[J"  # to the top left, and clear what is below
 _INTERVAL = click.option(
     "--interval",
@@ -36,6 +36,9 @@ _INTERVAL = click.option(
     help="Seconds between two pages; rates are averages of this time.",
 )
 _ONCE = click.option("--once", is_flag=True, help="Show one page and end.")
+_ALL = click.option(
+    "--all", "every", is_flag=True, help=f"Show all rows, not only the busiest {_FEW}."
+)
 
 
 @click.group()
@@ -60,6 +63,7 @@ class TopPage(Frozen):
 
 
 @top.command(epilog=examples("kube-rdma top nodes", "kube-rdma top nodes --once -o json"))
+@_ALL
 @_INTERVAL
 @_ONCE
 @cluster_options()
@@ -68,17 +72,17 @@ class TopPage(Frozen):
 def nodes(opener: Opener | None, /, cluster: ClusterOptions, **options: Any) -> None:
     """Show the traffic of the nodes' ports.
 
-    Has a line for each port of the nodes' RDMA devices, the busiest first.
+    Has a line for each port of the nodes' RDMA devices, the busiest first. A sentence below counts
+    the ports without a line, those that are down, and those with errors.
     """
     from kube_rdma.views.metrics.throughput import top_nodes
 
-    _follow(opener, cluster, TopPage(lambda row: not row.key.pod, top_nodes, **options))
+    text = partial(top_nodes, most=None if options.pop("every") else _FEW)
+    _follow(opener, cluster, TopPage(lambda row: not row.key.pod, text, **options))
 
 
 @top.command(epilog=examples("kube-rdma top pods -A", "kube-rdma top pods -n train --all"))
-@click.option(
-    "--all", "every", is_flag=True, help=f"Show all devices of pods, not only the busiest {_FEW}."
-)
+@_ALL
 @_INTERVAL
 @_ONCE
 @cluster_options(namespace=True, every=True)

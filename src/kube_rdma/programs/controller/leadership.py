@@ -55,7 +55,13 @@ class Leadership:
         self._clock, self._jitter = clock, jitter
         self._seen: ObservedLease | None = None
         self._until = clock()  # this copy leads until then, if it leads
+        self._working = False
         self._notices = Notices()
+
+    @property
+    def leads(self) -> bool:
+        """Whether this copy leads now, so that its work is done."""
+        return self._working
 
     async def run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Do `work` whenever this copy leads, until cancelled; what the work raises ends it."""
@@ -64,7 +70,11 @@ class Leadership:
                 while not await self._try():  # noqa: ASYNC110  nobody tells of the end of a time
                     await asyncio.sleep(self._jitter(self._timing.retry))
                 log.info("leading", lease=self._lease.name, identity=self._identity)
-                await self._lead(work)
+                self._working = True
+                try:
+                    await self._lead(work)
+                finally:
+                    self._working = False
                 log.warning("lead lost", lease=self._lease.name, identity=self._identity)
         finally:
             await self._release()

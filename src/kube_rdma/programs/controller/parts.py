@@ -1,6 +1,6 @@
 """The parts of a controller, each behind walls of its own (adapters/bulkhead).
 
-    every copy          events, the admission webhook
+    every copy          events, the admission webhook, metrics
     the copy that leads garbage collection of addresses, reports of pools, evictions, status of
                         policies, bandwidth checks, the webhook's certificate, the operator
 
@@ -11,9 +11,10 @@ the others go on; all of them are cancelled when the lead is lost, or the progra
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kube_base.frozen import Frozen, field
 from kube_client.objects import Cluster
@@ -21,6 +22,7 @@ from kube_rdma.adapters.bulkhead import Part, start
 from kube_rdma.adapters.cluster.events import Events
 from kube_rdma.model.admission.facts import AdmissionSettings
 from kube_rdma.model.install.blueprint import Values
+from kube_rdma.model.ipam import Usage
 from kube_rdma.programs.admission.server import AdmissionServer, SecretPlace
 from kube_rdma.programs.controller.evictions import Evictions
 from kube_rdma.programs.controller.leadership import Leadership
@@ -30,6 +32,9 @@ from kube_rdma.programs.operator.reconcile import Operator, OperatorPlace
 from kube_rdma.programs.reports.policies import PolicyStatuses
 from kube_rdma.programs.verify.bandwidth_checks import BandwidthChecks
 from kube_rdma.rules.install.webhook import webhook_names
+
+if TYPE_CHECKING:  # prometheus-client is imported where somebody asks
+    from kube_rdma.programs.controller.exporter import ControllerExporter
 
 Parts = Mapping[str, Part]
 
@@ -50,20 +55,33 @@ class ControllerOptions(Frozen):
     fullname: str = ""
 
 
-def always(cluster: Cluster, events: Events, options: ControllerOptions) -> Parts:
+def always(
+    cluster: Cluster,
+    events: Events,
+    options: ControllerOptions,
+    exporter: ControllerExporter | None = None,
+) -> Parts:
     """What every copy does; raise Refused for a certificate that cannot be used."""
     parts: dict[str, Part] = {"events": events.run}
     if options.webhook:
         parts["admission"] = AdmissionServer(cluster, *options.webhook).run
+    if exporter:
+        parts["metrics"] = exporter.run
     return parts
 
 
-def leading(cluster: Cluster, events: Events, options: ControllerOptions) -> Parts:
+def leading(
+    cluster: Cluster,
+    events: Events,
+    options: ControllerOptions,
+    exporter: ControllerExporter | None = None,
+) -> Parts:
     """What writes to the cluster, so one copy does it."""
     namespace = options.namespace
+    reported: Callable[[Sequence[Usage]], None] = exporter.reported if exporter else _unheard
     parts: dict[str, Part] = {
         "addresses of gone nodes": partial(run_gc, cluster, namespace),
-        "pool reports": lambda: PoolStatusReporter(cluster, events).run(),
+        "pool reports": lambda: PoolStatusReporter(cluster, events, reported).run(),
         "evictions": lambda: Evictions(cluster, events).run(),
         "policy status": lambda: PolicyStatuses(cluster).run(),
         "bandwidth checks": lambda: BandwidthChecks(cluster, events).run(),
@@ -79,6 +97,10 @@ def leading(cluster: Cluster, events: Events, options: ControllerOptions) -> Par
         place = OperatorPlace(namespace, options.cluster_wide, options.values)
         parts["operator"] = lambda: Operator(cluster, place, events).run()
     return parts
+
+
+def _unheard(_: Sequence[Usage]) -> None:
+    """Nobody asks how full pools are."""
 
 
 async def run_controller(lead: Leadership, beside: Parts, work: Parts) -> None:

@@ -7,6 +7,7 @@ from pools and blocks and writes those that differ (level, not edge).
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 import structlog
@@ -20,7 +21,7 @@ from kube_rdma.adapters.cluster.events import About, Events
 from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL_TEXT, pool_of_text
 from kube_rdma.api.ipam.ip_pool_status import IPPoolStatus, PoolFindings, pool_status
 from kube_rdma.model.conditions import moment
-from kube_rdma.model.ipam import Block, IPPool
+from kube_rdma.model.ipam import Block, IPPool, Usage
 from kube_rdma.rules.ipam.reclaim import conflicts, nearly_full, usage
 from kube_rdma.rules.ipam.subpools import subpools
 
@@ -30,11 +31,20 @@ log = structlog.get_logger()
 
 
 class PoolStatusReporter:
-    """Writes the status of each pool of a cluster; the caller runs `events`."""
+    """Writes the status of each pool of a cluster; the caller runs `events`.
 
-    def __init__(self, cluster: Cluster, events: Events) -> None:
+    `reported` is called with how full all pools are, at each look.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        events: Events,
+        reported: Callable[[Sequence[Usage]], None] = lambda _: None,
+    ) -> None:
         self._cluster = cluster
         self._events = events
+        self._reported = reported
 
     async def run(self) -> None:
         """Report until cancelled, and wait for an API server that is away."""
@@ -54,8 +64,10 @@ class PoolStatusReporter:
         seen_blocks = await self._cluster.see(ipam.IP_BLOCK)
         blocks = tuple(ipam.block(stored) for stored in seen_blocks.objects)
         written = 0
+        usages: list[Usage] = []
         for stored in (await self._cluster.see(IP_POOL_TEXT)).objects:
             status, findings = _status(stored, blocks, moment(now))
+            usages += findings.usages
             for sentence in findings.scarce:
                 about = About("IPPool", stored.name, api_version="kube-rdma.io/v1alpha1")
                 self._events.tell(about, "NearlyFull", sentence, warning=True)
@@ -66,6 +78,7 @@ class PoolStatusReporter:
                 written += 1
             except Unavailable as error:
                 log.info("pool status written by another client", why=str(error))
+        self._reported(usages)
         return written
 
 

@@ -34,7 +34,7 @@ def _rules() -> Json:
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PrometheusRule",
         "metadata": {"name": _BASE, "namespace": NAMESPACE, "labels": labels},
-        "spec": {"groups": rule_groups()},
+        "spec": {"groups": rule_groups(Hole("metrics.runbook"))},
     }
 
 

@@ -110,6 +110,7 @@ DEFAULTS: Json = {
         "podMonitor": False,
         "rules": False,
         "dashboards": False,
+        "runbook": "https://kube-rdma.io/docs/runbook.md",
         "labels": {},
     },
     "host": {
@@ -220,9 +221,12 @@ _OWN_NAMES = {
     "configArgument": True,
 }
 _OWN_NAMESPACE = {"name": "kube-rdma", "create": True}
+# A document says what its agents run with; where there is none, `kube-rdma top` and alerts work.
+_OWN_METRICS = {"port": 9879}
 _OWN: Json = {
     **_NETWORKS,
     "namespace": _OWN_NAMESPACE,
+    "metrics": _OWN_METRICS,
     "platform": {**_OWN_NAMES, "networks": True, "account": True},
 }
 
@@ -235,6 +239,7 @@ PRESETS: Mapping[str, Json] = {
         "namespace": _OWN_NAMESPACE,
         "agent": {"config": _EFA},
         "admission": {"pods": {"shareResources": "rdma/*,vpc.amazonaws.com/efa"}},
+        "metrics": _OWN_METRICS,
         "platform": _OWN_NAMES,
     },
     "ack": {

@@ -1,4 +1,4 @@
-"""Every family that the agent exports: THE table, from which docs/metrics.md is written.
+"""Every family that agents and controllers export: THE table, which docs/metrics.md shows.
 
 Names, types and units of ``node_infiniband_*`` are node_exporter's (collector/infiniband_linux.go,
 with sysfs/class_infiniband.go of procfs), so that its dashboards and alerts go on working; those of
@@ -192,6 +192,31 @@ HW_COUNTER = MetricFamily(
 GIDS = _gauge(
     f"{OWN}port_gids", PORT, "Number of used entries in the GID table of the port.", "`gids`"
 )
+# drivers/pci/pci-sysfs.c: current_link_width, max_link_width, current_link_speed, max_link_speed.
+PCIE_LANES = _gauge(
+    f"{OWN}pcie_lanes",
+    ("device",),
+    "Number of PCIe lanes that the link of the device's card uses now.",
+    "`device/current_link_width`",
+)
+PCIE_MOST_LANES = _gauge(
+    f"{OWN}pcie_most_lanes",
+    ("device",),
+    "Number of PCIe lanes that the device's card and the port above it can both use.",
+    "`device/max_link_width`, also of the port above",
+)
+PCIE_SPEED = _gauge(
+    f"{OWN}pcie_transfers_per_second",
+    ("device",),
+    "Speed of a PCIe lane of the device's card now in transfers per second.",
+    "`device/current_link_speed`",
+)
+PCIE_MOST_SPEED = _gauge(
+    f"{OWN}pcie_most_transfers_per_second",
+    ("device",),
+    "Speed in transfers per second of a PCIe lane that the card and the port above can both reach.",
+    "`device/max_link_speed`, also of the port above",
+)
 
 POD_STATE = _gauge(f"{OWN}pod_state_id", (*HOLDER, *PORT), _STATES, "`state`")
 POD_RATE = _gauge(f"{OWN}pod_rate_bytes_per_second", (*HOLDER, *PORT), _RATES, "`rate`")
@@ -308,6 +333,24 @@ PART_FAILURES = _counter(
     "Number of times that a part of the agent failed, such as `CNI call`; its log says why.",
     "the agent",
 )
+CONTROLLER_LEADS = _gauge(
+    f"{OWN}controller_leads",
+    (),
+    "The value is 1 when this copy of the controller leads, else 0.",
+    "the controller",
+)
+POOL_ADDRESSES = _gauge(
+    f"{OWN}ip_pool_addresses",
+    ("pool", "family", "rail"),
+    "Number of addresses of the IPPool, of one IP version and rail; rail is empty without rails.",
+    "the controller that leads",
+)
+POOL_HELD = _gauge(
+    f"{OWN}ip_pool_addresses_held",
+    ("pool", "family", "rail"),
+    "Number of these addresses that nodes hold, for pods or in store.",
+    "the controller that leads",
+)
 CPU = _counter("process_cpu_seconds", (), "CPU time that the agent has used, in seconds.", "/proc")
 MEMORY = _gauge(
     "process_resident_memory_bytes", (), "Resident memory of the agent in bytes.", "/proc"
@@ -327,6 +370,7 @@ MOST_FILES = _gauge("process_max_fds", (), "Number of files that the agent may h
 NODE_FAMILIES = (INFO, STATE, PHYSICAL_STATE, RATE, LIFESPAN_SECONDS, *OF_NODE.values())
 VKE_FAMILIES = tuple(OF_VKE.values())
 PORT_FAMILIES = (HW_COUNTER, GIDS)
+PCIE_FAMILIES = (PCIE_LANES, PCIE_MOST_LANES, PCIE_SPEED, PCIE_MOST_SPEED)
 POD_FAMILIES = (
     *(POD_SHARES, POD_DEVICE, POD_STATE, POD_RATE),
     *OF_POD.values(),
@@ -338,7 +382,8 @@ SELF_FAMILIES = (
     *(BUILD, SCRAPE_SECONDS, UNREAD, UNENTERED, HOLDERS_KNOWN, PART_FAILURES),
     *(CPU, MEMORY, VIRTUAL, START, OPEN_FILES, MOST_FILES),
 )
+CONTROLLER_FAMILIES = (CONTROLLER_LEADS, POOL_ADDRESSES, POOL_HELD)
 FAMILIES = (
-    *(*NODE_FAMILIES, *VKE_FAMILIES, *PORT_FAMILIES, *POD_FAMILIES),
-    *(*RESOURCE_FAMILIES, *DURATION_FAMILIES, *SELF_FAMILIES),
+    *(*NODE_FAMILIES, *VKE_FAMILIES, *PORT_FAMILIES, *PCIE_FAMILIES, *POD_FAMILIES),
+    *(*RESOURCE_FAMILIES, *DURATION_FAMILIES, *SELF_FAMILIES, *CONTROLLER_FAMILIES),
 )

@@ -15,6 +15,7 @@ from kube_rdma.model.metrics.families import (
     MetricFamily,
     MetricNames,
     MetricSeries,
+    PcieLink,
     PortCounters,
 )
 from kube_rdma.rules.metrics import families
@@ -22,6 +23,7 @@ from kube_rdma.rules.metrics import families
 _BYTES = 125_000_000  # in a gigabit
 _WRAP = 1 << 64
 _MILLI = 1000
+_GIGA = 1_000_000_000
 
 
 def device_series(
@@ -32,6 +34,8 @@ def device_series(
         if MetricNames.NODE_EXPORTER in names:
             described = (device.name, device.board, device.firmware, device.adapter)
             yield MetricSeries(families.INFO, described, 1)
+        if device.pcie:
+            yield from _pcie(device.name, device.pcie)
         for port in device.ports:
             labels = (device.name, str(port.number))
             if MetricNames.NODE_EXPORTER in names:
@@ -60,6 +64,13 @@ def pod_device_series(holder: HolderName, device: DeviceCounters) -> Iterator[Me
             yield MetricSeries(families.POD_RATE, labels, int(port.rate_gbps * _BYTES))
         yield from _counters(port, labels, families.OF_POD)
         yield from _unnamed(port, labels, families.POD_HW_COUNTER)
+
+
+def _pcie(device: str, link: PcieLink) -> Iterator[MetricSeries]:
+    yield MetricSeries(families.PCIE_LANES, (device,), link.lanes)
+    yield MetricSeries(families.PCIE_MOST_LANES, (device,), link.most_lanes)
+    yield MetricSeries(families.PCIE_SPEED, (device,), link.speed * _GIGA)
+    yield MetricSeries(families.PCIE_MOST_SPEED, (device,), link.most_speed * _GIGA)
 
 
 def _states(port: PortCounters, labels: tuple[str, ...]) -> Iterator[MetricSeries]:

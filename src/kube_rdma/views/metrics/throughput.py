@@ -5,10 +5,11 @@ A figure that is not known is a dash; 0 is 0. rules/metrics/throughput has the r
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from kube_rdma.model.metrics.throughput import TrafficRate
-from kube_rdma.views.text import aligned, widths, wrapped
+from kube_rdma.views.text import aligned, fitted, widths, wrapped
 
 _NONE = "-"
 _UNITS = ("b/s", "kb/s", "Mb/s", "Gb/s", "Tb/s")
@@ -18,6 +19,8 @@ _GIGABIT = 125_000_000.0  # bytes
 _STATES = {1: "down", 2: "init", 3: "armed", 4: "active", 5: "deferred"}  # enum ib_port_state
 _NODES = ("NODE", "DEVICE", "PORT", "STATE", "LINK", "RECEIVED", "SENT", "LOAD", "ERRORS")
 _PODS = ("POD", "CONTAINER", "NODE", "DEVICE", "RECEIVED", "SENT", "LOAD", "ERRORS")
+_ACTIVE = 4
+_CUT = ("ERRORS", "CONTAINER", "NODE", "POD")
 _RIGHT_OF_NODES, _RIGHT_OF_PODS = (2, 4, 5, 6, 7), (4, 5, 6)
 _NO_NODE = "No agent reports ports under these --metrics-names, or no node has an RDMA device."
 _SHARED = "shared"
@@ -34,8 +37,16 @@ def bits(rate: float | None) -> str:
     return f"{shown} {_UNITS[unit]}"
 
 
-def top_nodes(rows: Sequence[TrafficRate], silent: Mapping[str, str], width: int = 100) -> str:
-    """A line for each port of the nodes' devices, then the nodes that did not answer."""
+def top_nodes(
+    rows: Sequence[TrafficRate],
+    silent: Mapping[str, str],
+    width: int = 100,
+    most: int | None = None,
+) -> str:
+    """A line for each port of the nodes' devices, `most` of them (None: all).
+
+    Then how the others are, and the nodes that did not answer.
+    """
     lines = [
         (
             row.node,
@@ -48,9 +59,10 @@ def top_nodes(rows: Sequence[TrafficRate], silent: Mapping[str, str], width: int
             _load(row),
             _errors(row),
         )
-        for row in rows
+        for row in rows[:most]
     ]
-    return _page(_NODES, lines, _RIGHT_OF_NODES, _NO_NODE, _silent(silent, width))
+    notes = [*_further(rows[len(lines) :], width), *_silent(silent, width)]
+    return _page(_fitted(_NODES, lines, width), _RIGHT_OF_NODES, _NO_NODE, notes)
 
 
 def top_pods(
@@ -73,9 +85,9 @@ def top_pods(
         )
         for row in rows[:most]
     ]
-    further = [f"… and {len(rows) - len(lines)} more; --all shows them."]
-    notes = [*(further if len(rows) > len(lines) else ()), *_silent(silent, width)]
-    return _page(_PODS, lines, _RIGHT_OF_PODS, "No pod of these has an RDMA device.", notes)
+    notes = [*_further(rows[len(lines) :], width), *_silent(silent, width)]
+    shown = _fitted(_PODS, lines, width)
+    return _page(shown, _RIGHT_OF_PODS, "No pod of these has an RDMA device.", notes)
 
 
 def top_document(rows: Sequence[TrafficRate], silent: Mapping[str, str]) -> dict[str, object]:
@@ -103,16 +115,32 @@ def top_document(rows: Sequence[TrafficRate], silent: Mapping[str, str]) -> dict
     }
 
 
+def _fitted(
+    head: Sequence[str], lines: Sequence[Sequence[str]], width: int
+) -> Sequence[Sequence[str]]:
+    """The table; where it is too wide the longest names are cut, those of counters first."""
+    narrowed = [head.index(title) for title in _CUT if title in head]
+    return fitted([head, *lines], width, narrowed)
+
+
+def _further(rows: Sequence[TrafficRate], width: int) -> list[str]:
+    """How many rows are not shown, and what of them a person would look for."""
+    if not rows:
+        return []
+    states = (row.now.state for row in rows if row.now.state not in (None, _ACTIVE))
+    down = Counter(_STATES.get(state or 0, "in another state") for state in states)
+    facts = [f"{count} {state}" for state, count in sorted(down.items())]
+    errors = sum(bool(row.errors) for row in rows)
+    facts += [f"{errors} with errors"] if errors else []
+    kinds = f" ({', '.join(facts)})" if facts else ""
+    return wrapped(f"… and {len(rows)} more{kinds}; --all shows them.", width, "  ")
+
+
 def _page(
-    head: Sequence[str],
-    lines: Sequence[Sequence[str]],
-    right: Sequence[int],
-    none: str,
-    notes: Sequence[str],
+    table: Sequence[Sequence[str]], right: Sequence[int], none: str, notes: Sequence[str]
 ) -> str:
-    table = [head, *lines]
     columns = widths(table)
-    shown = [aligned(line, columns, right) for line in table] if lines else [none]
+    shown = [aligned(line, columns, right) for line in table] if len(table) > 1 else [none]
     return "\n".join([*shown, *(("", *notes) if notes else ())])
 
 

@@ -1,10 +1,12 @@
-"""The agent's options for metrics and for namespaces, as people write them."""
+"""Options of agent and controller for metrics and for namespaces, as people write them."""
 
 import click
 import pytest
 from click.testing import CliRunner
 
-from kube_rdma.programs.cli.agent import _address, _namespaces, agent
+from kube_rdma.programs.cli.agent import _namespaces, agent
+from kube_rdma.programs.cli.controller import controller
+from kube_rdma.programs.cli.options import listen_address
 
 
 @pytest.mark.parametrize(
@@ -19,13 +21,13 @@ from kube_rdma.programs.cli.agent import _address, _namespaces, agent
     ],
 )
 def test_an_address(text, address):
-    assert _address(text) == address
+    assert listen_address(text) == address
 
 
 @pytest.mark.parametrize("text", ["", "9879", ":", ":0", ":65536", "a:b", "a:b:80", ":٣"])
 def test_what_is_no_address_is_refused_with_the_option(text):
     with pytest.raises(click.BadParameter, match="is not an address: write HOST:PORT"):
-        _address(text)
+        listen_address(text)
 
 
 @pytest.mark.parametrize(
@@ -73,3 +75,9 @@ def test_what_cannot_be_is_refused_in_a_sentence(words, sentence):
 def test_namespaces_whose_networks_are_everybodys(text, namespaces):
     """An empty list leaves a pod those of its own namespace."""
     assert _namespaces(text) == namespaces
+
+
+def test_the_controller_has_the_same_address():
+    result = CliRunner().invoke(controller, ["--metrics-address", "nine"])
+    assert result.exit_code == 2
+    assert "'nine' is not an address: write HOST:PORT" in " ".join(result.output.split())

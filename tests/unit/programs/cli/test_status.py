@@ -332,15 +332,62 @@ def test_without_an_api_server_nobody_can_tell():
 
 
 def test_of_a_thousand_nodes_those_that_are_ill_are_shown(world):
-    """The rest are a number."""
+    """Those that are alike are a row."""
     for number in range(3, 100):
         world.node(f"node-{number}")
         world.program_pod(f"agent-{number}", "agent", f"node-{number}")
         world.report(f"node-{number}")
     world.report("node-77", "it is gone", healthy=0)
+    lines = world.run().output.splitlines()
+    nodes = lines[lines.index(next(line for line in lines if "SHARES HEALTHY" in line)) + 1 :]
+    assert nodes[0].startswith("✗  node-77 ")
+    assert nodes[1].startswith("✓  node-1 and 97 alike ")
+
+
+def test_of_many_nodes_that_differ_some_are_shown(world):
+    for number in range(1, 100):
+        world.node(f"node-{number}", str(number))
+        world.program_pod(f"agent-{number}", "agent", f"node-{number}")
+        world.report(f"node-{number}", healthy=number)
     output = world.run().output
-    assert "✗  node-77" in output
-    assert "78 more nodes are well." in output
+    assert "✓  node-20 " in output
+    assert "✓  node-21 " not in output
+    assert "79 more nodes are well." in output
+
+
+def test_what_is_well_is_left_out_where_problems_alone_are_asked_for(world):
+    world.report("node-1", "no port is ACTIVE: check the cable", healthy=0)
+    world.node("node-1", "0")
+    result = world.run("--problems-only")
+    assert result.exit_code == 1
+    assert "✓" not in result.output
+    assert "node-2" not in result.output
+    assert "✗  node-1  ready  0/1" in result.output
+    assert "CardsUnhealthy  node/node-1" in result.output
+
+
+def test_a_cluster_that_is_well_has_no_problems_to_show(world):
+    result = world.run("--problems-only")
+    assert (result.output, result.exit_code) == ("All is well.\n", 0)
+
+
+def test_a_wait_ends_at_once_where_all_is_well(world):
+    result = world.run("--wait", "--timeout", "1h")
+    assert (result.output, result.exit_code) == (WELL, 0)
+
+
+def test_a_wait_ends_with_the_last_look_when_the_time_is_over(world):
+    world.report("node-1", "no port is ACTIVE: check the cable", healthy=0)
+    world.node("node-1", "0")
+    result = world.run("--wait", "--timeout", "1s")
+    assert result.exit_code == 1
+    assert "CardsUnhealthy  node/node-1" in result.output
+
+
+def test_a_time_that_is_none_is_refused(world):
+    result = world.run("--wait", "--timeout", "soon")
+    assert result.exit_code == 2
+    assert "'soon' is not a time" in result.output
 
 
 def test_as_json_it_has_all_that_the_table_has(world):

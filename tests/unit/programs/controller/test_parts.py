@@ -9,6 +9,7 @@ from kube_rdma.adapters.cluster.election import ELECTION, ElectionLease
 from kube_rdma.adapters.cluster.events import Events
 from kube_rdma.model.admission.facts import USUAL
 from kube_rdma.programs.admission.server import SecretPlace
+from kube_rdma.programs.controller.exporter import ControllerExporter
 from kube_rdma.programs.controller.leadership import Leadership
 from kube_rdma.programs.controller.parts import ControllerOptions, always, leading, run_controller
 from kube_rdma_testing.cluster.server import FakeServer
@@ -20,7 +21,11 @@ def parts(cluster):
     webhook = SecretPlace("kube-rdma", "own"), USUAL
     options = ControllerOptions("kube-rdma", policies=True, webhook=webhook)
     events = Events(cluster, "controller")
-    return always(cluster, events, options), leading(cluster, events, options)
+    exporter = ControllerExporter("127.0.0.1", 0, lambda: True)
+    return (
+        always(cluster, events, options, exporter),
+        leading(cluster, events, options, exporter),
+    )
 
 
 NAMES = [name for group in parts(Cluster(FakeServer().line())) for name in group]
@@ -72,7 +77,7 @@ async def test_the_others_go_on(bad, error):
 
 def test_a_controller_has_these_parts():
     """Whoever adds one looks at what its failure means."""
-    always = {"events", "admission"}
+    always = {"events", "admission", "metrics"}
     leading = {"addresses of gone nodes", "pool reports", "evictions", "policy status"}
     chosen = {"bandwidth checks", "certificate", "operator"}
     assert set(NAMES) == always | leading | chosen

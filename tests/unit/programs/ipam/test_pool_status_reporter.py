@@ -53,3 +53,15 @@ async def test_a_pool_that_runs_dry_is_said_before_it_does(cluster):
     await PoolStatusReporter(cluster, Events(cluster, "test")).report(NOW)
     conditions = (await cluster.get(IP_POOL, "pool")).status.conditions
     assert {one.type: one.status for one in conditions}["NearlyFull"] == "True"
+
+
+async def test_whoever_asks_is_told_how_full_all_pools_are(cluster):
+    heard = []
+    reporter = PoolStatusReporter(cluster, Events(cluster, "test"), heard.append)
+    await hold(cluster, 10)
+    await reporter.report(NOW)
+    await reporter.report(NOW)  # also where no status is written
+    assert [[(one.pool, one.held, one.size) for one in look] for look in heard] == [
+        [("pool", 10, 62)],
+        [("pool", 10, 62)],
+    ]

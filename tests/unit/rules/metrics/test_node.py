@@ -4,7 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.metrics.families import DeviceCounters, HolderName, MetricNames, PortCounters
+from kube_rdma.model.metrics.families import (
+    DeviceCounters,
+    HolderName,
+    MetricNames,
+    PcieLink,
+    PortCounters,
+)
 from kube_rdma.rules.metrics import families
 from kube_rdma.rules.metrics.node import device_series, pod_device_series, scaled
 
@@ -51,6 +57,16 @@ def test_a_card_as_node_exporter_has_it():
         ("node_infiniband_link_downed_total", at): 0,
         ("node_infiniband_port_transmit_wait_total", at): 3599,
         ("node_infiniband_np_cnp_packets_sent_total", at): 3,
+    }
+
+
+def test_a_link_has_its_lanes_and_speeds_whatever_names_are_chosen():
+    card = DeviceCounters("mlx5_0", pcie=PcieLink(8, 16, 16.0, 32.0))
+    assert by_name(device_series([card], ())) == {
+        ("kube_rdma_pcie_lanes", ("mlx5_0",)): 8,
+        ("kube_rdma_pcie_most_lanes", ("mlx5_0",)): 16,
+        ("kube_rdma_pcie_transfers_per_second", ("mlx5_0",)): 16e9,
+        ("kube_rdma_pcie_most_transfers_per_second", ("mlx5_0",)): 32e9,
     }
 
 

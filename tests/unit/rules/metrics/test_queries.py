@@ -1,13 +1,15 @@
 """Alerts and dashboards ask for nothing that the agent does not export."""
 
 import re
+from pathlib import Path
 
 import pytest
 
 from kube_rdma.rules.metrics import families
-from kube_rdma.rules.metrics.alerts import rule_groups
+from kube_rdma.rules.metrics.alerts import anchor, rule_groups
 from kube_rdma.rules.metrics.dashboards import dashboards
 
+RUNBOOK = Path(__file__).parents[4] / "docs/runbook.md"
 RULES = {rule["alert"]: rule for group in rule_groups() for rule in group["rules"]}
 BOARDS = dashboards()
 LABELS = {family.name: set(family.labels) for family in families.FAMILIES}
@@ -16,22 +18,24 @@ for family in families.DURATION_FAMILIES:
         f"{family.name}{end}": {*family.labels, "le"} for end in ("_bucket", "_sum", "_count")
     }
     del LABELS[family.name]
-OF_SCRAPES = {"instance", "node", "job"}  # which Prometheus adds
+LABELS["up"] = set()  # Prometheus' own
+OF_SCRAPES = {"instance", "node", "job", "namespace"}  # which Prometheus adds
 
 # What PromQL has itself; anything else in an expression is a name or a label.
-WORDS = {"and", "on", "by", "sum", "rate", "increase", "histogram_quantile", "group_right"}
+WORDS = {"and", "or", "unless", "on", "by", "bool", "group_right", "group_left"}
+WORDS |= {"sum", "max", "rate", "increase", "histogram_quantile"}
+WORDS |= {"last_over_time", "max_over_time"}
+MATCHING = r"\b(?:on|by|group_right|group_left) \(([^)]*)\)"
 NAME = re.compile(r"(?<![\w$])[a-z_]\w*")
 
 
 def asked(expression):
     """Metrics, and labels, that an expression names."""
-    grouped = re.findall(r"\b(?:on|by|group_right) \(([^)]*)\)", expression)
+    grouped = re.findall(MATCHING, expression)
     selected = re.findall(r"\{([^}]*)\}", expression)
     labels = {label for text in grouped for label in re.split(r",\s*", text) if label}
     labels |= {match for text in selected for match in re.findall(r"(\w+)\s*(?:=~|!=|=)", text)}
-    plain = re.sub(
-        r'"[^"]*"|\[[^\]]*\]|\{[^}]*\}|\b(?:on|by|group_right) \([^)]*\)', "", expression
-    )
+    plain = re.sub(rf'"[^"]*"|\[[^\]]*\]|\{{[^}}]*\}}|{MATCHING}', "", expression)
     return set(NAME.findall(plain)) - WORDS, labels
 
 
@@ -94,9 +98,44 @@ def test_variables_that_are_used_can_be_chosen():
 def test_an_alert_says_what_it_is_and_what_to_do(name):
     rule = RULES[name]
     assert rule["labels"]["severity"] in {"info", "warning", "critical"}
-    for text in rule["annotations"].values():
+    sentences = {key: text for key, text in rule["annotations"].items() if key != "runbook_url"}
+    assert sentences.keys() >= {"summary", "description"}
+    for text in sentences.values():
         assert text.endswith(".")
-        assert len(text.split()) <= 25
+        assert len(re.sub(r"\{\{.*?\}\}", "LABEL", text).split()) <= 25
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_an_alert_names_its_node(name):
+    """Whoever is called asks first: where? Those of the cluster have a namespace or a pool."""
+    summary = RULES[name]["annotations"]["summary"]
+    of_cluster = ("$labels.namespace $labels.job", "$labels.pool")
+    assert any(word in summary for word in ("or $labels.node $labels.instance", *of_cluster))
+
+
+def sections():
+    """The runbook's sections by their headings."""
+    page = RUNBOOK.read_text()
+    parts = re.split(r"(?m)^## (KubeRdma\w+)$", page)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_an_alert_leads_to_its_section_of_the_runbook(name):
+    assert RULES[name]["annotations"]["runbook_url"] == f"docs/runbook.md{anchor(name)}"
+    section = sections()[name]
+    assert [word for word in ("**Means**", "**Look**", "**Do**") if word not in section] == []
+
+
+def test_the_runbook_has_no_section_of_an_alert_that_is_gone():
+    assert sections().keys() == RULES.keys()
+
+
+def test_a_threshold_that_nobody_measured_says_so():
+    """Each number behind a comparison is a state, nothing at all, or called a guess."""
+    for name, rule in RULES.items():
+        compared = set(re.findall(r"[<>]=? (?:bool )?([0-9.]+)", rule["expr"])) - {"0"}
+        assert bool(compared) is ("guess" in rule["annotations"].get("threshold", "")), name
 
 
 def test_dashboards_have_a_uid_and_places_of_their_own():

@@ -17,7 +17,12 @@ from pathlib import Path
 
 from kube_rdma.adapters.kernel.sysfs.devices import DEVICES
 from kube_rdma.model.device import PciAddress
-from kube_rdma.model.metrics.families import CounterReadings, DeviceCounters, PortCounters
+from kube_rdma.model.metrics.families import (
+    CounterReadings,
+    DeviceCounters,
+    PcieLink,
+    PortCounters,
+)
 
 MOST_FILES = 256  # of a folder of counters; the longest of a driver of today has below 100
 GID_TABLES = 2  # read anew in one look: each has up to 1024 files
@@ -34,6 +39,9 @@ _COUNTER = re.compile(r"\w{1,64}", re.ASCII)
 _NUMBER = re.compile(rb"\d{1,20}")
 _STATE = re.compile(rb"(\d{1,3}): ")
 _RATE = re.compile(rb"(\d{1,6}(?:\.\d{1,6})?) Gb/sec")
+_LANES = re.compile(rb"\d{1,3}")
+_SPEED = re.compile(rb"(\d{1,3}(?:\.\d)?) GT/s")
+_UNKNOWN_LANES = 255  # PCIE_LNK_WIDTH_UNKNOWN of include/linux/pci.h
 _PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _UNUSED_GID = b":".join([b"0000"] * 8)
 _LIMIT = 1 << 64
@@ -144,7 +152,27 @@ class _CounterReader:
                 firmware=self._text("fw_ver", folder),
                 adapter=self._text("hca_type", folder),
                 pci=_pci_of(folder),
+                pcie=self._pcie(folder),
             )
+
+    def _pcie(self, device: int) -> PcieLink | None:
+        """The link of a card; None where there is none, or one of its ends does not say enough."""
+        now = self._link("device/current", device)
+        if now is None or _is_function(device):
+            return None
+        ends = [self._link(f"{end}/max", device) for end in ("device", "device/..")]
+        able = [end for end in ends if end is not None]
+        if not able:
+            return None
+        lanes, speed = min(end[0] for end in able), min(end[1] for end in able)
+        return PcieLink(now[0], lanes, now[1], speed)
+
+    def _link(self, path: str, device: int) -> tuple[int, float] | None:
+        """Lanes, and GT/s of a lane; None where the kernel does not know either of them."""
+        width = self.page(f"{path}_link_width", device) or b""
+        speed = _SPEED.match(self.page(f"{path}_link_speed", device) or b"") if width else None
+        lanes = int(width) if _LANES.fullmatch(width) else 0
+        return (lanes, float(speed[1])) if speed and 0 < lanes < _UNKNOWN_LANES else None
 
     def _port(self, ports: int | None, number: int, gids: int | None) -> PortCounters | None:
         with _folder(str(number), ports) as folder:
@@ -213,6 +241,15 @@ def _names(folder: int | None) -> list[str]:
         return os.listdir(folder) if folder is not None else []  # noqa: PTH208  a descriptor
     except OSError:
         return []
+
+
+def _is_function(device: int) -> bool:
+    """Whether a device that is open is that of a virtual function."""
+    try:
+        os.stat("device/physfn", dir_fd=device)
+    except OSError:
+        return False
+    return True
 
 
 def _pci_of(device: int) -> PciAddress | None:

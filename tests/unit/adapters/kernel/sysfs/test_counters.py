@@ -17,8 +17,10 @@ from kube_rdma.adapters.kernel.sysfs.pod import mount_inside
 from kube_rdma.adapters.kernel.sysfs.pod_counters import read_inside
 from kube_rdma.model.attach.attachment import Sandbox
 from kube_rdma.model.late_binding.binding import ContainerId, PodName
+from kube_rdma.model.metrics.families import PcieLink
 from kube_rdma_testing.kernel.tree import remove_device, write_tree
 from kube_rdma_testing.kernel.tree_counters import write_counters
+from kube_rdma_testing.kernel.tree_links import FULL, write_link
 from tests.unit.programs.agent.world import hard_card
 
 MOST = (1 << 64) - 1
@@ -47,6 +49,48 @@ def test_a_port_says_all_of_it(tree):
     assert port.counters == {"port_rcv_data": 7, "link_downed": 0}
     assert port.hw_counters == {"out_of_sequence": MOST, "lifespan": 12}
     assert readings.devices[0].pci == hard_card(0).pci
+
+
+def link_of(root, name="mlx5_0"):
+    (device,) = [one for one in CounterFiles(root).read().devices if one.name == name]
+    return device.pcie
+
+
+UNKNOWN = (255, "Unknown")
+SLOW, HALF = (16, "16.0 GT/s PCIe"), (8, "32.0 GT/s PCIe")
+
+
+@pytest.mark.parametrize(
+    ("now", "most", "above", "link"),
+    [
+        (FULL, FULL, None, PcieLink(16, 16, 32.0, 32.0)),
+        (HALF, FULL, None, PcieLink(8, 16, 32.0, 32.0)),
+        (HALF, FULL, HALF, PcieLink(8, 8, 32.0, 32.0)),
+        (SLOW, FULL, SLOW, PcieLink(16, 16, 16.0, 16.0)),
+        (SLOW, FULL, FULL, PcieLink(16, 16, 16.0, 32.0)),
+        ((4, "2.5 GT/s PCIe"), HALF, SLOW, PcieLink(4, 8, 2.5, 16.0)),
+        (UNKNOWN, FULL, FULL, None),
+        ((0, "Unknown"), FULL, FULL, None),
+        (SLOW, UNKNOWN, None, None),
+        (SLOW, UNKNOWN, SLOW, PcieLink(16, 16, 16.0, 16.0)),
+    ],
+)
+def test_a_link_is_held_against_what_both_its_ends_can_do(tree, now, most, above, link):
+    write_link(tree, "mlx5_0", now, most, above)
+    assert link_of(tree) == link
+    assert CounterFiles(tree).read().unread == 0
+
+
+def test_a_card_that_says_nothing_of_its_link_has_none(tree):
+    assert link_of(tree) is None
+
+
+def test_a_virtual_function_has_no_link_of_its_own(tree):
+    """Its files show that of nobody (drivers/pci/probe.c: the capability is the PF's)."""
+    write_link(tree, "mlx5_0", HALF)
+    folder = (tree / "class/infiniband/mlx5_0/device").resolve()
+    (folder / "physfn").symlink_to(folder)
+    assert link_of(tree) is None
 
 
 def test_a_driver_without_counters_has_a_state(tree):

@@ -24,6 +24,7 @@ from kube_rdma.programs.agent.metrics.stopwatch import Stopwatch
 from kube_rdma.rules.metrics import families
 from kube_rdma_testing.kernel.tree import remove_device, write_tree
 from kube_rdma_testing.kernel.tree_counters import write_counters
+from kube_rdma_testing.kernel.tree_links import write_link
 from kube_rdma_testing.kubelet.devices import ContainerPlace
 from kube_rdma_testing.recording import recorded
 from tests.unit.programs.agent.world import VKE, World, hard_card
@@ -40,6 +41,7 @@ def lend(root, *cards):
             hardware = file in families.HARDWARE or file in (families.LIFESPAN, "sent_pkts")
             folder = "hw_counters" if hardware else "counters"
             write_counters(root, f"{card.name}/ports/1", folder, {file: 5})
+        write_link(root, card.name)
     return root
 
 
@@ -143,10 +145,11 @@ async def test_every_family_of_the_table_is_exported_and_no_other(world, tree):
         await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 1)
         await scrape(doors.metrics)  # GID tables are counted for the next one
         seen = await scrape(doors.metrics)
-    assert seen.families == {family.name for family in families.FAMILIES}
+    of_agents = set(families.FAMILIES) - set(families.CONTROLLER_FAMILIES)
+    assert seen.families == {family.name for family in of_agents}
     assert seen.of("kube_rdma_card_health_changes_total", healthy="false") == [1]
     assert sorted(seen.of("kube_rdma_card_healthy")) == [0, 1]
-    types = {family.name: str(family.kind) for family in families.FAMILIES}
+    types = {family.name: str(family.kind) for family in of_agents}
     for name, kind in types.items():
         assert f"# TYPE {name} {kind}\n" in seen.text
 
