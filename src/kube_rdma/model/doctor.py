@@ -154,12 +154,24 @@ class ObservedContainer(Frozen):
     variables: tuple[tuple[str, str], ...] | None = None
 
 
+class ObservedAttachment(Frozen):
+    """An interface of the agent's journal, against the pod as it is now.
+
+    `wrong` are the sentences of CNI CHECK: what is not as it was attached.
+    """
+
+    interface: str
+    network: str
+    wrong: tuple[str, ...] = ()
+
+
 class ObservedPod(Frozen):
     """The pod that is asked about, as API server, kubelet and kernel have it.
 
     `networks` are the names in its annotations, `attached` is what its status annotation says.
     `why` is what it waits for. `findings` are those of admission. `survey` has the RDMA devices
-    that its namespace shows, `links` are its interfaces.
+    that its namespace shows, `links` are its interfaces. `attachments` are those that the agent of
+    its node has in its journal.
     """
 
     namespace: str
@@ -175,6 +187,7 @@ class ObservedPod(Frozen):
     links: tuple[ObservedLink, ...] | None = None
     routes: tuple[ObservedRoute, ...] | None = None
     survey: Survey | None = None
+    attachments: tuple[ObservedAttachment, ...] | None = None
 
     @property
     def title(self) -> str:

@@ -362,6 +362,13 @@ DISTRIBUTIONS: Mapping[str, Json] = {
 DEFAULT_PRESET: str = DEFAULTS["preset"]
 
 
+def namespaces() -> tuple[str, ...]:
+    """The namespaces that presets install into, that of the default preset first."""
+    every = (PRESETS[DEFAULT_PRESET], *PRESETS.values())
+    names = (preset.get("namespace", DEFAULTS["namespace"])["name"] for preset in every)
+    return tuple(dict.fromkeys(names))
+
+
 def merged(given: Values) -> Json:
     """All values of an installation, `given` over those of its preset and distribution.
 

@@ -9,6 +9,7 @@ from kube_rdma.model.doctor import (
     AddressRange,
     AddressUse,
     Observation,
+    ObservedAttachment,
     ObservedCni,
     ObservedContainer,
     ObservedFolder,
@@ -130,6 +131,7 @@ POD = ObservedPod(
     ),
     routes=(ObservedRoute("net1", "10.0.0.0/16"),),
     survey=INSIDE,
+    attachments=(ObservedAttachment("net1", "default/rdma"),),
 )
 WITH_POD = replace(HEALTHY, pod=POD)
 
