@@ -33,14 +33,15 @@ def agent_pod(node, *, name="", waiting="", args=("agent", "--role=plugin", "--n
 class FleetOfAgents:
     """Nodes with an agent each; `seen` is what a node without an own Observation shows.
 
-    `hanging` are nodes whose command never ends, `failing` those whose command prints this to
-    stderr and ends with 2, `texts` what a node prints instead of its bundle.
+    `hanging` are nodes whose command waits for `release`, `failing` those whose command prints this
+    to stderr and ends with 2, `texts` what a node prints instead of its bundle.
     """
 
     def __init__(self, *nodes, pods=None, seen=None):
         self.nodes, self.pods = nodes, dict(pods or {})
         self.hanging, self.failing, self.texts = set(), {}, {}
         self.seen = {node: replace(seen or Observation(node), node=node) for node in nodes}
+        self.release, self._ended, self._changed = asyncio.Event(), set(), asyncio.Event()
         self.commands, self.at_once, self.most_at_once = [], 0, 0
         self.server = FakeServer(())
         self.server.program = self._program
@@ -65,12 +66,20 @@ class FleetOfAgents:
             return await self._run(command)
         finally:
             self.at_once -= 1
+            self._ended.add(command.pod.removeprefix("agent-"))
+            self._changed.set()
+
+    async def until_ended(self, *nodes):
+        """Wait for the commands of these nodes."""
+        while not self._ended >= set(nodes):
+            self._changed.clear()
+            await self._changed.wait()
 
     async def _run(self, command):
         node = command.pod.removeprefix("agent-")
         await asyncio.sleep(0)
         if node in self.hanging:
-            await asyncio.Event().wait()
+            await self.release.wait()
         if node in self.failing:
             command.complain(self.failing[node])
             return 2

@@ -117,6 +117,19 @@ class ObservedRail(Frozen):
     card: str
 
 
+class ObservedPcieLink(Frozen):
+    """The PCIe link of a card: lanes and GT/s of a lane now, and the most that card and slot can.
+
+    `pci` is the card's function.
+    """
+
+    pci: str
+    width: int
+    speed: float
+    most_width: int
+    most_speed: float
+
+
 class AddressUse(Frozen):
     """An address of a pod's interface on a network, as the pod's status annotation has it."""
 
@@ -204,7 +217,7 @@ class Observation(Frozen):
     understood. `rails` are those that the agent has numbered, or a policy lists. `settings` are
     sysctls by path, ``net/ipv4/conf/all/rp_filter``. `folders` are those of kube-rdma's state that
     are there. `problems` are what `kube-rdma status` finds about this node. `uses` are the
-    addresses of pods everywhere, `slices` the node's ResourceSlices.
+    addresses of pods everywhere, `slices` the node's ResourceSlices, `pcie` the links of its cards.
     """
 
     node: str
@@ -229,6 +242,7 @@ class Observation(Frozen):
     uses: tuple[AddressUse, ...] | None = None
     ranges: tuple[AddressRange, ...] | None = None
     slices: tuple[DeviceSlice, ...] | None = None
+    pcie: tuple[ObservedPcieLink, ...] | None = None
     pod: ObservedPod | None = None
     not_seen: tuple[NotSeen, ...] = field(default=(), name="blanks")  # the name in a bundle
 

@@ -24,6 +24,10 @@ NETWORKS = "k8s.v1.cni.cncf.io/networks"
 OF_NODE = "kube-rdma doctor node/node-1"
 OF_POD = "kube-rdma doctor pod/worker-0 -n train"
 OF_ALL = "kube-rdma doctor --all-nodes"
+KEPT = """
+kube-rdma bundle cluster.tar.gz
+kube-rdma doctor --all-nodes --bundle cluster.tar.gz
+"""
 
 
 @pytest.fixture(scope="module")
@@ -86,12 +90,12 @@ def kubeconfig(lab, tmp_path_factory):
         lab, "-n", NAMESPACE, "create", "rolebinding", ACCOUNT, f"--role={name}", account
     )
     can = ("auth", "can-i", "create", "pods", "--subresource=exec", "-n", NAMESPACE)
-    user = f"--as=system:serviceaccount:default:{ACCOUNT}"
-    waiting.until(lab, "the right", lambda: cluster.kubectl(lab, *can, user).strip() == "yes")
+    whom = f"--as=system:serviceaccount:default:{ACCOUNT}"
+    waiting.until(lab, "the right", lambda: cluster.kubectl(lab, *can, whom).strip() == "yes")
     document = yaml.safe_load(lab.kubeconfig.read_text())
     token = cluster.kubectl(lab, "create", "token", ACCOUNT).strip()
-    for one in document["users"]:
-        one["user"] = {"token": token}
+    for user in document["users"]:
+        user["user"] = {"token": token}
     path = tmp_path_factory.mktemp("doctors") / "kubeconfig"
     path.write_text(yaml.safe_dump(document))
     path.chmod(0o600)
@@ -122,6 +126,15 @@ def test_all_nodes_come_on_one_page(lab, kubeconfig):
     assert seen[NODE]
     assert set(seen) <= names
     assert all(seen.values()), document
+
+
+def test_a_cluster_is_kept_in_a_file_and_judged_by_it(lab, kubeconfig, tmp_path):
+    *_, names = KEPT.strip().splitlines()[0].split()
+    for command in KEPT.strip().splitlines():
+        with Shell({"KUBECONFIG": str(kubeconfig)}) as shell:
+            code, printed = shell.run(command.replace(names, str(tmp_path / names)))
+        assert code in (ExitCode.OK, ExitCode.PROBLEM, ExitCode.UNKNOWN), printed
+    assert "with an agent" in printed
 
 
 def test_an_address_that_vanished_in_a_pod_is_the_cause(lab, kubeconfig):

@@ -15,13 +15,7 @@ from kube_rdma.programs.install.installation import assignment, blueprints, obje
 from kube_rdma.rules.install.admission import AGENTS
 from kube_rdma.rules.install.agent_cel import NFD_RIGHT
 from kube_rdma.rules.install.fill import filled
-from kube_rdma.rules.install.presets import (
-    DEFAULTS,
-    DISTRIBUTIONS,
-    PRESETS,
-    merged,
-    namespaces,
-)
+from kube_rdma.rules.install.presets import DEFAULTS, DISTRIBUTIONS, PRESETS, merged
 from kube_rdma.rules.install.recommended_labels import GROUP
 from kube_rdma_tools.chart import chart_files, config_files
 
@@ -262,27 +256,6 @@ def rules_of(made, name):
         for resource in rule["resources"]
         for verb in rule["verbs"]
     }
-
-
-@pytest.mark.parametrize("preset", PRESETS)
-def test_a_doctor_from_elsewhere_has_the_agents_namespace_and_no_other(preset):
-    """A Role, so that no account reaches containers of other namespaces by it; nobody has it."""
-    made = objects((), preset)
-    named = [one for one in made if one["metadata"]["name"].endswith("-doctor")]
-    (role,) = named
-    assert (role["kind"], role["metadata"]["namespace"]) == (
-        "Role",
-        merged({"preset": preset})["namespace"]["name"],
-    )
-    assert rules_of(made, role["metadata"]["name"]) == {
-        ("pods", "get"),
-        ("pods", "list"),
-        ("pods/exec", "get"),
-        ("pods/exec", "create"),
-    }
-    assert role["metadata"]["namespace"] in namespaces()
-    without = objects([assignment("roles.install=false")], preset)
-    assert not [one for one in without if one["metadata"]["name"].endswith("-doctor")]
 
 
 @pytest.mark.parametrize("preset", ["default", "rails", "vke", "nvidia", "nvidia-operator", "ib"])

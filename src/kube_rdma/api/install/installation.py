@@ -106,8 +106,7 @@ class Installation(Typed):
     roles: InstalledRoles = InstalledRoles()
     """
     roles are the ClusterRoles kube-rdma-view, kube-rdma-verify and kube-rdma-bandwidth-check, and
-    the Role for kube-rdma doctor from elsewhere, FULLNAME-doctor. The chart creates no bindings of
-    them; an administrator does.
+    the Role of a doctor. The chart creates no bindings of them; an administrator does.
     """
     pools: Many[InstalledPool] = ()
     """pools lists the IPPools that Helm creates when it installs; an upgrade does not change them.

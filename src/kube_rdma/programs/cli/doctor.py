@@ -19,6 +19,7 @@ import click
 
 from kube_base.frozen import Frozen, replace
 from kube_base.plain_text import plain
+from kube_rdma.programs.cli.doctor_agents import AGENT_NAMESPACE, every_node, seen_by_agent
 from kube_rdma.programs.cli.examples import examples
 from kube_rdma.programs.cli.exit_codes import ExitCode
 from kube_rdma.programs.cli.options import (
@@ -62,17 +63,11 @@ class DoctorTarget(Frozen):
 @cluster_options(namespace=True)
 @click.option(
     "--all-nodes",
-    "every_node",
+    "whole",
     is_flag=True,
     help="Check all nodes that have an agent, and show each finding once with its nodes.",
 )
-@click.option(
-    "--agent-namespace",
-    default="",
-    metavar="NAME",
-    help="Namespace of the agents, for node/NAME, pod/NAME and --all-nodes. Default: the "
-    "namespaces that the presets install them in.",
-)
+@AGENT_NAMESPACE
 @TEXT_OUTPUT
 @AS_JSON
 @click.option(
@@ -85,7 +80,8 @@ class DoctorTarget(Frozen):
     "--bundle",
     metavar="FILE",
     type=_PATH,
-    help="Judge a file that --collect wrote, on any machine, instead of this node.",
+    help="Judge a file that --collect wrote, on any machine, instead of this node; with "
+    "--all-nodes one that kube-rdma bundle wrote.",
 )
 @click.option(
     "--config",
@@ -132,7 +128,7 @@ def doctor(
     cluster: ClusterOptions,
     *,
     as_json: bool,
-    every_node: bool,
+    whole: bool,
     **more: Any,
 ) -> None:
     """Find out why RDMA does not work here.
@@ -149,12 +145,13 @@ def doctor(
     explains the codes.
     """
     from kube_rdma.adapters.files import bundle
+    from kube_rdma.model.late_binding.binding import PodName
 
     as_json = as_json or output == "json"
     agents = more.pop("agent_namespace")
-    if every_node:
+    if whole:
         _refuse_beside(target, more)
-        _show_fleet(asyncio.run(_every_node(cluster, agents, opener)), as_json=as_json)
+        _show_fleet(_answers(more["bundle"], cluster, agents, opener), as_json=as_json)
         return
     aim = _target(target, lambda: cluster.usual_namespace(opener))
     collect, source = more.pop("collect"), more.pop("bundle")
@@ -162,7 +159,8 @@ def doctor(
     if source:
         seen = bundle.read(source)
     elif aim.node or (aim.pod and not _is_node(more)):
-        seen = asyncio.run(_by_agent(aim, cluster, agents, opener))
+        named: str | PodName = PodName(*aim.pod) if aim.pod else aim.node
+        seen = asyncio.run(seen_by_agent(named, cluster, agents, opener))
     else:
         seen = asyncio.run(_observed(more, aim.pod, cluster, opener))
     if collect == Path("-"):
@@ -205,7 +203,7 @@ def _target(text: str, usual: Callable[[], str]) -> DoctorTarget:
 
 def _refuse_beside(target: str, more: dict[str, Any]) -> None:
     """A usage error for what --all-nodes leaves no room for."""
-    given = [f"--{word}" for word in ("collect", "bundle", "config", "sysfs") if more[word]]
+    given = [f"--{word}" for word in ("collect", "config", "sysfs") if more[word]]
     given += [target] if target != THIS_NODE else []
     if given:
         raise click.UsageError(f"--all-nodes and {given[0]} exclude each other: leave one out.")
@@ -213,7 +211,18 @@ def _refuse_beside(target: str, more: dict[str, Any]) -> None:
 
 def _is_node(words: dict[str, Any]) -> bool:
     """Whether this machine is a node: its agent has records here, or its name was given."""
-    return bool(words["node_name"] or words["sysfs"]) or words["state_dir"].is_dir()
+    return bool(words["node_name"] or words["sysfs"] or words["state_dir"].is_dir())
+
+
+def _answers(
+    source: Path | None, cluster: ClusterOptions, agents: str, opener: Opener | None
+) -> tuple[NodeAnswer, ...]:
+    """What all nodes answer now, or answered when their bundle was written."""
+    from kube_rdma.adapters.files import cluster_bundle
+
+    if source:
+        return cluster_bundle.read(source)
+    return asyncio.run(every_node(cluster, agents, opener))
 
 
 def _show_fleet(answers: tuple[NodeAnswer, ...], *, as_json: bool) -> None:
@@ -226,37 +235,6 @@ def _show_fleet(answers: tuple[NodeAnswer, ...], *, as_json: bool) -> None:
     else:
         click.echo(plain(fleet_text(fleet, page_width())))
     _end(ill=fleet.ill, blind=fleet.is_blind)
-
-
-async def _every_node(
-    options: ClusterOptions, agents: str, opener: Opener | None
-) -> tuple[NodeAnswer, ...]:
-    """What all nodes with an agent see of themselves."""
-    from kube_rdma.programs.doctor.agents import find_agents
-
-    async with options.open(opener) as cluster:
-        return await (await find_agents(cluster, _namespaces(agents))).every_node()
-
-
-async def _by_agent(
-    aim: DoctorTarget, options: ClusterOptions, agents: str, opener: Opener | None
-) -> Observation:
-    """What a node sees of itself, and of the pod if one is named."""
-    from kube_rdma.model.late_binding.binding import PodName
-    from kube_rdma.programs.doctor.agents import find_agents
-
-    async with options.open(opener) as cluster:
-        asked = await find_agents(cluster, _namespaces(agents))
-        if aim.pod:
-            return await asked.pod(PodName(*aim.pod))
-        return await asked.node(aim.node)
-
-
-def _namespaces(agents: str) -> tuple[str, ...]:
-    """Where agents are looked for."""
-    from kube_rdma.rules.install.presets import namespaces
-
-    return (agents,) if agents else namespaces()
 
 
 async def _observed(

@@ -28,6 +28,7 @@ from kube_rdma.adapters.files.room import read_room
 from kube_rdma.adapters.journal.glance import glance
 from kube_rdma.adapters.kernel import proc
 from kube_rdma.adapters.kernel.device_nodes import missing
+from kube_rdma.adapters.kernel.sysfs.pcie import read_pcie
 from kube_rdma.adapters.kubelet.folders import FIXED, KNOWN, find_folders
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.adapters.kubelet.settings import sockets, topology_policy
@@ -96,7 +97,8 @@ async def observe(places: DoctorPlaces, opener: OpenCluster) -> Observation:
     if places.sysfs is None:
         survey = with_uses(survey)  # the agent spares cards that the node uses
     specs, refusals = _wishes(places, reader)
-    seen = Observation(places.node, survey=survey, specs=specs, refusals=refusals)
+    pcie = reader.part("pcie", lambda: read_pcie(survey, places.sysfs))
+    seen = Observation(places.node, survey=survey, specs=specs, refusals=refusals, pcie=pcie)
     if places.sysfs is None:
         asked = asyncio.create_task(_of_cluster(places, opener, reader))
         seen = await _of_this_machine(seen, places, reader)
@@ -165,7 +167,7 @@ async def _pod(
         "pod.attachments", lambda: _records(places.state, seen, PodName(*named), uid)
     )
     if not records:
-        return replace(seen, attachments=records)
+        return seen if records is None else replace(seen, attachments=())
     seen = replace(seen, attachments=reader.part("pod.attachments", lambda: checked(records)))
     if by_process:
         return seen
@@ -174,14 +176,12 @@ async def _pod(
     return reader.part("pod.links", lambda: with_namespace(seen, namespace)) or seen
 
 
-def _records(
-    state: Path, seen: ObservedPod, pod: PodName, uid: str
-) -> tuple[Attachment, ...] | None:
+def _records(state: Path, seen: ObservedPod, pod: PodName, uid: str) -> tuple[Attachment, ...]:
     """The journal's word of the pod; of one with networks, no word is not that all is well."""
     records = recorded(state, pod, uid)
     if not records and (seen.networks or seen.attached):
         raise Unavailable(f"the agent's journal in {state} has no attachment of the pod")
-    return records
+    return records or ()
 
 
 def _joined(seen: Observation, part: Observation) -> Observation:

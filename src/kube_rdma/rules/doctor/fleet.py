@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from kube_rdma.model.finding import Severity
+from kube_base.frozen import replace
+from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.fleet import (
     FleetDiagnosis,
     FleetFinding,
@@ -19,6 +20,7 @@ from kube_rdma.model.fleet import (
     NodeDiagnosis,
 )
 from kube_rdma.rules.doctor.diagnose import diagnose
+from kube_rdma.rules.doctor.outliers import outliers
 
 _SEVERITIES = tuple(Severity)
 _NUMBER = re.compile(r"(\d{1,18})")
@@ -26,7 +28,10 @@ _NUMBER = re.compile(r"(\d{1,18})")
 
 def diagnose_fleet(answers: Iterable[NodeAnswer]) -> FleetDiagnosis:
     """What is wrong with each node that answered, and what they have in common."""
-    nodes = sorted(map(_of_node, answers), key=lambda one: natural(one.node))
+    answers = tuple(answers)
+    unlike = outliers([one.seen for one in answers if one.seen])
+    judged = (_of_node(one, unlike.get(one.node, ())) for one in answers)
+    nodes = sorted(judged, key=lambda one: natural(one.node))
     places: dict[tuple[str, Severity, str], list[FleetPlace]] = {}
     for place in _places(nodes):
         finding = place.finding
@@ -44,10 +49,12 @@ def natural(name: str) -> tuple[tuple[int, int, str], ...]:
     return tuple((0, int(p), "") if n % 2 else (1, 0, p) for n, p in enumerate(parts))
 
 
-def _of_node(answer: NodeAnswer) -> NodeDiagnosis:
+def _of_node(answer: NodeAnswer, unlike: tuple[Finding, ...]) -> NodeDiagnosis:
+    """What its own checks find, and behind it what other nodes have otherwise."""
     if answer.seen is None:
         return NodeDiagnosis(answer.node, why=answer.why)
-    return NodeDiagnosis(answer.node, diagnose(answer.seen))
+    own = diagnose(answer.seen)
+    return NodeDiagnosis(answer.node, replace(own, findings=(*own.findings, *unlike)))
 
 
 def _places(nodes: Iterable[NodeDiagnosis]) -> Iterator[FleetPlace]:

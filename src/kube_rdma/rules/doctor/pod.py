@@ -60,7 +60,7 @@ def _not_as_attached(seen: Observation) -> Iterator[Finding]:
                 attachment.interface,
                 "; ".join(attachment.wrong),
                 "A program changed the interface after kube-rdma had attached it",
-                "Delete the pod: the next one is attached anew. Take NET_ADMIN from its containers",
+                "Delete the pod, to attach it again; take NET_ADMIN from its containers",
             )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import tarfile
 
 import pytest
 from click.testing import CliRunner
@@ -10,6 +12,7 @@ from click.testing import CliRunner
 from kube_base.errors import Refused
 from kube_base.frozen import replace
 from kube_rdma.adapters.files import bundle
+from kube_rdma.programs.cli.bundle import bundle as bundle_command
 from kube_rdma.programs.cli.doctor import doctor
 from tests.kit.agents import FleetOfAgents
 from tests.kit.opener import opener_of
@@ -91,9 +94,68 @@ def test_a_bundle_of_a_node_is_kept_here(run, tmp_path):
     assert bundle.read(tmp_path / "b.json") == replace(HEALTHY, node="node-2")
 
 
+def collect(fleet, file):
+    return CliRunner().invoke(
+        bundle_command, [str(file)], obj=opener_of(fleet.server), catch_exceptions=False
+    )
+
+
+def test_a_cluster_is_judged_by_its_bundle_as_by_its_nodes(run, fleet, tmp_path):
+    fleet.seen["node-1"] = replace(ILL, node="node-1")
+    fleet.failing["node-2"] = "it broke"
+    result = collect(fleet, tmp_path / "c.tar.gz")
+    assert (result.exit_code, result.stdout) == (
+        6,
+        f"{tmp_path}/c.tar.gz: 1 of 2 nodes answered.\n",
+    )
+    assert (tmp_path / "c.tar.gz").stat().st_mode & 0o777 == 0o600
+    now, then = run("--all-nodes"), run("--all-nodes", "--bundle", str(tmp_path / "c.tar.gz"))
+    assert (then.stdout, then.exit_code) == (now.stdout, 1)
+
+
+def test_a_bundle_is_never_written_over_a_file(fleet, tmp_path):
+    (tmp_path / "c.tar.gz").write_text("precious")
+    with pytest.raises(Refused, match="the bundle cannot be written"):
+        collect(fleet, tmp_path / "c.tar.gz")
+    assert (tmp_path / "c.tar.gz").read_text() == "precious"
+
+
+def tar_of(path, *members):
+    """A file that others wrote."""
+    with tarfile.open(path, "w:gz") as tar:
+        for name, data, kind in members:
+            member = tarfile.TarInfo(name)
+            member.size, member.type = len(data), kind
+            tar.addfile(member, io.BytesIO(data))
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        [("../../etc/passwd", b"x", tarfile.REGTYPE)],
+        [("nodes/a.json", b"", tarfile.SYMTYPE)],
+        [("nodes/a.json", b"{}", tarfile.REGTYPE)],
+        [("nodes/../a.json", b"{}", tarfile.REGTYPE)],
+        [("unseen.json", b"[]", tarfile.REGTYPE)],
+    ],
+    ids=["elsewhere", "link", "no bundle", "above", "no list"],
+)
+def test_what_is_no_bundle_of_a_cluster_is_refused(run, tmp_path, members):
+    tar_of(tmp_path / "x", *members)
+    with pytest.raises(Refused):
+        run("--all-nodes", "--bundle", str(tmp_path / "x"))
+
+
+@pytest.mark.parametrize("data", [b"", b"no tar", b"\x1f\x8b\x08garbage"])
+def test_a_file_of_another_kind_is_refused(run, tmp_path, data):
+    (tmp_path / "x").write_bytes(data)
+    with pytest.raises(Refused, match="cannot be read"):
+        run("--all-nodes", "--bundle", str(tmp_path / "x"))
+
+
 @pytest.mark.parametrize(
     "words",
-    [("node/",), ("node/a/b",), ("--all-nodes", "node/a"), ("--all-nodes", "--bundle", "x")],
+    [("node/",), ("node/a/b",), ("--all-nodes", "node/a"), ("--all-nodes", "--collect", "x")],
 )
 def test_what_cannot_be_meant_is_a_usage_error(run, words):
     assert run(*words).exit_code == 2

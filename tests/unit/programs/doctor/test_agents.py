@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from kube_base.errors import Refused, Unavailable
@@ -44,13 +46,22 @@ async def test_all_nodes_are_asked_some_at_once(fleet):
 
 
 async def test_a_node_that_hangs_holds_up_no_other(fleet):
+    """All others have answered before it ends."""
     fleet.hanging.add("node-1")
-    answers = await (await agents_of(fleet, seconds=0.05)).every_node()
-    by_node = {one.node: one for one in answers}
-    assert by_node["node-1"].seen is None
-    assert "does not answer within 0.05 s" in by_node["node-1"].why
-    assert by_node["node-2"].seen
-    assert by_node["node-3"].seen
+    agents = await agents_of(fleet)
+    asking = asyncio.create_task(agents.every_node())
+    await fleet.until_ended("node-2", "node-3")
+    assert not asking.done()
+    fleet.failing["node-1"] = "it was killed"
+    fleet.release.set()
+    answers = await asking
+    assert [bool(one.seen) for one in answers] == [False, True, True]
+
+
+async def test_a_node_that_hangs_is_given_up(fleet):
+    fleet.hanging |= set(fleet.nodes)
+    answers = await (await agents_of(fleet, seconds=0.01)).every_node()
+    assert all("does not answer within 0.01 s" in one.why for one in answers)
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,12 @@ def kubelet(**facts):
     return replace(HEALTHY, kubelet=replace(HEALTHY.kubelet, **facts))
 
 
+def with_pcie(**facts):
+    """The same where the link of the first card is otherwise."""
+    first, *others = HEALTHY.pcie
+    return replace(HEALTHY, pcie=(replace(first, **facts), *others))
+
+
 def offers(count):
     return replace(HEALTHY.kubelet, allocatable=((RESOURCE, count),) if count else ())
 
@@ -116,6 +122,8 @@ VANISHED = with_pod(
 FAULTS = {
     "driver unloaded": ("KR101", survey(devices=(), functions=DRIVERLESS)),
     "RDMA module unloaded": ("KR102", survey(devices=())),
+    "PCIe with half its lanes": ("KR125", with_pcie(width=8)),
+    "PCIe at half its speed": ("KR125", with_pcie(speed=16.0)),
     "no card at all": ("KR103", survey(devices=(), functions=(), gpus=())),
     "ib_uverbs unloaded": ("KR104", with_device(char_devices=())),
     "node of a device removed": ("KR105", replace(HEALTHY, absent=("/dev/infiniband/uverbs0",))),

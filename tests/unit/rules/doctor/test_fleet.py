@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,8 +12,9 @@ from kube_rdma.model.finding import Severity
 from kube_rdma.model.fleet import NodeAnswer
 from kube_rdma.rules.doctor.diagnose import diagnose
 from kube_rdma.rules.doctor.fleet import diagnose_fleet, natural
+from kube_rdma.rules.doctor.outliers import outliers
 
-from .healthy import HEALTHY
+from .healthy import HEALTHY, with_device
 from .test_faults import FAULTS
 
 NODES = [f"node-{number}" for number in range(12)]
@@ -64,6 +66,42 @@ def test_the_worst_comes_first_however_few_have_it():
     ]
 
 
+def changed(node, **facts):
+    """The answer of a well node whose first device or its port is otherwise."""
+    return NodeAnswer(node, replace(with_device(**facts), node=node))
+
+
+@pytest.mark.parametrize(
+    ("facts", "word"),
+    [
+        ({"port": {"rate_gbps": 50.0}}, "rate in Gb/s: 50, and 100 on 4 of 5 nodes"),
+        ({"port": {"gids": ()}}, "number of GIDs: 0, and 1 on 4 of 5 nodes"),
+        ({"firmware": "28.1"}, "firmware: 28.1, and 28.2 on 4 of 5 nodes"),
+    ],
+)
+def test_a_node_unlike_the_others_is_named(facts, word):
+    others = [changed(node, firmware="28.2") for node in NODES[:4]]
+    odd = changed("node-odd", **({"firmware": "28.2"} | facts))
+    rows = [one for one in diagnose_fleet([*others, odd]).findings if one.code == "KR128"]
+    assert [(row.nodes, row.places[0].finding.problem) for row in rows] == [(("node-odd",), word)]
+
+
+def test_an_mtu_unlike_the_others_is_named_without_another_card_on_the_node():
+    links = tuple(replace(link, mtu=1500) for link in HEALTHY.links)
+    odd = NodeAnswer("node-odd", replace(HEALTHY, node="node-odd", links=links))
+    fleet = diagnose_fleet([*answers(), odd])
+    (row,) = [one for one in fleet.findings if one.code == "KR128"]
+    assert row.nodes == ("node-odd",)
+    assert [place.finding.subject for place in row.places] == ["mlx5_0", "mlx5_1"]
+
+
+def test_without_a_majority_nobody_is_unlike():
+    halves = [changed(n, port={"rate_gbps": 50.0 if i % 2 else 100.0}) for i, n in enumerate(NODES)]
+    assert not [one for one in diagnose_fleet(halves).findings if one.code == "KR128"]
+    two = [changed("a"), changed("b", port={"rate_gbps": 50.0})]
+    assert not [one for one in diagnose_fleet(two).findings if one.code == "KR128"]
+
+
 @given(st.dictionaries(st.sampled_from(NODES), st.sampled_from(OF_NODE)))
 def test_no_finding_of_any_node_is_lost_or_invented(faults):
     """The rows hold each node's Findings, each in one row alone."""
@@ -71,6 +109,8 @@ def test_no_finding_of_any_node_is_lost_or_invented(faults):
     fleet = diagnose_fleet(seen)
     rows = [(p.node, p.finding) for row in fleet.findings for p in row.places]
     every = [(one.node, finding) for one in seen for finding in diagnose(one.seen).findings]
+    unlike = outliers([one.seen for one in seen])
+    every += [(node, finding) for node, some in unlike.items() for finding in some]
     assert sorted(rows, key=repr) == sorted(every, key=repr)
     keys = [(row.code, row.severity, row.cause) for row in fleet.findings]
     assert len(keys) == len(set(keys))
