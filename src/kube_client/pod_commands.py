@@ -21,14 +21,18 @@ from kube_client.wire import ApiRequest, Websocket
 
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 STDIN, STDOUT, STDERR, ERROR, CLOSE = 0, 1, 2, 3, 255
-MOST_OUTPUT = 1 << 16  # bytes of one command; perftest's longest table has 3 kB
+MOST_OUTPUT = 1 << 16  # bytes of one command by default; perftest's longest table has 3 kB
 _SHOWN = 300  # characters of what a program printed that a person gets to see
 
 
 class CommandOutput:
-    """What a command has printed so far, by channel, and at last how it ended."""
+    """What a command has printed so far, by channel, and at last how it ended.
 
-    def __init__(self) -> None:
+    `most` is how many bytes a channel may have.
+    """
+
+    def __init__(self, most: int = MOST_OUTPUT) -> None:
+        self._most = most
         self.printed = {STDOUT: bytearray(), STDERR: bytearray()}
         self.outcome: Status | None = None
 
@@ -44,8 +48,8 @@ class CommandOutput:
                 ) from error
         elif channel in self.printed:
             self.printed[channel] += data
-            if len(self.printed[channel]) > MOST_OUTPUT:
-                raise Unavailable(f"A command in a pod prints more than {MOST_OUTPUT} bytes.")
+            if len(self.printed[channel]) > self._most:
+                raise Unavailable(f"A command in a pod prints more than {self._most} bytes.")
 
     def text(self, channel: int) -> str:
         """What came on a channel."""
@@ -96,19 +100,37 @@ class AwaitedLine:
 
 
 class PodCommands:
-    """Commands in the first container of pods, with the rights of a cluster's client."""
+    """Commands in containers of pods, with the rights of a cluster's client.
 
-    def __init__(self, cluster: Cluster, protocols: Sequence[str] = (V5, V4)) -> None:
+    Without a name it is the first container. `most` is how many bytes a command may print.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        protocols: Sequence[str] = (V5, V4),
+        *,
+        most: int = MOST_OUTPUT,
+    ) -> None:
         self._cluster = cluster
         self._protocols = protocols
+        self._most = most
 
-    async def run(self, namespace: str, pod: str, argv: Sequence[str], *, stdin: str = "") -> str:
+    async def run(
+        self,
+        namespace: str,
+        pod: str,
+        argv: Sequence[str],
+        *,
+        stdin: str = "",
+        container: str = "",
+    ) -> str:
         """What a command prints; Unavailable when it fails.
 
         Before v5 its stdin has no end: a reader has to know by itself when it is done.
         """
-        output = CommandOutput()
-        request = _request(namespace, pod, argv, stdin=bool(stdin))
+        output = CommandOutput(self._most)
+        request = _request(namespace, pod, argv, stdin=bool(stdin), container=container)
         async with self._cluster.websocket(request, self._protocols) as socket:
             if stdin:
                 await _feed(socket, stdin.encode())
@@ -127,7 +149,7 @@ class PodCommands:
 
         Raise Unavailable when it ends without.
         """
-        output, line = CommandOutput(), AwaitedLine(until)
+        output, line = CommandOutput(self._most), AwaitedLine(until)
         request = _request(namespace, pod, argv, stdin=False)
         async with self._cluster.websocket(request, self._protocols) as socket:
             messages = socket.messages()
@@ -162,8 +184,11 @@ async def _read(messages: AsyncIterator[bytes]) -> None:
         pass
 
 
-def _request(namespace: str, pod: str, argv: Sequence[str], *, stdin: bool) -> ApiRequest:
+def _request(
+    namespace: str, pod: str, argv: Sequence[str], *, stdin: bool, container: str = ""
+) -> ApiRequest:
     query = [("command", word) for word in argv]
+    query += [("container", container)] if container else []
     query += [("stdin", "true")] if stdin else []
     query += [("stdout", "true"), ("stderr", "true")]
     return ApiRequest("get", "", "v1", "pods", namespace, pod, "exec", tuple(query))

@@ -23,7 +23,7 @@ from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION
 from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
 from kube_rdma.adapters.cni.exec import protocol
 from kube_rdma.adapters.cni.exec.process import ProcessOutcome
-from kube_rdma.adapters.files import bundle
+from kube_rdma.adapters.files import bundle, cluster_bundle
 from kube_rdma.adapters.kernel.sysfs import record
 from kube_rdma.model.attach.cni import Verb
 from kube_rdma.model.attach.steps import PluginConf
@@ -264,6 +264,10 @@ FILE_PARSERS: Mapping[str, tuple[object, Parser]] = {
     "kubeconfig": (KUBECONFIG, _kubeconfig),
     "kubeconfig in YAML": (KUBECONFIG_YAML, _kubeconfig),
     "bundle": (BUNDLE, lambda data: bundle.decode(data, "bundle.json")),
+    "silent nodes of a cluster": (
+        {"nodes": [{"node": "node-1", "why": "it hangs"}]},
+        lambda data: cluster_bundle.silent(data, "cluster.tar.gz"),
+    ),
     "recorded routes": (ROUTES, _recorded),
     "earlier run": (EARLIER, _earlier),
     "network of whereabouts": (

@@ -117,6 +117,19 @@ class ObservedRail(Frozen):
     card: str
 
 
+class ObservedPcieLink(Frozen):
+    """The PCIe link of a card: lanes and GT/s of a lane now, and the most that card and slot can.
+
+    `pci` is the card's function.
+    """
+
+    pci: str
+    width: int
+    speed: float
+    most_width: int
+    most_speed: float
+
+
 class AddressUse(Frozen):
     """An address of a pod's interface on a network, as the pod's status annotation has it."""
 
@@ -154,12 +167,24 @@ class ObservedContainer(Frozen):
     variables: tuple[tuple[str, str], ...] | None = None
 
 
+class ObservedAttachment(Frozen):
+    """An interface of the agent's journal, against the pod as it is now.
+
+    `wrong` are the sentences of CNI CHECK: what is not as it was attached.
+    """
+
+    interface: str
+    network: str
+    wrong: tuple[str, ...] = ()
+
+
 class ObservedPod(Frozen):
     """The pod that is asked about, as API server, kubelet and kernel have it.
 
     `networks` are the names in its annotations, `attached` is what its status annotation says.
     `why` is what it waits for. `findings` are those of admission. `survey` has the RDMA devices
-    that its namespace shows, `links` are its interfaces.
+    that its namespace shows, `links` are its interfaces. `attachments` are those that the agent of
+    its node has in its journal.
     """
 
     namespace: str
@@ -175,6 +200,7 @@ class ObservedPod(Frozen):
     links: tuple[ObservedLink, ...] | None = None
     routes: tuple[ObservedRoute, ...] | None = None
     survey: Survey | None = None
+    attachments: tuple[ObservedAttachment, ...] | None = None
 
     @property
     def title(self) -> str:
@@ -191,7 +217,7 @@ class Observation(Frozen):
     understood. `rails` are those that the agent has numbered, or a policy lists. `settings` are
     sysctls by path, ``net/ipv4/conf/all/rp_filter``. `folders` are those of kube-rdma's state that
     are there. `problems` are what `kube-rdma status` finds about this node. `uses` are the
-    addresses of pods everywhere, `slices` the node's ResourceSlices.
+    addresses of pods everywhere, `slices` the node's ResourceSlices, `pcie` the links of its cards.
     """
 
     node: str
@@ -216,6 +242,7 @@ class Observation(Frozen):
     uses: tuple[AddressUse, ...] | None = None
     ranges: tuple[AddressRange, ...] | None = None
     slices: tuple[DeviceSlice, ...] | None = None
+    pcie: tuple[ObservedPcieLink, ...] | None = None
     pod: ObservedPod | None = None
     not_seen: tuple[NotSeen, ...] = field(default=(), name="blanks")  # the name in a bundle
 

@@ -14,7 +14,7 @@ from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.views.findings import also, counted, folded, labelled, not_seen_lines, titled
 from kube_rdma.views.text import wrapped
 
-_MARKS: Mapping[Severity, str] = {Severity.ERROR: "✗", Severity.WARNING: "!", Severity.ADVICE: "·"}
+MARKS: Mapping[Severity, str] = {Severity.ERROR: "✗", Severity.WARNING: "!", Severity.ADVICE: "·"}
 _FOLLOWING = " " * len("    Cause  ")
 
 
@@ -88,7 +88,7 @@ def _root_lines(
     root: Finding, others: Sequence[str], diagnosis: Diagnosis, width: int
 ) -> Iterator[str]:
     """A root, of what else it is true, and the codes that follow from it."""
-    yield titled(_MARKS[root.severity], root)
+    yield titled(MARKS[root.severity], root)
     yield from labelled({"Seen": root.problem, "Cause": root.cause, "Fix": root.remedy}, width)
     yield from also(others, width)
     after = [one for one in diagnosis.findings if one.follows == root.code]

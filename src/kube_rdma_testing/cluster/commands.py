@@ -27,6 +27,7 @@ class PodCommand:
         query = request.query
         self.namespace, self.pod = request.namespace, request.name
         self.argv = [word for key, word in query if key == "command"]
+        self.container = dict(query).get("container", "")  # "": the pod's first
         self.protocol = protocol
         self._stdin: asyncio.Queue[bytes] = asyncio.Queue()
         self._out: asyncio.Queue[bytes | None] = asyncio.Queue()

@@ -155,8 +155,8 @@ def test_an_agent_is_ready_by_the_file_that_it_writes(daemonset):
         return
     (file,) = (word for word in container["args"] if word.startswith("--ready-file="))
     assert container.get("terminationMessagePath", "/dev/termination-log") == file.partition("=")[2]
-    *command, asked = container["startupProbe"]["exec"]["command"]
-    assert (command, asked) == (["test", "-s"], file.partition("=")[2])
+    waits = f"until [ -s {file.partition('=')[2]} ]; do sleep 0.5; done"
+    assert container["startupProbe"]["exec"]["command"] == ["sh", "-c", waits]
 
 
 @pytest.mark.parametrize("folder", NAMESPACES)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 import msgspec
 
@@ -108,6 +108,12 @@ def _with_findings(data: bytes) -> bytes:
 
 def write(seen: Observation, path: Path) -> None:
     """Write a new file that only its owner may read; raise Refused."""
+    with created(path) as file:
+        file.write(encode(seen))
+
+
+def created(path: Path) -> BinaryIO:
+    """A new file that only its owner may read; raise Refused."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -116,8 +122,7 @@ def write(seen: Observation, path: Path) -> None:
             remedy="Name a new file in a folder that may be written to",
             where=str(path),
         ) from error
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(encode(seen))
+    return os.fdopen(descriptor, "wb")
 
 
 def read(path: Path) -> Observation:

@@ -105,8 +105,8 @@ class Installation(Typed):
     """
     roles: InstalledRoles = InstalledRoles()
     """
-    roles are the ClusterRoles for people. An administrator binds kube-rdma-view, kube-rdma-verify
-    and kube-rdma-bandwidth-check; the chart creates no bindings of them. With
+    roles are the roles for people. An administrator binds kube-rdma-view, kube-rdma-verify,
+    kube-rdma-bandwidth-check and the Role of a doctor; the chart creates no bindings of them. With
     kube-rdma-aggregate-to-view and -edit, view and edit of Kubernetes take in kube-rdma's kinds.
     """
     pools: Many[InstalledPool] = ()

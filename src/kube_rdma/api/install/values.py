@@ -324,12 +324,17 @@ class InstalledClaims(Typed):
 
 
 class InstalledRoles(Typed):
-    """The settings of the ClusterRoles for people."""
+    """The settings of the roles for people."""
 
     install: bool = True
     """
     install is whether the chart creates these ClusterRoles. They have the same names in every
     release, so a second release in a cluster needs false.
+    """
+    doctor: bool = True
+    """
+    doctor is whether the chart creates the Role FULLNAME-doctor in the agents' namespace, by which
+    kube-rdma doctor and kube-rdma bundle run in the agents' containers. See docs/doctor.md.
     """
 
 

@@ -1,6 +1,6 @@
-"""`kube-rdma doctor`: why RDMA does not work here, root causes first.
+"""`kube-rdma doctor`: why RDMA does not work on a node, for a pod or on all nodes, causes first.
 
-Run it on the node or in the agent's container; it changes nothing.
+It looks at this machine, or runs itself in the containers of agents; it changes nothing.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import asyncio
 import json
 import os
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kube_base.frozen import replace
+from kube_base.frozen import Frozen, replace
+from kube_base.plain_text import plain
+from kube_rdma.programs.cli.doctor_agents import AGENT_NAMESPACE, every_node, seen_by_agent
 from kube_rdma.programs.cli.examples import examples
 from kube_rdma.programs.cli.exit_codes import ExitCode
 from kube_rdma.programs.cli.options import (
@@ -32,21 +35,39 @@ from kube_rdma.programs.cli.output import AS_JSON, TEXT_OUTPUT, page_width
 
 if TYPE_CHECKING:
     from kube_rdma.model.doctor import Observation
+    from kube_rdma.model.fleet import NodeAnswer
     from kube_rdma.programs.cli.options import Opener
 
 _PATH = click.Path(path_type=Path)
+_NODES = ("node", "nodes", "no")  # as kubectl calls them
+
+
+class DoctorTarget(Frozen):
+    """What to look at: a node by its name, a pod, or this machine where neither is named."""
+
+    node: str = ""
+    pod: tuple[str, str] | None = None
 
 
 @click.command(
     epilog=examples(
         "kube-rdma doctor",
-        "kube-rdma doctor pod/train/worker-0",
+        "kube-rdma doctor node/node-17",
+        "kube-rdma doctor pod/worker-0 -n train",
+        "kube-rdma doctor --all-nodes",
         "kube-rdma doctor --collect node-1.json",
         "kube-rdma doctor --bundle node-1.json",
     )
 )
-@click.argument("target", metavar="[node|pod/[NAMESPACE/]NAME]", default=THIS_NODE)
+@click.argument("target", metavar="[node|node/NAME|pod/[NAMESPACE/]NAME]", default=THIS_NODE)
 @cluster_options(namespace=True)
+@click.option(
+    "--all-nodes",
+    "whole",
+    is_flag=True,
+    help="Check all nodes that have an agent, and show each finding once with its nodes.",
+)
+@AGENT_NAMESPACE
 @TEXT_OUTPUT
 @AS_JSON
 @click.option(
@@ -59,7 +80,8 @@ _PATH = click.Path(path_type=Path)
     "--bundle",
     metavar="FILE",
     type=_PATH,
-    help="Judge a file that --collect wrote, on any machine, instead of this node.",
+    help="Judge a file that --collect wrote, on any machine, instead of this node; with "
+    "--all-nodes one that kube-rdma bundle wrote.",
 )
 @click.option(
     "--config",
@@ -106,6 +128,7 @@ def doctor(
     cluster: ClusterOptions,
     *,
     as_json: bool,
+    whole: bool,
     **more: Any,
 ) -> None:
     """Find out why RDMA does not work here.
@@ -114,31 +137,104 @@ def doctor(
     and changes nothing. With pod/NAME it also checks a pod of this node; its processes are visible
     only to root on the node.
 
-    Exits with 1 when something is in the way of RDMA, with 6 when most checks could not be made,
-    else with 0. The output names what could not be seen. docs/doctor.md explains the codes.
+    From elsewhere name what to check: node/NAME, pod/NAME or --all-nodes. The command then runs
+    itself in the agents' containers by `kubectl exec`, which needs a Role in their namespace.
+
+    Exits with 1 when something is in the way of RDMA, with 6 when most checks could not be made or
+    a node did not answer, else with 0. The output names what could not be seen. docs/doctor.md
+    explains the codes.
     """
     from kube_rdma.adapters.files import bundle
-    from kube_rdma.rules.doctor.diagnose import diagnose
-    from kube_rdma.views.doctor import doctor_document, doctor_text
+    from kube_rdma.model.late_binding.binding import PodName
 
-    pod = named_pod(target, lambda: cluster.usual_namespace(opener))
+    as_json = as_json or output == "json"
+    agents = more.pop("agent_namespace")
+    if whole:
+        _refuse_beside(target, more)
+        _show_fleet(_answers(more["bundle"], cluster, agents, opener), as_json=as_json)
+        return
+    aim = _target(target, lambda: cluster.usual_namespace(opener))
     collect, source = more.pop("collect"), more.pop("bundle")
     more["host"] = more["host"] or root_of_host()
-    seen = bundle.read(source) if source else asyncio.run(_observed(more, pod, cluster, opener))
+    if source:
+        seen = bundle.read(source)
+    elif aim.node or (aim.pod and not _is_node(more)):
+        named: str | PodName = PodName(*aim.pod) if aim.pod else aim.node
+        seen = asyncio.run(seen_by_agent(named, cluster, agents, opener))
+    else:
+        seen = asyncio.run(_observed(more, aim.pod, cluster, opener))
     if collect == Path("-"):
         click.echo(bundle.encode(seen), nl=False)
         return
     if collect:
         bundle.write(seen, collect)
+    _show(seen, as_json=as_json)
+
+
+def _show(seen: Observation, *, as_json: bool) -> None:
+    """Print what is wrong with a node, and end with its exit code."""
+    from kube_rdma.rules.doctor.diagnose import diagnose
+    from kube_rdma.views.doctor import doctor_document, doctor_text
+
     diagnosis = diagnose(seen)
-    if as_json or output == "json":
+    if as_json:
         click.echo(json.dumps(doctor_document(seen, diagnosis), indent=2))
     else:
-        click.echo(doctor_text(seen, diagnosis, page_width()))
-    if diagnosis.ill:
+        click.echo(plain(doctor_text(seen, diagnosis, page_width())))
+    _end(ill=diagnosis.ill, blind=diagnosis.is_blind)
+
+
+def _end(*, ill: bool, blind: bool) -> None:
+    if ill:
         sys.exit(ExitCode.PROBLEM)
-    if diagnosis.is_blind:
+    if blind:
         sys.exit(ExitCode.UNKNOWN)
+
+
+def _target(text: str, usual: Callable[[], str]) -> DoctorTarget:
+    """What is named; a usage error for anything else."""
+    kind, slash, name = text.partition("/")
+    if kind in _NODES and slash:
+        if not name or "/" in name:
+            raise click.UsageError("Name a node: node/NAME, as kubectl get nodes shows it.")
+        return DoctorTarget(node=name)
+    return DoctorTarget(pod=named_pod(text, usual))
+
+
+def _refuse_beside(target: str, more: dict[str, Any]) -> None:
+    """A usage error for what --all-nodes leaves no room for."""
+    given = [f"--{word}" for word in ("collect", "config", "sysfs") if more[word]]
+    given += [target] if target != THIS_NODE else []
+    if given:
+        raise click.UsageError(f"--all-nodes and {given[0]} exclude each other: leave one out.")
+
+
+def _is_node(words: dict[str, Any]) -> bool:
+    """Whether this machine is a node: its agent has records here, or its name was given."""
+    return bool(words["node_name"] or words["sysfs"] or words["state_dir"].is_dir())
+
+
+def _answers(
+    source: Path | None, cluster: ClusterOptions, agents: str, opener: Opener | None
+) -> tuple[NodeAnswer, ...]:
+    """What all nodes answer now, or answered when their bundle was written."""
+    from kube_rdma.adapters.files import cluster_bundle
+
+    if source:
+        return cluster_bundle.read(source)
+    return asyncio.run(every_node(cluster, agents, opener))
+
+
+def _show_fleet(answers: tuple[NodeAnswer, ...], *, as_json: bool) -> None:
+    from kube_rdma.rules.doctor.fleet import diagnose_fleet
+    from kube_rdma.views.fleet import fleet_document, fleet_text
+
+    fleet = diagnose_fleet(answers)
+    if as_json:
+        click.echo(json.dumps(fleet_document(fleet), indent=2))
+    else:
+        click.echo(plain(fleet_text(fleet, page_width())))
+    _end(ill=fleet.ill, blind=fleet.is_blind)
 
 
 async def _observed(

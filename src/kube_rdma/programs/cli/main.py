@@ -44,6 +44,11 @@ COMMANDS = {
         "agent",
         "Serve a node's cards; the DaemonSet runs it.",
     ),
+    "bundle": (
+        "kube_rdma.programs.cli.bundle",
+        "bundle",
+        "Collect what the doctor sees of all nodes.",
+    ),
     "claim": ("kube_rdma.programs.cli.claim", "claim", "Write a claim template for pods."),
     "config": (
         "kube_rdma.programs.cli.config",

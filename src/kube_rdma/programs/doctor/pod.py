@@ -103,14 +103,18 @@ def with_processes(seen: ObservedPod, whole: FullPod) -> ObservedPod:
         for one in status_of(whole).container_statuses
         if (identity := one.container_id.rpartition("//")[2]) in pids
     }
-    namespace = Path(f"/proc/{next(iter(pids.values()))}/ns/net")
     containers = tuple(
         _with_process(one, by_name[one.name]) if one.name in by_name else one
         for one in seen.containers or ()
     )
+    namespace = Path(f"/proc/{next(iter(pids.values()))}/ns/net")
+    return with_namespace(replace(seen, containers=containers), namespace)
+
+
+def with_namespace(seen: ObservedPod, namespace: Path) -> ObservedPod:
+    """The same with what its network namespace shows; raise Unavailable or Refused."""
     return replace(
         seen,
-        containers=containers,
         links=open_inside(namespace, partial(observed_links, node_indexes())),
         routes=open_inside(namespace, observed_routes),
         survey=_survey(namespace),

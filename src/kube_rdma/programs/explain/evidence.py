@@ -33,6 +33,7 @@ from kube_rdma.model.node import NodeState
 from kube_rdma.model.pools.pool import PoolSpec
 from kube_rdma.model.reports.node_report import NodeReport
 from kube_rdma.model.survey import NamespaceMode
+from kube_rdma.programs.doctor.attachments import recorded
 from kube_rdma.programs.doctor.pod import (
     OpenCluster,
     observed_pod,
@@ -44,7 +45,6 @@ from kube_rdma.programs.explain.networks import with_documents
 from kube_rdma.programs.explain.node import node_here
 from kube_rdma.programs.part_reader import PartReader, first_sentence
 from kube_rdma.rules.admission.findings import findings
-from kube_rdma.rules.attach.records import as_read
 from kube_rdma.rules.explain.node import basis
 
 _RUNNING = "Running"
@@ -201,17 +201,12 @@ def _by_records(places: ExplainPlaces, pod: PodName, records: _Records, why: str
 def _records(state: Path, pod: PodName, uid: str = "") -> _Records:
     """The newest sandbox's; a pod of that name and another uid is another pod."""
     try:
-        attachments = [
-            as_read(name, one)
-            for folder in ("attachments", "delegated")
-            for name, one in glances(state / folder, "attachment", Attachment) or ()
-            if one.sandbox.pod == pod and uid in ("", one.sandbox.uid)
-        ]
+        attachments = recorded(state, pod, uid)
         bindings = glances(state / "bindings", "binding", Binding)
     except Unavailable:
         return _Records(None, None)
     held = [one for _, one in bindings or () if one.pod == pod and uid in ("", one.uid)]
-    return _Records(tuple(attachments) or None, tuple(held) or None)
+    return _Records(attachments or None, tuple(held) or None)
 
 
 def _refuse_elsewhere(pod: PodName, where: str, node: str | None) -> None:

@@ -11,8 +11,15 @@ from collections.abc import Sequence
 
 from kube_rdma.model.attach.attachment import Plan
 from kube_rdma.model.attach.pod_view import PodView
-from kube_rdma.model.attach.steps import GiveBackLink, GiveBackRdma, RemoveLink, RemoveLinks, Undo
-from kube_rdma.model.functions.step import RebindFunction
+from kube_rdma.model.attach.steps import (
+    GiveBackLink,
+    GiveBackRdma,
+    RemoveLink,
+    RemoveLinks,
+    SetSysctl,
+    Undo,
+)
+from kube_rdma.model.functions.step import FunctionPlace, RebindFunction, SetFunction
 from kube_rdma.rules.attach.step_table import lacks, undone
 
 ALL_PLANS = -1
@@ -58,6 +65,13 @@ def undo_by_plan(plans: Sequence[Plan]) -> tuple[tuple[int, Undo], ...]:
     at_once = (ALL_PLANS, RemoveLinks(tuple(links)))
     rest = [at_once if one[1] is links[-1] else one for one in acts]
     return tuple(one for one in rest if not isinstance(one[1], RemoveLink))
+
+
+def looked_at(plans: Sequence[Plan]) -> tuple[tuple[str, ...], tuple[FunctionPlace, ...]]:
+    """What `check` needs of a look besides links and devices: paths of sysctls, and functions."""
+    steps = [step for plan in plans for step in plan.steps]
+    paths = tuple(step.path for step in steps if isinstance(step, SetSysctl))
+    return paths, tuple(step.place for step in steps if isinstance(step, SetFunction))
 
 
 def check(plan: Plan, seen: PodView) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from kube_rdma.model.doctor import Observation
 from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma.rules.doctor.check import Check
+from kube_rdma.rules.doctor.pcie import slow_pcie
 from kube_rdma.rules.health.discovery import idle, judge, lasting, notes
 from kube_rdma.rules.health.evaluate import NodeFacts, NodeVerdict, evaluate, node_cards
 from kube_rdma.rules.health.membership import hidden
@@ -380,6 +381,7 @@ CHECKS = (
     Check("KR122", "InfiniBand fabric", ("survey",), _fabric, ("KR123", "KR133"), ("KR204",)),
     Check("KR123", "GIDs", ("survey",), _no_gid, ("KR133",), ("KR204",)),
     Check("KR124", "rate", ("survey",), _slow_port),
+    Check("KR125", "PCIe link", ("pcie",), slow_pcie),
     Check("KR130", "configuration", ("refusals",), _refused, (), ("KR202", "KR203", "KR204")),
     Check("KR131", "overlapping pools", _POOLS, _clashes, ("KR132", "KR203", "KR204")),
     Check("KR132", "cards of pools", _POOLS, _empty_pool, ("KR203", "KR204")),

@@ -52,6 +52,18 @@ def _not_attached(seen: Observation) -> Iterator[Finding]:
         )
 
 
+def _not_as_attached(seen: Observation) -> Iterator[Finding]:
+    """Interfaces that are not as the agent made them, by its own CHECK."""
+    for attachment in _pod(seen).attachments or ():
+        if attachment.wrong:
+            yield Finding(
+                attachment.interface,
+                "; ".join(attachment.wrong),
+                "A program changed the interface after kube-rdma had attached it",
+                "Delete the pod, to attach it again; take NET_ADMIN from its containers",
+            )
+
+
 def _link_down(seen: Observation) -> Iterator[Finding]:
     for link in _rails(_pod(seen)):
         if not link.up or link.carrier is False:
@@ -427,6 +439,14 @@ CHECKS = (
     Check("KR322", "free addresses", ("pod",), _pool_refuses, (), ("KR490",)),
     Check("KR401", "requests of the pod", ("pod", "pod.findings"), _documents),
     Check("KR403", "networks of the pod", ("pod", "pod.attached"), _not_attached, (), ("KR422",)),
+    Check(
+        "KR404",
+        "attachments of the pod",
+        ("pod", "pod.attachments"),
+        _not_as_attached,
+        ("KR410", "KR411", "KR412"),
+        ("KR418", "KR420", "KR422"),
+    ),
     Check("KR410", "links of the pod", ("pod", "pod.links"), _link_down),
     Check("KR411", "MTU of the pod", ("pod", "pod.links", "links"), _mtu),
     Check("KR412", "routes of the pod", ("pod", "pod.links", "pod.routes"), _no_route),

@@ -81,7 +81,7 @@ DEFAULTS: Json = {
     },
     "labeller": {"enabled": False},
     "claims": {"enabled": False, "classes": []},
-    "roles": {"install": True},
+    "roles": {"install": True, "doctor": True},
     "pools": [],
     "networks": {"install": False, "mtu": 0},
     "crds": {
@@ -365,6 +365,12 @@ DISTRIBUTIONS: Mapping[str, Json] = {
 
 
 DEFAULT_PRESET: str = DEFAULTS["preset"]
+
+
+def namespaces() -> tuple[str, ...]:
+    """The namespaces that presets install into, that of the default preset first."""
+    layers = [PRESETS[DEFAULT_PRESET], *PRESETS.values(), DEFAULTS]
+    return tuple(dict.fromkeys(one["namespace"]["name"] for one in layers if "namespace" in one))
 
 
 def merged(given: Values) -> Json:

@@ -36,6 +36,13 @@ def program_role(template: ProgramTemplate) -> ProgramRole | None:
     return next((role for role in ProgramRole if words[:1] == (role.value,)), None)
 
 
+def serves_cards(template: ProgramTemplate) -> bool:
+    """Whether a container is an agent with a node's cards; who only labels nodes has none."""
+    words = template.words
+    is_labeller = says(words, "--role", "node") and not says(words, "--role", "plugin")
+    return program_role(template) is ProgramRole.AGENT and not is_labeller
+
+
 def metrics_port(words: Sequence[str]) -> int | None:
     """The port where an agent with these words answers Prometheus; None where it does not."""
     joined = "\0".join(words).replace(f"{_METRICS}\0", f"{_METRICS}=")

@@ -9,12 +9,14 @@ from kube_rdma.model.doctor import (
     AddressRange,
     AddressUse,
     Observation,
+    ObservedAttachment,
     ObservedCni,
     ObservedContainer,
     ObservedFolder,
     ObservedKubelet,
     ObservedLink,
     ObservedNeighbour,
+    ObservedPcieLink,
     ObservedPod,
     ObservedRail,
     ObservedRoute,
@@ -92,6 +94,7 @@ HEALTHY = Observation(
         AddressUse("default/other", "default/rdma", "net1", "10.0.1.2"),
     ),
     ranges=(AddressRange("default/rdma", ("10.0.0.0/16",)),),
+    pcie=tuple(ObservedPcieLink(one.seat.pci, 16, 32.0, 16, 32.0) for one in FUNCTIONS),
 )
 
 # A pod on the first card of that node, with an interface and an address of its own.
@@ -130,6 +133,7 @@ POD = ObservedPod(
     ),
     routes=(ObservedRoute("net1", "10.0.0.0/16"),),
     survey=INSIDE,
+    attachments=(ObservedAttachment("net1", "default/rdma"),),
 )
 WITH_POD = replace(HEALTHY, pod=POD)
 

@@ -7,7 +7,13 @@ import pytest
 from kube_base.frozen import replace
 from kube_rdma.model.claims.device import ClaimedDevice, DeviceSlice, SliceDevice
 from kube_rdma.model.device import LinkLayer, PhysicalState, PortState
-from kube_rdma.model.doctor import ObservedFolder, ObservedNeighbour, ObservedRail, ObservedRoute
+from kube_rdma.model.doctor import (
+    ObservedAttachment,
+    ObservedFolder,
+    ObservedNeighbour,
+    ObservedRail,
+    ObservedRoute,
+)
 from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.pools.pool import Mode, Selector
 from kube_rdma.model.survey import NamespaceMode
@@ -55,6 +61,12 @@ def kubelet(**facts):
     return replace(HEALTHY, kubelet=replace(HEALTHY.kubelet, **facts))
 
 
+def with_pcie(**facts):
+    """The same where the link of the first card is otherwise."""
+    first, *others = HEALTHY.pcie
+    return replace(HEALTHY, pcie=(replace(first, **facts), *others))
+
+
 def offers(count):
     return replace(HEALTHY.kubelet, allocatable=((RESOURCE, count),) if count else ())
 
@@ -96,9 +108,22 @@ APART = replace(
 ADD = 'FailedCreatePodSandBox: rpc error: plugin type="kube-rdma" failed (add): '
 FULL = f"{ADD}IPPool narrow: the pool is full: 2 of 2 addresses are held; Add a range."
 
+# The pod as it is, and what CNI CHECK says of it; the device has lost the GID of the address.
+VANISHED = with_pod(
+    attachments=(
+        ObservedAttachment(
+            "net1", "default/rdma", ("net1 (default/rdma): the address 10.0.1.1/16 is missing",)
+        ),
+    ),
+    links=(POD.links[0], replace(POD.links[1], addresses=())),
+    survey=SURVEY,
+)
+
 FAULTS = {
     "driver unloaded": ("KR101", survey(devices=(), functions=DRIVERLESS)),
     "RDMA module unloaded": ("KR102", survey(devices=())),
+    "PCIe with half its lanes": ("KR125", with_pcie(width=8)),
+    "PCIe at half its speed": ("KR125", with_pcie(speed=16.0)),
     "no card at all": ("KR103", survey(devices=(), functions=(), gpus=())),
     "ib_uverbs unloaded": ("KR104", with_device(char_devices=())),
     "node of a device removed": ("KR105", replace(HEALTHY, absent=("/dev/infiniband/uverbs0",))),
@@ -167,6 +192,7 @@ FAULTS = {
     "pool exhausted": ("KR322", with_pod(phase="Pending", why=FULL)),
     "annotation without a request": ("KR401", with_pod(findings=(MISMATCH,))),
     "network not attached": ("KR403", with_pod(attached=())),
+    "address vanished in the pod": ("KR404", VANISHED),
     "link down in the pod": ("KR410", with_net1(up=False, carrier=None)),
     "wrong MTU in the pod": ("KR411", with_net1(mtu=9100)),
     "route removed in the pod": ("KR412", with_pod(routes=())),

@@ -20,7 +20,7 @@ from .test_faults import FAULTS
 
 PARTS = [one for one in Observation.__struct_fields__ if getattr(WITH_POD, one) is not None]
 PARTS = [name for name in PARTS if name not in ("node", "taken", "document", "not_seen", "pod")]
-OF_POD = ("attached", "findings", "containers", "links", "routes", "survey")
+OF_POD = ("attached", "attachments", "findings", "containers", "links", "routes", "survey")
 OF_KUBELET = ("allocatable", "holdings")
 OF_CONTAINER = ("user", "memlock", "locks", "asked_lock", "nodes", "granted", "variables")
 

@@ -32,13 +32,13 @@ from kube_rdma.adapters.kernel.pod.namespaces import Namespace
 from kube_rdma.adapters.kernel.pod.steps import PodNetwork
 from kube_rdma.model.attach.attachment import Attachment, AttachmentKey, Plan, PluginResult, Sandbox
 from kube_rdma.model.attach.pod_view import PodView
-from kube_rdma.model.attach.steps import CallPlugin, EndPlugin, PluginConf, SetSysctl
+from kube_rdma.model.attach.steps import CallPlugin, EndPlugin, PluginConf
 from kube_rdma.model.errors import HardwareGone
-from kube_rdma.model.functions.step import RebindFunction, SetFunction
+from kube_rdma.model.functions.step import RebindFunction
 from kube_rdma.programs.records import Records, in_the_log
 from kube_rdma.rules.attach import records
 from kube_rdma.rules.attach.foreign_plugins import plugin_calls
-from kube_rdma.rules.attach.undo import check, undo_by_plan
+from kube_rdma.rules.attach.undo import check, looked_at, undo_by_plan
 
 Open = Callable[[Namespace | None], AbstractContextManager[PodNetwork]]
 
@@ -267,9 +267,7 @@ class PlanExecutor:
         if attachment is None:
             raise Broken(f"no attachment of sandbox {key.container} is recorded.")
 
-        steps = [step for plan in attachment.plans for step in plan.steps]
-        paths = tuple(step.path for step in steps if isinstance(step, SetSysctl))
-        functions = tuple(step.place for step in steps if isinstance(step, SetFunction))
+        paths, functions = looked_at(attachment.plans)
 
         def see() -> tuple[str, ...]:
             with self._open(namespace) as pod:

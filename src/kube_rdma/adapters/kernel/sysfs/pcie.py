@@ -1,0 +1,69 @@
+"""Reads the PCIe links of RDMA cards: what they run at, and what card and slot can.
+
+For `kube-rdma doctor` alone; the survey needs none of it. The slot is the port above the card, a
+root port or a switch's lower side. Files: current_link_speed, current_link_width and their max_ of
+drivers/pci/pci-sysfs.c, which say "Unknown" or 255 where the hardware does not tell.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from kube_base.errors import Unavailable
+from kube_rdma.adapters.kernel.sysfs.pci import FUNCTIONS
+from kube_rdma.adapters.kernel.sysfs.tree import SysfsRoot, SysfsTree
+from kube_rdma.model.device import PciAddress, PciPosition
+from kube_rdma.model.doctor import ObservedPcieLink
+from kube_rdma.model.survey import Survey
+
+_SYSFS = Path("/sys")
+_SPEED = re.compile(r"([0-9]{1,4}(?:\.[0-9]{1,4})?) GT/s.*")
+_UNKNOWN = 255  # lanes; PCIE_LNK_WIDTH_UNKNOWN of include/linux/pci.h
+
+
+def read_pcie(survey: Survey, sysfs: SysfsRoot | None = None) -> tuple[ObservedPcieLink, ...]:
+    """The links of all cards with an RDMA device; raise Unavailable where none says anything.
+
+    A virtual function has no link of its own, so that of its card is read.
+    """
+    tree = SysfsTree(sysfs or _SYSFS)
+    seats = tuple(_seats(survey))
+    links = tuple(link for seat in seats if (link := _link(tree, seat)))
+    if seats and not links:
+        raise Unavailable("the kernel tells no PCIe link of any card")
+    return links
+
+
+def _seats(survey: Survey) -> Iterator[PciPosition]:
+    """Where the cards are, each once."""
+    of_devices = (device.seat for device in survey.devices if device.seat)
+    wanted = dict.fromkeys(seat.physical_function or seat.pci for seat in of_devices)
+    seats = {one.seat.pci: one.seat for one in survey.functions}
+    return (seats[pci] for pci in wanted if pci in seats)
+
+
+def _link(tree: SysfsTree, seat: PciPosition) -> ObservedPcieLink | None:
+    """The link of a card; None where its speed or its width is not told."""
+    ends = seat.path[-2:]  # the slot, if it is not the root complex itself, and the card
+    speed, width = _speed(tree, seat.pci, "current"), _width(tree, seat.pci, "current")
+    speeds = [one for pci in ends if (one := _speed(tree, pci, "max"))]
+    widths = [one for pci in ends if (one := _width(tree, pci, "max"))]
+    if not (speed and width and speeds and widths):
+        return None
+    return ObservedPcieLink(seat.pci, width, speed, min(widths), min(speeds))
+
+
+def _speed(tree: SysfsTree, pci: PciAddress, which: str) -> float:
+    """GT/s of a lane; 0 where it is not told."""
+    text = tree.text(f"{FUNCTIONS}/{pci}/{which}_link_speed", required=False) or ""
+    match = _SPEED.fullmatch(text)
+    return float(match[1]) if match else 0.0
+
+
+def _width(tree: SysfsTree, pci: PciAddress, which: str) -> int:
+    """Lanes; 0 where they are not told."""
+    text = tree.text(f"{FUNCTIONS}/{pci}/{which}_link_width", required=False) or ""
+    lanes = int(text) if text.isascii() and text.isdecimal() and len(text) < 5 else 0
+    return lanes if lanes < _UNKNOWN else 0

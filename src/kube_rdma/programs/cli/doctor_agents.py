@@ -1,0 +1,51 @@
+"""How `kube-rdma doctor` and `bundle` reach nodes elsewhere: through the agents of a namespace."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from kube_rdma.model.doctor import Observation
+    from kube_rdma.model.fleet import NodeAnswer
+    from kube_rdma.model.late_binding.binding import PodName
+    from kube_rdma.programs.cli.options import ClusterOptions, Opener
+
+AGENT_NAMESPACE = click.option(
+    "--agent-namespace",
+    default="",
+    metavar="NAME",
+    help="Namespace of the agents through which nodes are reached. Default: the namespaces that "
+    "the presets install them in.",
+)
+
+
+async def every_node(
+    options: ClusterOptions, agents: str, opener: Opener | None
+) -> tuple[NodeAnswer, ...]:
+    """What all nodes with an agent see of themselves."""
+    from kube_rdma.programs.doctor.agents import find_agents
+
+    async with options.open(opener) as cluster:
+        return await (await find_agents(cluster, _namespaces(agents))).every_node()
+
+
+async def seen_by_agent(
+    target: str | PodName, options: ClusterOptions, agents: str, opener: Opener | None
+) -> Observation:
+    """What a node of this name sees of itself, or a pod's node of itself and of the pod."""
+    from kube_rdma.programs.doctor.agents import find_agents
+
+    async with options.open(opener) as cluster:
+        asked = await find_agents(cluster, _namespaces(agents))
+        if isinstance(target, str):
+            return await asked.node(target)
+        return await asked.pod(target)
+
+
+def _namespaces(agents: str) -> tuple[str, ...]:
+    """Where agents are looked for."""
+    from kube_rdma.rules.install.presets import namespaces
+
+    return (agents,) if agents else namespaces()

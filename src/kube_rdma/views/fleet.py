@@ -1,0 +1,133 @@
+"""What a doctor found on many nodes, for people and programs: `kube-rdma doctor --all-nodes`.
+
+    the same Finding on some nodes ─► one block, with a count and their names; the worst first
+
+Behind the blocks of roots come nodes that did not answer, and one line that says it all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from kube_base.frozen import asdict
+from kube_rdma.model.fleet import FleetDiagnosis, FleetFinding, FleetPlace, NodeDiagnosis
+from kube_rdma.views.doctor import MARKS
+from kube_rdma.views.findings import counted, ended, labelled
+from kube_rdma.views.text import wrapped
+
+_NAMES = 8  # nodes and subjects that are named in a line; -o json has all of them
+_INDENT = "    "
+
+
+def fleet_text(fleet: FleetDiagnosis, width: int = 100) -> str:
+    """The whole; `width` in columns."""
+    roots = [one for one in fleet.findings if not one.follows]
+    blocks = [
+        [_head(fleet)],
+        *(list(_root_lines(one, fleet, width)) for one in roots),
+        list(_dark_lines(fleet.nodes, width)),
+        wrapped(_verdict(fleet, roots), width, ""),
+    ]
+    return "\n\n".join("\n".join(block) for block in blocks if block)
+
+
+def fleet_document(fleet: FleetDiagnosis) -> dict[str, object]:
+    """The same as JSON values. Keys are stable: they are added to, never renamed or removed."""
+    return {
+        "nodes": [_node(one) for one in fleet.nodes],
+        "findings": [
+            {
+                "code": one.code,
+                "severity": one.severity.value,
+                "cause": one.cause,
+                "follows": one.follows or None,
+                "count": len(one.nodes),
+                "nodes": list(one.nodes),
+                "places": [_place(place) for place in one.places],
+            }
+            for one in fleet.findings
+        ],
+    }
+
+
+def _node(node: NodeDiagnosis) -> dict[str, object]:
+    """A node, which was seen if it has a diagnosis."""
+    diagnosis = node.diagnosis
+    return {
+        "node": node.node,
+        "answered": diagnosis is not None,
+        "why": node.why or None,
+        "errors": sum(one.is_error for one in diagnosis.findings) if diagnosis else None,
+        "passed": list(diagnosis.passed) if diagnosis else [],
+        "notSeen": [asdict(one) for one in diagnosis.unseen] if diagnosis else [],
+    }
+
+
+def _place(place: FleetPlace) -> dict[str, object]:
+    finding = place.finding
+    return {
+        "node": place.node,
+        "about": finding.subject,
+        "evidence": finding.problem,
+        "fix": finding.remedy,
+    }
+
+
+def _head(fleet: FleetDiagnosis) -> str:
+    answered = sum(one.diagnosis is not None for one in fleet.nodes)
+    return f"{counted(len(fleet.nodes), 'node')} with an agent · {answered} answered"
+
+
+def _root_lines(root: FleetFinding, fleet: FleetDiagnosis, width: int) -> Iterator[str]:
+    """A root with its nodes, the evidence of the first, and the codes that follow from it."""
+    subjects = _some(dict.fromkeys(place.finding.subject for place in root.places))
+    count = f"{len(root.nodes)} of {len(fleet.nodes)} nodes"
+    yield f"{MARKS[root.severity]} {root.code}  {count}  {subjects}".rstrip()
+    first = root.places[0]
+    differs = any(place.finding.problem != first.finding.problem for place in root.places)
+    texts = {
+        "Nodes": _some(root.nodes),
+        "Seen": f"{f'{first.node}: ' if differs else ''}{first.finding.problem}",
+        "Cause": root.cause,
+        "Fix": first.finding.remedy,
+    }
+    yield from labelled(texts, width)
+    after = [one.code for one in fleet.findings if one.follows == root.code]
+    if after and root == next(one for one in fleet.findings if one.code == root.code):
+        yield f"{_INDENT}       and so: {', '.join(dict.fromkeys(after))}"
+
+
+def _dark_lines(nodes: Sequence[NodeDiagnosis], width: int) -> Iterator[str]:
+    """Nodes of which too little was seen; those with one reason in one line."""
+    reasons: dict[str, list[str]] = {}
+    for node in nodes:
+        if node.is_dark:
+            blind = "Most checks could not be made; see kube-rdma doctor node/NAME"
+            why = blind if node.diagnosis else node.why
+            # A reason that names its node is the same reason on another one.
+            reasons.setdefault(why.replace(node.node, "NODE"), []).append(node.node)
+    for why, names in reasons.items():
+        reason = why.replace("NODE", names[0]) if len(names) == 1 else why
+        text = f"? Not seen: {_some(names)}. {ended(reason)}"
+        yield from wrapped(text, width, _INDENT)
+
+
+def _verdict(fleet: FleetDiagnosis, roots: Sequence[FleetFinding]) -> str:
+    errors = sum(one.severity.value == "error" for one in roots)
+    ill = sum(bool(one.diagnosis and one.diagnosis.ill) for one in fleet.nodes)
+    dark = sum(one.is_dark for one in fleet.nodes)
+    rest = f"; of {counted(dark, 'node')} too little was seen" if dark else ""
+    if errors:
+        others = counted(len(roots) - errors, "note")
+        return f"{counted(errors, 'error')} on {counted(ill, 'node')}, {others}{rest}."
+    if dark or not fleet.nodes:
+        return f"Too little was seen to rule out problems{rest}."
+    notes = f", {counted(len(roots), 'note')}" if roots else ""
+    return f"No error on {counted(len(fleet.nodes), 'node')}{notes}."
+
+
+def _some(names: Iterable[str]) -> str:
+    """The first names, and how many more there are."""
+    every = [name for name in names if name]
+    more = len(every) - _NAMES
+    return ", ".join(every[:_NAMES]) + (f" and {more} more" if more > 0 else "")
