@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from kube_base.errors import Unavailable
-from kube_base.frozen import Frozen
 from kube_rdma.model.claims.claim_wish import ClaimWish
 from kube_rdma.rules.claims.templates import claim_objects
 from kube_rdma_lab.build.go import build_module
@@ -31,12 +30,6 @@ Result: TypeAlias = dict[str, Any]
 MODULES = Path("tests/lab/native")
 
 
-class Filled(Frozen):
-    """What each pod got, in the order in which they came, until one found nothing."""
-
-    pods: tuple[tuple[Result, ...], ...]
-
-
 class Allocator:
     """The program's process: a world in a line, what the node gives in a line."""
 
@@ -44,19 +37,19 @@ class Allocator:
         self._process = process
         self._shares = count()
 
-    def fill(self, slices: str, wish: ClaimWish, most: int) -> Filled:
-        """Pods with the same template, `most` at the most, on an empty node."""
+    def fill(self, slices: str, wish: ClaimWish, most: int) -> Sequence[Sequence[Result]]:
+        """What each pod of a template gets on an empty node, until one finds nothing, or `most`."""
         claim = _claim(wish)
         held: list[dict[str, Any]] = []
-        pods: list[tuple[Result, ...]] = []
+        pods: list[list[Result]] = []
         while len(pods) < most:
             results = self._allocate(slices, claim, held)
             if not results:
                 break
-            pods.append(tuple(results))
+            pods.append(results)
             status = {"allocation": {"devices": {"results": results}}}
             held.append({"metadata": {"name": f"pod-{len(pods)}"}, "status": status})
-        return Filled(tuple(pods))
+        return pods
 
     def _allocate(
         self, slices: str, claim: Mapping[str, Any], held: Sequence[Mapping[str, Any]]

@@ -77,8 +77,7 @@ def rows(allocator: Allocator, board: Board, driver: GpuDriver) -> Iterator[Row]
 
 def pod_sizes(gpus: int) -> list[int]:
     """The numbers of GPUs that pods of a node have: all of them, or halves down to one."""
-    sizes = {gpus >> half for half in range(gpus.bit_length())}
-    return sorted(sizes)
+    return sorted({gpus >> half for half in range(gpus.bit_length())})
 
 
 def alone(allocator: Allocator, board: Board) -> Iterator[Row]:
@@ -150,8 +149,8 @@ def _worth(row: Row) -> tuple[int, int, int, bool, int, bool]:
 
 def _measured(allocator: Allocator, board: Board, driver: GpuDriver, request: Request) -> Row:
     pool = CardPool.SHARED if request.wish.shared else CardPool.WHOLE
-    filled = allocator.fill(board.slices[pool, driver], request.wish, _most(board, request))
-    pods = [_nearness_of(board, results) for results in filled.pods]
+    got = allocator.fill(board.slices[pool, driver], request.wish, _most(board, request))
+    pods = [_nearness_of(board, results) for results in got]
     every = Nearness(
         sum(one.root for one in pods),
         sum(one.numa_node for one in pods),
