@@ -66,10 +66,10 @@ def rows(allocator: Allocator, board: Board, driver: GpuDriver) -> Iterator[Row]
         tried = [plain] if gpus == len(board.gpus) else []
         near, *others = _near_requests(gpus)
         tried.append(first := _measured(allocator, board, driver, near))
-        for one in others:
+        for request in others:
             if max(row.every.root for row in tried) == len(board.gpus):
                 break  # none is better than a card at the root of each GPU
-            tried.append(_measured(allocator, board, driver, one))
+            tried.append(_measured(allocator, board, driver, request))
         best = max(tried, key=_worth)
         for row in dict.fromkeys((plain, first, best)):
             yield replace(row, advised=row is best)
@@ -93,11 +93,11 @@ def nearness(gpus: Sequence[Place], cards: Sequence[Place]) -> Nearness:
     """
     if not cards:
         return Nearness()
-    each = -(-len(gpus) // len(cards))
-    free = Counter({place: count * each for place, count in Counter(cards).items()})
+    seats = -(-len(gpus) // len(cards))
+    free = Counter({place: count * seats for place, count in Counter(cards).items()})
     left, at_root = _matched(gpus, free, lambda place: place.root)
-    known = [gpu for gpu in left if gpu.numa_node is not None]
-    _, of_node = _matched(known, free, lambda place: place.numa_node)
+    placed = [gpu for gpu in left if gpu.numa_node is not None]
+    _, of_node = _matched(placed, free, lambda place: place.numa_node)
     return Nearness(at_root, of_node, len(left) - of_node)
 
 

@@ -56,11 +56,11 @@ def tables(of: Sequence[Measured]) -> Iterator[tuple[str, str]]:
     yield WITHOUT_GPUS, _cards_alone(one for one in of if not one.board.gpus)
 
 
-def _section(one: Measured) -> str:
+def _section(of: Measured) -> str:
     """A board with GPUs: where things are, and what pods get."""
-    board = one.board
-    lines = [f"### {board.name}", "", *_places(board), "", *_figures(board, one.new), ""]
-    lines += [_SAME] if one.old == one.new else [_OTHER, *_figures(board, one.old), ""]
+    board = of.board
+    lines = [f"### {board.name}", "", *_places(board), "", *_figures(board, of.new), ""]
+    lines += [_SAME] if of.old == of.new else [_OTHER, *_figures(board, of.old), ""]
     return "\n".join(lines)
 
 
@@ -104,14 +104,14 @@ def _cards_alone(of: Iterable[Measured]) -> str:
     """One row for each board without a GPU."""
     head = ("machine", "cards", "PCIe roots", "NUMA nodes", "write", "pods")
     lines = [markdown_row(head), "|---" * len(head) + "|"]
-    for one in of:
-        board = one.board
+    for made in of:
+        board = made.board
         counts = (
             len(board.cards),
             len({place.root for place in board.cards}),
             len({place.numa_node for place in board.cards} - {None}),
         )
-        whole, shared = one.cards
+        whole, shared = made.cards
         requests = f"`kube-rdma claim`, or `kube-rdma claim {shared.request.words}`"
         pods = f"{whole.pods}, or {shared.pods}"
         lines.append(markdown_row((f"`{board.name}`", *map(str, counts), requests, pods)))

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[4]
 NUMA = "resource.kubernetes.io/numaNode"
 # A root is of one NUMA node, or of none that is known.
 PLACES = st.builds(
-    lambda number, known: Place(f"pci{number}", number % 2 if known else None),
+    lambda number, placed: Place(f"pci{number}", number % 2 if placed else None),
     st.integers(0, 3),
     st.booleans(),
 )
@@ -37,8 +37,8 @@ def worth(gpu, card):
 @given(st.lists(PLACES, min_size=1, max_size=4), st.lists(PLACES, min_size=1, max_size=4))
 def test_gpus_have_as_many_cards_at_their_root_as_any_deal_gives_them(gpus, cards):
     got = nearness(gpus, cards)
-    each = -(-len(gpus) // len(cards))
-    deals = permutations(cards * each, len(gpus))
+    seats = -(-len(gpus) // len(cards))
+    deals = permutations(cards * seats, len(gpus))
     most = max(sum(worth(*pair)[0] for pair in zip(gpus, deal, strict=True)) for deal in deals)
     assert got.root == most
     assert got.gpus == len(gpus)
@@ -90,9 +90,9 @@ def test_every_request_of_the_page_is_one_that_the_command_takes():
     text = (ROOT / PAGE).read_text()
     requests = set(re.findall(r"`(--gpus [^`]+)`", text))
     assert requests
-    known = {option for one in cli.get_command(None, "claim").params for option in one.opts}
+    options = {option for one in cli.get_command(None, "claim").params for option in one.opts}
     for request in requests:
-        assert {word for word in request.split() if word.startswith("--")} <= known
+        assert {word for word in request.split() if word.startswith("--")} <= options
 
 
 def test_the_page_has_every_machine():
