@@ -50,6 +50,7 @@ def slice_spec(node: str, gpus: Sequence[Gpu]) -> dict[str, Any]:
                 "attributes": {
                     STANDARD: {"string": str(gpu.seat.pci)},
                     "resource.kubernetes.io/pcieRoot": {"string": gpu.seat.root},
+                    **_numa(gpu),
                     "type": {"string": "gpu"},
                     "uuid": {"string": f"GPU-ghost-{number}"},
                 },
@@ -57,6 +58,12 @@ def slice_spec(node: str, gpus: Sequence[Gpu]) -> dict[str, Any]:
             for number, gpu in enumerate(gpus)
         ],
     }
+
+
+def _numa(gpu: Gpu) -> dict[str, Any]:
+    """Left out where the firmware names none, as by k8s.io/dynamic-resource-allocation."""
+    numa = gpu.seat.numa_node
+    return {} if numa is None else {"resource.kubernetes.io/numaNode": {"int": numa}}
 
 
 async def publish(cluster: Cluster, node: str, gpus: Sequence[Gpu]) -> None:

@@ -9,6 +9,8 @@ node: a claim that takes any card has a subrequest for such a GPU too.
 
 Requests are met in their order, and the first devices that fit are taken (allocateOne of the same
 file). So a card stands before its GPU: all GPUs are tried at its root before its next subrequest.
+Where a claim has fewer cards than GPUs, those that are left come last, each as near as can be to
+the GPU that has their card. The card itself may lack what is compared (docs/decisions/0117).
 """
 
 from __future__ import annotations
@@ -103,7 +105,7 @@ def _unmeant(wish: ClaimWish) -> Iterator[tuple[str, str, str]]:
         yield "--gpus" if wish.gpus else "--cards", problem, "Ask for fewer, or write two templates"
     elif (count := len(list(_constraints(wish)))) > MOST_CONSTRAINTS:
         problem = f"these are {count} constraints, and a claim has {MOST_CONSTRAINTS}"
-        yield "--near", problem, "Add --within root, or ask for fewer cards"
+        yield "--near", problem, "Add --within root, or ask for fewer cards or GPUs"
 
 
 def _unsaid(wish: ClaimWish) -> Iterator[tuple[str, str, str]]:
@@ -150,8 +152,17 @@ def _pairs(wish: ClaimWish) -> Iterator[tuple[str, str]]:
         yield gpus[number * len(gpus) // len(cards)], card
 
 
+def _others(wish: ClaimWish) -> Iterator[tuple[str, str]]:
+    """The GPUs that have no card for themselves, and the one with whose card they do."""
+    gpus = _named("gpu", wish.gpus)
+    paired = [gpu for gpu, _ in _pairs(wish)]
+    for number, gpu in enumerate(gpus):
+        if gpu not in paired:
+            yield gpu, paired[number * len(paired) // len(gpus)]
+
+
 def _parts(wish: ClaimWish) -> Iterator[_NamedRequest]:
-    """The requests. GPUs that no card is near to come last."""
+    """The requests. GPUs that have no card for themselves come last."""
     gpu: Json = {"deviceClassName": wish.gpu_class}
     card = _card(wish)
     if wish.reach is None:
@@ -159,13 +170,13 @@ def _parts(wish: ClaimWish) -> Iterator[_NamedRequest]:
             yield _NamedRequest("gpu", {"exactly": _counted(gpu, wish.gpus)})
         yield _NamedRequest("card", {"exactly": _counted(card, _cards(wish))})
         return
-    alone = dict.fromkeys(_named("gpu", wish.gpus))
+    paired: set[str] = set()
     for gpu_name, card_name in _pairs(wish):
-        yield _NamedRequest(card_name, _near_card(card, wish.reach))
-        if gpu_name in alone:
-            del alone[gpu_name]
+        yield _NamedRequest(card_name, _nearest(card, wish.reach))
+        if gpu_name not in paired:
+            paired.add(gpu_name)
             yield _NamedRequest(gpu_name, _near_gpu(gpu, wish.reach))
-    yield from (_NamedRequest(name, {"exactly": gpu}) for name in alone)
+    yield from (_NamedRequest(name, _nearest(gpu, wish.reach)) for name, _ in _others(wish))
 
 
 def _near_gpu(gpu: Json, reach: Reach) -> Json:
@@ -180,12 +191,12 @@ def _near_gpu(gpu: Json, reach: Reach) -> Json:
     return {"firstAvailable": choices}
 
 
-def _near_card(card: Json, reach: Reach) -> Json:
-    """A card, from the nearest to the farthest that is taken."""
+def _nearest(device: Json, reach: Reach) -> Json:
+    """A device, from the nearest to the farthest that is taken."""
     if reach is Reach.ROOT:
-        return {"exactly": card}
+        return {"exactly": device}
     choices = (_ROOT, _NUMA) if reach is Reach.NUMA_NODE else (_ROOT, _NUMA, _ANY)
-    return {"firstAvailable": [{"name": choice, **card} for choice in choices]}
+    return {"firstAvailable": [{"name": choice, **device} for choice in choices]}
 
 
 def _card(wish: ClaimWish) -> Json:
@@ -201,15 +212,16 @@ def _card(wish: ClaimWish) -> Json:
 
 
 def _constraints(wish: ClaimWish) -> Iterator[Json]:
-    """What devices have in common, or not."""
+    """What devices have in common, or not: a GPU with its cards, and with GPUs without one."""
     if wish.reach is not None and wish.gpus:
         nearest = "" if wish.reach is Reach.ROOT else f"/{_ROOT}"
         placed = f"/{_KNOWN}" if wish.reach is Reach.ANY else ""
-        for gpu, card in _pairs(wish):
-            requests = [gpu, f"{card}{nearest}"]
+        others = ((with_card, gpu) for gpu, with_card in _others(wish))
+        for gpu, near in (*_pairs(wish), *others):
+            requests = [gpu, f"{near}{nearest}"]
             yield {"requests": requests, "matchAttribute": f"{_STANDARD}/pcieRoot"}
             if wish.reach is not Reach.ROOT:
-                requests = [f"{gpu}{placed}", f"{card}/{_NUMA}"]
+                requests = [f"{gpu}{placed}", f"{near}/{_NUMA}"]
                 yield {"requests": requests, "matchAttribute": f"{_STANDARD}/numaNode"}
     if _cards(wish) == 1:
         return

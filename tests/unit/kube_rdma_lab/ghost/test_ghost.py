@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from kube_base.errors import Refused
+from kube_base.frozen import replace
 from kube_rdma.adapters.kubelet import wire
 from kube_rdma.model.device import Gpu
 from kube_rdma.model.pools.pool import ShareId
@@ -63,10 +64,14 @@ def test_the_manifest_brings_the_very_program_into_a_namespace_of_its_own():
 
 
 def test_the_claim_driver_gives_what_nvidia_s_does():
-    """The attributes that people select by: pciBusID and pcieRoot of the standard, type, uuid."""
+    """The attributes that people select by: those of the standard, type, uuid."""
     gpu = Gpu(seat(0x23), 0x030200, 0x10DE, 0x2330, None)
-    spec = slice_spec("node-1", [gpu])
-    (device,) = spec["devices"]
+    lost = Gpu(replace(gpu.seat, numa_node=None), 0x030200, 0x10DE, 0x2330, None)
+    spec = slice_spec("node-1", [gpu, lost])
+    device, without = spec["devices"]
+    numa = "resource.kubernetes.io/numaNode"
+    assert device["attributes"][numa] == {"int": gpu.seat.numa_node}
+    assert numa not in without["attributes"]
     assert device["attributes"]["resource.kubernetes.io/pciBusID"] == {"string": gpu.seat.pci}
     assert device["attributes"]["resource.kubernetes.io/pcieRoot"] == {"string": gpu.seat.root}
     assert spec["pool"]["resourceSliceCount"] == 1

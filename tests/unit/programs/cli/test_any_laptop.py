@@ -95,7 +95,7 @@ def lines(commands):
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_all_machines_are_shown_where_nothing_of_linux_is(system):
-    """Table, topology, pools and a pod of all eleven."""
+    """Table, topology, pools and a pod of all."""
     commands = [(*command, name) for name in machines.names() for command in COMMANDS]
     done = on(system, lines(commands))
     assert (done.returncode, done.stderr) == (0, "")

@@ -198,6 +198,8 @@ def test_whatever_is_wished_for_is_written_whole_or_refused(wish):
         (ClaimWish(cards=33), ["--cards"]),
         (ClaimWish(gpus=1, cards=17, reach=Reach.ANY), ["--near"]),
         (ClaimWish(gpus=1, cards=17, reach=Reach.ROOT), []),
+        (ClaimWish(gpus=17, cards=1, reach=Reach.ANY), ["--near"]),
+        (ClaimWish(gpus=17, cards=1, reach=Reach.ROOT), []),
     ],
 )
 def test_what_cannot_be_said_is_refused_by_its_option(wish, options):
@@ -212,9 +214,25 @@ def test_cards_are_dealt_out_evenly_to_gpus():
     assert [one["requests"] for one in claim["constraints"]] == [
         ["gpu-0", "card-0"],
         ["gpu-2", "card-1"],
+        ["gpu-0", "gpu-1"],
+        ["gpu-2", "gpu-3"],
     ]
     names = [one["name"] for one in claim["requests"]]
     assert names == ["card-0", "gpu-0", "card-1", "gpu-2", "gpu-1", "gpu-3"]
+
+
+@given(GPUS, CARDS, st.data())
+def test_a_gpu_without_a_card_of_its_own_is_as_near_as_can_be_to_one_that_has(gpus, cards, data):
+    """Whatever devices publish: no GPU that is left over is nearer to the one with the card."""
+    count = data.draw(st.integers(1, len(gpus)))
+    board = board_of(gpus, cards)
+    chosen = allocate(devices_of(ClaimWish(gpus=count, cards=1, reach=Reach.ANY)), board)
+    (_, _), (_, paired), *others = chosen
+    taken = [device for _, device in chosen]
+    left = [one for one in board if one.device_class != "rdma" and one not in taken]
+    assert len(others) == count - 1
+    for _, gpu in others:
+        assert all(nearness(gpu, paired) <= nearness(one, paired) for one in left)
 
 
 def test_shares_of_one_claim_are_of_different_cards():

@@ -15,7 +15,7 @@ from .picture import TREES
 
 def test_every_recorded_tree_of_the_tests_is_a_machine():
     assert machines.names() == tuple(sorted(folder.name for folder in TREES.iterdir()))
-    assert len(machines.names()) == 11
+    assert len(machines.names()) == 14
     assert all((TREES / name / "SOURCE.md").is_file() for name in machines.names())
 
 

@@ -1,0 +1,34 @@
+"""`python -m kube_rdma_tools.boards ROOT`: measure all boards, and write the tables of the page."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from kube_base.errors import KubeError
+from kube_rdma_tools.boards.allocator import allocator
+from kube_rdma_tools.boards.board import boards
+from kube_rdma_tools.boards.page import PAGE, measured, tables
+from kube_rdma_tools.metric_tables import put
+
+
+def page(root: Path) -> str:
+    """The page of the checkout at `root` with its tables as they are now."""
+    with allocator(root) as scheduler:
+        every = [measured(scheduler, board) for board in boards()]
+    text = (root / PAGE).read_text(encoding="utf-8")
+    for marker, table in tables(every):
+        text = put(text, marker, f"\n{table.rstrip()}\n")
+    return text
+
+
+def main(root: Path) -> None:
+    """Write it."""
+    (root / PAGE).write_text(page(root), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    try:
+        main(Path(sys.argv[1]))
+    except KubeError as error:
+        sys.exit(f"error: {error}")

@@ -1,0 +1,119 @@
+"""The scheduler's own allocator, asked for one claim after the other until the node is full.
+
+Second step of a measurement. The program is tests/lab/native/allocator, around `structured` of
+k8s.io/dynamic-resource-allocation. It is no scheduler of a cluster: claims come one at a time, and
+what an earlier one holds is given with the next.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from kube_base.errors import Unavailable
+from kube_rdma.model.claims.claim_wish import ClaimWish
+from kube_rdma.rules.claims.templates import claim_objects
+from kube_rdma_lab.build.go import build_module
+from kube_rdma_lab.build.store import Store
+from kube_rdma_lab.paths import cache_root
+from kube_rdma_tools.boards.board import NODE
+from kube_rdma_tools.boards.classes import device_classes
+
+Result: TypeAlias = dict[str, Any]
+"""A DeviceRequestAllocationResult."""
+
+MODULES = Path("tests/lab/native")
+
+
+class Allocator:
+    """The program's process: a world in a line, what the node gives in a line."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        self._shares = count()
+
+    def fill(self, slices: str, wish: ClaimWish, most: int) -> Sequence[Sequence[Result]]:
+        """What each pod of a template gets on an empty node, until one finds nothing, or `most`."""
+        claim = _claim(wish)
+        held: list[dict[str, Any]] = []
+        pods: list[list[Result]] = []
+        while len(pods) < most:
+            results = self._allocate(slices, claim, held)
+            if not results:
+                break
+            pods.append(results)
+            status = {"allocation": {"devices": {"results": results}}}
+            held.append({"metadata": {"name": f"pod-{len(pods)}"}, "status": status})
+        return pods
+
+    def _allocate(
+        self, slices: str, claim: Mapping[str, Any], held: Sequence[Mapping[str, Any]]
+    ) -> list[Result]:
+        world = {
+            "nodes": [{"metadata": {"name": NODE}}],
+            "classes": device_classes(),
+            "claim": claim,
+            "claims": held,
+        }
+        head = json.dumps(world).removesuffix("}")
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.write(f'{head}, "slices": {slices}}}\n')
+        self._process.stdin.flush()
+        answer = json.loads(self._process.stdout.readline())[NODE]
+        if answer.get("aborted"):
+            raise Unavailable(f"the allocator gave up: {answer['error']}")
+        return [self._shared(one) for one in answer.get("results", ())]
+
+    def _shared(self, result: Result) -> Result:
+        """With an id of the share, which is by chance and so no part of the answer."""
+        if not result.get("consumedCapacity"):
+            return result
+        return {**result, "shareID": f"00000000-0000-4000-8000-{next(self._shares):012}"}
+
+
+@contextmanager
+def allocator(root: Path) -> Iterator[Allocator]:
+    """The program, built from the checkout at `root`, until the scope ends."""
+    # A store of its own: the lab's parts are counted and pruned without it.
+    with Store(cache_root() / "bench") as store:
+        program = build_module(store, "allocator", root / MODULES) / "allocator"
+        with subprocess.Popen(
+            [program], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as process:
+            try:
+                yield Allocator(process)
+            finally:
+                process.kill()
+
+
+def _claim(wish: ClaimWish) -> dict[str, Any]:
+    """The claim that Kubernetes makes of the template, with the API server's defaults."""
+    template, _ = claim_objects(wish)
+    devices = dict(template["spec"]["spec"]["devices"])
+    devices["requests"] = [_defaulted(request) for request in devices["requests"]]
+    return {
+        "metadata": {"name": "wanted", "namespace": "default", "uid": "wanted"},
+        "spec": {"devices": devices},
+    }
+
+
+def _defaulted(request: Mapping[str, Any]) -> dict[str, Any]:
+    """SetDefaults_ExactDeviceRequest and its like, pkg/apis/resource/v1/defaults.go."""
+    if "exactly" in request:
+        return {**request, "exactly": _counted(request["exactly"])}
+    return {**request, "firstAvailable": list(map(_counted, request["firstAvailable"]))}
+
+
+def _counted(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {"allocationMode": "ExactCount", "count": 1, **fields}
+
+
+def of_driver(results: Iterable[Result], driver: str) -> list[tuple[str, str]]:
+    """Driver and device of the results of one driver."""
+    return [(one["driver"], one["device"]) for one in results if one["driver"] == driver]

@@ -1,0 +1,135 @@
+"""A recorded machine as the scheduler sees it: slices of its cards and GPUs, and where they are.
+
+First step of a measurement. The slices of cards are made by the rules of the agent out of the
+recorded tree, those of GPUs by the lab's claim driver (kube_rdma_lab/ghost).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import Any
+
+from kube_base.frozen import Frozen
+from kube_client import wire
+from kube_rdma.adapters.cluster.kinds.offered_slice import OFFERED_SLICE, wanted_slice
+from kube_rdma.adapters.kernel.sysfs import machines
+from kube_rdma.adapters.kernel.sysfs.devices import read_survey
+from kube_rdma.model.claims.device import DRIVER
+from kube_rdma.model.claims.offered import PublishedSlice
+from kube_rdma.model.pools.rails import RailRecord
+from kube_rdma.model.survey import Survey
+from kube_rdma.programs.config import parse_config
+from kube_rdma.rules.claims.cards import claim_offer
+from kube_rdma.rules.claims.names import slice_name
+from kube_rdma.rules.claims.shape import slices
+from kube_rdma.rules.health.evaluate import node_cards
+from kube_rdma.rules.install.presets import PRESETS
+from kube_rdma.rules.pools.pools import resolve
+from kube_rdma.rules.pools.rails import numbers, recorded
+from kube_rdma_lab.ghost.claim_driver import DRIVER as GPU_DRIVER
+from kube_rdma_lab.ghost.claim_driver import slice_spec
+
+NODE = "node-1"
+_NUMA = "resource.kubernetes.io/numaNode"
+_ROOT = "resource.kubernetes.io/pcieRoot"
+
+
+class Place(Frozen):
+    """Where a device sits by the tree: its PCIe root and its NUMA node, None if not known."""
+
+    root: str
+    numa_node: int | None
+
+
+class CardPool(StrEnum):
+    """How the cards of the node are pooled, by the preset whose agents offer them."""
+
+    WHOLE = "rails"
+    SHARED = "default"
+
+
+class GpuDriver(StrEnum):
+    """What the slices of the GPUs say: NVIDIA's driver has the NUMA node since 0.5 (NEW)."""
+
+    NEW = "new"
+    OLD = "old"
+
+
+class Board(Frozen):
+    """A recorded machine. `places` are by driver and device, whatever the drivers publish."""
+
+    name: str
+    gpus: tuple[Place, ...]
+    cards: tuple[Place, ...]
+    places: Mapping[tuple[str, str], Place]
+    slices: Mapping[tuple[CardPool, GpuDriver], str]
+    """The ResourceSlices of the node as a JSON list."""
+
+
+def boards() -> Iterator[Board]:
+    """All recorded machines, by name."""
+    return map(board, machines.names())
+
+
+def board(name: str) -> Board:
+    """One of them; raise Refused for a name that none has."""
+    survey = read_survey(machines.machine(name))
+    gpus = tuple(Place(gpu.seat.root, gpu.seat.numa_node) for gpu in survey.gpus)
+    gpu_slice = slice_spec(NODE, survey.gpus)
+    places = {
+        (GPU_DRIVER, device["name"]): place
+        for device, place in zip(gpu_slice["devices"], gpus, strict=True)
+    }
+    of_cards = {pool: _card_slices(survey, pool) for pool in CardPool}
+    for listed in of_cards.values():
+        for device in (one for part in listed for one in part["spec"].get("devices", ())):
+            places[DRIVER, device["name"]] = _place(device["attributes"])
+    of_gpus = {driver: _gpu_slices(gpu_slice, driver) for driver in GpuDriver}
+    whole = (one for part in of_cards[CardPool.WHOLE] for one in part["spec"].get("devices", ()))
+    return Board(
+        name,
+        gpus,
+        tuple(_place(device["attributes"]) for device in whole if not device.get("taints")),
+        places,
+        {
+            (pool, driver): json.dumps([*of_cards[pool], *of_gpus[driver]])
+            for pool in CardPool
+            for driver in GpuDriver
+        },
+    )
+
+
+def _card_slices(survey: Survey, pool: CardPool) -> list[dict[str, Any]]:
+    """What the agent of the preset publishes on a new node."""
+    wished = parse_config(PRESETS[pool]["agent"]["config"].encode(), pool).pools
+    cards = node_cards(survey)
+    pools, _ = resolve(wished, cards, survey)
+    offered = [card for made in pools for card in made.cards]
+    rails = numbers(recorded(RailRecord(), offered, cards, (), idle=True), cards, ())
+    parts = slices(claim_offer(pools, rails.get).cards, {})
+    made = (
+        PublishedSlice(slice_name(number, NODE), 1, len(parts), part, "uid")
+        for number, part in enumerate(parts)
+    )
+    texts = (wire.document(OFFERED_SLICE, wanted_slice(part, DRIVER, NODE)) for part in made)
+    return [json.loads(text) for text in texts]
+
+
+def _gpu_slices(spec: dict[str, Any], driver: GpuDriver) -> list[dict[str, Any]]:
+    """The slice of the GPUs, without their NUMA nodes for the older driver."""
+    if not spec["devices"]:
+        return []
+    if driver is GpuDriver.OLD:
+        devices = [{**one, "attributes": _without_numa(one)} for one in spec["devices"]]
+        spec = {**spec, "devices": devices}
+    return [{"metadata": {"name": f"{NODE}-gpus"}, "spec": spec}]
+
+
+def _without_numa(device: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in device["attributes"].items() if name != _NUMA}
+
+
+def _place(attributes: Mapping[str, Any]) -> Place:
+    return Place(attributes.get(_ROOT, {}).get("string", ""), attributes.get(_NUMA, {}).get("int"))

@@ -1,0 +1,178 @@
+"""How near to its GPU each pod's card is: the requests that are tried on a board, and what comes.
+
+Third step of a measurement, between the allocator and the page. Pods of one template come to an
+empty node until one finds no devices. What counts is where GPUs and cards are by the tree, not what
+their drivers publish.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from kube_base.frozen import Frozen, replace
+from kube_rdma.model.claims.claim_wish import ClaimWish, Reach
+from kube_rdma.model.claims.device import DRIVER
+from kube_rdma_lab.ghost.claim_driver import DRIVER as GPU_DRIVER
+from kube_rdma_tools.boards.allocator import Allocator, Result, of_driver
+from kube_rdma_tools.boards.board import Board, CardPool, GpuDriver, Place
+
+MOST_PODS = 400  # of cards alone; a node has at most 128 devices
+
+
+class Nearness(Frozen):
+    """GPUs of pods by where the card is that is theirs."""
+
+    root: int = 0
+    numa_node: int = 0
+    elsewhere: int = 0
+
+    @property
+    def gpus(self) -> int:
+        """All of them."""
+        return self.root + self.numa_node + self.elsewhere
+
+
+class Request(Frozen):
+    """Options of `kube-rdma claim`, and what they mean."""
+
+    words: str
+    wish: ClaimWish
+
+    @property
+    def cards(self) -> int:
+        """Cards of one pod."""
+        return self.wish.cards or (self.wish.gpus if self.wish.reach else 1)
+
+
+class Row(Frozen):
+    """A request on a board. `first` is what the first pod got, `every` what all pods got."""
+
+    gpus: int
+    request: Request
+    pods: int
+    first: Nearness
+    every: Nearness
+    advised: bool = False
+
+
+def rows(allocator: Allocator, board: Board, driver: GpuDriver) -> Iterator[Row]:
+    """For each number of GPUs of a pod: without nearness, with it, and the best, if another.
+
+    A row is advised once for each number: the best of what was tried.
+    """
+    for gpus in pod_sizes(len(board.gpus)):
+        plain = _measured(allocator, board, driver, _request(gpus, gpus, near=False))
+        tried = [plain] if gpus == len(board.gpus) else []
+        near, *others = _near_requests(gpus)
+        tried.append(first := _measured(allocator, board, driver, near))
+        for request in others:
+            if max(row.every.root for row in tried) == len(board.gpus):
+                break  # none is better than a card at the root of each GPU
+            tried.append(_measured(allocator, board, driver, request))
+        best = max(tried, key=_worth)
+        for row in dict.fromkeys((plain, first, best)):
+            yield replace(row, advised=row is best)
+
+
+def pod_sizes(gpus: int) -> list[int]:
+    """The numbers of GPUs that pods of a node have: all of them, or halves down to one."""
+    return sorted({gpus >> half for half in range(gpus.bit_length())})
+
+
+def alone(allocator: Allocator, board: Board) -> Iterator[Row]:
+    """Cards without a GPU: whole ones, and shares."""
+    for words, shared in (("", False), ("--shared", True)):
+        yield _measured(allocator, board, GpuDriver.NEW, Request(words, ClaimWish(shared=shared)))
+
+
+def nearness(gpus: Sequence[Place], cards: Sequence[Place]) -> Nearness:
+    """Give each GPU of a pod a card of it: as many as can be at its root, then of its NUMA node.
+
+    Cards are for the same number of GPUs each, rounded up.
+    """
+    if not cards:
+        return Nearness()
+    seats = -(-len(gpus) // len(cards))
+    free = Counter({place: count * seats for place, count in Counter(cards).items()})
+    left, at_root = _matched(gpus, free, lambda place: place.root)
+    placed = [gpu for gpu in left if gpu.numa_node is not None]
+    _, of_node = _matched(placed, free, lambda place: place.numa_node)
+    return Nearness(at_root, of_node, len(left) - of_node)
+
+
+def _matched(
+    gpus: Iterable[Place], free: Counter[Place], part: Callable[[Place], object]
+) -> tuple[list[Place], int]:
+    """The GPUs that are without a card in their own part of the board, and how many have one."""
+    left, matched = [], 0
+    for gpu in gpus:
+        card = next((one for one in free if free[one] and part(one) == part(gpu)), None)
+        if card is None:
+            left.append(gpu)
+        else:
+            free[card] -= 1
+            matched += 1
+    return left, matched
+
+
+def _near_requests(gpus: int) -> list[Request]:
+    """A card for each GPU first, then fewer cards, then the same of shares."""
+    cards = [number for number in range(gpus, 0, -1) if gpus % number == 0]
+    return [
+        _request(gpus, number, near=True, shared=shared)
+        for shared in (False, True)
+        for number in cards
+    ]
+
+
+def _request(gpus: int, cards: int, *, near: bool, shared: bool = False) -> Request:
+    """The words are the fewest that say it."""
+    words = [f"--gpus {gpus}"]
+    default = gpus if near else 1
+    if cards != default:
+        words.append(f"--cards {cards}")
+    words += ["--near"] * near + ["--shared"] * shared
+    reach = Reach.ANY if near else None
+    return Request(" ".join(words), ClaimWish(gpus=gpus, cards=cards, reach=reach, shared=shared))
+
+
+def _worth(row: Row) -> tuple[int, int, int, bool, int, bool]:
+    """The best has the most GPUs in pods, then the most near ones, then whole cards, then more.
+
+    A pod that takes the node needs no nearness, whose search is the longer one.
+    """
+    every, wish = row.every, row.request.wish
+    near = every.root, every.numa_node
+    return every.gpus, *near, not wish.shared, row.request.cards, wish.reach is None
+
+
+def _measured(allocator: Allocator, board: Board, driver: GpuDriver, request: Request) -> Row:
+    pool = CardPool.SHARED if request.wish.shared else CardPool.WHOLE
+    got = allocator.fill(board.slices[pool, driver], request.wish, _most(board, request))
+    pods = [_nearness_of(board, results) for results in got]
+    every = Nearness(
+        sum(one.root for one in pods),
+        sum(one.numa_node for one in pods),
+        sum(one.elsewhere for one in pods),
+    )
+    first = pods[0] if pods else Nearness()
+    return Row(request.wish.gpus, request, len(pods), first, every)
+
+
+def _most(board: Board, request: Request) -> int:
+    """Pods that there are devices for: no search has to find out that there is none left.
+
+    Two shares of a claim are of two cards.
+    """
+    wish, most = request.wish, MOST_PODS
+    if request.cards > len(board.cards):
+        return 0
+    if wish.gpus:
+        most = min(most, len(board.gpus) // wish.gpus)
+    return most if wish.shared else min(most, len(board.cards) // request.cards)
+
+
+def _nearness_of(board: Board, results: Sequence[Result]) -> Nearness:
+    gpus = [board.places[one] for one in of_driver(results, GPU_DRIVER)]
+    return nearness(gpus, [board.places[one] for one in of_driver(results, DRIVER)])
