@@ -147,11 +147,11 @@ class FakeKubelet(RegistrationBase):
     async def restart(self, *, crash: bool = False, silent: bool = False) -> None:
         """Stop and start; what containers hold is kept, as in the kubelet's checkpoint.
 
-        A `silent` one has not heard of its pods yet: `pod_resources.told` are those that it has.
+        A `silent` one has not heard of its pods yet: `pod_resources.heard` are those that it has.
         """
         await self.stop(crash=crash)
         if silent:
-            self.pod_resources.told = set()
+            self.pod_resources.heard = set()
         await self.start()
 
     def hang_up(self, resource: str) -> None:

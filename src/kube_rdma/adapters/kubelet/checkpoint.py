@@ -20,7 +20,7 @@ from kube_rdma.model.pools.pool import ShareId
 NAME = "kubelet_internal_checkpoint"
 
 
-class _Entry(Frozen, rename="pascal"):
+class _CheckpointEntry(Frozen, rename="pascal"):
     """PodDevicesEntry; `device_ids` by NUMA node, -1 for none."""
 
     pod_uid: str = field(name="PodUID")
@@ -34,12 +34,12 @@ class _Entry(Frozen, rename="pascal"):
         return tuple(map(ShareId, sorted(names)))
 
 
-class _Data(Frozen, rename="pascal"):
-    pod_device_entries: tuple[_Entry, ...] | None = None
+class _CheckpointData(Frozen, rename="pascal"):
+    pod_device_entries: tuple[_CheckpointEntry, ...] | None = None
 
 
-class _File(Frozen, rename="pascal"):
-    data: _Data
+class _Checkpoint(Frozen, rename="pascal"):
+    data: _CheckpointData
 
 
 class DeviceCheckpoint:
@@ -54,7 +54,7 @@ class DeviceCheckpoint:
         It blocks. Raise Unavailable where the record cannot be read.
         """
         try:
-            entries = decoded(self._path.read_bytes(), _File).data.pod_device_entries or ()
+            entries = decoded(self._path.read_bytes(), _Checkpoint).data.pod_device_entries or ()
         except FileNotFoundError:
             return ()
         except (OSError, Undecodable) as error:

@@ -162,7 +162,7 @@ async def test_a_kubelet_that_starts_and_tells_of_no_pods_makes_no_slot_free(wor
         assert world.slots == WITHOUT_ONE
         with pytest.raises(Unavailable, match="of which pod default/old"):
             await doors.claims.claims.prepare(name)
-        world.kubelet.pod_resources.told = None
+        world.kubelet.pod_resources.heard = None
         await world.again(2)
         assert world.slots == WITHOUT_ONE
         world.kubelet.remove_pod("old")
@@ -177,7 +177,7 @@ async def test_an_agent_that_starts_beside_a_silent_kubelet_offers_what_is_free(
     world.node("claims", 0)
     world.kubelet.store.holdings[world.place("old"), HCA] = OLD.shares
     world.kubelet.write_checkpoint()
-    world.kubelet.pod_resources.told = set()
+    world.kubelet.pod_resources.heard = set()
     async with world.serving(world.able()):
         await until(lambda: world.slots == WITHOUT_ONE)
         await world.again(2)
