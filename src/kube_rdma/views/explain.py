@@ -117,7 +117,8 @@ def _asked(explanation: Explanation, width: int) -> Iterator[str]:
     rows += [(f"claim {one.name}", one.claim) for one in explanation.claims]
     rows += [(one.interface, one.name) for one in explanation.networks]
     ends = [one.offer for one in explanation.asks]
-    ends += [one.means for one in (*explanation.claims, *explanation.networks)]
+    ends += [one.means for one in explanation.claims]
+    ends += [one.means for one in explanation.networks]
     columns = widths(rows) if rows else []
     for row, end in zip(rows, ends, strict=True):
         lead = f"{_INDENT}{aligned(row, columns):<{sum(columns) + len(GAP)}}{GAP}"
