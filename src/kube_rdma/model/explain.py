@@ -14,6 +14,9 @@ from kube_rdma.model.admission.pod_template import PodTemplate
 from kube_rdma.model.attach.attachment import Attached, Attachment, HostNetwork, Network, NetworkAsk
 from kube_rdma.model.attach.steps import Step
 from kube_rdma.model.card import CardId
+from kube_rdma.model.claims.parameters import ClaimParameters
+from kube_rdma.model.claims.prepared import AllocatedClaim
+from kube_rdma.model.claims.users import PodClaims
 from kube_rdma.model.doctor import ObservedPod
 from kube_rdma.model.finding import Finding, NotSeen
 from kube_rdma.model.ipam import InterfaceName, IPPool, PoolName
@@ -39,6 +42,20 @@ class NodeBasis(Frozen):
     held: tuple[tuple[str, int], ...] = ()
     used_cards: tuple[CardId, ...] = ()
     reported: bool = True
+
+
+class ClaimsEvidence(Frozen):
+    """The claims of a pod, and what the scheduler has allocated to them.
+
+    `parameters` are what class and claim say of a request, by the claim's uid; `misread` has what
+    is wrong with them instead. `missing` are names of claims that are not there.
+    """
+
+    pod: PodClaims
+    allocated: tuple[AllocatedClaim, ...] = ()
+    parameters: Mapping[str, Mapping[str, ClaimParameters]] = {}
+    misread: Mapping[str, tuple[Finding, ...]] = {}
+    missing: tuple[str, ...] = ()
 
 
 class PodEvidence(Frozen):
@@ -69,6 +86,7 @@ class PodEvidence(Frozen):
     not_seen: tuple[NotSeen, ...] = ()
     offered: tuple[str, ...] | None = None  # resources of all nodes, while no node has the pod
     other_networks: tuple[str, ...] = ()  # by namespace/name, where one that it asks for is missing
+    claims: ClaimsEvidence | None = None  # None: it has none, or nobody could look
 
 
 class ExplainedAsk(Frozen):
@@ -78,6 +96,14 @@ class ExplainedAsk(Frozen):
     resource: str
     count: int
     offer: str = ""
+
+
+class ExplainedClaim(Frozen):
+    """A claim of the pod: its word for it, the ResourceClaim, and what its devices stand for."""
+
+    name: str
+    claim: str
+    means: str
 
 
 class ExplainedNetwork(Frozen):
@@ -184,6 +210,7 @@ class Explanation(Frozen):
     interfaces_from: SeenFrom = SeenFrom.RULES
     doors_from: SeenFrom = SeenFrom.RULES
     rdma_cm: tuple[RdmaCmAddress, ...] = ()
+    claims: tuple[ExplainedClaim, ...] = ()
 
     @property
     def is_refused(self) -> bool:

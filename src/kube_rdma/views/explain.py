@@ -71,6 +71,7 @@ def explain_document(explanation: Explanation) -> dict[str, object]:
         "asked": {
             "resources": [asdict(one) for one in explanation.asks],
             "networks": [asdict(one) for one in explanation.networks],
+            "claims": [asdict(one) for one in explanation.claims],
             "annotations": list(explanation.wishes),
         },
         "granted": [asdict(one) for one in explanation.shares],
@@ -113,8 +114,11 @@ def _asked(explanation: Explanation, width: int) -> Iterator[str]:
     rows = [
         (f"{one.count} × {one.resource}", f"container {one.container}") for one in explanation.asks
     ]
+    rows += [(f"claim {one.name}", one.claim) for one in explanation.claims]
     rows += [(one.interface, one.name) for one in explanation.networks]
-    ends = [one.offer for one in explanation.asks] + [one.means for one in explanation.networks]
+    ends = [one.offer for one in explanation.asks]
+    ends += [one.means for one in explanation.claims]
+    ends += [one.means for one in explanation.networks]
     columns = widths(rows) if rows else []
     for row, end in zip(rows, ends, strict=True):
         lead = f"{_INDENT}{aligned(row, columns):<{sum(columns) + len(GAP)}}{GAP}"

@@ -5,6 +5,7 @@ Follows devicesToAllocate and its neighbours in pkg/kubelet/cm/devicemanager (Ku
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -21,6 +22,7 @@ class ContainerPlace:
     container: str = "c"
     namespace: str = "default"
     affinity: tuple[int, ...] | None = None
+    uid: str = "uid"  # the pod's
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,22 @@ class Devices:
         self.nodes[resource] = {
             d.ID: tuple(node.ID for node in d.topology.nodes) for d in state.devices
         }
+
+    def checkpoint(self) -> str:
+        """What the kubelet writes down (devicemanager/checkpoint), without its sum."""
+        entries = [
+            {
+                "PodUID": place.uid,
+                "ContainerName": place.container,
+                "ResourceName": resource,
+                "DeviceIDs": {"-1": list(names)},
+                "AllocResp": "",
+            }
+            for (place, resource), names in self.holdings.items()
+        ]
+        names = {resource: self.healthy(resource) for resource in sorted(self.registered)}
+        data = {"PodDeviceEntries": entries or None, "RegisteredDevices": names}
+        return json.dumps({"Data": data, "Checksum": 0})
 
     def lose(self, resource: str) -> None:
         """The plugin is gone: its devices stay, unhealthy."""

@@ -23,6 +23,7 @@ from grpclib.client import Channel
 from grpclib.exceptions import StreamTerminatedError
 from grpclib.server import Server, Stream
 
+from kube_rdma.adapters.kubelet.checkpoint import NAME as CHECKPOINT
 from kube_rdma.adapters.kubelet.directory import KUBELET_SOCKET
 from kube_rdma.adapters.kubelet.folders import DEVICE_PLUGINS, PLUGINS_REGISTRY, POD_RESOURCES
 from kube_rdma.adapters.kubelet.proto import deviceplugin_v1beta1_pb2 as pb
@@ -143,9 +144,14 @@ class FakeKubelet(RegistrationBase):
                 path.unlink()
         self._servers.clear()
 
-    async def restart(self, *, crash: bool = False) -> None:
-        """Stop and start; what containers hold is kept, as in the kubelet's checkpoint."""
+    async def restart(self, *, crash: bool = False, silent: bool = False) -> None:
+        """Stop and start; what containers hold is kept, as in the kubelet's checkpoint.
+
+        A `silent` one has not heard of its pods yet: `pod_resources.heard` are those that it has.
+        """
         await self.stop(crash=crash)
+        if silent:
+            self.pod_resources.heard = set()
         await self.start()
 
     def hang_up(self, resource: str) -> None:
@@ -191,6 +197,7 @@ class FakeKubelet(RegistrationBase):
         if len(response.container_responses) != 1:
             raise RuntimeError("the plugin answered for another number of containers")
         self.store.holdings[place, resource] = names
+        self.write_checkpoint()
         return response.container_responses[0]
 
     async def _prefer(self, resource: str, question: Question) -> tuple[str, ...]:
@@ -219,10 +226,16 @@ class FakeKubelet(RegistrationBase):
         self.started.append(place)
 
     def remove_pod(self, pod: str, namespace: str = "default") -> None:
-        """Take back what its containers hold."""
+        """Take back what its containers hold; the checkpoint has it until the next writing."""
         for place, resource in list(self.store.holdings):
             if (place.namespace, place.pod) == (namespace, pod):
                 del self.store.holdings[place, resource]
+
+    def write_checkpoint(self) -> None:
+        """Write down what containers hold."""
+        new = self.directory / f".{CHECKPOINT}"
+        new.write_text(self.store.checkpoint())
+        new.replace(self.directory / CHECKPOINT)
 
     def _client(self, resource: str) -> _Client:
         if resource not in self._clients:
@@ -280,6 +293,7 @@ class FakeKubelet(RegistrationBase):
                     await stream.send_message(pb.Empty(), end=True)
                     async for state in stream:
                         self.store.receive(resource, state)
+                        self.write_checkpoint()
                         self.states[resource] = self.states.get(resource, 0) + 1
                         await self._tell()
         finally:

@@ -21,12 +21,14 @@ class FakePodResources(PodResourcesListerBase):
     """Serves what `devices` knows. `has_get`: false by default before Kubernetes 1.34.
 
     `claimed` are devices of containers whose claims some driver has prepared; a container of them
-    is listed whether it holds shares or not.
+    is listed whether it holds shares or not. `heard` are the pods, as (namespace, name), that a
+    kubelet which has just started has heard of by now; None: all.
     """
 
     def __init__(self, devices: Devices) -> None:
         self.has_get = True
         self.claimed: list[ClaimedDevice] = []
+        self.heard: set[tuple[str, str]] | None = None
         self._devices = devices
 
     async def List(  # noqa: N802  names of the wire
@@ -36,7 +38,7 @@ class FakePodResources(PodResourcesListerBase):
         await stream.recv_message()
         holders = [(place.namespace, place.pod) for place, _ in self._devices.holdings]
         names = dict.fromkeys((*holders, *((one.namespace, one.pod) for one in self.claimed)))
-        pods = [self._pod(*name) for name in names]
+        pods = [self._pod(*name) for name in names if self.heard is None or name in self.heard]
         await stream.send_message(pb.ListPodResourcesResponse(pod_resources=pods))
 
     async def Get(  # noqa: N802

@@ -145,6 +145,25 @@ def test_the_seeds_pod_is_served_by_a_claim_beside_a_pod_that_holds_a_share(move
     assert [len(ids) for ids in held(moved, NODE, HCA).values()] == [1, 1]
 
 
+def test_no_slot_that_a_pod_holds_is_offered_while_the_kubelet_starts(moved):
+    """It deletes the slices and tells of no pods; the slots are looked at all the while."""
+    cluster.shell(moved, NODE, "sv", "-w", "60", "force-restart", "kubelet")
+    offered = set()
+    pod = yaml.safe_load((scc.examples() / "s2-scc" / "rdma-test-pod.yaml").read_text())
+    pod["metadata"] |= {"name": "beside-a-start", "namespace": "default"}
+    cluster.apply(moved, pod)
+
+    def started():
+        offered.update(slots(moved).values())
+        status = cluster.get(moved, "pod/beside-a-start")["status"]
+        ready = [one["status"] for one in status.get("conditions", ()) if one["type"] == "Ready"]
+        return ready == ["True"]
+
+    waiting.until(moved, "a pod beside a kubelet that starts", started)
+    assert offered == {SHARES - 2}
+    cluster.kubectl(moved, "delete", "pod", "beside-a-start", *GONE)
+
+
 def test_both_pods_outlive_their_containers_and_the_kubelet(moved):
     """The agent stays registered with the name, or the kubelet would start no such container.
 

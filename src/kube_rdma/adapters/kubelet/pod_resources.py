@@ -19,6 +19,7 @@ from kube_rdma.adapters.kubelet.proto import podresources_v1_pb2 as pb
 from kube_rdma.adapters.kubelet.proto.podresources_v1_grpc import PodResourcesListerStub
 from kube_rdma.adapters.kubelet.rpc import RpcConnection
 from kube_rdma.model.claims.device import ClaimedDevice, SliceDevice
+from kube_rdma.model.late_binding.binding import PodName
 from kube_rdma.model.pools.holding import Allocatable, Holding, NodeHoldings
 from kube_rdma.model.pools.pool import ShareId
 
@@ -70,6 +71,7 @@ class PodResources:
         return NodeHoldings(
             tuple(held for pod in pods for held in _holdings(pod)),
             tuple(held for pod in pods for held in _claimed(pod)),
+            tuple(PodName(pod.namespace, pod.name) for pod in pods),
         )
 
     async def holdings_of(self, namespace: str, pod: str) -> tuple[Holding, ...]:

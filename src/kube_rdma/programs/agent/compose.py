@@ -31,6 +31,7 @@ from kube_rdma.adapters.kernel.sriov.addresses import give_addresses
 from kube_rdma.adapters.kernel.sriov.functions import SriovCards
 from kube_rdma.adapters.kernel.sriov.netdev_usage import read_uses
 from kube_rdma.adapters.kernel.sysfs.port_watch import read_states
+from kube_rdma.adapters.kubelet.checkpoint import DeviceCheckpoint
 from kube_rdma.adapters.kubelet.folders import FIXED, KNOWN, Folders, find_folders
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.adapters.kubelet.registry import Registry, serve
@@ -43,6 +44,7 @@ from kube_rdma.model.metrics.families import MetricNames
 from kube_rdma.model.pools.pool import AppliedPools
 from kube_rdma.model.pools.rails import RailRecord
 from kube_rdma.programs.agent.dependencies import AgentDependencies
+from kube_rdma.programs.agent.device_plugin.kubelet_record import KubeletRecord
 from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
 from kube_rdma.programs.agent.device_plugin.rails import NodeRails
 from kube_rdma.programs.agent.late_binding.asked_again import AskedAgain
@@ -203,6 +205,9 @@ async def _with_node(
         return cdi_works(version, await _runtime(options.places.runtime_socket, notices))
 
     doors.kubelet.claimed = ClaimedGpus(cluster, options.node)
+    checkpoint = DeviceCheckpoint(folders.device_plugins)
+    pods = partial(Pods(cluster).on_node, options.node)
+    doors.kubelet.record = KubeletRecord(checkpoint.read, pods)
     events = Events(cluster, options.node)
     doors = replace(
         doors,

@@ -43,6 +43,7 @@ from kube_rdma.programs.doctor.pod import (
 )
 from kube_rdma.programs.explain.networks import with_documents
 from kube_rdma.programs.explain.node import node_here
+from kube_rdma.programs.explain.pod_claims import claims_evidence
 from kube_rdma.programs.part_reader import PartReader, first_sentence
 from kube_rdma.rules.admission.findings import findings
 from kube_rdma.rules.explain.node import basis
@@ -166,6 +167,7 @@ async def _by_api(
         findings=seen.findings or (),
         basis=await reader.node(cluster, where, pod) if where else None,
         seen=seen,
+        claims=await reader.asked("its claims", lambda: claims_evidence(cluster, pod)),
     )
     if not where:
         offered = await reader.asked("the nodes' resources", lambda: _offered(cluster))

@@ -20,6 +20,7 @@ from kube_rdma.programs.annotated_networks import (
     asking,
     meant,
 )
+from kube_rdma.programs.explain.pod_claims import claimed_networks
 from kube_rdma.programs.part_reader import PartReader
 from kube_rdma.rules.attach.requests import (
     ANNOTATION,
@@ -27,6 +28,8 @@ from kube_rdma.rules.attach.requests import (
     POD_NETWORKS_DEFINITION,
     refuse_host_network,
 )
+from kube_rdma.rules.claims.interfaces import ask_of, with_claims
+from kube_rdma.rules.explain.claims import claimed_devices
 
 _OTHERS = (ANNOTATION, POD_NETWORKS_DEFINITION)
 
@@ -51,6 +54,9 @@ async def with_meaning(
         seen = replace(seen, asks=asked.asks)
         refuse_host_network(_pod(evidence.template), asked.asks, asked.annotation)
         asks, definitions = await meant(asked, documents)
+        devices = claimed_devices(evidence)
+        claimed = await claimed_networks(devices, documents)
+        asks = with_claims(asks, tuple(map(ask_of, devices))) if devices else asks
     except Refused as error:
         return replace(seen, misread=Finding.of_refused(error, Stage.AGENT))
     except Unavailable as error:
@@ -58,12 +64,14 @@ async def with_meaning(
         return replace(seen, unread=True)
     brought = {one.ipam.pool.name: one.ipam.pool for one in definitions.values() if one.ipam.pool}
     others: tuple[str, ...] = ()
-    if any(f"{one.namespace}/{one.network}" not in definitions for one in asks):
+    networks = {one.network.name: one.network for one in definitions.values()}
+    networks |= {one.name: one for one in claimed}
+    if any(f"{one.namespace}/{one.network}" not in networks for one in asks):
         others = await documents.others(dict.fromkeys(one.namespace for one in asks))
     return replace(
         seen,
         asks=asks,
-        networks=tuple(one.network for one in definitions.values()),
+        networks=tuple(networks.values()),
         other_networks=others,
         ip_pools={**brought, **seen.ip_pools},
     )

@@ -10,6 +10,7 @@ is what cannot be true any more, in one sentence that the kubelet shows as an Ev
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
@@ -27,10 +28,12 @@ from kube_rdma.model.claims.prepared import (
     PreparedClaim,
     PreparedDevice,
 )
+from kube_rdma.model.late_binding.binding import HeldShare
 from kube_rdma.model.pools.pool import Attach, Bind, Pool, Serving, Share, ShareId
 from kube_rdma.rules.claims.names import device_name, slot_name, slot_of
 from kube_rdma.rules.phrases import listed
 from kube_rdma.rules.pools.allocation import grant
+from kube_rdma.rules.pools.holdings import card_of
 from kube_rdma.rules.pools.modes import terms
 
 NO_PARAMETERS: Mapping[str, ClaimParameters] = MappingProxyType({})
@@ -62,12 +65,17 @@ class PoolDevice(Frozen):
 
 
 class BookingNode(Frozen):
-    """What a booking stands on: this node, its boot, what it offers, what is booked on it."""
+    """What a booking stands on: this node, its boot, what it offers, what is booked on it.
+
+    `holders` are pods that hold shares by the device plugin, in words: they may run on after their
+    pool went to claims.
+    """
 
     name: str
     boot: str
     devices: Mapping[str, PoolDevice]
     prepared: tuple[PreparedClaim, ...] = ()
+    holders: Mapping[HeldShare, str] = MappingProxyType({})
 
     def device(self, name: str) -> PoolDevice | None:
         """The device of this name, or the one of whose shares this is a part."""
@@ -129,7 +137,11 @@ def book(
         _refuse_plugins(device.pool, where)
         share = _share(asked, number, wanted, device)
         whole = node.whole(share.device)
-        held = [*_of_others(whole, node, others), *_own(whole, node, shares)]
+        held = [
+            *_of_others(whole, node, others),
+            *_of_plugin(device, node),
+            *_own(whole, node, shares),
+        ]
         _refuse_excess(share, device, held, where)
         if wanted.request in parameters:
             share = replace(share, parameters=parameters[wanted.request])
@@ -275,6 +287,18 @@ def _of_others(
         for held in one.shares
         if not held.admin and node.whole(held.device) == whole
     ]
+
+
+def _of_plugin(device: PoolDevice, node: BookingNode) -> list[tuple[str, int]]:
+    """What pods hold of a device by shares of the device plugin."""
+    spec = device.pool.spec
+    card = device.card.id if device.card else None
+    slots = Counter(
+        f"{who} (by a share of the device plugin)"
+        for (resource, share), who in sorted(node.holders.items())
+        if resource == spec.resource and card_of(spec, share) == card
+    )
+    return list(slots.items())
 
 
 def _own(whole: str, node: BookingNode, shares: Sequence[ClaimShare]) -> list[tuple[str, int]]:

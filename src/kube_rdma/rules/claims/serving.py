@@ -16,20 +16,26 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from kube_base.errors import Refused
 from kube_base.frozen import replace
 from kube_rdma.model.card import CardId
 from kube_rdma.model.claims.offered import OfferedCard
 from kube_rdma.model.claims.prepared import PreparedClaim
+from kube_rdma.model.late_binding.binding import HeldShare
 from kube_rdma.model.node import NodeState
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.model.pools.pool import Bind, Pool, Serving, Share, ShareId
 from kube_rdma.rules.claims.cards import ClaimOffer, RailOf, claim_offer
 from kube_rdma.rules.claims.names import device_name
+from kube_rdma.rules.phrases import listed
 from kube_rdma.rules.pools.holdings import card_of
 from kube_rdma.rules.pools.modes import terms
 
 PluginShares = Mapping[str, Collection[ShareId]]
 """The shares that pods hold by the device plugin, by resource."""
+
+Holders = Mapping[HeldShare, str]
+"""Who holds shares by the device plugin, in words."""
 
 
 def plugin_shares(
@@ -90,8 +96,9 @@ def for_plugin(
     """The pools as the kubelet is to hear of them.
 
     `published` are the resources of devices in slices, None when nobody can tell. One that is to be
-    the plugin's and still has devices there stays with the claims; of the others as many free
-    shares are not given away as claims hold.
+    the plugin's and still has devices there stays with the claims, and so does one that claims hold
+    something of while nobody can tell which shares are free. Of the others as many free shares are
+    not given away as claims hold.
     """
     return tuple(_for_plugin(pool, booked, held, published) for pool in pools)
 
@@ -120,7 +127,9 @@ def _for_plugin(
     claimed = _claimed(pool, booked)
     if not claimed:
         return pool
-    mine = (held or {}).get(spec.resource, ())
+    if held is None:
+        return replace(pool, spec=replace(spec, serve=Serving.CLAIMS))
+    mine = held.get(spec.resource, ())
     shares: list[Share] = []
     for share in reversed(pool.shares):
         withheld = claimed[share.card] > 0 and share.id not in mine
@@ -128,6 +137,36 @@ def _for_plugin(
             claimed[share.card] -= 1
         shares.append(replace(share, healthy=False) if withheld else share)
     return replace(pool, shares=tuple(reversed(shares)))
+
+
+def refuse_claimed(
+    pool: Pool, wanted: Collection[ShareId], booked: Sequence[PreparedClaim], held: Holders
+) -> None:
+    """Raise Refused for shares that stand for what claims hold by now.
+
+    `held` are the shares that pods have by the device plugin; what they have already is given
+    again. The plugin's list leaves such shares out, but a claim may be quicker than the list.
+    """
+    if pool.spec.serve is not Serving.PLUGIN:
+        return
+    resource = pool.spec.resource
+    claimed = _claimed(pool, booked)
+    fresh = [pool.index[n].card for n in wanted if n in pool.index and (resource, n) not in held]
+    for card in dict.fromkeys(fresh):
+        own = [share.id for share in pool.shares if share.card == card]
+        others = sum((resource, name) in held for name in own)
+        if claimed[card] and others + claimed[card] + fresh.count(card) > len(own):
+            names = sorted(
+                str(claim.claim)
+                for claim in booked
+                if any(share.resource == resource and not share.admin for share in claim.shares)
+            )
+            raise Refused(
+                f"{claimed[card]} of the {len(own)} shares of {card or 'the pool'} are held by "
+                f"claims ({listed(names)}), and {others} by pods",
+                remedy="Create the pod again when the pods of these claims have ended",
+                where=resource,
+            )
 
 
 def _claimed(pool: Pool, booked: Sequence[PreparedClaim]) -> Counter[CardId | None]:

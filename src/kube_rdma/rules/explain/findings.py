@@ -18,6 +18,7 @@ from kube_rdma.model.finding import Finding, Severity, Stage
 from kube_rdma.model.pools.pool import Bind, Pool, Serving
 from kube_rdma.rules.admission.placement import possible
 from kube_rdma.rules.admission.shares import held
+from kube_rdma.rules.explain.claims import claim_findings
 from kube_rdma.rules.explain.planning import Planned
 from kube_rdma.rules.pools.modes import terms
 
@@ -39,6 +40,7 @@ def findings(evidence: PodEvidence, plan: Planned) -> Iterator[Finding]:
         yield from Finding.of_refused(plan.short, Stage.KUBELET)
     if is_attached:
         return
+    yield from claim_findings(evidence)
     yield from evidence.misread
     if plan.refused is not None:
         yield from Finding.of_refused(plan.refused, Stage.AGENT)

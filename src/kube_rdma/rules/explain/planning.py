@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
-from kube_base.errors import Refused
+from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import Frozen, replace
 from kube_rdma.model.admission.pod_template import ContainerRole, ContainerTemplate, PodTemplate
 from kube_rdma.model.attach.attachment import (
@@ -35,20 +35,24 @@ from kube_rdma.rules.attach.procedure import NetworkRequest
 from kube_rdma.rules.attach.requests import wishes
 from kube_rdma.rules.attach.seats import link_of
 from kube_rdma.rules.explain.addresses import Words, addresses
+from kube_rdma.rules.explain.claims import claimed_shares
 from kube_rdma.rules.explain.node import WIDEST
 from kube_rdma.rules.pools.allocation import granted_cards
 from kube_rdma.rules.pools.modes import terms
 from kube_rdma.rules.pools.preference import prefer
 
+_ANEW = "Wait until the card is back, or create the pod again"
+
 
 class Planned(Frozen):
     """What planning came to, as far as it got; `refused` says why it got no further.
 
-    `short`: the node has too few shares.
+    `short`: the node has too few shares. `claimed` are those of `granted` that claims hold.
     """
 
     wished: tuple[Wish, ...] = ()
     granted: tuple[GrantedShare, ...] = ()
+    claimed: tuple[GrantedShare, ...] = ()
     seats: tuple[NetworkSeat, ...] = ()
     plans: tuple[Plan, ...] = ()
     stand_ins: Words = ()
@@ -61,7 +65,14 @@ def planned(evidence: PodEvidence, basis: NodeBasis) -> Planned:
     granted, short = _granted(evidence, basis)
     if granted is None:
         return replace(judged(evidence), short=short)
-    so_far = Planned(granted=granted, short=short)
+    try:
+        claimed = claimed_shares(evidence, basis)
+    except Unavailable as error:
+        return replace(judged(evidence), short=Refused(str(error).removesuffix("."), remedy=_ANEW))
+    # What the pod asks for by a resource's name may have come by a claim (KEP-5004).
+    by_claims = {one.resource for one in claimed}
+    granted = (*(one for one in granted if one.resource not in by_claims), *claimed)
+    so_far = Planned(granted=granted, claimed=claimed, short=short)
     try:
         wished = procedure.match(_request(evidence), granted)
         so_far = replace(so_far, wished=wished.wishes)

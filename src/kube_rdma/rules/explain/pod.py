@@ -24,6 +24,7 @@ from kube_rdma.model.explain import (
 )
 from kube_rdma.model.pools.pool import Pool, Serving
 from kube_rdma.rules.admission.shares import asked
+from kube_rdma.rules.explain.claims import explained_claims
 from kube_rdma.rules.explain.findings import findings
 from kube_rdma.rules.explain.inside import (
     connections,
@@ -80,6 +81,7 @@ def explain(evidence: PodEvidence) -> Explanation:
         interfaces_from=interfaces_from(evidence),
         doors_from=doors_from(evidence),
         rdma_cm=tuple(connections(evidence, plan, seen)),
+        claims=tuple(explained_claims(evidence)),
     )
 
 
@@ -143,8 +145,10 @@ def _shares(evidence: PodEvidence, plan: Planned) -> Iterator[ExplainedShare]:
                 )
         return
     attached = {one.card for one in evidence.attached if one.card}
+    claimed = {(one.resource, one.share) for one in plan.claimed}
     for held in plan.granted:
-        sure = all(card.id in attached for card in held.cards)
+        by_claim = (held.resource, held.share) in claimed
+        sure = by_claim or all(card.id in attached for card in held.cards)
         yield ExplainedShare(
             held.resource,
             listed([card.id for card in held.cards]),

@@ -10,6 +10,7 @@ from kube_base.errors import Unavailable
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.adapters.kubelet.proto import podresources_v1_pb2 as pb
 from kube_rdma.model.claims.device import ClaimedDevice, SliceDevice
+from kube_rdma.model.late_binding.binding import PodName
 from kube_rdma.model.pools.holding import Allocatable, Holding, NodeHoldings
 from kube_rdma.model.pools.pool import Share
 from kube_rdma_testing.kubelet.devices import ContainerPlace, Devices
@@ -61,7 +62,8 @@ async def test_what_is_held_by_claims(kubelet, client):
         ClaimedDevice("team", "b", "c", device),
     )
     kubelet.pod_resources.claimed = [mine, alone]
-    assert await client.all_held() == NodeHoldings((MINE, OTHER), (mine, alone))
+    pods = (PodName("team", "train-0"), PodName("default", "train-0"), PodName("team", "b"))
+    assert await client.all_held() == NodeHoldings((MINE, OTHER), (mine, alone), pods)
     assert await client.holdings() == (MINE, OTHER)
     assert await client.holdings_of("team", "b") == ()
 

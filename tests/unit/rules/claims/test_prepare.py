@@ -19,7 +19,7 @@ from kube_rdma.model.claims.prepared import (
     ClaimUser,
     PreparedDevice,
 )
-from kube_rdma.model.pools.pool import Attach, Mode, PoolSpec
+from kube_rdma.model.pools.pool import Attach, Mode, PoolSpec, ShareId
 from kube_rdma.rules.claims.cards import claim_offer
 from kube_rdma.rules.claims.health import health
 from kube_rdma.rules.claims.names import device_name, slot_name
@@ -263,3 +263,50 @@ def test_every_device_has_its_health(world_):
     for pool in pools:
         usable = {device_name(pool, card) for card in pool.cards if card.usable}
         assert all(one.healthy for one in told if one.device in usable)
+
+
+def test_a_card_that_a_pod_of_the_plugin_holds_is_refused_until_that_has_ended():
+    """The scheduler allocated it while the kubelet, just started, told of no pods."""
+    where = world(EXCLUSIVE)
+    holders = {("rdma/own", ShareId(f"{FIRST.id}-0")): "pod team/old"}
+    with pytest.raises(Unavailable) as caught:
+        booked(claim(result()), replace(where, holders=holders))
+    assert str(caught.value) == (
+        "claim team/nic: 0000-81-00-0 has 1 slot, of which pod team/old (by a share of the device "
+        "plugin) hold 1. Wait until their pods have ended; the kubelet tries again."
+    )
+    assert booked(claim(result("0000-a1-00-0")), replace(where, holders=holders)).shares
+    elsewhere = {("rdma/other", ShareId(f"{FIRST.id}-0")): "pod team/old"}
+    assert booked(claim(result()), replace(where, holders=elsewhere)).shares
+
+
+@given(
+    st.sampled_from([MULTI, EXCLUSIVE, PoolSpec("rdma/hca", Mode.HCA, "config.json:1", shares=4)]),
+    st.integers(0, 4),
+    st.lists(st.integers(1, 3), max_size=4),
+)
+def test_claims_and_pods_of_the_plugin_never_hold_more_than_a_device_has(spec, pods, wishes):
+    """However they come; what fits is booked."""
+    where = world(spec)
+    name = "rdma-hca" if spec.mode is Mode.HCA else "0000-81-00-0"
+    card = "hca" if spec.mode is Mode.HCA else FIRST.id
+    room = where.devices[name].room
+    pods = min(pods, room)
+    holders = {
+        (spec.resource, ShareId(f"{card}-{n}")): f"pod team/old-{n // 2}" for n in range(pods)
+    }
+    taken = pods
+    for number, wished in enumerate(wishes):
+        slots = wished if where.devices[name].is_shared else None
+        asked = claim(
+            result(name, share=f"s{number}", slots=slots),
+            name=ClaimName("team", f"c{number}", f"uid-{number}"),
+        )
+        try:
+            made = booked(asked, replace(where, holders=holders))
+        except Unavailable:
+            assert taken + (slots or 1) > room
+            continue
+        taken += slots or 1
+        assert taken <= room
+        where = replace(where, prepared=(*where.prepared, made))

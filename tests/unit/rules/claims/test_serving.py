@@ -10,7 +10,14 @@ from kube_rdma.model.claims.prepared import ClaimName, ClaimShare, PreparedClaim
 from kube_rdma.model.node import NodeState
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.model.pools.pool import Mode, Serving, ShareId
-from kube_rdma.rules.claims.serving import for_claims, for_plugin, plugin_shares, ready, waiting
+from kube_rdma.rules.claims.serving import (
+    for_claims,
+    for_plugin,
+    plugin_shares,
+    ready,
+    refuse_claimed,
+    waiting,
+)
 from kube_rdma.rules.pools.allocation import allocate
 from kube_rdma.rules.pools.holdings import card_of
 from kube_rdma.rules.pools.pools import offer
@@ -153,3 +160,30 @@ def test_a_pool_that_says_nothing_is_as_before():
     assert for_claims([made], {}, no_rail).cards
     assert ready(for_claims([made], {}, no_rail), node(**{HCA: 32}))
     assert replace(made, spec=replace(made.spec, serve=Serving.PLUGIN)).shares == made.shares
+
+
+def test_while_nobody_tells_what_is_held_the_plugin_gives_nothing_beside_claims():
+    """Another share than the one that a pod holds would be withheld, and given twice."""
+    made = served(Serving.PLUGIN, cards=1)
+    (left,) = for_plugin([made], [claim(made, made.cards[0])], None, frozenset())
+    assert offer(left).shares == ()
+    (left,) = for_plugin([made], (), None, frozenset())
+    assert left is made, "claims hold nothing of it"
+
+
+@given(MODES, st.integers(0, 20), st.data())
+def test_allocate_gives_no_share_beyond_what_claims_and_pods_leave(mode, slots, data):
+    """The list that the kubelet chose from may be older than a claim. What a pod has it keeps."""
+    made = served(Serving.PLUGIN, mode)
+    card = None if mode is Mode.HCA else made.cards[0]
+    names = [share.id for share in made.shares if card is None or share.card == card.id]
+    held = data.draw(st.sets(st.sampled_from(names), max_size=4))
+    wanted = data.draw(st.sets(st.sampled_from(names), min_size=1, max_size=4))
+    holders = {(HCA, share): "pod team/old" for share in held}
+    fits = not slots or len(held | wanted) + slots <= len(names) or wanted <= held
+    booked = [claim(made, card, slots)] if slots else []
+    if fits:
+        refuse_claimed(made, wanted, booked, holders)
+    else:
+        with pytest.raises(Refused, match=r"held by claims \(team/claim-5b0e\)"):
+            refuse_claimed(made, wanted, booked, holders)

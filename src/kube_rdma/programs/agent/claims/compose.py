@@ -87,6 +87,7 @@ def with_claims(
         metadata=ClaimMetadata(ClaimFiles(site.settings / "metadata"), slices.attributes),
         settings=ClaimSettings(PodSettings(site.settings / "claims")),
         wiring=doors.networks.wiring if doors.networks else lambda: Wiring.NONE,
+        holders=doors.kubelet.plugin_holders,
         tell=partial(doors.node.tell, NodeEvent.JOURNAL_TROUBLE),
     )
     claims = PreparedClaims(to)

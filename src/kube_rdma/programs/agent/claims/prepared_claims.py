@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 
 import structlog
@@ -71,6 +71,11 @@ from kube_rdma.rules.pools.modes import terms
 log = structlog.get_logger()
 
 
+async def nobody(_: Collection[str]) -> Mapping[HeldShare, str]:
+    """No pod has a share by the device plugin."""
+    return {}
+
+
 class ClaimDependencies(Frozen):
     """Whom the bookings need.
 
@@ -79,7 +84,8 @@ class ClaimDependencies(Frozen):
     another. `shim` is a path of the host, `wiring` says who calls for pods, and `claimed` tells the
     shim of those that ask without an annotation. Without `settings` containers are not told of
     their devices, without `metadata` not what these are, and without `statuses` claims say
-    nothing of them. `tell` takes a sentence for each record that cannot be read.
+    nothing of them. `holders` tells who holds shares of resources by the device plugin, and `tell`
+    takes a sentence for each record that cannot be read.
     """
 
     journal: Journal[PreparedClaim]
@@ -94,6 +100,7 @@ class ClaimDependencies(Frozen):
     settings: ClaimSettings | None = None
     statuses: ClaimStatuses | None = None
     metadata: ClaimMetadata | None = None
+    holders: Callable[[Collection[str]], Awaitable[Mapping[HeldShare, str]]] = nobody
     tell: Callable[[str], None] = in_the_log
     settled: float = SETTLED
 
@@ -129,8 +136,9 @@ class PreparedClaims:
         allocated = await self._to.read(claim) if is_new else None
         is_same = allocated is not None and allocated.claim.uid == claim.uid
         parameters = parameters_by_request(allocated) if allocated and is_same else {}
+        holders = await self._to.holders((self._pools or {}).keys()) if is_new else {}
         async with self._turn:
-            node = self._node()
+            node = replace(self._node(), holders=holders)
             before = self._records.get(claim.uid)
             if before and stands(before, node):
                 prepared = before

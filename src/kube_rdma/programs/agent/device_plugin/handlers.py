@@ -27,6 +27,7 @@ from kube_rdma.model.pools.pool import (
 )
 from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
 from kube_rdma.programs.agent.late_binding.interface import LateBinding
+from kube_rdma.rules.claims.serving import refuse_claimed
 from kube_rdma.rules.pools.allocation import allocate, device_infos
 from kube_rdma.rules.pools.modes import terms
 from kube_rdma.rules.pools.preference import prefer
@@ -72,6 +73,7 @@ class Handlers:
 
     async def _allocate(self, pool: Pool, wanted: Sequence[ShareId]) -> Grant:
         try:
+            await self._refuse_claimed(pool, wanted)
             grant = await self._late.promise(pool, allocate(pool, wanted))
             for share, info in device_infos(pool, grant):
                 await self._tell(pool.spec, share, info)
@@ -87,6 +89,14 @@ class Handlers:
         )
         self._kubelet.granted(grant)
         return grant
+
+    async def _refuse_claimed(self, pool: Pool, wanted: Sequence[ShareId]) -> None:
+        """Raise Refused for what claims hold by now; nobody is asked where they hold nothing."""
+        resource = pool.spec.resource
+        booked = self._kubelet.booked()
+        if any(share.resource == resource for claim in booked for share in claim.shares):
+            holders = await self._kubelet.plugin_holders({resource})
+            refuse_claimed(pool, wanted, booked, holders)
 
     async def _tell(self, spec: PoolSpec, share: ShareId, info: DeviceInfo) -> None:
         """What CNI plugins learn of a share; only documents of the SR-IOV plugin promise it."""

@@ -3,19 +3,20 @@
 Three questions of role `plugin`: who holds which shares (a card in a pod is not gone, a change of
 mode has to wait), how near to its GPUs a container's cards turned out to be, and whether the
 kubelet has what it was offered. It loses offers, as its issues tell, and then a node shows no cards
-until somebody restarts the plugin; so what differs is sent again, then registered again.
+until somebody restarts the plugin; so what differs is sent again, then registered again. And it
+tells of no pods when it has just started, so its own record completes what it says.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 import structlog
 
-from kube_base.errors import Unavailable
+from kube_base.errors import KubeError, Unavailable
 from kube_base.notices import Notices
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.model.card import Card, CardId
@@ -23,8 +24,9 @@ from kube_rdma.model.claims.prepared import ClaimDevice, PreparedClaim
 from kube_rdma.model.device import Gpu
 from kube_rdma.model.late_binding.binding import HeldShare, PodName
 from kube_rdma.model.pools.gpu_use import FreeGpu, HeldGpu
-from kube_rdma.model.pools.holding import Allocatable, Holding, NodeHoldings
+from kube_rdma.model.pools.holding import Allocatable, Holding, NodeHoldings, RecordedGrant
 from kube_rdma.model.pools.pool import Grant, ShareId
+from kube_rdma.programs.agent.device_plugin.kubelet_record import KubeletRecord
 from kube_rdma.programs.agent.device_plugin.servers import ResourceServers
 from kube_rdma.programs.debounce import Debounce
 from kube_rdma.rules.claims.gpus import free_claim_gpus
@@ -63,16 +65,55 @@ class KubeletView:
         self.gpus: tuple[Gpu, ...] = ()  # of the last survey
         self.claimed: ClaimedGpus | None = None  # None: no API server tells of slices
         self.prepared: PreparedClaims | None = None  # None: no claim is served here
+        self.record: KubeletRecord | None = None  # None: the kubelet is taken at its word
 
     async def holdings(self) -> tuple[Holding, ...] | None:
         """Who holds what on this node, by shares and by kube-rdma's own claims.
 
         None when the kubelet cannot be asked now.
         """
-        answer = await self._ask()
-        if answer is None:
+        shares = await self._shares(await self.record.read() if self.record else ())
+        if shares is None:
             return None
-        return (*answer[0].shares, *(self.prepared.holdings() if self.prepared else ()))
+        return (*shares, *(self.prepared.holdings() if self.prepared else ()))
+
+    async def plugin_holders(self, resources: Collection[str]) -> dict[HeldShare, str]:
+        """Who holds shares of these by the device plugin, in words.
+
+        While nobody tells who still runs, whoever the kubelet wrote down. Where it wrote nothing of
+        these resources it is not asked: the kubelet waits for the answer that this is for.
+        """
+        recorded = await self.record.read() if self.record else ()
+        mine = [grant for grant in recorded if grant.resource in resources]
+        if self.record and not mine:
+            return {}
+        shares = await self._shares(recorded)
+        if shares is None:
+            return {
+                (grant.resource, share): f"the pod with the uid {grant.uid}"
+                for grant in mine
+                for share in grant.shares
+            }
+        return {
+            (held.resource, share): f"pod {held.namespace}/{held.pod}"
+            for held in shares
+            for share in held.shares
+            if held.resource in resources
+        }
+
+    async def _shares(self, recorded: Sequence[RecordedGrant]) -> tuple[Holding, ...] | None:
+        """What is held by the device plugin; the record is read before the kubelet is asked."""
+        answer = await self._ask()
+        if answer is None or self.record is None:
+            return answer[0].shares if answer else None
+        try:
+            shares = await self.record.complete(recorded, answer[0])
+        except KubeError as error:
+            for why in self._notices.news("untold", str(error)):
+                log.warning("share holders unknown", why=why)
+            return None
+        self._notices.over("untold")
+        return shares
 
     def booked(self) -> tuple[PreparedClaim, ...]:
         """The claims of kube-rdma's own driver that are prepared on this node."""

@@ -311,7 +311,8 @@ class _Plugin:
             moved = [pool.spec for pool in verdict.pools if pool.spec.serve is Serving.CLAIMS]
             held = served.held or {}
             waits += [PENDING_SECONDS if unready else None]
-            waits += [KEPT_SECONDS if any(held.get(spec.resource) for spec in moved) else None]
+            unsure = served.held is None or any(held.get(spec.resource) for spec in moved)
+            waits += [KEPT_SECONDS if unsure else None]
         return min(filter(None, waits), default=None)
 
     def _node_seen(self, node: NodeState) -> None:

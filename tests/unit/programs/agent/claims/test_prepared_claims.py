@@ -15,7 +15,11 @@ from kube_rdma.model.claims.prepared import AllocatedClaim, ClaimName, ClaimUser
 from kube_rdma.model.claims.users import ClaimUse, PodClaims
 from kube_rdma.model.late_binding.binding import Edits, PodName
 from kube_rdma.model.pools.pool import Attach, Mode, PoolSpec
-from kube_rdma.programs.agent.claims.prepared_claims import ClaimDependencies, PreparedClaims
+from kube_rdma.programs.agent.claims.prepared_claims import (
+    ClaimDependencies,
+    PreparedClaims,
+    nobody,
+)
 from kube_rdma.rules.pools.pools import resolve
 from kube_rdma_testing.disk import Failing, FakeDisk, Killed
 from kube_rdma_testing.runtime.cdi import FakeCdiRuntime
@@ -40,6 +44,7 @@ class World:
         self.claims = {}
         self.pods = {JOB: POD}
         self.reads, self.said = 0, {}
+        self.holders = nobody
         self.specs, self.cards = (MULTI,), (FIRST, SECOND)
         self.put(CLAIM)
 
@@ -64,7 +69,7 @@ class World:
         to = ClaimDependencies(
             journal, cdi or CdiFolder(self.cdi), read, pod, "node-1", self.boot, settled=0.0
         )
-        claims = PreparedClaims(to)
+        claims = PreparedClaims(replace(to, holders=self.holders))
         if offered:
             claims.offered(self.pools())
         return claims

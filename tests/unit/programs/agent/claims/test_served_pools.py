@@ -2,18 +2,27 @@
 
 import asyncio
 from collections import Counter
+from functools import partial
 
 import pytest
+from grpclib import GRPCError
 
+from kube_base.errors import Unavailable
 from kube_base.frozen import replace
+from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.kinds.offered_slice import OFFERED_SLICE
+from kube_rdma.adapters.cluster.kinds.pod import POD
+from kube_rdma.adapters.cluster.pods import Pods
+from kube_rdma.adapters.kubelet.checkpoint import DeviceCheckpoint
 from kube_rdma.api.pools.serve_label import LABEL as SERVE
 from kube_rdma.model.claims.prepared import ClaimName
 from kube_rdma.model.node import NodeState
-from kube_rdma.model.pools.pool import Serving
+from kube_rdma.model.pools.holding import Holding
+from kube_rdma.model.pools.pool import Serving, ShareId
 from kube_rdma.programs.agent.claims.driver import ClaimDriver
 from kube_rdma.programs.agent.device_plugin.config_source import ConfigSource
+from kube_rdma.programs.agent.device_plugin.kubelet_record import KubeletRecord
 from kube_rdma_testing.kubelet.devices import ContainerPlace
 from tests.unit.programs.agent.world import NODE_NAME, until
 from tests.unit.rules.claims.test_prepare import result
@@ -22,6 +31,8 @@ from .test_prepared_claims import World as Bookings
 from .test_publisher import CARDS, NAMES, ClaimWorld
 
 HCA = "rdma/nic"
+WITHOUT_ONE = dict.fromkeys(NAMES, 4) | {NAMES[0]: 3}
+OLD = Holding("default", "old", "c", HCA, (ShareId("0000:81:00.0-0"),))
 DASHES = str.maketrans(":.", "--")
 POLICY = """\
 apiVersion: kube-rdma.io/v1alpha1
@@ -45,10 +56,18 @@ class ServedWorld(ClaimWorld):
         status = {} if shares is None else {"allocatable": {HCA: str(shares)}}
         self.server.put(NODE, {"metadata": meta, "spec": {}, "status": status})
 
+    def place(self, name):
+        """A container of a pod that the API server has, too."""
+        if not any(pod["metadata"]["name"] == name for pod in self.server.documents("pods")):
+            self.pod(name)
+        pods = {pod["metadata"]["name"]: pod for pod in self.server.documents("pods")}
+        return ContainerPlace(name, uid=pods[name]["metadata"]["uid"])
+
     def able(self):
         """The agent's doors with its driver."""
         doors = self.publishing()
         self.bookings = Bookings(self.folder)
+        self.bookings.holders = doors.kubelet.plugin_holders
         claims = self.bookings.agent(offered=False)
         registry = self.folder / "plugins_registry"
         registry.mkdir(exist_ok=True)
@@ -56,6 +75,9 @@ class ServedWorld(ClaimWorld):
         silent = asyncio.Event().wait
         driver = ClaimDriver(claims, registry, NODE_NAME, works, silent, keeper.offered)
         doors.kubelet.prepared = claims
+        checkpoint = DeviceCheckpoint(self.kubelet.directory)
+        pods = partial(Pods(Cluster(self.server.line())).on_node, NODE_NAME)
+        doors.kubelet.record = KubeletRecord(checkpoint.read, pods)
         path = self.folder / "policy.yaml"
         path.write_text(POLICY)
         return replace(doors, config=path, claims=driver)
@@ -114,6 +136,93 @@ async def test_a_share_that_a_claim_holds_is_not_given_by_the_plugin(world):
         await doors.claims.claims.unprepare(name)
         world.change(*CARDS)
         await until(lambda: world.kubelet.healthy(HCA) == 16)
+
+
+async def moved_with_a_pod(world, doors):
+    """The pod `old` holds a share of the first card, and then claims serve the node; the share."""
+    await until(lambda: world.kubelet.healthy(HCA) == 16)
+    share = next(one for one in world.kubelet.devices[HCA] if "81:00.0-0" in one)
+    await world.kubelet.allocate(HCA, 1, (share,), place=world.place("old"))
+    world.node("claims", 0)
+    await until(lambda: world.slots == WITHOUT_ONE)
+    return share
+
+
+async def test_a_kubelet_that_starts_and_tells_of_no_pods_makes_no_slot_free(world):
+    """Neither for slices nor for a claim; what it tells at last is what counted all the while."""
+    name = ClaimName("team", "job-0-nic-x7", "uid-1")
+    doors = world.able()
+    world.bookings.put(name, result(NAMES[0], share="s1", slots=4))
+    async with world.serving(doors):
+        await moved_with_a_pod(world, doors)
+        await world.kubelet.restart(silent=True)
+        await until(lambda: HCA in world.kubelet.states)
+        await world.again(3)
+        assert await doors.kubelet.holdings() == (OLD,)
+        assert world.slots == WITHOUT_ONE
+        with pytest.raises(Unavailable, match="of which pod default/old"):
+            await doors.claims.claims.prepare(name)
+        world.kubelet.pod_resources.heard = None
+        await world.again(2)
+        assert world.slots == WITHOUT_ONE
+        world.kubelet.remove_pod("old")
+        world.server.remove(POD, "old", "default")
+        await world.again(2)
+        await until(lambda: world.slots == dict.fromkeys(NAMES, 4))
+        await doors.claims.claims.prepare(name)
+
+
+async def test_an_agent_that_starts_beside_a_silent_kubelet_offers_what_is_free(world):
+    """Nothing is in its memory; the record is on the disk."""
+    world.node("claims", 0)
+    world.kubelet.store.holdings[world.place("old"), HCA] = OLD.shares
+    world.kubelet.write_checkpoint()
+    world.kubelet.pod_resources.heard = set()
+    async with world.serving(world.able()):
+        await until(lambda: world.slots == WITHOUT_ONE)
+        await world.again(2)
+        assert world.slots == WITHOUT_ONE
+
+
+async def test_while_nobody_tells_who_runs_what_was_recorded_is_held(world):
+    """The API server is away, and the kubelet silent: a claim waits, and slices stay."""
+    name = ClaimName("team", "job-0-nic-x7", "uid-1")
+    doors = world.able()
+    world.bookings.put(name, result(NAMES[0], share="s1", slots=4))
+
+    async def away():
+        raise Unavailable("The API server does not answer.")
+
+    async with world.serving(doors):
+        await moved_with_a_pod(world, doors)
+        checkpoint = DeviceCheckpoint(world.kubelet.directory)
+        doors.kubelet.record = KubeletRecord(checkpoint.read, away)
+        await world.kubelet.restart(silent=True)
+        await world.again(3)
+        assert await doors.kubelet.holdings() is None
+        assert world.slots == WITHOUT_ONE
+        with pytest.raises(Unavailable, match="of which the pod with the uid"):
+            await doors.claims.claims.prepare(name)
+
+
+async def test_a_silent_kubelet_gets_no_share_that_a_claim_holds(world):
+    """On the way back: the share that a pod holds stays, so another one is withheld."""
+    name = ClaimName("team", "job-0-nic-x7", "uid-1")
+    doors = world.able()
+    world.bookings.put(name, result(NAMES[0], share="s1", slots=3))
+    async with world.serving(doors):
+        share = await moved_with_a_pod(world, doors)
+        await doors.claims.claims.prepare(name)
+        world.node("plugin", 0)
+        await until(lambda: world.devices == {})
+        await world.kubelet.restart(silent=True)
+        await world.again(2)
+        own = [f"0000:81:00.0-{n}" for n in range(4)]
+        await until(lambda: set(own) & set(world.kubelet.store.healthy(HCA)) == {share})
+        free = next(one for one in own if one != share)
+        with pytest.raises(GRPCError, match="3 of the 4 shares of"):
+            await world.kubelet.allocate(HCA, 1, (free,), place=ContainerPlace("new"))
+        await world.kubelet.allocate(HCA, 1, (share,), place=world.place("old"))
 
 
 async def test_without_the_kind_of_slices_the_plugin_serves(world):
