@@ -44,6 +44,7 @@ USES = {
     # Of real cards more is demanded or told.
     "src/kube_rdma/rules/claims/cards.py _kind": "the word for it in a slice, as function is one",
     "src/kube_rdma/rules/doctor/cards.py _slow_port": "its rate is made up",
+    "src/kube_rdma/rules/doctor/outliers.py _facts": "likewise, and it has no firmware",
     "src/kube_rdma/rules/functions/plan.py _Node._use": "its function is in use",
     "src/kube_rdma/rules/health/membership.py _Members.__init__": "not the function's own device",
     "src/kube_rdma/rules/pools/allocation.py device_infos": "its name is known in the pod alone",

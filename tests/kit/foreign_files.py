@@ -21,10 +21,13 @@ from kube_rdma.adapters.cluster.admission import WEBHOOK_CONFIGURATIONS, WEBHOOK
 from kube_rdma.adapters.cluster.election import ELECTION
 from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION
 from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
+from kube_rdma.adapters.cluster.resources import named_pools
 from kube_rdma.adapters.cni.exec import protocol
 from kube_rdma.adapters.cni.exec.process import ProcessOutcome
 from kube_rdma.adapters.files import bundle, cluster_bundle
 from kube_rdma.adapters.kernel.sysfs import record
+from kube_rdma.adapters.kubelet import checkpoint
+from kube_rdma.adapters.kubelet.checkpoint import DeviceCheckpoint
 from kube_rdma.model.attach.cni import Verb
 from kube_rdma.model.attach.steps import PluginConf
 from kube_rdma.model.doctor import Observation, ObservedLink, ObservedRoute
@@ -55,6 +58,21 @@ TABLE = """\
  65536      5000             97.50              97.41               0.185791
  131072     5000             97.60              97.52               0.092996
 """
+CHECKPOINT = {
+    "Data": {
+        "PodDeviceEntries": [
+            {
+                "PodUID": "7d1c",
+                "ContainerName": "main",
+                "ResourceName": "rdma/hca",
+                "DeviceIDs": {"-1": ["3"]},
+                "AllocResp": "",
+            }
+        ],
+        "RegisteredDevices": {"rdma/hca": ["1", "2", "3"]},
+    },
+    "Checksum": 1,
+}
 PROBED = """\
 port mlx5_0 1 card 100 Gb/sec (4X EDR)
 port mlx5_1 1 card 200 Gb/sec (4X HDR)
@@ -232,6 +250,10 @@ def _recorded(data: bytes) -> None:
     record.recorded_routes(as_file(data, "tree", record.ROUTES_FILE).parent)
 
 
+def _checkpoint(data: bytes) -> None:
+    DeviceCheckpoint(as_file(data, "kubelet", checkpoint.NAME).parent).read()
+
+
 def _report(data: bytes) -> None:
     if status := wire.stored(NODE_REPORT, data).status:
         for card in (*status.cards, *status.rejected):
@@ -268,6 +290,8 @@ FILE_PARSERS: Mapping[str, tuple[object, Parser]] = {
         {"nodes": [{"node": "node-1", "why": "it hangs"}]},
         lambda data: cluster_bundle.silent(data, "cluster.tar.gz"),
     ),
+    "record of the kubelet": (CHECKPOINT, _checkpoint),
+    "pools of a network": (MACVLAN, lambda data: named_pools(as_text(data))),
     "recorded routes": (ROUTES, _recorded),
     "earlier run": (EARLIER, _earlier),
     "network of whereabouts": (

@@ -36,7 +36,7 @@ _NUMA = "resource.kubernetes.io/numaNode"
 _ROOT = "resource.kubernetes.io/pcieRoot"
 
 
-class Place(Frozen):
+class BoardSeat(Frozen):
     """Where a device sits by the tree: its PCIe root and its NUMA node, None if not known."""
 
     root: str
@@ -61,9 +61,9 @@ class Board(Frozen):
     """A recorded machine. `places` are by driver and device, whatever the drivers publish."""
 
     name: str
-    gpus: tuple[Place, ...]
-    cards: tuple[Place, ...]
-    places: Mapping[tuple[str, str], Place]
+    gpus: tuple[BoardSeat, ...]
+    cards: tuple[BoardSeat, ...]
+    places: Mapping[tuple[str, str], BoardSeat]
     slices: Mapping[tuple[CardPool, GpuDriver], str]
     """The ResourceSlices of the node as a JSON list."""
 
@@ -76,7 +76,7 @@ def boards() -> Iterator[Board]:
 def board(name: str) -> Board:
     """One of them; raise Refused for a name that none has."""
     survey = read_survey(machines.machine(name))
-    gpus = tuple(Place(gpu.seat.root, gpu.seat.numa_node) for gpu in survey.gpus)
+    gpus = tuple(BoardSeat(gpu.seat.root, gpu.seat.numa_node) for gpu in survey.gpus)
     gpu_slice = slice_spec(NODE, survey.gpus)
     places = {
         (GPU_DRIVER, device["name"]): place
@@ -131,5 +131,7 @@ def _without_numa(device: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in device["attributes"].items() if name != _NUMA}
 
 
-def _place(attributes: Mapping[str, Any]) -> Place:
-    return Place(attributes.get(_ROOT, {}).get("string", ""), attributes.get(_NUMA, {}).get("int"))
+def _place(attributes: Mapping[str, Any]) -> BoardSeat:
+    return BoardSeat(
+        attributes.get(_ROOT, {}).get("string", ""), attributes.get(_NUMA, {}).get("int")
+    )

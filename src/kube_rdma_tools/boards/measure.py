@@ -15,12 +15,12 @@ from kube_rdma.model.claims.claim_wish import ClaimWish, Reach
 from kube_rdma.model.claims.device import DRIVER
 from kube_rdma_lab.ghost.claim_driver import DRIVER as GPU_DRIVER
 from kube_rdma_tools.boards.allocator import Allocator, Result, of_driver
-from kube_rdma_tools.boards.board import Board, CardPool, GpuDriver, Place
+from kube_rdma_tools.boards.board import Board, BoardSeat, CardPool, GpuDriver
 
 MOST_PODS = 400  # of cards alone; a node has at most 128 devices
 
 
-class Nearness(Frozen):
+class NearCards(Frozen):
     """GPUs of pods by where the card is that is theirs."""
 
     root: int = 0
@@ -51,8 +51,8 @@ class Row(Frozen):
     gpus: int
     request: Request
     pods: int
-    first: Nearness
-    every: Nearness
+    first: NearCards
+    every: NearCards
     advised: bool = False
 
 
@@ -86,24 +86,24 @@ def alone(allocator: Allocator, board: Board) -> Iterator[Row]:
         yield _measured(allocator, board, GpuDriver.NEW, Request(words, ClaimWish(shared=shared)))
 
 
-def nearness(gpus: Sequence[Place], cards: Sequence[Place]) -> Nearness:
+def nearness(gpus: Sequence[BoardSeat], cards: Sequence[BoardSeat]) -> NearCards:
     """Give each GPU of a pod a card of it: as many as can be at its root, then of its NUMA node.
 
     Cards are for the same number of GPUs each, rounded up.
     """
     if not cards:
-        return Nearness()
+        return NearCards()
     seats = -(-len(gpus) // len(cards))
     free = Counter({place: count * seats for place, count in Counter(cards).items()})
     left, at_root = _matched(gpus, free, lambda place: place.root)
     placed = [gpu for gpu in left if gpu.numa_node is not None]
     _, of_node = _matched(placed, free, lambda place: place.numa_node)
-    return Nearness(at_root, of_node, len(left) - of_node)
+    return NearCards(at_root, of_node, len(left) - of_node)
 
 
 def _matched(
-    gpus: Iterable[Place], free: Counter[Place], part: Callable[[Place], object]
-) -> tuple[list[Place], int]:
+    gpus: Iterable[BoardSeat], free: Counter[BoardSeat], part: Callable[[BoardSeat], object]
+) -> tuple[list[BoardSeat], int]:
     """The GPUs that are without a card in their own part of the board, and how many have one."""
     left, matched = [], 0
     for gpu in gpus:
@@ -151,12 +151,12 @@ def _measured(allocator: Allocator, board: Board, driver: GpuDriver, request: Re
     pool = CardPool.SHARED if request.wish.shared else CardPool.WHOLE
     got = allocator.fill(board.slices[pool, driver], request.wish, _most(board, request))
     pods = [_nearness_of(board, results) for results in got]
-    every = Nearness(
+    every = NearCards(
         sum(one.root for one in pods),
         sum(one.numa_node for one in pods),
         sum(one.elsewhere for one in pods),
     )
-    first = pods[0] if pods else Nearness()
+    first = pods[0] if pods else NearCards()
     return Row(request.wish.gpus, request, len(pods), first, every)
 
 
@@ -173,6 +173,6 @@ def _most(board: Board, request: Request) -> int:
     return most if wish.shared else min(most, len(board.cards) // request.cards)
 
 
-def _nearness_of(board: Board, results: Sequence[Result]) -> Nearness:
+def _nearness_of(board: Board, results: Sequence[Result]) -> NearCards:
     gpus = [board.places[one] for one in of_driver(results, GPU_DRIVER)]
     return nearness(gpus, [board.places[one] for one in of_driver(results, DRIVER)])

@@ -12,7 +12,7 @@ from kube_base.frozen import Frozen
 from kube_rdma.views.text import markdown_row
 from kube_rdma_tools.boards.allocator import Allocator
 from kube_rdma_tools.boards.board import Board, GpuDriver
-from kube_rdma_tools.boards.measure import Nearness, Row, alone, rows
+from kube_rdma_tools.boards.measure import NearCards, Row, alone, rows
 
 PAGE = "docs/boards.md"
 WITH_GPUS, WITHOUT_GPUS = "<!-- boards with GPUs -->", "<!-- boards without GPUs -->"
@@ -96,7 +96,7 @@ def _figures(board: Board, measured_rows: Iterable[Row]) -> Iterator[str]:
         )
 
 
-def _first(got: Nearness) -> str:
+def _first(got: NearCards) -> str:
     return f"{got.root}, {got.numa_node}, {got.elsewhere}"
 
 

@@ -67,13 +67,16 @@ def cluster(ill=(), *, away=(), **parts):
         ),
         workloads=(
             Workload(
-                *(ProgramRole.AGENT, "kube-rdma", "kube-rdma-agent"),
-                *(64, ready, 64, IMAGE),
+                ProgramRole.AGENT,
+                "kube-rdma",
+                "kube-rdma-agent",
+                64,
+                ready,
+                64,
+                IMAGE,
                 reports=True,
             ),
-            Workload(
-                *(ProgramRole.CONTROLLER, "kube-rdma", "kube-rdma-controller"), *(2, 2, 2, IMAGE)
-            ),
+            Workload(ProgramRole.CONTROLLER, "kube-rdma", "kube-rdma-controller", 2, 2, 2, IMAGE),
         ),
         pods=tuple(pods),
         reports={name: report(name, ill) for name in NODES},

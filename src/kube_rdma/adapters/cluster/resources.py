@@ -83,7 +83,7 @@ async def networks(cluster: Cluster, namespace: str = "") -> tuple[NamedNetwork,
     """The networks of a namespace, or of all of them."""
     return tuple(
         NamedNetwork(
-            one.namespace, one.name, one.annotation(RESOURCE) or "", _pools(one.spec.config)
+            one.namespace, one.name, one.annotation(RESOURCE) or "", named_pools(one.spec.config)
         )
         for one in await cluster.list(DEFINITION, Where(namespace=namespace))
     )
@@ -129,7 +129,7 @@ def _limits(container: Container) -> Mapping[str, int]:
     return {name: whole(str(count)) for name, count in limits.items() if "/" in name}
 
 
-def _pools(config: str) -> tuple[str, ...]:
+def named_pools(config: str) -> tuple[str, ...]:
     """The pools that a CNI configuration names; none where it is no configuration of kube-rdma."""
     try:
         plugin = decoded(config, _NamedPlugin)

@@ -36,7 +36,12 @@ class AlertRule(Frozen):
 
 def rule_groups(runbook: Hole | str = RUNBOOK) -> list[Json]:
     """The groups of a PrometheusRule; each alert has its section of `runbook` as runbook_url."""
-    groups = {"cards": _cards(), "pods": _pods(), "agents": _agents(), "cluster": _cluster()}
+    groups = {
+        "cards": (*_cards(), _pcie()),
+        "pods": _pods(),
+        "agents": _agents(),
+        "cluster": _cluster(),
+    }
     return [
         {"name": f"kube-rdma.{name}", "rules": [_rule(alert, runbook) for alert in alerts]}
         for name, alerts in groups.items()
@@ -85,8 +90,6 @@ def _cards() -> tuple[AlertRule, ...]:
     # A card that is gone has no name any more, and its alert stays.
     names = f"max by (instance, card, name) ({healthy} >= bool 0)"
     named = f"({flaps}) * on (instance, card) group_left (name) {names}"
-    lanes, speed = families.PCIE_LANES.name, families.PCIE_SPEED.name
-    most_lanes, most_speed = families.PCIE_MOST_LANES.name, families.PCIE_MOST_SPEED.name
     return (
         AlertRule(
             "CardUnhealthy",
@@ -124,15 +127,20 @@ def _cards() -> tuple[AlertRule, ...]:
             "its peers.",
             "10 packets a second",
         ),
-        AlertRule(
-            "PcieDegraded",
-            f"{lanes} * {speed} < {most_lanes} * {most_speed}",
-            15,
-            "warning",
-            "The PCIe link of device {device} on {node} is slower than card and slot can be.",
-            "Compare current and largest width and speed of device {device} with lspci -vv, then "
-            "reseat the card.",
-        ),
+    )
+
+
+def _pcie() -> AlertRule:
+    lanes, speed = families.PCIE_LANES.name, families.PCIE_SPEED.name
+    most_lanes, most_speed = families.PCIE_MOST_LANES.name, families.PCIE_MOST_SPEED.name
+    return AlertRule(
+        "PcieDegraded",
+        f"{lanes} * {speed} < {most_lanes} * {most_speed}",
+        15,
+        "warning",
+        "The PCIe link of device {device} on {node} is slower than card and slot can be.",
+        "Compare current and largest width and speed of device {device} with lspci -vv, then "
+        "reseat the card.",
     )
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kube_rdma.adapters.kernel.sysfs import machines
 from kube_rdma.model.claims.device import DRIVER
 from kube_rdma.programs.cli.main import cli
-from kube_rdma_tools.boards.board import CardPool, GpuDriver, Place, board
+from kube_rdma_tools.boards.board import BoardSeat, CardPool, GpuDriver, board
 from kube_rdma_tools.boards.classes import device_classes
 from kube_rdma_tools.boards.measure import nearness, pod_sizes
 from kube_rdma_tools.boards.page import PAGE
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[4]
 NUMA = "resource.kubernetes.io/numaNode"
 # A root is of one NUMA node, or of none that is known.
 PLACES = st.builds(
-    lambda number, placed: Place(f"pci{number}", number % 2 if placed else None),
+    lambda number, placed: BoardSeat(f"pci{number}", number % 2 if placed else None),
     st.integers(0, 3),
     st.booleans(),
 )
@@ -45,7 +45,7 @@ def test_gpus_have_as_many_cards_at_their_root_as_any_deal_gives_them(gpus, card
 
 
 def test_without_a_card_no_gpu_is_near_one():
-    assert nearness([Place("pci0", 0)], []).gpus == 0
+    assert nearness([BoardSeat("pci0", 0)], []).gpus == 0
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ def test_all_machines_are_shown_where_nothing_of_linux_is(system):
     commands = [(*command, name) for name in machines.names() for command in COMMANDS]
     done = on(system, lines(commands))
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.count("$ kube-rdma") == 11 * len(COMMANDS)
+    assert done.stdout.count("$ kube-rdma") == len(commands)
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
