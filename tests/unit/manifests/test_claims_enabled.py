@@ -5,6 +5,7 @@ import re
 import pytest
 
 from kube_rdma.api.schema.structural import LOOKAROUND
+from kube_rdma.model.claims.claim_wish import CARD_CLASS, SHARED_CLASS
 from kube_rdma.programs.install.installation import assignment, objects
 
 from .test_installation import CHART, held, narrows
@@ -51,6 +52,18 @@ def test_agents_write_slices_only_where_claims_are_enabled(preset):
         told = narrows(made, "patch", "resource.k8s.io", "resourceclaims/status")
         assert told == accounts
         assert told <= held(made, "resourceclaims/status")
+
+
+def test_the_classes_of_templates_come_with_claims_and_may_stay_away():
+    """Those that `kube-rdma claim` names; a cluster may have others of these names."""
+    wanted = {CARD_CLASS, SHARED_CLASS}
+    for words, classes in (
+        (("claims.enabled=true",), wanted),
+        (("claims.enabled=true", "claims.templateClasses=false"), set()),
+        ((), set()),
+    ):
+        made = objects([assignment(word) for word in words], "default")
+        assert {one["metadata"]["name"] for one in made if one["kind"] == "DeviceClass"} == classes
 
 
 def test_helm_can_read_every_pattern_of_the_schema():

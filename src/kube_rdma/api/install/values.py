@@ -315,6 +315,12 @@ class InstalledClaims(Typed):
     do on nodes with the label kube-rdma.io/serve=claims, and for pools with serve: claims. Alpha.
     It needs Kubernetes 1.34. Not with presets ack, scc and efa.
     """
+    template_classes: bool = True
+    """
+    templateClasses is whether the chart creates the DeviceClasses rdma and rdma-shared, which
+    templates of kube-rdma claim name. The whole cluster has them once, so a second release needs
+    false. See docs/claim-templates.md.
+    """
     classes: Many[InstalledClass] = ()
     """
     classes lists DeviceClasses by which claims serve a resource name: pods ask for the name as

@@ -80,7 +80,7 @@ DEFAULTS: Json = {
         "extraArgs": [],
     },
     "labeller": {"enabled": False},
-    "claims": {"enabled": False, "classes": []},
+    "claims": {"enabled": False, "templateClasses": True, "classes": []},
     "roles": {"install": True, "doctor": True},
     "pools": [],
     "networks": {"install": False, "mtu": 0},

@@ -6,7 +6,6 @@ from itertools import permutations
 from pathlib import Path
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +13,6 @@ from kube_rdma.adapters.kernel.sysfs import machines
 from kube_rdma.model.claims.device import DRIVER
 from kube_rdma.programs.cli.main import cli
 from kube_rdma_tools.boards.board import BoardSeat, CardPool, GpuDriver, board
-from kube_rdma_tools.boards.classes import device_classes
 from kube_rdma_tools.boards.measure import nearness, pod_sizes
 from kube_rdma_tools.boards.page import PAGE
 
@@ -76,14 +74,6 @@ def test_only_the_newer_gpu_driver_says_the_numa_node():
         slices = json.loads(made.slices[CardPool.WHOLE, driver])
         (gpus,) = (part["spec"]["devices"] for part in slices if part["spec"]["driver"] != DRIVER)
         assert all((NUMA in one["attributes"]) == (driver is GpuDriver.NEW) for one in gpus)
-
-
-def test_the_classes_are_those_that_people_apply():
-    text = (ROOT / "docs/claim-templates.md").read_text()
-    blocks = re.findall(r"(?s)```yaml\n(.*?)```", text)
-    (page,) = (block for block in blocks if "name: rdma-shared" in block)
-    ours = [one for one in device_classes() if one["metadata"]["name"].startswith("rdma")]
-    assert list(yaml.safe_load_all(page)) == ours
 
 
 def test_every_request_of_the_page_is_one_that_the_command_takes():
