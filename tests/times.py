@@ -45,7 +45,7 @@ class Shared:
         """The lab's boot, for one; what it asks for itself has its own line."""
         begin, inner = time.monotonic(), self._seconds.total()
         result = yield
-        if fixturedef.scope == "session":
+        if fixturedef.scope in ("session", "package"):
             seconds = time.monotonic() - begin - (self._seconds.total() - inner)
             self._seconds[FIXTURES.get(fixturedef.argname, fixturedef.argname)] += seconds
         return result

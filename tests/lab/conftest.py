@@ -1,4 +1,4 @@
-"""The labs of a run: one of machines, booted as `make demo` does, and some of native nodes.
+"""The labs of native nodes of a run; machines/conftest.py has that of machines.
 
 A test is in native/ and asks for `native` unless it needs verbs, virtual functions or the guest's
 own kernel; those are in machines/. tests/groups.py says which of them run side by side.
@@ -14,14 +14,11 @@ from kube_base.errors import Refused
 from kube_rdma_lab import cluster, preflight
 from kube_rdma_lab import lab as labs
 from kube_rdma_lab.demo import scc
-from kube_rdma_lab.demo.main import demonstrate
-from kube_rdma_lab.printer import Printer
 from kube_rdma_lab.topology import find
 from tests.documents.shell import Shell
 from tests.groups import Place, own, place
 
 HERE = Path(__file__).parent
-NAME = "test"
 NATIVE_NAME = "test-native"
 
 
@@ -79,13 +76,6 @@ def up(name, topology, command, variable):
 
 
 @pytest.fixture(scope="session")
-def lab():
-    """Two machines; KUBE_RDMA_TEST_LAB=NAME takes a running lab instead."""
-    with up(own(NAME), "two-nodes", "kube-rdma lab up", "KUBE_RDMA_TEST_LAB") as running:
-        yield running
-
-
-@pytest.fixture(scope="session")
 def native():
     """Two native nodes with eight recorded cards each; KUBE_RDMA_TEST_NATIVE=NAME as above."""
     command = "kube-rdma lab up --topology native"
@@ -105,13 +95,6 @@ def recorded(native):
     yield native
     files = ("-f", f"{folder}/daemonset-preset.yaml", "-f", f"{folder}/config.yaml")
     cluster.kubectl(native, "delete", *files, "--cascade=foreground", "--wait")
-
-
-@pytest.fixture(scope="session")
-def proof(lab):
-    """What the demo measured on the lab; kube-rdma and seed S2's pods stay there."""
-    with Printer() as report:
-        return demonstrate(lab, report, pairs=1)
 
 
 @pytest.fixture(scope="module")
