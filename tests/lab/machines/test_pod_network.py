@@ -4,7 +4,6 @@ The GID in perftest's output is looked at: with a neighbour's a test "works" too
 this agent does for networks: plugins of others, and a pod that started while nobody called us.
 """
 
-import base64
 import json
 import re
 from itertools import permutations
@@ -12,7 +11,6 @@ from itertools import permutations
 import pytest
 
 from kube_base.errors import Unavailable
-from kube_rdma.rules.cni_conf.conflist import without
 from kube_rdma.rules.verify.copies import LABEL
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
@@ -20,6 +18,7 @@ from kube_rdma_lab.demo.perftest import Endpoint, measure
 from kube_rdma_lab.waiting import until
 from tests.documents.on_lab import followed
 from tests.documents.shell import Shell
+from tests.kit.chain import unchain
 from tests.kit.nccl_xml import read
 from tests.kit.pods import IMAGE, sleeping_pod
 
@@ -35,7 +34,6 @@ SIZES_TEST = ("sh", "-c", SCRIPT, "perftest", "-a", "-n", "5", "-u", "18")
 CM_TEST = ("ib_write_bw", "-R", "-F", "--report_gbits", "-q", "1", "-n", "500", "-u", "18")
 
 AGENT = "kube-rdma agent --role=plugin --role=node --networks"
-FOLDER = "/etc/cni/net.d"
 TOPOLOGY = "/etc/kube-rdma/nccl-topology.xml"
 # The card's PCI function; the driver may have a device of its own below that.
 CARD = "readlink -f /sys/class/net/ens2f0/device | grep -oE '[0-9a-f:]{10}\\.[0-7]' | tail -n 1"
@@ -266,15 +264,6 @@ def put(lab, document):
 def signal(lab, node, name):
     """Signal the agent. Without a shell, whose own words would be found too."""
     cluster.shell(lab, node, "pkill", name, "-f", AGENT)
-
-
-def unchain(lab, node):
-    """Take our entry out of the node's configuration, as a network plugin that restarts does."""
-    name = cluster.shell(lab, node, f"grep -l kube-rdma {FOLDER}/*.conflist").split()[0]
-    text = without(cluster.shell(lab, node, f"cat {name}"))
-    assert "kube-rdma" not in text
-    coded = base64.b64encode(text.encode()).decode()
-    cluster.shell(lab, node, f"echo {coded} | base64 -d > {name}.new && mv {name}.new {name}")
 
 
 def definition(name):

@@ -1,7 +1,8 @@
 """Ready means something: what users do in the second in which `rollout status` returns.
 
 On native nodes, whose recorded cards have no interfaces: the pods' macvlan stands on the node's own
-interface. The agent starts for the first time, so nothing of an earlier one is on the node.
+interface. The agent starts as for the first time: what an earlier one left in the CNI configuration
+is taken out.
 """
 
 import json
@@ -11,6 +12,7 @@ import pytest
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.waiting import until
+from tests.kit.chain import unchain
 from tests.kit.pods import sleeping_pod
 
 EXAMPLE = scc.examples() / "s3-network" / "agent.yaml"
@@ -39,7 +41,8 @@ def lab(native):
     scc.install_kinds(native)
     cluster.label_cards(native)
     cluster.apply(native, DEFINITION)
-    assert "kube-rdma" not in cluster.shell(native, NODE, "cat /etc/cni/net.d/*.conflist")
+    for node in ("node-1", "node-2"):
+        unchain(native, node)
     yield native
     cluster.kubectl(native, "delete", "pod", "at-once", "--ignore-not-found", "--grace-period=1")
     cluster.kubectl(native, "delete", "-f", str(EXAMPLE), "--ignore-not-found", "--wait")
