@@ -278,8 +278,7 @@ def _sliced(
     whole = replace(_subpool(pool, ranges, spans), per_node=per_node, excluded=holes)
     entries = tuple(chosen for r in ranges if r.per_node for chosen in r.per_node.nodes)
     whole = replace(whole, per_node=replace(per_node, nodes=entries))
-    slices = (_first_slice(r.subnet, per_node.prefix, holes) for r in ranges)
-    if not any(one and part(whole, one) for one in slices):
+    if not any(_has_addresses(whole, r.subnet, per_node.prefix, holes) for r in ranges):
         raise Refused(
             "nothing is left to give: excludes, gateway and reserved addresses cover each slice",
             remedy="Write a shorter perNode.prefix, or exclude less",
@@ -288,9 +287,21 @@ def _sliced(
     return whole
 
 
-def _first_slice(subnet: Subnet, prefix: int, holes: tuple[Interval, ...]) -> Subnet | None:
-    """The first slice of a range that no hole covers as a whole; None: there is none."""
-    return next(slices_from(subnet, prefix, holes, int(subnet.network_address)), None)
+def _has_addresses(
+    whole: Subpool, subnet: Subnet, prefix: int, holes: tuple[Interval, ...]
+) -> bool:
+    """Whether a slice of a range has any.
+
+    The first one that no hole touches decides for all: holes only take addresses away. Before it
+    stand no more slices than holes have ends.
+    """
+    for node_slice in slices_from(subnet, prefix, holes, int(subnet.network_address)):
+        if part(whole, node_slice):
+            return True
+        hole = _reaching(holes, int(node_slice.network_address))
+        if hole == len(holes) or holes[hole][0] > int(node_slice.broadcast_address):
+            return False
+    return False
 
 
 def slices_from(

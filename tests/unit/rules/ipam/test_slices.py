@@ -3,7 +3,7 @@
 from ipaddress import ip_address, ip_network
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from kube_base.errors import Refused
@@ -111,6 +111,8 @@ holes = st.lists(
 
 
 @given(prefixes, st.one_of(st.none(), st.integers(0, 7)), holes)
+# Of the first slice only its broadcast address is left.
+@example(30, None, [Span(ip_address("10.0.0.0"), ip_address("10.0.0.2"))])
 def test_a_part_is_what_its_slice_says(prefix, gateway, excludes):
     """Each slice without its network, broadcast, gateway and excluded addresses; each has its own
     subnet and gateway."""
