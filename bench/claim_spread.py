@@ -13,10 +13,8 @@ from __future__ import annotations
 import heapq
 import json
 import random
-import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -35,6 +33,7 @@ from kube_rdma.model.pools.pool import Mode, Pool, PoolSpec
 from kube_rdma.rules.claims.cards import claim_offer
 from kube_rdma.rules.claims.names import slice_name
 from kube_rdma.rules.claims.shape import Slices, slices
+from kube_rdma_tools.allocator import Allocator, running
 
 NODE, CLASS = "node-1", "rdma-shared"
 CARDS = 8
@@ -152,7 +151,7 @@ WAYS = (
 def measure(program: Path, *, short: bool) -> Iterator[Figure]:
     """Each way with each load; a way of 64 shares of a card where it differs from 16."""
     loads = {"burst": burst(), "churn": churn(20 if short else CHURN, ALIVE)}
-    with allocator(program) as scheduler:
+    with running(program) as scheduler:
         for shares in (16, 64):
             cards = offered(shares)
             for load, pods in loads.items():
@@ -168,40 +167,10 @@ def _names(cards: Iterable[OfferedCard]) -> list[str]:
     return [one.name for one in cards]
 
 
-class Allocator:
-    """The allocator's process: a world in a line, what each node gives in a line."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-        self._numbers = count()
-
-    def allocate(self, published: str, held: Iterable[str]) -> dict[str, Any] | None:
-        """The device of a claim for one share; both are JSON."""
-        parts = (*_HEAD, '"slices":', published, ',"claims":[', ",".join(held), "]}\n")
-        assert self._process.stdin
-        assert self._process.stdout
-        self._process.stdin.write("".join(parts))
-        self._process.stdin.flush()
-        answer = json.loads(self._process.stdout.readline())[NODE]
-        if answer.get("aborted"):
-            raise RuntimeError(answer["error"])
-        result: dict[str, Any] | None = next(iter(answer.get("results", ())), None)
-        if result and result.get("consumedCapacity"):
-            # A share of the device: its id is by chance, so the program leaves it out.
-            result["shareID"] = f"00000000-0000-4000-8000-{next(self._numbers):012}"
-        return result
-
-
-@contextmanager
-def allocator(program: Path) -> Iterator[Allocator]:
-    """The program, until the scope ends."""
-    with subprocess.Popen(
-        [program], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
-        try:
-            yield Allocator(process)
-        finally:
-            process.kill()
+def allocated(scheduler: Allocator, published: str, held: Iterable[str]) -> dict[str, Any] | None:
+    """The device of a claim for one share; both are JSON."""
+    parts = (*_HEAD, '"slices":', published, ',"claims":[', ",".join(held), "]}\n")
+    return next(iter(scheduler.results("".join(parts), NODE)), None)
 
 
 class _Agent:
@@ -271,7 +240,7 @@ def run(
             del held[number]
             changed(name, -1, now)
         else:
-            result = scheduler.allocate(agent.slices, held.values())
+            result = allocated(scheduler, agent.slices, held.values())
             if result is None:
                 outcome.waiting += 1
                 continue

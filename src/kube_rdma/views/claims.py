@@ -17,7 +17,7 @@ from kube_rdma.model.claims.verdict import (
     ClaimVerdict,
     DeviceVerdict,
 )
-from kube_rdma.views.text import wrapped
+from kube_rdma.views.text import first_names, wrapped
 
 _MARKS: Mapping[ClaimOutcome, str] = {
     ClaimOutcome.REFUSED: "✗",
@@ -147,8 +147,7 @@ def _devices(verdict: ClaimVerdict, width: int, *, several: bool) -> Iterator[st
         names = lines.setdefault(_about(looked), [])
         names.append(_name(verdict.node, looked.device, several=several))
     for text, names in lines.items():
-        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-        lead = f"{_DEEP}{text[0]} {', '.join(names[:_MOST_NAMES])}{more}"
+        lead = f"{_DEEP}{text[0]} {first_names(names, _MOST_NAMES)}"
         yield from wrapped(f"{lead}  {text[2:]}", width, _DEEP * 2)
 
 

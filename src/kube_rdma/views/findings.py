@@ -9,8 +9,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kube_base.frozen import replace
+from kube_base.natural import natural
 from kube_rdma.model.finding import Finding, NotSeen
-from kube_rdma.views.text import natural, wrapped
+from kube_rdma.views.text import wrapped
 
 _INDENT = "    "
 _FEW = 3  # findings that are alike and are shown one by one

@@ -13,7 +13,7 @@ from kube_base.frozen import asdict
 from kube_rdma.model.fleet import FleetDiagnosis, FleetFinding, FleetPlace, NodeDiagnosis
 from kube_rdma.views.doctor import MARKS
 from kube_rdma.views.findings import counted, ended, labelled
-from kube_rdma.views.text import wrapped
+from kube_rdma.views.text import first_names, wrapped
 
 _NAMES = 8  # nodes and subjects that are named in a line; -o json has all of them
 _INDENT = "    "
@@ -127,7 +127,4 @@ def _verdict(fleet: FleetDiagnosis, roots: Sequence[FleetFinding]) -> str:
 
 
 def _some(names: Iterable[str]) -> str:
-    """The first names, and how many more there are."""
-    every = [name for name in names if name]
-    more = len(every) - _NAMES
-    return ", ".join(every[:_NAMES]) + (f" and {more} more" if more > 0 else "")
+    return first_names(list(filter(None, names)), _NAMES)

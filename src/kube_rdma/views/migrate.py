@@ -16,7 +16,7 @@ from kube_rdma.model.migrate import (
     StartingPoint,
     TakeoverPlan,
 )
-from kube_rdma.views.text import wrapped
+from kube_rdma.views.text import first_names, wrapped
 
 _WIDTH = 100
 _NAMED = 3  # pods of a node; JSON has all
@@ -136,8 +136,7 @@ def _node(plan: TakeoverPlan, node: MigratingNode) -> str:
     offers = ", ".join(f"{name}: {node.offered.get(name, '0')}" for name in plan.resources)
     pods = [one.title for one in plan.holders if one.node == node.name]
     many = "1 pod holds" if len(pods) == 1 else f"{len(pods)} pods hold"
-    more = f" and {len(pods) - _NAMED} more" if len(pods) > _NAMED else ""
-    held = f"; {many} shares ({', '.join(pods[:_NAMED])}{more})" if pods else ""
+    held = f"; {many} shares ({first_names(pods, _NAMED)})" if pods else ""
     mark = "; marked as kube-rdma's" if node.mark == "on" else ""
     closed = "; takes no new pods" if node.unschedulable else ""
     return f"{node.name}  {offers}{held}{mark}{closed}"

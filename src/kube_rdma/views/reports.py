@@ -12,12 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from kube_base.frozen import Frozen, asdict
+from kube_base.natural import natural
 from kube_rdma.model.finding import Finding
 from kube_rdma.model.node import NodeState
 from kube_rdma.model.reports.cluster import ClusterFacts, ClusterHealth, ProgramPod, ProgramRole
 from kube_rdma.model.reports.node_report import NodeReport, ReportedPool
 from kube_rdma.views.findings import also, counted, ended, folded, not_seen_lines, titled
-from kube_rdma.views.text import GAP, aligned, fitted, natural, widths, wrapped
+from kube_rdma.views.text import GAP, aligned, fitted, widths, wrapped
 
 _NONE = "-"
 _WELL, _ILL, _ADVICE, _UNKNOWN = "✓", "✗", "!", "?"

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Collection, Iterable, Sequence
 
 GAP = "  "
-_NUMBERS = re.compile(r"(\d+)", re.ASCII)
 NARROWEST = 12  # columns that are left of a cell that is cut
 
 
@@ -51,11 +49,10 @@ def _shortened(cell: str, room: int) -> str:
     return f"{cell[:before]}…{cell[len(cell) - behind :]}"
 
 
-def natural(name: str) -> tuple[tuple[int, str], ...]:
-    """A key by which node-2 stands before node-10."""
-    return tuple(
-        (int(part), "") if part.isdecimal() else (0, part) for part in _NUMBERS.split(name)
-    )
+def first_names(names: Sequence[str], most: int) -> str:
+    """The first ones, and how many more there are."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def markdown_row(cells: Iterable[str]) -> str:

@@ -1,41 +1,35 @@
 """The scheduler's own allocator, asked for one claim after the other until the node is full.
 
-Second step of a measurement. The program is tests/lab/native/allocator, around `structured` of
-k8s.io/dynamic-resource-allocation. It is no scheduler of a cluster: claims come one at a time, and
-what an earlier one holds is given with the next.
+Second step of a measurement, around kube_rdma_tools/allocator. It is no scheduler of a cluster:
+claims come one at a time, and what an earlier one holds is given with the next.
 """
 
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import count
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
-from kube_base.errors import Unavailable
 from kube_rdma.model.claims.claim_wish import ClaimWish
 from kube_rdma.rules.claims.templates import claim_objects
 from kube_rdma_lab.build.go import build_module
 from kube_rdma_lab.build.store import Store
 from kube_rdma_lab.paths import cache_root
+from kube_rdma_tools.allocator import Allocator, Result, running
 from kube_rdma_tools.boards.board import NODE
 from kube_rdma_tools.boards.classes import device_classes
-
-Result: TypeAlias = dict[str, Any]
-"""A DeviceRequestAllocationResult."""
 
 MODULES = Path("tests/lab/native")
 
 
-class Allocator:
-    """The program's process: a world in a line, what the node gives in a line."""
+class BoardAllocator:
+    """The allocator, with the classes that templates name."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-        self._shares = count()
+    def __init__(self, allocator: Allocator) -> None:
+        self._allocator = allocator
+        self._classes = device_classes()
 
     def fill(self, slices: str, wish: ClaimWish, most: int) -> Sequence[Sequence[Result]]:
         """What each pod of a template gets on an empty node, until one finds nothing, or `most`."""
@@ -56,40 +50,22 @@ class Allocator:
     ) -> list[Result]:
         world = {
             "nodes": [{"metadata": {"name": NODE}}],
-            "classes": device_classes(),
+            "classes": self._classes,
             "claim": claim,
             "claims": held,
         }
         head = json.dumps(world).removesuffix("}")
-        assert self._process.stdin
-        assert self._process.stdout
-        self._process.stdin.write(f'{head}, "slices": {slices}}}\n')
-        self._process.stdin.flush()
-        answer = json.loads(self._process.stdout.readline())[NODE]
-        if answer.get("aborted"):
-            raise Unavailable(f"the allocator gave up: {answer['error']}")
-        return [self._shared(one) for one in answer.get("results", ())]
-
-    def _shared(self, result: Result) -> Result:
-        """With an id of the share, which is by chance and so no part of the answer."""
-        if not result.get("consumedCapacity"):
-            return result
-        return {**result, "shareID": f"00000000-0000-4000-8000-{next(self._shares):012}"}
+        return self._allocator.results(f'{head}, "slices": {slices}}}\n', NODE)
 
 
 @contextmanager
-def allocator(root: Path) -> Iterator[Allocator]:
+def allocator(root: Path) -> Iterator[BoardAllocator]:
     """The program, built from the checkout at `root`, until the scope ends."""
     # A store of its own: the lab's parts are counted and pruned without it.
     with Store(cache_root() / "bench") as store:
         program = build_module(store, "allocator", root / MODULES) / "allocator"
-        with subprocess.Popen(
-            [program], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        ) as process:
-            try:
-                yield Allocator(process)
-            finally:
-                process.kill()
+        with running(program) as process:
+            yield BoardAllocator(process)
 
 
 def _claim(wish: ClaimWish) -> dict[str, Any]:

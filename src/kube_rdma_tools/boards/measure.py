@@ -14,7 +14,8 @@ from kube_base.frozen import Frozen, replace
 from kube_rdma.model.claims.claim_wish import ClaimWish, Reach
 from kube_rdma.model.claims.device import DRIVER
 from kube_rdma_lab.ghost.claim_driver import DRIVER as GPU_DRIVER
-from kube_rdma_tools.boards.allocator import Allocator, Result, of_driver
+from kube_rdma_tools.allocator import Result
+from kube_rdma_tools.boards.allocator import BoardAllocator, of_driver
 from kube_rdma_tools.boards.board import Board, BoardSeat, CardPool, GpuDriver
 
 MOST_PODS = 400  # of cards alone; a node has at most 128 devices
@@ -56,7 +57,7 @@ class Row(Frozen):
     advised: bool = False
 
 
-def rows(allocator: Allocator, board: Board, driver: GpuDriver) -> Iterator[Row]:
+def rows(allocator: BoardAllocator, board: Board, driver: GpuDriver) -> Iterator[Row]:
     """For each number of GPUs of a pod: without nearness, with it, and the best, if another.
 
     A row is advised once for each number: the best of what was tried.
@@ -80,7 +81,7 @@ def pod_sizes(gpus: int) -> list[int]:
     return sorted({gpus >> half for half in range(gpus.bit_length())})
 
 
-def alone(allocator: Allocator, board: Board) -> Iterator[Row]:
+def alone(allocator: BoardAllocator, board: Board) -> Iterator[Row]:
     """Cards without a GPU: whole ones, and shares."""
     for words, shared in (("", False), ("--shared", True)):
         yield _measured(allocator, board, GpuDriver.NEW, Request(words, ClaimWish(shared=shared)))
@@ -147,7 +148,7 @@ def _worth(row: Row) -> tuple[int, int, int, bool, int, bool]:
     return every.gpus, *near, not wish.shared, row.request.cards, wish.reach is None
 
 
-def _measured(allocator: Allocator, board: Board, driver: GpuDriver, request: Request) -> Row:
+def _measured(allocator: BoardAllocator, board: Board, driver: GpuDriver, request: Request) -> Row:
     pool = CardPool.SHARED if request.wish.shared else CardPool.WHOLE
     got = allocator.fill(board.slices[pool, driver], request.wish, _most(board, request))
     pods = [_nearness_of(board, results) for results in got]

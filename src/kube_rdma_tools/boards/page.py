@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from kube_base.frozen import Frozen
 from kube_rdma.views.text import markdown_row
-from kube_rdma_tools.boards.allocator import Allocator
+from kube_rdma_tools.boards.allocator import BoardAllocator
 from kube_rdma_tools.boards.board import Board, GpuDriver
 from kube_rdma_tools.boards.measure import NearCards, Row, alone, rows
 
@@ -40,7 +40,7 @@ class Measured(Frozen):
     cards: tuple[Row, ...]
 
 
-def measured(allocator: Allocator, board: Board) -> Measured:
+def measured(allocator: BoardAllocator, board: Board) -> Measured:
     """All of one board."""
     return Measured(
         board,

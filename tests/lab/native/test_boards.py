@@ -6,15 +6,12 @@ does that before labs boot.
 
 from pathlib import Path
 
-import pytest
-
 from kube_rdma_tools.boards.__main__ import page
 from kube_rdma_tools.boards.page import PAGE
 
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.mark.slow  # a thousand claims take a minute of a processor
 def test_the_page_has_what_the_allocator_gives():
     """To accept a change run tools/boards."""
     assert page(ROOT) == (ROOT / PAGE).read_text()

@@ -7,10 +7,10 @@ node while the fault and its fix are one.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 
 from kube_base.frozen import replace
+from kube_base.natural import natural
 from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.fleet import (
     FleetDiagnosis,
@@ -23,7 +23,6 @@ from kube_rdma.rules.doctor.diagnose import diagnose
 from kube_rdma.rules.doctor.outliers import outliers
 
 _SEVERITIES = tuple(Severity)
-_NUMBER = re.compile(r"(\d{1,18})")
 
 
 def diagnose_fleet(answers: Iterable[NodeAnswer]) -> FleetDiagnosis:
@@ -41,12 +40,6 @@ def diagnose_fleet(answers: Iterable[NodeAnswer]) -> FleetDiagnosis:
         for (code, severity, cause), same in places.items()
     )
     return FleetDiagnosis(tuple(nodes), tuple(sorted(merged, key=_turn)))
-
-
-def natural(name: str) -> tuple[tuple[int, int, str], ...]:
-    """A key by which node-2 comes before node-10."""
-    parts = _NUMBER.split(name)
-    return tuple((0, int(p), "") if n % 2 else (1, 0, p) for n, p in enumerate(parts))
 
 
 def _of_node(answer: NodeAnswer, unlike: tuple[Finding, ...]) -> NodeDiagnosis:

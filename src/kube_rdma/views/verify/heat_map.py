@@ -6,13 +6,12 @@ both places. What is dark (in a page: what is blue) is as good as the best; what
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
+from kube_base.natural import natural
 from kube_rdma.model.verify.bandwidth import RatedPair, Rating
 
-_NUMBER = re.compile(r"(\d{1,9})", re.ASCII)
 _SHADES = "·░▒▓█"  # from nothing to the best
 _FAILED, _SELF, _NOBODY = "✗", " ", " "
 _FEW = 9  # pods whose figures fit beside each other
@@ -24,15 +23,7 @@ _GREY = "#bbbbbb"
 
 def pods_of(rated: Sequence[RatedPair]) -> list[str]:
     """The titles in the order of a map's rows: w-2 before w-10."""
-    return sorted({end for p in rated for end in (p.outcome.client, p.outcome.server)}, key=_place)
-
-
-def _place(title: str) -> list[tuple[int, str]]:
-    """Its parts, numbers by their value."""
-    return [
-        (int(part), "") if part.isascii() and part.isdigit() else (-1, part)
-        for part in _NUMBER.split(title)
-    ]
+    return sorted({end for p in rated for end in (p.outcome.client, p.outcome.server)}, key=natural)
 
 
 def heat_map_text(rated: Sequence[RatedPair], *, latency: bool) -> list[str]:

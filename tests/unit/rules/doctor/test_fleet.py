@@ -7,11 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_base.frozen import replace
+from kube_base.natural import natural
 from kube_rdma.model.doctor import Observation
 from kube_rdma.model.finding import Severity
 from kube_rdma.model.fleet import NodeAnswer
 from kube_rdma.rules.doctor.diagnose import diagnose
-from kube_rdma.rules.doctor.fleet import diagnose_fleet, natural
+from kube_rdma.rules.doctor.fleet import diagnose_fleet
 from kube_rdma.rules.doctor.outliers import outliers
 
 from .healthy import HEALTHY, with_device

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kube_rdma.adapters.kernel.sysfs.devices import DEVICES
+from kube_rdma.adapters.kernel.sysfs.pcie_text import lane_speed, lanes
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.metrics.families import (
     CounterReadings,
@@ -39,9 +40,6 @@ _COUNTER = re.compile(r"\w{1,64}", re.ASCII)
 _NUMBER = re.compile(rb"\d{1,20}")
 _STATE = re.compile(rb"(\d{1,3}): ")
 _RATE = re.compile(rb"(\d{1,6}(?:\.\d{1,6})?) Gb/sec")
-_LANES = re.compile(rb"\d{1,3}")
-_SPEED = re.compile(rb"(\d{1,3}(?:\.\d)?) GT/s")
-_UNKNOWN_LANES = 255  # PCIE_LNK_WIDTH_UNKNOWN of include/linux/pci.h
 _PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _UNUSED_GID = b":".join([b"0000"] * 8)
 _LIMIT = 1 << 64
@@ -164,15 +162,14 @@ class _CounterReader:
         able = [end for end in ends if end is not None]
         if not able:
             return None
-        lanes, speed = min(end[0] for end in able), min(end[1] for end in able)
-        return PcieLink(now[0], lanes, now[1], speed)
+        most, fastest = min(end[0] for end in able), min(end[1] for end in able)
+        return PcieLink(now[0], most, now[1], fastest)
 
     def _link(self, path: str, device: int) -> tuple[int, float] | None:
         """Lanes, and GT/s of a lane; None where the kernel does not know either of them."""
-        width = self.page(f"{path}_link_width", device) or b""
-        speed = _SPEED.match(self.page(f"{path}_link_speed", device) or b"") if width else None
-        lanes = int(width) if _LANES.fullmatch(width) else 0
-        return (lanes, float(speed[1])) if speed and 0 < lanes < _UNKNOWN_LANES else None
+        width = lanes(self._text(f"{path}_link_width", device))
+        speed = lane_speed(self._text(f"{path}_link_speed", device)) if width else 0.0
+        return (width, speed) if width and speed else None
 
     def _port(self, ports: int | None, number: int, gids: int | None) -> PortCounters | None:
         with _folder(str(number), ports) as folder:

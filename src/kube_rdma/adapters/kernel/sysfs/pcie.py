@@ -1,26 +1,23 @@
 """Reads the PCIe links of RDMA cards: what they run at, and what card and slot can.
 
 For `kube-rdma doctor` alone; the survey needs none of it. The slot is the port above the card, a
-root port or a switch's lower side. Files: current_link_speed, current_link_width and their max_ of
-drivers/pci/pci-sysfs.c, which say "Unknown" or 255 where the hardware does not tell.
+root port or a switch's lower side. What the files say reads pcie_text.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from kube_base.errors import Unavailable
 from kube_rdma.adapters.kernel.sysfs.pci import FUNCTIONS
+from kube_rdma.adapters.kernel.sysfs.pcie_text import lane_speed, lanes
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsRoot, SysfsTree
 from kube_rdma.model.device import PciAddress, PciPosition
 from kube_rdma.model.doctor import ObservedPcieLink
 from kube_rdma.model.survey import Survey
 
 _SYSFS = Path("/sys")
-_SPEED = re.compile(r"([0-9]{1,4}(?:\.[0-9]{1,4})?) GT/s.*")
-_UNKNOWN = 255  # lanes; PCIE_LNK_WIDTH_UNKNOWN of include/linux/pci.h
 
 
 def read_pcie(survey: Survey, sysfs: SysfsRoot | None = None) -> tuple[ObservedPcieLink, ...]:
@@ -57,13 +54,9 @@ def _link(tree: SysfsTree, seat: PciPosition) -> ObservedPcieLink | None:
 
 def _speed(tree: SysfsTree, pci: PciAddress, which: str) -> float:
     """GT/s of a lane; 0 where it is not told."""
-    text = tree.text(f"{FUNCTIONS}/{pci}/{which}_link_speed", required=False) or ""
-    match = _SPEED.fullmatch(text)
-    return float(match[1]) if match else 0.0
+    return lane_speed(tree.text(f"{FUNCTIONS}/{pci}/{which}_link_speed", required=False) or "")
 
 
 def _width(tree: SysfsTree, pci: PciAddress, which: str) -> int:
     """Lanes; 0 where they are not told."""
-    text = tree.text(f"{FUNCTIONS}/{pci}/{which}_link_width", required=False) or ""
-    lanes = int(text) if text.isascii() and text.isdecimal() and len(text) < 5 else 0
-    return lanes if lanes < _UNKNOWN else 0
+    return lanes(tree.text(f"{FUNCTIONS}/{pci}/{which}_link_width", required=False) or "")

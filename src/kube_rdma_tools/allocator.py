@@ -1,0 +1,59 @@
+"""The scheduler's own allocator as a process, for `tools/boards` and `make bench ARGS=claims`.
+
+The program is tests/lab/native/allocator, around `structured` of the module
+k8s.io/dynamic-resource-allocation: a world in a line, what each node gives in a line.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from kube_base.errors import Unavailable
+
+Result: TypeAlias = dict[str, Any]
+"""A DeviceRequestAllocationResult."""
+
+
+class Allocator:
+    """The program's process."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        self._shares = count()
+
+    def results(self, world: str, node: str) -> list[Result]:
+        """What the node gives to the claim of a world, which is a line of JSON; raise Unavailable.
+
+        The id of a share is by chance, so the program leaves it out: it is put in here.
+        """
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.write(world)
+        self._process.stdin.flush()
+        answer = json.loads(self._process.stdout.readline())[node]
+        if answer.get("aborted"):
+            raise Unavailable(f"the allocator gave up: {answer['error']}")
+        return [self._shared(one) for one in answer.get("results", ())]
+
+    def _shared(self, result: Result) -> Result:
+        if not result.get("consumedCapacity"):
+            return result
+        return {**result, "shareID": f"00000000-0000-4000-8000-{next(self._shares):012}"}
+
+
+@contextmanager
+def running(program: Path) -> Iterator[Allocator]:
+    """The process, until the scope ends."""
+    with subprocess.Popen(
+        [program], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        try:
+            yield Allocator(process)
+        finally:
+            process.kill()
