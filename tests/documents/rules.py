@@ -103,11 +103,19 @@ def _word_faults(command: Command) -> Iterator[str]:
     except ValueError as error:
         yield f"the shell cannot read it: {error}"
         return
+    yield from _reader_faults(listed)
     for call in _calls(listed):
         yield from _program_faults(call)
     for word in listed:
         if word.startswith(TOPS) and not (ROOT / word).exists():
             yield f"there is no {word}"
+
+
+def _reader_faults(listed: list[str]) -> Iterator[str]:
+    """A reader that leaves early ends its writer by SIGPIPE, on a busy machine at the latest."""
+    for bar, program, *rest in zip(listed, listed[1:], [*listed[2:], ""], strict=False):
+        if bar == "|" and (program == "head" or (program == "grep" and rest[0].startswith("-q"))):
+            yield f"`| {program}` leaves before its input ends, which ends the writer; read it all"
 
 
 def _calls(words: list[str]) -> Iterator[list[str]]:

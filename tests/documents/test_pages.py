@@ -98,6 +98,8 @@ HERE = "<!-- run: here -->"
         (fenced("sh", "kube-rdma lab fly", HERE), "p.md:3: kube-rdma lab has no command fly"),
         (fenced("sh", "true | (no-such-program)", HERE), "p.md:3: there is no program no-such"),
         (fenced("sh", "cat examples/gone.yaml", HERE), "p.md:3: there is no examples/gone.yaml"),
+        (fenced("sh", "kubectl get x | head -n 1", HERE), "p.md:3: `| head` leaves before its"),
+        (fenced("sh", "kubectl get x | grep -q y", HERE), "p.md:3: `| grep` leaves before its"),
         (fenced("sh", "echo 'open", HERE), "p.md:3: the shell cannot read it"),
     ],
 )

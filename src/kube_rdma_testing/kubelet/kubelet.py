@@ -158,6 +158,14 @@ class FakeKubelet(RegistrationBase):
         """Break the connection to the plugin of `resource`, as after an error on it."""
         self._clients[resource].channel.close()
 
+    def forget(self, resource: str) -> None:
+        """Lose the client of `resource` and read its lists on.
+
+        So it is when another plugin of that name is deregistered while this one is being connected
+        (disconnectClient finds no connection to close, connectClient then makes one).
+        """
+        del self._clients[resource]
+
     async def until(self, condition: Callable[[], object], seconds: float = 30.0) -> None:
         """Wait until `condition` holds; it is looked at after each change."""
         async with asyncio.timeout(seconds), self._changed:

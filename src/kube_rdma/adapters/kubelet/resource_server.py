@@ -149,7 +149,7 @@ class Served(ABC):
             ) from error
         self._stall = _Stall(server, service, identity(self._socket))
 
-    async def _close(self) -> None:
+    async def _close(self, *, for_good: bool = False) -> None:
         """Stop serving and remove the socket, if it is still its own; once more when cancelled."""
         self._ending, self._stall = self._ending or self._stall, None
         self._lost = self._anew = False
@@ -163,7 +163,7 @@ class Served(ABC):
             await asyncio.sleep(0)
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS):
-                await stall.service.end()
+                await stall.service.end(withdrawn=for_good)
         stall.server.close()
         with suppress(TimeoutError):  # from Python 3.12 on it waits for the other side to hang up
             async with asyncio.timeout(_CLOSE_SECONDS):
@@ -172,7 +172,7 @@ class Served(ABC):
 
     async def _end(self) -> None:
         """Close for good. A pool is withdrawn, the agent ends: two ends, and the last one waits."""
-        closing = asyncio.ensure_future(self._close())
+        closing = asyncio.ensure_future(self._close(for_good=True))
         try:
             await asyncio.shield(closing)
         except asyncio.CancelledError:

@@ -53,6 +53,7 @@ class PoolService(DevicePluginBase):
         self._requests = Requests(offer.resource)
         self._watchers = 0
         self._ending = False
+        self._withdrawn = False
         self._changed = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -68,11 +69,16 @@ class PoolService(DevicePluginBase):
         if again or offer.shares != previous.shares:
             self._wake()
 
-    async def end(self) -> None:
+    async def end(self, *, withdrawn: bool) -> None:
         """End every ListAndWatch in good order, so that the kubelet hangs up.
 
         Without it the kubelet would hold on to a connection whose server merely went silent.
+        `withdrawn`: nobody serves the resource after this, and the last list is an empty one. The
+        end alone is not enough: when two plugins of one name change places, the kubelet can forget
+        the client of a list that it goes on reading, and the shares of that list then stay
+        allocatable after its end, for good (runClient in pkg/kubelet/cm/devicemanager).
         """
+        self._withdrawn = withdrawn
         self._ending = True
         self._wake()
         await self._idle.wait()
@@ -103,6 +109,8 @@ class PoolService(DevicePluginBase):
                 changed = self._changed
                 await stream.send_message(wire.device_list(self._offer))
                 await changed.wait()
+            if self._withdrawn:
+                await stream.send_message(pb.ListAndWatchResponse())
         finally:
             self._watchers -= 1
             if not self._watchers:

@@ -115,7 +115,7 @@ async def test_no_container_starts_without_its_plugin(directory):
             await kubelet.until(lambda: kubelet.healthy(HCA))
             await kubelet.allocate(HCA, 1, place=POD)
         await kubelet.until(lambda: not kubelet.healthy(HCA))
-        assert len(kubelet.devices[HCA]) == 1000, "they count as capacity still"
+        assert not kubelet.devices[HCA], "the last list was an empty one"
         with pytest.raises(RuntimeError, match="has been stopped"):
             await kubelet.start_container(POD)
 

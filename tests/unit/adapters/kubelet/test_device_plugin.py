@@ -113,6 +113,14 @@ class TestContract:
             sockets = [path.name for path in directory.iterdir() if path.is_socket()]
             assert sockets == ["kubelet.sock"]
 
+    async def test_a_kubelet_that_forgot_the_client_has_no_shares_after_the_end(self, directory):
+        """A real one keeps a list that nobody withdraws, and pods are admitted to no plugin."""
+        async with FakeKubelet(directory) as kubelet:
+            async with running(directory, make_offer(12)):
+                await kubelet.until(lambda: kubelet.healthy(HCA) == 12)
+                kubelet.forget(HCA)
+            await kubelet.until(lambda: kubelet.healthy(HCA) == 0)
+
     async def test_idle_there_is_no_timer(self, directory):
         """But for HTTP/2's own question after two hours whether the kubelet is still there."""
         async with FakeKubelet(directory) as kubelet, running(directory, make_offer()):

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 from grpclib.client import Channel
 from grpclib.server import Server
 
@@ -55,14 +56,17 @@ async def test_every_watcher_hears_everything_and_only_the_last_is_missed(direct
     await server.wait_closed()
 
 
-async def test_the_end_comes_in_good_order(directory):
+@pytest.mark.parametrize("withdrawn", [False, True])
+async def test_the_end_comes_in_good_order(directory, withdrawn):
     """Each stream is closed as a stream, not cut; `end` returns when all are."""
     service = PoolService(make_offer(1), Desk().answers(), lambda _: None)
     server = Server([service])
     await server.start(path=str(directory / "s"))
     async with Watcher(directory / "s") as watcher:
         assert await watcher.count() == 1
-        await asyncio.wait_for(service.end(), 30)
+        await asyncio.wait_for(service.end(withdrawn=withdrawn), 30)
+        if withdrawn:
+            assert await watcher.count() == 0
         assert await watcher.count() is None
     server.close()
     await server.wait_closed()
