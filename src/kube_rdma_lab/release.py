@@ -1,12 +1,13 @@
 """Which Kubernetes and containerd a lab runs, and all that a lab does differently for older ones.
 
 A topology names a release; build/go.py compiles its modules, node_files.py and native/node.py ask
-here how its kubelet and its runtime are configured. docs/decisions/0027 says why there are two.
+here how its kubelet and its runtime are configured. docs/decisions/0027 says why there is an older
+one, 0124 why there are those for claims.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -18,6 +19,8 @@ class Release(StrEnum):
 
     NEWEST = "newest"
     OLDER = "older"  # Kubernetes 1.30 and containerd 1.7, for what fleets still run
+    FIRST_CLAIMS = "1.34"  # the first with claims on, and with most of their newer gates off
+    NEXT = "1.37"  # newer than the newest that all other labs run
 
     @property
     def differences(self) -> Differences:
@@ -46,12 +49,15 @@ class Differences:
     not_in_kubelet: frozenset[str] = frozenset()
 
 
+_NEWEST = Differences(
+    runtime=PACKAGE / "node/root/etc/containerd/config.toml",
+    runc="[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]\n",
+    config_version=3,
+)
 DIFFERENCES = {
-    Release.NEWEST: Differences(
-        runtime=PACKAGE / "node/root/etc/containerd/config.toml",
-        runc="[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]\n",
-        config_version=3,
-    ),
+    Release.NEWEST: _NEWEST,
+    Release.FIRST_CLAIMS: replace(_NEWEST, modules={"kubernetes": "kubernetes-1.34"}),
+    Release.NEXT: replace(_NEWEST, modules={"kubernetes": "kubernetes-1.37"}),
     Release.OLDER: Differences(
         runtime=PACKAGE / "node/older/containerd.toml",
         # Without its type containerd 1.7 takes a runtime with a table for none.

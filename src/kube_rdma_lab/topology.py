@@ -266,6 +266,15 @@ TOPOLOGIES = {
             tuple(NodeSpec(index, kind=NodeKind.NATIVE, tree="dgx-like") for index in (1, 2)),
             Release.OLDER,
         ),
+        *(
+            Topology(
+                f"kubernetes-{release}",
+                f"the same as native with Kubernetes {release}, for claims",
+                tuple(NodeSpec(index, kind=NodeKind.NATIVE, tree="dgx-like") for index in (1, 2)),
+                release,
+            )
+            for release in (Release.FIRST_CLAIMS, Release.NEXT)
+        ),
         Topology("control-plane", "API server and etcd only, no nodes", ()),
     )
 }

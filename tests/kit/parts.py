@@ -31,6 +31,7 @@ def compiled(store, *, slow):
     go.build_module(store, "meta_plugin", MACHINES)
     if slow:
         go.build_module(store, "mpi-operator", helm.MODULES)
+        go.build_module(store, "cilium", helm.MODULES)
 
 
 def unpacked(store, *, slow):

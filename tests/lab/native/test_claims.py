@@ -21,7 +21,7 @@ from kube_rdma_lab.native import trees
 from tests.kit.pods import sleeping_pod
 
 NAMESPACE, NODE = "kube-rdma", "node-1"
-CARDS = 8
+CARDS, SHARES = 8, 16
 POOL, NETWORK, CLASS = "claims", "rail", "rdma"
 CLAIMS = "resource.k8s.io/v1"
 ADDRESS = "10.77.0.9"
@@ -230,6 +230,21 @@ def kill_agent(lab):
     words = ("pod", agent(lab), "--grace-period=0", "--force")
     cluster.kubectl(lab, "-n", NAMESPACE, "delete", *words)
     cluster.rollout(lab, "kube-rdma-agent", NAMESPACE)
+
+
+def test_slices_have_the_form_that_the_server_keeps(lab):
+    """A card with many slots where the gate is on, a device per share and a word where it is off."""
+    gate = "DRAConsumableCapacity"
+    metrics = cluster.kubectl(lab, "get", "--raw=/metrics").splitlines()
+    (line,) = [
+        one for one in metrics if one.startswith(f'kubernetes_feature_enabled{{name="{gate}"')
+    ]
+    is_on = line.endswith(" 1")
+    devices = [one for devices in slices(lab).values() for one in devices]
+    assert {one.get("allowMultipleAllocations", False) for one in devices} == {is_on}
+    assert len(devices) == (CARDS if is_on else CARDS * SHARES)
+    logs = cluster.kubectl(lab, "-n", NAMESPACE, "logs", agent(lab))
+    assert (f"gate={gate}" in logs) is not is_on
 
 
 def test_pods_by_templates_open_the_device_nodes_of_their_cards(lab, survey):

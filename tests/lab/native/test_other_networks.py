@@ -2,8 +2,9 @@
 
 The lists are those of tests/data/conflists. Of their plugins the first is the lab's bridge under
 another name, and later ones pass on what came before, as portmap does; kubelet, containerd, libcni,
-the shim and the agent are real. Flannel's plugin runs itself besides, for its module is in reach
-(flannel/). tests/unit/adapters/cni/conf shows the same folders to the rules.
+the shim and the agent are real. Flannel's and Cilium's plugins run themselves besides, and what of
+Cilium's agent keeps the folder, for their modules are in reach (flannel/, cilium/).
+tests/unit/adapters/cni/conf shows the same folders to the rules.
 """
 
 import json
@@ -24,6 +25,7 @@ from kube_rdma_lab.demo import scc
 from kube_rdma_lab.native import node as native_node
 from kube_rdma_lab.waiting import until
 from kube_rdma_testing.cni import cilium
+from tests.kit import cilium_agent
 from tests.kit.helm import MODULES
 from tests.kit.node_files import put_program, put_text
 
@@ -74,6 +76,7 @@ asyncio.run(main())
 REFUSALS = ("events.events.k8s.io", "-A", "--field-selector=reason=NetworkConfigurationRefused")
 HELM_VALUE = "--set cni.exclusive=false"
 PLAIN, ADDRESS = "plain", "192.168.115.7"
+BUILT_LONG = pytest.mark.slow  # Go compiles Cilium for minutes
 ASKING = {"k8s.v1.cni.cncf.io/networks": PLAIN}
 
 
@@ -101,6 +104,12 @@ def lab(native):
     yield native
     cluster.kubectl(native, "delete", *files, "--cascade=foreground")
     cluster.kubectl(native, "delete", "network-attachment-definitions", PLAIN)
+
+
+def built(name):
+    """The folder of programs of a module beside this file."""
+    with open_store() as store:
+        return go.build_module(store, name, MODULES)
 
 
 def node(lab, script):
@@ -182,17 +191,38 @@ def shown(lab):
     return tuple(ConfFile(name, node(lab, f"cat {FOLDER}/{name}")) for name in names)
 
 
-@contextmanager
-def exclusive(lab, log):
-    """Cilium's agent with cni.exclusive=true on the node; yields how often it has undone things."""
+def in_node(lab, path):
+    """A path of the node, for programs in the lab's namespaces."""
     first = native_node.first_process(lab.home, lab.node(NODE))
-    mortal = ("setpriv", "--pdeathsig", "KILL", "--")  # the program ends with nsenter
-    words = [*lab.enter(), *mortal, sys.executable, "-c", CILIUM, f"/proc/{first}/root{FOLDER}"]
-    with log.open("w") as out, subprocess.Popen(words, stdout=out) as agent:
+    return f"/proc/{first}/root{path}"
+
+
+@contextmanager
+def beside(lab, log, *words):
+    """A program in the lab's namespaces; it ends with nsenter. What it prints is in `log`."""
+    mortal = ("setpriv", "--pdeathsig", "KILL", "--")
+    with (
+        log.open("w") as out,
+        subprocess.Popen([*lab.enter(), *mortal, *words], stdout=out, stderr=out) as program,
+    ):
         try:
-            yield lambda: len(log.read_text().splitlines())
+            yield
         finally:
-            agent.kill()
+            program.kill()
+
+
+def stand_in(lab):
+    """A program that does to the folder what Cilium's agent does; it prints a line per undoing."""
+    return (sys.executable, "-c", CILIUM, in_node(lab, FOLDER))
+
+
+def its_own(lab):
+    """Cilium's agent, as far as it keeps the folder; it tells each undoing in its log."""
+    path = in_node(lab, f"{FOLDER}/{cilium.FILE}")
+    return (built("cilium") / "cilium", f"--write-cni-conf-when-ready={path}", "--cni-exclusive")
+
+
+UNDOING = {stand_in: "", its_own: "Wrote CNI configuration file"}
 
 
 def refusals(lab):
@@ -201,7 +231,8 @@ def refusals(lab):
     return [(event["note"], event.get("series", {}).get("count", 1)) for event in told]
 
 
-def test_an_exclusive_cilium_costs_no_running_and_no_plain_pod(lab, tmp_path):
+@pytest.mark.parametrize("agent", [stand_in, pytest.param(its_own, marks=BUILT_LONG)])
+def test_an_exclusive_cilium_costs_no_running_and_no_plain_pod(lab, agent, tmp_path):
     """It takes every entry out again; the agent says once what to set, and leaves pods alone.
 
     First of the file: with each owner that rewrites its list, the agent waits longer.
@@ -209,7 +240,12 @@ def test_an_exclusive_cilium_costs_no_running_and_no_plain_pod(lab, tmp_path):
     with folder(lab, "cilium") as before, pod(lab, "running", **ASKING) as running:
         node(lab, f"printf '{{}}' > {FOLDER}/99-other.conf")
         cluster.kubectl(lab, "delete", *REFUSALS)
-        with exclusive(lab, tmp_path / "undone") as undone:
+        log = tmp_path / "undone"
+
+        def undone() -> int:
+            return sum(UNDOING[agent] in line for line in log.read_text().splitlines())
+
+        with beside(lab, log, *agent(lab)):
             until(lab, "the agent's words on cni.exclusive", lambda: refusals(lab))
             tries = undone()
             until(lab, "one try more, which is no news", lambda: undone() > tries)
@@ -270,19 +306,12 @@ FLANNEL_IPMASQ=false
 BRIDGE = "flannel0"
 
 
-@pytest.fixture
-def flannel():
-    """Flannel's plugin, from its module."""
-    with open_store() as store:
-        yield go.build_module(store, "flannel", MODULES) / "flannel"
-
-
-def test_flannel_s_own_plugin_makes_the_network_that_the_chain_stands_behind(lab, flannel):
+def test_flannel_s_own_plugin_makes_the_network_that_the_chain_stands_behind(lab):
     """It takes back at the pod's end what it made, and kube-rdma its interface."""
     notes = "/var/lib/cni/flannel"
     node(lab, "mkdir -p /run/flannel")
     put(lab, "/run/flannel/subnet.env", SUBNET)
-    with folder(lab, "flannel", {"flannel": flannel}) as before:
+    with folder(lab, "flannel", {"flannel": built("flannel") / "flannel"}) as before:
         cluster.until_on_node(lab, NODE, f"grep -qs '\"{PLUGIN}\"' {FOLDER}/*")
         (name,) = [file.name for file in before]
         text = node(lab, f"cat {FOLDER}/{name}")
@@ -310,3 +339,38 @@ def test_flannel_s_own_plugin_makes_the_network_that_the_chain_stands_behind(lab
         assert len(made) == 1
         cluster.until_on_node(lab, NODE, f'[ -z "$(ls {notes})" ]')
     node(lab, f"ip link delete {BRIDGE}")
+
+
+# Of the node's part of the pods' network, which nobody else has.
+HOST, POD = "10.244.1.190", "10.244.1.200"
+
+
+@BUILT_LONG
+def test_cilium_s_own_plugin_makes_the_network_that_the_chain_stands_behind(lab, tmp_path):
+    """It tells its agent of the pod's end, and kube-rdma takes its interface back."""
+    log = tmp_path / "calls"
+    run = node(lab, "mkdir -p /var/run/cilium && readlink -f /var/run/cilium")
+    words = (cilium_agent.__file__, in_node(lab, f"{run}/cilium.sock"), HOST, POD)
+    program = built("cilium") / "cilium-cni"
+    with (
+        beside(lab, log, sys.executable, *words),
+        folder(lab, "cilium", {"cilium-cni": program}),
+    ):
+        cluster.until_on_node(lab, NODE, f"grep -qs '\"{PLUGIN}\"' {FOLDER}/*")
+
+        def attached():
+            """Again where containerd has not read the folder yet."""
+            with pod(lab, "asking", **ASKING) as asking:
+                if "PUT /endpoint" not in log.read_text():
+                    return None
+                shown = cluster.kubectl(lab, "exec", "asking", "--", "ip", "-d", "addr")
+                return asking["status"]["podIP"], shown, node(lab, "ip -o link")
+
+        address, shown, links = until(lab, "a pod by Cilium's plugin", attached)
+        assert f"inet {address}/32" in shown
+        assert address.rpartition(".")[0] == POD.rpartition(".")[0]
+        assert "macvlan" in shown
+        assert f"inet {ADDRESS}/24" in shown
+        assert "lxc" in links
+        until(lab, "the end of the endpoint", lambda: "DELETE /endpoint" in log.read_text())
+        cluster.until_on_node(lab, NODE, "! ip -o link | grep -q lxc")
