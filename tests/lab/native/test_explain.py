@@ -9,13 +9,15 @@ import sys
 
 import pytest
 
-from kube_rdma_lab import cluster
+from kube_rdma.programs.install.installation import objects
+from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.demo import scc
 from tests.kit.pods import sleeping_pod
 
 EXAMPLE = scc.examples() / "s3-network" / "agent.yaml"
 NAMESPACE, DAEMONSET = "mlnx-network-operator", "rdma-shared-dp-ds"
 NODE, POD, NETWORK = "node-1", "explained", "explained"
+READER = "reader"
 NETWORKS = "k8s.v1.cni.cncf.io/networks"
 CONFIG = {
     "cniVersion": "1.0.0",
@@ -61,10 +63,10 @@ def manifest(name, networks=NETWORK):
     return sleeping_pod(name, annotations={NETWORKS: networks}, nodeName=NODE)
 
 
-def explained(lab, *words):
+def explained(lab, *words, kubeconfig=None):
     """What a person with a kubeconfig is told, and the exit code."""
     program = [sys.executable, "-m", "kube_rdma.programs.cli.main", "explain", "--json"]
-    command = [*program, f"--kubeconfig={lab.kubeconfig}", *words]
+    command = [*program, f"--kubeconfig={kubeconfig or lab.kubeconfig}", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stdout, done.stderr
     return json.loads(done.stdout), done.returncode
@@ -119,3 +121,46 @@ def test_a_file_is_judged_before_its_pod_is_made(network, tmp_path):
     assert (near["stage"], missing["stage"]) == ("admission", "agent")
     assert near["remedy"] == f"Did you mean {NETWORK}?"
     assert f"no network default/{NETWORK}x" in missing["problem"]
+
+
+def aggregated():
+    """What the chart adds to view and edit of Kubernetes."""
+    made = objects([], "default")
+    return [one for one in made if "aggregate-to" in one["metadata"]["name"]]
+
+
+@pytest.fixture
+def reader(network, tmp_path):
+    """A kubeconfig of somebody who may view one namespace, and nothing of the cluster."""
+    binding = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": READER, "namespace": "default"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+        "subjects": [{"kind": "User", "name": READER}],
+    }
+    cluster.apply(network, binding, *aggregated())
+    asked = ("auth", "can-i", "get", "network-attachment-definitions", f"--as={READER}")
+    waiting.until(network, "the right", lambda: cluster.kubectl(network, *asked).strip() == "yes")
+    document = json.loads(cluster.kubectl(network, "config", "view", "--raw", "-o", "json"))
+    document["users"][0]["user"]["as"] = READER
+    path = tmp_path / "kubeconfig"
+    path.write_text(json.dumps(document))
+    yield path
+    roles = [f"clusterrole/{one['metadata']['name']}" for one in aggregated()]
+    cluster.kubectl(network, "delete", f"rolebinding/{READER}", *roles)
+
+
+def test_the_rights_of_a_namespace_are_enough(network, pod, reader, tmp_path):
+    """Each part that a right hides is named with the right; what the pod has is there."""
+    told, code = explained(network, f"pod/{pod}", kubeconfig=reader)
+    assert code == 0
+    assert told["seen"]["interfaces"][0]["addresses"]
+    hidden = {one["what"]: one["why"] for one in told["notSeen"]}
+    assert set(hidden) <= {"the Node object", "the NodeReport", "other pods", "its pools"}
+    assert all("is not allowed to" in why or "cannot" in why for why in hidden.values()), hidden
+    path = tmp_path / "pod.json"
+    path.write_text(json.dumps(manifest("later", f"{NETWORK}x")))
+    refused, code = explained(network, "-f", str(path), kubeconfig=reader)
+    assert code == 1
+    assert refused["obstacles"][0]["remedy"] == f"Did you mean {NETWORK}?"

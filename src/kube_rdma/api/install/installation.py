@@ -107,7 +107,8 @@ class Installation(Typed):
     """
     roles are the roles for people. An administrator binds kube-rdma-view, kube-rdma-verify,
     kube-rdma-bandwidth-check and the Role of a doctor; the chart creates no bindings of them. With
-    kube-rdma-aggregate-to-view and -edit, view and edit of Kubernetes take in kube-rdma's kinds.
+    kube-rdma-aggregate-to-view and -edit, view and edit of Kubernetes take in kube-rdma's kinds;
+    view takes in NetworkAttachmentDefinitions too.
     """
     pools: Many[InstalledPool] = ()
     """pools lists the IPPools that Helm creates when it installs; an upgrade does not change them.
