@@ -12,6 +12,7 @@ lives here because only a caller of this door can tell what to read again.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 
@@ -33,6 +34,7 @@ class Lost(StrEnum):
 
 # Seen of 1.30, where 1.36 answers 404: it compares the uid of a replaced object with that of none.
 _UID_OF_NONE = "UID in object meta:"
+_USER = re.compile(r'User "([^"]+)" cannot ')  # of RBAC's refusals
 
 
 class Conflict(Unavailable):
@@ -128,8 +130,15 @@ def _forbidden(refusal: _Refusal) -> Refused:
     rule = f'apiGroups: ["{request.group}"], resources: ["{request.resource}"], verbs: [{verbs}]'
     return Refused(
         f"the API server forbids to {request}: {message}",
-        remedy=f"Add the rule {{{rule}}} to {refusal.program}'s role",
+        remedy=f"Add the rule {{{rule}}} to {_role(refusal)}",
     )
+
+
+def _role(refusal: _Refusal) -> str:
+    """Whose role lacks the rule: of a person, whom the message names, or of the program."""
+    user = _USER.search(refusal.message)
+    is_person = user and not user[1].startswith("system:serviceaccount:")
+    return f"a role of {user[1]}" if user and is_person else f"{refusal.program}'s role"
 
 
 def _not_found(refusal: _Refusal) -> KubeError:

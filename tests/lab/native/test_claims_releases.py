@@ -33,9 +33,11 @@ def release(request):
 def lab(release):
     """Two native nodes of the release; KUBE_RDMA_TEST_1_34=NAME takes a running lab."""
     topology = f"kubernetes-{release}"
-    command = f"kube-rdma lab up --topology {topology}"  # kube-rdma lab up --topology kubernetes-1.34
+    command = (
+        f"kube-rdma lab up --topology {topology}"  # kube-rdma lab up --topology kubernetes-1.34
+    )
     variable = f"KUBE_RDMA_TEST_{release.replace('.', '_')}"
-    with up(own(f"test-{release}"), topology, command, variable) as running:
+    with up(own(f"test-{release.replace('.', '-')}"), topology, command, variable) as running:
         yield running
 
 

@@ -129,6 +129,10 @@ def aggregated():
     return [one for one in made if "aggregate-to" in one["metadata"]["name"]]
 
 
+PARTS = ("the Node object", "the NodeReport", "other pods", "pools of addresses")
+HIDDEN = {f"Not seen: {part}" for part in PARTS}
+
+
 @pytest.fixture
 def reader(network, tmp_path):
     """A kubeconfig of somebody who may view one namespace, and nothing of the cluster."""
@@ -156,11 +160,11 @@ def test_the_rights_of_a_namespace_are_enough(network, pod, reader, tmp_path):
     told, code = explained(network, f"pod/{pod}", kubeconfig=reader)
     assert code == 0
     assert told["seen"]["interfaces"][0]["addresses"]
-    hidden = {one["what"]: one["why"] for one in told["notSeen"]}
-    assert set(hidden) <= {"the Node object", "the NodeReport", "other pods", "its pools"}
-    assert all("is not allowed to" in why or "cannot" in why for why in hidden.values()), hidden
+    hidden = [note for note in told["notes"] if note.startswith("Not seen")]
+    assert {note.partition(",")[0] for note in hidden} == HIDDEN, hidden
+    assert all(f'resource "{one}"' in " ".join(hidden) for one in ("nodes", "nodereports")), hidden
     path = tmp_path / "pod.json"
     path.write_text(json.dumps(manifest("later", f"{NETWORK}x")))
     refused, code = explained(network, "-f", str(path), kubeconfig=reader)
     assert code == 1
-    assert refused["obstacles"][0]["remedy"] == f"Did you mean {NETWORK}?"
+    assert f"Did you mean default/{NETWORK}?" in refused["obstacles"][0]["remedy"]

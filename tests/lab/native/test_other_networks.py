@@ -349,7 +349,7 @@ HOST, POD = "10.244.1.190", "10.244.1.200"
 def test_cilium_s_own_plugin_makes_the_network_that_the_chain_stands_behind(lab, tmp_path):
     """It tells its agent of the pod's end, and kube-rdma takes its interface back."""
     log = tmp_path / "calls"
-    run = node(lab, "mkdir -p /var/run/cilium && readlink -f /var/run/cilium")
+    run = node(lab, "mkdir -p /var/run/cilium && readlink -f /var/run/cilium").strip()
     words = (cilium_agent.__file__, in_node(lab, f"{run}/cilium.sock"), HOST, POD)
     program = built("cilium") / "cilium-cni"
     with (

@@ -212,8 +212,16 @@ async def test_a_switch_to_something_else_is_no_websocket(tmp_path):
 async def test_a_refusal_is_the_server_s_own_sentence(tmp_path):
     with pytest.raises(Conflict, match='pods "w-0" not found'):
         await output(tmp_path, ExecServer(answer=refusal(404, 'pods "w-0" not found')))
-    forbidden = 'pods "w-0" is forbidden: User "u" cannot get resource "pods/exec"'
-    with pytest.raises(Refused, match="pods/exec"):
+
+
+@pytest.mark.parametrize(
+    ("user", "role"),
+    [("mia", "a role of mia"), ("system:serviceaccount:rdma:agent", "trial's role")],
+)
+async def test_a_missing_rule_is_that_of_whoever_asked(tmp_path, user, role):
+    """A person has a role of their own, which whoever gives rights has to know."""
+    forbidden = f'pods "w-0" is forbidden: User "{user}" cannot get resource "pods/exec"'
+    with pytest.raises(Refused, match=f"pods/exec.*to {role}"):
         await output(tmp_path, ExecServer(answer=refusal(403, forbidden)))
 
 
