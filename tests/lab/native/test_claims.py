@@ -233,7 +233,7 @@ def kill_agent(lab):
 
 
 def test_slices_have_the_form_that_the_server_keeps(lab):
-    """A card with many slots where the gate is on, a device per share and a word where it is off."""
+    """Devices with many slots where the gate is on; one per share, and a word, where it is off."""
     gate = "DRAConsumableCapacity"
     metrics = cluster.kubectl(lab, "get", "--raw=/metrics").splitlines()
     (line,) = [

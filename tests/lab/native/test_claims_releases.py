@@ -31,11 +31,12 @@ def release(request):
 
 @pytest.fixture(scope="module")
 def lab(release):
-    """Two native nodes of the release; KUBE_RDMA_TEST_1_34=NAME takes a running lab."""
+    """Two native nodes of the release; KUBE_RDMA_TEST_1_34=NAME takes a running lab.
+
+    For the first one it is that of `kube-rdma lab up --topology kubernetes-1.34`.
+    """
     topology = f"kubernetes-{release}"
-    command = (
-        f"kube-rdma lab up --topology {topology}"  # kube-rdma lab up --topology kubernetes-1.34
-    )
+    command = f"kube-rdma lab up --topology {topology}"
     variable = f"KUBE_RDMA_TEST_{release.replace('.', '_')}"
     with up(own(f"test-{release.replace('.', '-')}"), topology, command, variable) as running:
         yield running
