@@ -28,10 +28,12 @@ from .pages import COMMANDS, INDENTED, OUTPUT, ROOT, Block, Command
 
 LANGUAGES = {COMMANDS, OUTPUT, "json", "yaml", "text"}
 OURS = {"kube-rdma", ".venv/bin/kube-rdma"}
-# Of the shell, what comes with a cluster, and what whoever installs has on a machine of theirs.
+# Of the shell, what comes with a cluster, what whoever installs has on a machine of theirs, and
+# programs of a node.
 NO_FILE_HERE = {
     *("export", "kubectl", "helm", "docker", "skopeo", "ctr"),
     *("pip", "uvx", "twine"),
+    *("udevadm", "networkctl", "nmcli"),
 }
 BIN = Path(sys.executable).parent
 LOOKS_LIKE_A_COMMAND = re.compile(

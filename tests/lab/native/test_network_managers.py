@@ -51,7 +51,7 @@ class Networkd:
 
     @staticmethod
     def let_go(node, name):
-        """The word of docs/agent.md."""
+        """The word of docs/unmanaged-interfaces.md."""
         node.run("networkctl", "reload")
 
 
@@ -68,7 +68,7 @@ class NetworkManager:
 
     @staticmethod
     def let_go(node, name):
-        """The words of docs/agent.md."""
+        """The words of docs/unmanaged-interfaces.md."""
         node.run("nmcli", "device", "disconnect", name)
         node.run("nmcli", "device", "set", name, "managed", "no")
 

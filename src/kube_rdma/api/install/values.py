@@ -159,7 +159,7 @@ class InstalledAgent(Typed):
     """
     startupTaint is whether an agent removes the taint kube-rdma.io/starting:NoSchedule from its
     node once all RDMA resources are allocatable, or the one for cluster-autoscaler. Not with
-    presets ack, scc and efa. See docs/agent.md.
+    presets ack, scc and efa. See docs/startup-taint.md.
     """
     node_labels: Literal["write", "write-nfd", "leave", "remove"] = "write"
     """
