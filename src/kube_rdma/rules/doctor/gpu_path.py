@@ -47,45 +47,52 @@ def functions_of(survey: Survey) -> tuple[PciAddress, ...]:
 
 
 def redirected(seen: Observation) -> Iterator[Finding]:
-    """Cards whose way to a GPU of their switch leads over a port that redirects."""
+    """Cards whose way to a GPU of their switch leads over ports that redirect; one for a node."""
     if seen.survey is None or seen.virtual_machine:
         return
     redirecting = {one.pci for one in seen.bridges or () if one.acs & REDIRECT}
-    by_card: dict[str, list[tuple[Gpu, list[PciAddress]]]] = {}
-    for device, gpu, ports in _ways(seen.survey):
-        if hit := [port for port in ports if port in redirecting]:
-            by_card.setdefault(device.name, []).append((gpu, hit))
-    for name, ways in by_card.items():
-        ports = list(dict.fromkeys(port for _, hit in ways for port in hit))
-        gpus = [gpu.seat.pci for gpu, _ in ways]
-        yield Finding(
-            name,
-            f"ACS redirects requests at {listed(ports)}, between {name} and GPU {listed(gpus)}",
-            "Data between card and GPU goes up to the root complex instead of through their switch",
-            "Switch ACS off in the BIOS, or at each start: "
-            f"setpci -s {ports[0]} ECAP_ACS+6.w=0000. Not where virtual machines get cards",
-            Severity.WARNING,
-        )
+    ways = [
+        (device.name, gpu.seat.pci, hit)
+        for device, gpu, ports in _ways(seen.survey)
+        if (hit := [port for port in ports if port in redirecting])
+    ]
+    if not ways:
+        return
+    cards = listed(list(dict.fromkeys(name for name, _, _ in ways)))
+    gpus = listed(list(dict.fromkeys(gpu for _, gpu, _ in ways)))
+    ports = list(dict.fromkeys(port for _, _, hit in ways for port in hit))
+    yield Finding(
+        cards,
+        f"ACS redirects requests at PCIe ports {listed(ports)}, between {cards} and GPUs {gpus}",
+        "Data between card and GPU goes up to the root complex instead of through their switch",
+        "Switch ACS off in the BIOS, or at each start and for each of these ports: "
+        f"setpci -s {ports[0]} ECAP_ACS+6.w=0000. Not where virtual machines get cards",
+        Severity.WARNING,
+    )
 
 
 def translated(seen: Observation) -> Iterator[Finding]:
-    """Cards of a node with GPUs whose addresses the IOMMU translates."""
-    if seen.survey is None or seen.virtual_machine:
+    """Cards of a node with GPUs whose addresses the IOMMU translates; one for a node."""
+    if seen.survey is None or seen.virtual_machine or not seen.survey.gpus:
         return
     domains = {one.pci: one.type for one in seen.domains or ()}
-    for device, seat in _cards(seen.survey):
-        kind = domains.get(seat.pci, "")
-        if seen.survey.gpus and kind.startswith(_TRANSLATED):
-            yield Finding(
-                device.name,
-                f"the IOMMU domain of {seat.pci} is {kind}, and the node has "
-                f"{len(seen.survey.gpus)} GPUs",
-                "The IOMMU translates addresses of the card, so GPUDirect RDMA goes through the "
-                "root complex, or fails",
-                "Boot with iommu=pt (and intel_iommu=on or amd_iommu=on), or switch the IOMMU off "
-                "where no virtual machine gets cards",
-                Severity.WARNING,
-            )
+    cards = [
+        (device.name, kind)
+        for device, seat in _cards(seen.survey)
+        if (kind := domains.get(seat.pci, "")).startswith(_TRANSLATED)
+    ]
+    if cards:
+        names, kinds = (list(dict.fromkeys(words)) for words in zip(*cards, strict=True))
+        yield Finding(
+            listed(names),
+            f"the IOMMU domain of {listed(names)} is {listed(kinds)}; GPUs: "
+            f"{len(seen.survey.gpus)}",
+            "The IOMMU translates addresses of the cards, so GPUDirect RDMA goes through the root "
+            "complex, or fails",
+            "Boot with iommu=pt (and intel_iommu=on or amd_iommu=on), or switch the IOMMU off "
+            "where no virtual machine gets cards",
+            Severity.WARNING,
+        )
 
 
 def _ways(survey: Survey) -> Iterator[tuple[Device, Gpu, tuple[PciAddress, ...]]]:

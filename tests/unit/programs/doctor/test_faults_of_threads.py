@@ -55,7 +55,7 @@ class Fault(Frozen):
 # hung or crawled until the kernel had no IOMMU or iommu=pt; PFC was on for priority 5 alone, and
 # the traffic had DSCP 0; a link flapped, and jobs ended now and then; peers had MTU 4096 and 1024.
 FAULTS = (
-    Fault("NVIDIA/nccl-tests#112", "KR141", "mlx5_0", acs=0x1D),
+    Fault("NVIDIA/nccl-tests#112", "KR141", "mlx5_0, mlx5_1", acs=0x1D),
     Fault("NVIDIA/nccl-tests#115", "KR142", "mlx5_0", domain="DMA-FQ"),
     Fault(
         "NVIDIA/nccl#2383",

@@ -22,7 +22,9 @@ from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.pools.pool import Mode, Selector
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.doctor.diagnose import CHECKS, diagnose
+from kube_rdma.rules.doctor.gpu_path import bridges_of
 from kube_rdma.rules.doctor.kubelet import KUBELET_SOCKET, socket_of
+from tests.kit.nodes import seat
 
 from .healthy import (
     DEVICES,
@@ -500,3 +502,26 @@ def test_the_priority_that_has_pfc_is_named():
         "PFC is on for priority 3 on eth0; within 2 s out_of_sequence rose by 7"
     )
     assert first.remedy.startswith("Send RDMA in priority 3: ")
+
+
+def test_a_machine_with_acs_on_all_ports_has_one_finding():
+    """A node of eight cards has one cause and one fix."""
+    upper = PORTS[:2]
+    sides = [PciAddress(f"0000:12:{n:02x}.0") for n in range(16)]
+    devices, gpus = [], []
+    for number in range(8):
+        of_card, of_gpu = seat(0x20 + number), seat(0x30 + number)
+        at = replace(of_card, path=(*upper, sides[number], of_card.pci))
+        devices.append(replace(card(number, 0x20 + number)[1], seat=at))
+        gpu = replace(of_gpu, path=(*upper, sides[8 + number], of_gpu.pci))
+        gpus.append(replace(GPUS[0], seat=gpu))
+    whole = replace(SURVEY, functions=(), devices=tuple(devices), gpus=tuple(gpus))
+    bridges = tuple(ObservedBridge(port, 0x1D) for port in sides)
+    domains = tuple(ObservedDomain(one.seat.pci, "DMA") for one in devices)
+    seen = replace(HEALTHY, survey=whole, bridges=bridges, domains=domains)
+    named = [one for one in diagnose(seen).findings if one.code in ("KR141", "KR142")]
+    assert [(one.code, one.subject) for one in named] == [
+        ("KR141", "mlx5_0, mlx5_1, mlx5_2 and 5 more"),
+        ("KR142", "mlx5_0, mlx5_1, mlx5_2 and 5 more"),
+    ]
+    assert bridges_of(whole) == (sides[0], *sides[8:], *sides[1:8])
