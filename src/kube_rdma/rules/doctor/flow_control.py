@@ -15,6 +15,7 @@ from kube_rdma.model.device import Device, LinkLayer, Port, PortState
 from kube_rdma.model.doctor import Observation, ObservedFlowControl
 from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.survey import Survey
+from kube_rdma.rules.doctor.check import whole_cards
 from kube_rdma.rules.doctor.majority import majority
 
 PFC, TRUST, ECN = "PFC", "trust", "ECN"
@@ -61,18 +62,16 @@ def active_ports(seen: Observation) -> Iterator[tuple[Device, Port]]:
     """Ports of hardware that are up."""
     for device in seen.survey.devices if seen.survey else ():
         for port in device.ports:
-            if not device.is_soft and port.state is PortState.ACTIVE:
+            if device.pci and port.state is PortState.ACTIVE:
                 yield device, port
 
 
 def roce_interfaces(survey: Survey) -> tuple[tuple[str, str], ...]:
     """The interfaces of whole RoCE cards, each with its driver."""
-    cards = [one for one in survey.devices if one.seat and not (one.is_soft or one.auxiliary)]
     return tuple(
         dict.fromkeys(
             (port.netdev, device.driver or "")
-            for device in cards
-            if device.seat and device.seat.physical_function is None
+            for device, _ in whole_cards(survey)
             for port in device.ports
             if port.netdev and port.link_layer is LinkLayer.ETHERNET
         )

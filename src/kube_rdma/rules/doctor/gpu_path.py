@@ -16,6 +16,7 @@ from kube_rdma.model.device import Device, Gpu, PciAddress, PciPosition
 from kube_rdma.model.doctor import Observation
 from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.survey import Survey
+from kube_rdma.rules.doctor.check import whole_cards
 from kube_rdma.rules.phrases import listed
 
 # Bits of ACS Control that redirect (include/uapi/linux/pci_regs.h): P2P Request Redirect, P2P
@@ -43,7 +44,7 @@ def functions_of(survey: Survey) -> tuple[PciAddress, ...]:
     """The cards of a node with GPUs, whose addresses an IOMMU may translate."""
     if not survey.gpus:
         return ()
-    return tuple(dict.fromkeys(seat.pci for _, seat in _cards(survey)))
+    return tuple(dict.fromkeys(seat.pci for _, seat in whole_cards(survey)))
 
 
 def redirected(seen: Observation) -> Iterator[Finding]:
@@ -78,7 +79,7 @@ def translated(seen: Observation) -> Iterator[Finding]:
     domains = {one.pci: one.type for one in seen.domains or ()}
     cards = [
         (device.name, kind)
-        for device, seat in _cards(seen.survey)
+        for device, seat in whole_cards(seen.survey)
         if (kind := domains.get(seat.pci, "")).startswith(_TRANSLATED)
     ]
     if cards:
@@ -97,16 +98,7 @@ def translated(seen: Observation) -> Iterator[Finding]:
 
 def _ways(survey: Survey) -> Iterator[tuple[Device, Gpu, tuple[PciAddress, ...]]]:
     """Cards and GPUs of one switch, with the ports between them."""
-    for device, seat in _cards(survey):
+    for device, seat in whole_cards(survey):
         for gpu in survey.gpus:
             if ports := ports_between(seat, gpu.seat):
                 yield device, gpu, ports
-
-
-def _cards(survey: Survey) -> Iterator[tuple[Device, PciPosition]]:
-    """Devices of whole cards with their seats; what is divided off a card has the card's way."""
-    for device in survey.devices:
-        seat = device.seat
-        whole = not (device.is_soft or device.auxiliary)
-        if seat and whole and seat.physical_function is None:
-            yield device, seat

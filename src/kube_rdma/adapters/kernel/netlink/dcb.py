@@ -52,7 +52,7 @@ def read_flow_control(
     wanted = tuple(dict.fromkeys(interfaces))
     tree = SysfsTree(sysfs or _SYSFS)
     with open_rtnl() as netlink:
-        read = tuple(_each(netlink, tree, wanted))
+        read = tuple(_answers(netlink, tree, wanted))
     if wanted and not read:
         raise Unavailable("no driver of a RoCE port tells its PFC (Data Center Bridging netlink)")
     return read
@@ -76,7 +76,7 @@ def read_ecn(tree: SysfsTree, interface: str) -> tuple[int, ...] | None:
     return tuple(number for number, value in values.items() if value == "1")
 
 
-def _each(
+def _answers(
     netlink: Netlink, tree: SysfsTree, wanted: Iterable[tuple[str, str]]
 ) -> Iterator[ObservedFlowControl]:
     for interface, driver in wanted:
