@@ -135,5 +135,5 @@ def _of_port(
         if port.netdev:  # those of pods' interfaces come and go
             own = sum(gid.netdev == port.netdev for gid in port.gids)
             yield _GIDS, str(own)
-        if port.netdev in controls:
+        if port.netdev and port.netdev in controls:
             yield from words(controls[port.netdev]).items()
