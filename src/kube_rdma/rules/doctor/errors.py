@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from kube_rdma.model.device import Device, Port
+from kube_rdma.model.device import Device, LinkLayer, Port
 from kube_rdma.model.doctor import Observation, ObservedErrors
 from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.rules.doctor.flow_control import active_ports, priorities, roce_ports
@@ -28,6 +28,9 @@ LOSS = (
     *("roce_slow_restart", "to_retransmits", "seq_err_naks_rcvd", "missing_resp"),
     *("max_retry_exceeded", "rx_roce_discards", "port_xmit_discards"),
 )
+# Where packets take several ways (adaptive routing, usual in InfiniBand) some overtake others, and
+# nothing is lost: "Out-of-Order Data Placement" in NVIDIA's documents of MLNX_OFED.
+_SURE_LOSS = tuple(name for name in LOSS if name != "out_of_sequence")
 # No errors, but what else happens where packets get lost.
 CONGESTION = ("np_cnp_sent", "rp_cnp_handled", "np_ecn_marked_roce_packets")
 _ALL_PRIORITIES = 8
@@ -92,7 +95,7 @@ def rising(seen: Observation) -> Iterator[Finding]:
                 "Reseat cable and transceiver, then replace them; try another switch port",
                 Severity.WARNING,
             )
-        elif _of(watched, LOSS):
+        elif _of(watched, LOSS if port.link_layer is LinkLayer.ETHERNET else _SURE_LOSS):
             yield Finding(
                 device.name,
                 f"port {port.number} is up; {_evidence(watched, LOSS)}",
