@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from kube_base.frozen import Frozen, field
 from kube_rdma.model.claims.device import ClaimedDevice, DeviceSlice
+from kube_rdma.model.device import PciAddress
 from kube_rdma.model.finding import Finding, NotSeen
 from kube_rdma.model.late_binding.runtime import Runtime
+from kube_rdma.model.pcie import PcieLink
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.model.pools.pool import PoolSpec
 from kube_rdma.model.survey import Survey
@@ -117,17 +119,43 @@ class ObservedRail(Frozen):
     card: str
 
 
-class ObservedPcieLink(Frozen):
-    """The PCIe link of a card: lanes and GT/s of a lane now, and the most that card and slot can.
+class ObservedBridge(Frozen):
+    """A PCIe port between a card and a GPU: `acs` are the bits of its ACS Control register.
 
-    `pci` is the card's function.
+    They are 0 where it has no such register.
     """
 
-    pci: str
-    width: int
-    speed: float
-    most_width: int
-    most_speed: float
+    pci: PciAddress
+    acs: int
+
+
+class ObservedDomain(Frozen):
+    """The type of the IOMMU domain that the kernel gives a card: ``identity``, ``DMA-FQ``."""
+
+    pci: PciAddress
+    type: str
+
+
+class ObservedFlowControl(Frozen):
+    """What an interface does about congestion, by priority from 0 to 7.
+
+    `pfc` and `ecn` are the priorities that have it, None where the driver does not tell. `trust` is
+    the field of a packet that makes its priority, ``dscp`` or ``pcp``; "" where that is not told.
+    """
+
+    interface: str
+    pfc: tuple[int, ...] | None = None
+    trust: str = ""
+    ecn: tuple[int, ...] | None = None
+
+
+class ObservedErrors(Frozen):
+    """Counters of a port that have risen within some seconds, each with how much."""
+
+    device: str
+    port: int
+    seconds: float
+    rises: tuple[tuple[str, int], ...]
 
 
 class AddressUse(Frozen):
@@ -218,6 +246,8 @@ class Observation(Frozen):
     sysctls by path, ``net/ipv4/conf/all/rp_filter``. `folders` are those of kube-rdma's state that
     are there. `problems` are what `kube-rdma status` finds about this node. `uses` are the
     addresses of pods everywhere, `slices` the node's ResourceSlices, `pcie` the links of its cards.
+    `bridges` are the PCIe ports between cards and the GPUs of their switch, `domains` those of the
+    IOMMU that have a card. `errors` are of ports whose counters have risen while they were watched.
     """
 
     node: str
@@ -242,7 +272,12 @@ class Observation(Frozen):
     uses: tuple[AddressUse, ...] | None = None
     ranges: tuple[AddressRange, ...] | None = None
     slices: tuple[DeviceSlice, ...] | None = None
-    pcie: tuple[ObservedPcieLink, ...] | None = None
+    pcie: tuple[PcieLink, ...] | None = None
+    bridges: tuple[ObservedBridge, ...] | None = None
+    domains: tuple[ObservedDomain, ...] | None = None
+    flow_control: tuple[ObservedFlowControl, ...] | None = None
+    errors: tuple[ObservedErrors, ...] | None = None
+    virtual_machine: bool | None = None
     pod: ObservedPod | None = None
     not_seen: tuple[NotSeen, ...] = field(default=(), name="blanks")  # the name in a bundle
 

@@ -4,7 +4,11 @@ The agents are those of example S1, the Role is the one that an installation ren
 is the whole of what the account may do: everything else is asked for by exec.
 """
 
+import itertools
 import json
+import shutil
+from contextlib import contextmanager
+from threading import Event, Thread
 
 import pytest
 import yaml
@@ -17,7 +21,7 @@ from tests.kit.pods import sleeping_pod
 
 EXAMPLE = scc.examples() / "s1-vke"
 NAMESPACE, LABEL = "kube-rdma-vke", "vke.node.rdma.mode"
-RESOURCE, CARDS, NODE = "vke.volcengine.com/rdma", 8, "node-1"
+RESOURCE, CARDS, NODE, DEVICE = "vke.volcengine.com/rdma", 8, "node-1", "mlx5_5"
 ACCOUNT, SPACE, POOL, POD = "doctors", "train", "elsewhere", "worker-0"
 NETWORKS = "k8s.v1.cni.cncf.io/networks"
 # docs/doctor.md has them.
@@ -126,6 +130,44 @@ def test_all_nodes_come_on_one_page(lab, kubeconfig):
     assert seen[NODE]
     assert set(seen) <= names
     assert all(seen.values()), document
+
+
+@contextmanager
+def rising(lab, device, counter):
+    """A counter of a port that goes up by one many times a second, as that of a bad cable."""
+    port = lab.home / "nodes" / NODE / "sys/class/infiniband" / device / "ports/1"
+    folder, new, over = port / "counters", port / "counter.new", Event()
+    folder.mkdir()
+
+    def write(count):
+        new.write_text(f"{count}\n")
+        new.rename(folder / counter)  # no reader sees half of it
+
+    def go_on():
+        for count in itertools.count(1):
+            write(count)
+            if over.wait(0.1):
+                return
+
+    write(0)
+    writer = Thread(target=go_on)
+    writer.start()
+    try:
+        yield
+    finally:
+        over.set()
+        writer.join()
+        shutil.rmtree(folder)
+
+
+def test_errors_of_a_port_that_is_up_are_told_while_they_rise(lab, kubeconfig):
+    before, _ = asked(kubeconfig, OF_NODE)
+    assert "KR129" not in {each["code"] for each in before["findings"]}
+    with rising(lab, DEVICE, "symbol_error"):
+        document, _ = asked(kubeconfig, OF_NODE)
+    own = [each for each in document["findings"] if each["code"] == "KR129"]
+    assert [each["about"] for each in own] == [DEVICE], document
+    assert "symbol_error rose by" in own[0]["evidence"]
 
 
 def test_a_cluster_is_kept_in_a_file_and_judged_by_it(lab, kubeconfig, tmp_path):

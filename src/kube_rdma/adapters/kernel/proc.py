@@ -51,6 +51,18 @@ def read_settings(
     return tuple(_settings(paths, proc))
 
 
+def read_hypervisor(proc: Path = Path("/proc")) -> bool:
+    """Whether this is a virtual machine, by the flag of x86 processors; raise Unavailable.
+
+    X86_FEATURE_HYPERVISOR, arch/x86/include/asm/cpufeatures.h. Other processors do not tell it.
+    """
+    for line in _read(proc / "cpuinfo").splitlines():
+        name, _, words = line.partition(":")
+        if name.strip() == "flags":
+            return "hypervisor" in words.split()
+    raise Unavailable("the processor does not tell whether this is a virtual machine")
+
+
 def memlock(pid: int, proc: Path = Path("/proc")) -> int:
     """The soft limit of locked memory in bytes, -1 without limit; raise Unavailable."""
     for line in _read(proc / str(pid) / "limits").splitlines():

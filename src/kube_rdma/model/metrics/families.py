@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from kube_base.frozen import Frozen, field
 from kube_rdma.model.device import PciAddress
+from kube_rdma.model.pcie import PcieLink
 
 
 class MetricKind(StrEnum):
@@ -77,18 +78,6 @@ class PortCounters(Frozen):
     counters: Mapping[str, int] = field(default_factory=dict)
     hw_counters: Mapping[str, int] = field(default_factory=dict)
     gids: int | None = None
-
-
-class PcieLink(Frozen):
-    """The PCIe link of a card: what it runs at, and what card and port above can both do.
-
-    Speeds are those of a lane, in GT/s.
-    """
-
-    lanes: int
-    most_lanes: int
-    speed: float
-    most_speed: float
 
 
 class DeviceCounters(Frozen):

@@ -109,6 +109,15 @@ class DoctorTarget(Frozen):
     type=_PATH,
     help="Folder in which the host's root is mounted. Default: /host if it has /host/etc, else /.",
 )
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=0, max=60),
+    default=2.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Seconds between two readings of the error counters of ports, up to 60. 0: they are not "
+    "checked. Agents of nodes elsewhere take the default.",
+)
 @KUBELET_ROOT
 @RUNTIME_SOCKET
 @click.option(
@@ -255,6 +264,7 @@ async def _observed(
         runtime_socket=words["runtime_socket"],
         state=words["state_dir"],
         pod=pod,
+        interval=words["interval"],
     )
     taken = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     seen = await observe(places, partial(cluster.open, opener))

@@ -28,7 +28,7 @@ from kube_rdma.rules.reports.programs import serves_cards
 
 AT_ONCE = 16  # commands under way; a bundle has up to a few MiB
 MOST = 8 << 20  # bytes of one bundle; a node with a thousand functions has one MiB
-PATIENCE = 20.0  # seconds for a node; a doctor of a node ends within 2, behind Python's start
+PATIENCE = 20.0  # seconds for a node; a doctor of a node ends within 3, behind Python's start
 _DOCTOR = ("kube-rdma", "doctor")
 _COLLECT = ("--collect", "-")
 

@@ -28,6 +28,8 @@ from kube_rdma.adapters.files.room import read_room
 from kube_rdma.adapters.journal.glance import glance
 from kube_rdma.adapters.kernel import proc
 from kube_rdma.adapters.kernel.device_nodes import missing
+from kube_rdma.adapters.kernel.netlink.dcb import read_flow_control
+from kube_rdma.adapters.kernel.sysfs.pci_paths import read_bridges, read_domains
 from kube_rdma.adapters.kernel.sysfs.pcie import read_pcie
 from kube_rdma.adapters.kubelet.folders import FIXED, KNOWN, find_folders
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
@@ -52,6 +54,7 @@ from kube_rdma.model.pools.rails import RailRecord
 from kube_rdma.model.reports.cluster import ClusterFacts
 from kube_rdma.model.survey import Survey
 from kube_rdma.programs.doctor.attachments import checked, recorded
+from kube_rdma.programs.doctor.errors import watched_errors
 from kube_rdma.programs.doctor.kernel import observed_links, observed_routes
 from kube_rdma.programs.doctor.pod import (
     OpenCluster,
@@ -64,10 +67,12 @@ from kube_rdma.programs.reports.cluster import take
 from kube_rdma.programs.survey import take_survey, with_uses
 from kube_rdma.rules.cni_conf.conflist import plan
 from kube_rdma.rules.cni_conf.files import networks, plugins, type_of
+from kube_rdma.rules.doctor.flow_control import roce_interfaces
+from kube_rdma.rules.doctor.gpu_path import bridges_of, functions_of
 from kube_rdma.rules.pools.rails import places_of
 from kube_rdma.rules.reports.cluster import findings
 
-PATIENCE = 1.5  # seconds for each neighbour; a doctor of a node ends within 2
+PATIENCE = 1.5  # seconds for each neighbour; a doctor of a node ends within 3
 _BINARIES = "/opt/cni/bin"
 _VKE = "-vke."  # in the kubelet's version
 _DEV = (Path("/host/dev/infiniband"), Path("/dev/infiniband"))
@@ -77,6 +82,7 @@ class DoctorPlaces(Frozen):
     """Where the node is; `config` None: the agent's own record of its pools in `state` counts.
 
     `sysfs` is a recorded tree instead of the kernel; then nothing else of this machine is asked.
+    `interval` is how many seconds error counters are watched; 0: not at all.
     """
 
     node: str
@@ -88,6 +94,7 @@ class DoctorPlaces(Frozen):
     state: Path = Path("/var/lib/kube-rdma")
     run: Path = Path("/run/kube-rdma")
     pod: tuple[str, str] | None = None  # namespace and name
+    interval: float = 0.0
 
 
 async def observe(places: DoctorPlaces, opener: OpenCluster) -> Observation:
@@ -97,8 +104,15 @@ async def observe(places: DoctorPlaces, opener: OpenCluster) -> Observation:
     if places.sysfs is None:
         survey = with_uses(survey)  # the agent spares cards that the node uses
     specs, refusals = _wishes(places, reader)
-    pcie = reader.part("pcie", lambda: read_pcie(survey, places.sysfs))
-    seen = Observation(places.node, survey=survey, specs=specs, refusals=refusals, pcie=pcie)
+    seen = Observation(
+        places.node,
+        survey=survey,
+        specs=specs,
+        refusals=refusals,
+        pcie=reader.part("pcie", lambda: read_pcie(survey, places.sysfs)),
+        bridges=reader.part("bridges", lambda: read_bridges(bridges_of(survey), places.sysfs)),
+        domains=reader.part("domains", lambda: read_domains(functions_of(survey), places.sysfs)),
+    )
     if places.sysfs is None:
         asked = asyncio.create_task(_of_cluster(places, opener, reader))
         seen = await _of_this_machine(seen, places, reader)
@@ -205,10 +219,13 @@ async def _of_this_machine(
 ) -> Observation:
     assert seen.survey is not None
     survey = seen.survey
-    kubelet, runtime = await asyncio.gather(
+    watching = PartReader()  # as long as it takes, beside what has to answer in time
+    errors, kubelet, runtime = await asyncio.gather(
+        watching.asked("errors", lambda: watched_errors(places.interval)),
         _kubelet(places, reader),
         reader.asked("runtime", lambda: _runtime(places)),
     )
+    reader.not_seen += watching.not_seen
     return replace(
         seen,
         versions=SystemVersions(__version__, read_kernel(), _system(places.host)),
@@ -223,6 +240,11 @@ async def _of_this_machine(
         kubelet=kubelet,
         runtime=runtime,
         cni=reader.part("cni", lambda: _cni(places, runtime)),
+        flow_control=reader.part(
+            "flow_control", lambda: read_flow_control(roce_interfaces(survey))
+        ),
+        errors=errors,
+        virtual_machine=reader.part("virtual_machine", proc.read_hypervisor),
     )
 
 

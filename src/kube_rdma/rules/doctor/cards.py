@@ -16,6 +16,9 @@ from kube_rdma.model.doctor import Observation
 from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma.rules.doctor.check import Check
+from kube_rdma.rules.doctor.errors import lost_packets, rising
+from kube_rdma.rules.doctor.flow_control import unlike_others
+from kube_rdma.rules.doctor.gpu_path import redirected, translated
 from kube_rdma.rules.doctor.pcie import slow_pcie
 from kube_rdma.rules.health.discovery import idle, judge, lasting, notes
 from kube_rdma.rules.health.evaluate import NodeFacts, NodeVerdict, evaluate, node_cards
@@ -359,6 +362,7 @@ def _worded(about: str, sentence: str, cause: str, severity: Severity = Severity
 
 
 _POOLS = ("survey", "specs")
+_FLOW = ("survey", "flow_control")
 
 CHECKS = (
     Check("KR101", "driver", ("survey",), _no_driver, (), ("KR103", "KR132", "KR203", "KR204")),
@@ -382,6 +386,9 @@ CHECKS = (
     Check("KR123", "GIDs", ("survey",), _no_gid, ("KR133",), ("KR204",)),
     Check("KR124", "rate", ("survey",), _slow_port),
     Check("KR125", "PCIe link", ("pcie",), slow_pcie),
+    Check("KR126", "flow control", _FLOW, unlike_others, ("KR127", "KR129")),
+    Check("KR127", "lost packets", (*_FLOW, "errors"), lost_packets, ("KR129",)),
+    Check("KR129", "errors", ("survey", "errors"), rising),
     Check("KR130", "configuration", ("refusals",), _refused, (), ("KR202", "KR203", "KR204")),
     Check("KR131", "overlapping pools", _POOLS, _clashes, ("KR132", "KR203", "KR204")),
     Check("KR132", "cards of pools", _POOLS, _empty_pool, ("KR203", "KR204")),
@@ -389,6 +396,8 @@ CHECKS = (
     Check("KR134", "cards in use", _POOLS, _taken_over),
     Check("KR135", "cards of rails", ("survey", "rails"), _lost_rails),
     Check("KR140", "peer memory", ("survey", "modules"), _no_peer_memory),
+    Check("KR141", "ACS", ("survey", "bridges", "virtual_machine"), redirected),
+    Check("KR142", "IOMMU", ("survey", "domains", "virtual_machine"), translated),
 )
 
 

@@ -11,9 +11,10 @@ from contextlib import suppress
 from ipaddress import IPv4Interface, IPv6Interface, ip_interface
 
 from kube_base.frozen import Frozen, replace
+from kube_rdma.model.device import Device, PciPosition
 from kube_rdma.model.doctor import Observation, ObservedLink, ObservedRoute
 from kube_rdma.model.finding import Finding
-from kube_rdma.model.survey import NamespaceMode
+from kube_rdma.model.survey import NamespaceMode, Survey
 
 Look = Callable[[Observation], Iterator[Finding]]
 
@@ -57,6 +58,14 @@ def unrouted(link: ObservedLink, routes: Iterable[ObservedRoute]) -> Iterator[st
         alone = at.network.prefixlen == at.max_prefixlen
         if not at.is_link_local and not alone and (link.name, str(at.network)) not in ways:
             yield str(at)
+
+
+def whole_cards(survey: Survey) -> Iterator[tuple[Device, PciPosition]]:
+    """Devices that are a PCI function of their own, and no virtual one, with their seats."""
+    for device in survey.devices:
+        seat = device.seat
+        if device.pci and seat and not device.auxiliary and seat.physical_function is None:
+            yield device, seat
 
 
 def part_of(seen: Observation, part: str) -> object:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kube_rdma.model.doctor import Observation, ObservedPcieLink
+from kube_rdma.model.doctor import Observation
 from kube_rdma.model.finding import Finding, Severity
+from kube_rdma.model.pcie import PcieLink
 from kube_rdma.rules.phrases import listed
 
 # From 8 GT/s on 128 of 130 bits are data, before it 8 of 10 (PCI Express Base Specification).
@@ -31,13 +32,13 @@ def slow_pcie(seen: Observation) -> Iterator[Finding]:
             )
 
 
-def _card(seen: Observation, link: ObservedPcieLink) -> str:
+def _card(seen: Observation, link: PcieLink) -> str:
     """The devices of a card, else its function."""
     devices = seen.survey.devices if seen.survey else ()
     names = [one.name for one in devices if one.seat and one.seat.pci == link.pci]
     return listed(names) or link.pci
 
 
-def _gbps(link: ObservedPcieLink) -> float:
+def _gbps(link: PcieLink) -> float:
     """What the link can carry, before the protocol's own words."""
     return link.width * link.speed * _CODES[link.speed >= _NEW_CODE]

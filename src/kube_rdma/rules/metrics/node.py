@@ -15,9 +15,9 @@ from kube_rdma.model.metrics.families import (
     MetricFamily,
     MetricNames,
     MetricSeries,
-    PcieLink,
     PortCounters,
 )
+from kube_rdma.model.pcie import PcieLink
 from kube_rdma.rules.metrics import families
 
 _BYTES = 125_000_000  # in a gigabit
@@ -67,8 +67,8 @@ def pod_device_series(holder: HolderName, device: DeviceCounters) -> Iterator[Me
 
 
 def _pcie(device: str, link: PcieLink) -> Iterator[MetricSeries]:
-    yield MetricSeries(families.PCIE_LANES, (device,), link.lanes)
-    yield MetricSeries(families.PCIE_MOST_LANES, (device,), link.most_lanes)
+    yield MetricSeries(families.PCIE_LANES, (device,), link.width)
+    yield MetricSeries(families.PCIE_MOST_LANES, (device,), link.most_width)
     yield MetricSeries(families.PCIE_SPEED, (device,), link.speed * _GIGA)
     yield MetricSeries(families.PCIE_MOST_SPEED, (device,), link.most_speed * _GIGA)
 

@@ -87,3 +87,17 @@ def test_nothing_seen_is_nothing_wrong():
     diagnosis = diagnose(Observation("node-1"))
     assert not diagnosis.findings
     assert not diagnosis.passed
+
+
+@pytest.mark.parametrize("seconds", ["-1", "61", "soon"])
+def test_an_interval_has_bounds(seconds):
+    result = run("--interval", seconds)
+    assert result.exit_code == 2
+    assert "--interval" in result.stderr
+
+
+def test_what_is_not_seen_of_a_recorded_tree_is_no_finding(tmp_path):
+    """ACS, domains of an IOMMU, flow control and errors are in no record."""
+    unpack((TREES[0] / "tree.txt").read_text(), tmp_path / "sys")
+    unmade = json.loads(run("--sysfs", tmp_path / "sys", "--json").stdout)["notSeen"]
+    assert {one["code"] for one in unmade} >= {"KR126", "KR127", "KR129", "KR141", "KR142"}

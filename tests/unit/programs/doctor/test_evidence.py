@@ -236,6 +236,20 @@ def test_a_process_is_read_by_its_files(tmp_path):
         proc.memlock(8, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("flags", "is_virtual"), [("fpu hypervisor lm", True), ("fpu lm", False), ("", False)]
+)
+def test_a_virtual_machine_is_told_by_its_processor(tmp_path, flags, is_virtual):
+    put(tmp_path, "cpuinfo", f"processor\t: 0\nflags\t\t: {flags}\nvmx flags\t: hypervisor\n")
+    assert proc.read_hypervisor(tmp_path) is is_virtual
+
+
+def test_another_processor_does_not_tell_whether_it_is_virtual(tmp_path):
+    put(tmp_path, "cpuinfo", "processor : 0\nFeatures : fp asimd\n")
+    with pytest.raises(Unavailable, match="does not tell"):
+        proc.read_hypervisor(tmp_path)
+
+
 def test_modules_neighbours_and_sysctls_are_read(tmp_path):
     put(tmp_path, "modules", "mlx5_ib 1 0 - Live 0x0\nib_uverbs 1 1 mlx5_ib, Live 0x0\n")
     put(tmp_path, "sys/module/rdma_rxe/x", "")

@@ -10,19 +10,22 @@ from kube_rdma.model.doctor import (
     AddressUse,
     Observation,
     ObservedAttachment,
+    ObservedBridge,
     ObservedCni,
     ObservedContainer,
+    ObservedDomain,
+    ObservedFlowControl,
     ObservedFolder,
     ObservedKubelet,
     ObservedLink,
     ObservedNeighbour,
-    ObservedPcieLink,
     ObservedPod,
     ObservedRail,
     ObservedRoute,
     SystemVersions,
 )
 from kube_rdma.model.late_binding.runtime import Runtime
+from kube_rdma.model.pcie import PcieLink
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.model.pools.pool import Mode, PoolSpec, ShareId
 from kube_rdma.rules.doctor.kubelet import KUBELET_SOCKET, socket_of
@@ -94,7 +97,12 @@ HEALTHY = Observation(
         AddressUse("default/other", "default/rdma", "net1", "10.0.1.2"),
     ),
     ranges=(AddressRange("default/rdma", ("10.0.0.0/16",)),),
-    pcie=tuple(ObservedPcieLink(one.seat.pci, 16, 32.0, 16, 32.0) for one in FUNCTIONS),
+    bridges=(ObservedBridge(FUNCTIONS[0].seat.path[0], 0x11),),
+    domains=tuple(ObservedDomain(one.seat.pci, "identity") for one in FUNCTIONS),
+    flow_control=tuple(ObservedFlowControl(f"eth{n}", (3,), "dscp", (3,)) for n in range(2)),
+    errors=(),
+    virtual_machine=False,
+    pcie=tuple(PcieLink(one.seat.pci, 16, 32.0, 16, 32.0) for one in FUNCTIONS),
 )
 
 # A pod on the first card of that node, with an interface and an address of its own.

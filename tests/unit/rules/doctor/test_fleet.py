@@ -75,16 +75,18 @@ def changed(node, **facts):
 @pytest.mark.parametrize(
     ("facts", "word"),
     [
-        ({"port": {"rate_gbps": 50.0}}, "rate in Gb/s: 50, and 100 on 4 of 5 nodes"),
-        ({"port": {"gids": ()}}, "number of GIDs: 0, and 1 on 4 of 5 nodes"),
-        ({"firmware": "28.1"}, "firmware: 28.1, and 28.2 on 4 of 5 nodes"),
+        ({"port": {"rate_gbps": 50.0}}, "has rate 50 Gb/s, and 4 of 5 nodes have 100 Gb/s"),
+        ({"port": {"gids": ()}}, "has GID count 0, and 4 of 5 nodes have 1"),
+        ({"firmware": "28.1"}, "has firmware 28.1, and 4 of 5 cards of its kind have 28.2"),
     ],
 )
 def test_a_node_unlike_the_others_is_named(facts, word):
     others = [changed(node, firmware="28.2") for node in NODES[:4]]
     odd = changed("node-odd", **({"firmware": "28.2"} | facts))
     rows = [one for one in diagnose_fleet([*others, odd]).findings if one.code == "KR128"]
-    assert [(row.nodes, row.places[0].finding.problem) for row in rows] == [(("node-odd",), word)]
+    assert [(row.nodes, row.places[0].finding.problem) for row in rows] == [
+        (("node-odd",), f"mlx5_0 of node-odd {word}")
+    ]
 
 
 def test_an_mtu_unlike_the_others_is_named_without_another_card_on_the_node():

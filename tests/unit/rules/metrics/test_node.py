@@ -4,13 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_rdma.model.device import PciAddress
 from kube_rdma.model.metrics.families import (
     DeviceCounters,
     HolderName,
     MetricNames,
-    PcieLink,
     PortCounters,
 )
+from kube_rdma.model.pcie import PcieLink
 from kube_rdma.rules.metrics import families
 from kube_rdma.rules.metrics.node import device_series, pod_device_series, scaled
 
@@ -61,7 +62,7 @@ def test_a_card_as_node_exporter_has_it():
 
 
 def test_a_link_has_its_lanes_and_speeds_whatever_names_are_chosen():
-    card = DeviceCounters("mlx5_0", pcie=PcieLink(8, 16, 16.0, 32.0))
+    card = DeviceCounters("mlx5_0", pcie=PcieLink(PciAddress("0000:81:00.0"), 8, 16.0, 16, 32.0))
     assert by_name(device_series([card], ())) == {
         ("kube_rdma_pcie_lanes", ("mlx5_0",)): 8,
         ("kube_rdma_pcie_most_lanes", ("mlx5_0",)): 16,

@@ -21,9 +21,9 @@ from kube_rdma.model.device import PciAddress
 from kube_rdma.model.metrics.families import (
     CounterReadings,
     DeviceCounters,
-    PcieLink,
     PortCounters,
 )
+from kube_rdma.model.pcie import PcieLink
 
 MOST_FILES = 256  # of a folder of counters; the longest of a driver of today has below 100
 GID_TABLES = 2  # read anew in one look: each has up to 1024 files
@@ -143,17 +143,18 @@ class _CounterReader:
             with _folder("ports", folder) as ports:
                 numbers = sorted(int(n) for n in _names(ports) if n.isdecimal() and n.isascii())
                 read = tuple(self._port(ports, number, gids((name, number))) for number in numbers)
+            pci = _pci_of(folder)
             return DeviceCounters(
                 name,
                 tuple(port for port in read if port),
                 board=self._text("board_id", folder),
                 firmware=self._text("fw_ver", folder),
                 adapter=self._text("hca_type", folder),
-                pci=_pci_of(folder),
-                pcie=self._pcie(folder),
+                pci=pci,
+                pcie=self._pcie(folder, pci) if pci else None,
             )
 
-    def _pcie(self, device: int) -> PcieLink | None:
+    def _pcie(self, device: int, pci: PciAddress) -> PcieLink | None:
         """The link of a card; None where there is none, or one of its ends does not say enough."""
         now = self._link("device/current", device)
         if now is None or _is_function(device):
@@ -163,7 +164,7 @@ class _CounterReader:
         if not able:
             return None
         most, fastest = min(end[0] for end in able), min(end[1] for end in able)
-        return PcieLink(now[0], most, now[1], fastest)
+        return PcieLink(pci, *now, most, fastest)
 
     def _link(self, path: str, device: int) -> tuple[int, float] | None:
         """Lanes, and GT/s of a lane; None where the kernel does not know either of them."""

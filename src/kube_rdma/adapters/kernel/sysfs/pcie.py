@@ -14,13 +14,13 @@ from kube_rdma.adapters.kernel.sysfs.pci import FUNCTIONS
 from kube_rdma.adapters.kernel.sysfs.pcie_text import lane_speed, lanes
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsRoot, SysfsTree
 from kube_rdma.model.device import PciAddress, PciPosition
-from kube_rdma.model.doctor import ObservedPcieLink
+from kube_rdma.model.pcie import PcieLink
 from kube_rdma.model.survey import Survey
 
 _SYSFS = Path("/sys")
 
 
-def read_pcie(survey: Survey, sysfs: SysfsRoot | None = None) -> tuple[ObservedPcieLink, ...]:
+def read_pcie(survey: Survey, sysfs: SysfsRoot | None = None) -> tuple[PcieLink, ...]:
     """The links of all cards with an RDMA device; raise Unavailable where none says anything.
 
     A virtual function has no link of its own, so that of its card is read.
@@ -41,7 +41,7 @@ def _seats(survey: Survey) -> Iterator[PciPosition]:
     return (seats[pci] for pci in wanted if pci in seats)
 
 
-def _link(tree: SysfsTree, seat: PciPosition) -> ObservedPcieLink | None:
+def _link(tree: SysfsTree, seat: PciPosition) -> PcieLink | None:
     """The link of a card; None where its speed or its width is not told."""
     ends = seat.path[-2:]  # the slot, if it is not the root complex itself, and the card
     speed, width = _speed(tree, seat.pci, "current"), _width(tree, seat.pci, "current")
@@ -49,7 +49,7 @@ def _link(tree: SysfsTree, seat: PciPosition) -> ObservedPcieLink | None:
     widths = [one for pci in ends if (one := _width(tree, pci, "max"))]
     if not (speed and width and speeds and widths):
         return None
-    return ObservedPcieLink(seat.pci, width, speed, min(widths), min(speeds))
+    return PcieLink(seat.pci, width, speed, min(widths), min(speeds))
 
 
 def _speed(tree: SysfsTree, pci: PciAddress, which: str) -> float:

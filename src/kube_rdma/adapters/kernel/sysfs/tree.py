@@ -52,6 +52,14 @@ class SysfsTree:
             self.blame(path, "is empty")
         return text or None
 
+    def data(self, path: str) -> bytes | None:
+        """The first page of a file that is no text; None, and a fault, when it cannot be read."""
+        try:
+            return self._store.read(path)
+        except OSError as error:
+            self.blame(path, _reason(error))
+            return None
+
     def names(self, path: str, *, required: bool = True) -> tuple[str, ...]:
         """Sorted names in a directory; none, and a fault when `required`, if it is missing.
 

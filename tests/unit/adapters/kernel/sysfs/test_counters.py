@@ -17,7 +17,7 @@ from kube_rdma.adapters.kernel.sysfs.pod import mount_inside
 from kube_rdma.adapters.kernel.sysfs.pod_counters import read_inside
 from kube_rdma.model.attach.attachment import Sandbox
 from kube_rdma.model.late_binding.binding import ContainerId, PodName
-from kube_rdma.model.metrics.families import PcieLink
+from kube_rdma.model.pcie import PcieLink
 from kube_rdma_testing.kernel.tree import remove_device, write_tree
 from kube_rdma_testing.kernel.tree_counters import write_counters
 from kube_rdma_testing.kernel.tree_links import FULL, write_link
@@ -63,21 +63,21 @@ SLOW, HALF = (16, "16.0 GT/s PCIe"), (8, "32.0 GT/s PCIe")
 @pytest.mark.parametrize(
     ("now", "most", "above", "link"),
     [
-        (FULL, FULL, None, PcieLink(16, 16, 32.0, 32.0)),
-        (HALF, FULL, None, PcieLink(8, 16, 32.0, 32.0)),
-        (HALF, FULL, HALF, PcieLink(8, 8, 32.0, 32.0)),
-        (SLOW, FULL, SLOW, PcieLink(16, 16, 16.0, 16.0)),
-        (SLOW, FULL, FULL, PcieLink(16, 16, 16.0, 32.0)),
-        ((4, "2.5 GT/s PCIe"), HALF, SLOW, PcieLink(4, 8, 2.5, 16.0)),
+        (FULL, FULL, None, (16, 32.0, 16, 32.0)),
+        (HALF, FULL, None, (8, 32.0, 16, 32.0)),
+        (HALF, FULL, HALF, (8, 32.0, 8, 32.0)),
+        (SLOW, FULL, SLOW, (16, 16.0, 16, 16.0)),
+        (SLOW, FULL, FULL, (16, 16.0, 16, 32.0)),
+        ((4, "2.5 GT/s PCIe"), HALF, SLOW, (4, 2.5, 8, 16.0)),
         (UNKNOWN, FULL, FULL, None),
         ((0, "Unknown"), FULL, FULL, None),
         (SLOW, UNKNOWN, None, None),
-        (SLOW, UNKNOWN, SLOW, PcieLink(16, 16, 16.0, 16.0)),
+        (SLOW, UNKNOWN, SLOW, (16, 16.0, 16, 16.0)),
     ],
 )
 def test_a_link_is_held_against_what_both_its_ends_can_do(tree, now, most, above, link):
     write_link(tree, "mlx5_0", now, most, above)
-    assert link_of(tree) == link
+    assert link_of(tree) == (PcieLink(hard_card(0).pci, *link) if link else None)
     assert CounterFiles(tree).read().unread == 0
 
 

@@ -7,7 +7,7 @@ import pytest
 from kube_base.errors import Unavailable
 from kube_base.frozen import replace
 from kube_rdma.adapters.kernel.sysfs.pcie import read_pcie
-from kube_rdma.model.doctor import ObservedPcieLink
+from kube_rdma.model.pcie import PcieLink
 from tests.kit.nodes import device, function, node, seat
 
 SLOT = "0000:80:01.0"
@@ -36,13 +36,13 @@ def put(root, pci, **facts):
 def test_a_link_is_told_with_what_card_and_slot_can(tmp_path):
     put(tmp_path, CARD.pci, **LINK)
     put(tmp_path, SLOT, max_link_speed="16.0 GT/s PCIe", max_link_width="16")
-    assert read_pcie(survey(), tmp_path) == (ObservedPcieLink(CARD.pci, 8, 16.0, 16, 16.0),)
+    assert read_pcie(survey(), tmp_path) == (PcieLink(CARD.pci, 8, 16.0, 16, 16.0),)
 
 
 def test_without_a_word_of_the_slot_the_card_counts(tmp_path):
     put(tmp_path, CARD.pci, **LINK)
     put(tmp_path, SLOT, max_link_speed="Unknown", max_link_width="255")
-    assert read_pcie(survey(), tmp_path) == (ObservedPcieLink(CARD.pci, 8, 16.0, 16, 32.0),)
+    assert read_pcie(survey(), tmp_path) == (PcieLink(CARD.pci, 8, 16.0, 16, 32.0),)
 
 
 @pytest.mark.parametrize("missing", LINK)

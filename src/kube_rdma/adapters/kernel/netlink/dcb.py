@@ -1,0 +1,107 @@
+"""What Data Center Bridging netlink and sysfs say of an interface: PFC, trust and ECN.
+
+For `kube-rdma doctor` alone; rules/doctor/flow_control judges. Numbers and layouts are those of
+include/uapi/linux/dcbnl.h; what fills them is dcbnl_ieee_fill in net/dcb/dcbnl.c. To read needs no
+right. ECN of RoCE stands in files of MLNX_OFED and DOCA alone; the kernel's own driver has none.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from socket import AF_UNSPEC
+
+from kube_base.errors import Unavailable
+from kube_base.frozen import replace
+from kube_rdma.adapters.kernel.netlink.codec import (
+    Attribute,
+    Netlink,
+    decode_attributes,
+    encode_attributes,
+    split,
+    values_by_type,
+)
+from kube_rdma.adapters.kernel.netlink.rtnl import open_rtnl
+from kube_rdma.adapters.kernel.sysfs.tree import SysfsRoot, SysfsTree
+from kube_rdma.model.doctor import ObservedFlowControl
+
+_SYSFS = Path("/sys")
+_GETDCB = 78  # RTM_GETDCB, include/uapi/linux/rtnetlink.h
+_IEEE_GET = 21  # DCB_CMD_IEEE_GET
+_MESSAGE = struct.Struct("=BBH")  # struct dcbmsg: family, command, padding
+_IFNAME, _IEEE = 1, 13  # DCB_ATTR_*
+_PFC, _APP_TABLE, _TRUST_TABLE = 2, 3, 11  # DCB_ATTR_IEEE_PFC, _APP_TABLE, DCB_ATTR_DCB_APP_TRUST_…
+_PFC_ENABLED = 1  # where pfc_en stands in struct ieee_pfc
+_DSCP, _PCP = 5, 255  # IEEE_8021QAZ_APP_SEL_DSCP, DCB_APP_SEL_PCP
+_TRUSTED = {_DSCP: "dscp", _PCP: "pcp"}
+_PRIORITIES = range(8)
+# Drivers that put one entry for each DSCP into the table while they trust it, and none otherwise
+# (mlx5e_dcbnl_dscp_app in mlx5/core/en_dcbnl.c).
+_TELLING = frozenset({"mlx5_core"})
+
+
+def read_flow_control(
+    interfaces: Iterable[tuple[str, str]], sysfs: SysfsRoot | None = None
+) -> tuple[ObservedFlowControl, ...]:
+    """What these interfaces say, each with its driver; raise Unavailable where none says anything.
+
+    One whose driver has no Data Center Bridging is left out.
+    """
+    wanted = tuple(dict.fromkeys(interfaces))
+    tree = SysfsTree(sysfs or _SYSFS)
+    with open_rtnl() as netlink:
+        read = tuple(_answers(netlink, tree, wanted))
+    if wanted and not read:
+        raise Unavailable("no driver of a RoCE port tells its PFC (Data Center Bridging netlink)")
+    return read
+
+
+def decode_flow_control(payload: bytes, interface: str, driver: str) -> ObservedFlowControl:
+    """What one answer says; raise Unavailable when it is cut short."""
+    _, attributes = split(_MESSAGE, payload)
+    ieee = values_by_type(attributes.get(_IEEE, b""))
+    pfc = ieee.get(_PFC, b"")
+    enabled = _bits(pfc[_PFC_ENABLED]) if len(pfc) > _PFC_ENABLED else None
+    return ObservedFlowControl(interface, enabled, _trust(ieee, driver))
+
+
+def read_ecn(tree: SysfsTree, interface: str) -> tuple[int, ...] | None:
+    """Priorities whose marked packets are answered; None where the driver has no such files."""
+    folder = f"class/net/{interface}/ecn/roce_np/enable"
+    values = {n: tree.text(f"{folder}/{n}", required=False) for n in _PRIORITIES}
+    if None in values.values():
+        return None
+    return tuple(number for number, value in values.items() if value == "1")
+
+
+def _answers(
+    netlink: Netlink, tree: SysfsTree, wanted: Iterable[tuple[str, str]]
+) -> Iterator[ObservedFlowControl]:
+    for interface, driver in wanted:
+        with suppress(Unavailable):
+            for payload in netlink.ask(_GETDCB, request(interface)):
+                seen = decode_flow_control(payload, interface, driver)
+                yield replace(seen, ecn=read_ecn(tree, interface))
+
+
+def request(interface: str) -> bytes:
+    """What asks for all that IEEE 802.1Qaz has of an interface."""
+    name = Attribute(_IFNAME, interface.encode() + b"\0")
+    return _MESSAGE.pack(AF_UNSPEC, _IEEE_GET, 0) + encode_attributes([name])
+
+
+def _trust(ieee: dict[int, bytes], driver: str) -> str:
+    """The field that makes a packet's priority; "" where that is not told."""
+    if _TRUST_TABLE in ieee:
+        selectors = (one.value[:1] for one in decode_attributes(ieee[_TRUST_TABLE]))
+        return ", ".join(_TRUSTED.get(one[0], str(one[0])) for one in selectors if one)
+    if driver not in _TELLING or _APP_TABLE not in ieee:
+        return ""
+    entries = decode_attributes(ieee[_APP_TABLE])
+    return "dscp" if any(one.value[:1] == bytes([_DSCP]) for one in entries) else "pcp"
+
+
+def _bits(mask: int) -> tuple[int, ...]:
+    return tuple(number for number in _PRIORITIES if mask >> number & 1)

@@ -1,0 +1,73 @@
+"""ACS of PCIe ports and domains of the IOMMU; what cannot be read whole is not seen."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kube_base.errors import Unavailable
+from kube_rdma.adapters.kernel.sysfs.pci_paths import acs_control, read_bridges, read_domains
+from kube_rdma.model.device import PciAddress
+from kube_rdma.model.doctor import ObservedBridge, ObservedDomain
+from kube_rdma_lab.native.tree_text import link_to, write
+from tests.kit.pci_config import config
+
+PORT = PciAddress("0000:17:02.0")
+FOLDER = f"bus/pci/devices/{PORT}"
+
+
+def put(root, data):
+    (root / FOLDER).mkdir(parents=True)
+    (root / FOLDER / "config").write_bytes(data)
+
+
+@pytest.mark.parametrize("ahead", [(), (0x01,), (0x01, 0x19, 0x25)])
+@pytest.mark.parametrize("control", [0, 0x1D, 0xFFFF])
+def test_acs_control_stands_behind_whatever_other_capabilities(tmp_path, ahead, control):
+    put(tmp_path, config(control, ahead))
+    assert read_bridges([PORT], tmp_path) == (ObservedBridge(PORT, control),)
+
+
+@pytest.mark.parametrize("data", [config(None), config(None, (0x01,)), bytes(256)])
+def test_a_port_without_acs_redirects_nothing(data):
+    assert acs_control(data) == 0
+
+
+@pytest.mark.parametrize("size", [0, 64, 128, 255, 4095])
+def test_what_may_not_be_read_whole_is_not_seen(tmp_path, size):
+    put(tmp_path, config(0x1D)[:size])
+    with pytest.raises(Unavailable, match=r"0000:17:02\.0 cannot be read as a whole"):
+        read_bridges([PORT], tmp_path)
+
+
+def test_a_port_without_the_file_is_not_seen(tmp_path):
+    with pytest.raises(Unavailable):
+        read_bridges([PORT], tmp_path)
+
+
+@given(st.lists(st.integers(0, 0xFFFFFFFF), max_size=200))
+def test_no_list_of_capabilities_is_too_strange(words):
+    """Of a circle, and of places outside of the configuration, too."""
+    data = bytearray(4096)
+    struct.pack_into(f"<{len(words)}I", data, 0x100, *words)
+    assert 0 <= (acs_control(bytes(data)) or 0) <= 0xFFFF
+
+
+def test_the_domain_is_that_of_the_functions_group(tmp_path):
+    write(tmp_path, "kernel/iommu_groups/7/type", "DMA-FQ")
+    link_to(tmp_path, f"{FOLDER}/iommu_group", "kernel/iommu_groups/7")
+    other = PciAddress("0000:18:00.0")
+    assert read_domains([PORT, other], tmp_path) == (ObservedDomain(PORT, "DMA-FQ"),)
+
+
+def test_a_group_that_tells_no_type_is_not_seen(tmp_path):
+    """Of kernels before 4.12."""
+    (tmp_path / "kernel/iommu_groups/7").mkdir(parents=True)
+    link_to(tmp_path, f"{FOLDER}/iommu_group", "kernel/iommu_groups/7")
+    with pytest.raises(Unavailable, match="IOMMU group 7"):
+        read_domains([PORT], tmp_path)
+    with pytest.raises(Unavailable):
+        read_domains([PORT], tmp_path / "kernel")
