@@ -29,6 +29,7 @@ KEY = "description"  # what definitions and schemas show to people
 # The order counts: the generated pages come behind what they are made from.
 _CHART = "charts/kube-rdma"
 _CHART_FILES = ("values.schema.json", "templates/NOTES.txt", "README.md")
+NO_TEXTS = {"src/kube_rdma/adapters/journal/format.py"}  # lists of names, as long as sentences
 FILES = {
     "definitions": ("config/crds", "config/operator", "docs/schema"),
     "chart": tuple(f"{_CHART}/{name}" for name in _CHART_FILES),
@@ -125,6 +126,8 @@ def code() -> Iterator[Sentence]:
     _, parts = SCOPES["messages"]
     for part in parts:
         for name, line, text in messages(part):
+            if name in NO_TEXTS:
+                continue
             yield from (Sentence("messages", name, *each) for each in split(text, line))
 
 
