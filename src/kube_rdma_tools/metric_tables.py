@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -12,19 +13,24 @@ from kube_rdma.views.text import markdown_row
 
 BEGIN, END = "<!-- table: {} -->", "<!-- end of table -->"
 ALERTS = "<!-- alerts -->"
+FEWEST = 5  # rows with the same labels, from which on these are said once
 _LABEL = re.compile(r"\{\{(?:or )?\$labels\.(\w+)(?: \$labels\.\w+)?\}\}")
 
 
 def table(families: Iterable[MetricFamily]) -> str:
-    """The families as a table; labels are said above it where all have the same."""
+    """The families as a table; labels that all have, or most of many, are said above it."""
     rows = list(families)
-    shared = rows[0].labels if len({row.labels for row in rows}) == 1 else None
-    lines = [f"Labels of each: {_labels(shared)}.", ""] if shared else []
+    (usual, count), *_ = Counter(row.labels for row in rows).most_common(1)
+    is_same = count == len(rows) and bool(usual)
+    is_usual = is_same or (count >= FEWEST and bool(usual))
+    whose = "Labels of each" if is_same else "Labels where the column is empty"
+    lines = [f"{whose}: {_labels(usual)}.", ""] if is_usual else []
     head = ("series", "type", "labels", "meaning", "source")
-    lines += [markdown_row(cell for cell in head if shared is None or cell != "labels")]
-    lines += ["|---" * (5 if shared is None else 4) + "|"]
+    lines += [markdown_row(cell for cell in head if not is_same or cell != "labels")]
+    lines += ["|---" * (4 if is_same else 5) + "|"]
     for row in rows:
-        labels = [] if shared is not None else [_labels(row.labels) or "–"]
+        own = "" if is_usual and row.labels == usual else _labels(row.labels) or "–"
+        labels = [] if is_same else [own]
         lines.append(markdown_row((f"`{row.name}`", row.kind, *labels, row.meaning, row.source)))
     return "\n".join(lines)
 

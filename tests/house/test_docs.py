@@ -97,7 +97,7 @@ def test_commands_exist() -> None:
 
 def test_readme_is_short() -> None:
     """It is read in one go."""
-    assert (ROOT / "README.md").read_text(encoding="utf-8").count("\n") <= 120
+    assert (ROOT / "README.md").read_text(encoding="utf-8").count("\n") <= 130
 
 
 HARDWARE = re.compile(r"RDMA|RoCE|InfiniBand|EFA|bnxt_re|switchdev")

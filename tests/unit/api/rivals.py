@@ -42,7 +42,7 @@ def _sets(*sets: list[str], **more: Any) -> dict[str, Any]:
 
 CLUSTER = "unique in the cluster"
 ONE_OF_EACH = "one address of each family"
-FREE = "it is not checked that these addresses are free"
+FREE = "kube-rdma does not check that these addresses are free"
 
 IPAM = {
     "host-local: a range beside the type": Case(

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from kube_rdma.rules.metrics import families
 from kube_rdma.rules.metrics.families import FAMILIES
 from kube_rdma_tools.metric_tables import filled, table
 from kube_rdma_tools.metrics import TABLES, files
@@ -32,6 +33,19 @@ def test_a_table_that_is_out_of_date_is_written_anew():
     assert written.startswith("a\n")
     assert written.endswith("\nb\n")
     assert table(TABLES[-1][1]) in written
+
+
+def test_labels_of_all_or_of_most_rows_are_said_once():
+    """And a row with other labels has its own."""
+    *_, last = table(families.PORT_FAMILIES).splitlines()
+    assert last.count("`device`, `port`") == 1
+    first, _, _, _, info, state, *_ = table(families.NODE_FAMILIES).splitlines()
+    assert first == "Labels where the column is empty: `device`, `port`."
+    assert "`firmware_version`" in info
+    assert "| gauge |  | State" in state
+    first, _, head, *_ = table(families.VKE_FAMILIES).splitlines()
+    assert first == "Labels of each: `device`, `port`."
+    assert "labels" not in head
 
 
 def test_a_page_without_a_place_is_refused():

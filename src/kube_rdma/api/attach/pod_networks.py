@@ -333,12 +333,12 @@ def _await_agreement(wanted: tuple[Defined, ...], networks: tuple[PodNetworksEnt
     if len(wanted) != len(networks):
         raise Unavailable(
             f"The annotation {ANNOTATION} has {len(networks)} entries and {DEFINITION} has "
-            f"{len(wanted)}: the writer of the first has not finished."
+            f"{len(wanted)}: the program that writes {ANNOTATION} has not finished."
         )
     for number, (defined, entry) in enumerate(zip(wanted, networks, strict=True)):
         if (defined.namespace, defined.name) != (entry.namespace, entry.name):
             raise Unavailable(
                 f"The entry {_FIELD}[{number}] is {entry.namespace}/{entry.name}, and {DEFINITION} "
-                f"says {defined.namespace}/{defined.name}: the writer of the first has not "
-                "finished."
+                f"says {defined.namespace}/{defined.name}: the program that writes {ANNOTATION} "
+                "has not finished."
             )

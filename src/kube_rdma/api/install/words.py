@@ -59,7 +59,7 @@ OptionalLabel: TypeAlias = Annotated[
     str,
     TextForm(
         r"([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)?",
-        "a name of small letters, digits and dashes, at most 63",
+        "a name of lower-case letters, digits and dashes, at most 63",
         "kube-rdma",
     ),
 ]
@@ -68,7 +68,7 @@ FullName: TypeAlias = Annotated[
     str,
     TextForm(
         r"([a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?)?",
-        "a name of small letters, digits and dashes, at most 40",
+        "a name of lower-case letters, digits and dashes, at most 40",
         "rdma-a",
     ),
 ]

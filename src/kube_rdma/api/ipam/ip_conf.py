@@ -264,7 +264,7 @@ def _static(document: Document) -> IpamConf:
         addresses=_addresses(block.addresses),
         routes=_routes(block.routes),
         dns=block.dns.value() if block.dns else None,
-        notes=("it is not checked that these addresses are free: they are in no pool",),
+        notes=("kube-rdma does not check that these addresses are free: no pool has them",),
         yields=True,
     )
 

@@ -35,7 +35,7 @@ from kube_rdma.rules.migrate.starts import ACK_RESOURCE, VKE_RESOURCE, source
 from kube_rdma.rules.phrases import listed
 
 NAMESPACE, FILE = "kube-rdma", "kube-rdma-values.yaml"
-# On a node of VKE: its component's network out of Cello's way, and back (docs/networks.md).
+# On a node of VKE: its component's network out of Cello's way, and back (docs/multus.md).
 CLEAR, LEAVE = "clear-vke", ("uninstall --records", "clear-vke --undo")
 _PRESETS = {
     StartingPoint.ACK: "ack",
