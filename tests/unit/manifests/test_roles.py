@@ -7,11 +7,12 @@ from kube_rdma.rules.install.presets import PRESETS
 
 from .test_installation import FOR_PEOPLE, rules_of
 
+NETWORKS = "network-attachment-definitions"
 AGGREGATED = "rbac.authorization.k8s.io/aggregate-to-"
 
 
 @pytest.mark.parametrize("preset", ["default", "rails", "vke", "nvidia-operator", "ib"])
-def test_view_and_edit_of_kubernetes_take_in_kube_rdma_s_own_kinds_alone(preset):
+def test_view_and_edit_of_kubernetes_take_in_own_kinds_and_networks(preset):
     """To view reads; to edit writes only what is in a namespace, and no status."""
     made = objects((), preset)
     roles = {
@@ -26,19 +27,20 @@ def test_view_and_edit_of_kubernetes_take_in_kube_rdma_s_own_kinds_alone(preset)
         if one["kind"] == "CustomResourceDefinition" and one["spec"]["group"] == "kube-rdma.io"
     }
     assert set(roles) == {"view", "edit"}
-    assert {resource for resource, _ in roles["view"]} == set(kinds)
+    assert {resource for resource, _ in roles["view"]} == {*kinds, NETWORKS}
     assert {verb for _, verb in roles["view"]} == {"get", "list", "watch"}
     assert {resource for resource, _ in roles["edit"]} == {
         plural for plural, scope in kinds.items() if scope == "Namespaced"
     }
-    groups = {
-        group
+    foreign = {
+        (group, *rule["resources"])
         for one in made
         if one["metadata"]["name"].startswith("kube-rdma-aggregate-to-")
         for rule in one["rules"]
         for group in rule["apiGroups"]
+        if group != "kube-rdma.io"
     }
-    assert groups == {"kube-rdma.io"}
+    assert foreign == {("k8s.cni.cncf.io", NETWORKS)}
 
 
 @pytest.mark.parametrize("preset", PRESETS)
