@@ -94,8 +94,8 @@ def _gone(seen: Observation) -> Iterator[Finding]:
             device = card.claimed.held.device
             yield Finding(
                 card.container,
-                f"Driver {device.driver} gave it {device.name} ({card.title}), and neither the node "
-                "nor the pod has this RDMA device",
+                f"Driver {device.driver} gave it {device.name} ({card.title}), and neither the "
+                "node nor the pod has this RDMA device",
                 "The card is gone, or it lost its driver, or its slice is outdated",
                 f"Look at the card on the node (kube-rdma devices), and at driver {device.driver}",
             )

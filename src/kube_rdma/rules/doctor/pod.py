@@ -153,8 +153,8 @@ def _unseen_device(seen: Observation) -> Iterator[Finding]:
                 container.name,
                 f"{listed(hidden)} opens a device that the pod's network namespace does not show",
                 "In RDMA namespace mode exclusive the device is in another namespace",
-                "Choose a mode, or of a claim's driver a setting, that moves the card, or boot with "
-                "ib_core.netns_mode=1",
+                "Choose a mode, or a setting of the claim's driver, that moves the card, or boot "
+                "with ib_core.netns_mode=1",
             )
 
 
