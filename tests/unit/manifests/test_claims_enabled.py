@@ -62,9 +62,8 @@ def test_the_agents_of_a_policy_serve_claims_where_their_operator_s_installation
         (container,) = deployment["spec"]["template"]["spec"]["containers"]
         words = [word for word in container["args"] if word.startswith("--policy-set=claims.")]
         assert words == ["--policy-set=claims.enabled=true"] * enabled
-        assert bool(policy_values([word.partition("=")[2] for word in words], "").get("claims")) is (
-            enabled
-        )
+        given = policy_values([word.partition("=")[2] for word in words], "")
+        assert bool(given.get("claims")) is enabled
         accounts = narrows(made, "delete", "resource.k8s.io", "resourceslices")
         assert bool(accounts) is enabled
         assert accounts <= held(made, "resourceslices")
