@@ -308,7 +308,7 @@ def _numa(seen: Observation) -> Iterator[Finding]:
     ]
     claims = claim_gpus(seen.slices or (), seen.survey.gpus if seen.survey else ())
     by_claims = pod_cards(seen)
-    names = [one.container for one in (*held, *by_claims)]
+    names = [*(one.container for one in held), *(card.container for card in by_claims)]
     for name in dict.fromkeys(names):
         mine = [one for one in held if one.container == name]
         cards = {n for o in mine if _is_share(o.resource) for n in o.numa_nodes}

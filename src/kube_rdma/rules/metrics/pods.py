@@ -103,9 +103,9 @@ def with_claims(
     """
     seen = tuple(node)
     claimed: dict[str, list[ClaimedCard]] = {}
-    for one in cards:
-        for device in () if one.is_own else rdma_devices(one.card, seen):
-            claimed.setdefault(device.name, []).append(one)
+    for card in cards:
+        for device in () if card.is_own else rdma_devices(card.card, seen):
+            claimed.setdefault(device.name, []).append(card)
     pods = {
         name: {(one.held.namespace, one.held.pod) for one in of} for name, of in claimed.items()
     }
@@ -139,10 +139,10 @@ def _claimed(
             if (one.held.namespace, one.held.pod) not in by_share
         }
         if own and len(containers) > 1:
-            holder, one = next(iter(containers.items()))
-            containers = {replace(holder, container=""): one}
-        for holder, one in containers.items():
-            yield HeldDevice(holder, one.driver, one.card.pci, name, own)
+            holder, card = next(iter(containers.items()))
+            containers = {replace(holder, container=""): card}
+        for holder, card in containers.items():
+            yield HeldDevice(holder, card.driver, card.card.pci, name, own)
 
 
 def pod_series(
