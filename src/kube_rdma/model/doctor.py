@@ -290,15 +290,32 @@ class UnseenCheck(Frozen):
     parts: tuple[str, ...]
 
 
+class CardByClaim(Frozen):
+    """A card that a container has by a ResourceClaim.
+
+    `device` is its name in the driver's pool, `card` its PCI function, `rdma` its RDMA device as it
+    was seen; "" is not known.
+    """
+
+    container: str
+    driver: str  # dra.net
+    pool: str
+    device: str
+    card: str = ""
+    rdma: str = ""
+
+
 class Diagnosis(Frozen):
     """What a doctor comes to: Findings, root causes first, and the checks that found nothing.
 
-    `passed` are codes of checks that saw what they need and have nothing to say.
+    `passed` are codes of checks that saw what they need and have nothing to say. `claimed` are the
+    cards that the pod has by claims, of any driver.
     """
 
     findings: tuple[Finding, ...]
     passed: tuple[str, ...]
     unseen: tuple[UnseenCheck, ...]
+    claimed: tuple[CardByClaim, ...] = ()
 
     @property
     def ill(self) -> bool:

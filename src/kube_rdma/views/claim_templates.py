@@ -13,6 +13,13 @@ _NOTE = (
 )
 
 
-def templates_text(objects: Iterable[dict[str, Any]]) -> str:
-    """All objects, behind the line."""
-    return f"# {_NOTE}\n{manifests(objects)}"
+_SLOW = (
+    "Where a node lacks one of these devices, the scheduler may search it for up to 10 seconds: "
+    "see docs/boards.md."
+)
+
+
+def templates_text(objects: Iterable[dict[str, Any]], *, is_slow: bool = False) -> str:
+    """All objects, behind the line; `is_slow`: a search without success may be long."""
+    notes = "".join(f"# {note}\n" for note in (_NOTE, _SLOW)[: 2 if is_slow else 1])
+    return f"{notes}{manifests(objects)}"

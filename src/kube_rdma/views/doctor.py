@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from kube_base.frozen import asdict
-from kube_rdma.model.doctor import Diagnosis, Observation
+from kube_rdma.model.claims.device import DRIVER
+from kube_rdma.model.doctor import CardByClaim, Diagnosis, Observation
 from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.views.findings import also, counted, folded, labelled, not_seen_lines, titled
 from kube_rdma.views.text import wrapped
@@ -24,6 +25,7 @@ def doctor_text(seen: Observation, diagnosis: Diagnosis, width: int = 100) -> st
     alike = folded(roots, _names(seen))
     blocks = [
         wrapped(_head(seen), width, "    "),
+        list(_claimed_lines(diagnosis, width)),
         *(list(_root_lines(one, others, diagnosis, width)) for one, others in alike),
         list(_unseen_lines(seen, diagnosis, width)),
         wrapped(_verdict(diagnosis), width, ""),
@@ -49,10 +51,40 @@ def doctor_document(seen: Observation, diagnosis: Diagnosis) -> dict[str, object
             }
             for one in diagnosis.findings
         ],
+        "claimed": [
+            {
+                "container": one.container,
+                "driver": one.driver,
+                "pool": one.pool,
+                "device": one.device,
+                "card": one.card or None,
+                "rdmaDevice": one.rdma or None,
+            }
+            for one in diagnosis.claimed
+        ],
         "passed": list(diagnosis.passed),
         "notSeen": [asdict(one) for one in diagnosis.unseen],
         "blanks": [asdict(one) for one in seen.not_seen],
     }
+
+
+def _claimed_lines(diagnosis: Diagnosis, width: int) -> Iterator[str]:
+    """The cards that the pod has by claims, by driver, and what of them nobody here can check."""
+    for driver in dict.fromkeys(one.driver for one in diagnosis.claimed):
+        mine = (one for one in diagnosis.claimed if one.driver == driver)
+        cards = dict.fromkeys(f"{_card(one)} in {one.container}" for one in mine)
+        text = f"Cards by claims of driver {driver}: {', '.join(cards)}."
+        if driver != DRIVER:
+            text += (
+                " Not checked: whether they have the networks, addresses and MTU that their claims "
+                "ask for; only the driver knows its parameters."
+            )
+        yield from wrapped(text, width, "    ")
+
+
+def _card(card: CardByClaim) -> str:
+    name = card.rdma or card.device
+    return f"{name} ({card.card})" if card.card else name
 
 
 def _names(seen: Observation) -> frozenset[str]:

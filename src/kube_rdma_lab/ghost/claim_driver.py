@@ -3,13 +3,16 @@
 Runs in a pod of each node that shows GPUs (claims.yaml), on the product's image: it publishes a
 ResourceSlice with attributes that NVIDIA's driver gives (its deviceinfo.go, in cmd/gpu-kubelet-
 plugin/deviceinfo.go), and tells the kubelet that each claim is prepared. A ghost computes nothing,
-so a container gets nothing of it but what the kubelet notes.
+so a container gets nothing of it but what the kubelet notes. With OFFERS=cards it stands for
+DRANET in the same way (card_claims.yaml): every RDMA device is one of driver dra.net, with the
+attributes of kubernetes-sigs/dranet pkg/apis/attributes.go, and nothing is attached to a pod.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -28,11 +31,12 @@ from kube_rdma.adapters.cluster.kinds.resource_slice import (
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey
 from kube_rdma.adapters.kubelet.claim_plugin import ClaimAnswers, ClaimPlugin
 from kube_rdma.model.claims.prepared import ClaimName, PreparedDevice
-from kube_rdma.model.device import Gpu
+from kube_rdma.model.device import Device, Gpu
 from kube_rdma.programs import logs
 from kube_rdma.programs.process import until_signal
 
 DRIVER = "gpu.nvidia.com"
+CARD_DRIVER = "dra.net"
 REGISTRY = Path("/var/lib/kubelet/plugins_registry")
 SYSFS = Path("/host/sys")
 _SLICE = RESOURCE_SLICE.read_as(ObjectCodec.of(dict[str, Any]), NOTHING)
@@ -66,38 +70,63 @@ def _numa(gpu: Gpu) -> dict[str, Any]:
     return {} if numa is None else {"resource.kubernetes.io/numaNode": {"int": numa}}
 
 
-async def publish(cluster: Cluster, node: str, gpus: Sequence[Gpu]) -> None:
+def card_slice_spec(node: str, cards: Sequence[Device]) -> dict[str, Any]:
+    """The same of RDMA devices, in the words of DRANET."""
+    return {
+        "driver": CARD_DRIVER,
+        "nodeName": node,
+        "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
+        "devices": [
+            {
+                "name": "pci-" + re.sub("[:.]", "-", str(card.pci)),
+                "attributes": {
+                    "dra.net/pciAddress": {"string": str(card.pci)},
+                    "dra.net/rdma": {"bool": True},
+                    "dra.net/rdmaDevice": {"string": card.name},
+                },
+            }
+            for card in cards
+            if card.pci
+        ],
+    }
+
+
+async def publish(cluster: Cluster, node: str, spec: dict[str, Any]) -> None:
     """Write the slice, which goes when the node does; one of an earlier process stays."""
     stored = await cluster.get(NODE, node)
     if stored is None:
         raise Refused(f"there is no node {node}", remedy="Set NODE to the name of a node")
-    name = f"{node}-gpu-ghosts"
+    name = f"{node}-{spec['driver']}-ghosts"
     if await cluster.get(_SLICE, name):
         return
     owner = Owner(NODE.api_version, NODE.kind, node, stored.uid)
-    await cluster.create(_SLICE, Wanted(name, spec=slice_spec(node, gpus), owners=(owner,)))
+    await cluster.create(_SLICE, Wanted(name, spec=spec, owners=(owner,)))
 
 
-async def drive(node: str, gpus: Sequence[Gpu]) -> None:
+async def drive(node: str, spec: dict[str, Any]) -> None:
     """Publish, then answer the kubelet until cancelled."""
+    driver = spec["driver"]
     async with connect() as cluster:
-        await publish(cluster, node, gpus)
+        await publish(cluster, node, spec)
 
         async def prepare(claim: ClaimName) -> Sequence[PreparedDevice]:
             stored = await cluster.get(RESOURCE_CLAIM, claim.name, claim.namespace)
             devices = claimed_devices(stored) if stored and stored.uid == claim.uid else ()
-            return [PreparedDevice(d.pool, d.name) for d in devices if d.driver == DRIVER]
+            return [PreparedDevice(d.pool, d.name) for d in devices if d.driver == driver]
 
         async def unprepare(_: ClaimName) -> None:
             """A ghost holds nothing."""
 
-        await ClaimPlugin(REGISTRY, DRIVER, ClaimAnswers(prepare, unprepare)).run()
+        await ClaimPlugin(REGISTRY, driver, ClaimAnswers(prepare, unprepare)).run()
 
 
 def main() -> None:
-    """Offer this node's GPUs until SIGTERM."""
+    """Offer this node's GPUs or cards until SIGTERM."""
     logs.configure()
-    asyncio.run(until_signal(drive(os.environ["NODE"], read_survey(SYSFS).gpus)))
+    node, survey = os.environ["NODE"], read_survey(SYSFS)
+    is_of_cards = os.environ.get("OFFERS") == "cards"
+    spec = card_slice_spec(node, survey.devices) if is_of_cards else slice_spec(node, survey.gpus)
+    asyncio.run(until_signal(drive(node, spec)))
 
 
 if __name__ == "__main__":

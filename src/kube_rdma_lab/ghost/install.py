@@ -17,6 +17,7 @@ FOLDER = Path(__file__).parent
 NAMESPACE = "lab"
 PLUGIN = ("gpu-ghosts", "plugin.py", "daemonset.yaml")
 CLAIMS = ("gpu-claims", "claim_driver.py", "claims.yaml")
+CARD_CLAIMS = ("card-claims", "claim_driver.py", "card_claims.yaml")
 
 
 def manifest(what: tuple[str, str, str] = PLUGIN) -> str:

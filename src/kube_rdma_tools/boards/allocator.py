@@ -49,6 +49,7 @@ class BoardAllocator:
         self, slices: str, claim: Mapping[str, Any], held: Sequence[Mapping[str, Any]]
     ) -> list[Result]:
         world = {
+            "quiet": True,
             "nodes": [{"metadata": {"name": NODE}}],
             "classes": self._classes,
             "claim": claim,

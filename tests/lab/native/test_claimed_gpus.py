@@ -1,22 +1,26 @@
 """A card beside the GPU that came by a claim: real scheduler and kubelet, recorded cards and GPUs.
 
 The GPUs' driver is the lab's own (kube_rdma_lab/ghost/claim_driver.py), with NVIDIA's attributes.
+It stands for DRANET too, whose cards the doctor sees.
 """
 
+import json
 from contextlib import contextmanager
 
 import pytest
 
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey
+from kube_rdma.programs.cli.exit_codes import ExitCode
 from kube_rdma.rules.pools.topology import nearness
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.ghost import install
 from kube_rdma_lab.native import trees
+from tests.documents.shell import Shell
 from tests.kit.pods import sleeping_pod
 
 from .test_vke import NODE, agent_log, label, wait_for
 
-RESOURCE, DRIVER = "vke.volcengine.com/rdma", "gpu.nvidia.com"
+RESOURCE, DRIVER, CARDS = "vke.volcengine.com/rdma", "gpu.nvidia.com", "dra.net"
 
 
 @pytest.fixture(scope="module")
@@ -63,28 +67,34 @@ def offered(lab):
 def pod_with(lab, gpu):
     """A pod with one card and, by a claim, one very GPU."""
     address = f'device.attributes["resource.kubernetes.io"].pciBusID == "{gpu.seat.pci}"'
-    exactly = {"deviceClassName": DRIVER, "selectors": [{"cel": {"expression": address}}]}
+    with claiming(lab, DRIVER, address, {RESOURCE: "1"}) as name:
+        yield name
+
+
+@contextmanager
+def claiming(lab, driver, selector, limits=None):
+    """A pod with the one device of a driver that an expression selects."""
+    exactly = {"deviceClassName": driver, "selectors": [{"cel": {"expression": selector}}]}
     claim = {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",
-        "metadata": {"name": "gpu", "namespace": "default"},
-        "spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}},
+        "metadata": {"name": "one", "namespace": "default"},
+        "spec": {"devices": {"requests": [{"name": "one", "exactly": exactly}]}},
     }
-    wanted = [{"name": "gpu", "resourceClaimName": "gpu"}]
     pod = sleeping_pod(
         "train",
-        limits={RESOURCE: "1"},
+        limits=limits,
         nodeSelector={"kubernetes.io/hostname": NODE},
         terminationGracePeriodSeconds=1,
-        resourceClaims=wanted,
+        resourceClaims=[{"name": "one", "resourceClaimName": "one"}],
     )
-    pod["spec"]["containers"][0]["resources"]["claims"] = [{"name": "gpu"}]
+    pod["spec"]["containers"][0]["resources"]["claims"] = [{"name": "one"}]
     cluster.apply(lab, claim, pod)
     try:
         cluster.ready(lab, "train")
         yield "train"
     finally:
-        cluster.kubectl(lab, "delete", "pod/train", "resourceclaim/gpu", "--ignore-not-found")
+        cluster.kubectl(lab, "delete", "pod/train", "resourceclaim/one", "--ignore-not-found")
 
 
 @pytest.mark.parametrize("number", [7, 2, 5])
@@ -112,3 +122,38 @@ def test_the_distance_is_logged(claims, survey):
             "the distance in the agent's log",
             lambda: f"to GPU {gpu.seat.pci}" in agent_log(claims),
         )
+
+
+@pytest.fixture
+def dranet(claims):
+    """Every RDMA device of the node as a device of DRANET's driver, which attaches nothing here."""
+    manifest = install.manifest(install.CARD_CLAIMS)
+    cluster.kubectl(claims, "apply", "-f", "-", stdin=manifest)
+    cluster.rollout(claims, "card-claims", install.NAMESPACE)
+
+    def published():
+        slices = cluster.get(claims, "resourceslices")["items"]
+        return any(one["spec"]["driver"] == CARDS for one in slices)
+
+    waiting.until(claims, "the slice of the cards", published)
+    yield claims
+    for name in ("daemonset/card-claims", "configmap/card-claims"):
+        cluster.kubectl(claims, "delete", "-n", install.NAMESPACE, name)
+    for name in ("deviceclass/dra.net", "clusterrole/lab-card-claims"):
+        cluster.kubectl(claims, "delete", name)
+    cluster.kubectl(claims, "delete", "clusterrolebinding/lab-card-claims")
+
+
+def test_the_doctor_lists_a_card_that_another_driver_gave(dranet, survey):
+    """Through the node's agent, by the kubelet's word and the driver's own slice."""
+    card = survey.devices[3]
+    selector = f'device.attributes["{CARDS}"].rdmaDevice == "{card.name}"'
+    with (
+        claiming(dranet, CARDS, selector) as name,
+        Shell({"KUBECONFIG": str(dranet.kubeconfig)}) as shell,
+    ):
+        code, printed = shell.run(f"kube-rdma doctor pod/{name} -n default -o json")
+    assert code in (ExitCode.OK, ExitCode.PROBLEM, ExitCode.UNKNOWN), printed
+    (listed,) = json.loads(printed)["claimed"]
+    assert (listed["driver"], listed["container"], listed["pool"]) == (CARDS, "main", NODE)
+    assert (listed["card"], listed["rdmaDevice"]) == (card.pci, card.name)

@@ -6,7 +6,7 @@ import pytest
 
 from kube_rdma.api.schema.structural import LOOKAROUND
 from kube_rdma.model.claims.claim_wish import CARD_CLASS, SHARED_CLASS
-from kube_rdma.programs.install.installation import assignment, objects
+from kube_rdma.programs.install.installation import assignment, objects, policy_values
 
 from .test_installation import CHART, held, narrows
 
@@ -52,6 +52,24 @@ def test_agents_write_slices_only_where_claims_are_enabled(preset):
         told = narrows(made, "patch", "resource.k8s.io", "resourceclaims/status")
         assert told == accounts
         assert told <= held(made, "resourceclaims/status")
+
+
+def test_the_agents_of_a_policy_serve_claims_where_their_operator_s_installation_does():
+    """The operator hands the value on; rights, policy and classes are those of its installation."""
+    for enabled in (False, True):
+        made = objects([assignment(f"claims.enabled={str(enabled).lower()}")], "nvidia-operator")
+        (deployment,) = (each for each in made if each["kind"] == "Deployment")
+        (container,) = deployment["spec"]["template"]["spec"]["containers"]
+        words = [word for word in container["args"] if word.startswith("--policy-set=claims.")]
+        assert words == ["--policy-set=claims.enabled=true"] * enabled
+        given = policy_values([word.partition("=")[2] for word in words], "")
+        assert bool(given.get("claims")) is enabled
+        accounts = narrows(made, "delete", "resource.k8s.io", "resourceslices")
+        assert bool(accounts) is enabled
+        assert accounts <= held(made, "resourceslices")
+        assert accounts <= held(made, "resourceclaims/status")
+        classes = {one["metadata"]["name"] for one in made if one["kind"] == "DeviceClass"}
+        assert classes == ({CARD_CLASS, SHARED_CLASS} if enabled else set())
 
 
 def test_the_classes_of_templates_come_with_claims_and_may_stay_away():

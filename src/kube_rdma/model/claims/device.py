@@ -20,18 +20,34 @@ class SliceDevice(Frozen):
     name: str  # gpu-0
 
 
+class PublishedCard(Frozen):
+    """What a driver's attributes say of a network card; "" is not said.
+
+    `name` is the device's in its pool, `pci` its function in the form of sysfs, `rdma` its RDMA
+    device and `interface` its interface as the driver saw them before a pod had the card. `capable`
+    says whether it has RDMA, None where the driver does not.
+    """
+
+    name: str
+    pci: str = ""
+    rdma: str = ""  # mlx5_0
+    interface: str = ""  # ens1f0np0
+    capable: bool | None = None
+
+
 class DeviceSlice(Frozen):
     """A ResourceSlice of a node, as far as it says where devices sit.
 
     `addresses` has for each device the PCI addresses among its attributes, lower case, in the form
     of sysfs (``0000:81:00.0``). A slice counts only while no other of its pool has a higher
-    `generation`.
+    `generation`. `cards` are those of its devices that may be network cards.
     """
 
     driver: str
     pool: str
     generation: int
     addresses: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    cards: tuple[PublishedCard, ...] = ()
 
 
 class ClaimedDevice(Frozen):

@@ -107,7 +107,8 @@ def claim(**options: object) -> None:
     Exits with 3 when a version of Kubernetes cannot say what is asked for.
     """
     from kube_rdma.api.claims.claim_options import wish_of
-    from kube_rdma.rules.claims.templates import claim_objects
+    from kube_rdma.rules.claims.templates import claim_objects, is_long_search
     from kube_rdma.views.claim_templates import templates_text
 
-    click.echo(templates_text(claim_objects(wish_of(options))), nl=False)
+    wish = wish_of(options)
+    click.echo(templates_text(claim_objects(wish), is_slow=is_long_search(wish)), nl=False)

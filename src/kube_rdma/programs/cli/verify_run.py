@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kube_base.errors import KubeError
 from kube_base.foreign_json import Undecodable, decoded
 from kube_base.frozen import Frozen, replace
 from kube_rdma.model.verify.bandwidth import Pairing
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from kube_rdma.model.verify.bandwidth import PairKey, PairOutcome, PairProof, PerftestRun
     from kube_rdma.programs.verify.copies import Copies
     from kube_rdma.programs.verify.paired_run import PairedRun
-    from kube_rdma.programs.verify.pairs import BandwidthProof
+    from kube_rdma.programs.verify.pairs import BandwidthProof, ClaimedCards
     from kube_rdma.views.verify.bandwidth import PairTable
 
 
@@ -68,7 +69,8 @@ async def measured(cluster: Cluster, who: Participants, options: VerifyOptions) 
     before = _earlier(options)
     pacing = Pacing(run_seconds=options.run_seconds, probe_seconds=options.probe_seconds)
     measuring = BandwidthProof(PodCommands(cluster), options.run, pacing)
-    pods, silent = await measuring.all_probed(who.taking.pods, who.taking.left_out)
+    cards = await _claimed(cluster, who)
+    pods, silent = await measuring.all_probed(who.taking.pods, who.taking.left_out, cards)
     if options.pairing is Pairing.STAR and who.centre:
         pods = list(with_centre_first(pods, who.centre, silent))
     present = {pod.title: {device.name for device in pod.devices} for pod in pods}
@@ -95,6 +97,17 @@ async def measured(cluster: Cluster, who: Participants, options: VerifyOptions) 
     )
     _show(proof, options, progress.unshown)
     return proof
+
+
+async def _claimed(cluster: Cluster, who: Participants) -> ClaimedCards:
+    """The cards of the pods' claims; where they may not be read, pods are asked as any others."""
+    from kube_rdma.programs.verify.claimed_cards import cards_of_pods
+
+    try:
+        return await cards_of_pods(cluster, who.taking.pods)
+    except KubeError as error:
+        click.echo(f"Cards of ResourceClaims are not known, pods tell their own: {error}", err=True)
+        return {}
 
 
 async def _interrupted(work: Coroutine[Any, Any, None], measuring: BandwidthProof) -> bool:

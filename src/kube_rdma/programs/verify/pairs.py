@@ -22,6 +22,8 @@ from kube_base.errors import KubeError, Refused, Unavailable
 from kube_base.frozen import Frozen, field, replace
 from kube_client.silence import Silence
 from kube_rdma.adapters.runtime.settings import NCCL_ENV
+from kube_rdma.model.claims.device import PublishedCard
+from kube_rdma.model.late_binding.binding import PodName
 from kube_rdma.model.verify.bandwidth import (
     PROBE_SECONDS,
     PairedPod,
@@ -43,6 +45,7 @@ from kube_rdma.rules.verify.perftest import (
 )
 from kube_rdma.rules.verify.pods import (
     END_OF_INPUT,
+    PLACES,
     PORT_RATES,
     PROBE,
     names_devices,
@@ -55,6 +58,8 @@ from kube_rdma.rules.verify.suspects import suspects
 from kube_rdma.rules.verify.verdicts import rate
 
 LeftOut: TypeAlias = tuple[tuple[str, str], ...]  # who takes no part, and why
+ClaimedCards: TypeAlias = Mapping[PodName, Sequence[PublishedCard]]
+"""The cards that pods have by ResourceClaims."""
 
 FIRST_PORT, PORTS = 18515, 1000  # perftest's own, and those behind it
 TRIES = 3  # of a measurement whose work requests fail
@@ -115,30 +120,43 @@ class BandwidthProof:
         begin = random.randrange(PORTS)  # noqa: S311  nobody is to be kept from guessing it
         self._ports = (FIRST_PORT + number % PORTS for number in itertools.count(begin))
 
-    async def probed(self, document: dict[str, Any]) -> PairedPod:
-        """A pod with what it measures with; Refused or Unavailable when it can not."""
+    async def probed(
+        self, document: dict[str, Any], cards: Sequence[PublishedCard] = ()
+    ) -> PairedPod:
+        """A pod with what it measures with; Refused or Unavailable when it can not.
+
+        `cards` are those of its ResourceClaims.
+        """
         metadata = document["metadata"]
         namespace, name = metadata["namespace"], metadata["name"]
         script, asks = PROBE, f"{NCCL_ENV.read_text()}{END_OF_INPUT}"
         if names_devices(document):  # a shell on a busy node takes long for the rest
             script, asks = PORT_RATES, ""
+        elif cards:
+            script = f"{PLACES}{PROBE}"
         try:
             async with self._pacing.limit(self._pacing.probe_seconds + GRACE):
                 answer = await self._commands.run(namespace, name, ("sh", "-c", script), stdin=asks)
         except TimeoutError as error:
             raise _endless(f"sh in pod {name}", self._pacing.probe_seconds) from error
-        return await _aside(answer, lambda text: paired_pod(document, text))
+        return await _aside(answer, lambda text: paired_pod(document, text, cards))
 
     async def all_probed(
-        self, documents: Sequence[dict[str, Any]], left_out: LeftOut = ()
+        self,
+        documents: Sequence[dict[str, Any]],
+        left_out: LeftOut = (),
+        cards: ClaimedCards | None = None,
     ) -> tuple[list[PairedPod], LeftOut]:
-        """The pods that can take part, and why others cannot, after those that are `left_out`."""
+        """The pods that can take part, and why others cannot, after those that are `left_out`.
+
+        `cards` are those of the pods' claims.
+        """
         some_at_once = asyncio.Semaphore(_PROBES)
 
         async def answered(document: dict[str, Any]) -> PairedPod | tuple[str, str]:
             async with some_at_once:
                 try:
-                    return await self.probed(document)
+                    return await self.probed(document, (cards or {}).get(_name(document), ()))
                 except KubeError as error:
                     return short_title(document), str(error)
 
@@ -263,6 +281,11 @@ class BandwidthProof:
                 where=f"pod/{pod.name}",
             )
         return device.address
+
+
+def _name(document: Mapping[str, Any]) -> PodName:
+    metadata = document["metadata"]
+    return PodName(metadata["namespace"], metadata["name"])
 
 
 def _tries() -> Iterator[bool]:

@@ -8,7 +8,7 @@ GPU, which carries the address of the whole, counts as being there too.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from kube_rdma.model.claims.device import ClaimedDevice, ClaimedPod, DeviceSlice, SliceDevice
 from kube_rdma.model.device import Gpu
@@ -19,22 +19,25 @@ ClaimGpus = Mapping[SliceDevice, Gpu]
 
 def claim_gpus(slices: Iterable[DeviceSlice], gpus: Sequence[Gpu]) -> dict[SliceDevice, Gpu]:
     """The GPUs among the devices of the slices; those of an outdated generation are gone."""
-    listed = tuple(slices)
-    newest: dict[tuple[str, str], int] = {}
-    for part in listed:
-        key = (part.driver, part.pool)
-        newest[key] = max(part.generation, newest.get(key, part.generation))
     by_address: dict[str, Gpu] = {gpu.seat.pci: gpu for gpu in gpus}
     devices: dict[SliceDevice, Gpu] = {}
-    for part in listed:
-        if part.generation < newest[part.driver, part.pool]:
-            continue
+    for part in newest(slices):
         for name, addresses in part.addresses:
             places = map(by_address.get, addresses)
             gpu = next(filter(None, places), None)
             if gpu:
                 devices[SliceDevice(part.driver, part.pool, name)] = gpu
     return devices
+
+
+def newest(slices: Iterable[DeviceSlice]) -> Iterator[DeviceSlice]:
+    """The slices that count: of each pool those of its newest generation."""
+    listed = tuple(slices)
+    generations: dict[tuple[str, str], int] = {}
+    for part in listed:
+        key = (part.driver, part.pool)
+        generations[key] = max(part.generation, generations.get(key, part.generation))
+    yield from (one for one in listed if one.generation == generations[one.driver, one.pool])
 
 
 def free_claim_gpus(gpus: ClaimGpus, held: Iterable[ClaimedDevice]) -> tuple[Gpu, ...]:

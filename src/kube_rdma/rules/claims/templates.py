@@ -9,6 +9,8 @@ node: a claim that takes any card has a subrequest for such a GPU too.
 
 Requests are met in their order, and the first devices that fit are taken (allocateOne of the same
 file). So a card stands before its GPU: all GPUs are tried at its root before its next subrequest.
+A GPU stands before a share of its own: a node has many shares and few GPUs, and a search that lacks
+a GPU tries all shares for nothing (docs/decisions/0119). The devices are as near either way.
 Where a claim has fewer cards than GPUs, those that are left come last, each as near as can be to
 the GPU that has their card. The card itself may lack what is compared (docs/decisions/0117).
 """
@@ -33,6 +35,9 @@ OLDEST = 34
 DISTINCT = 36
 """The minor version with DRAConsumableCapacity on: distinctAttribute, and capacities of shares
 (kubernetes@v1.36.3 pkg/features/kube_features.go)."""
+
+SLOW = 4
+"""GPUs of a claim from which on a search that lacks one takes seconds."""
 
 _STANDARD = "resource.kubernetes.io"
 _ROOT, _NUMA = "same-root", "same-numa-node"
@@ -91,6 +96,15 @@ def claim_objects(wish: ClaimWish) -> tuple[Json, Json]:
         "spec": {"resourceClaims": claims, "containers": [container]},
     }
     return template, pod
+
+
+def is_long_search(wish: ClaimWish) -> bool:
+    """Whether a node that lacks a device may cost the scheduler its limit of 10 s.
+
+    As measured: each choice of a near device multiplies the ways that are tried, whatever the order
+    of the requests (docs/decisions/0119).
+    """
+    return wish.reach in (Reach.ANY, Reach.NUMA_NODE) and wish.gpus >= SLOW
 
 
 def _unmeant(wish: ClaimWish) -> Iterator[tuple[str, str, str]]:
@@ -172,20 +186,29 @@ def _parts(wish: ClaimWish) -> Iterator[_NamedRequest]:
         return
     paired: set[str] = set()
     for gpu_name, card_name in _pairs(wish):
+        if _gpus_lead(wish):
+            yield _NamedRequest(gpu_name, _nearest(gpu, wish.reach))
+            yield _NamedRequest(card_name, _placed(card, wish.reach))
+            continue
         yield _NamedRequest(card_name, _nearest(card, wish.reach))
         if gpu_name not in paired:
             paired.add(gpu_name)
-            yield _NamedRequest(gpu_name, _near_gpu(gpu, wish.reach))
+            yield _NamedRequest(gpu_name, _placed(gpu, wish.reach))
     yield from (_NamedRequest(name, _nearest(gpu, wish.reach)) for name, _ in _others(wish))
 
 
-def _near_gpu(gpu: Json, reach: Reach) -> Json:
-    """A GPU with a NUMA node, or, where any card will do, one without."""
+def _gpus_lead(wish: ClaimWish) -> bool:
+    """Whether each GPU stands before its card, which is a share that no other GPU has."""
+    return wish.shared and _cards(wish) == wish.gpus
+
+
+def _placed(device: Json, reach: Reach) -> Json:
+    """The second of a pair, with a NUMA node, or, where any device will do, without one."""
     if reach is not Reach.ANY:
-        return {"exactly": gpu}
+        return {"exactly": device}
     conditions = {_KNOWN: _HAS_NUMA, _UNKNOWN: f"!({_HAS_NUMA})"}
     choices = [
-        {"name": name, **gpu, "selectors": [_cel(condition)]}
+        {"name": name, **device, "selectors": [_cel(condition)]}
         for name, condition in conditions.items()
     ]
     return {"firstAvailable": choices}
@@ -217,11 +240,12 @@ def _constraints(wish: ClaimWish) -> Iterator[Json]:
         nearest = "" if wish.reach is Reach.ROOT else f"/{_ROOT}"
         placed = f"/{_KNOWN}" if wish.reach is Reach.ANY else ""
         others = ((with_card, gpu) for gpu, with_card in _others(wish))
-        for gpu, near in (*_pairs(wish), *others):
-            requests = [gpu, f"{near}{nearest}"]
+        pairs = [pair[::-1] for pair in _pairs(wish)] if _gpus_lead(wish) else _pairs(wish)
+        for other, near in (*pairs, *others):
+            requests = [other, f"{near}{nearest}"]
             yield {"requests": requests, "matchAttribute": f"{_STANDARD}/pcieRoot"}
             if wish.reach is not Reach.ROOT:
-                requests = [f"{gpu}{placed}", f"{near}/{_NUMA}"]
+                requests = [f"{other}{placed}", f"{near}/{_NUMA}"]
                 yield {"requests": requests, "matchAttribute": f"{_STANDARD}/numaNode"}
     if _cards(wish) == 1:
         return

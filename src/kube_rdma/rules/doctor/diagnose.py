@@ -13,6 +13,7 @@ from kube_rdma.model.doctor import Diagnosis, Observation, UnseenCheck
 from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.rules.doctor import cards, kubelet, network, pod
 from kube_rdma.rules.doctor.check import Check
+from kube_rdma.rules.doctor.claimed_cards import listed_cards
 
 CHECKS: tuple[Check, ...] = (
     *cards.CHECKS,
@@ -40,7 +41,8 @@ def diagnose(seen: Observation) -> Diagnosis:
         every += findings
         if not findings:
             passed.append(check.code)
-    return Diagnosis(tuple(_ordered(every)), tuple(passed), tuple(unseen))
+    ordered = tuple(_ordered(every))
+    return Diagnosis(ordered, tuple(passed), tuple(unseen), listed_cards(seen))
 
 
 def _is_of_pod(check: Check) -> bool:

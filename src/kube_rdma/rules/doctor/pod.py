@@ -7,7 +7,7 @@ is judged by rules/admission; here is what its containers really have.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kube_base.frozen import replace
 from kube_rdma.model.admission.facts import USUAL
@@ -18,7 +18,9 @@ from kube_rdma.model.ipam import gid_of
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.admission.shares import matches
 from kube_rdma.rules.claims.gpus import claim_gpus
+from kube_rdma.rules.doctor import claimed_cards
 from kube_rdma.rules.doctor.check import Check, interfaces_of, unrouted
+from kube_rdma.rules.doctor.claimed_cards import PodCard, pod_cards
 from kube_rdma.rules.phrases import listed
 from kube_rdma.rules.pools.gpus import claimed_gpus
 
@@ -106,11 +108,13 @@ def _no_route(seen: Observation) -> Iterator[Finding]:
 
 
 def _no_nodes(seen: Observation) -> Iterator[Finding]:
-    for container in _sharing(_pod(seen)):
+    for container in _sharing(seen):
         if container.nodes == ():
+            cards = [str(one) for one in pod_cards(seen) if one.container == container.name]
+            held = [*(name for name, _ in container.asks), *cards]
             yield Finding(
                 container.name,
-                f"It holds {listed([name for name, _ in container.asks])}, and {_DOORS} is empty",
+                f"It holds {listed(held)}, and {_DOORS} is empty",
                 "The runtime dropped the devices: CDI is off, or a volume is mounted over /dev",
                 "See KR206; take volumes at /dev out of the pod; then restart it",
             )
@@ -140,7 +144,7 @@ def _unseen_device(seen: Observation) -> Iterator[Finding]:
     assert pod.survey is not None
     if seen.survey.namespace_mode is not NamespaceMode.EXCLUSIVE:
         return
-    for container in _sharing(pod):
+    for container in _sharing(seen):
         doors = [path for path in container.nodes or () if "uverbs" in path]
         visible = {char.path for device in pod.survey.devices for char in device.char_devices}
         hidden = [path for path in doors if path not in visible]
@@ -149,14 +153,15 @@ def _unseen_device(seen: Observation) -> Iterator[Finding]:
                 container.name,
                 f"{listed(hidden)} opens a device that the pod's network namespace does not show",
                 "In RDMA namespace mode exclusive the device is in another namespace",
-                "Choose a mode that moves the card, or boot with ib_core.netns_mode=1",
+                "Choose a mode, or a setting of the claim's driver, that moves the card, or boot "
+                "with ib_core.netns_mode=1",
             )
 
 
 def _no_gid(seen: Observation) -> Iterator[Finding]:
     """Devices of the pod without a GID for any address of the pod."""
     pod = _pod(seen)
-    for container, device in _devices(pod):
+    for container, device in _devices(seen):
         if _of_ethernet(device) and _addresses(pod) and not _indexes(device, pod):
             yield Finding(
                 container.name,
@@ -169,7 +174,7 @@ def _no_gid(seen: Observation) -> Iterator[Finding]:
 def _stale_index(seen: Observation) -> Iterator[Finding]:
     """A GID index in the environment that is another pod's, or nobody's."""
     pod = _pod(seen)
-    for container, device in _devices(pod):
+    for container, device in _devices(seen):
         if not _of_ethernet(device):
             continue
         right = _indexes(device, pod)
@@ -188,9 +193,9 @@ def _stale_index(seen: Observation) -> Iterator[Finding]:
 def _variables(seen: Observation) -> Iterator[Finding]:
     """Variables that keep NCCL or UCX from what the container holds."""
     pod = _pod(seen)
-    for container in _sharing(pod):
+    for container in _sharing(seen):
         values = dict(container.variables or ())
-        names = {device.name for owner, device in _devices(pod) if owner == container}
+        names = {device.name for owner, device in _devices(seen) if owner == container}
         for name, why in _contradictions(values, names, pod.links):
             yield Finding(
                 container.name,
@@ -237,19 +242,20 @@ def _matches_link(text: str, names: set[str]) -> bool:
 
 
 def _overlay(seen: Observation) -> Iterator[Finding]:
-    """A pod with a card and no address on it: connection managers take the overlay's."""
+    """A pod with a share and no address on its card: connection managers take the overlay's."""
     pod = _pod(seen)
-    holding = [owner for owner, device in _devices(pod) if _of_ethernet(device)]
+    devices = [(owner, device) for owner, device in _devices(seen) if _has_share(owner)]
+    holding = [owner for owner, device in devices if _of_ethernet(device)]
     if pod.host_network or not holding or any(link.addresses for link in _rails(pod)):
         return
     overlay = next((link for link in pod.links or () if link.name == _OVERLAY), None)
-    if overlay and overlay.addresses and not _infiniband(pod):
+    if overlay and overlay.addresses and len(holding) == len(devices):
         yield Finding(
             holding[0].name,
             f"The only addresses are of {_OVERLAY} ({listed(overlay.addresses)})",
             "RDMA_CM resolves an address to the card behind it, and none is behind the overlay",
             "Ask for a network on the card by annotation, or for hostNetwork"
-            f"{_node_address(seen, [device for _, device in _devices(pod)])}",
+            f"{_node_address(seen, [device for _, device in devices])}",
             Severity.WARNING,
         )
 
@@ -270,7 +276,7 @@ def _node_address(seen: Observation, devices: Sequence[Device]) -> str:
 
 
 def _no_lock(seen: Observation) -> Iterator[Finding]:
-    for container in _unlocked(_pod(seen)):
+    for container in _unlocked(seen):
         if container.asked_lock is False:
             yield Finding(
                 container.name,
@@ -281,7 +287,7 @@ def _no_lock(seen: Observation) -> Iterator[Finding]:
 
 
 def _inert_lock(seen: Observation) -> Iterator[Finding]:
-    for container in _unlocked(_pod(seen)):
+    for container in _unlocked(seen):
         if container.asked_lock:
             yield Finding(
                 container.name,
@@ -301,9 +307,12 @@ def _numa(seen: Observation) -> Iterator[Finding]:
         if (one.namespace, one.pod) == (pod.namespace, pod.name)
     ]
     claims = claim_gpus(seen.slices or (), seen.survey.gpus if seen.survey else ())
-    for name in dict.fromkeys(one.container for one in held):
+    by_claims = pod_cards(seen)
+    names = [*(one.container for one in held), *(card.container for card in by_claims)]
+    for name in dict.fromkeys(names):
         mine = [one for one in held if one.container == name]
         cards = {n for o in mine if _is_share(o.resource) for n in o.numa_nodes}
+        cards |= _numa_nodes(one for one in by_claims if one.container == name)
         gpus = {n for o in mine if matches(o.resource, USUAL.gpus) for n in o.numa_nodes}
         container = (pod.namespace, pod.name, name)
         by_claim = claimed_gpus(container, seen.kubelet.devices, claims)
@@ -316,6 +325,11 @@ def _numa(seen: Observation) -> Iterator[Finding]:
                 "topologyManagerPolicy: restricted or single-numa-node on this node (KR205)",
                 Severity.WARNING,
             )
+
+
+def _numa_nodes(cards: Iterable[PodCard]) -> set[int]:
+    devices = (one.device for one in cards)
+    return {one.numa_node for one in devices if one and one.numa_node is not None}
 
 
 def _refused(seen: Observation) -> tuple[str, str]:
@@ -368,17 +382,22 @@ def _is_share(resource: str) -> bool:
     return matches(resource, USUAL.shares)
 
 
-def _sharing(pod: ObservedPod) -> list[ObservedContainer]:
-    """Containers that hold shares."""
-    every = pod.containers or ()
-    return [one for one in every if any(_is_share(resource) for resource, _ in one.asks)]
+def _has_share(container: ObservedContainer) -> bool:
+    return any(_is_share(resource) for resource, _ in container.asks)
 
 
-def _unlocked(pod: ObservedPod) -> list[ObservedContainer]:
-    """Containers with shares that may lock next to nothing."""
+def _sharing(seen: Observation) -> list[ObservedContainer]:
+    """Containers that hold shares, or cards by claims."""
+    by_claim = {one.container for one in pod_cards(seen)}
+    every = _pod(seen).containers or ()
+    return [one for one in every if _has_share(one) or one.name in by_claim]
+
+
+def _unlocked(seen: Observation) -> list[ObservedContainer]:
+    """Containers with cards that may lock next to nothing."""
     return [
         one
-        for one in _sharing(pod)
+        for one in _sharing(seen)
         if one.locks is False and one.memlock is not None and 0 <= one.memlock < _ENOUGH
     ]
 
@@ -389,9 +408,10 @@ def _rails(pod: ObservedPod) -> list[ObservedLink]:
     return [link for link in links if link.name not in ("lo", _OVERLAY)]
 
 
-def _devices(pod: ObservedPod) -> Iterator[tuple[ObservedContainer, Device]]:
+def _devices(seen: Observation) -> Iterator[tuple[ObservedContainer, Device]]:
     """The RDMA devices whose doors each container has."""
-    for container in _sharing(pod):
+    pod = _pod(seen)
+    for container in _sharing(seen):
         for device in pod.survey.devices if pod.survey else ():
             if any(char.path in (container.nodes or ()) for char in device.char_devices):
                 yield container, device
@@ -399,10 +419,6 @@ def _devices(pod: ObservedPod) -> Iterator[tuple[ObservedContainer, Device]]:
 
 def _of_ethernet(device: Device) -> bool:
     return any(port.link_layer is LinkLayer.ETHERNET for port in device.ports)
-
-
-def _infiniband(pod: ObservedPod) -> bool:
-    return any(not _of_ethernet(device) for _, device in _devices(pod))
 
 
 def _addresses(pod: ObservedPod) -> set[str]:
@@ -460,5 +476,6 @@ CHECKS = (
     Check("KR430", "IPC_LOCK", _LOCKS, _no_lock),
     Check("KR431", "locked memory", _LOCKS, _inert_lock),
     Check("KR440", "NUMA distance", ("pod", "kubelet", "kubelet.holdings"), _numa),
+    *claimed_cards.CHECKS,
     Check("KR490", "start of the pod", ("pod",), _waits),
 )

@@ -237,8 +237,8 @@ POD_DEVICE = _gauge(
     f"{OWN}pod_device_info",
     (*HOLDER, "resource", "card", "device", "access"),
     "The value is 1, for a device of the container; label access is own or shared (with "
-    "other containers).",
-    "pod resources, pools, attachments",
+    "other containers). Of a device by another driver's claim, label resource is the driver.",
+    "pod resources, pools, attachments, ResourceSlices",
 )
 POOL_DEVICE = _gauge(
     f"{OWN}resource_device_info",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from kube_base.frozen import Frozen
+from kube_base.frozen import Frozen, replace
 from kube_rdma.model.attach.attachment import Attachment, Plan, Sandbox
 from kube_rdma.model.attach.steps import MakeRdma, MoveRdma
 from kube_rdma.model.card import CardId
@@ -24,6 +24,7 @@ from kube_rdma.model.metrics.families import (
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.model.pools.pool import Pool
 from kube_rdma.model.survey import NamespaceMode
+from kube_rdma.rules.claims.claimed_cards import ClaimedCard, rdma_devices
 from kube_rdma.rules.metrics import families
 from kube_rdma.rules.metrics.node import pod_device_series
 from kube_rdma.rules.pools.holdings import card_of
@@ -33,8 +34,9 @@ from kube_rdma.rules.pools.modes import terms
 class HeldDevice(Frozen):
     """A device of a container; `own`: no other one opens it.
 
-    `inside` is the inode of the namespace that shows it, None where the node's does. `card` is
-    "" where nothing was held for it.
+    `resource` is the driver's name of a device that came by a claim of another driver. `inside` is
+    the inode of the namespace that shows it, None where the node's does. `card` is "" where nothing
+    was held for it.
     """
 
     holder: HolderName
@@ -89,6 +91,58 @@ def held_devices(
     )
     devices = {(one.holder, one.device, one.inside): one for one in (*granted, *attached)}
     return tuple(devices.values())
+
+
+def with_claims(
+    held: Sequence[HeldDevice], cards: Iterable[ClaimedCard], node: Iterable[DeviceCounters]
+) -> tuple[HeldDevice, ...]:
+    """The same with what containers hold by claims of other drivers, as far as the node sees it.
+
+    A device that pods have both by a share and by a claim is no pod's own. One that several
+    containers of a pod hold by claims is the pod's, and its container is "".
+    """
+    seen = tuple(node)
+    claimed: dict[str, list[ClaimedCard]] = {}
+    for card in cards:
+        for device in () if card.is_own else rdma_devices(card.card, seen):
+            claimed.setdefault(device.name, []).append(card)
+    pods = {
+        name: {(one.held.namespace, one.held.pod) for one in of} for name, of in claimed.items()
+    }
+    shared = tuple(
+        replace(part, own=part.own and not _others(pods, part)) if part.inside is None else part
+        for part in held
+    )
+    return (*shared, *_claimed(shared, claimed))
+
+
+def _others(pods: Mapping[str, set[tuple[str, str]]], part: HeldDevice) -> bool:
+    """Whether another pod has the device by a claim."""
+    return bool(pods.get(part.device, set()) - {(part.holder.namespace, part.holder.pod)})
+
+
+def _claimed(
+    shared: Sequence[HeldDevice], claimed: Mapping[str, Sequence[ClaimedCard]]
+) -> Iterator[HeldDevice]:
+    """What is held by claims alone; the shares of the same pod have said the rest."""
+    for name, of in claimed.items():
+        by_share = {
+            (one.holder.namespace, one.holder.pod)
+            for one in shared
+            if one.device == name and one.inside is None
+        }
+        by_claim = {(one.held.namespace, one.held.pod) for one in of}
+        own = len(by_share | by_claim) == 1
+        containers = {
+            HolderName(one.held.namespace, one.held.pod, one.held.container): one
+            for one in of
+            if (one.held.namespace, one.held.pod) not in by_share
+        }
+        if own and len(containers) > 1:
+            holder, card = next(iter(containers.items()))
+            containers = {replace(holder, container=""): card}
+        for holder, card in containers.items():
+            yield HeldDevice(holder, card.driver, card.card.pci, name, own)
 
 
 def pod_series(

@@ -2,21 +2,26 @@
 
 The annotation of kube-rdma tells device, GID and address by interface; such a pod is asked only for
 the rates of its ports. Pods without one are asked for their devices too, by the script that their
-programs have (nccl_env.sh). Both run in the pod, so what comes back is looked at like any word of a
-stranger.
+programs have (nccl_env.sh). Of a pod with cards by ResourceClaims, whatever driver gave them, only
+these count: a privileged pod may open all of its node. Both run in the pod, so what comes back is
+looked at like any word of a stranger.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from ipaddress import ip_interface
 from typing import Any
 
 from kube_base.errors import Refused
 from kube_base.foreign_json import Undecodable, decoded
+from kube_base.frozen import Frozen
+from kube_rdma.model.claims.device import PublishedCard
+from kube_rdma.model.device import PciAddress
 from kube_rdma.model.verify.bandwidth import PairedPod, PodDevice
+from kube_rdma.rules.claims.claimed_cards import rdma_devices
 from kube_rdma.rules.verify.copies import LABEL
 
 MOST_DEVICES = 64  # of a pod; its own word for them decides how long it is measured
@@ -43,9 +48,20 @@ while IFS= read -r line && [ "$line" != "{_END}" ]; do
 done
 sh -c "$text" nccl_env.sh --format json 2>/dev/null || :
 """
+# Prints where each device sits, for pods whose claims name cards by their PCI address.
+PLACES = """\
+for at in /sys/class/infiniband/*; do
+    [ -e "$at/device" ] || continue
+    place=$(cd -P "$at/device" && pwd -P) || continue
+    echo "place ${at##*/} ${place##*/}"
+done
+"""
 # Numbers have an end: Python refuses to read those of thousands of digits.
 _PORT = re.compile(
     r"^port ([\w.:-]+) (\d{1,3}) (card|soft) (\d{1,9}(?:\.\d{1,9})?)\b", re.MULTILINE | re.ASCII
+)
+_PLACE = re.compile(
+    r"^place ([\w.:-]+) ([0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7])$", re.MULTILINE | re.ASCII
 )
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,62}")
@@ -56,8 +72,17 @@ def names_devices(document: Mapping[str, Any]) -> bool:
     return bool(_of_annotation(_annotation(document)))
 
 
-def paired_pod(document: Mapping[str, Any], answer: str) -> PairedPod:
-    """A pod out of its object and of what the probe printed in it.
+class _PlacedDevice(Frozen):
+    """A device that the pod's sysfs shows."""
+
+    name: str
+    pci: PciAddress | None
+
+
+def paired_pod(
+    document: Mapping[str, Any], answer: str, cards: Iterable[PublishedCard] = ()
+) -> PairedPod:
+    """A pod out of its object and of what the probe printed in it; `cards` are those of its claims.
 
     A copy made for a node (rules/verify/copies) goes by the node's name.
 
@@ -75,7 +100,11 @@ def paired_pod(document: Mapping[str, Any], answer: str) -> PairedPod:
         (name, int(port)): float(rate) if kind == "card" else None
         for name, port, kind, rate in _PORT.findall(answer)
     }
-    devices = (_of_annotation(_annotation(document)) or _of_script(answer))[:MOST_DEVICES]
+    devices = (
+        _of_annotation(_annotation(document))
+        or _of_claims(cards, answer, rates)
+        or _of_script(answer)
+    )[:MOST_DEVICES]
     if not devices:
         raise Refused(
             "it has no RDMA device of its own",
@@ -115,6 +144,29 @@ def _of_annotation(text: str) -> list[PodDevice]:
             gid = index if type(index) is int and index >= 0 else None
             devices.append(PodDevice(name, gid_index=gid, address=_address(entry.get("ips"))))
     return devices
+
+
+def _of_claims(
+    cards: Iterable[PublishedCard], answer: str, ports: Iterable[tuple[str, int]]
+) -> list[PodDevice]:
+    """The cards of claims that the pod shows, in their order, with the script's GID."""
+    listed = tuple(ports)
+    places = dict(_PLACE.findall(answer))
+    shown = [
+        _PlacedDevice(name, PciAddress(places[name]) if name in places else None)
+        for name in dict.fromkeys(name for name, _ in listed)
+    ]
+    by_name: dict[str, list[PodDevice]] = {}
+    for device in _of_script(answer):
+        by_name.setdefault(device.name, []).append(device)
+    chosen = [device.name for card in cards for device in rdma_devices(card, shown)]
+    return [
+        device
+        for name in dict.fromkeys(chosen)
+        if _NAME.fullmatch(name)
+        for device in by_name.get(name)
+        or [PodDevice(name, at) for own, at in listed if own == name]
+    ]
 
 
 def _of_script(answer: str) -> list[PodDevice]:

@@ -24,8 +24,10 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// A world is what the scheduler knows; claims are those that others hold.
+// A world is what the scheduler knows; claims are those that others hold. Quiet: without a log, whose
+// lines cost more than the search that they tell of.
 type world struct {
+	Quiet   bool                      `json:"quiet"`
 	Nodes   []*core.Node              `json:"nodes"`
 	Claim   *resource.ResourceClaim   `json:"claim"`
 	Claims  []*resource.ResourceClaim `json:"claims"`
@@ -78,7 +80,7 @@ func main() {
 
 // judge has an allocator for each node: what it remembers of one must not tell of another.
 func judge(in world, node *core.Node) verdict {
-	steps := &steps{}
+	steps := &steps{quiet: in.Quiet}
 	ctx, stop := context.WithTimeout(context.Background(), limit)
 	defer stop()
 	ctx = klog.NewContext(ctx, logr.New(steps))
@@ -147,10 +149,13 @@ func (l lister) Get(name string) (*resource.DeviceClass, error) {
 }
 
 // Steps keeps what the allocator logs of each device: why it is not taken.
-type steps struct{ lines [][2]string }
+type steps struct {
+	quiet bool
+	lines [][2]string
+}
 
 func (s *steps) Init(logr.RuntimeInfo)          {}
-func (s *steps) Enabled(int) bool               { return true }
+func (s *steps) Enabled(int) bool               { return !s.quiet }
 func (s *steps) Error(error, string, ...any)    {}
 func (s *steps) WithValues(...any) logr.LogSink { return s }
 func (s *steps) WithName(string) logr.LogSink   { return s }

@@ -11,9 +11,9 @@ from kube_rdma.adapters.kubelet import wire
 from kube_rdma.model.device import Gpu
 from kube_rdma.model.pools.pool import ShareId
 from kube_rdma_lab.ghost import install
-from kube_rdma_lab.ghost.claim_driver import DRIVER, slice_spec
+from kube_rdma_lab.ghost.claim_driver import CARD_DRIVER, DRIVER, card_slice_spec, slice_spec
 from kube_rdma_lab.ghost.plugin import Ghost, allocate, find_ghosts, offer
-from tests.kit.nodes import seat
+from tests.kit.nodes import device, seat
 
 GHOSTS = (Ghost("0000:23:00.0", 0), Ghost("0000:43:00.0", 1), Ghost("0000:44:00.0", None))
 
@@ -77,10 +77,23 @@ def test_the_claim_driver_gives_what_nvidia_s_does():
     assert spec["pool"]["resourceSliceCount"] == 1
 
 
-def test_the_claim_driver_comes_with_its_program_and_its_class():
-    listed = list(yaml.safe_load_all(install.manifest(install.CLAIMS)))
+def test_the_claim_driver_stands_for_dranet_too():
+    """Cards are found by its words; a device without a place is none of them."""
+    card = device(0, seat(0x81))
+    spec = card_slice_spec("node-1", [card, replace(card, pci=None)])
+    (entry,) = spec["devices"]
+    assert entry["name"] == "pci-0000-81-00-0"
+    assert entry["attributes"]["dra.net/rdmaDevice"] == {"string": card.name}
+    assert entry["attributes"]["dra.net/pciAddress"] == {"string": card.pci}
+
+
+@pytest.mark.parametrize(
+    ("what", "driver"), [(install.CLAIMS, DRIVER), (install.CARD_CLAIMS, CARD_DRIVER)]
+)
+def test_the_claim_driver_comes_with_its_program_and_its_class(what, driver):
+    listed = list(yaml.safe_load_all(install.manifest(what)))
     (program,) = (each for each in listed if each["kind"] == "ConfigMap")
     text = (install.FOLDER / "claim_driver.py").read_text()
     assert program["data"] == {"claim_driver.py": text}
     (device_class,) = (each for each in listed if each["kind"] == "DeviceClass")
-    assert device_class["metadata"]["name"] == DRIVER
+    assert device_class["metadata"]["name"] == driver

@@ -19,6 +19,8 @@ CALLS = (
     "--gpus 1 --near --within root --kubernetes-version 1.34",
     "--gpus 1 --near --within numa-node --gpu-class gpu.amd.com",
     "--gpus 8",
+    "--gpus 2 --near --shared",
+    "--gpus 4 --near --cards 1",
     "--shared --kubernetes-version 1.34.2",
     "--shared --bandwidth 100G --cards 2 --name shares",
     "--bandwidth 400G --class rdma-vf",

@@ -5,10 +5,12 @@ from contextlib import nullcontext
 
 import pytest
 
+from kube_rdma.model.claims.device import PublishedCard
+from kube_rdma.model.late_binding.binding import PodName
 from kube_rdma.model.verify.bandwidth import PairedPod, PerftestRun, PodDevice
 from kube_rdma.programs.verify import pairs
 from kube_rdma.programs.verify.pairs import BandwidthProof
-from kube_rdma.rules.verify.pods import OWN_STATUS, PORT_RATES, PROBE
+from kube_rdma.rules.verify.pods import OWN_STATUS, PLACES, PORT_RATES, PROBE
 from kube_rdma.rules.verify.rounds import turns
 from kube_rdma_testing.perftest import HEADER
 
@@ -89,3 +91,14 @@ async def test_only_a_pod_that_names_no_devices_runs_nccl_env_sh(named):
     script, stdin = shell.asked
     assert script == (PORT_RATES if named else PROBE)
     assert bool(stdin) is not named
+
+
+async def test_a_pod_with_cards_by_claims_is_asked_where_its_devices_sit():
+    shell = AskedShell(f"place mlx5_1 0000:81:00.0\nport mlx5_1 1 card 100 Gb/sec\n{PROBED}")
+    card = PublishedCard("nic", "0000:81:00.0")
+    proof = BandwidthProof(shell, PerftestRun())
+    cards = {PodName("train", "p"): [card], PodName("train", "other"): []}
+    (probed,), left_out = await proof.all_probed([POD], (), cards)
+    assert [device.name for device in probed.devices] == ["mlx5_1"]
+    assert left_out == ()
+    assert shell.asked[0] == f"{PLACES}{PROBE}"

@@ -9,7 +9,12 @@ from hypothesis import strategies as st
 from kube_base.errors import Refused
 from kube_base.frozen import Frozen, replace
 from kube_rdma.model.claims.claim_wish import NEWEST, ClaimWish, Reach
-from kube_rdma.rules.claims.templates import MOST_CONSTRAINTS, MOST_DEVICES, claim_objects
+from kube_rdma.rules.claims.templates import (
+    MOST_CONSTRAINTS,
+    MOST_DEVICES,
+    claim_objects,
+    is_long_search,
+)
 
 HAS_NUMA = '"numaNode" in device.attributes["resource.kubernetes.io"]'
 ROOT, NUMA = "resource.kubernetes.io/pcieRoot", "resource.kubernetes.io/numaNode"
@@ -135,6 +140,43 @@ def test_one_gpu_gets_the_nearest_card_that_the_board_has(gpus, cards):
         for one, other in product(board, board)
         if (one.device_class, other.device_class) == ("gpu.nvidia.com", "rdma")
     )
+
+
+@given(GPUS | CARDS, GPUS)
+def test_one_gpu_gets_the_nearest_share_that_the_board_has(gpus, shares):
+    """A GPU stands before a share of its own, and gets the same place."""
+    board = [
+        replace(one, device_class="rdma-shared") if one.device_class == "rdma" else one
+        for one in board_of(gpus, shares)
+    ]
+    (first, gpu), (_, share) = allocate(devices_of(replace(ALONE, shared=True)), board)
+    assert first.startswith("gpu/")
+    assert nearness(gpu, share) == min(
+        nearness(one, other)
+        for one, other in product(board, board)
+        if (one.device_class, other.device_class) == ("gpu.nvidia.com", "rdma-shared")
+    )
+
+
+@pytest.mark.parametrize("reach", Reach)
+@pytest.mark.parametrize("gpus", [1, 2, 4])
+def test_gpus_stand_before_shares_where_each_has_its_own(gpus, reach):
+    """A search that lacks a GPU then ends before it tries all shares."""
+    for wish, first in (
+        (ClaimWish(gpus=gpus, reach=reach, shared=True), "gpu"),
+        (ClaimWish(gpus=gpus, reach=reach), "card"),
+        (ClaimWish(gpus=2 * gpus, cards=gpus, reach=reach, shared=True), "card"),
+    ):
+        names = [one["name"].partition("-")[0] for one in devices_of(wish)["requests"]]
+        assert names[0] == first
+        assert set(names[:2]) == {"gpu", "card"}
+
+
+def test_a_long_search_is_known_by_its_number_of_gpus():
+    for gpus in (1, 3, 4, 8):
+        assert is_long_search(ClaimWish(gpus=gpus, reach=Reach.ANY)) is (gpus >= 4)
+        assert not is_long_search(ClaimWish(gpus=gpus, reach=Reach.ROOT))
+        assert not is_long_search(ClaimWish(gpus=gpus))
 
 
 @given(GPUS, CARDS, st.sampled_from((Reach.ROOT, Reach.NUMA_NODE)))

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from kube_base.frozen import replace
 from kube_rdma.model.card import Netdev
+from kube_rdma.model.claims.device import (
+    ClaimedDevice,
+    DeviceSlice,
+    PublishedCard,
+    SliceDevice,
+)
 from kube_rdma.model.device import CharKind, Gid, GidType, Gpu
 from kube_rdma.model.doctor import (
     AddressRange,
@@ -97,6 +103,7 @@ HEALTHY = Observation(
         AddressUse("default/other", "default/rdma", "net1", "10.0.1.2"),
     ),
     ranges=(AddressRange("default/rdma", ("10.0.0.0/16",)),),
+    slices=(),
     bridges=(ObservedBridge(FUNCTIONS[0].seat.path[0], 0x11),),
     domains=tuple(ObservedDomain(one.seat.pci, "identity") for one in FUNCTIONS),
     flow_control=tuple(ObservedFlowControl(f"eth{n}", (3,), "dscp", (3,)) for n in range(2)),
@@ -144,6 +151,43 @@ POD = ObservedPod(
     attachments=(ObservedAttachment("net1", "default/rdma"),),
 )
 WITH_POD = replace(HEALTHY, pod=POD)
+
+# A pod that has the second card by a claim of DRANET, which moved eth1 into it.
+NIC = PublishedCard("nic", FUNCTIONS[1].seat.pci, "mlx5_1", "eth1", capable=True)
+MOVED = replace(LINKS[1], addresses=("10.1.0.9/16",))
+MOVED_GID = Gid(5, "0000:0000:0000:0000:0000:ffff:0a01:0009", GidType.ROCE_V2, "eth1")
+BY_CLAIM = replace(
+    CONTAINER, asks=(), nodes=("/dev/infiniband/uverbs1",), variables=(("NCCL_IB_HCA", "mlx5_1"),)
+)
+CLAIMING = replace(
+    HEALTHY,
+    kubelet=replace(
+        HEALTHY.kubelet,
+        devices=(ClaimedDevice("team", "job", "main", SliceDevice("dra.net", "node-1", "nic")),),
+    ),
+    slices=(DeviceSlice("dra.net", "node-1", 1, cards=(NIC,)),),
+    links=LINKS[:1],
+    routes=ROUTES[:1],
+    pod=ObservedPod(
+        "team",
+        "job",
+        "node-1",
+        "Running",
+        attached=(),
+        findings=(),
+        containers=(BY_CLAIM,),
+        links=(POD.links[0], MOVED),
+        routes=(ObservedRoute("eth1", "10.1.0.0/16"),),
+        survey=replace(
+            SURVEY,
+            devices=(
+                DEVICES[0],
+                replace(DEVICES[1], ports=(replace(DEVICES[1].ports[0], gids=(MOVED_GID,)),)),
+            ),
+        ),
+        attachments=(),
+    ),
+)
 
 
 def with_pod(**facts):

@@ -27,6 +27,7 @@ from kube_rdma.rules.doctor.kubelet import KUBELET_SOCKET, socket_of
 from tests.kit.nodes import seat
 
 from .healthy import (
+    CLAIMING,
     DEVICES,
     FUNCTIONS,
     GPUS,
@@ -294,6 +295,55 @@ FAULTS = {
         replace(WITH_POD, kubelet=replace(HEALTHY.kubelet, holdings=FAR)),
     ),
     "GPU of a claim far away": ("KR440", BY_CLAIM),
+    "card of a claim gone": (
+        "KR441",
+        replace(
+            CLAIMING,
+            survey=replace(SURVEY, devices=DEVICES[:1], functions=FUNCTIONS[:1]),
+            pod=replace(
+                CLAIMING.pod,
+                survey=replace(SURVEY, devices=DEVICES[:1]),
+                links=CLAIMING.pod.links[:1],
+                containers=(replace(CLAIMING.pod.containers[0], variables=()),),
+            ),
+            rails=HEALTHY.rails[:1],
+            kubelet=replace(CLAIMING.kubelet, allocatable=((RESOURCE, 1),)),
+        ),
+    ),
+    "port of a claim's card down": (
+        "KR442",
+        replace(
+            CLAIMING,
+            survey=replace(SURVEY, devices=DEVICES[:1], functions=FUNCTIONS[:1]),
+            pod=replace(
+                CLAIMING.pod,
+                survey=replace(
+                    CLAIMING.pod.survey,
+                    devices=(
+                        replace(
+                            CLAIMING.pod.survey.devices[1],
+                            ports=(
+                                replace(
+                                    CLAIMING.pod.survey.devices[1].ports[0], state=PortState.DOWN
+                                ),
+                            ),
+                        ),
+                    ),
+                ),
+            ),
+            rails=HEALTHY.rails[:1],
+            kubelet=replace(CLAIMING.kubelet, allocatable=((RESOURCE, 1),)),
+        ),
+    ),
+    "interface of a claim's card left on the node": (
+        "KR443",
+        replace(
+            CLAIMING,
+            links=LINKS,
+            routes=ROUTES,
+            pod=replace(CLAIMING.pod, links=CLAIMING.pod.links[:1]),
+        ),
+    ),
     "pod waits": ("KR490", with_pod(phase="Pending", why="0/3 nodes: untolerated taint")),
     "disk full": ("KR207", replace(HEALTHY, folders=(ObservedFolder("/var/lib/kube-rdma", 0),))),
     "no inode left": (

@@ -6,6 +6,7 @@ from kube_base.frozen import replace
 from kube_rdma.model.attach.attachment import Attachment, Plan, Sandbox
 from kube_rdma.model.attach.steps import MakeRdma, MoveRdma
 from kube_rdma.model.card import Card, CardId
+from kube_rdma.model.claims.device import DRIVER, ClaimedDevice, PublishedCard, SliceDevice
 from kube_rdma.model.late_binding.binding import ContainerId, PodName
 from kube_rdma.model.metrics.families import (
     CounterReadings,
@@ -16,8 +17,9 @@ from kube_rdma.model.metrics.families import (
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.model.pools.pool import Mode, Pool, PoolSpec, Share, ShareId
 from kube_rdma.model.survey import NamespaceMode
+from kube_rdma.rules.claims.claimed_cards import ClaimedCard
 from kube_rdma.rules.metrics import families
-from kube_rdma.rules.metrics.pods import SeenDevices, away, held_devices, pod_series
+from kube_rdma.rules.metrics.pods import SeenDevices, away, held_devices, pod_series, with_claims
 from tests.unit.programs.agent.world import hard_card
 
 RDMA = "vke.volcengine.com/rdma"
@@ -129,3 +131,73 @@ def test_a_share_that_is_the_next_pods_already_is_not_ascribed_to_it():
 def test_shares_of_others_are_none_of_the_agents():
     other = replace(holding("a", 0), resource="nvidia.com/gpu")
     assert series([other], pool(Mode.EXCLUSIVE, 0), node=["mlx5_0"]) == []
+
+
+def claimed(pod, number=0, container="main", driver="dra.net"):
+    card = PublishedCard(f"nic-{number}", hard_card(number).pci, f"mlx5_{number}")
+    return ClaimedCard(
+        ClaimedDevice("default", pod, container, SliceDevice(driver, "node-1", card.name)), card
+    )
+
+
+def claiming(cards, holdings=(), pools=None, node=("mlx5_0",)):
+    """The series of a node whose devices sit on the cards of their numbers."""
+    port = PortCounters(1, 4, 5, 100.0, {"port_rcv_data": 8})
+    numbers = [int(name.rpartition("_")[2]) for name in node]
+    read_ = CounterReadings(
+        tuple(
+            DeviceCounters(name, (port,), pci=hard_card(number).pci)
+            for name, number in zip(node, numbers, strict=True)
+        )
+    )
+    shares = held_devices(holdings, pools or {}, (), SHARED)
+    held = with_claims(shares, cards, read_.devices)
+    return list(pod_series(holdings, pools or {}, held, SeenDevices(read_, ())))
+
+
+def test_a_card_by_another_driver_s_claim_counts_for_its_pod():
+    made = claiming([claimed("a")])
+    pci = hard_card(0).pci
+    assert labels(made, families.POD_DEVICE) == [
+        ("default", "a", "main", "dra.net", pci, "mlx5_0", "own")
+    ]
+    assert labels(made, BYTES) == [("default", "a", "main", "mlx5_0", "1")]
+    assert not labels(made, families.POD_SHARES)
+
+
+def test_a_claim_that_several_pods_share_counts_for_none_of_them():
+    made = claiming([claimed("a"), claimed("b")])
+    assert [one[1::5] for one in labels(made, families.POD_DEVICE)] == [
+        ("a", "shared"),
+        ("b", "shared"),
+    ]
+    assert not labels(made, BYTES)
+
+
+def test_a_claim_of_several_containers_counts_once_for_their_pod():
+    made = claiming([claimed("a"), claimed("a", container="side")])
+    assert labels(made, BYTES) == [("default", "a", "", "mlx5_0", "1")]
+    assert len(labels(made, families.POD_DEVICE)) == 1
+
+
+def test_a_card_by_share_and_claim_is_counted_once():
+    """Of one pod the share says it; of two pods it is nobody's own."""
+    pools = pool(Mode.EXCLUSIVE, 0)
+    made = claiming([claimed("a")], [holding("a", 0)], pools)
+    assert [one[3] for one in labels(made, families.POD_DEVICE)] == [RDMA]
+    assert labels(made, BYTES) == [("default", "a", "main", "mlx5_0", "1")]
+    made = claiming([claimed("b")], [holding("a", 0)], pools)
+    assert {one[1::5] for one in labels(made, families.POD_DEVICE)} == {
+        ("a", "shared"),
+        ("b", "shared"),
+    }
+    assert not labels(made, BYTES)
+
+
+def test_claims_of_kube_rdma_s_own_driver_are_holdings_already():
+    assert claiming([claimed("a", driver=DRIVER)]) == []
+
+
+def test_a_card_that_the_node_does_not_see_has_no_series():
+    """In RDMA namespace mode exclusive its driver has moved it into the pod."""
+    assert claiming([claimed("a", 1)]) == []

@@ -68,6 +68,18 @@ def test_the_agent_of_a_policy_has_the_folders_of_the_operator_s_own_values():
     assert other["volumes"][0]["hostPath"]["path"] == "/var/lib/kubelet/"
 
 
+def test_the_agent_of_a_policy_serves_claims_where_its_operator_was_installed_so():
+    """With the folder by which the kubelet finds it; another image's plugin knows no claims."""
+    given = {"claims": {"enabled": True}}
+    for values, serves in ((given, True), ({}, False)):
+        agent = pod(plugin_objects(policy(networks=True), WORKLOADS, values=values))
+        assert ("--claims" in agent["containers"][0]["args"]) is serves
+        for rows in (agent["volumes"], agent["containers"][0]["volumeMounts"]):
+            assert ("plugins-registry" in {row["name"] for row in rows}) is serves
+    other = pod(plugin_objects(policy(), WORKLOADS, values=given))
+    assert other == pod(plugin_objects(policy(), WORKLOADS))
+
+
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 def test_privileged_pods_have_an_account_where_not_everyone_s_may(distribution):
     values = {"distribution": distribution}

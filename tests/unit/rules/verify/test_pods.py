@@ -9,9 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_base.errors import Refused
+from kube_rdma.model.claims.device import PublishedCard
 from kube_rdma.model.verify.bandwidth import PerftestRun, PodDevice
 from kube_rdma.rules.verify.perftest import perftest_words
-from kube_rdma.rules.verify.pods import OWN_STATUS, PORT_RATES, PROBE, names_devices, paired_pod
+from kube_rdma.rules.verify.pods import (
+    OWN_STATUS,
+    PLACES,
+    PORT_RATES,
+    PROBE,
+    names_devices,
+    paired_pod,
+)
 
 CARDS = "port mlx5_0 1 card 400 Gb/sec (4X NDR)\nport mlx5_1 2 card 100 Gb/sec (4X EDR)\n"
 SOFT = "port rxe-1 1 soft 2.5 Gb/sec (1X SDR)\n"
@@ -52,6 +60,55 @@ def test_without_them_the_pod_is_asked():
         PodDevice("mlx5_0", 1, 3, None, 400.0),
         PodDevice("mlx5_1", 2, 3, None, 100.0),
     )
+
+
+SCRIPT = '{"UCX_NET_DEVICES": "mlx5_0:1,mlx5_1:2", "UCX_IB_GID_INDEX": "3"}\n'
+PLACED = "place mlx5_0 0000:81:00.0\nplace mlx5_1 0000:82:00.0\n"
+BY_PLACE, BY_NAME = PublishedCard("nic", "0000:82:00.0"), PublishedCard("nic", rdma="mlx5_1")
+
+
+@pytest.mark.parametrize("card", [BY_PLACE, BY_NAME])
+def test_of_cards_by_claims_only_these_count(card):
+    """A privileged pod may open every device of its node."""
+    answer = f"{PLACED}{CARDS}{SCRIPT}"
+    own = paired_pod(pod(), answer, [card]).devices
+    assert own == (PodDevice("mlx5_1", 2, 3, None, 100.0),)
+
+
+def test_a_card_by_a_claim_is_no_reason_to_skip_a_pod_that_the_script_finds_nothing_in():
+    answer = f"{PLACED}{CARDS}{{}}"
+    assert paired_pod(pod(), answer, [BY_PLACE]).devices == (
+        PodDevice("mlx5_1", 2, None, None, 100.0),
+    )
+
+
+def test_cards_of_claims_that_the_pod_does_not_show_say_nothing():
+    """GPUs have a place, too."""
+    gpu = PublishedCard("gpu-0", "0000:c0:00.0")
+    answer = f"{PLACED}{CARDS}{SCRIPT}"
+    assert paired_pod(pod(), answer, [gpu]).devices == devices(answer)
+
+
+def test_networks_of_kube_rdma_count_before_claims():
+    document = pod(**{OWN_STATUS: '[{"rdmaDevice": "mlx5_0"}]'})
+    own = paired_pod(document, f"{PLACED}{CARDS}", [BY_PLACE]).devices
+    assert [one.name for one in own] == ["mlx5_0"]
+
+
+def test_the_shell_alone_says_where_devices_sit(tmp_path):
+    """As `device` of sysfs leads to the function, over links."""
+    function = tmp_path / "devices/pci0000:80/0000:81:00.0"
+    (function / "infiniband/mlx5_0").mkdir(parents=True)
+    (function / "infiniband/mlx5_0/device").symlink_to(function)
+    soft = tmp_path / "devices/virtual/rxe0"
+    soft.mkdir(parents=True)
+    folder = tmp_path / "class/infiniband"
+    folder.mkdir(parents=True)
+    (folder / "mlx5_0").symlink_to(function / "infiniband/mlx5_0")
+    (folder / "rxe0").symlink_to(soft)
+    script = PLACES.replace("/sys/", f"{tmp_path}/")
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("place mlx5_0 0000:81:00.0\n", "")
 
 
 @pytest.mark.parametrize(
@@ -108,7 +165,8 @@ def test_nothing_that_a_pod_says_breaks_it(annotation, variables, text):
     """It becomes words of a command line, never options or a shell's own signs."""
     document = pod(**{OWN_STATUS: json.dumps(annotation)})
     try:
-        pods_own = paired_pod(document, f"{text}\n{json.dumps(variables)}").devices
+        answer = f"{text}\n{json.dumps(variables)}"
+        pods_own = paired_pod(document, answer, [PublishedCard("nic", rdma=text)]).devices
     except Refused:
         return
     for device in pods_own:

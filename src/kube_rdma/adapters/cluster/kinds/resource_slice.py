@@ -1,18 +1,23 @@
 """ResourceSlices and ResourceClaims of any driver (resource.k8s.io/v1 since 1.34; KEP-4381).
 
 Only what says which device sits where, and which a claim has been given. Read by
-programs/agent/device_plugin/claimed_gpus.py and programs/doctor.
+programs/agent/device_plugin/claimed_gpus.py, programs/doctor and programs/verify.
+
+Words for network cards are those of DRANET (dra.net/pciAddress, ifName, rdmaDevice, rdma;
+kubernetes-sigs/dranet pkg/apis/attributes.go), of the SR-IOV driver (pciAddress, interfaceName,
+rdmaCapable; k8snetworkplumbingwg/dra-driver-sriov pkg/consts/consts.go) and of kube-rdma. What
+stands before the slash does not count: AWS and NVIDIA have the same words under other domains.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from kube_client.kinds import NOTHING, ObjectCodec, ObjectKind, Stored
-from kube_rdma.model.claims.device import DeviceSlice, SliceDevice
+from kube_rdma.model.claims.device import DeviceSlice, PublishedCard, SliceDevice
 
 GROUP, VERSION = "resource.k8s.io", "v1"
 STANDARD = "resource.kubernetes.io/pciBusID"  # k8s.io/dynamic-resource-allocation/deviceattribute
@@ -20,8 +25,15 @@ STANDARD = "resource.kubernetes.io/pciBusID"  # k8s.io/dynamic-resource-allocati
 _ADDRESS = re.compile(r"(?:[0-9a-f]{4})?([0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7])")
 
 
+_PCI_WORDS = ("pciAddress", "pciBusID")
+_RDMA_WORDS = ("rdmaDevice",)
+_INTERFACE_WORDS = ("ifName", "interfaceName", "interface")
+_CAPABLE_WORDS = ("rdma", "rdmaCapable")
+
+
 class _Attribute(msgspec.Struct, frozen=True):
     string: str | None = None
+    flag: bool | None = msgspec.field(default=None, name="bool")
 
 
 class _Device(msgspec.Struct, frozen=True):
@@ -91,6 +103,7 @@ def node_slice(stored: Stored[SliceSpec, None]) -> DeviceSlice:
         pool=spec.pool.name,
         generation=spec.pool.generation,
         addresses=tuple((name, where) for name, where in addresses if where),
+        cards=tuple(card for device in spec.devices if (card := _card(device))),
     )
 
 
@@ -99,6 +112,27 @@ def claimed_devices(stored: Stored[None, ClaimStatus]) -> tuple[SliceDevice, ...
     allocation = stored.status.allocation if stored.status else None
     results = allocation.devices.results if allocation else ()
     return tuple(SliceDevice(one.driver, one.pool, one.device) for one in results)
+
+
+def _card(device: _Device) -> PublishedCard | None:
+    """What a device says of itself as a card; None where nothing would lead to one."""
+    words = {name.rpartition("/")[2]: value for name, value in device.attributes.items()}
+    standard = device.attributes.get(STANDARD)
+    pci = _text(words, _PCI_WORDS) if standard is None else standard.string or ""
+    address = _ADDRESS.fullmatch(pci.lower())
+    capable = (words[name].flag for name in _CAPABLE_WORDS if name in words)
+    card = PublishedCard(
+        device.name,
+        address[1] if address else "",
+        _text(words, _RDMA_WORDS),
+        _text(words, _INTERFACE_WORDS),
+        next(capable, None),
+    )
+    return card if card.pci or card.rdma or card.interface else None
+
+
+def _text(words: Mapping[str, _Attribute], names: Iterable[str]) -> str:
+    return next((words[name].string or "" for name in names if name in words), "")
 
 
 def _addresses(attributes: Mapping[str, _Attribute]) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from kube_client.kinds import Where
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.claims import devices_of, pending_pods
 from kube_rdma.adapters.cluster.kinds.resource_slice import RESOURCE_SLICE, node_slice
-from kube_rdma.model.claims.device import ClaimedDevice
+from kube_rdma.model.claims.device import ClaimedDevice, DeviceSlice
 from kube_rdma.model.device import Gpu
 from kube_rdma.programs.agent.node.node_keeper import REFUSED_SECONDS
 from kube_rdma.programs.mirror import Mirror
@@ -54,9 +54,13 @@ class ClaimedGpus:
         """Watch the slices of this node, until cancelled."""
         await self._slices.follow(self._cluster, self._pause)
 
+    def slices(self) -> tuple[DeviceSlice, ...]:
+        """The slices of this node, of all drivers."""
+        return tuple(self._slices.values.values())
+
     def here(self, surveyed: Sequence[Gpu]) -> ClaimGpus:
         """The GPUs of this node that drivers hand out by claims."""
-        return claim_gpus(self._slices.values.values(), surveyed)
+        return claim_gpus(self.slices(), surveyed)
 
     async def expected(
         self, resource: str, held: Sequence[ClaimedDevice], gpus: ClaimGpus

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from kube_base.errors import KubeError, Unavailable
+from kube_base.frozen import replace
 from kube_base.notices import Notices
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.model.card import Card, CardId
@@ -29,6 +30,7 @@ from kube_rdma.model.pools.pool import Grant, ShareId
 from kube_rdma.programs.agent.device_plugin.kubelet_record import KubeletRecord
 from kube_rdma.programs.agent.device_plugin.servers import ResourceServers
 from kube_rdma.programs.debounce import Debounce
+from kube_rdma.rules.claims.claimed_cards import ClaimedCard, claimed_cards
 from kube_rdma.rules.claims.gpus import free_claim_gpus
 from kube_rdma.rules.pools.distance import Distance, got
 from kube_rdma.rules.pools.gpus import claimed_gpus, free_gpus, held_gpus, whole
@@ -72,10 +74,15 @@ class KubeletView:
 
         None when the kubelet cannot be asked now.
         """
-        shares = await self._shares(await self.record.read() if self.record else ())
-        if shares is None:
-            return None
-        return (*shares, *(self.prepared.holdings() if self.prepared else ()))
+        held = await self.all_held()
+        return held.shares if held else None
+
+    async def all_held(self) -> NodeHoldings | None:
+        """The same, and besides it what containers hold by claims of any driver."""
+        held = await self._complete(await self.record.read() if self.record else ())
+        if held is None or self.prepared is None:
+            return held
+        return replace(held, shares=(*held.shares, *self.prepared.holdings()))
 
     async def plugin_holders(self, resources: Collection[str]) -> dict[HeldShare, str]:
         """Who holds shares of these by the device plugin, in words.
@@ -87,25 +94,28 @@ class KubeletView:
         mine = [grant for grant in recorded if grant.resource in resources]
         if self.record and not mine:
             return {}
-        shares = await self._shares(recorded)
-        if shares is None:
+        held = await self._complete(recorded)
+        if held is None:
             return {
                 (grant.resource, share): f"the pod with the uid {grant.uid}"
                 for grant in mine
                 for share in grant.shares
             }
         return {
-            (held.resource, share): f"pod {held.namespace}/{held.pod}"
-            for held in shares
-            for share in held.shares
-            if held.resource in resources
+            (one.resource, share): f"pod {one.namespace}/{one.pod}"
+            for one in held.shares
+            for share in one.shares
+            if one.resource in resources
         }
 
-    async def _shares(self, recorded: Sequence[RecordedGrant]) -> tuple[Holding, ...] | None:
-        """What is held by the device plugin; the record is read before the kubelet is asked."""
+    async def _complete(self, recorded: Sequence[RecordedGrant]) -> NodeHoldings | None:
+        """What the kubelet tells, and of shares what it wrote down and does not tell of now.
+
+        The record is read before the kubelet is asked.
+        """
         answer = await self._ask()
         if answer is None or self.record is None:
-            return answer[0].shares if answer else None
+            return answer[0] if answer else None
         try:
             shares = await self.record.complete(recorded, answer[0])
         except KubeError as error:
@@ -113,7 +123,11 @@ class KubeletView:
                 log.warning("share holders unknown", why=why)
             return None
         self._notices.over("untold")
-        return shares
+        return replace(answer[0], shares=shares)
+
+    def claimed_cards(self, held: NodeHoldings) -> tuple[ClaimedCard, ...]:
+        """What of it may be network cards; nothing where no API server tells of slices."""
+        return claimed_cards(held.devices, self.claimed.slices()) if self.claimed else ()
 
     def booked(self) -> tuple[PreparedClaim, ...]:
         """The claims of kube-rdma's own driver that are prepared on this node."""

@@ -42,10 +42,17 @@ from kube_rdma.model.pools.pool import Pool
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
 from kube_rdma.programs.agent.metrics.stopwatch import Stopwatch
+from kube_rdma.rules.claims.claimed_cards import ClaimedCard
 from kube_rdma.rules.health.damping import Assessment
 from kube_rdma.rules.metrics import families
 from kube_rdma.rules.metrics.node import device_series
-from kube_rdma.rules.metrics.pods import HeldDevice, SeenDevices, away, held_devices, pod_series
+from kube_rdma.rules.metrics.pods import (
+    SeenDevices,
+    away,
+    held_devices,
+    pod_series,
+    with_claims,
+)
 from kube_rdma.rules.metrics.resources import (
     HealthCounts,
     counted,
@@ -129,9 +136,11 @@ class Exporter:
                 clock = self._from.clock
                 if self._kept and clock() - self._kept[0] < FRESH_SECONDS:
                     return self._kept[1]
-                holdings = await self._from.kubelet.holdings()
+                held = await self._from.kubelet.all_held()
+                cards = self._from.kubelet.claimed_cards(held) if held else ()
+                holdings = held.shares if held else None
                 look, attachments = self._look, tuple(self._from.attachments())
-                scrape = _Scrape(look, holdings, attachments, self._site.names)
+                scrape = _Scrape(look, holdings, attachments, self._site.names, cards)
                 loop = asyncio.get_running_loop()
                 text = await loop.run_in_executor(self._thread, self._text, scrape)
                 self._kept = clock(), text
@@ -161,6 +170,7 @@ class _Scrape(Frozen):
     holdings: tuple[Holding, ...] | None
     attachments: tuple[Attachment, ...]
     names: tuple[MetricNames, ...]
+    cards: tuple[ClaimedCard, ...] = ()
 
     def series(self, devices: SeenDevices, node: CounterReadings) -> Iterator[MetricSeries]:
         """All series but those of the agent itself."""
@@ -168,9 +178,8 @@ class _Scrape(Frozen):
         yield from device_series(node.devices, self.names)
         yield from resource_series(look.pools, holdings)
         if holdings is not None:
-            held: Sequence[HeldDevice] = held_devices(
-                holdings, look.pools, self.attachments, look.mode
-            )
+            shares = held_devices(holdings, look.pools, self.attachments, look.mode)
+            held = with_claims(shares, self.cards, node.devices)
             resources = (*look.pools, *look.withdrawn)
             yield from pod_series(holdings, resources, held, devices)
 

@@ -14,6 +14,12 @@ from kube_rdma.adapters.bulkhead import contained
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.model.attach.attachment import Attachment, Plan, Sandbox
 from kube_rdma.model.attach.steps import MoveRdma
+from kube_rdma.model.claims.device import (
+    ClaimedDevice,
+    DeviceSlice,
+    PublishedCard,
+    SliceDevice,
+)
 from kube_rdma.model.device import PortState
 from kube_rdma.model.late_binding.binding import ContainerId, PodName
 from kube_rdma.model.metrics.families import MetricNames
@@ -26,6 +32,7 @@ from kube_rdma_testing.kernel.tree import remove_device, write_tree
 from kube_rdma_testing.kernel.tree_counters import write_counters
 from kube_rdma_testing.kernel.tree_links import write_link
 from kube_rdma_testing.kubelet.devices import ContainerPlace
+from kube_rdma_testing.kubelet.kubelet import FakeKubelet
 from kube_rdma_testing.recording import recorded
 from tests.unit.programs.agent.world import VKE, World, hard_card
 
@@ -123,6 +130,37 @@ async def test_a_pods_traffic_stands_under_its_name(world, tree):
         after = await scrape(doors.metrics)
         assert after.of("kube_rdma_pod_port_data_received_bytes_total") == []
         assert after.of("kube_rdma_resource_shares_in_use") == [0]
+
+
+class Slices:
+    """The slices of a node, as programs/agent/device_plugin/claimed_gpus follows them."""
+
+    def __init__(self, *slices):
+        self._slices = slices
+
+    def slices(self):
+        return self._slices
+
+
+async def test_a_card_by_another_driver_s_claim_counts_for_its_pod(tree, tmp_path):
+    """DRANET's, say: by the kubelet's word who holds it, by its slice which device it is."""
+    card = PublishedCard("nic", hard_card(1).pci, "mlx5_1")
+    async with FakeKubelet.at(tmp_path) as kubelet:
+        view = KubeletView(PodResources(tmp_path / "pod-resources/kubelet.sock"))
+        view.claimed = Slices(DeviceSlice("dra.net", "node-1", 1, cards=(card,)))
+        device = SliceDevice("dra.net", "node-1", "nic")
+        kubelet.pod_resources.claimed = [ClaimedDevice("team", "train", "c", device)]
+        sources = MetricsSources(view, sysfs=tree, clock=seconds())
+        exporter = Exporter(MetricsSite(None, 1), sources)
+        seen = Scraped((await exporter.answer()).decode())
+        pod = {"namespace": "team", "pod": "train", "container": "c", "device": "mlx5_1"}
+        assert seen.of("kube_rdma_pod_port_data_received_bytes_total", **pod) == [20]
+        info = {"resource": "dra.net", "access": "own", "card": hard_card(1).pci}
+        assert seen.of("kube_rdma_pod_device_info", **pod, **info) == [1]
+        view.claimed = None  # nobody tells of slices
+        seen = Scraped((await exporter.answer()).decode())
+        assert seen.of("kube_rdma_pod_device_info") == []
+        assert seen.of("kube_rdma_scrape_holders_known") == [1]
 
 
 async def test_every_family_of_the_table_is_exported_and_no_other(world, tree):
