@@ -25,7 +25,7 @@ _LONGEST = 24  # letters of a node's name; the middle of a longer one is left ou
 _TONES = (
     Tone("well", "#4a90c2", "#5aa9dd"),
     Tone("port", "#c98a00", "#e3b341"),
-    Tone("ill", "#c4460b", "#f0763a"),
+    Tone("bad", "#c4460b", "#f0763a"),
     Tone("gone", "#c4460b", "#f0763a", of="stroke"),
     Tone("unseen", "#7b8794", "#8b98a5", of="stroke"),
     Tone("cross", "#ffffff", "#0d1117", of="stroke"),
@@ -126,7 +126,7 @@ def _shape(state: CardState, x: int, y: int) -> str:
             return f'<path class="port" d="M {x - 7} {y + 6} L {x} {y - 7} L {x + 7} {y + 6} Z"/>'
         case CardState.ILL:
             return (
-                f'<rect class="ill" x="{x - 7}" y="{y - 7}" width="14" height="14" rx="2"/>'
+                f'<rect class="bad" x="{x - 7}" y="{y - 7}" width="14" height="14" rx="2"/>'
                 f'<path class="cross" d="M {x - 3} {y - 3} L {x + 3} {y + 3} '
                 f'M {x + 3} {y - 3} L {x - 3} {y + 3}" stroke-width="2" fill="none"/>'
             )

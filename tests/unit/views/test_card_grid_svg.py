@@ -18,7 +18,7 @@ from tests.unit.views.test_pages_of_512_cards import NODES, cluster
 
 PICTURE = ROOT / "docs/cards.svg"
 SVG = "{http://www.w3.org/2000/svg}"
-CLASSES = {"well", "port", "ill", "gone", "unseen"}
+CLASSES = {"well", "port", "bad", "gone", "unseen"}
 
 
 def example():
@@ -68,7 +68,7 @@ def test_64_nodes_with_eight_cards_fit_on_a_page():
     assert int(picture.get("width")) == 800
     assert int(picture.get("height")) < 800
     kinds = Counter(kind for kind, _ in marks(picture))
-    assert kinds == {"well": 497, "ill": 5, "gone": 1, "port": 1, "unseen": 8}
+    assert kinds == {"well": 497, "bad": 5, "gone": 1, "port": 1, "unseen": 8}
 
 
 def test_a_tip_says_which_card_and_why():

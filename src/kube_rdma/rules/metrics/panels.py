@@ -229,7 +229,7 @@ def _grids() -> tuple[PanelPlan, ...]:
             kind="table",
             grid=PanelGrid("node", "device"),
             levels=(PanelLevel(0.001, _NOTE), PanelLevel(10, _ILL)),
-            guess="The colour from 10 errors a second on is a guess; nobody measured it.",
+            guess="The colour from 10 errors a second on is a guess and was not measured.",
         ),
     )
 
@@ -245,7 +245,7 @@ def _scarce_panels() -> tuple[PanelPlan, ...]:
             "{{pool}} IPv{{family}} {{rail}}",
             "percentunit",
             levels=(PanelLevel(0.9, _ILL),),
-            guess="The line at 90 % is a guess; nobody measured it.",
+            guess="The line at 90 % is a guess and was not measured.",
         ),
         PanelPlan(
             "PCIe links that are slower than card and slot can be",
