@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 @click.pass_obj
 def status(
     opener: Opener | None,
+    /,
     cluster: ClusterOptions,
     *,
     output: str,

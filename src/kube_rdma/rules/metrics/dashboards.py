@@ -78,7 +78,7 @@ def _panel(number: int, plan: PanelPlan) -> Json:
 
 def _defaults(plan: PanelPlan) -> Json:
     """How values are shown: unit, colours from levels on, words for values of a grid."""
-    shown: dict[str, Json] = {"unit": plan.unit}
+    shown: Json = {"unit": plan.unit}
     if plan.grid:
         shown["custom"] = {"cellOptions": {"type": "color-background"}}
     elif plan.levels:

@@ -81,6 +81,15 @@ def node_panels() -> tuple[PanelPlan, ...]:
         PanelPlan(
             "Used entries of GID tables", f"{families.GIDS.name}{on}", "{{instance}} {{device}}"
         ),
+        *_duration_panels(),
+        *_card_panels(on),
+        *_agent_panels(on),
+    )
+
+
+def _duration_panels() -> tuple[PanelPlan, ...]:
+    """Where the time of a pod's networks goes."""
+    return (
         PanelPlan(
             "Time to attach a pod's networks (95th percentile)",
             _slowest(families.ATTACH, ', operation="add"'),
@@ -99,6 +108,12 @@ def node_panels() -> tuple[PanelPlan, ...]:
             "seconds",
             "s",
         ),
+    )
+
+
+def _card_panels(on: str) -> tuple[PanelPlan, ...]:
+    """How cards are: their PCIe links, and how often their health changes."""
+    return (
         PanelPlan(
             "PCIe transfers, as part of what card and slot can",
             f"({families.PCIE_LANES.name}{on} * {families.PCIE_SPEED.name}{on}) / "
@@ -114,6 +129,12 @@ def node_panels() -> tuple[PanelPlan, ...]:
             f"increase({families.HEALTH_CHANGES.name}{on}[1h])",
             "{{instance}} {{card}} healthy={{healthy}}",
         ),
+    )
+
+
+def _agent_panels(on: str) -> tuple[PanelPlan, ...]:
+    """How the agents themselves are."""
+    return (
         PanelPlan(
             "Failures of parts of the agents in an hour",
             f"increase({families.PART_FAILURES.name}{on}[1h])",
