@@ -2,7 +2,7 @@
 # tools/bootstrap, which takes no time when there is nothing to do.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-lab ci test-all check bench house image release clean ready
+.PHONY: help demo test test-lab ci test-all check bench house conformance image release clean ready
 export PATH := $(PATH):/usr/sbin:/sbin
 # Without compiled files each worker would compile all tests, and each program that they start.
 unexport PYTHONDONTWRITEBYTECODE
@@ -23,7 +23,7 @@ both = export KUBE_RDMA_TIMES=$$(mktemp); failed=0; $1 || failed=1; $2 || failed
 	rm $$KUBE_RDMA_TIMES; exit $$failed
 
 help: ## list these words
-	@awk -F ':.* ## ' '/^[a-z-]+:.* ## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.* ## ' '/^[a-z-]+:.* ## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
 
 demo: ready ## boot the lab, install kube-rdma, run the SCC example, end with a table; leaves the lab up
 	@.venv/bin/kube-rdma lab demo
@@ -52,6 +52,9 @@ bench: ready ## measure; ARGS="lab devices --json" chooses what and how
 
 house: ready ## count: lines, names that say nothing, class names with two meanings
 	@.venv/bin/python -m tests.house.numbers
+
+conformance: ready ## evidence of AI conformance items 10 and 41, of the cluster of KUBECONFIG; docs/conformance.md
+	@.venv/bin/python -m kube_rdma_tools.conformance dist/conformance $(ARGS)
 
 release: ready ## write all files of a release into dist/VERSION; docs/release.md tells the rest
 	@.venv/bin/python -m kube_rdma_tools.release dist $(ARGS)

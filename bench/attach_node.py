@@ -23,13 +23,13 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, TypeVar
 
 from bench.attach_floor import Noting, Trace, run
 from kube_base.errors import Unavailable
@@ -45,8 +45,8 @@ from kube_rdma.adapters.cni.socket import CniSocket
 from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.adapters.journal.format import ATTACHMENTS, BINDINGS
 from kube_rdma.adapters.journal.journal import Journal
-from kube_rdma.adapters.kernel.pod.namespaces import links_inside
-from kube_rdma.adapters.kernel.pod.steps import open_pod
+from kube_rdma.adapters.kernel.pod.namespaces import Namespace, links_inside
+from kube_rdma.adapters.kernel.pod.steps import PodNetwork, open_pod
 from kube_rdma.adapters.kubelet.directory import KUBELET_SOCKET
 from kube_rdma.adapters.kubelet.folders import POD_RESOURCES
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
@@ -76,6 +76,7 @@ from kube_rdma_testing.cluster.server import ClientLine, FakeServer
 RAILS, SETTLE_SECONDS = 8, 0.1
 SOCKET, KUBELET, TREE = "run/kube-rdma/agent.sock", "kubelet", "tree"
 WRITES = ("create", "update", "patch", "delete")
+T = TypeVar("T")
 _CLONE_NEWNET = 0x40000000  # include/uapi/linux/sched.h
 
 
@@ -291,16 +292,40 @@ def documents(server: FakeServer, scene: Scene) -> None:
         server.put(DEFINITION, {**network, "spec": {"config": json.dumps(config)}})
 
 
-def attachments(folder: Path, stack: AsyncExitStack, sizes: list[int]) -> PlanExecutor:
+class Watch:
+    """What looks at the parts of the agent while they work; this one does not."""
+
+    def part(self, name: str, part: T) -> T:
+        """What the agent gets in place of a part of it."""
+        return part
+
+    def pod(self, pod: PodNetwork) -> PodNetwork:
+        """What does a pod's Steps in place of the kernel's own."""
+        return pod
+
+
+UNWATCHED = Watch()
+
+
+def attachments(
+    folder: Path, stack: AsyncExitStack, sizes: list[int], watch: Watch
+) -> PlanExecutor:
     """The agent's own, over journals that note what they write."""
     records = [Noting(folder / name, sizes) for name in ("attachments", "delegated")]
     pods, interfaces = [stack.enter_context(Journal(one, ATTACHMENTS)) for one in records]
     binaries = HostPlugins(folder, PurePosixPath("/opt/cni/bin"), partial(inside, folder))
-    return PlanExecutor(AttachmentJournal(pods, interfaces), open_pod, Plugins(binaries))
+    journal = watch.part("journal", AttachmentJournal(pods, interfaces))
+
+    @contextmanager
+    def opened(namespace: Namespace | None) -> Iterator[PodNetwork]:
+        with open_pod(namespace) as pod:
+            yield watch.pod(pod)
+
+    return PlanExecutor(journal, opened, Plugins(binaries))
 
 
 @asynccontextmanager
-async def running(folder: Path, scene: Scene) -> AsyncIterator[Node]:
+async def running(folder: Path, scene: Scene, watch: Watch = UNWATCHED) -> AsyncIterator[Node]:
     """Pod networks, wired as in programs/agent/pod_networks/node_networks; they give addresses."""
     server, sizes = FakeServer([IP_POOL, IP_BLOCK, LEASE, DEFINITION]), list[int]()
     documents(server, scene)
@@ -329,11 +354,11 @@ async def running(folder: Path, scene: Scene) -> AsyncIterator[Node]:
             functions=host_functions,
             watched=giver.pool,
         )
-        node.attachments = attachments(folder, stack, sizes)
+        node.attachments = attachments(folder, stack, sizes, watch)
         to = AttachDependencies(
-            node=NodeView(asked),
-            giver=giver,
-            late=late,
+            node=watch.part("node", NodeView(asked)),
+            giver=watch.part("addresses", giver),
+            late=watch.part("binding", late),
             attachments=node.attachments,
             inode=lambda at: os.fstat(at).st_ino,
         )

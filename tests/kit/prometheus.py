@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import socket
 import subprocess
 import sys
 import urllib.parse
@@ -69,11 +70,12 @@ class Prometheus:
     `inside` are words that enter its network.
     """
 
-    def __init__(self, inside=()):
+    def __init__(self, inside=(), address=ADDRESS):
         self._inside = inside
+        self._address = address
 
     def _get(self, path):
-        answer = get(f"http://{ADDRESS}{path}", self._inside)
+        answer = get(f"http://{self._address}{path}", self._inside)
         return json.loads(answer)["data"] if answer else {}
 
     def values(self, query):
@@ -83,6 +85,17 @@ class Prometheus:
             (one["metric"].get("pod"), one["metric"].get("device")): float(one["value"][1])
             for one in result
         }
+
+    def answer(self, query, when):
+        """Labels and value of each series of a query at a time."""
+        words = urllib.parse.urlencode({"query": query, "time": when})
+        result = self._get(f"/api/v1/query?{words}")["result"]
+        return [(one["metric"], float(one["value"][1])) for one in result]
+
+    @property
+    def is_ready(self):
+        """Whether it answers queries."""
+        return get(f"http://{self._address}/-/ready", self._inside) is not None
 
     def firing(self):
         """Names of alerts that fire, with the pod that they are about."""
@@ -127,6 +140,42 @@ def running(program, folder: Path, targets, groups, inside=()):
         )
     try:
         yield Prometheus(inside)
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def fill(program, folder: Path, text):
+    """Let the server of a folder have series that were recorded before, in OpenMetrics' text."""
+    (folder / "series.txt").write_text(text)
+    (folder / "prometheus.yaml").write_text("{}")
+    words = ("tsdb", "create-blocks-from", "openmetrics", folder / "series.txt", folder / "data")
+    subprocess.run([program / "promtool", *words], check=True, capture_output=True)
+
+
+@contextlib.contextmanager
+def running_on_file(program, folder: Path):
+    """Prometheus over the series of a folder, which scrapes nobody; it answers when this yields."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen(
+            [
+                program / "prometheus",
+                f"--config.file={folder}/prometheus.yaml",
+                f"--storage.tsdb.path={folder}/data",
+                "--storage.tsdb.retention.time=100y",
+                f"--web.listen-address={address}",
+            ],
+            stdout=log,
+            stderr=log,
+        )
+    server = Prometheus(address=address)
+    try:
+        while not server.is_ready:
+            assert process.poll() is None, (folder / "log").read_text()
+        yield server
     finally:
         process.terminate()
         process.wait()

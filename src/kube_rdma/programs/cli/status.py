@@ -9,14 +9,15 @@ import asyncio
 import json
 import sys
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kube_rdma.programs.cli.examples import examples
 from kube_rdma.programs.cli.exit_codes import ExitCode
 from kube_rdma.programs.cli.options import ClusterOptions, cluster_options, duration
-from kube_rdma.programs.cli.output import OUTPUT, page_width
+from kube_rdma.programs.cli.output import OUTPUT, keep, page_width, writable
 
 if TYPE_CHECKING:
     from kube_rdma.programs.cli.options import Opener
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         "kube-rdma status --problems-only",
         "kube-rdma status --wait --timeout 5m",
         "kube-rdma status -o json",
+        "kube-rdma status --svg cards.svg",
     )
 )
 @click.option(
@@ -44,17 +46,23 @@ if TYPE_CHECKING:
     callback=duration,
     help="Longest time for --wait, such as 90s or 1m30s; a plain number is seconds.",
 )
+@click.option(
+    "--svg",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Draw the state of all cards, node by rail, and write the picture to FILE.",
+)
 @cluster_options()
 @OUTPUT
 @click.pass_obj
 def status(
     opener: Opener | None,
+    /,
     cluster: ClusterOptions,
     *,
     output: str,
     problems_only: bool,
-    wait: bool,
-    seconds: float,
+    **more: Any,
 ) -> None:
     """Show the cluster's state and its problems.
 
@@ -68,7 +76,12 @@ def status(
     from kube_rdma.model.reports.cluster import ClusterHealth
     from kube_rdma.views.reports import status_document, status_text
 
-    look = asyncio.run(_look(opener, cluster, seconds if wait else 0.0))
+    if more["svg"]:
+        writable(more["svg"])
+    seconds = more["seconds"] if more["wait"] else 0.0
+    look = asyncio.run(_look(opener, cluster, seconds))
+    if more["svg"]:
+        _draw(look, more["svg"])
     if output == "json":
         click.echo(json.dumps(status_document(look.facts, look.findings, look.health), indent=2))
     else:
@@ -80,6 +93,14 @@ def status(
         ClusterHealth.UNKNOWN: ExitCode.UNKNOWN,
     }
     sys.exit(codes[look.health])
+
+
+def _draw(look: ClusterLook, file: Path) -> None:
+    """All cards of the last look, as a picture."""
+    from kube_rdma.rules.reports.card_grid import card_grid
+    from kube_rdma.views.card_grid_svg import card_grid_svg
+
+    keep(card_grid_svg(card_grid(look.facts), "State of the cards"), file)
 
 
 async def _look(opener: Opener | None, options: ClusterOptions, seconds: float) -> ClusterLook:

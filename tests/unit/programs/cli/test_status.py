@@ -398,3 +398,17 @@ def test_as_json_it_has_all_that_the_table_has(world):
     assert node["agents"][0]["ready"]
     assert [each["role"] for each in document["programs"]] == ["agent", "controller"]
     assert document["addressPools"][0]["free"] == "222"
+
+
+def test_the_cards_of_all_nodes_are_drawn_beside_the_page(tmp_path):
+    file = tmp_path / "cards.svg"
+    world = World()
+    plain = world.run()
+    result = world.run("--svg", str(file))
+    assert (result.exit_code, result.stdout) == (plain.exit_code, plain.stdout)
+    assert "2 nodes" in file.read_text()
+
+
+def test_a_picture_that_cannot_be_written_is_said_before_the_cluster_is_asked(tmp_path):
+    result = CliRunner().invoke(status, ["--svg", str(tmp_path / "nowhere/cards.svg")])
+    assert isinstance(result.exception, FileNotFoundError)

@@ -24,7 +24,7 @@ OF_SCRAPES = {"instance", "node", "job", "namespace"}  # which Prometheus adds
 # What PromQL has itself; anything else in an expression is a name or a label.
 WORDS = {"and", "or", "unless", "on", "by", "bool", "group_right", "group_left"}
 WORDS |= {"sum", "max", "rate", "increase", "histogram_quantile"}
-WORDS |= {"last_over_time", "max_over_time"}
+WORDS |= {"last_over_time", "max_over_time", "min", "count", "label_join", "label_replace"}
 MATCHING = r"\b(?:on|by|group_right|group_left) \(([^)]*)\)"
 NAME = re.compile(r"(?<![\w$])[a-z_]\w*")
 
@@ -90,7 +90,7 @@ def test_variables_that_are_used_can_be_chosen():
     for board in BOARDS.values():
         names = {choice["name"] for choice in board["templating"]["list"]}
         text = str(board["panels"])
-        used = set(re.findall(r"\$\{?(\w+)", text)) - {"__rate_interval"}
+        used = set(re.findall(r"\$\{?([a-z_]\w*)", text)) - {"__rate_interval"}
         assert used <= names
 
 
@@ -136,6 +136,31 @@ def test_a_threshold_that_nobody_measured_says_so():
     for name, rule in RULES.items():
         compared = set(re.findall(r"[<>]=? (?:bool )?([0-9.]+)", rule["expr"])) - {"0"}
         assert bool(compared) is ("guess" in rule["annotations"].get("threshold", "")), name
+
+
+def drawn_levels():
+    for name, board in BOARDS.items():
+        for panel in board["panels"]:
+            steps = panel["fieldConfig"]["defaults"].get("thresholds", {}).get("steps", ())
+            yield f"{name}: {panel['title']}", [step["value"] for step in steps], panel
+
+
+def test_a_panel_says_which_of_its_levels_is_a_guess():
+    """Everything above a first trace of something is a number that nobody measured."""
+    least = 0.01
+    for name, levels, panel in drawn_levels():
+        guessed = [one for one in levels if one is not None and one > least]
+        assert bool(guessed) is ("guess" in panel.get("description", "")), name
+
+
+def test_a_grid_turns_labels_that_its_query_has():
+    for _, _, panel in drawn_levels():
+        for step in panel.get("transformations", ()):
+            if step["id"] == "groupingToMatrix":
+                options = step["options"]
+                by = f"({options['rowField']}, {options['columnField']})"
+                assert panel["targets"][0]["expr"].startswith(f"max by {by} ")
+                assert panel["targets"][0]["format"] == "table"
 
 
 def test_dashboards_have_a_uid_and_places_of_their_own():

@@ -1,0 +1,121 @@
+"""What a check is: a title, the commands that were run with their output, and an honest verdict.
+
+Between checks, which run commands through a Recorder, and pages, which show them. A check that
+could not be made is "not run" with its reason; it counts neither for nor against.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import TypeAlias
+
+from kube_base.errors import KubeError
+from kube_base.frozen import Frozen
+
+
+class CheckVerdict(StrEnum):
+    """How a check ended."""
+
+    MET = "met"
+    NOT_MET = "not met"
+    NOT_RUN = "not run"
+
+
+class Unproven(KubeError):
+    """A check did not show what it had to show; the verdict says which of the two it is."""
+
+    def __init__(self, verdict: CheckVerdict, why: str) -> None:
+        self.verdict = verdict
+        super().__init__(why)
+
+
+class CommandOutcome(Frozen):
+    """What a command printed to stdout and to stderr, and its exit code."""
+
+    code: int
+    text: str
+    errors: str = ""
+
+    @property
+    def last(self) -> str:
+        """The last line of all that it printed, which says why it failed."""
+        lines = f"{self.text}\n{self.errors}".strip().splitlines()
+        return lines[-1] if lines else "it printed nothing"
+
+
+class RecordedCommand(Frozen):
+    """A command as people would type it, what it read from stdin, and what came of it."""
+
+    words: tuple[str, ...]
+    stdin: str
+    outcome: CommandOutcome
+
+
+class ConformanceCheck(Frozen):
+    """A check with its verdict; `sentence` says what was seen, or why nothing was."""
+
+    title: str
+    verdict: CheckVerdict
+    sentence: str
+    commands: tuple[RecordedCommand, ...] = ()
+
+
+class ConformanceItem(Frozen):
+    """An item of the programme: its id there, the number of its KAR, and what was checked."""
+
+    id: str
+    number: int
+    title: str
+    checks: tuple[ConformanceCheck, ...]
+
+    @property
+    def status(self) -> str:
+        """A word of the programme's list, "" where nothing ran; only all checks make it whole."""
+        verdicts = {check.verdict for check in self.checks}
+        if verdicts == {CheckVerdict.NOT_RUN}:
+            return ""
+        if verdicts == {CheckVerdict.MET}:
+            return "Implemented"
+        return "Partially Implemented" if CheckVerdict.MET in verdicts else "Not Implemented"
+
+
+Runner: TypeAlias = Callable[[Sequence[str], str], CommandOutcome]
+"""Runs words with a text as stdin; a program that is missing has exit code 127, as in a shell."""
+
+
+class Recorder:
+    """Runs commands and keeps what they printed, in their order."""
+
+    def __init__(self, run: Runner) -> None:
+        self._run = run
+        self._commands: list[RecordedCommand] = []
+
+    @property
+    def commands(self) -> tuple[RecordedCommand, ...]:
+        """All until now."""
+        return tuple(self._commands)
+
+    def tried(self, *words: str, stdin: str = "") -> CommandOutcome:
+        """What came of a command, whatever its exit code."""
+        outcome = self._run(words, stdin)
+        self._commands.append(RecordedCommand(words, stdin, outcome))
+        return outcome
+
+    def asked(self, *words: str, stdin: str = "") -> str:
+        """What a command printed; raise Unproven when it failed."""
+        outcome = self.tried(*words, stdin=stdin)
+        if outcome.code:
+            what = f"`{' '.join(words[:4])} …` failed: {outcome.last}"
+            raise Unproven(CheckVerdict.NOT_MET, what)
+        return outcome.text
+
+
+def examined(title: str, run: Runner, check: Callable[[Recorder], str]) -> ConformanceCheck:
+    """Make one check; its sentence is what the function returns, or why it could not."""
+    recorder = Recorder(run)
+    try:
+        verdict, sentence = CheckVerdict.MET, check(recorder)
+    except Unproven as error:
+        verdict, sentence = error.verdict, str(error)
+    return ConformanceCheck(title, verdict, sentence, recorder.commands)

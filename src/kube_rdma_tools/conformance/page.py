@@ -1,0 +1,122 @@
+"""Evidence as files: a page of Markdown for each item, and a YAML with what PRODUCT.yaml asks for.
+
+Last step. The programme wants `id`, `description` and `level` unchanged, so the YAML has the id to
+find the entry by, and the three fields that a vendor fills: status, evidence and notes.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+
+import yaml
+
+from kube_base.frozen import Frozen
+from kube_rdma.views.text import markdown_row
+from kube_rdma_tools.conformance.evidence import (
+    CheckVerdict,
+    ConformanceCheck,
+    ConformanceItem,
+    RecordedCommand,
+)
+
+_LINES = 60  # of a command's output that a page shows
+_KARS = "https://github.com/kubernetes-sigs/ai-conformance/tree/main/kars"
+_FENCE = "~~~~"  # none of a command's output ends it
+
+
+class ConformanceScene(Frozen):
+    """When and on what it was taken: versions by name, in the order in which a page shows them."""
+
+    date: str
+    versions: tuple[tuple[str, str], ...]
+
+
+def files(items: Sequence[ConformanceItem], scene: ConformanceScene) -> Mapping[str, str]:
+    """What each file holds, by its name."""
+    pages = {f"{item.id}.md": "\n".join(_page(item, scene)) for item in items}
+    return pages | {"items.yaml": _entries(items)}
+
+
+def summary(items: Sequence[ConformanceItem]) -> str:
+    """A line for each check, for whoever ran it."""
+    lines = []
+    for item in items:
+        lines.append(f"{item.id} (KAR-{item.number}): {item.status or 'nothing was run'}")
+        lines += [f"  {one.verdict.value.ljust(7)}  {one.title}" for one in item.checks]
+    return "\n".join(lines)
+
+
+def _entries(items: Sequence[ConformanceItem]) -> str:
+    entries = [
+        {
+            "id": item.id,
+            "status": item.status,
+            "evidence": [f"{item.id}.md"],
+            "notes": " ".join(_notes(item)),
+        }
+        for item in items
+    ]
+    head = "# Copy these fields into the entries of spec.networking that have the same id.\n"
+    text: str = yaml.safe_dump({"spec": {"networking": entries}}, sort_keys=False, width=100)
+    return head + text
+
+
+def _notes(item: ConformanceItem) -> Iterator[str]:
+    """What is missing, so that nobody reads more out of the status than there is."""
+    for check in item.checks:
+        if check.verdict is not CheckVerdict.MET:
+            yield f"{check.title}: {check.verdict.value}. {_ended(check.sentence)}"
+
+
+def _page(item: ConformanceItem, scene: ConformanceScene) -> Iterator[str]:
+    yield f"# {item.title} (`{item.id}`)"
+    yield ""
+    yield f"Evidence for [KAR-{item.number}]({_KARS}), taken on {scene.date} by `make conformance`."
+    yield f"Status: **{item.status or 'not assessed'}**."
+    yield ""
+    yield markdown_row(("what", "version"))
+    yield "|---|---|"
+    yield from (markdown_row(row) for row in scene.versions)
+    yield ""
+    yield markdown_row(("check", "result", "seen"))
+    yield "|---|---|---|"
+    for check in item.checks:
+        yield markdown_row((check.title, check.verdict.value, _flat(check.sentence)))
+    for check in item.checks:
+        yield from _section(check)
+    yield ""
+
+
+def _section(check: ConformanceCheck) -> Iterator[str]:
+    yield ""
+    yield f"## {check.title}"
+    yield f"**{check.verdict.value.capitalize()}.** {_ended(_flat(check.sentence))}"
+    for command in check.commands:
+        yield ""
+        yield from _command(command)
+
+
+def _command(command: RecordedCommand) -> Iterator[str]:
+    """As a person sees it in a terminal; a manifest stands where the shell would read it."""
+    yield f"{_FENCE}console"
+    here = " <<'END'" if command.stdin else ""
+    yield f"$ {shlex.join(command.words)}{here}"
+    if command.stdin:
+        yield from (*command.stdin.splitlines(), "END")
+    outcome = command.outcome
+    lines = [*outcome.text.rstrip().splitlines(), *outcome.errors.rstrip().splitlines()]
+    yield from (line.replace(_FENCE, "~ ~") for line in lines[:_LINES])
+    if len(lines) > _LINES:
+        yield f"… {len(lines) - _LINES} more lines"
+    if outcome.code:
+        yield f"(exit code {outcome.code})"
+    yield _FENCE
+
+
+def _flat(sentence: str) -> str:
+    return " ".join(sentence.split())
+
+
+def _ended(sentence: str) -> str:
+    return f"{sentence.rstrip('.')}."

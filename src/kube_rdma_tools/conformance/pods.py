@@ -1,0 +1,88 @@
+"""The pods that checks start: two of different roles on two nodes, one too large, one with a claim.
+
+First of the checks: everything else is asked of the pair while it runs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from kube_base.frozen import Frozen
+
+PREFILL, DECODE = "conformance-prefill", "conformance-decode"
+LARGE, CLAIMING = "conformance-too-large", "conformance-claim"
+PODS = (PREFILL, DECODE, LARGE, CLAIMING)
+_LABEL = "kube-rdma.io/conformance"
+_NETWORKS = "k8s.v1.cni.cncf.io/networks"
+
+
+class ConformanceWish(Frozen):
+    """What is asked of the cluster: an image with UCX and perftest, a resource and its networks.
+
+    `device_class` is the DeviceClass by which the check of claims gets a card.
+    """
+
+    image: str
+    resource: str
+    networks: tuple[str, ...]
+    namespace: str = "default"
+    device_class: str = "rdma"
+    seconds: int = 600
+
+
+def pair(wish: ConformanceWish) -> str:
+    """Two pods that stand on two nodes, as those of prefill and decode have to."""
+    return _listed(*(_apart(_pod(wish, name, 1), name) for name in (PREFILL, DECODE)))
+
+
+def large(wish: ConformanceWish, shares: int) -> str:
+    """A pod that asks for so many shares."""
+    return _listed(_pod(wish, LARGE, shares))
+
+
+def claiming(wish: ConformanceWish) -> str:
+    """A pod that gets its card by a claim, and the template of that."""
+    request = {"name": "card", "exactly": {"deviceClassName": wish.device_class, "count": 1}}
+    template = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": CLAIMING},
+        "spec": {"spec": {"devices": {"requests": [request]}}},
+    }
+    pod = _pod(wish, CLAIMING, 0)
+    pod["spec"]["resourceClaims"] = [{"name": "card", "resourceClaimTemplateName": CLAIMING}]
+    pod["spec"]["containers"][0]["resources"] = {"claims": [{"name": "card"}]}
+    return _listed(template, pod)
+
+
+def _pod(wish: ConformanceWish, name: str, shares: int) -> dict[str, Any]:
+    annotations = {_NETWORKS: ", ".join(wish.networks)} if shares else {}
+    container = {
+        "name": "main",
+        "image": wish.image,
+        "command": ["sleep", "infinity"],
+        "securityContext": {"capabilities": {"add": ["IPC_LOCK"]}},
+        "resources": {"limits": {wish.resource: shares}},
+    }
+    spec = {"terminationGracePeriodSeconds": 1, "containers": [container]}
+    labels = {_LABEL: "pair" if name in (PREFILL, DECODE) else name}
+    meta = {"name": name, "labels": labels, "annotations": annotations}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+
+
+def _apart(pod: dict[str, Any], role: str) -> dict[str, Any]:
+    """The pod with a role, never on a node that has the other one of the pair."""
+    pod["metadata"]["labels"]["role"] = role.rpartition("-")[2]
+    term = {
+        "labelSelector": {"matchLabels": {_LABEL: "pair"}},
+        "topologyKey": "kubernetes.io/hostname",
+    }
+    rule = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    pod["spec"]["affinity"] = {"podAntiAffinity": rule}
+    return pod
+
+
+def _listed(*objects: Mapping[str, Any]) -> str:
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}, indent=2)
