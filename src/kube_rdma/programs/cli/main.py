@@ -10,7 +10,6 @@ from __future__ import annotations
 import atexit
 import gc
 import importlib
-import json
 import os
 import sys
 from contextlib import suppress
@@ -28,7 +27,7 @@ from kube_rdma.programs.cli.exit_codes import (
     exit_code,
     sentence,
 )
-from kube_rdma.programs.cli.output import META
+from kube_rdma.programs.cli.output import DOCUMENTS, META, show_document
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
@@ -149,9 +148,10 @@ class LazyGroup(click.Group):
             _leave_stdout()
             raise click.exceptions.Exit(0) from None
         except (KubeError, OSError) as error:
-            if ctx.meta.get(META) == "json":
+            output = ctx.meta.get(META)
+            if output in DOCUMENTS:
                 with suppress(OSError):
-                    click.echo(json.dumps(error_document(error), indent=2))
+                    show_document(error_document(error), output)
             raise
 
     def _line(self, ctx: click.Context, name: str) -> str:

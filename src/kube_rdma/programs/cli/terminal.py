@@ -1,0 +1,133 @@
+"""Sets a page for a terminal: tables folded to its width, states in colour. Rich draws it.
+
+programs/cli/output decides whether a page comes here, and only then imports this module: Rich costs
+more than most commands. A cell that is too long goes on in the next line of its column, so nothing
+is cut. Colour repeats what a mark or a word says, and stands for nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from io import StringIO
+
+from rich.cells import cell_len
+from rich.console import Console, JustifyMethod
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from kube_base.plain_text import plain
+from kube_rdma.views.page import (
+    BELOW_NOTE,
+    NOTE,
+    Page,
+    Part,
+    Row,
+    Sentence,
+    State,
+    Table,
+    narrowed,
+    worst_first,
+)
+from kube_rdma.views.text import GAP, wrapped
+
+_STYLES = {
+    State.UNHEALTHY: "bold red",
+    State.WARNING: "yellow",
+    State.UNKNOWN: "yellow",
+    State.HEALTHY: "green",
+    State.NONE: "",
+}
+_COLOURS = "standard"  # the eight of which the user's terminal has its own shades
+_NARROWEST = 1
+
+
+def rendered(page: Page, width: int, *, colour: bool) -> str:
+    """The page as a terminal of so many columns shows it."""
+    blocks = (_block(block, width, colour=colour) for block in page)
+    return "\n\n".join(filter(None, blocks))
+
+
+def column_widths(cells: Sequence[Sequence[str]], room: int) -> list[int]:
+    """Columns of a table in `room`: the widest give way, none below its title if that is enough."""
+    columns = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
+    titles = [min(cell_len(title), width) for title, width in zip(cells[0], columns, strict=True)]
+    excess = sum(columns) + len(GAP) * (len(columns) - 1) - room
+    for floors in (titles, [min(_NARROWEST, width) for width in columns]):
+        while excess > 0:
+            spare = [width - floor for width, floor in zip(columns, floors, strict=True)]
+            widest = max(range(len(columns)), key=lambda n: (spare[n] > 0, columns[n]))
+            if spare[widest] <= 0:
+                break
+            columns[widest] -= 1
+            excess -= 1
+    return columns
+
+
+def _block(parts: Iterable[Part], width: int, *, colour: bool) -> str:
+    file = StringIO()
+    console = Console(
+        file=file,
+        width=width,
+        force_terminal=True,
+        color_system=_COLOURS if colour else None,
+        legacy_windows=False,
+        _environ={},
+    )
+    for part in parts:
+        if isinstance(part, Table):
+            _print_table(console, worst_first(part))
+        elif isinstance(part, Sentence):
+            _print_lines(console, wrapped(plain(part.text), width, part.indent), part.state)
+        else:
+            _print_lines(console, (plain(part.text),), part.state)
+    return "\n".join(line.rstrip() for line in file.getvalue().splitlines())
+
+
+def _print_lines(console: Console, lines: Sequence[str], state: State = State.NONE) -> None:
+    """Lines as they are; the state colours the mark that they begin with."""
+    for number, line in enumerate(lines):
+        text = Text(line)
+        if state and not number:
+            text.stylize(_STYLES[state], 0, len(line.split(" ", 1)[0]))
+        console.print(text, soft_wrap=True)
+
+
+def _print_table(console: Console, table: Table) -> None:
+    """Rows up to one with notes are one table of Rich; all have the same columns."""
+    shown, alike = narrowed(table, console.width)
+    cells = [
+        [plain(cell) for cell in line]
+        for line in (shown.head, *(line for row in shown.rows for line in (row.cells, *row.parts)))
+    ]
+    room = sum(map(len, map("".join, cells))) if table.whole else console.width
+    columns = column_widths(cells, room)
+    grid = _grid(shown, columns, head=True)
+    for row in shown.rows:
+        _add(grid, row, shown.stated)
+        if row.notes:
+            console.print(grid, soft_wrap=True)
+            for note in row.notes:
+                _print_lines(console, wrapped(f"{NOTE}{plain(note)}", console.width, BELOW_NOTE))
+            grid = _grid(shown, columns, head=False)
+    if grid.row_count:
+        console.print(grid, soft_wrap=True)
+    if alike:
+        _print_lines(console, wrapped(plain(alike), console.width, "   "))
+
+
+def _grid(table: Table, columns: Sequence[int], *, head: bool) -> RichTable:
+    """An empty table of Rich with columns of these widths."""
+    grid = RichTable(box=None, show_header=head, pad_edge=False, padding=(0, len(GAP), 0, 0))
+    for index, (title, width) in enumerate(zip(table.head, columns, strict=True)):
+        justify: JustifyMethod = "right" if index in table.right else "left"
+        grid.add_column(Text(title), justify=justify, overflow="fold", width=width)
+    return grid
+
+
+def _add(grid: RichTable, row: Row, stated: int) -> None:
+    """The lines of a row; the state colours its own cell of the first."""
+    for number, line in enumerate((row.cells, *row.parts)):
+        cells = [Text(plain(cell)) for cell in line]
+        if not number:
+            cells[stated].stylize(_STYLES[row.state])
+        grid.add_row(*cells)
