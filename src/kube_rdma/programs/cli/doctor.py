@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kube_base.frozen import Frozen, replace
+from kube_rdma.programs.cli import completion
 from kube_rdma.programs.cli.doctor_agents import AGENT_NAMESPACE, every_node, seen_by_agent
 from kube_rdma.programs.cli.examples import examples
 from kube_rdma.programs.cli.exit_codes import ExitCode
@@ -58,7 +59,12 @@ class DoctorTarget(Frozen):
         "kube-rdma doctor --bundle node-1.json",
     )
 )
-@click.argument("target", metavar="[node|node/NAME|pod/[NAMESPACE/]NAME]", default=THIS_NODE)
+@click.argument(
+    "target",
+    metavar="[node|node/NAME|pod/[NAMESPACE/]NAME]",
+    default=THIS_NODE,
+    shell_complete=completion.node_and_pod_targets,
+)
 @cluster_options(namespace=True)
 @click.option(
     "--all-nodes",

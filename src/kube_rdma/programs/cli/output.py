@@ -17,12 +17,14 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from kube_base.plain_text import plain
-from kube_rdma.views.page import Page, page_text, widened
+
+if TYPE_CHECKING:
+    from kube_rdma.views.page import Page
 
 PAGE_WIDTH, PAGE_HEIGHT = 100, 24  # where the output is not a terminal
 DOCUMENTS = ("json", "yaml")
@@ -83,11 +85,13 @@ def in_colour() -> bool:
     """Whether states have a colour on such pages."""
     if os.environ.get("NO_COLOR"):
         return False
-    return bool(os.environ.get("FORCE_COLOR")) or os.environ.get("TERM") != "dumb"
+    return bool(os.environ.get("FORCE_COLOR")) or os.environ.get("TERM", "dumb") != "dumb"
 
 
 def show(page: Page, *, wide: bool = False, before: str = "") -> None:
     """Print a page; `wide` leaves its tables as wide as they are, `before` comes first."""
+    from kube_rdma.views.page import page_text, widened
+
     page = widened(page) if wide else page
     if not for_people():
         click.echo(before + plain(page_text(page, page_width())))

@@ -34,7 +34,7 @@ class Later(Protocol):
 def has_line() -> bool:
     """Whether stderr is a terminal on which a line can be taken back."""
     is_terminal = sys.stderr is not None and not sys.stderr.closed and sys.stderr.isatty()
-    return is_terminal and os.environ.get("TERM") != "dumb"
+    return is_terminal and os.environ.get("TERM", "dumb") != "dumb"
 
 
 def _timer(seconds: float, begin: Callable[[], None]) -> Later:

@@ -7,6 +7,7 @@ is cut. Colour repeats what a mark or a word says, and stands for nothing else.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from io import StringIO
 
@@ -39,6 +40,8 @@ _STYLES = {
 }
 _COLOURS = "standard"  # the eight of which the user's terminal has its own shades
 _NARROWEST = 1
+_UNBOUNDED = 1 << 16  # columns; what is printed has its own width already
+_TRAILING = re.compile(r" +((?:\x1b\[[0-9;]*m)*)$")
 
 
 def rendered(page: Page, width: int, *, colour: bool) -> str:
@@ -48,26 +51,36 @@ def rendered(page: Page, width: int, *, colour: bool) -> str:
 
 
 def column_widths(cells: Sequence[Sequence[str]], room: int) -> list[int]:
-    """Columns of a table in `room`: the widest give way, none below its title if that is enough."""
+    """Columns of a table in `room`: texts of several words give way first, all of them alike.
+
+    If that is not enough, names are broken, in as few columns as can be.
+    """
     columns = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
-    titles = [min(cell_len(title), width) for title, width in zip(cells[0], columns, strict=True)]
+    words = [_longest_word(column) for column in zip(*cells, strict=True)]
+    titles = [max(_NARROWEST, cell_len(title)) for title in cells[0]]
     excess = sum(columns) + len(GAP) * (len(columns) - 1) - room
-    for floors in (titles, [min(_NARROWEST, width) for width in columns]):
-        while excess > 0:
-            spare = [width - floor for width, floor in zip(columns, floors, strict=True)]
-            widest = max(range(len(columns)), key=lambda n: (spare[n] > 0, columns[n]))
-            if spare[widest] <= 0:
-                break
-            columns[widest] -= 1
-            excess -= 1
+    while excess > 0 and (wrapping := [n for n, w in enumerate(words) if columns[n] > w]):
+        columns[max(wrapping, key=columns.__getitem__)] -= 1
+        excess -= 1
+    for floors in ([-(-width // 2) for width in columns], titles, [_NARROWEST] * len(columns)):
+        for _, index in sorted(((-width, n) for n, width in enumerate(columns))):
+            given = max(0, min(excess, columns[index] - max(floors[index], _NARROWEST)))
+            columns[index] -= given
+            excess -= given
     return columns
+
+
+def _longest_word(column: Sequence[str]) -> int:
+    """Columns that the words of all its cells need; its title counts as one word."""
+    title, *cells = column
+    return max(cell_len(title), *(cell_len(word) for cell in cells for word in cell.split()), 0)
 
 
 def _block(parts: Iterable[Part], width: int, *, colour: bool) -> str:
     file = StringIO()
     console = Console(
         file=file,
-        width=width,
+        width=_UNBOUNDED,
         force_terminal=True,
         color_system=_COLOURS if colour else None,
         legacy_windows=False,
@@ -75,12 +88,12 @@ def _block(parts: Iterable[Part], width: int, *, colour: bool) -> str:
     )
     for part in parts:
         if isinstance(part, Table):
-            _print_table(console, worst_first(part))
+            _print_table(console, worst_first(part), width)
         elif isinstance(part, Sentence):
             _print_lines(console, wrapped(plain(part.text), width, part.indent), part.state)
         else:
             _print_lines(console, (plain(part.text),), part.state)
-    return "\n".join(line.rstrip() for line in file.getvalue().splitlines())
+    return "\n".join(_TRAILING.sub(r"\1", line) for line in file.getvalue().splitlines())
 
 
 def _print_lines(console: Console, lines: Sequence[str], state: State = State.NONE) -> None:
@@ -92,32 +105,37 @@ def _print_lines(console: Console, lines: Sequence[str], state: State = State.NO
         console.print(text, soft_wrap=True)
 
 
-def _print_table(console: Console, table: Table) -> None:
+def _print_table(console: Console, table: Table, width: int) -> None:
     """Rows up to one with notes are one table of Rich; all have the same columns."""
-    shown, alike = narrowed(table, console.width)
+    shown, alike = narrowed(table, width)
     cells = [
         [plain(cell) for cell in line]
         for line in (shown.head, *(line for row in shown.rows for line in (row.cells, *row.parts)))
     ]
-    room = sum(map(len, map("".join, cells))) if table.whole else console.width
-    columns = column_widths(cells, room)
+    columns = column_widths(cells, _UNBOUNDED if table.whole else width)
     grid = _grid(shown, columns, head=True)
     for row in shown.rows:
         _add(grid, row, shown.stated)
         if row.notes:
             console.print(grid, soft_wrap=True)
             for note in row.notes:
-                _print_lines(console, wrapped(f"{NOTE}{plain(note)}", console.width, BELOW_NOTE))
+                _print_lines(console, wrapped(f"{NOTE}{plain(note)}", width, BELOW_NOTE))
             grid = _grid(shown, columns, head=False)
     if grid.row_count:
         console.print(grid, soft_wrap=True)
     if alike:
-        _print_lines(console, wrapped(plain(alike), console.width, "   "))
+        _print_lines(console, wrapped(plain(alike), width, "   "))
 
 
 def _grid(table: Table, columns: Sequence[int], *, head: bool) -> RichTable:
     """An empty table of Rich with columns of these widths."""
-    grid = RichTable(box=None, show_header=head, pad_edge=False, padding=(0, len(GAP), 0, 0))
+    grid = RichTable(
+        box=None,
+        show_header=head,
+        header_style="",
+        pad_edge=False,
+        padding=(0, len(GAP), 0, 0),
+    )
     for index, (title, width) in enumerate(zip(table.head, columns, strict=True)):
         justify: JustifyMethod = "right" if index in table.right else "left"
         grid.add_column(Text(title), justify=justify, overflow="fold", width=width)
