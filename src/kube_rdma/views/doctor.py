@@ -12,7 +12,7 @@ from kube_base.frozen import asdict
 from kube_rdma.model.doctor import Diagnosis, Observation
 from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.views.findings import also, counted, folded, labelled, not_seen, titled
-from kube_rdma.views.page import Page, Part, Sentence, State, page_text
+from kube_rdma.views.page import Page, PageState, Part, Sentence, page_text
 
 MARKS: Mapping[Severity, str] = {Severity.ERROR: "✗", Severity.WARNING: "!", Severity.ADVICE: "·"}
 _FOLLOWING = " " * len("    Cause  ")
@@ -103,7 +103,7 @@ def _root_parts(root: Finding, others: Sequence[str], diagnosis: Diagnosis) -> I
 def _unseen(seen: Observation, diagnosis: Diagnosis) -> Iterator[Part]:
     if diagnosis.unseen:
         names = ", ".join(f"{one.title} ({one.code})" for one in diagnosis.unseen)
-        yield Sentence(f"? Not checked: {names}.", "    ", State.UNKNOWN)
+        yield Sentence(f"? Not checked: {names}.", "    ", PageState.UNKNOWN)
     yield from not_seen(seen.not_seen)
 
 

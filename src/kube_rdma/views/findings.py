@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from kube_base.frozen import replace
 from kube_base.natural import natural
 from kube_rdma.model.finding import Finding, NotSeen
-from kube_rdma.views.page import Line, Sentence, State, state_of
+from kube_rdma.views.page import Line, PageState, Sentence, state_of
 
 _INDENT = "    "
 _FEW = 3  # findings that are alike and are shown one by one
@@ -92,7 +92,7 @@ def not_seen(parts: Iterable[NotSeen], verb: str = "seen") -> Iterator[Sentence]
     """What could not be seen, and why."""
     for hidden in parts:
         text = f"? Not {verb}: {hidden.part}. {ended(hidden.why)}"
-        yield Sentence(text, _INDENT, State.UNKNOWN)
+        yield Sentence(text, _INDENT, PageState.UNKNOWN)
 
 
 def counted(count: int, word: str) -> str:

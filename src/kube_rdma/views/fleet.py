@@ -13,7 +13,7 @@ from kube_base.frozen import asdict
 from kube_rdma.model.fleet import FleetDiagnosis, FleetFinding, FleetPlace, NodeDiagnosis
 from kube_rdma.views.doctor import MARKS
 from kube_rdma.views.findings import counted, ended, labelled
-from kube_rdma.views.page import Line, Page, Part, Sentence, State, page_text, state_of
+from kube_rdma.views.page import Line, Page, PageState, Part, Sentence, page_text, state_of
 from kube_rdma.views.text import first_names
 
 _NAMES = 8  # nodes and subjects that are named in a line; -o json has all of them
@@ -115,7 +115,7 @@ def _dark(nodes: Sequence[NodeDiagnosis]) -> Iterator[Sentence]:
     for why, names in reasons.items():
         reason = why.replace("NODE", names[0]) if len(names) == 1 else why
         text = f"? Not seen: {_some(names)}. {ended(reason)}"
-        yield Sentence(text, _INDENT, State.UNKNOWN)
+        yield Sentence(text, _INDENT, PageState.UNKNOWN)
 
 
 def _verdict(fleet: FleetDiagnosis, roots: Sequence[FleetFinding]) -> str:

@@ -17,7 +17,7 @@ from kube_base.natural import natural
 from kube_rdma.views.text import GAP, aligned, fitted, widths, wrapped
 
 
-class State(StrEnum):
+class PageState(StrEnum):
     """How the object of a row or a sentence is; what a reader looks for comes first."""
 
     UNHEALTHY = "unhealthy"
@@ -27,25 +27,25 @@ class State(StrEnum):
     NONE = ""
 
 
-_FIRST = (State.UNHEALTHY, State.WARNING, State.UNKNOWN)
+_FIRST = (PageState.UNHEALTHY, PageState.WARNING, PageState.UNKNOWN)
 _OF_MARKS = {
-    "✗": State.UNHEALTHY,
-    "!": State.WARNING,
-    "?": State.UNKNOWN,
-    "✓": State.HEALTHY,
+    "✗": PageState.UNHEALTHY,
+    "!": PageState.WARNING,
+    "?": PageState.UNKNOWN,
+    "✓": PageState.HEALTHY,
 }
 
 
-class Row(Frozen):
+class PageRow(Frozen):
     """The cells of an object, lines of its parts below them, and sentences under it."""
 
     cells: tuple[str, ...]
-    state: State = State.NONE
+    state: PageState = PageState.NONE
     parts: tuple[tuple[str, ...], ...] = ()
     notes: tuple[str, ...] = ()
 
 
-class Table(Frozen):
+class PageTable(Frozen):
     """A head and its rows.
 
     `right` are the columns that end at their edge, `stated` is the column that shows the state.
@@ -55,7 +55,7 @@ class Table(Frozen):
     """
 
     head: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[PageRow, ...]
     right: tuple[int, ...] = ()
     stated: int = 0
     spare: tuple[str, ...] = ()
@@ -69,17 +69,17 @@ class Sentence(Frozen):
 
     text: str
     indent: str = ""
-    state: State = State.NONE
+    state: PageState = PageState.NONE
 
 
 class Line(Frozen):
     """What stands as it is, however wide: a title, a line to copy."""
 
     text: str
-    state: State = State.NONE
+    state: PageState = PageState.NONE
 
 
-Part: TypeAlias = Table | Sentence | Line
+Part: TypeAlias = PageTable | Sentence | Line
 Block: TypeAlias = tuple[Part, ...]
 Page: TypeAlias = tuple[Block, ...]
 """Blocks have an empty line between them; one without parts is left out."""
@@ -87,14 +87,14 @@ Page: TypeAlias = tuple[Block, ...]
 NOTE, BELOW_NOTE = "  └ ", "    "
 
 
-def state_of(mark: str) -> State:
+def state_of(mark: str) -> PageState:
     """The state that a mark stands for."""
-    return _OF_MARKS.get(mark, State.NONE)
+    return _OF_MARKS.get(mark, PageState.NONE)
 
 
-def marked(rows: Iterable[tuple[str, ...]]) -> tuple[Row, ...]:
+def marked(rows: Iterable[tuple[str, ...]]) -> tuple[PageRow, ...]:
     """Rows whose first cell is a mark."""
-    return tuple(Row(cells, state_of(cells[0])) for cells in rows)
+    return tuple(PageRow(cells, state_of(cells[0])) for cells in rows)
 
 
 def lines_of(text: str) -> Block:
@@ -111,7 +111,7 @@ def page_text(page: Page, width: int) -> str:
 def block_lines(block: Iterable[Part], width: int) -> Iterator[str]:
     """The lines of a block in plain characters."""
     for part in block:
-        if isinstance(part, Table):
+        if isinstance(part, PageTable):
             yield from _table_lines(part, width)
         elif isinstance(part, Sentence):
             yield from wrapped(part.text, width, part.indent)
@@ -122,24 +122,24 @@ def block_lines(block: Iterable[Part], width: int) -> Iterator[str]:
 def widened(page: Page) -> Page:
     """The page with tables that are neither cut nor folded."""
     return tuple(
-        tuple(replace(part, whole=True) if isinstance(part, Table) else part for part in block)
+        tuple(replace(part, whole=True) if isinstance(part, PageTable) else part for part in block)
         for block in page
     )
 
 
-def worst_first(table: Table) -> Table:
+def worst_first(table: PageTable) -> PageTable:
     """Its rows as people look for them: by state, then in the natural order of their names."""
     if table.ranked:
         return table
 
-    def place(row: Row) -> tuple[int, tuple[tuple[str | int, ...], ...]]:
+    def place(row: PageRow) -> tuple[int, tuple[tuple[str | int, ...], ...]]:
         rank = _FIRST.index(row.state) if row.state in _FIRST else len(_FIRST)
         return rank, tuple(map(natural, row.cells[:2]))
 
     return replace(table, rows=tuple(sorted(table.rows, key=place)))
 
 
-def narrowed(table: Table, width: int) -> tuple[Table, str]:
+def narrowed(table: PageTable, width: int) -> tuple[PageTable, str]:
     """The table without columns that say the same in each row, and a sentence that says it.
 
     Only as many are left out as a page of this width has no room for.
@@ -156,13 +156,13 @@ def narrowed(table: Table, width: int) -> tuple[Table, str]:
     return table, f"   In all rows: {', '.join(alike)}." if alike else ""
 
 
-def full_width(table: Table) -> int:
+def full_width(table: PageTable) -> int:
     """Columns of a page on which nothing is cut."""
     columns = widths(_cells(table))
     return sum(columns) + len(GAP) * (len(columns) - 1)
 
 
-def _table_lines(table: Table, width: int) -> Iterator[str]:
+def _table_lines(table: PageTable, width: int) -> Iterator[str]:
     shown, alike = narrowed(table, width)
     cells: list[Sequence[str]] = [*_cells(shown)]
     if not table.whole:
@@ -180,12 +180,12 @@ def _table_lines(table: Table, width: int) -> Iterator[str]:
         yield from wrapped(alike, width, "   ")
 
 
-def _cells(table: Table) -> list[tuple[str, ...]]:
+def _cells(table: PageTable) -> list[tuple[str, ...]]:
     """The head and all lines below it."""
     return [table.head, *(line for row in table.rows for line in (row.cells, *row.parts))]
 
 
-def _without(table: Table, place: int) -> Table:
+def _without(table: PageTable, place: int) -> PageTable:
     def rest(cells: tuple[str, ...]) -> tuple[str, ...]:
         return (*cells[:place], *cells[place + 1 :])
 

@@ -22,9 +22,9 @@ from kube_rdma.views.page import (
     Block,
     Line,
     Page,
+    PageTable,
     Part,
     Sentence,
-    Table,
     marked,
     page_text,
 )
@@ -104,7 +104,7 @@ def node_names(
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]], problems_only: bool) -> Block:
     """A table of the rows that are asked for, nothing without any."""
     kept = marked(row for row in rows if not (problems_only and row[0] == _WELL))
-    return (Table(head, kept, spare=_SPARE, cut=_CUT),) if kept else ()
+    return (PageTable(head, kept, spare=_SPARE, cut=_CUT),) if kept else ()
 
 
 def status_document(

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from kube_base.frozen import asdict
 from kube_rdma.model.resources import AllowedNetwork, CardClass, NamedResource, ResourceListing
 from kube_rdma.views.findings import counted, ended, not_seen
-from kube_rdma.views.page import Block, Line, Page, Row, Sentence, Table, page_text
+from kube_rdma.views.page import Block, Line, Page, PageRow, PageTable, Sentence, page_text
 
 _NONE = "-"
 _RESOURCES = ("RESOURCE", "MODE", "NODES", "SHARES", "FREE", "ON A NODE", "USED HERE", "QUOTA LEFT")
@@ -117,8 +117,8 @@ def _chosen(networks: Sequence[AllowedNetwork]) -> str:
 
 def _table(head: tuple[str, ...], cells: Iterable[tuple[str, ...]]) -> Block:
     """A table, nothing without rows."""
-    rows = tuple(map(Row, cells))
-    return (Table(head, rows),) if rows else ()
+    rows = tuple(map(PageRow, cells))
+    return (PageTable(head, rows),) if rows else ()
 
 
 def _resource_row(resource: NamedResource) -> tuple[str, ...]:

@@ -21,22 +21,22 @@ from kube_rdma.views.page import (
     BELOW_NOTE,
     NOTE,
     Page,
+    PageRow,
+    PageState,
+    PageTable,
     Part,
-    Row,
     Sentence,
-    State,
-    Table,
     narrowed,
     worst_first,
 )
 from kube_rdma.views.text import GAP, wrapped
 
 _STYLES = {
-    State.UNHEALTHY: "bold red",
-    State.WARNING: "yellow",
-    State.UNKNOWN: "yellow",
-    State.HEALTHY: "green",
-    State.NONE: "",
+    PageState.UNHEALTHY: "bold red",
+    PageState.WARNING: "yellow",
+    PageState.UNKNOWN: "yellow",
+    PageState.HEALTHY: "green",
+    PageState.NONE: "",
 }
 _COLOURS = "standard"  # the eight of which the user's terminal has its own shades
 _NARROWEST = 1
@@ -87,7 +87,7 @@ def _block(parts: Iterable[Part], width: int, *, colour: bool) -> str:
         _environ={},
     )
     for part in parts:
-        if isinstance(part, Table):
+        if isinstance(part, PageTable):
             _print_table(console, worst_first(part), width)
         elif isinstance(part, Sentence):
             _print_lines(console, wrapped(plain(part.text), width, part.indent), part.state)
@@ -96,7 +96,7 @@ def _block(parts: Iterable[Part], width: int, *, colour: bool) -> str:
     return "\n".join(_TRAILING.sub(r"\1", line) for line in file.getvalue().splitlines())
 
 
-def _print_lines(console: Console, lines: Sequence[str], state: State = State.NONE) -> None:
+def _print_lines(console: Console, lines: Sequence[str], state: PageState = PageState.NONE) -> None:
     """Lines as they are; the state colours the mark that they begin with."""
     for number, line in enumerate(lines):
         text = Text(line)
@@ -105,7 +105,7 @@ def _print_lines(console: Console, lines: Sequence[str], state: State = State.NO
         console.print(text, soft_wrap=True)
 
 
-def _print_table(console: Console, table: Table, width: int) -> None:
+def _print_table(console: Console, table: PageTable, width: int) -> None:
     """Rows up to one with notes are one table of Rich; all have the same columns."""
     shown, alike = narrowed(table, width)
     cells = [
@@ -127,7 +127,7 @@ def _print_table(console: Console, table: Table, width: int) -> None:
         _print_lines(console, wrapped(plain(alike), width, "   "))
 
 
-def _grid(table: Table, columns: Sequence[int], *, head: bool) -> RichTable:
+def _grid(table: PageTable, columns: Sequence[int], *, head: bool) -> RichTable:
     """An empty table of Rich with columns of these widths."""
     grid = RichTable(
         box=None,
@@ -142,7 +142,7 @@ def _grid(table: Table, columns: Sequence[int], *, head: bool) -> RichTable:
     return grid
 
 
-def _add(grid: RichTable, row: Row, stated: int) -> None:
+def _add(grid: RichTable, row: PageRow, stated: int) -> None:
     """The lines of a row; the state colours its own cell of the first."""
     for number, line in enumerate((row.cells, *row.parts)):
         cells = [Text(plain(cell)) for cell in line]

@@ -10,7 +10,17 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from kube_rdma.model.device import Device, PciAddress, Port
 from kube_rdma.model.survey import NamespaceMode, Survey, Verdict
-from kube_rdma.views.page import Block, Line, Page, Row, Sentence, State, Table, lines_of, page_text
+from kube_rdma.views.page import (
+    Block,
+    Line,
+    Page,
+    PageRow,
+    PageState,
+    PageTable,
+    Sentence,
+    lines_of,
+    page_text,
+)
 
 _COLUMNS = (
     "DEVICE",
@@ -77,14 +87,14 @@ def device_names(verdicts: Sequence[Verdict]) -> list[str]:
     return [verdict.device.name for verdict in verdicts]
 
 
-def _table(verdicts: Sequence[Verdict], *, wide: bool) -> Table:
+def _table(verdicts: Sequence[Verdict], *, wide: bool) -> PageTable:
     names = {v.device.pci: v.device.name for v in reversed(verdicts) if v.device.pci}
     head = (*_COLUMNS, *(_MORE if wide else ()))
     rows = tuple(_row(verdict, names, wide=wide) for verdict in verdicts)
-    return Table(head, rows, _RIGHT, stated=_USABLE)
+    return PageTable(head, rows, _RIGHT, stated=_USABLE)
 
 
-def _row(verdict: Verdict, names: Mapping[PciAddress, str], *, wide: bool) -> Row:
+def _row(verdict: Verdict, names: Mapping[PciAddress, str], *, wide: bool) -> PageRow:
     """The lines of a device with its state, and under them the reasons against it."""
     first, *others = _lines(verdict, names)
     if wide:
@@ -92,8 +102,8 @@ def _row(verdict: Verdict, names: Mapping[PciAddress, str], *, wide: bool) -> Ro
         more = (device.driver, device.firmware, device.node_guid)
         first = (*first, *(text or _NONE for text in more))
         others = [(*cells, *("" for _ in more)) for cells in others]
-    state = State.HEALTHY if verdict.usable else State.UNHEALTHY
-    return Row(first, state, tuple(others), verdict.reasons)
+    state = PageState.HEALTHY if verdict.usable else PageState.UNHEALTHY
+    return PageRow(first, state, tuple(others), verdict.reasons)
 
 
 def _lines(verdict: Verdict, names: Mapping[PciAddress, str]) -> Iterator[tuple[str, ...]]:

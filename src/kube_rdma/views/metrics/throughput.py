@@ -9,7 +9,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from kube_rdma.model.metrics.throughput import TrafficRate
-from kube_rdma.views.page import Block, Line, Page, Row, Sentence, State, Table, page_text
+from kube_rdma.views.page import (
+    Block,
+    Line,
+    Page,
+    PageRow,
+    PageState,
+    PageTable,
+    Sentence,
+    page_text,
+)
 
 _NONE = "-"
 _UNITS = ("b/s", "kb/s", "Mb/s", "Gb/s", "Tb/s")
@@ -55,7 +64,7 @@ def nodes_page(
     Then how the others are, and the nodes that did not answer.
     """
     shown = tuple(
-        Row(
+        PageRow(
             (
                 row.node,
                 row.key.device,
@@ -71,7 +80,7 @@ def nodes_page(
         )
         for row in rows[:most]
     )
-    table = Table(_NODES, shown, _RIGHT_OF_NODES, _NODES.index("STATE"), cut=_CUT, ranked=True)
+    table = PageTable(_NODES, shown, _RIGHT_OF_NODES, _NODES.index("STATE"), cut=_CUT, ranked=True)
     return _page(table, _NO_NODE, (*_further(rows[len(shown) :]), *_silent(silent)))
 
 
@@ -90,7 +99,7 @@ def pods_page(
 ) -> Page:
     """A line for each device of a container, `most` of them (None: all)."""
     shown = tuple(
-        Row(
+        PageRow(
             (
                 f"{row.key.namespace}/{row.key.pod}",
                 row.key.container or _NONE,
@@ -104,7 +113,7 @@ def pods_page(
         )
         for row in rows[:most]
     )
-    table = Table(_PODS, shown, _RIGHT_OF_PODS, cut=_CUT, ranked=True)
+    table = PageTable(_PODS, shown, _RIGHT_OF_PODS, cut=_CUT, ranked=True)
     none = "No pod of these has an RDMA device."
     return _page(table, none, (*_further(rows[len(shown) :]), *_silent(silent)))
 
@@ -143,11 +152,11 @@ def top_document(rows: Sequence[TrafficRate], silent: Mapping[str, str]) -> dict
     }
 
 
-def _state(row: TrafficRate) -> State:
+def _state(row: TrafficRate) -> PageState:
     """That of the port: what is not active moves nothing."""
     if row.now.state is None:
-        return State.NONE
-    return State.HEALTHY if row.now.state == _ACTIVE else State.UNHEALTHY
+        return PageState.NONE
+    return PageState.HEALTHY if row.now.state == _ACTIVE else PageState.UNHEALTHY
 
 
 def _further(rows: Sequence[TrafficRate]) -> Block:
@@ -163,7 +172,7 @@ def _further(rows: Sequence[TrafficRate]) -> Block:
     return (Sentence(f"… and {len(rows)} more{kinds}; --all shows them.", "  "),)
 
 
-def _page(table: Table, none: str, notes: Block) -> Page:
+def _page(table: PageTable, none: str, notes: Block) -> Page:
     return ((table if table.rows else Line(none)),), notes
 
 

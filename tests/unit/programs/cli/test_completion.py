@@ -1,5 +1,6 @@
 """What a shell offers behind Tab, against an API server in memory."""
 
+import os
 import subprocess
 import sys
 from contextlib import asynccontextmanager
@@ -85,6 +86,31 @@ def test_kubectl_gets_a_line_for_each_word_and_what_to_do_with_them():
     lines = as_plugin("completion", "of_kubectl", "render", "--preset", "n").stdout.splitlines()
     assert lines == [*(name for name in PRESETS if name.startswith("n")), ":4"]
     assert as_plugin("completion", "of_kubectl", "bundle", "").stdout == ":0\n"  # files
+
+
+BASH = """
+kube-rdma() { "$PYTHON" -m kube_rdma.programs.cli.main "$@"; }
+eval "$(_KUBE_RDMA_COMPLETE=bash_source kube-rdma)"
+COMP_WORDS=(kube-rdma render --preset r)
+COMP_CWORD=3
+_kube_rdma_completion "$PROGRAM"
+echo "${COMPREPLY[@]}"
+complete -p kube-rdma
+"""
+
+
+def test_bash_takes_the_script_and_completes(tmp_path):
+    """A real bash, with the script that docs/terminal.md writes."""
+    program = tmp_path / "kube-rdma"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m kube_rdma.programs.cli.main "$@"\n')
+    program.chmod(0o700)
+    environment = {**os.environ, "PYTHON": sys.executable, "PROGRAM": str(program)}
+    done = subprocess.run(
+        ["bash", "-c", BASH], env=environment, capture_output=True, text=True, check=True
+    )
+    words, registered = done.stdout.splitlines()
+    assert words.split() == [name for name in PRESETS if name.startswith("r")]
+    assert registered == "complete -o nosort -F _kube_rdma_completion kube-rdma"
 
 
 def test_the_plugin_of_kubectl_is_called_by_its_words():

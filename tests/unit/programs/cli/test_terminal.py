@@ -7,7 +7,16 @@ from hypothesis import strategies as st
 
 from kube_base.natural import natural
 from kube_rdma.programs.cli.terminal import column_widths, rendered
-from kube_rdma.views.page import Line, Row, Sentence, State, Table, page_text, state_of, widened
+from kube_rdma.views.page import (
+    Line,
+    PageRow,
+    PageState,
+    PageTable,
+    Sentence,
+    page_text,
+    state_of,
+    widened,
+)
 from kube_rdma.views.text import GAP
 
 ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
@@ -24,13 +33,13 @@ def tables(draw):
     count = draw(st.integers(1, 8))
     cells = st.tuples(*[CELLS] * count)
     rows = st.builds(
-        Row,
+        PageRow,
         cells,
-        st.sampled_from(State),
+        st.sampled_from(PageState),
         st.lists(cells, max_size=2).map(tuple),
         st.lists(WORDS, max_size=2).map(tuple),
     )
-    return Table(
+    return PageTable(
         tuple("ABCDEFGH"[:count]),
         tuple(draw(st.lists(rows, min_size=1, max_size=5))),
         tuple(draw(st.sets(st.integers(0, count - 1)))),
@@ -73,14 +82,14 @@ def test_no_sign_of_a_cell_is_lost(table, width, colour):
 def test_a_wide_table_has_a_line_for_each_of_its_own(table):
     """However long its cells are."""
     lines = 1 + sum(1 + len(row.parts) for row in table.rows)
-    bare = Table(table.head, tuple(Row(row.cells, parts=row.parts) for row in table.rows))
+    bare = PageTable(table.head, tuple(PageRow(row.cells, parts=row.parts) for row in table.rows))
     text = rendered(widened(((bare,),)), NARROW, colour=False)
     assert len(text.split("\n")) <= lines  # a last line without a sign is no line
 
 
 @given(tables(), WIDTHS)
 def test_colour_changes_no_sign(table, width):
-    page = ((table,), (Sentence("✗ It is broken. " * 9, "    ", State.UNHEALTHY),))
+    page = ((table,), (Sentence("✗ It is broken. " * 9, "    ", PageState.UNHEALTHY),))
     plain = rendered(page, width, colour=False)
     assert "\x1b" not in plain
     assert shown(page, width, colour=True) == plain
@@ -88,8 +97,8 @@ def test_colour_changes_no_sign(table, width):
 
 @given(st.lists(st.tuples(st.sampled_from("✗!?✓-"), st.text("ab019-", min_size=1, max_size=8))))
 def test_what_is_unhealthy_stands_first_and_names_are_in_natural_order(pairs):
-    rows = tuple(Row(pair, state_of(pair[0])) for pair in pairs)
-    lines = shown(((Table(("", "NAME"), rows),),), BROAD).splitlines()[1:]
+    rows = tuple(PageRow(pair, state_of(pair[0])) for pair in pairs)
+    lines = shown(((PageTable(("", "NAME"), rows),),), BROAD).splitlines()[1:]
     names = [tuple(line.split()) for line in lines]
     marks = [mark for mark, _ in names]
     assert marks == sorted(marks, key=lambda mark: RANKS.get(mark, len(RANKS)))
@@ -99,8 +108,8 @@ def test_what_is_unhealthy_stands_first_and_names_are_in_natural_order(pairs):
 
 
 def test_a_ranking_keeps_its_order():
-    rows = (Row(("b",), State.HEALTHY), Row(("a",), State.UNHEALTHY))
-    assert shown(((Table(("NODE",), rows, ranked=True),),), 80).split() == ["NODE", "b", "a"]
+    rows = (PageRow(("b",), PageState.HEALTHY), PageRow(("a",), PageState.UNHEALTHY))
+    assert shown(((PageTable(("NODE",), rows, ranked=True),),), 80).split() == ["NODE", "b", "a"]
 
 
 @given(st.lists(st.lists(CELLS, min_size=4, max_size=4), min_size=1, max_size=6), WIDTHS)
@@ -119,8 +128,8 @@ def test_words_are_broken_only_where_blanks_are_not_enough():
 
 
 def test_what_is_alike_is_a_sentence_where_there_is_no_room():
-    rows = tuple(Row((f"node-{n}", "0.1.0" * 9)) for n in range(3))
-    page = ((Table(("NODE", "VERSION"), rows, spare=("VERSION",)),),)
+    rows = tuple(PageRow((f"node-{n}", "0.1.0" * 9)) for n in range(3))
+    page = ((PageTable(("NODE", "VERSION"), rows, spare=("VERSION",)),),)
     assert f"In all rows: VERSION {'0.1.0' * 9}." in " ".join(shown(page, NARROW).split())
     assert shown(page, BROAD) == page_text(page, BROAD)
 
@@ -128,7 +137,7 @@ def test_what_is_alike_is_a_sentence_where_there_is_no_room():
 def test_strangers_words_move_no_cursor():
     """Of cells, notes, sentences and titles."""
     evil = "a\x1b[2Jb"
-    table = Table(("NAME",), (Row((evil,), notes=(evil,)),))
+    table = PageTable(("NAME",), (PageRow((evil,), notes=(evil,)),))
     page = ((table, Sentence(evil), Line(evil)),)
     text = rendered(page, 80, colour=False)
     assert text.count("a?[2Jb") == 4
