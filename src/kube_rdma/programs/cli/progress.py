@@ -17,6 +17,7 @@ from kube_base.plain_text import plain
 
 if TYPE_CHECKING:
     from rich.live import Live
+    from rich.spinner import Spinner
 
 AFTER_SECONDS = 2.0
 
@@ -106,7 +107,7 @@ class ProgressLine:
             console.show_cursor()  # a command that is killed leaves it as it was
 
 
-def _spinner(sentence: str) -> object:
+def _spinner(sentence: str) -> Spinner:
     from rich.spinner import Spinner
     from rich.text import Text
 

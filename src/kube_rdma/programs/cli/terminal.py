@@ -38,10 +38,9 @@ _STYLES = {
     PageState.HEALTHY: "green",
     PageState.NONE: "",
 }
-_COLOURS = "standard"  # the eight of which the user's terminal has its own shades
 _NARROWEST = 1
 _UNBOUNDED = 1 << 16  # columns; what is printed has its own width already
-_TRAILING = re.compile(r" +((?:\x1b\[[0-9;]*m)*)$")
+_TRAILING = re.compile(r"(?: |\x1b\[[0-9;]*m)+$")  # blanks, and colours that end among them
 
 
 def rendered(page: Page, width: int, *, colour: bool) -> str:
@@ -82,7 +81,7 @@ def _block(parts: Iterable[Part], width: int, *, colour: bool) -> str:
         file=file,
         width=_UNBOUNDED,
         force_terminal=True,
-        color_system=_COLOURS if colour else None,
+        color_system="standard" if colour else None,  # the user's terminal has its own shades
         legacy_windows=False,
         _environ={},
     )
@@ -93,7 +92,12 @@ def _block(parts: Iterable[Part], width: int, *, colour: bool) -> str:
             _print_lines(console, wrapped(plain(part.text), width, part.indent), part.state)
         else:
             _print_lines(console, (plain(part.text),), part.state)
-    return "\n".join(_TRAILING.sub(r"\1", line) for line in file.getvalue().splitlines())
+    return "\n".join(map(_without_blanks, file.getvalue().splitlines()))
+
+
+def _without_blanks(line: str) -> str:
+    """The line without what Rich fills its last column with."""
+    return _TRAILING.sub(lambda end: end[0].replace(" ", ""), line)
 
 
 def _print_lines(console: Console, lines: Sequence[str], state: PageState = PageState.NONE) -> None:
