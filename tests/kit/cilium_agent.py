@@ -3,8 +3,8 @@
     python cilium_agent.py SOCKET HOST_ADDRESS FIRST_ADDRESS
 
 The agent itself loads BPF programs and rules the node's packets; its plugin needs four answers of
-it (api/v1/openapi.yaml of Cilium 1.20): the configuration, an address, that an endpoint is there and
-that it is gone. All else is refused with 404. Prints a line for each call. Only the standard
+it (api/v1/openapi.yaml of Cilium 1.20): the configuration, an address, that an endpoint is there
+and that it is gone. All else is refused with 404. Prints a line for each call. Only the standard
 library, for it runs as a file of its own in a lab's namespaces.
 """
 

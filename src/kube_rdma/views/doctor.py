@@ -12,25 +12,29 @@ from kube_base.frozen import asdict
 from kube_rdma.model.claims.device import DRIVER
 from kube_rdma.model.doctor import CardByClaim, Diagnosis, Observation
 from kube_rdma.model.finding import Finding, Severity
-from kube_rdma.views.findings import also, counted, folded, labelled, not_seen_lines, titled
-from kube_rdma.views.text import wrapped
+from kube_rdma.views.findings import also, counted, folded, labelled, not_seen, titled
+from kube_rdma.views.page import Page, PageState, Part, Sentence, page_text
 
 MARKS: Mapping[Severity, str] = {Severity.ERROR: "✗", Severity.WARNING: "!", Severity.ADVICE: "·"}
 _FOLLOWING = " " * len("    Cause  ")
 
 
 def doctor_text(seen: Observation, diagnosis: Diagnosis, width: int = 100) -> str:
-    """The whole; `width` in columns."""
+    """The page in plain characters; `width` in columns."""
+    return page_text(doctor_page(seen, diagnosis), width)
+
+
+def doctor_page(seen: Observation, diagnosis: Diagnosis) -> Page:
+    """The whole."""
     roots = [one for one in diagnosis.findings if not one.follows]
     alike = folded(roots, _names(seen))
-    blocks = [
-        wrapped(_head(seen), width, "    "),
-        list(_claimed_lines(diagnosis, width)),
-        *(list(_root_lines(one, others, diagnosis, width)) for one, others in alike),
-        list(_unseen_lines(seen, diagnosis, width)),
-        wrapped(_verdict(diagnosis), width, ""),
-    ]
-    return "\n\n".join("\n".join(block) for block in blocks if block)
+    return (
+        (Sentence(_head(seen), "    "),),
+        tuple(_claimed(diagnosis)),
+        *(tuple(_root_parts(one, others, diagnosis)) for one, others in alike),
+        tuple(_unseen(seen, diagnosis)),
+        (Sentence(_verdict(diagnosis)),),
+    )
 
 
 def doctor_document(seen: Observation, diagnosis: Diagnosis) -> dict[str, object]:
@@ -68,7 +72,7 @@ def doctor_document(seen: Observation, diagnosis: Diagnosis) -> dict[str, object
     }
 
 
-def _claimed_lines(diagnosis: Diagnosis, width: int) -> Iterator[str]:
+def _claimed(diagnosis: Diagnosis) -> Iterator[Part]:
     """The cards that the pod has by claims, by driver, and what of them nobody here can check."""
     for driver in dict.fromkeys(one.driver for one in diagnosis.claimed):
         mine = (one for one in diagnosis.claimed if one.driver == driver)
@@ -79,7 +83,7 @@ def _claimed_lines(diagnosis: Diagnosis, width: int) -> Iterator[str]:
                 " Not checked: whether they have the networks, addresses and MTU that their claims "
                 "ask for; only the driver knows its parameters."
             )
-        yield from wrapped(text, width, "    ")
+        yield Sentence(text, "    ")
 
 
 def _card(card: CardByClaim) -> str:
@@ -116,26 +120,23 @@ def _head(seen: Observation) -> str:
     return " · ".join(facts)
 
 
-def _root_lines(
-    root: Finding, others: Sequence[str], diagnosis: Diagnosis, width: int
-) -> Iterator[str]:
+def _root_parts(root: Finding, others: Sequence[str], diagnosis: Diagnosis) -> Iterator[Part]:
     """A root, of what else it is true, and the codes that follow from it."""
     yield titled(MARKS[root.severity], root)
-    yield from labelled({"Seen": root.problem, "Cause": root.cause, "Fix": root.remedy}, width)
-    yield from also(others, width)
+    yield from labelled({"Seen": root.problem, "Cause": root.cause, "Fix": root.remedy})
+    yield from also(others)
     after = [one for one in diagnosis.findings if one.follows == root.code]
     is_first = root == next(one for one in diagnosis.findings if one.code == root.code)
     if after and is_first:
         names = dict.fromkeys(f"{one.code} {one.subject}".rstrip() for one in after)
-        text = f"{_FOLLOWING}and so: {', '.join(names)}"
-        yield from wrapped(text, width, f"{_FOLLOWING}  ")
+        yield Sentence(f"{_FOLLOWING}and so: {', '.join(names)}", f"{_FOLLOWING}  ")
 
 
-def _unseen_lines(seen: Observation, diagnosis: Diagnosis, width: int) -> Iterator[str]:
+def _unseen(seen: Observation, diagnosis: Diagnosis) -> Iterator[Part]:
     if diagnosis.unseen:
         names = ", ".join(f"{one.title} ({one.code})" for one in diagnosis.unseen)
-        yield from wrapped(f"? Not checked: {names}.", width, "    ")
-    yield from not_seen_lines(seen.not_seen, width)
+        yield Sentence(f"? Not checked: {names}.", "    ", PageState.UNKNOWN)
+    yield from not_seen(seen.not_seen)
 
 
 def _verdict(diagnosis: Diagnosis) -> str:

@@ -26,6 +26,7 @@ from kube_rdma.model.explain import (
 from kube_rdma.model.finding import Finding, Stage
 from kube_rdma.views.attach import describe
 from kube_rdma.views.findings import labelled, located
+from kube_rdma.views.page import block_lines
 from kube_rdma.views.text import GAP, aligned, widths, wrapped
 
 _INDENT = "  "
@@ -221,7 +222,7 @@ def _short(gid: str) -> str:
 def _finding(finding: Finding, width: int) -> Iterator[str]:
     lead = f"{'✗' if finding.is_error else '!'} {_WHO[finding.stage]}"
     yield f"{lead}, at {finding.subject}" if finding.subject else lead
-    yield from labelled({"Why": finding.problem, "Fix": finding.remedy}, width)
+    yield from block_lines(labelled({"Why": finding.problem, "Fix": finding.remedy}), width)
 
 
 def _note(note: str, width: int) -> list[str]:

@@ -11,23 +11,23 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from kube_base.frozen import replace
 from kube_base.natural import natural
 from kube_rdma.model.finding import Finding, NotSeen
-from kube_rdma.views.text import wrapped
+from kube_rdma.views.page import Line, PageState, Sentence, state_of
 
 _INDENT = "    "
 _FEW = 3  # findings that are alike and are shown one by one
 
 
-def titled(mark: str, finding: Finding) -> str:
+def titled(mark: str, finding: Finding) -> Line:
     """The first line of a Finding: its code, and what it is about."""
-    return f"{mark} {finding.code}  {finding.subject}".rstrip()
+    return Line(f"{mark} {finding.code}  {finding.subject}".rstrip(), state_of(mark))
 
 
-def labelled(texts: Mapping[str, str], width: int) -> Iterator[str]:
+def labelled(texts: Mapping[str, str]) -> Iterator[Sentence]:
     """A text behind each label, the texts below each other."""
     widest = max(map(len, texts))
     for label, text in texts.items():
         lead = f"{_INDENT}{label:<{widest}}  "
-        yield from wrapped(f"{lead}{text}", width, " " * len(lead))
+        yield Sentence(f"{lead}{text}", " " * len(lead))
 
 
 def sentence(finding: Finding) -> str:
@@ -75,12 +75,12 @@ def _without_names(finding: Finding, words: re.Pattern[str]) -> Finding:
     )
 
 
-def also(subjects: Sequence[str], width: int) -> Iterator[str]:
+def also(subjects: Sequence[str]) -> Iterator[Sentence]:
     """A line that names the other objects of which a Finding says the same."""
     if subjects:
         names = sorted((subject.rpartition("/")[2] for subject in subjects), key=natural)
         text = f"{_INDENT}The same holds for {len(names)} more: {', '.join(names)}."
-        yield from wrapped(text, width, _INDENT)
+        yield Sentence(text, _INDENT)
 
 
 def located(finding: Finding) -> dict[str, str]:
@@ -88,10 +88,11 @@ def located(finding: Finding) -> dict[str, str]:
     return {"where": finding.subject, "problem": finding.problem, "remedy": finding.remedy}
 
 
-def not_seen_lines(parts: Iterable[NotSeen], width: int, verb: str = "seen") -> Iterator[str]:
+def not_seen(parts: Iterable[NotSeen], verb: str = "seen") -> Iterator[Sentence]:
     """What could not be seen, and why."""
     for hidden in parts:
-        yield from wrapped(f"? Not {verb}: {hidden.part}. {ended(hidden.why)}", width, _INDENT)
+        text = f"? Not {verb}: {hidden.part}. {ended(hidden.why)}"
+        yield Sentence(text, _INDENT, PageState.UNKNOWN)
 
 
 def counted(count: int, word: str) -> str:

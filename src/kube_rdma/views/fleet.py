@@ -13,22 +13,27 @@ from kube_base.frozen import asdict
 from kube_rdma.model.fleet import FleetDiagnosis, FleetFinding, FleetPlace, NodeDiagnosis
 from kube_rdma.views.doctor import MARKS
 from kube_rdma.views.findings import counted, ended, labelled
-from kube_rdma.views.text import first_names, wrapped
+from kube_rdma.views.page import Line, Page, PageState, Part, Sentence, page_text, state_of
+from kube_rdma.views.text import first_names
 
 _NAMES = 8  # nodes and subjects that are named in a line; -o json has all of them
 _INDENT = "    "
 
 
 def fleet_text(fleet: FleetDiagnosis, width: int = 100) -> str:
-    """The whole; `width` in columns."""
+    """The page in plain characters; `width` in columns."""
+    return page_text(fleet_page(fleet), width)
+
+
+def fleet_page(fleet: FleetDiagnosis) -> Page:
+    """The whole."""
     roots = [one for one in fleet.findings if not one.follows]
-    blocks = [
-        [_head(fleet)],
-        *(list(_root_lines(one, fleet, width)) for one in roots),
-        list(_dark_lines(fleet.nodes, width)),
-        wrapped(_verdict(fleet, roots), width, ""),
-    ]
-    return "\n\n".join("\n".join(block) for block in blocks if block)
+    return (
+        (Line(_head(fleet)),),
+        *(tuple(_root_parts(one, fleet)) for one in roots),
+        tuple(_dark(fleet.nodes)),
+        (Sentence(_verdict(fleet, roots)),),
+    )
 
 
 def fleet_document(fleet: FleetDiagnosis) -> dict[str, object]:
@@ -78,11 +83,12 @@ def _head(fleet: FleetDiagnosis) -> str:
     return f"{counted(len(fleet.nodes), 'node')} with an agent · {answered} answered"
 
 
-def _root_lines(root: FleetFinding, fleet: FleetDiagnosis, width: int) -> Iterator[str]:
+def _root_parts(root: FleetFinding, fleet: FleetDiagnosis) -> Iterator[Part]:
     """A root with its nodes, the evidence of the first, and the codes that follow from it."""
     subjects = _some(dict.fromkeys(place.finding.subject for place in root.places))
     count = f"{len(root.nodes)} of {len(fleet.nodes)} nodes"
-    yield f"{MARKS[root.severity]} {root.code}  {count}  {subjects}".rstrip()
+    mark = MARKS[root.severity]
+    yield Line(f"{mark} {root.code}  {count}  {subjects}".rstrip(), state_of(mark))
     first = root.places[0]
     differs = any(place.finding.problem != first.finding.problem for place in root.places)
     texts = {
@@ -91,13 +97,13 @@ def _root_lines(root: FleetFinding, fleet: FleetDiagnosis, width: int) -> Iterat
         "Cause": root.cause,
         "Fix": first.finding.remedy,
     }
-    yield from labelled(texts, width)
+    yield from labelled(texts)
     after = [one.code for one in fleet.findings if one.follows == root.code]
     if after and root == next(one for one in fleet.findings if one.code == root.code):
-        yield f"{_INDENT}       and so: {', '.join(dict.fromkeys(after))}"
+        yield Line(f"{_INDENT}       and so: {', '.join(dict.fromkeys(after))}")
 
 
-def _dark_lines(nodes: Sequence[NodeDiagnosis], width: int) -> Iterator[str]:
+def _dark(nodes: Sequence[NodeDiagnosis]) -> Iterator[Sentence]:
     """Nodes of which too little was seen; those with one reason in one line."""
     reasons: dict[str, list[str]] = {}
     for node in nodes:
@@ -109,7 +115,7 @@ def _dark_lines(nodes: Sequence[NodeDiagnosis], width: int) -> Iterator[str]:
     for why, names in reasons.items():
         reason = why.replace("NODE", names[0]) if len(names) == 1 else why
         text = f"? Not seen: {_some(names)}. {ended(reason)}"
-        yield from wrapped(text, width, _INDENT)
+        yield Sentence(text, _INDENT, PageState.UNKNOWN)
 
 
 def _verdict(fleet: FleetDiagnosis, roots: Sequence[FleetFinding]) -> str:

@@ -10,14 +10,24 @@ from collections.abc import Iterator, Sequence
 from kube_base.frozen import Frozen
 from kube_rdma.model.finding import Finding
 from kube_rdma.model.ipam import BorrowQueue, IPPool, NodeName, Usage
+from kube_rdma.views.page import (
+    Block,
+    Line,
+    Page,
+    PageRow,
+    PageState,
+    PageTable,
+    Sentence,
+    page_text,
+)
 from kube_rdma.views.text import aligned, widths, wrapped
 
 _NONE = "-"
 _BAR = 10  # characters
 _LIST = ("POOL", "NETWORK", "FOR", "HELD", "SIZE", "NODES", "FULL", "RANGES")
-_LIST_RIGHT = frozenset({3, 4, 5})
+_LIST_RIGHT = (3, 4, 5)
 _HOLDERS = ("NODE", "HELD", "ADDRESSES")
-_HOLDERS_RIGHT = frozenset({1})
+_HOLDERS_RIGHT = (1,)
 _KEPT = ("ADDRESS", "NETWORK", "POD", "INTERFACE", "NODE", "POOLS")
 
 
@@ -54,23 +64,32 @@ class Migration(Frozen):
 
 
 def pools_text(states: Sequence[PoolState], width: int = 100) -> str:
+    """The page of pools_page in plain characters; `width` in columns."""
+    return page_text(pools_page(states), width)
+
+
+def pools_page(states: Sequence[PoolState]) -> Page:
     """A line for each pool, family and rail."""
     if not states:
-        return "There are no pools. Create an IPPool; docs/ip.md has an example."
-    rows = [(state, row) for state in states for row in _rows(state)]
-    columns = widths([_LIST, *(row for _, row in rows)])
-    lines = [aligned(_LIST, columns, _LIST_RIGHT)]
-    lines += [aligned(row, columns, _LIST_RIGHT) for _, row in rows]
-    for state in states:
-        for note in state.notes:
-            lines += wrapped(f"{state.pool.name}: {note}", width, "  ")
-    return "\n".join(lines)
+        return ((Line("There are no pools. Create an IPPool; docs/ip.md has an example."),),)
+    rows = (tuple(_rows(state)) for state in states)
+    table = PageTable(
+        _LIST, tuple(PageRow(first, parts=tuple(rest)) for first, *rest in rows), _LIST_RIGHT
+    )
+    notes = (
+        Sentence(f"{state.pool.name}: {note}", "  ") for state in states for note in state.notes
+    )
+    return ((table, *notes),)
 
 
 def pool_text(state: PoolState, width: int = 100) -> str:
+    """The page of pool_page in plain characters; `width` in columns."""
+    return page_text(pool_page(state), width)
+
+
+def pool_page(state: PoolState) -> Page:
     """One pool with everything that is known of it."""
     pool = state.pool
-    lines = [pools_text([state], width), ""]
     excluded = ", ".join(_span(each.first, each.last) for each in pool.excludes)
     routes = ", ".join(f"{r.to} via {r.via or 'the gateway'}" for r in pool.routes)
     facts = {
@@ -81,17 +100,25 @@ def pool_text(state: PoolState, width: int = 100) -> str:
         "A node takes": f"{pool.block_size} at once",
         "Freed ones rest": f"{pool.cooldown:g} s",
     }
-    for name, fact in facts.items():
-        lines += wrapped(f"{name + ':':<17}{fact or _NONE}", width, " " * 17)
-    lines += ["", *_holders(state.holders)]
-    for request in state.queue.requests if state.queue else ():
-        what = (
+    wants = (
+        (
+            request.node,
             str(request.address)
             if request.address
-            else f"{request.count} IPv{request.family} addresses"
+            else f"{request.count} IPv{request.family} addresses",
         )
-        lines += wrapped(f"Node {request.node} is short of {what}.", width, "  ")
-    return "\n".join(lines)
+        for request in (state.queue.requests if state.queue else ())
+    )
+    return (
+        *pools_page([state]),
+        tuple(
+            Sentence(f"{name + ':':<17}{fact or _NONE}", " " * 17) for name, fact in facts.items()
+        ),
+        (
+            *_holders(state.holders),
+            *(Sentence(f"Node {node} is short of {what}.", "  ") for node, what in wants),
+        ),
+    )
 
 
 def pools_document(states: Sequence[PoolState]) -> list[dict[str, object]]:
@@ -197,22 +224,21 @@ def _span(first: object, last: object) -> str:
     return str(first) if first == last else f"{first}-{last}"
 
 
-def _holders(holders: Sequence[Holder]) -> Iterator[str]:
+def _holders(holders: Sequence[Holder]) -> Block:
     if not holders:
-        yield "No node holds addresses of it."
-        return
-    rows = [
-        (
-            f"{each.node} (gone)" if each.is_gone else str(each.node),
-            str(each.count),
-            ", ".join(each.spans),
+        return (Line("No node holds addresses of it."),)
+    rows = (
+        PageRow(
+            (
+                f"{each.node} (gone)" if each.is_gone else str(each.node),
+                str(each.count),
+                ", ".join(each.spans),
+            ),
+            PageState.WARNING if each.is_gone else PageState.NONE,
         )
         for each in holders
-    ]
-    columns = widths([_HOLDERS, *rows])
-    yield aligned(_HOLDERS, columns, _HOLDERS_RIGHT)
-    for row in rows:
-        yield aligned(row, columns, _HOLDERS_RIGHT)
+    )
+    return (PageTable(_HOLDERS, tuple(rows), _HOLDERS_RIGHT),)
 
 
 def _document(state: PoolState) -> dict[str, object]:

@@ -11,14 +11,23 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from kube_base.frozen import Frozen, asdict
+from kube_base.frozen import asdict
 from kube_base.natural import natural
 from kube_rdma.model.finding import Finding
 from kube_rdma.model.node import NodeState
 from kube_rdma.model.reports.cluster import ClusterFacts, ClusterHealth, ProgramPod, ProgramRole
 from kube_rdma.model.reports.node_report import NodeReport, ReportedPool
-from kube_rdma.views.findings import also, counted, ended, folded, not_seen_lines, titled
-from kube_rdma.views.text import GAP, aligned, fitted, widths, wrapped
+from kube_rdma.views.findings import also, counted, ended, folded, not_seen, titled
+from kube_rdma.views.page import (
+    Block,
+    Line,
+    Page,
+    PageTable,
+    Part,
+    Sentence,
+    marked,
+    page_text,
+)
 
 _NONE = "-"
 _WELL, _ILL, _ADVICE, _UNKNOWN = "✓", "✗", "!", "?"
@@ -42,60 +51,60 @@ def status_text(
     *,
     problems_only: bool = False,
 ) -> str:
-    """The whole, or with `problems_only` what is not well; `width` in columns."""
-    page = _StatusPage(_marks(findings), width, problems_only)
-    blocks = [
-        page.table(_PROGRAMS, _program_rows(facts, page.marks)),
-        page.table(_NODES, _node_rows(facts, page.marks, problems_only)),
-        [] if problems_only else _rest(facts, page.marks),
-        page.table(_POLICIES, _policy_rows(facts, page.marks)),
-        page.table(_NODE_POLICIES, _node_policy_rows(facts, page.marks)),
-        page.table(_POOLS, _pool_rows(facts, page.marks)),
-        [
-            line
-            for one, others in folded(findings, _pods(facts))
-            for line in _lines(one, others, width)
-        ],
-        list(not_seen_lines(facts.not_seen, width, "read")),
-        wrapped(_verdict(facts, findings), width, ""),
+    """The page in plain characters; `width` in columns."""
+    return page_text(status_page(facts, findings, problems_only=problems_only), width)
+
+
+def status_page(
+    facts: ClusterFacts,
+    findings: Sequence[Finding],
+    *,
+    problems_only: bool = False,
+    wide: bool = False,
+) -> Page:
+    """The whole, or with `problems_only` what is not well; a `wide` one has a row for each node."""
+    marks = _marks(findings)
+    most = None if wide else _FEW
+    tables = (
+        (_PROGRAMS, _program_rows(facts, marks)),
+        (_NODES, _node_rows(facts, marks, most)),
+        (_POLICIES, _policy_rows(facts, marks)),
+        (_NODE_POLICIES, _node_policy_rows(facts, marks)),
+        (_POOLS, _pool_rows(facts, marks)),
+    )
+    programs, nodes, *others = (_table(head, rows, problems_only) for head, rows in tables)
+    return (
+        programs,
+        nodes,
+        () if problems_only else tuple(_rest(facts, marks, most)),
+        *others,
+        tuple(
+            part
+            for finding, alike in folded(findings, _pods(facts))
+            for part in _parts(finding, alike)
+        ),
+        tuple(not_seen(facts.not_seen, "read")),
+        (Sentence(_verdict(facts, findings)),),
+    )
+
+
+def node_names(
+    facts: ClusterFacts, findings: Sequence[Finding], *, problems_only: bool = False
+) -> list[str]:
+    """What `-o name` prints: nodes with an agent or a report, those with a problem first."""
+    rows = _alike(facts, _marks(findings)).items()
+    return [
+        f"node/{name}"
+        for (mark, *_), names in rows
+        if not (problems_only and mark == _WELL)
+        for name in names
     ]
-    return "\n\n".join("\n".join(block) for block in blocks if block)
 
 
-class _StatusPage(Frozen):
-    """How tables of this page are set."""
-
-    marks: Mapping[str, str]
-    width: int
-    problems_only: bool
-
-    def table(self, head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-        """The lines of a table, none without rows.
-
-        Where it is wider than the page, columns that say the same in each row become a sentence
-        below it, and long cells are cut.
-        """
-        kept = [row for row in rows if not (self.problems_only and row[0] == _WELL)]
-        if not kept:
-            return []
-        every: list[Sequence[str]] = [head, *kept]
-        alike: list[str] = []
-        for title in (name for name in reversed(_SPARE) if name in head):
-            columns = widths(every)
-            if sum(columns) + len(GAP) * (len(columns) - 1) <= self.width:
-                break
-            place = every[0].index(title)
-            values = {row[place] for row in every[1:]}
-            if len(values) == 1:
-                alike.insert(0, f"{title} {values.pop()}")
-                every = [(*row[:place], *row[place + 1 :]) for row in every]
-        narrowed = [every[0].index(title) for title in _CUT if title in every[0]]
-        shown = fitted(every, self.width, narrowed)
-        columns = widths(shown)
-        lines = [aligned(row, columns) for row in shown]
-        if alike:
-            lines += wrapped(f"   In all rows: {', '.join(alike)}.", self.width, "   ")
-        return lines
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]], problems_only: bool) -> Block:
+    """A table of the rows that are asked for, nothing without any."""
+    kept = marked(row for row in rows if not (problems_only and row[0] == _WELL))
+    return (PageTable(head, kept, spare=_SPARE, cut=_CUT),) if kept else ()
 
 
 def status_document(
@@ -153,7 +162,7 @@ def _mark(finding: Finding) -> str:
     return _ILL if finding.is_error else _ADVICE
 
 
-def _program_rows(facts: ClusterFacts, marks: Mapping[str, str]) -> Iterator[Sequence[str]]:
+def _program_rows(facts: ClusterFacts, marks: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
     for program in facts.workloads or ():
         kind = "daemonset" if program.role is ProgramRole.AGENT else "deployment"
         mark = marks.get(f"{kind}/{program.title}", _WELL)
@@ -182,15 +191,18 @@ def _alike(facts: ClusterFacts, marks: Mapping[str, str]) -> dict[_NodeCells, li
 
 
 def _node_rows(
-    facts: ClusterFacts, marks: Mapping[str, str], problems_only: bool
-) -> Iterator[Sequence[str]]:
-    """A row for each node, and one for all that are alike where they are more than a few."""
-    left = _FEW
+    facts: ClusterFacts, marks: Mapping[str, str], most: int | None
+) -> Iterator[tuple[str, ...]]:
+    """A row for each node, and one for all that are alike where they are more than a few.
+
+    `most` are the rows of nodes that are well; None is a row for each node.
+    """
+    left = most or 0
     for (mark, *cells), names in _alike(facts, marks).items():
-        if mark == _WELL and (problems_only or left <= 0):
+        if mark == _WELL and most is not None and left <= 0:
             continue
         left -= 1 if mark == _WELL else 0
-        if len(names) > _ALIKE:
+        if len(names) > _ALIKE and most is not None:
             yield (mark, f"{names[0]} and {len(names) - 1} alike", *cells)
         else:
             yield from ((mark, name, *cells) for name in names)
@@ -251,46 +263,44 @@ def _pods(facts: ClusterFacts) -> frozenset[str]:
     return frozenset(pod.name for pod in facts.pods or ())
 
 
-def _rest(facts: ClusterFacts, marks: Mapping[str, str]) -> list[str]:
+def _rest(facts: ClusterFacts, marks: Mapping[str, str], most: int | None) -> Iterator[Line]:
     """Which nodes the table leaves out."""
     rows = _alike(facts, marks)
     well = [names for (mark, *_), names in rows.items() if mark == _WELL]
-    hidden = sum(map(len, well[_FEW:]))
+    hidden = 0 if most is None else sum(map(len, well[most:]))
     ours = sum(map(len, rows.values()))
     others = len(facts.nodes or ()) - ours
-    lines = []
     if hidden:
-        lines.append(f"{hidden} more nodes are well.")
+        yield Line(f"{hidden} more nodes are well.")
     if others and ours:
-        lines.append(f"{others} {'node has' if others == 1 else 'nodes have'} no agent.")
-    return lines
+        yield Line(f"{others} {'node has' if others == 1 else 'nodes have'} no agent.")
 
 
-def _policy_rows(facts: ClusterFacts, marks: Mapping[str, str]) -> Iterator[Sequence[str]]:
+def _policy_rows(facts: ClusterFacts, marks: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
     for policy in facts.policies or ():
         mark = marks.get(f"nicclusterpolicy/{policy.title}", _WELL)
         yield mark, policy.title, policy.state or "unseen"
 
 
-def _node_policy_rows(facts: ClusterFacts, marks: Mapping[str, str]) -> Iterator[Sequence[str]]:
+def _node_policy_rows(facts: ClusterFacts, marks: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
     for policy in facts.node_policies or ():
         mark = marks.get(f"nodepolicy/{policy.name}", _WELL)
         counts = (policy.nodes, policy.applied, policy.pending, policy.refused, policy.overruled)
         yield mark, policy.name, *(str(n) if policy.seen else _NONE for n in counts)
 
 
-def _pool_rows(facts: ClusterFacts, marks: Mapping[str, str]) -> Iterator[Sequence[str]]:
+def _pool_rows(facts: ClusterFacts, marks: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
     for pool in facts.pools or ():
         mark = marks.get(f"ippool/{pool.name}", _WELL)
         yield mark, pool.name, pool.used or _NONE, pool.free or _NONE, pool.ranges or _NONE
 
 
-def _lines(finding: Finding, others: Sequence[str], width: int) -> Iterator[str]:
+def _parts(finding: Finding, others: Sequence[str]) -> Iterator[Part]:
     """Its code and object, the sentence, the next step below it, and of what else it is true."""
     yield titled(_mark(finding), finding)
-    yield from wrapped(f"    {ended(finding.problem)}", width, "    ")
-    yield from wrapped(f"    → {ended(finding.remedy)}", width, "      ")
-    yield from also(others, width)
+    yield Sentence(f"    {ended(finding.problem)}", "    ")
+    yield Sentence(f"    → {ended(finding.remedy)}", "      ")
+    yield from also(others)
 
 
 def _verdict(facts: ClusterFacts, findings: Sequence[Finding]) -> str:

@@ -6,12 +6,12 @@ be seen. The values come from rules/resources.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from kube_base.frozen import asdict
 from kube_rdma.model.resources import AllowedNetwork, CardClass, NamedResource, ResourceListing
-from kube_rdma.views.findings import counted, ended, not_seen_lines
-from kube_rdma.views.text import aligned, widths, wrapped
+from kube_rdma.views.findings import counted, ended, not_seen
+from kube_rdma.views.page import Block, Line, Page, PageRow, PageTable, Sentence, page_text
 
 _NONE = "-"
 _RESOURCES = ("RESOURCE", "MODE", "NODES", "SHARES", "FREE", "ON A NODE", "USED HERE", "QUOTA LEFT")
@@ -22,26 +22,30 @@ _NOTHING = "No resource, class or network for RDMA cards"
 
 
 def resources_text(listed: ResourceListing, width: int = 100) -> str:
-    """The whole; `width` (columns) wraps sentences, never a table or a line to copy."""
+    """The page in plain characters; `width` (columns) wraps sentences, never a table."""
+    return page_text(resources_page(listed), width)
+
+
+def resources_page(listed: ResourceListing) -> Page:
+    """The whole."""
     networks = {network.title: network for network in listed.networks}
-    blocks = [
+    return (
         _table(_RESOURCES, map(_resource_row, listed.resources)),
         _table(_CLASSES, ((one.name, one.resource or _NONE) for one in listed.classes)),
         _table(_NETWORKS, map(_network_row, listed.networks)),
-        _kept(listed, width),
+        _kept(listed),
         *(
-            [*wrapped(_headline(one), width, ""), *_indented(pod_lines(one, networks))]
+            (Sentence(_headline(one)), *_indented(pod_lines(one, networks)))
             for one in listed.resources
         ),
         *(
-            [f"As a claim of class {one.name}:", *_indented(claim_lines(one))]
+            (Line(f"As a claim of class {one.name}:"), *_indented(claim_lines(one)))
             for one in listed.classes
             if not one.resource
         ),
         _nothing(listed),
-        list(not_seen_lines(listed.not_seen, width)),
-    ]
-    return "\n\n".join("\n".join(block) for block in blocks if block)
+        tuple(not_seen(listed.not_seen)),
+    )
 
 
 def resources_document(listed: ResourceListing) -> dict[str, object]:
@@ -111,14 +115,13 @@ def _chosen(networks: Sequence[AllowedNetwork]) -> str:
     return next((one.title for one in ordered), "")
 
 
-def _table(head: Sequence[str], rows: Iterator[Sequence[str]]) -> list[str]:
-    """The lines of a table, none without rows."""
-    every = [head, *rows]
-    columns = widths(every)
-    return [aligned(row, columns) for row in every] if len(every) > 1 else []
+def _table(head: tuple[str, ...], cells: Iterable[tuple[str, ...]]) -> Block:
+    """A table, nothing without rows."""
+    rows = tuple(map(PageRow, cells))
+    return (PageTable(head, rows),) if rows else ()
 
 
-def _resource_row(resource: NamedResource) -> Sequence[str]:
+def _resource_row(resource: NamedResource) -> tuple[str, ...]:
     mode = ", ".join(resource.modes) or _NONE
     counts = (
         resource.nodes,
@@ -132,16 +135,16 @@ def _resource_row(resource: NamedResource) -> Sequence[str]:
     return (resource.name, f"{mode} by claims" if resource.by_claims else mode, *shown)
 
 
-def _network_row(network: AllowedNetwork) -> Sequence[str]:
+def _network_row(network: AllowedNetwork) -> tuple[str, ...]:
     return network.title, network.resource or _NONE, network.free or _NONE
 
 
-def _kept(listed: ResourceListing, width: int) -> list[str]:
+def _kept(listed: ResourceListing) -> Block:
     """How many networks the table leaves out."""
     if not listed.kept_networks:
-        return []
+        return ()
     count = counted(listed.kept_networks, "network")
-    return wrapped(f"{count} more: pods of {listed.namespace} may not name them.", width, "")
+    return (Sentence(f"{count} more: pods of {listed.namespace} may not name them."),)
 
 
 def _headline(resource: NamedResource) -> str:
@@ -150,11 +153,11 @@ def _headline(resource: NamedResource) -> str:
     return f"For {resource.name}.{means}"
 
 
-def _indented(lines: Sequence[str]) -> list[str]:
-    return [f"    {line}" for line in lines]
+def _indented(lines: Sequence[str]) -> Block:
+    return tuple(Line(f"    {line}") for line in lines)
 
 
-def _nothing(listed: ResourceListing) -> list[str]:
+def _nothing(listed: ResourceListing) -> Block:
     if listed.resources or listed.classes or listed.networks:
-        return []
-    return [f"{_NOTHING} {'could be seen' if listed.not_seen else 'is there'}."]
+        return ()
+    return (Line(f"{_NOTHING} {'could be seen' if listed.not_seen else 'is there'}."),)

@@ -12,18 +12,19 @@ from kube_rdma.views.findings import (
     ended,
     labelled,
     located,
-    not_seen_lines,
+    not_seen,
     sentence,
     titled,
 )
+from kube_rdma.views.page import block_lines
 
 FULL = Finding("node/node-1", "It is not ready", remedy="See its log", code="NodeNotReady")
 
 
 def test_a_title_has_no_blank_behind_it():
     """Some findings are about nothing special."""
-    assert titled("✗", FULL) == "✗ NodeNotReady  node/node-1"
-    assert titled("!", Finding("", "x", code="NoAgent")) == "! NoAgent"
+    assert titled("✗", FULL).text == "✗ NodeNotReady  node/node-1"
+    assert titled("!", Finding("", "x", code="NoAgent")).text == "! NoAgent"
 
 
 def test_a_sentence_leaves_out_what_is_missing():
@@ -41,7 +42,7 @@ def test_a_sentence_leaves_out_what_is_missing():
 def test_texts_stand_below_each_other(width, text):
     """Behind labels of any length, and whatever the width is."""
     texts = {"Seen": f"x{text}", "Cause": "y", "Fix": "z"}
-    lines = list(labelled(texts, width))
+    lines = list(block_lines(labelled(texts), width))
     begins = [line for line in lines if not line.startswith(" " * 5)]
     assert [line.split()[0] for line in begins] == list(texts)
     assert {line[:11].strip() for line in lines if line not in begins} <= {""}
@@ -51,11 +52,11 @@ def test_texts_stand_below_each_other(width, text):
 def test_what_was_not_seen_has_its_reason_with_one_stop():
     """Reasons are sentences of others, with a stop or without."""
     parts = (NotSeen("cni", "no right"), NotSeen("Events", "forbidden."))
-    assert list(not_seen_lines(parts, 80)) == [
+    assert list(block_lines(not_seen(parts), 80)) == [
         "? Not seen: cni. no right.",
         "? Not seen: Events. forbidden.",
     ]
-    assert list(not_seen_lines(parts[:1], 80, "read")) == ["? Not read: cni. no right."]
+    assert list(block_lines(not_seen(parts[:1], "read"), 80)) == ["? Not read: cni. no right."]
 
 
 @pytest.mark.parametrize(("text", "whole"), [("a", "a."), ("a.", "a."), ("a…", "a…"), ("a?", "a?")])

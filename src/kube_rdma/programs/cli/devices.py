@@ -24,12 +24,21 @@ from kube_rdma.adapters.kernel.sysfs.tree import SysfsRoot
 from kube_rdma.model.survey import Survey
 from kube_rdma.programs.cli.examples import examples
 from kube_rdma.programs.cli.exit_codes import ExitCode
-from kube_rdma.programs.cli.output import keep, page_width
+from kube_rdma.programs.cli.output import (
+    DOCUMENTS,
+    LIST_FORMATS,
+    LIST_HELP,
+    keep,
+    remember_output,
+    show,
+    show_document,
+    show_names,
+)
 from kube_rdma.programs.cli.recorded import sysfs_option
 from kube_rdma.programs.recorded_survey import survey_at
 from kube_rdma.rules.health.discovery import judge, notes
 from kube_rdma.views.devices.documents import document
-from kube_rdma.views.devices.table import table
+from kube_rdma.views.devices.table import device_names, devices_page
 
 _SYSFS = Path("/sys")
 
@@ -46,11 +55,12 @@ _SYSFS = Path("/sys")
 @click.option(
     "-o",
     "--output",
-    type=click.Choice(["table", "json", "ibdev2netdev", "nccl"]),
+    type=click.Choice([*LIST_FORMATS, "ibdev2netdev", "nccl"]),
     default="table",
     show_default=True,
-    help="Output format: table for people, json for programs, ibdev2netdev for lines like those of "
-    "Mellanox's tool. nccl prints NCCL's topology file and needs --topology.",
+    callback=remember_output,
+    help=f"{LIST_HELP} ibdev2netdev prints lines like those of Mellanox's tool. nccl prints NCCL's "
+    "topology file and needs --topology.",
 )
 @sysfs_option("Recorded node to show instead of this one.")
 @click.option(
@@ -113,16 +123,23 @@ def _check(output: str, **modes: bool) -> None:
         raise click.UsageError(f"{chosen[0]} has no lines in the style of ibdev2netdev.")
     if output == "nccl" and chosen != ["--topology"]:
         raise click.UsageError("--topology is missing: -o nccl is NCCL's topology file.")
+    if output not in ("table", "json") and chosen == ["--watch"]:
+        raise click.UsageError("--watch prints sentences or, with -o json, a line for each change.")
+    if output in ("wide", "name") and chosen == ["--topology"]:
+        raise click.UsageError("--topology prints a picture, or a document with -o json or yaml.")
     if chosen in (["--record"], ["--svg"]) and output != "table":
         raise click.UsageError(f"{chosen[0]} writes and shows nothing; leave -o out.")
 
 
 def _show(survey: Survey, output: str) -> None:
     verdicts = judge(survey)
-    if output == "json":
-        click.echo(json.dumps(document(verdicts, survey, notes(survey)), indent=2))
+    wide = output == "wide"
+    if output in DOCUMENTS:
+        show_document(document(verdicts, survey, notes(survey)), output)
+    elif output == "name":
+        show_names(device_names(verdicts))
     else:
-        click.echo(table(verdicts, survey, notes(survey), page_width()))
+        show(devices_page(verdicts, survey, notes(survey), wide=wide), wide=wide)
     if not any(verdict.usable for verdict in verdicts):
         sys.exit(ExitCode.PROBLEM)
 
@@ -133,10 +150,10 @@ def _topology(survey: Survey, output: str) -> None:
     from kube_rdma.views.devices.topology import topology_document, topology_text
 
     marks = matrix(survey)
-    if output == "json":
+    if output in DOCUMENTS:
         whole = document(judge(survey), survey, notes(survey))
         whole["topology"] = topology_document(survey, marks)
-        click.echo(json.dumps(whole, indent=2))
+        show_document(whole, output)
     else:
         click.echo(topology_text(survey, marks))
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kube_base.frozen import Frozen, replace
-from kube_base.plain_text import plain
+from kube_rdma.programs.cli import completion
 from kube_rdma.programs.cli.doctor_agents import AGENT_NAMESPACE, every_node, seen_by_agent
 from kube_rdma.programs.cli.examples import examples
 from kube_rdma.programs.cli.exit_codes import ExitCode
@@ -31,7 +31,7 @@ from kube_rdma.programs.cli.options import (
     named_pod,
     root_of_host,
 )
-from kube_rdma.programs.cli.output import AS_JSON, TEXT_OUTPUT, page_width
+from kube_rdma.programs.cli.output import AS_JSON, TEXT_OUTPUT, show
 
 if TYPE_CHECKING:
     from kube_rdma.model.doctor import Observation
@@ -59,7 +59,12 @@ class DoctorTarget(Frozen):
         "kube-rdma doctor --bundle node-1.json",
     )
 )
-@click.argument("target", metavar="[node|node/NAME|pod/[NAMESPACE/]NAME]", default=THIS_NODE)
+@click.argument(
+    "target",
+    metavar="[node|node/NAME|pod/[NAMESPACE/]NAME]",
+    default=THIS_NODE,
+    shell_complete=completion.node_and_pod_targets,
+)
 @cluster_options(namespace=True)
 @click.option(
     "--all-nodes",
@@ -183,13 +188,13 @@ def doctor(
 def _show(seen: Observation, *, as_json: bool) -> None:
     """Print what is wrong with a node, and end with its exit code."""
     from kube_rdma.rules.doctor.diagnose import diagnose
-    from kube_rdma.views.doctor import doctor_document, doctor_text
+    from kube_rdma.views.doctor import doctor_document, doctor_page
 
     diagnosis = diagnose(seen)
     if as_json:
         click.echo(json.dumps(doctor_document(seen, diagnosis), indent=2))
     else:
-        click.echo(plain(doctor_text(seen, diagnosis, page_width())))
+        show(doctor_page(seen, diagnosis))
     _end(ill=diagnosis.ill, blind=diagnosis.is_blind)
 
 
@@ -236,13 +241,13 @@ def _answers(
 
 def _show_fleet(answers: tuple[NodeAnswer, ...], *, as_json: bool) -> None:
     from kube_rdma.rules.doctor.fleet import diagnose_fleet
-    from kube_rdma.views.fleet import fleet_document, fleet_text
+    from kube_rdma.views.fleet import fleet_document, fleet_page
 
     fleet = diagnose_fleet(answers)
     if as_json:
         click.echo(json.dumps(fleet_document(fleet), indent=2))
     else:
-        click.echo(plain(fleet_text(fleet, page_width())))
+        show(fleet_page(fleet))
     _end(ill=fleet.ill, blind=fleet.is_blind)
 
 

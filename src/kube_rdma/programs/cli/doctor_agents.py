@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kube_rdma.programs.cli.progress import ProgressLine
+
 if TYPE_CHECKING:
     from kube_rdma.model.doctor import Observation
     from kube_rdma.model.fleet import NodeAnswer
@@ -27,8 +29,13 @@ async def every_node(
     """What all nodes with an agent see of themselves."""
     from kube_rdma.programs.doctor.agents import find_agents
 
-    async with options.open(opener) as cluster:
-        return await (await find_agents(cluster, _namespaces(agents))).every_node()
+    with ProgressLine("Asking the agents of all nodes.") as line:
+
+        def tell(over: int, nodes: int) -> None:
+            line.tell(f"Asking the agents of all nodes: {over} of {nodes} have answered.")
+
+        async with options.open(opener) as cluster:
+            return await (await find_agents(cluster, _namespaces(agents))).every_node(tell)
 
 
 async def seen_by_agent(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kube_rdma.programs.cli import completion
 from kube_rdma.programs.cli.examples import examples
 from kube_rdma.programs.cli.exit_codes import ExitCode
 from kube_rdma.programs.cli.options import ClusterOptions, cluster_options, named_pod, root_of_host
@@ -47,7 +48,12 @@ _CLAIMS = ("claim", "claims", "resourceclaim", "resourceclaims")
         "kube-rdma explain claim/train/two-cards",
     )
 )
-@click.argument("target", metavar="[pod|claim/[NAMESPACE/]NAME]", default="")
+@click.argument(
+    "target",
+    metavar="[pod|claim/[NAMESPACE/]NAME]",
+    default="",
+    shell_complete=completion.pod_targets,
+)
 @click.option(
     "-f",
     "--filename",
@@ -59,6 +65,7 @@ _CLAIMS = ("claim", "claims", "resourceclaim", "resourceclaims")
 @click.option(
     "--node",
     metavar="NAME",
+    shell_complete=completion.nodes,
     help="Node that the pod of -f would run on. Without it, only admission and the pod's networks "
     "are checked. An existing pod has to be on this node. Of a claim only this node is judged.",
 )

@@ -19,6 +19,7 @@ from kube_rdma.programs.cli.examples import examples
 from kube_rdma.programs.cli.exit_codes import ExitCode
 from kube_rdma.programs.cli.options import ClusterOptions, cluster_options
 from kube_rdma.programs.cli.output import OUTPUT, page_width
+from kube_rdma.programs.cli.output import show as show_page
 
 if TYPE_CHECKING:
     from kube_client.objects import Cluster
@@ -48,13 +49,13 @@ def list_(opener: Opener | None, cluster: ClusterOptions, output: str) -> None:
     Shows for each IPPool how many addresses it has, and how many of them nodes hold.
     """
     from kube_rdma.programs.ipam.snapshot import states
-    from kube_rdma.views.ipam import pools_document, pools_text
+    from kube_rdma.views.ipam import pools_document, pools_page
 
     pool_states = states(_snapshot(opener, cluster))
     if output == "json":
         click.echo(json.dumps(pools_document(pool_states), indent=2))
     else:
-        click.echo(pools_text(pool_states, page_width()))
+        show_page(pools_page(pool_states))
 
 
 @ip.command(epilog=examples("kube-rdma ip show rdma"))
@@ -68,13 +69,13 @@ def show(opener: Opener | None, pool: str, cluster: ClusterOptions, output: str)
     POOL is the name of an IPPool. Shows its ranges, which node holds which addresses, and which
     nodes are short of addresses.
     """
-    from kube_rdma.views.ipam import pool_text, pools_document
+    from kube_rdma.views.ipam import pool_page, pools_document
 
     pool_state = _named(_snapshot(opener, cluster), pool)
     if output == "json":
         click.echo(json.dumps(pools_document([pool_state])[0], indent=2))
     else:
-        click.echo(pool_text(pool_state, page_width()))
+        show_page(pool_page(pool_state))
 
 
 @ip.command(epilog=examples("kube-rdma ip check"))

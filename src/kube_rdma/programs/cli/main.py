@@ -10,17 +10,18 @@ from __future__ import annotations
 import atexit
 import gc
 import importlib
-import json
 import os
 import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
+from click.exceptions import NoSuchCommand
 
 from kube_base.errors import KubeError
 from kube_base.plain_text import plain
 from kube_rdma import __version__
+from kube_rdma.programs.cli.examples import program, typed
 from kube_rdma.programs.cli.exit_codes import (
     MEANINGS,
     ExitCode,
@@ -28,7 +29,7 @@ from kube_rdma.programs.cli.exit_codes import (
     exit_code,
     sentence,
 )
-from kube_rdma.programs.cli.output import META
+from kube_rdma.programs.cli.output import DOCUMENTS, META, show_document
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 # Objects made between two looks for garbage. Modules, classes and functions stay for good: at
 # Python's 700 some percent of a start look through them (docs/decisions/0033-starting.md).
 GARBAGE_AFTER = 10_000
+COMPLETE_VARIABLE = "_KUBE_RDMA_COMPLETE"  # by which a shell asks what it may offer
 
 # name -> (module, attribute, first line of its help). Importing a module costs; listing must not.
 COMMANDS = {
@@ -111,8 +113,33 @@ COMMANDS = {
 }
 
 
+# What people look for, its commands, and a line to copy.
+GROUPS = (
+    (
+        "What you have",
+        ("devices", "ip", "resources", "status", "top"),
+        "kube-rdma status --problems-only",
+    ),
+    ("Ask why", ("bundle", "doctor", "explain"), "kube-rdma explain pod/train/worker-0"),
+    ("Check", ("config", "verify"), "kube-rdma verify nodes --pairs ring"),
+    ("Install and change", ("claim", "migrate", "render"), "kube-rdma render --preset rails"),
+    ("For programs", ("agent", "controller", "nccl-env", "network"), "kube-rdma nccl-env"),
+)
+_OTHERS = "From other packages"
+
+
 class LazyGroup(click.Group):
     """A group that imports a subcommand only when it is called or asked for help."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or say which one was meant."""
+        try:
+            return super().resolve_command(ctx, args)
+        except NoSuchCommand as error:
+            names = self.list_commands(ctx)
+            raise NoSuchCommand(error.command_name, possibilities=names, ctx=ctx) from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names of kube-rdma's own commands and of those that other packages bring."""
@@ -133,8 +160,15 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands with one line each, importing none of kube-rdma's own."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, self._line(ctx, name)) for name in self.list_commands(ctx)])
+        every = self.list_commands(ctx)
+        widest = max(map(len, every))
+        ours = {name for _, names, _ in GROUPS for name in names}
+        others = tuple(name for name in every if name not in ours)
+        for title, names, example in (*GROUPS, *(((_OTHERS, others, ""),) if others else ())):
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(widest), self._line(ctx, name)) for name in names])
+                if example:
+                    formatter.write_text(f"Example: {typed(example)}")
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The exit codes of all commands."""
@@ -149,9 +183,10 @@ class LazyGroup(click.Group):
             _leave_stdout()
             raise click.exceptions.Exit(0) from None
         except (KubeError, OSError) as error:
-            if ctx.meta.get(META) == "json":
+            output = ctx.meta.get(META)
+            if output in DOCUMENTS:
                 with suppress(OSError):
-                    click.echo(json.dumps(error_document(error), indent=2))
+                    show_document(error_document(error), output)
             raise
 
     def _line(self, ctx: click.Context, name: str) -> str:
@@ -169,12 +204,14 @@ def _of_others() -> EntryPoints:
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, message="%(prog)s %(version)s")
+@click.version_option(
+    __version__, prog_name=program().replace(" ", "-"), message="%(prog)s %(version)s"
+)
 def cli() -> None:
     """Run and check RDMA networking for Kubernetes.
 
     Most commands show or check the RDMA cards, pods, networks and addresses of a node or a cluster.
-    `kube-rdma COMMAND --help` shows the options of a command, and examples.
+    `COMMAND --help` shows the options of a command, and examples.
     """
 
 
@@ -185,7 +222,7 @@ def main() -> None:
         gc.freeze
     )  # else Python looks for garbage thrice more, in all that ends with it
     try:
-        cli.main(standalone_mode=False)
+        cli.main(prog_name=program(), complete_var=COMPLETE_VARIABLE, standalone_mode=False)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kube_rdma.programs.cli import completion
 from kube_rdma.programs.cli.examples import examples
 from kube_rdma.programs.cli.options import ClusterOptions, cluster_options
 from kube_rdma.programs.cli.output import TEXT_OUTPUT
@@ -87,7 +88,7 @@ def plan(
         "kube-rdma migrate node node-1 -o json",
     )
 )
-@click.argument("node", metavar="NODE")
+@click.argument("node", metavar="NODE", shell_complete=completion.nodes)
 @cluster_options()
 @TEXT_OUTPUT
 @click.pass_obj

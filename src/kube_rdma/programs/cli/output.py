@@ -1,4 +1,8 @@
-"""How commands print: as wide as the terminal, and so that a full disk loses no result.
+"""How commands print: formats, terminal or pipe, and so that a full disk loses no result.
+
+On a terminal programs/cli/terminal folds and colours a page; a pipe or a file gets plain
+characters, always the same. FORCE_COLOR takes a pipe for a terminal, NO_COLOR takes
+the colour away (no-color.org, force-color.org).
 
 What was measured for half an hour is not measured again because its file could not be written: it
 goes to another place then, and a sentence says where.
@@ -7,22 +11,29 @@ goes to another place then, and a sentence says where.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from kube_base.plain_text import plain
+
+if TYPE_CHECKING:
+    from kube_rdma.views.page import Page
+
 PAGE_WIDTH, PAGE_HEIGHT = 100, 24  # where the output is not a terminal
+DOCUMENTS = ("json", "yaml")
 META = "kube_rdma.output"  # in the context of a command: the format that was asked for
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def _asked(context: click.Context, _: click.Parameter, value: str) -> str:
+def remember_output(context: click.Context, _: click.Parameter, value: str) -> str:
     """Remember the format, for errors are told in it too."""
     context.meta[META] = value
     return value
@@ -36,12 +47,26 @@ def _output(usual: str) -> Callable[[Command], Command]:
         type=click.Choice([usual, "json"]),
         default=usual,
         show_default=True,
-        callback=_asked,
+        callback=remember_output,
         help=f"Output format: {usual} for people, json for programs.",
     )
 
 
 OUTPUT = _output("table")
+LIST_FORMATS = ("table", "wide", "name", *DOCUMENTS)
+LIST_HELP = (
+    "Output format: table for people, wide for a table that nothing is cut or folded in, name for "
+    "names alone, json or yaml for programs."
+)
+LIST_OUTPUT = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(LIST_FORMATS),
+    default="table",
+    show_default=True,
+    callback=remember_output,
+    help=LIST_HELP,
+)
 TEXT_OUTPUT = _output("text")
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, the same as -o json.")
 
@@ -49,6 +74,52 @@ AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, the 
 def is_terminal() -> bool:
     """Whether a person reads it; stdout may be closed."""
     return sys.stdout is not None and not sys.stdout.closed and sys.stdout.isatty()
+
+
+def for_people() -> bool:
+    """Whether pages are folded and coloured: on a terminal, or where FORCE_COLOR asks for it."""
+    return is_terminal() or bool(os.environ.get("FORCE_COLOR"))
+
+
+def in_colour() -> bool:
+    """Whether states have a colour on such pages."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or os.environ.get("TERM", "dumb") != "dumb"
+
+
+def show(page: Page, *, wide: bool = False, before: str = "") -> None:
+    """Print a page; `wide` leaves its tables as wide as they are, `before` comes first."""
+    from kube_rdma.views.page import page_text, widened
+
+    page = widened(page) if wide else page
+    if not for_people():
+        click.echo(before + plain(page_text(page, page_width())))
+        return
+    from kube_rdma.programs.cli.terminal import rendered
+
+    click.echo(before + rendered(page, page_width(), colour=in_colour()), color=True)
+
+
+def show_document(document: object, output: str) -> None:
+    """Print what `-o json` or `-o yaml` asked for."""
+    click.echo(document_text(document, output), nl=output == "json")
+
+
+def show_names(names: Iterable[str]) -> None:
+    """Print what `-o name` asked for, a line each."""
+    for name in names:
+        click.echo(plain(name))
+
+
+def document_text(document: object, output: str) -> str:
+    """The document in this format; YAML ends with its last line."""
+    if output == "json":
+        return json.dumps(document, indent=2)
+    import yaml
+
+    plain_values = json.loads(json.dumps(document))  # YAML takes no subclasses of str
+    return str(yaml.safe_dump(plain_values, sort_keys=False, allow_unicode=True))
 
 
 def page_size() -> tuple[int, int]:

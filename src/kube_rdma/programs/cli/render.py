@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from kube_rdma.programs.cli import completion
 from kube_rdma.programs.cli.examples import examples
 
 PARTS = (
@@ -31,6 +32,7 @@ PARTS = (
 @click.option(
     "--preset",
     metavar="NAME",
+    shell_complete=completion.presets,
     help="Preset to install: default, rails, rdma-ib, efa, ack, vke, scc, nvidia, nvidia-operator "
     "or ib; docs/install.md describes them. Default: the preset that the values name, else "
     "default.",

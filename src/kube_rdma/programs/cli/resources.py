@@ -6,7 +6,6 @@ With the rights of the user who asks; it only reads.
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ import click
 from kube_rdma.programs.cli.examples import examples
 from kube_rdma.programs.cli.exit_codes import ExitCode
 from kube_rdma.programs.cli.options import ClusterOptions, cluster_options
-from kube_rdma.programs.cli.output import OUTPUT, page_width
+from kube_rdma.programs.cli.output import DOCUMENTS, LIST_OUTPUT, show, show_document, show_names
 
 if TYPE_CHECKING:
     from kube_rdma.model.resources import AuthorFacts
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     )
 )
 @cluster_options(namespace=True)
-@OUTPUT
+@LIST_OUTPUT
 @click.pass_obj
 def resources(opener: Opener | None, cluster: ClusterOptions, output: str) -> None:
     """Show what pods of a namespace can ask for.
@@ -40,14 +39,16 @@ def resources(opener: Opener | None, cluster: ClusterOptions, output: str) -> No
     Exits with 6 when nothing was seen and a right is missing, else with 0.
     """
     from kube_rdma.rules.resources.listing import resource_list
-    from kube_rdma.views.resources import resources_document, resources_text
+    from kube_rdma.views.resources import resources_document, resources_page
 
     namespace = cluster.usual_namespace(opener)
     listed = resource_list(asyncio.run(_facts(opener, cluster, namespace)))
-    if output == "json":
-        click.echo(json.dumps(resources_document(listed), indent=2))
+    if output in DOCUMENTS:
+        show_document(resources_document(listed), output)
+    elif output == "name":
+        show_names([resource.name for resource in listed.resources])
     else:
-        click.echo(resources_text(listed, page_width()))
+        show(resources_page(listed), wide=output == "wide")
     if listed.not_seen and not (listed.resources or listed.classes or listed.networks):
         sys.exit(ExitCode.UNKNOWN)
 

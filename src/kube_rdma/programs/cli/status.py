@@ -6,7 +6,6 @@ With a kubeconfig or inside of a pod; it only reads.
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,16 @@ import click
 from kube_rdma.programs.cli.examples import examples
 from kube_rdma.programs.cli.exit_codes import ExitCode
 from kube_rdma.programs.cli.options import ClusterOptions, cluster_options, duration
-from kube_rdma.programs.cli.output import OUTPUT, keep, page_width, writable
+from kube_rdma.programs.cli.output import (
+    DOCUMENTS,
+    LIST_OUTPUT,
+    keep,
+    show,
+    show_document,
+    show_names,
+    writable,
+)
+from kube_rdma.programs.cli.progress import ProgressLine
 
 if TYPE_CHECKING:
     from kube_rdma.programs.cli.options import Opener
@@ -29,6 +37,7 @@ if TYPE_CHECKING:
         "kube-rdma status",
         "kube-rdma status --problems-only",
         "kube-rdma status --wait --timeout 5m",
+        "kube-rdma status --problems-only -o name",
         "kube-rdma status -o json",
         "kube-rdma status --svg cards.svg",
     )
@@ -53,7 +62,7 @@ if TYPE_CHECKING:
     help="Draw the state of all cards, node by rail, and write the picture to FILE.",
 )
 @cluster_options()
-@OUTPUT
+@LIST_OUTPUT
 @click.pass_obj
 def status(
     opener: Opener | None,
@@ -74,7 +83,7 @@ def status(
     read to tell. Advice does not count as a problem. With --wait the last look counts.
     """
     from kube_rdma.model.reports.cluster import ClusterHealth
-    from kube_rdma.views.reports import status_document, status_text
+    from kube_rdma.views.reports import node_names, status_document, status_page
 
     if more["svg"]:
         writable(more["svg"])
@@ -82,11 +91,14 @@ def status(
     look = asyncio.run(_look(opener, cluster, seconds))
     if more["svg"]:
         _draw(look, more["svg"])
-    if output == "json":
-        click.echo(json.dumps(status_document(look.facts, look.findings, look.health), indent=2))
+    wide = output == "wide"
+    if output in DOCUMENTS:
+        show_document(status_document(look.facts, look.findings, look.health), output)
+    elif output == "name":
+        show_names(node_names(look.facts, look.findings, problems_only=problems_only))
     else:
-        page = status_text(look.facts, look.findings, page_width(), problems_only=problems_only)
-        click.echo(page)
+        page = status_page(look.facts, look.findings, problems_only=problems_only, wide=wide)
+        show(page, wide=wide)
     codes = {
         ClusterHealth.HEALTHY: ExitCode.OK,
         ClusterHealth.PROBLEMS: ExitCode.PROBLEM,
@@ -107,8 +119,10 @@ async def _look(opener: Opener | None, options: ClusterOptions, seconds: float) 
     from kube_rdma.programs.reports.cluster import take
     from kube_rdma.programs.reports.waiting import until_well
 
-    async with options.open(opener) as cluster:
-        return await until_well(partial(take, cluster), seconds, _tell)
+    with ProgressLine("Reading the cluster.") as line:
+        async with options.open(opener) as cluster:
+            tell = line.tell if line.is_shown else _tell
+            return await until_well(partial(take, cluster), seconds, tell)
 
 
 def _tell(sentence: str) -> None:

@@ -20,10 +20,11 @@ from kube_base.frozen import Frozen
 from kube_rdma.model.metrics.throughput import TrafficRate
 from kube_rdma.programs.cli.examples import examples
 from kube_rdma.programs.cli.options import ClusterOptions, cluster_options
-from kube_rdma.programs.cli.output import OUTPUT, is_terminal, page_width
+from kube_rdma.programs.cli.output import LIST_OUTPUT, document_text, is_terminal, show, show_names
 
 if TYPE_CHECKING:
     from kube_rdma.programs.cli.options import Opener
+    from kube_rdma.views.page import Page
 
 _FEW = 20  # rows, unless all are asked for: a page of a small screen
 _HOME = "\x1b[H\x1b[J"  # to the top left, and clear what is below
@@ -56,7 +57,7 @@ class TopPage(Frozen):
     """What is shown of each look: which rows, as a page or as a document, how often."""
 
     chosen: Callable[[TrafficRate], bool]
-    text: Callable[[Sequence[TrafficRate], Mapping[str, str], int], str]
+    made: Callable[[Sequence[TrafficRate], Mapping[str, str]], Page]
     output: str
     interval: float
     once: bool
@@ -67,7 +68,7 @@ class TopPage(Frozen):
 @_INTERVAL
 @_ONCE
 @cluster_options()
-@OUTPUT
+@LIST_OUTPUT
 @click.pass_obj
 def nodes(opener: Opener | None, /, cluster: ClusterOptions, **options: Any) -> None:
     """Show the traffic of the nodes' ports.
@@ -75,10 +76,10 @@ def nodes(opener: Opener | None, /, cluster: ClusterOptions, **options: Any) -> 
     Has a line for each port of the nodes' RDMA devices, the busiest first. A sentence below counts
     the ports without a line, those that are down, and those with errors.
     """
-    from kube_rdma.views.metrics.throughput import top_nodes
+    from kube_rdma.views.metrics.throughput import nodes_page
 
-    text = partial(top_nodes, most=None if options.pop("every") else _FEW)
-    _follow(opener, cluster, TopPage(lambda row: not row.key.pod, text, **options))
+    made = partial(nodes_page, most=None if options.pop("every") else _FEW)
+    _follow(opener, cluster, TopPage(lambda row: not row.key.pod, made, **options))
 
 
 @top.command(epilog=examples("kube-rdma top pods -A", "kube-rdma top pods -n train --all"))
@@ -86,17 +87,17 @@ def nodes(opener: Opener | None, /, cluster: ClusterOptions, **options: Any) -> 
 @_INTERVAL
 @_ONCE
 @cluster_options(namespace=True, every=True)
-@OUTPUT
+@LIST_OUTPUT
 @click.pass_obj
 def pods(opener: Opener | None, /, cluster: ClusterOptions, **options: Any) -> None:
     """Show the traffic of the pods' devices.
 
     Has a line for each RDMA device of a container, the busiest first.
     """
-    from kube_rdma.views.metrics.throughput import top_pods
+    from kube_rdma.views.metrics.throughput import pods_page
 
     most = None if options.pop("every") else _FEW
-    page = TopPage(lambda row: bool(row.key.pod), partial(top_pods, most=most), **options)
+    page = TopPage(lambda row: bool(row.key.pod), partial(pods_page, most=most), **options)
     _follow(opener, cluster, page)
 
 
@@ -108,10 +109,24 @@ def _follow(opener: Opener | None, cluster: ClusterOptions, page: TopPage) -> No
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def _print(page: TopPage, rows: Sequence[TrafficRate], silent: Mapping[str, str]) -> None:
+    """A look in the format that was asked for; a program gets one document after the other."""
+    from kube_rdma.views.metrics.throughput import names, top_document
+
+    if page.output == "json":
+        click.echo(json.dumps(top_document(rows, silent)))
+    elif page.output == "yaml":
+        click.echo(f"---\n{document_text(top_document(rows, silent), page.output)}", nl=False)
+    elif page.output == "name":
+        show_names(names(rows))
+    else:
+        home = _HOME if is_terminal() and not page.once else ""
+        show(page.made(rows, silent), wide=page.output == "wide", before=home)
+
+
 async def _show(opener: Opener | None, options: ClusterOptions, page: TopPage) -> None:
     from kube_rdma.programs.metrics.throughput import watch_traffic
     from kube_rdma.rules.metrics.throughput import busiest
-    from kube_rdma.views.metrics.throughput import top_document
 
     async with (
         options.open(opener) as cluster,
@@ -123,10 +138,6 @@ async def _show(opener: Opener | None, options: ClusterOptions, page: TopPage) -
                 r for r in traffic.rows if not r.key.pod or space in (None, r.key.namespace)
             )
             rows = busiest(filter(page.chosen, of_space))
-            if page.output == "json":
-                click.echo(json.dumps(top_document(rows, traffic.silent)))
-            else:
-                home = _HOME if is_terminal() and not page.once else ""
-                click.echo(home + page.text(rows, traffic.silent, page_width()))
+            _print(page, rows, traffic.silent)
             if page.once:
                 return

@@ -13,6 +13,7 @@ import click
 
 from kube_base.frozen import replace
 from kube_rdma.model.verify.bandwidth import PERFTEST_IMAGE, Pairing
+from kube_rdma.programs.cli import completion
 from kube_rdma.programs.cli.examples import examples
 from kube_rdma.programs.cli.options import ClusterOptions, cluster_options
 from kube_rdma.programs.cli.verify_options import (
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
         "kube-rdma verify pods -l app=train --latency --max-us 5",
     ),
 )
-@click.argument("pods", metavar="POD...", nargs=-1)
+@click.argument("pods", metavar="POD...", nargs=-1, shell_complete=completion.pods)
 @click.option(
     "-l",
     "--selector",
@@ -89,7 +90,7 @@ def verify_pods(
         "kube-rdma verify nodes -f pod.yaml --against today.json --svg map.svg",
     ),
 )
-@click.argument("nodes", metavar="[NODE]...", nargs=-1)
+@click.argument("nodes", metavar="[NODE]...", nargs=-1, shell_complete=completion.nodes)
 @pod_options
 @verify_options
 @cluster_options(namespace=True)

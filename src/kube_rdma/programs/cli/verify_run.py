@@ -25,7 +25,9 @@ from kube_base.frozen import Frozen, replace
 from kube_rdma.model.verify.bandwidth import Pairing
 from kube_rdma.programs.cli.exit_codes import ExitCode
 from kube_rdma.programs.cli.output import keep, page_size, writable
+from kube_rdma.programs.cli.progress import ProgressLine
 from kube_rdma.programs.cli.verify_options import VerifyOptions
+from kube_rdma.views.findings import counted
 
 if TYPE_CHECKING:
     from kube_client.objects import Cluster
@@ -59,6 +61,22 @@ def check_before(options: VerifyOptions) -> None:
 
 async def measured(cluster: Cluster, who: Participants, options: VerifyOptions) -> PairProof:
     """Measure, and show it; in JSON all at the end."""
+    before = _earlier(options)
+    is_wanted = not (options.verbose and options.output == "table")  # rows come one by one
+    with ProgressLine("Looking at the pods.", is_wanted=is_wanted) as line:
+        proof, unshown = await _measured(cluster, who, options, before, line)
+    _show(proof, options, unshown)
+    return proof
+
+
+async def _measured(
+    cluster: Cluster,
+    who: Participants,
+    options: VerifyOptions,
+    before: Mapping[PairKey, float],
+    line: ProgressLine,
+) -> tuple[PairProof, list[str]]:
+    """The proof, and rows of it that the output did not take."""
     from kube_client.pod_commands import PodCommands
     from kube_rdma.programs.verify.paired_run import PairedRun, with_centre_first
     from kube_rdma.programs.verify.pairs import BandwidthProof, Pacing
@@ -66,7 +84,6 @@ async def measured(cluster: Cluster, who: Participants, options: VerifyOptions) 
     from kube_rdma.rules.verify.rails import lonely
     from kube_rdma.views.verify.bandwidth import PairTable
 
-    before = _earlier(options)
     pacing = Pacing(run_seconds=options.run_seconds, probe_seconds=options.probe_seconds)
     measuring = BandwidthProof(PodCommands(cluster), options.run, pacing)
     cards = await _claimed(cluster, who)
@@ -80,8 +97,9 @@ async def measured(cluster: Cluster, who: Participants, options: VerifyOptions) 
         if node in present and card not in present[node]
     ]
     run = PairedRun(pods, options.pairing, both_ways=options.both_ways)
-    progress = _Progress(options, PairTable(pods, options.run), run)
     _open_more_files()
+    line.tell(f"Measuring {counted(run.due, 'pair')}.")
+    progress = _Progress(options, PairTable(pods, options.run), run, line)
     measure = run.measure(measuring, progress.show, options.standard, before)
     interrupted = await _interrupted(measure, measuring)
     progress.end()
@@ -95,8 +113,7 @@ async def measured(cluster: Cluster, who: Participants, options: VerifyOptions) 
         interrupted=interrupted,
         comparison=comparison(proof.rated, before),
     )
-    _show(proof, options, progress.unshown)
-    return proof
+    return proof, progress.unshown
 
 
 async def _claimed(cluster: Cluster, who: Participants) -> ClaimedCards:
@@ -148,16 +165,17 @@ def _show(proof: PairProof, options: VerifyOptions, unshown: list[str]) -> None:
 
 
 class _Progress:
-    """What is shown while pairs are measured: their rows, or on a terminal a line that counts.
+    """What is shown while pairs are measured: their rows, or in the line of progress their count.
 
     `unshown` has the rows that a full disk did not take, to be kept with the result: it ends no
     run. A reader that has gone does.
     """
 
-    def __init__(self, options: VerifyOptions, table: PairTable, run: PairedRun) -> None:
+    def __init__(
+        self, options: VerifyOptions, table: PairTable, run: PairedRun, line: ProgressLine
+    ) -> None:
         self._rows = options.verbose and options.output == "table"
-        self._counts = not self._rows and sys.stderr is not None and sys.stderr.isatty()
-        self._table, self._run = table, run
+        self._table, self._run, self._line = table, run, line
         self._done = self._failed = 0
         self.unshown: list[str] = []
         if self._rows and run.due:
@@ -169,16 +187,14 @@ class _Progress:
         self._failed += not outcome.rows
         if self._rows:
             self._row(self._table.row(outcome))
-        elif self._counts:
-            count = f"{self._done} of {self._run.due} pairs, {self._failed} failed"
-            click.echo(f"\r{count} ", nl=False, err=True)
+        else:
+            pairs = f"{self._done} of {self._run.due} pairs are measured"
+            self._line.tell(f"{pairs}, {self._failed} failed.")
 
     def end(self) -> None:
-        """What is behind it begins on a line of its own."""
+        """What is behind its rows begins on a line of its own."""
         if self._rows and self._done:
             self._row("")
-        elif self._counts:
-            click.echo("\r\x1b[K", nl=False, err=True)
 
     def _row(self, text: str) -> None:
         """Behind one that was not taken none is, so that all of them are in one place."""

@@ -11,7 +11,8 @@ its own time, and none of the others'.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import count
 
 from kube_base.errors import KubeError, Refused, Unavailable
 from kube_base.frozen import Frozen, replace
@@ -56,13 +57,21 @@ class Agents:
         """The nodes that have an agent."""
         return tuple(sorted(self._agents))
 
-    async def every_node(self) -> tuple[NodeAnswer, ...]:
-        """What all nodes with an agent answer, some at once."""
+    async def every_node(
+        self, progress: Callable[[int, int], None] = lambda _, __: None
+    ) -> tuple[NodeAnswer, ...]:
+        """What all nodes with an agent answer, some at once.
+
+        `progress` hears after each of them how many are over, and of how many.
+        """
         room = asyncio.Semaphore(self._limits.at_once)
+        over = count(1)
 
         async def ask(node: str) -> NodeAnswer:
             async with room:
-                return await self._answer(node)
+                answer = await self._answer(node)
+            progress(next(over), len(self.nodes))
+            return answer
 
         return tuple(await asyncio.gather(*map(ask, self.nodes)))
 

@@ -1,8 +1,7 @@
 """The node's RDMA devices for people: a table.
 
 The last step of `kube-rdma devices`: everything shown was found by the survey and judged by
-rules/health/discovery. Plain text, because importing a table library would cost more than the
-survey. views/devices/documents has the same for programs.
+rules/health/discovery. views/devices/documents has the same for programs.
 """
 
 from __future__ import annotations
@@ -11,7 +10,17 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from kube_rdma.model.device import Device, PciAddress, Port
 from kube_rdma.model.survey import NamespaceMode, Survey, Verdict
-from kube_rdma.views.text import aligned, widths, wrapped
+from kube_rdma.views.page import (
+    Block,
+    Line,
+    Page,
+    PageRow,
+    PageState,
+    PageTable,
+    Sentence,
+    lines_of,
+    page_text,
+)
 
 _COLUMNS = (
     "DEVICE",
@@ -25,7 +34,9 @@ _COLUMNS = (
     "GIDS",
     "USABLE",
 )
-_RIGHT = frozenset(map(_COLUMNS.index, ("PORT", "RATE", "NUMA", "GIDS")))
+_MORE = ("DRIVER", "FIRMWARE", "NODE GUID")  # of -o wide
+_RIGHT = tuple(map(_COLUMNS.index, ("PORT", "RATE", "NUMA", "GIDS")))
+_USABLE = _COLUMNS.index("USABLE")
 _NONE = "-"
 
 _NO_DEVICES = """\
@@ -48,38 +59,55 @@ _MODES = {
 def table(
     verdicts: Sequence[Verdict], survey: Survey, notes: Sequence[str] = (), width: int = 100
 ) -> str:
+    """The page in plain characters; `width` (columns) wraps sentences, never the table."""
+    return page_text(devices_page(verdicts, survey, notes), width)
+
+
+def devices_page(
+    verdicts: Sequence[Verdict], survey: Survey, notes: Sequence[str] = (), *, wide: bool = False
+) -> Page:
     """The devices, one line a port, and below what is worth saying about the node.
 
     RATE is in Gb/s (100G), GIDS counts the used entries of the port's table, NETDEV names the bond
     of an interface in parentheses, PCI how a function is divided or what it is a part of. The
-    reasons against a device stand under it. `width` (columns) wraps sentences, never the table.
+    reasons against a device stand under it. A `wide` table says more of each device.
     """
-    lines = [*_table_lines(verdicts, width), ""] if verdicts else [*_NO_DEVICES.splitlines(), ""]
-    if verdicts:
-        usable = sum(verdict.usable for verdict in verdicts)
-        lines.append(f"{usable} of {len(verdicts)} devices usable.")
-    lines.append(f"RDMA namespace mode: {_MODES[survey.namespace_mode]}.")
-    for note in notes:
-        lines += wrapped(f"Note: {note}.", width, "      ")
-    lines += _fault_lines(survey, width, every=not verdicts)
-    return "\n".join(lines)
+    usable = sum(verdict.usable for verdict in verdicts)
+    below: Block = (
+        *((Line(f"{usable} of {len(verdicts)} devices usable."),) if verdicts else ()),
+        Line(f"RDMA namespace mode: {_MODES[survey.namespace_mode]}."),
+        *(Sentence(f"Note: {note}.", "      ") for note in notes),
+        *_fault_lines(survey, every=not verdicts),
+    )
+    return ((_table(verdicts, wide=wide),) if verdicts else lines_of(_NO_DEVICES)), below
 
 
-def _table_lines(verdicts: Sequence[Verdict], width: int) -> Iterator[str]:
+def device_names(verdicts: Sequence[Verdict]) -> list[str]:
+    """What `-o name` prints."""
+    return [verdict.device.name for verdict in verdicts]
+
+
+def _table(verdicts: Sequence[Verdict], *, wide: bool) -> PageTable:
     names = {v.device.pci: v.device.name for v in reversed(verdicts) if v.device.pci}
-    blocks = [(list(_rows(verdict, names)), verdict.reasons) for verdict in verdicts]
-    rows = [_COLUMNS, *(row for block, _ in blocks for row in block)]
-    columns = widths(rows)
-    yield aligned(_COLUMNS, columns, _RIGHT)
-    for block, reasons in blocks:
-        for row in block:
-            yield aligned(row, columns, _RIGHT)
-        for reason in reasons:
-            yield from wrapped(f"  └ {reason}", width, "    ")
+    head = (*_COLUMNS, *(_MORE if wide else ()))
+    rows = tuple(_row(verdict, names, wide=wide) for verdict in verdicts)
+    return PageTable(head, rows, _RIGHT, stated=_USABLE)
 
 
-def _rows(verdict: Verdict, names: Mapping[PciAddress, str]) -> Iterator[tuple[str, ...]]:
-    """One row a port; what belongs to the whole device stands in the first."""
+def _row(verdict: Verdict, names: Mapping[PciAddress, str], *, wide: bool) -> PageRow:
+    """The lines of a device with its state, and under them the reasons against it."""
+    first, *others = _lines(verdict, names)
+    if wide:
+        device = verdict.device
+        more = (device.driver, device.firmware, device.node_guid)
+        first = (*first, *(text or _NONE for text in more))
+        others = [(*cells, *("" for _ in more)) for cells in others]
+    state = PageState.HEALTHY if verdict.usable else PageState.UNHEALTHY
+    return PageRow(first, state, tuple(others), verdict.reasons)
+
+
+def _lines(verdict: Verdict, names: Mapping[PciAddress, str]) -> Iterator[tuple[str, ...]]:
+    """One line a port; what belongs to the whole device stands in the first."""
     device = verdict.device
     node = _NONE if device.numa_node is None else str(device.numa_node)
     whole = (device.name, node, _place(device, names), "yes" if verdict.usable else "no")
@@ -120,15 +148,13 @@ def _place(device: Device, names: Mapping[PciAddress, str]) -> str:
     return device.pci
 
 
-def _fault_lines(survey: Survey, width: int, *, every: bool) -> list[str]:
+def _fault_lines(survey: Survey, *, every: bool) -> Block:
     """How much could not be read; `every` fault in full where they explain an empty table."""
     count = len(survey.faults)
     if not count:
-        return []
+        return ()
     what = "1 thing" if count == 1 else f"{count} things"
     if not every:
-        return [f"{what} could not be read; see faults in -o json."]
-    lines = [f"{what} could not be read:"]
-    for fault in survey.faults:
-        lines += wrapped(f"  {fault.path}: {fault.reason}", width, "    ")
-    return lines
+        return (Line(f"{what} could not be read; see faults in -o json."),)
+    faults = (Sentence(f"  {fault.path}: {fault.reason}", "    ") for fault in survey.faults)
+    return Line(f"{what} could not be read:"), *faults

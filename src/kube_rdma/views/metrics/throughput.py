@@ -9,7 +9,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from kube_rdma.model.metrics.throughput import TrafficRate
-from kube_rdma.views.text import aligned, fitted, widths, wrapped
+from kube_rdma.views.page import (
+    Block,
+    Line,
+    Page,
+    PageRow,
+    PageState,
+    PageTable,
+    Sentence,
+    page_text,
+)
 
 _NONE = "-"
 _UNITS = ("b/s", "kb/s", "Mb/s", "Gb/s", "Tb/s")
@@ -43,26 +52,36 @@ def top_nodes(
     width: int = 100,
     most: int | None = None,
 ) -> str:
+    """The page in plain characters; `width` in columns."""
+    return page_text(nodes_page(rows, silent, most), width)
+
+
+def nodes_page(
+    rows: Sequence[TrafficRate], silent: Mapping[str, str], most: int | None = None
+) -> Page:
     """A line for each port of the nodes' devices, `most` of them (None: all).
 
     Then how the others are, and the nodes that did not answer.
     """
-    lines = [
-        (
-            row.node,
-            row.key.device,
-            row.key.port,
-            _STATES.get(row.now.state or 0, _NONE),
-            _link(row),
-            bits(row.received),
-            bits(row.sent),
-            _load(row),
-            _errors(row),
+    shown = tuple(
+        PageRow(
+            (
+                row.node,
+                row.key.device,
+                row.key.port,
+                _STATES.get(row.now.state or 0, _NONE),
+                _link(row),
+                bits(row.received),
+                bits(row.sent),
+                _load(row),
+                _errors(row),
+            ),
+            _state(row),
         )
         for row in rows[:most]
-    ]
-    notes = [*_further(rows[len(lines) :], width), *_silent(silent, width)]
-    return _page(_fitted(_NODES, lines, width), _RIGHT_OF_NODES, _NO_NODE, notes)
+    )
+    table = PageTable(_NODES, shown, _RIGHT_OF_NODES, _NODES.index("STATE"), cut=_CUT, ranked=True)
+    return _page(table, _NO_NODE, (*_further(rows[len(shown) :]), *_silent(silent)))
 
 
 def top_pods(
@@ -71,23 +90,41 @@ def top_pods(
     width: int = 100,
     most: int | None = None,
 ) -> str:
+    """The page in plain characters; `width` in columns."""
+    return page_text(pods_page(rows, silent, most), width)
+
+
+def pods_page(
+    rows: Sequence[TrafficRate], silent: Mapping[str, str], most: int | None = None
+) -> Page:
     """A line for each device of a container, `most` of them (None: all)."""
-    lines = [
-        (
-            f"{row.key.namespace}/{row.key.pod}",
-            row.key.container or _NONE,
-            row.node,
-            row.key.device,
-            _SHARED if row.now.shared else bits(row.received),
-            _SHARED if row.now.shared else bits(row.sent),
-            _load(row),
-            _errors(row),
+    shown = tuple(
+        PageRow(
+            (
+                f"{row.key.namespace}/{row.key.pod}",
+                row.key.container or _NONE,
+                row.node,
+                row.key.device,
+                _SHARED if row.now.shared else bits(row.received),
+                _SHARED if row.now.shared else bits(row.sent),
+                _load(row),
+                _errors(row),
+            )
         )
         for row in rows[:most]
-    ]
-    notes = [*_further(rows[len(lines) :], width), *_silent(silent, width)]
-    shown = _fitted(_PODS, lines, width)
-    return _page(shown, _RIGHT_OF_PODS, "No pod of these has an RDMA device.", notes)
+    )
+    table = PageTable(_PODS, shown, _RIGHT_OF_PODS, cut=_CUT, ranked=True)
+    none = "No pod of these has an RDMA device."
+    return _page(table, none, (*_further(rows[len(shown) :]), *_silent(silent)))
+
+
+def names(rows: Sequence[TrafficRate]) -> list[str]:
+    """What `-o name` prints: nodes or pods as `kube-rdma doctor` takes them, the busiest first."""
+    titles = (
+        f"pod/{row.key.namespace}/{row.key.pod}" if row.key.pod else f"node/{row.node}"
+        for row in rows
+    )
+    return list(dict.fromkeys(titles))
 
 
 def top_document(rows: Sequence[TrafficRate], silent: Mapping[str, str]) -> dict[str, object]:
@@ -115,33 +152,28 @@ def top_document(rows: Sequence[TrafficRate], silent: Mapping[str, str]) -> dict
     }
 
 
-def _fitted(
-    head: Sequence[str], lines: Sequence[Sequence[str]], width: int
-) -> Sequence[Sequence[str]]:
-    """The table; where it is too wide the longest names are cut, those of counters first."""
-    narrowed = [head.index(title) for title in _CUT if title in head]
-    return fitted([head, *lines], width, narrowed)
+def _state(row: TrafficRate) -> PageState:
+    """That of the port: what is not active moves nothing."""
+    if row.now.state is None:
+        return PageState.NONE
+    return PageState.HEALTHY if row.now.state == _ACTIVE else PageState.UNHEALTHY
 
 
-def _further(rows: Sequence[TrafficRate], width: int) -> list[str]:
+def _further(rows: Sequence[TrafficRate]) -> Block:
     """How many rows are not shown, and what of them a person would look for."""
     if not rows:
-        return []
+        return ()
     states = (row.now.state for row in rows if row.now.state not in (None, _ACTIVE))
     down = Counter(_STATES.get(state or 0, "in another state") for state in states)
     facts = [f"{count} {state}" for state, count in sorted(down.items())]
     errors = sum(bool(row.errors) for row in rows)
     facts += [f"{errors} with errors"] if errors else []
     kinds = f" ({', '.join(facts)})" if facts else ""
-    return wrapped(f"… and {len(rows)} more{kinds}; --all shows them.", width, "  ")
+    return (Sentence(f"… and {len(rows)} more{kinds}; --all shows them.", "  "),)
 
 
-def _page(
-    table: Sequence[Sequence[str]], right: Sequence[int], none: str, notes: Sequence[str]
-) -> str:
-    columns = widths(table)
-    shown = [aligned(line, columns, right) for line in table] if len(table) > 1 else [none]
-    return "\n".join([*shown, *(("", *notes) if notes else ())])
+def _page(table: PageTable, none: str, notes: Block) -> Page:
+    return ((table if table.rows else Line(none)),), notes
 
 
 def _link(row: TrafficRate) -> str:
@@ -160,9 +192,7 @@ def _errors(row: TrafficRate) -> str:
     return f"{sum(row.errors.values()):.3g}/s {worst}"
 
 
-def _silent(silent: Mapping[str, str], width: int) -> list[str]:
-    return [
-        line
-        for node, why in sorted(silent.items())
-        for line in wrapped(f"{node} did not answer: {why}", width, "  ")
-    ]
+def _silent(silent: Mapping[str, str]) -> Block:
+    return tuple(
+        Sentence(f"{node} did not answer: {why}", "  ") for node, why in sorted(silent.items())
+    )
