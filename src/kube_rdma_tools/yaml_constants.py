@@ -31,16 +31,25 @@ def assigned(head: str, value: Any, indent: int) -> Iterator[str]:
     line = f"{head} {scalar(value)}"
     if not isinstance(value, str) or value != value.strip(" ") or "\t" in value:
         yield line
-    elif "\n" in value.strip("\n") and value == value.strip() + "\n":
+    elif _is_block(value):
         yield f"{head} |"
-        yield from (
-            f"{' ' * (indent + _STEP)}{text}" if text else "" for text in value.splitlines()
-        )
+        texts = value.removesuffix("\n").split("\n")
+        yield from (f"{' ' * (indent + _STEP)}{text}" if text else "" for text in texts)
     elif len(line) > WIDTH and "\n" not in value and value.isprintable():
         yield f"{head} >-"
         yield from (f"{' ' * (indent + _STEP)}{text}" for text in _folded(value, indent + _STEP))
     else:
         yield line
+
+
+def _is_block(text: str) -> bool:
+    """Whether a text is of several lines that a block scalar can hold as they are.
+
+    It has no escapes; what cannot be printed, other ends of lines (U+0085) among it, is quoted.
+    """
+    lines = text.split("\n")
+    is_whole = text == text.strip() + "\n" and len(lines) > 2
+    return is_whole and all(line.isprintable() for line in lines)
 
 
 def in_line(values: Sequence[Any], room: int) -> str:

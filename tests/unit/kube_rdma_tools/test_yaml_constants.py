@@ -2,7 +2,7 @@
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kube_rdma_tools.yaml_constants import WIDTH, assigned, in_line, scalar
@@ -46,6 +46,8 @@ TEXTS = st.text(CHARACTERS) | st.text("ab: #-\n'", min_size=90, max_size=300)
 
 
 @given(TEXTS, st.sampled_from([0, 4]))
+@example("a\x85\nb\n", 0)
+@example("a\n\x1b\n", 4)
 def test_a_text_is_read_as_it_was(text, indent):
     written = [f"{' ' * indent}- a", *assigned(f"{' ' * indent}-", text, indent)]
     assert yaml.safe_load("".join(f"{line}\n" for line in written)) == ["a", text]
