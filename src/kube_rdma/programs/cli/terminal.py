@@ -38,7 +38,7 @@ _STYLES = {
     PageState.HEALTHY: "green",
     PageState.NONE: "",
 }
-_NARROWEST = 1
+_NARROWEST = 2  # columns, what a Chinese sign takes; Rich loses it in less
 _UNBOUNDED = 1 << 16  # columns; what is printed has its own width already
 _TRAILING = re.compile(r"(?: |\x1b\[[0-9;]*m)+$")  # blanks, and colours that end among them
 

@@ -127,6 +127,13 @@ def test_words_are_broken_only_where_blanks_are_not_enough():
     assert column_widths(cells, 20) == [11, 7]
 
 
+def test_no_column_is_too_narrow_for_a_chinese_sign():
+    cells = ("1" * 30, "1111111語語", *"12345")
+    page = ((PageTable(tuple("ABCDEFG"), (PageRow(cells),)),),)
+    assert shown(page, NARROW).count("語") == 2
+    assert min(column_widths([tuple("ABCDEFG"), cells], 24)[:2]) == 2
+
+
 def test_what_is_alike_is_a_sentence_where_there_is_no_room():
     rows = tuple(PageRow((f"node-{n}", "0.1.0" * 9)) for n in range(3))
     page = ((PageTable(("NODE", "VERSION"), rows, spare=("VERSION",)),),)
