@@ -40,7 +40,7 @@ SCHEDULER = "bench"  # who schedules these pods
 SHARES = 16  # of each of 8 cards
 FLOOR_DRIVER = "floor.example.com"
 QUIET_SECONDS = 120.0  # without a pod that gets its node
-MARKER = "marker"  # a pod that has its node from the start: the watch has begun once it is told
+MARKER = "marker"  # a pod that has its node from the start: the watch has begun once it is seen
 EVERYWHERE = [{"operator": "Exists"}]  # no kubelet runs, so every node gets taints
 RESOURCE_API = "resource.k8s.io/v1"
 
@@ -98,22 +98,22 @@ class BenchScheduler:
         """Make these pods, let them be scheduled, and add to the pace what that took."""
         text = _list(document for name in names for document in wanted(load, name))
         cluster.kubectl(self._lab, "create", "-f", "-", stdin=text)
-        with closing(self.watch(load)) as told:
+        with closing(self.watch(load)) as bound:
             left = set(names)
-            while (name := self._next(told, len(left))) != MARKER:  # until the watch has begun
+            while (name := self._next(bound, len(left))) != MARKER:  # until the watch has begun
                 left.discard(name)
             before = cpu(self._process.pid)
             self._process.send_signal(signal.SIGCONT)
             begin = time.monotonic()
             while left:
-                left.discard(self._next(told, len(left)))
+                left.discard(self._next(bound, len(left)))
             pace.seconds += time.monotonic() - begin
             pace.cpu_seconds += cpu(self._process.pid) - before
             pace.pods += len(names)
             self._process.send_signal(signal.SIGSTOP)
 
-    def _next(self, told: Iterator[str], left: int) -> str:
-        if (name := next(told, None)) is None:
+    def _next(self, bound: Iterator[str], left: int) -> str:
+        if (name := next(bound, None)) is None:
             lines = self._log.read_text(errors="replace").strip().splitlines() or ["nothing"]
             raise Unavailable(
                 f"{left} pods got no node for {QUIET_SECONDS:g} s, the scheduler's log ends: "
