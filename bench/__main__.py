@@ -25,6 +25,7 @@ from bench import (
     nccl_env,
     operator,
     overload,
+    scheduling,
     scrape,
     shim,
     survey,
@@ -33,8 +34,9 @@ from bench.context import Context
 from bench.figures import json_lines, table
 from bench.run import Run
 
-# Cheap ones first; `attach-vm` boots a machine without Kubernetes, `ipam` and `operator` a lab of
-# their own, `beside` one for each of two checkouts, `lab` the one that the later ones use.
+# Cheap ones first; `attach-vm` boots a machine without Kubernetes, `ipam`, `operator` and
+# `scheduling` a control plane of their own, `beside` a lab for each of two checkouts, `lab` the one
+# that the later ones use.
 BENCHMARKS = {
     "devices": devices,
     "admission": admission,
@@ -52,6 +54,7 @@ BENCHMARKS = {
     "attach-vm": attach_vm,
     "ipam": ipam,
     "operator": operator,
+    "scheduling": scheduling,
     "beside": beside,
     "lab": lab,
     "agent": agent,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from bench.context import Context
 from bench.figures import Figure
 from kube_base.errors import Unavailable
@@ -18,7 +20,7 @@ echo $(awk '/^VmRSS/ {{print $2}}' /proc/$pid/status) $before $after
 """
 
 
-def measure(context: Context) -> tuple[Figure, ...]:
+def measure(context: Context) -> Iterator[Figure]:
     """Look at the agent on one node of the lab for half a minute."""
     lab = context.lab()
     idle = context.times(IDLE_SECONDS)
@@ -27,7 +29,5 @@ def measure(context: Context) -> tuple[Figure, ...]:
         raise Unavailable("no agent runs on the first node")
     resident, before, after = map(int, fields)
     wakes = (after - before) / idle
-    return (
-        Figure("resident_mib", resident / 1024, "MiB", "≤ 70"),
-        Figure("wakeups_per_second", wakes, "/s", "0", f"{after - before} in {idle} s"),
-    )
+    yield Figure("resident_mib", resident / 1024, "MiB", "≤ 70")
+    yield Figure("wakeups_per_second", wakes, "/s", "0", f"{after - before} in {idle} s")

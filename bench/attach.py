@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
@@ -26,7 +27,7 @@ from typing import Any
 from bench.attach_kubelet import kubelet
 from bench.attach_node import KUBELET
 from bench.context import Context
-from bench.figures import Figure
+from bench.figures import Figure, Row, attempt, despite
 from bench.shim import BUILD, CALL, CONFIG, milliseconds
 from kube_base.errors import Unavailable
 
@@ -116,27 +117,38 @@ class Driver:
         }
 
 
-def measure(context: Context) -> Iterator[Figure]:
+def measure(context: Context) -> Iterator[Row]:
     """Let pods come and go, one after the other, then many at once."""
     load = f"in the agent; load average before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
     with tempfile.TemporaryDirectory(prefix="attach-") as name, node(Path(name)) as driver:
-        rounds(driver, WARM)
-        times = rounds(driver, context.times(ROUNDS))
-        yield from ratios(times, load)
-        yield from (figure for nics in NICS for figure in figures(nics, times[nics]))
+        rounds(driver, {nics: Times() for nics in NICS}, WARM)
+        times = {nics: Times() for nics in NICS}
+        measured = partial(rounds, driver, times, context.times(ROUNDS))
+        yield from attempt("rounds", lambda: despite(measured, partial(_alone, times, load)))
         for nics in (NICS[0], NICS[-1]):
-            yield from crowded(nics, *driver.shims(nics, context.times(AT_ONCE)))
+            yield from attempt(
+                f"crowd_{nics}", partial(_at_once, driver, nics, context.times(AT_ONCE))
+            )
 
 
-def rounds(driver: Driver, times: int) -> dict[int, Times]:
+def rounds(driver: Driver, times_by_nics: dict[int, Times], times: int) -> None:
     """Everything in turns."""
-    times_by_nics = {nics: Times() for nics in NICS}
     for _ in range(times):
         for nics, nic_times in times_by_nics.items():
             nic_times.inside.append(driver.ask("inside", nics=nics))
             nic_times.floor.append(driver.ask("floor", nics=nics))
             nic_times.shim += driver.shims(nics)[0]
-    return times_by_nics
+
+
+def _alone(times: dict[int, Times], load: str) -> Iterator[Figure]:
+    """The figures of pods one after the other; none of less than two rounds."""
+    if min(len(nic_times.shim) for nic_times in times.values()) >= 2:
+        yield from ratios(times, load)
+        yield from (figure for nics in NICS for figure in figures(nics, times[nics]))
+
+
+def _at_once(driver: Driver, nics: int, pods: int) -> tuple[Figure, ...]:
+    return crowded(nics, *driver.shims(nics, pods))
 
 
 def ratios(times_by_nics: dict[int, Times], load: str) -> tuple[Figure, ...]:

@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ import yaml
 
 from bench import rest
 from bench.context import Context
-from bench.figures import Absent, Figure, Row
+from bench.figures import Absent, Figure, Row, attempt
 from kube_base.errors import Unavailable
 from kube_rdma_lab import cluster, pace, state
 
@@ -164,7 +165,13 @@ def measure(context: Context) -> Iterator[Row]:
     others: list[Figure] = []
     ours: list[Figure] = []
     for checkout, prefix, taken in ((other, BESIDE, others), (HERE, "", ours)):
-        for figure in life(checkout, context):
-            taken.append(figure)
-            yield replace(figure, key=prefix + figure.key)
+        measured = partial(_kept, taken, life(checkout, context), prefix)
+        yield from attempt(f"{prefix}life", measured)
     yield from ratios(ours, others, str(other))
+
+
+def _kept(figures: list[Figure], measured: Iterator[Figure], prefix: str) -> Iterator[Figure]:
+    """Give what is measured of a checkout, and keep it for ratios."""
+    for figure in measured:
+        figures.append(figure)
+        yield replace(figure, key=prefix + figure.key)

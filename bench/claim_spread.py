@@ -183,7 +183,7 @@ class _Agent:
         self._last = float("-inf")
         self.writes = 0
         self._shown = shape(cards, self._loads)
-        self.slices = _text(self._shown)
+        self.slices = slices_text(self._shown)
 
     def hears(self, name: str, change: int, now: float) -> None:
         """Know of a change; what follows is written as soon as it may be."""
@@ -198,7 +198,7 @@ class _Agent:
         wanted = self._shape(self._cards, self._loads)
         if wanted != self._shown:
             self.writes += 1
-            self._shown, self.slices, self._last = wanted, _text(wanted), self._due
+            self._shown, self.slices, self._last = wanted, slices_text(wanted), self._due
         self._due = None
 
 
@@ -254,13 +254,13 @@ def run(
     return outcome
 
 
-def _text(devices: Slices) -> str:
-    """The slices as JSON."""
+def slices_text(devices: Slices, node: str = NODE, owner: str = "uid") -> str:
+    """The slices of a node as JSON; `owner` is the uid of its object."""
     parts = (
-        PublishedSlice(slice_name(number, NODE), 1, len(devices), part, "uid")
+        PublishedSlice(slice_name(number, node), 1, len(devices), part, owner)
         for number, part in enumerate(devices)
     )
-    texts = (wire.document(OFFERED_SLICE, wanted_slice(part, DRIVER, NODE)) for part in parts)
+    texts = (wire.document(OFFERED_SLICE, wanted_slice(part, DRIVER, node)) for part in parts)
     return f"[{','.join(text.decode() for text in texts)}]"
 
 

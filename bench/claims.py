@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bench import claim_prepare, claim_slices, claim_spread
 from bench.context import Context
-from bench.figures import Row, attempt
+from bench.figures import Figure, Row, attempt
 from kube_rdma_lab.build.go import build_module
 from kube_rdma_lab.build.store import Store
 from kube_rdma_lab.paths import cache_root
@@ -26,11 +26,18 @@ def measure(context: Context) -> Iterator[Row]:
     # A store of its own: the lab's parts are counted and pruned without it.
     root = cache_root() / "bench"
     with Store(root) as store:
-        program = build_module(store, "allocator", ALLOCATOR) / "allocator"
-        spread = partial(claim_spread.measure, program, short=context.short)
-        floor = build_module(store, "claims", GO) / "claims"
         calls = context.times(claim_prepare.CALLS, 20)
-        yield from attempt("prepare", partial(claim_prepare.measure, floor, root, calls))
+        yield from attempt("prepare", partial(_prepare, store, root, calls))
         rounds = context.times(claim_slices.ROUNDS)
         yield from attempt("slices", partial(claim_slices.measure, rounds))
-        yield from attempt("spread", spread)
+        yield from attempt("spread", partial(_spread, store, short=context.short))
+
+
+def _prepare(store: Store, disk: Path, calls: int) -> Iterator[Figure]:
+    floor = build_module(store, "claims", GO) / "claims"
+    yield from claim_prepare.measure(floor, disk, calls)
+
+
+def _spread(store: Store, *, short: bool) -> Iterator[Figure]:
+    program = build_module(store, "allocator", ALLOCATOR) / "allocator"
+    yield from claim_spread.measure(program, short=short)

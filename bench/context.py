@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Self
 
@@ -15,6 +16,17 @@ from kube_rdma_lab.printer import Printer
 from kube_rdma_lab.progress import Event, Phase
 
 BENCH_LAB = "bench"
+
+
+@contextmanager
+def control_plane(name: str) -> Iterator[Lab]:
+    """A lab of its own without nodes, for a while."""
+    labs.down(name)
+    with ExitStack() as stack:
+        stack.callback(labs.down, name)
+        with Printer() as report:
+            lab = labs.up(name, "control-plane", None, report)
+        yield lab
 
 
 class Context:

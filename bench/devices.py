@@ -7,11 +7,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 
 from bench.context import Context
-from bench.figures import Figure
+from bench.figures import Figure, Row, attempt
 from kube_rdma_lab.native.tree_text import unpack
 
 ROUNDS = 15
@@ -25,17 +26,20 @@ def seconds(argv: Sequence[str]) -> float:
     return time.perf_counter() - begin
 
 
-def measure(context: Context) -> Iterator[Figure]:
+def measure(context: Context) -> Iterator[Row]:
     """Show every recorded tree in turns with the bare interpreter; medians."""
-    bare = [sys.executable, "-I", "-c", "pass"]
     rounds = context.times(ROUNDS)
+    for tree in sorted(path.parent for path in TREES.glob("*/tree.txt")):
+        name = tree.name.replace("-", "_")
+        yield from attempt(name, partial(_figures, name, tree / "tree.txt", rounds))
+
+
+def _figures(name: str, tree: Path, rounds: int) -> Iterator[Figure]:
+    bare = [sys.executable, "-I", "-c", "pass"]
     command = [str(Path(sys.executable).with_name("kube-rdma")), "devices", "--sysfs"]
     with tempfile.TemporaryDirectory() as folder:
-        for tree in sorted(path.parent for path in TREES.glob("*/tree.txt")):
-            root = Path(folder, tree.name)
-            unpack((tree / "tree.txt").read_text(), root)
-            pairs = [(seconds([*command, str(root)]), seconds(bare)) for _ in range(rounds)]
-            ours, floor = (median(column) for column in zip(*pairs, strict=True))
-            name = tree.name.replace("-", "_")
-            times = f"{ours / floor:.1f} × a bare Python ({floor * 1000:.0f} ms)"
-            yield Figure(f"{name}_ms", ours * 1000, "ms", "≤ 250", times)
+        unpack(tree.read_text(), Path(folder))
+        pairs = [(seconds([*command, folder]), seconds(bare)) for _ in range(rounds)]
+    ours, floor = (median(column) for column in zip(*pairs, strict=True))
+    times = f"{ours / floor:.1f} × a bare Python ({floor * 1000:.0f} ms)"
+    yield Figure(f"{name}_ms", ours * 1000, "ms", "≤ 250", times)

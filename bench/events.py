@@ -11,15 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from bench.context import Context
-from bench.figures import Figure, Row, attempt
+from bench.figures import Figure, Row, attempt, streamed
 from bench.standin import RESOURCE, Standin, card, write_config, write_node
 from kube_rdma.adapters.kernel.netlink.rtnl_events import News, RtnlEvent
 from kube_rdma.adapters.kernel.netlink.uevents import Uevent
@@ -121,12 +120,12 @@ def measure(context: Context) -> Iterator[Row]:
         yield from attempt(name, partial(_scene, scene, cards))
 
 
-def _scene(scene: Callable[[Scene], Coroutine[Any, Any, list[Figure]]], cards: int) -> list[Figure]:
+def _scene(scene: Callable[[Scene], AsyncIterator[Figure]], cards: int) -> Iterator[Figure]:
     with recorded(), tempfile.TemporaryDirectory() as folder:
-        return asyncio.run(scene(Scene(Path(folder), cards)))
+        yield from streamed(scene(Scene(Path(folder), cards)))
 
 
-async def on_roce(scene: Scene) -> list[Figure]:
+async def on_roce(scene: Scene) -> AsyncIterator[Figure]:
     """Everything that the kernel announces, and restarts of the kubelet."""
     cards = scene.cards
 
@@ -143,25 +142,28 @@ async def on_roce(scene: Scene) -> list[Figure]:
     async with scene.agent():
         grown = [every[: n + 1] for n in range(cards)]
         appear = await scene.series(grown, lambda n: (n + 1) * SHARES, uevent("add"))
+        for figure in figures("card_appears", appear, "≤ 500", "others: 60 s, or never"):
+            yield figure
         registered, restored = await scene.restarts()
+        note = "from the kubelet's socket; others poll for 5 s"
+        for figure in figures("register", registered, "≤ 1000", note):
+            yield figure
+        note = f"until all {cards * SHARES} shares are back"
+        for figure in figures("restart", restored, "", note):
+            yield figure
         # Half of the cards fall, the others go: each one is healthy until its turn.
         half = cards // 2
         fallen = [[*down[: n + 1], *every[n + 1 :]] for n in range(half)]
         falls = await scene.series(fallen, lambda n: (cards - n - 1) * SHARES, link)
+        for figure in figures("link_down", falls, "≤ 1000", ""):
+            yield figure
         left = [[*down[:half], *every[half + n + 1 :]] for n in range(half)]
         vanish = await scene.series(left, lambda n: (half - n - 1) * SHARES, uevent("remove"))
-    return [
-        *figures(
-            "register", registered, "≤ 1000", "from the kubelet's socket; others poll for 5 s"
-        ),
-        *figures("restart", restored, "", f"until all {cards * SHARES} shares are back"),
-        *figures("card_appears", appear, "≤ 500", "others: 60 s, or never"),
-        *figures("card_vanishes", vanish, "≤ 500", "others: 60 s, or never"),
-        *figures("link_down", falls, "≤ 1000", ""),
-    ]
+        for figure in figures("card_vanishes", vanish, "≤ 500", "others: 60 s, or never"):
+            yield figure
 
 
-async def on_infiniband(scene: Scene) -> list[Figure]:
+async def on_infiniband(scene: Scene) -> AsyncIterator[Figure]:
     """A port goes down, of which the kernel announces nothing."""
     cards, fabric = scene.cards, LinkLayer.INFINIBAND
     every = [card(number, fabric) for number in range(cards)]
@@ -170,7 +172,8 @@ async def on_infiniband(scene: Scene) -> list[Figure]:
     async with scene.agent():
         fallen = [[*down[: n + 1], *every[n + 1 :]] for n in range(cards)]
         falls = await scene.series(fallen, lambda n: (cards - n - 1) * SHARES, lambda _: None)
-    return figures("infiniband_down", falls, "≤ 2000", "seen by a timer only")
+    for figure in figures("infiniband_down", falls, "≤ 2000", "seen by a timer only"):
+        yield figure
 
 
 def figures(name: str, seconds: Sequence[float], goal: str, note: str) -> list[Figure]:

@@ -5,8 +5,9 @@ A benchmark may take an hour and end at any moment: what it has measured until t
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
 from dataclasses import asdict, dataclass
 
 import click
@@ -47,6 +48,37 @@ def attempt(key: str, measure: Callable[[], Iterable[Row]]) -> Generator[Row, No
         yield Absent(key, sentence(error))
     except Exception as error:  # noqa: BLE001  whatever a part does, the others are measured
         yield Absent(key, f"{type(error).__name__}: {sentence(error)}")
+
+
+def despite(measure: Callable[[], object], rows: Callable[[], Iterable[Row]]) -> Iterator[Row]:
+    """Measure in turns, then give `rows` of what was measured; also where that ended early."""
+    try:
+        measure()
+    except BaseException:
+        yield from rows()
+        raise
+    yield from rows()
+
+
+def streamed(rows: AsyncIterator[Figure]) -> Iterator[Figure]:
+    """Give figures of asyncio as they come; what their maker has open is closed in its own task."""
+    queue: asyncio.Queue[Figure | None] = asyncio.Queue()
+
+    async def make() -> None:
+        try:
+            async for row in rows:
+                queue.put_nowait(row)
+        finally:
+            queue.put_nowait(None)
+
+    async def end(task: asyncio.Task[None]) -> None:
+        await task
+
+    with asyncio.Runner() as runner:
+        task = runner.get_loop().create_task(make())
+        while row := runner.run(queue.get()):
+            yield row
+        runner.run(end(task))
 
 
 def sentence(error: BaseException) -> str:

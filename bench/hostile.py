@@ -15,12 +15,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bench.context import Context
-from bench.figures import Figure
+from bench.figures import Figure, Row, attempt
 from kube_base.errors import KubeError, Unavailable
 from kube_client import wire
 from kube_client.watching import Changed
@@ -59,23 +60,32 @@ COSTLIEST: dict[str, Callable[[], str]] = {
 }
 
 
-def measure(_: Context) -> Iterator[Figure]:
-    """Each group in a process of its own."""
+def measure(context: Context) -> Iterator[Row]:
+    """Each kind of a group in a process of its own."""
     for group, of in (("largest", LARGEST), ("costliest", COSTLIEST)):
-        seconds = {}
-        for kind in of:
-            command = [sys.executable, "-m", "bench.hostile", group, kind]
-            ended = subprocess.run(command, capture_output=True, text=True, check=False)
-            if ended.returncode:
-                raise Unavailable(f"{kind}: {ended.stderr.strip().splitlines()[-1:]}")
-            seconds[kind] = json.loads(ended.stdout)
-        worst = max(seconds, key=lambda kind: float(seconds[kind]["read_s"]))
-        memory = max(float(one["mib"]) for one in seconds.values())
-        watched = max(float(one["watch_s"]) for one in seconds.values())
-        note = f"of {PODS} pods, a try of each: {worst}"
-        yield Figure(f"{group}_read_s", seconds[worst]["read_s"], "s", "≤ 1", note)
-        yield Figure(f"{group}_watched_s", watched, "s", "", "from the API server, once")
-        yield Figure(f"{group}_mib", memory, "MiB", "≤ 50", "beyond those of the agent at rest")
+        kinds = tuple(of)[: context.times(len(of))]
+        yield from attempt(group, partial(_figures, group, kinds))
+
+
+def _figures(group: str, kinds: Iterable[str]) -> Iterator[Figure]:
+    seconds = {kind: _measured_alone(group, kind) for kind in kinds}
+    worst = max(seconds, key=lambda kind: seconds[kind]["read_s"])
+    memory = max(one["mib"] for one in seconds.values())
+    watched = max(one["watch_s"] for one in seconds.values())
+    note = f"of {PODS} pods, a try of each: {worst}"
+    yield Figure(f"{group}_read_s", seconds[worst]["read_s"], "s", "≤ 1", note)
+    yield Figure(f"{group}_watched_s", watched, "s", "", "from the API server, once")
+    yield Figure(f"{group}_mib", memory, "MiB", "≤ 50", "beyond those of the agent at rest")
+
+
+def _measured_alone(group: str, kind: str) -> dict[str, float]:
+    command = [sys.executable, "-m", "bench.hostile", group, kind]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    if ended.returncode:
+        reason = (ended.stderr.strip().splitlines() or ["it did not say why"])[-1]
+        raise Unavailable(f"{kind}: {reason}")
+    seconds: dict[str, float] = json.loads(ended.stdout)
+    return seconds
 
 
 class _Told:

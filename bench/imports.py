@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from bench.context import Context
@@ -84,9 +84,8 @@ def cpu_seconds(argv: Sequence[str]) -> float:
     return used.ru_utime + used.ru_stime
 
 
-def measure(context: Context) -> tuple[Figure, ...]:
+def measure(context: Context) -> Iterator[Figure]:
     """Run all in turns; the least of each, as a ratio to a Python that does nothing."""
-    figures = []
     with tempfile.TemporaryDirectory() as folder:
         commands = {**programs(Path(folder))}
         names = tuple(commands)
@@ -102,10 +101,7 @@ def measure(context: Context) -> tuple[Figure, ...]:
     least = {name: min(one[name] for one in rounds) for name in commands}
     for name, seconds in least.items():
         note = f"{seconds * 1000:.0f} ms of CPU, {len(imported[name])} modules"
-        figures.append(Figure(f"{name}_ratio", seconds / least["bare_python"], "×", "", note))
-    figures += [
-        Figure(f"{name}_to_beside", least[name] / before, "×", "", checkout or "")
-        for name in names
-        if (before := least.get(f"{name}_beside"))
-    ]
-    return tuple(figures)
+        yield Figure(f"{name}_ratio", seconds / least["bare_python"], "×", "", note)
+    for name in names:
+        if before := least.get(f"{name}_beside"):
+            yield Figure(f"{name}_to_beside", least[name] / before, "×", "", checkout or "")

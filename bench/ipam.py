@@ -22,13 +22,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench.context import Context
+from bench.context import Context, control_plane
 from bench.figures import Figure, Row, attempt
 from kube_base.errors import Unavailable
 from kube_rdma_lab import cluster
-from kube_rdma_lab import lab as labs
 from kube_rdma_lab.lab import Lab
-from kube_rdma_lab.printer import Printer
 
 NAME = "ipbench"
 CRDS = Path(__file__).parents[1] / "config" / "crds"
@@ -85,7 +83,9 @@ class Result:
 
 def measure(context: Context) -> Iterator[Row]:
     """Boot a control plane without nodes, run every load, take it down."""
-    with control_plane() as lab:
+    with control_plane(NAME) as lab:
+        cluster.kubectl(lab, "apply", "-f", "-", stdin=definitions())
+        cluster.wait(lab, "--for=condition=Established", "crd", "--all")
         for name, part in PARTS.items():
             yield from attempt(name, partial(part, lab, context))
 
@@ -203,19 +203,6 @@ def figures(name: str, result: Result) -> tuple[Figure, ...]:
         Figure(f"{name}_api_writes_per_address", result.writes_per_address, ""),
         Figure(f"{name}_duplicates", result.duplicates, "", "0"),
     )
-
-
-@contextmanager
-def control_plane() -> Iterator[Lab]:
-    """A lab of its own without nodes, which has the definitions of IPPool and IPBlock."""
-    labs.down(NAME)
-    with ExitStack() as stack:
-        stack.callback(labs.down, NAME)
-        with Printer() as report:
-            lab = labs.up(NAME, "control-plane", None, report)
-        cluster.kubectl(lab, "apply", "-f", "-", stdin=definitions())
-        cluster.wait(lab, "--for=condition=Established", "crd", "--all")
-        yield lab
 
 
 def definitions() -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import subprocess
 import time
+from collections.abc import Iterator
 from statistics import median
 
 from bench.context import Context
@@ -37,27 +38,29 @@ exit 1
 """
 
 
-def measure(context: Context) -> tuple[Figure, ...]:
-    """Change the first node's mode again and again."""
+def measure(context: Context) -> Iterator[Figure]:
+    """Change the first node's mode again and again; each change is shown, then the medians."""
     lab, changes = context.lab(), CHANGES[: context.times(len(CHANGES))]
     node = lab.topology.nodes[0].name
     scc.install_kinds(lab)
     cluster.kubectl(lab, "apply", "-f", str(EXAMPLE))
+    times = []
     try:
         cluster.rollout(lab, "rdma-device-plugin", "kube-rdma-vke")
         _change(lab, node, "shared")
-        times = [_change(lab, node, mode) for mode in changes]
+        for number, mode in enumerate(changes, 1):
+            times.append(_change(lab, node, mode))
+            note = f"to {mode}; the kubelet knows after {times[-1][0]:.1f} s"
+            yield Figure(f"change_{number}_s", times[-1][1], "s", "", note)
     finally:
         cluster.kubectl(lab, "label", "node", node, f"{LABEL}-")
         cluster.kubectl(lab, "delete", "-f", str(EXAMPLE), "--wait")
     kubelet_knows, scheduled = zip(*times, strict=True)
     note = f"median of {len(changes)}, slowest {{:.1f}} s"
-    return (
-        Figure(
-            "kubelet_knows_s", median(kubelet_knows), "s", "≤ 5", note.format(max(kubelet_knows))
-        ),
-        Figure("scheduler_knows_s", median(scheduled), "s", "", note.format(max(scheduled))),
-    )
+    slowest = note.format(max(kubelet_knows))
+    yield Figure("kubelet_knows_s", median(kubelet_knows), "s", "≤ 5", slowest)
+    slowest = note.format(max(scheduled))
+    yield Figure("scheduler_knows_s", median(scheduled), "s", "", slowest)
 
 
 def _change(lab: Lab, node: str, mode: str) -> tuple[float, float]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
 from bench.context import Context
-from bench.figures import Figure
+from bench.figures import Absent, Figure, Row
 from kube_rdma.adapters.runtime.settings import NCCL_ENV
 from kube_rdma_testing.kernel.gid_trees import (
     NO_GID,
@@ -48,23 +49,23 @@ def seconds(shell: str, script: Path, root: Path, rounds: int) -> float:
     return median(taken)
 
 
-def measure(context: Context) -> tuple[Figure, ...]:
+def measure(context: Context) -> Iterator[Row]:
     """In one run; without the seeds beside the checkout there is no ratio."""
     with tempfile.TemporaryDirectory(prefix="nccl-") as folder:
         root = Path(folder, "tree")
         tree().write(root)
         rounds = context.times(ROUNDS, 1)
         shells = [name for name in ("dash", "bash") if shutil.which(name)]
-        ours = {name: seconds(name, NCCL_ENV, root, rounds) for name in shells}
-        note = f"{CARDS} cards × {GIDS} GIDs"
-        figures = [Figure(f"{name}_ms", 1000 * took, "ms", "", note) for name, took in ours.items()]
-        if text := seed_script():
-            seed = Path(folder, "seed.sh")
-            seed.write_text(text.replace("/sys/class/", f"{root}/sys/class/"))
-            theirs = seconds("bash", seed, root, context.times(3, 1))
-            ratio = theirs / max(ours.values())
-            figures += [
-                Figure("seed_ms", 1000 * theirs, "ms"),
-                Figure("seed_ratio", ratio, "×", "≥ 20", "the seed's by the slower of ours"),
-            ]
-    return tuple(figures)
+        ours = {}
+        for name in shells:
+            ours[name] = seconds(name, NCCL_ENV, root, rounds)
+            yield Figure(f"{name}_ms", 1000 * ours[name], "ms", "", f"{CARDS} cards × {GIDS} GIDs")
+        if not (text := seed_script()):
+            yield Absent("seed", "the seeds do not lie beside this checkout", failed=False)
+            return
+        seed = Path(folder, "seed.sh")
+        seed.write_text(text.replace("/sys/class/", f"{root}/sys/class/"))
+        theirs = seconds("bash", seed, root, context.times(3, 1))
+        ratio = theirs / max(ours.values())
+        yield Figure("seed_ms", 1000 * theirs, "ms")
+        yield Figure("seed_ratio", ratio, "×", "≥ 20", "the seed's by the slower of ours")

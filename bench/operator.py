@@ -15,17 +15,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from bench.context import Context
-from bench.figures import Figure
+from bench.context import Context, control_plane
+from bench.figures import Figure, Row, attempt
 from kube_base.errors import Unavailable
 from kube_rdma_lab import cluster, waiting
-from kube_rdma_lab import lab as labs
 from kube_rdma_lab.lab import Lab
-from kube_rdma_lab.printer import Printer
 
 NAME, NAMESPACE = "opbench", "mlnx-network-operator"
 CONFIG = Path(__file__).parents[1] / "config"
@@ -59,58 +58,62 @@ USUAL = PolicyLoad((500, 1000, 2000), 100, 20.0)
 SHORT = PolicyLoad((10, 20), 5, 2.0)
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorCost:
-    """What the controller took at one size."""
-
-    nodes: int
-    seconds: float  # from its start until the policy has its status
-    cpu_seconds: float
-    writes: float
-    memory: float  # MiB, the most it had
-    quiet_writes: float
-    changed_ms: float  # CPU for each changed node
-    changed_writes: float
-
-
-def measure(context: Context) -> Iterator[Figure]:
+def measure(context: Context) -> Iterator[Row]:
     """The same policy over more and more nodes."""
     load = SHORT if context.short else USUAL
-    smallest = None
+    settled: dict[int, float] = {}
     with large_cluster() as lab:
         present = 0
         for size in load.sizes:
             cluster.kubectl(lab, "create", "-f", "-", stdin=nodes(range(present, size)))
             present = size
-            taken = cost(lab, size, load)
-            smallest = smallest or taken
-            yield from figures(taken, smallest, load)
+            yield from attempt(f"nodes_{size}", partial(figures, lab, size, load, settled))
 
 
-def figures(cost: OperatorCost, smallest: OperatorCost, load: PolicyLoad) -> Iterator[Figure]:
-    """Of one size, beside the smallest."""
-    name = f"nodes_{cost.nodes}"
-    times = cost.nodes / smallest.nodes
-    growth = cost.cpu_seconds / smallest.cpu_seconds
-    note = f"{growth:.1f} × the CPU of {smallest.nodes} nodes" if times > 1 else ""
-    yield Figure(f"{name}_settled_s", cost.seconds, "s", "", f"{cost.writes:.0f} writes")
-    yield Figure(
-        f"{name}_cpu_s", cost.cpu_seconds, "s", f"≤ {times:.0f} ×" if times > 1 else "", note
-    )
-    yield Figure(f"{name}_memory_mib", cost.memory, "MiB", "≤ 150")
-    yield Figure(f"{name}_quiet_writes", cost.quiet_writes, "", "0", f"{load.quiet_seconds:.0f} s")
-    yield Figure(f"{name}_changed_writes", cost.changed_writes, "", "0", f"{load.changed} labels")
-    yield Figure(f"{name}_changed_node_cpu_ms", cost.changed_ms, "ms", "", "while pods are made")
+def figures(
+    lab: Lab, size: int, load: PolicyLoad, cpu_seconds: dict[int, float]
+) -> Iterator[Figure]:
+    """Start the controller before a new policy; then change nothing; then some nodes.
+
+    `cpu_seconds` has what smaller clusters took, and gets what this one takes.
+    """
+    name, before = f"nodes_{size}", writes(lab)
+    with controller(lab) as pid:
+        begin = time.monotonic()
+        cluster.apply(lab, policy())
+        waiting.until(lab, "the policy's status", lambda: state(lab))
+        yield Figure(f"{name}_settled_s", time.monotonic() - begin, "s")
+        cpu_seconds[size] = cpu(pid)
+        yield _growth(size, cpu_seconds)
+        waiting.until(lab, "the DaemonSet's count", lambda: wished(lab) == size)
+        settled = rest(lab, load)
+        yield Figure(f"{name}_settled_writes", settled - before, "")
+        quiet = rest(lab, load)
+        note = f"{load.quiet_seconds:.0f} s"
+        yield Figure(f"{name}_quiet_writes", quiet - settled, "", "0", note)
+        used, written = cpu(pid), writes(lab)
+        names = [f"node/large-{n}" for n in range(load.changed)]
+        cluster.kubectl(lab, "label", *names, f"bench={size}", "--overwrite")
+        changed = rest(lab, load) - written
+        yield Figure(f"{name}_changed_writes", changed, "", "0", f"{load.changed} labels")
+        changed_ms = (cpu(pid) - used) * 1000 / load.changed
+        yield Figure(f"{name}_changed_node_cpu_ms", changed_ms, "ms", "", "while pods are made")
+        yield Figure(f"{name}_memory_mib", peak(pid), "MiB", "≤ 150", "the most that it had")
+
+
+def _growth(size: int, cpu_seconds: dict[int, float]) -> Figure:
+    """The CPU of one size, beside that of the smallest that was measured."""
+    smallest, key = min(cpu_seconds), f"nodes_{size}_cpu_s"
+    if size == smallest:
+        return Figure(key, cpu_seconds[size], "s")
+    note = f"{cpu_seconds[size] / cpu_seconds[smallest]:.1f} × the CPU of {smallest} nodes"
+    return Figure(key, cpu_seconds[size], "s", f"≤ {size / smallest:.0f} ×", note)
 
 
 @contextmanager
 def large_cluster() -> Iterator[Lab]:
     """A control plane without nodes that has the operator's kinds, its namespace and a policy."""
-    labs.down(NAME)
-    with ExitStack() as stack:
-        stack.callback(labs.down, NAME)
-        with Printer() as report:
-            lab = labs.up(NAME, "control-plane", None, report)
+    with control_plane(NAME) as lab:
         for folder in ("crds", "operator", "foreign"):
             cluster.kubectl(lab, "create", "-f", str(CONFIG / folder))
         cluster.wait(lab, "--for=condition=Established", "crd", "--all")
@@ -148,34 +151,6 @@ def nodes(numbers: range) -> str:
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
 
 
-def cost(lab: Lab, size: int, load: PolicyLoad) -> OperatorCost:
-    """Start the controller before a new policy; then change nothing; then some nodes."""
-    before = writes(lab)
-    with controller(lab) as pid:
-        begin = time.monotonic()
-        cluster.apply(lab, policy())
-        waiting.until(lab, "the policy's status", lambda: state(lab))
-        seconds, used = time.monotonic() - begin, cpu(pid)
-        waiting.until(lab, "the DaemonSet's count", lambda: wished(lab) == size)
-        settled = rest(lab, load)
-        quiet = rest(lab, load)
-        used_before, written = cpu(pid), writes(lab)
-        names = [f"node/large-{n}" for n in range(load.changed)]
-        cluster.kubectl(lab, "label", *names, f"bench={size}", "--overwrite")
-        changed = rest(lab, load)
-        memory = peak(pid)
-        return OperatorCost(
-            size,
-            seconds,
-            used,
-            settled - before,
-            memory,
-            quiet - settled,
-            (cpu(pid) - used_before) * 1000 / load.changed,
-            changed - written,
-        )
-
-
 def rest(lab: Lab, load: PolicyLoad) -> float:
     """Let some time go by without a change; the writes until then."""
     time.sleep(load.quiet_seconds)
@@ -205,12 +180,18 @@ def controller(lab: Lab) -> Iterator[int]:
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         waiting.until(lab, "the controller's lease", lambda: leads(lab, process))
+        clear(lab)  # of a size that failed
         yield process.pid
-        cluster.kubectl(lab, "delete", "-n", NAMESPACE, POLICY)
-        waiting.until(lab, "no DaemonSet", lambda: not daemon_sets(lab))
+        clear(lab)
     finally:
         process.terminate()
         process.wait()
+
+
+def clear(lab: Lab) -> None:
+    """Delete the policy; wait until the controller has deleted what it deploys."""
+    cluster.kubectl(lab, "delete", "-n", NAMESPACE, POLICY, "--ignore-not-found")
+    waiting.until(lab, "no DaemonSet", lambda: not daemon_sets(lab))
 
 
 def leads(lab: Lab, process: subprocess.Popen[bytes]) -> bool:

@@ -42,6 +42,11 @@ class Burst:
     given_up: int = 0
     attempts: list[str] = field(default_factory=list)  # the pods' names, of every try
 
+    @property
+    def pods_per_minute(self) -> float:
+        """How fast they came up."""
+        return 60 * self.started / self.seconds
+
 
 class BurstRuntime:
     """Calls the shim for sandboxes, and gives up when its patience is over."""
@@ -78,32 +83,28 @@ class BurstRuntime:
                 return
 
 
-def measure(context: Context) -> tuple[Figure, ...]:
+def measure(context: Context) -> Iterator[Figure]:
     """One burst with a patient runtime, one with an impatient one."""
     pods = context.times(PODS, 6)
     with tempfile.TemporaryDirectory(prefix="overload-") as name, node(Path(name)) as driver:
         driver.shims(1, 2)  # what the first pod loads is not the burst's
         calm = _burst(driver, pods, tries=1, patience=MOST_SECONDS)
+        if calm.started < pods:
+            raise Unavailable(f"only {calm.started} of {pods} started within {MOST_SECONDS:g} s")
+        note = f"{pods} at once, {SHARE:.0%} of a core"
+        yield Figure("pods_per_minute", calm.pods_per_minute, "/min", "", note)
         hasty = _burst(driver, pods, tries=TRIES, patience=calm.seconds * PATIENCE)
         attached = _attached(Path(name) / "log")
-    if calm.started < pods:
-        raise Unavailable(f"only {calm.started} of {pods} pods started within {MOST_SECONDS:g} s")
-    rates = [60 * one.started / one.seconds for one in (calm, hasty)]
     done = len(attached & set(hasty.attempts))
     wasted = (done - hasty.started) / max(done, 1)
-    return (
-        Figure(
-            "pods_per_minute_by_patient",
-            rates[1] / rates[0],
-            "",
-            "≥ 0.7",
-            "by those of a patient runtime",
-        ),
-        Figure("thrown_away", wasted, "", "≤ 0.3", f"of {done} attachments of impatient callers"),
-        Figure("calls_given_up_per_pod", hasty.given_up / pods, "", "", f"{hasty.started} started"),
-        Figure("pods_per_minute", rates[0], "/min", "", f"{pods} at once, {SHARE:.0%} of a core"),
-        Figure("pods_per_minute_impatient", rates[1], "/min", "", "half of that time for each"),
-    )
+    rate = hasty.pods_per_minute
+    yield Figure("pods_per_minute_impatient", rate, "/min", "", "half of that time for each")
+    ratio = rate / calm.pods_per_minute
+    yield Figure("pods_per_minute_by_patient", ratio, "", "≥ 0.7", "by those of a patient runtime")
+    note = f"of {done} attachments of impatient callers"
+    yield Figure("thrown_away", wasted, "", "≤ 0.3", note)
+    note = f"{hasty.started} started"
+    yield Figure("calls_given_up_per_pod", hasty.given_up / pods, "", "", note)
 
 
 def _burst(driver: Driver, pods: int, *, tries: int, patience: float) -> Burst:

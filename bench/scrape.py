@@ -14,11 +14,12 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 
 from bench.context import Context
-from bench.figures import Figure
+from bench.figures import Figure, Row, attempt
 from bench.survey import card, functions, virtual_device
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.model.card import Card, CardId
@@ -41,10 +42,10 @@ RESOURCE = "rdma/hca"
 OTHERS = ("rx_icrc", "req_transport_retries_exceeded", "lifespan")
 
 
-def measure(context: Context) -> Iterator[Figure]:
+def measure(context: Context) -> Iterator[Row]:
     """Scrape both nodes; medians, and the memory that many scrapes leave."""
-    yield from _figures(context, "shared", Mode.SHARED_MULTI)
-    yield from _figures(context, "functions", Mode.SRIOV)
+    for name, mode in (("shared", Mode.SHARED_MULTI), ("functions", Mode.SRIOV)):
+        yield from attempt(name, partial(_figures, context, name, mode))
 
 
 def _figures(context: Context, name: str, mode: Mode) -> Iterator[Figure]:

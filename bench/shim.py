@@ -14,12 +14,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from functools import partial
 from multiprocessing.synchronize import Event
 from pathlib import Path
 from statistics import median, quantiles
 
 from bench.context import Context
-from bench.figures import Figure
+from bench.figures import Figure, Row, attempt
 from kube_rdma.adapters.cni.socket import CniSocket
 from kube_rdma.model.attach.cni import Call, CniResult
 
@@ -91,40 +93,52 @@ def hooks_ms(shim: str, folder: Path, rounds: int) -> list[float]:
     return times
 
 
-def measure(context: Context) -> tuple[Figure, ...]:
-    """Run both in turns; the agent is a process with the real one's socket."""
+def measure(context: Context) -> Iterator[Row]:
+    """Build both shims, call one as the runtime does, run its hooks."""
     rounds = context.times(ROUNDS, 20)
     with tempfile.TemporaryDirectory(prefix="shim-") as folder:
         root = Path(folder)
-        sizes = []
-        for machine in ("x86_64", "aarch64"):
-            subprocess.run([sys.executable, BUILD, machine, root / machine], check=True)
-            size = (root / machine).stat().st_size / 1024
-            sizes.append(Figure(f"{machine}_kib", size, "KiB", "≤ 64"))
-        shim, config = root / "kube-rdma", root / "config"
-        build = [sys.executable, str(BUILD), platform.machine(), str(shim), "--test"]
+        yield from attempt("sizes", partial(_sizes, root))
+        build = [sys.executable, str(BUILD), platform.machine(), str(root / "kube-rdma"), "--test"]
         subprocess.run(build, check=True)
-        config.write_bytes(CONFIG)
-        fork = multiprocessing.get_context("fork")
-        ready = fork.Event()
-        agent = fork.Process(target=answer, args=(root / "run/kube-rdma/agent.sock", ready))
-        agent.start()
+        yield from attempt("call", partial(_calls, root, rounds))
+        yield from attempt("hooks", partial(_hooks, root, rounds))
+
+
+def _sizes(root: Path) -> Iterator[Figure]:
+    for machine in ("x86_64", "aarch64"):
+        subprocess.run([sys.executable, BUILD, machine, root / machine], check=True)
+        size = (root / machine).stat().st_size / 1024
+        yield Figure(f"{machine}_kib", size, "KiB", "≤ 64")
+
+
+def _calls(root: Path, rounds: int) -> Iterator[Figure]:
+    """Run both in turns; the agent is a process with the real one's socket."""
+    config = root / "config"
+    config.write_bytes(CONFIG)
+    fork = multiprocessing.get_context("fork")
+    ready = fork.Event()
+    agent = fork.Process(target=answer, args=(root / "run/kube-rdma/agent.sock", ready))
+    agent.start()
+    try:
         ready.wait()
-        environment = {**CALL, "KUBE_RDMA_ROOT": folder}
+        environment = {**CALL, "KUBE_RDMA_ROOT": str(root)}
+        shim = str(root / "kube-rdma")
         pairs = [
-            (milliseconds(str(shim), environment, config), milliseconds("/bin/true", {}, config))
+            (milliseconds(shim, environment, config), milliseconds("/bin/true", {}, config))
             for _ in range(rounds)
         ]
+    finally:
         agent.terminate()
         agent.join()
-        hooks = hooks_ms(str(shim), root, rounds)
     ours, floor = zip(*pairs, strict=True)
     ratio = median(ours) / median(floor)
-    return (
-        Figure("call_ms", median(ours), "ms", "0.5", f"ADD and answer, {ratio:.1f} × /bin/true"),
-        Figure("call_p95_ms", quantiles(ours, n=20)[-1], "ms"),
-        Figure("bin_true_ms", median(floor), "ms"),
-        Figure("hooks_ms", median(hooks), "ms", "≤ 3", "memlock and settings of a container"),
-        Figure("hooks_p95_ms", quantiles(hooks, n=20)[-1], "ms"),
-        *sizes,
-    )
+    yield Figure("call_ms", median(ours), "ms", "0.5", f"ADD and answer, {ratio:.1f} × /bin/true")
+    yield Figure("call_p95_ms", quantiles(ours, n=20)[-1], "ms")
+    yield Figure("bin_true_ms", median(floor), "ms")
+
+
+def _hooks(root: Path, rounds: int) -> Iterator[Figure]:
+    hooks = hooks_ms(str(root / "kube-rdma"), root, rounds)
+    yield Figure("hooks_ms", median(hooks), "ms", "≤ 3", "memlock and settings of a container")
+    yield Figure("hooks_p95_ms", quantiles(hooks, n=20)[-1], "ms")

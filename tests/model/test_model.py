@@ -14,6 +14,19 @@ from .walk import Walk
 from .world import Flaw
 
 STEPS = 20_000
+# The seed that sees a flaw within some hundred steps; where it does no longer, others do.
+SOONEST = {
+    Flaw.LOST_SWAP: 1,
+    Flaw.EARLY_REUSE: 1,
+    Flaw.NO_FSYNC: 2,
+    Flaw.FORGOTTEN_FENCE: 9,
+    Flaw.ENDLESS_RIGHT: 25,
+    Flaw.DOUBLE_CLAIM: 1,
+    Flaw.NO_DOUBT: 26,
+    Flaw.DEL_BY_POD: 2,
+    Flaw.OLD_STORE: 3,
+    Flaw.NO_RECALL: 16,
+}
 
 
 def summary(walk: Walk, began: float) -> str:
@@ -51,7 +64,7 @@ def test_promises_hold_for_long(seed: int) -> None:
 @pytest.mark.parametrize("flaw", Flaw)
 def test_a_broken_allocator_is_caught(flaw: Flaw) -> None:
     """Each flaw breaks a promise within 20,000 steps; a seed may miss the rarest, few do."""
-    for seed in (7, 26, *range(1, 7), 8):  # the first two see the rarest soon
+    for seed in (SOONEST[flaw], 7, 26, *range(1, 7), 8):
         walk = Walk(seed, flaw)
         try:
             walk.run(STEPS)

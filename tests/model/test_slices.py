@@ -9,6 +9,7 @@ from .walk import SLICED, Walk
 from .world import Flaw
 
 STEPS = 20_000
+SOONEST = {Flaw.LOST_SWAP: 2, Flaw.FORGOTTEN_FENCE: 4, Flaw.DOUBLE_CLAIM: 1}  # as in test_model
 
 
 def test_no_two_nodes_give_from_one_slice() -> None:
@@ -25,10 +26,10 @@ def test_no_two_nodes_give_from_one_slice_for_long(seed: int) -> None:
     Walk(seed, pools=SLICED).run(50_000)
 
 
-@pytest.mark.parametrize("flaw", [Flaw.LOST_SWAP, Flaw.FORGOTTEN_FENCE, Flaw.DOUBLE_CLAIM])
+@pytest.mark.parametrize("flaw", SOONEST)
 def test_a_broken_allocator_shares_a_slice(flaw: Flaw) -> None:
     """What protects addresses protects slices: without it a walk breaks its promise."""
-    for seed in range(1, 9):
+    for seed in (SOONEST[flaw], *range(1, 9)):
         walk = Walk(seed, flaw, pools=SLICED)
         try:
             walk.run(STEPS)

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from bench.__main__ import main
 from bench.context import Context
-from bench.figures import Absent, Figure, json_lines, table
+from bench.figures import Absent, Figure, attempt, despite, json_lines, streamed, table
 from bench.run import ALL_MEASURED, FAILED, INTERRUPTED, Run, within
 from kube_base.errors import Unavailable
 
@@ -157,3 +157,45 @@ def test_bad_input_gets_a_sentence(words):
     ended = CliRunner().invoke(main, words)
     assert ended.exit_code == 2
     assert "Error: Invalid value" in ended.stderr
+
+
+def test_what_was_measured_before_an_error_is_shown_before_it():
+    times = []
+
+    def turns():
+        times.append(1.0)
+        raise Unavailable("the node has ended")
+
+    rows = attempt("turns", lambda: despite(turns, lambda: [Figure("one", sum(times), "ms")]))
+    assert list(rows) == [Figure("one", 1.0, "ms"), Absent("turns", "the node has ended")]
+
+
+def test_figures_of_asyncio_come_one_by_one():
+    done = []
+
+    async def figures():
+        yield ONE
+        await asyncio.sleep(0)
+        done.append(True)
+        yield TWO
+        raise Unavailable("the agent has ended")
+
+    rows = attempt("agent", lambda: streamed(figures()))
+    assert next(rows) == ONE
+    assert list(rows) == [TWO, Absent("agent", "the agent has ended")]
+    assert done
+
+
+def test_the_end_of_a_run_closes_what_its_coroutine_has_open():
+    closed = []
+
+    async def figures():
+        try:
+            yield ONE
+            await asyncio.Event().wait()
+        finally:
+            closed.append(True)
+
+    with pytest.raises(Unavailable, match="not done within"), within(0.05):
+        list(streamed(figures()))
+    assert closed

@@ -86,7 +86,9 @@ def test_a_definition_keeps_the_rules(one):
         assert node.get("default", 1) is not None
         assert node.get("additionalProperties") is not False
     folder = "crds" if one in DEFINITIONS else "operator"
-    assert yaml.safe_load(files()[f"config/{folder}/{one.plural}.yaml"]) == definition(one)
+    assert yaml.load(files()[f"config/{folder}/{one.plural}.yaml"], yaml.CSafeLoader) == definition(
+        one
+    )
 
 
 def paths(schema, path=""):

@@ -63,7 +63,9 @@ def patched(name, distribution):
     (container,) = spec["containers"]
     mounts, volumes = container["volumeMounts"], spec["volumes"]
     if distribution:
-        patch = yaml.safe_load((ROOT / f"config/distributions/{distribution}.yaml").read_text())
+        patch = yaml.load(
+            (ROOT / f"config/distributions/{distribution}.yaml").read_text(), yaml.CSafeLoader
+        )
         pod = patch["spec"]["template"]["spec"]
         (change,) = pod["containers"]
         assert change["name"] == container["name"]
@@ -128,7 +130,7 @@ def test_anothers_resource_definition_is_never_changed():
 def documents(folder, *names):
     """The documents of an example's files."""
     for name in names:
-        yield from yaml.safe_load_all((ROOT / "examples" / folder / name).read_text())
+        yield from yaml.load_all((ROOT / "examples" / folder / name).read_text(), yaml.CSafeLoader)
 
 
 def installed(folder):
@@ -324,7 +326,7 @@ def test_seed_s3_s_pods_have_their_own_names(gpu):
 
 
 def test_gke_s_quota_is_for_the_class_that_the_agents_have():
-    (quota,) = yaml.safe_load_all((ROOT / "config/distributions" / QUOTA).read_text())
+    (quota,) = yaml.load_all((ROOT / "config/distributions" / QUOTA).read_text(), yaml.CSafeLoader)
     (scope,) = quota["spec"]["scopeSelector"]["matchExpressions"]
     for folder in NAMESPACES:
         (agent,) = (one for one in installed(folder) if one["kind"] == "DaemonSet")
@@ -333,7 +335,7 @@ def test_gke_s_quota_is_for_the_class_that_the_agents_have():
 
 def rights(path):
     """Every resource of the core group with the verbs that the roles of a file allow on it."""
-    for one in yaml.safe_load_all((ROOT / "examples" / path).read_text()):
+    for one in yaml.load_all((ROOT / "examples" / path).read_text(), yaml.CSafeLoader):
         for rule in one.get("rules", ()):
             if "" in rule["apiGroups"]:
                 yield from (

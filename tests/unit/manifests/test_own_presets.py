@@ -123,7 +123,7 @@ def pod_of(document):
 
 def asked(name):
     """The names of networks and the shares that the pods of a file ask for."""
-    documents = yaml.safe_load_all((RAILS / name).read_text())
+    documents = yaml.load_all((RAILS / name).read_text(), yaml.CSafeLoader)
     pods = [pod_of(one) for one in documents if one["kind"] in POD_MAKERS]
     annotations, spec = pods[0]
     assert all(one == annotations for one, _ in pods)

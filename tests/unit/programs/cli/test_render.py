@@ -25,7 +25,7 @@ def run(*arguments):
 def printed(*arguments):
     outcome = run(*arguments)
     assert outcome.exit_code == 0, outcome.output
-    return list(yaml.safe_load_all(outcome.stdout))
+    return list(yaml.load_all(outcome.stdout, yaml.CSafeLoader))
 
 
 def refusal(*arguments):
@@ -123,7 +123,9 @@ def test_for_an_older_version_it_is_said_what_is_left_out():
     outcome = run("--preset", "ib", "--kubernetes-version", "1.28")
     assert "has no ValidatingAdmissionPolicy" in outcome.stderr
     assert "ValidatingAdmissionPolicy" not in outcome.stdout
-    (agent,) = [one for one in yaml.safe_load_all(outcome.stdout) if one["kind"] == "DaemonSet"]
+    (agent,) = [
+        one for one in yaml.load_all(outcome.stdout, yaml.CSafeLoader) if one["kind"] == "DaemonSet"
+    ]
     template = agent["spec"]["template"]
     assert template["metadata"]["annotations"] == {
         "container.apparmor.security.beta.kubernetes.io/agent": "unconfined"

@@ -2,12 +2,14 @@
 
 The acts are counted over all that an agent changes: messages to the kernel, steps on the journal's
 disk, addresses, late binding, status. Each test kills it after one of them, then after a later one.
-`make test-all` does so after each act of each plan, `make test` after some, others for each plan.
+`make test-all` does so after each act of each plan, `make test` after some, others for each plan;
+`make check`, which people run all the time, after half of these.
 """
 
 from itertools import count
 
 import pytest
+from hypothesis import settings
 
 from kube_base.errors import Refused, Unavailable
 from kube_rdma.model.attach.attachment import AttachmentKey
@@ -126,7 +128,7 @@ PLANS = {
         "kube-rdma", Mode.EXCLUSIVE, card(0, soft=True), card(1, soft=True), asks="net,net"
     ),
 }
-EVERY = 4  # acts, in `make test`
+EVERY = 8 if settings().max_examples < 40 else 4  # acts, in `make check` and in `make test`
 WHOLE = ["a whole card", "a whole card with rxe", "a virtual function", "RDMA of its own"]
 WHOLE += ["two whole cards with rxe", "a virtual function that is set up"]
 WHOLE += ["a virtual function with RDMA of its own", "two virtual functions with rxe"]
