@@ -43,7 +43,9 @@ def site(checkout: Path, target: Path, address: str) -> None:
             )
         shutil.rmtree(target, ignore_errors=True)
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copytree(made, target, ignore=shutil.ignore_patterns(".buildinfo", "objects.inv"))
+        shutil.copytree(
+            made, target, ignore=shutil.ignore_patterns(".buildinfo", "objects.inv", "_sources")
+        )
 
 
 def count(target: Path) -> int:

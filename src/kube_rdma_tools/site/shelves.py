@@ -17,30 +17,30 @@ _SHELF = re.compile(r"(?m)^## (.+)$")
 _ENTRY = re.compile(r"\[([^\]]+)\]\(([^)\s]+)\)")
 
 
-class Entry(Frozen):
+class ShelvedPage(Frozen):
     """A page on a shelf."""
 
     words: str
     page: str  # its name in the checkout
 
 
-class Shelf(Frozen):
+class PageShelf(Frozen):
     """Pages for one purpose, in the order in which they are read."""
 
     title: str
-    entries: tuple[Entry, ...]
+    entries: tuple[ShelvedPage, ...]
 
 
-def shelves(index: str, pages: Collection[str]) -> tuple[Shelf, ...]:
+def shelves(index: str, pages: Collection[str]) -> tuple[PageShelf, ...]:
     """Return the shelves of docs/README.md; its rows begin with links to pages of the site."""
     titles_and_texts = _SHELF.split(index)[1:]
     return tuple(
-        Shelf(title, tuple(_entries(text, pages)))
+        PageShelf(title, tuple(_entries(text, pages)))
         for title, text in zip(titles_and_texts[::2], titles_and_texts[1::2], strict=True)
     )
 
 
-def _entries(text: str, pages: Collection[str]) -> Iterator[Entry]:
+def _entries(text: str, pages: Collection[str]) -> Iterator[ShelvedPage]:
     for row in text.splitlines():
         if not row.startswith("| ["):
             continue
@@ -52,17 +52,17 @@ def _entries(text: str, pages: Collection[str]) -> Iterator[Entry]:
                     remedy="Name a page, or let kube_rdma_tools/site/pages.py take it in",
                     where=SHELVES,
                 )
-            yield Entry(words, page)
+            yield ShelvedPage(words, page)
 
 
-def below(page: str, all_shelves: Collection[Shelf], pages: Collection[str]) -> tuple[str, ...]:
+def below(page: str, all_shelves: Collection[PageShelf], pages: Collection[str]) -> tuple[str, ...]:
     """Return the pages that stand below a page because they are on no shelf."""
     shelved = {entry.page for shelf in all_shelves for entry in shelf.entries}
     rest = [name for name in pages if name not in shelved and name != START]
     return tuple(name for name in rest if parent(name) == page)
 
 
-def navigation(page: str, all_shelves: Collection[Shelf], pages: Collection[str]) -> str:
+def navigation(page: str, all_shelves: Collection[PageShelf], pages: Collection[str]) -> str:
     """Return what is written behind a page: the lists that Sphinx makes its navigation of."""
     lists = [_toctree("", [_document(name) for name in below(page, all_shelves, pages)])]
     if page == START:

@@ -11,7 +11,13 @@ extensions = ["myst_parser", "sphinx_copybutton"]
 # Headings are link targets by the names that a forge gives them.
 myst_heading_anchors = 6
 # What pages write is plain Markdown; signs that mean more to MyST than to a forge mean nothing.
-myst_disable_syntax = ["colon_fence", "myst_block_break", "myst_line_comment", "myst_role"]
+myst_disable_syntax = [
+    "colon_fence",
+    "myst_block_break",
+    "myst_line_comment",
+    "myst_role",
+    "myst_target",
+]
 smartquotes = False  # `--option` and "word" stay as they are written
 suppress_warnings = [
     "misc.highlighting_failure",  # output with `…` in it is no JSON
@@ -29,6 +35,7 @@ templates_path = ["templates"]
 html_copy_source = False
 html_show_sourcelink = False
 html_show_sphinx = False
+html_use_index = False
 html_sidebars = {
     "**": [
         "sidebar/brand.html",

@@ -1,6 +1,8 @@
+// Two things that Furo leaves to its site. Without scripts the pages are whole, too.
+
 // The selector of versions. ../versions.js, which lists them, is loaded as a script and not fetched:
-// so the site works from a folder too, without a server.
-document.addEventListener("DOMContentLoaded", () => {
+// so the site works from a folder, without a server.
+function offerVersions() {
   const root = document.documentElement.dataset.content_root;
   const here = new URL(root, location.href).pathname.split("/").filter(Boolean).pop();
   for (const select of document.querySelectorAll(".site-versions select")) {
@@ -11,4 +13,20 @@ document.addEventListener("DOMContentLoaded", () => {
       location.href = `${root}../${select.value}/index.html`;
     });
   }
+}
+
+// Tables: cells with sentences are not squeezed, and long names may be broken where they have joints.
+function shapeTables() {
+  for (const cell of document.querySelectorAll("article td")) {
+    cell.classList.toggle("site-prose", cell.textContent.length > 60);
+    for (const code of cell.querySelectorAll("code .pre, code:not(:has(.pre))")) {
+      const parts = code.textContent.split(/(?<=[./_,=:])(?=\w)/);
+      code.replaceChildren(...parts.flatMap((part) => [part, document.createElement("wbr")]));
+    }
+  }
+}
+
+document.addEventListener("DOMContentLoaded", () => {
+  offerVersions();
+  shapeTables();
 });
