@@ -13,12 +13,13 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from kube_base.errors import Refused
+from kube_base.errors import Broken, Refused
 from kube_rdma_tools.site import source
 from kube_rdma_tools.site.pages import file_at
 
 CONFIGURATION = Path(__file__).parent / "sphinx"
 PYTHON = "build/docs/bin/python"  # tools/bootstrap makes it from locks/docs.txt
+_WARNING = re.compile(r": (WARNING|ERROR|CRITICAL): ")
 _PLACE = re.compile(r"(.*?\.md)(?=:)")
 
 
@@ -54,7 +55,7 @@ def count(target: Path) -> int:
 
 
 def _run(python: Path, pages: Path, made: Path) -> Iterator[str]:
-    """Run Sphinx, and tell what it complains of."""
+    """Run Sphinx, and tell what it complains of; raise Broken if that is none of the pages."""
     done = subprocess.run(
         [
             *(python, "-m", "sphinx", "--builder", "html", "--quiet", "--no-color"),
@@ -66,6 +67,8 @@ def _run(python: Path, pages: Path, made: Path) -> Iterator[str]:
         check=False,
     )
     if done.returncode:
+        if not _WARNING.search(done.stderr):
+            raise Broken(f"Sphinx failed:\n{done.stderr}")
         yield from complaints(done.stderr, pages)
 
 

@@ -3,6 +3,8 @@
 kube_rdma_tools/site starts Sphinx with this folder; nothing else imports it.
 """
 
+from pathlib import Path
+
 project = "kube-rdma"
 project_copyright = "the authors of kube-rdma"
 root_doc = "index"
@@ -31,6 +33,7 @@ html_favicon = "static/logo.svg"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_js_files = ["site.js"]
+html_search_scorer = str(Path(__file__).with_name("scorer.js"))
 templates_path = ["templates"]
 html_copy_source = False
 html_show_sourcelink = False

@@ -15,11 +15,15 @@ function offerVersions() {
   }
 }
 
-// Tables: cells with sentences are not squeezed, and long names may be broken where they have joints.
+// Tables: cells with sentences are not squeezed; short names stay whole, long ones break at joints.
 function shapeTables() {
   for (const cell of document.querySelectorAll("article td")) {
     cell.classList.toggle("site-prose", cell.textContent.length > 60);
     for (const code of cell.querySelectorAll("code .pre, code:not(:has(.pre))")) {
+      if (code.textContent.length <= 24) {
+        code.classList.add("site-whole");
+        continue;
+      }
       const parts = code.textContent.split(/(?<=[./_,=:])(?=\w)/);
       code.replaceChildren(...parts.flatMap((part) => [part, document.createElement("wbr")]));
     }
