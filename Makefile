@@ -2,7 +2,7 @@
 # tools/bootstrap, which takes no time when there is nothing to do.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-lab ci test-all check bench house conformance image release clean ready
+.PHONY: help demo test test-lab ci test-all check bench house conformance docs image release clean ready ready-docs
 export PATH := $(PATH):/usr/sbin:/sbin
 # Without compiled files each worker would compile all tests, and each program that they start.
 unexport PYTHONDONTWRITEBYTECODE
@@ -40,7 +40,7 @@ test-lab: ready ## all other tests that need a lab, but the slow ones
 ci: ready ## what `make test` and `make test-lab` run, in one run of labs
 	@$(call both,$(UNIT) -m "not slow and not lab",$(PARTS) && $(LAB) -m "not slow and lab")
 
-test-all: ready ## the slow tests too, then the same in a new Debian that holds only git, make and python3
+test-all: ready-docs ## the slow tests too, then the same in a new Debian that holds only git, make and python3
 	@$(call both,$(UNIT) --hypothesis-profile=thorough -m "not lab",$(PARTS) --slow && $(LAB) -m lab)
 	@tools/fresh-root --full
 
@@ -56,6 +56,9 @@ house: ready ## count: lines, names that say nothing, class names with two meani
 conformance: ready ## evidence of AI conformance items 10 and 41, of the cluster of KUBECONFIG; docs/conformance.md
 	@.venv/bin/python -m kube_rdma_tools.conformance dist/conformance $(ARGS)
 
+docs: ready-docs ## build the site of all pages into dist/docs: a folder for this version beside those that lie there
+	@.venv/bin/python -m kube_rdma_tools.site dist/docs $(ARGS)
+
 release: ready ## write all files of a release into dist/VERSION; docs/release.md tells the rest
 	@.venv/bin/python -m kube_rdma_tools.release dist $(ARGS)
 
@@ -69,3 +72,6 @@ clean: ## remove what was built inside this checkout, and say what lies outside
 
 ready:
 	@tools/bootstrap
+
+ready-docs:
+	@tools/bootstrap docs

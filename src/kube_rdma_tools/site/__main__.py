@@ -1,0 +1,47 @@
+"""`python -m kube_rdma_tools.site`: builds the site of this checkout into a folder."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from pathlib import Path
+
+import click
+
+from kube_base.errors import KubeError
+from kube_rdma_tools.release.version import of_checkout
+from kube_rdma_tools.site import build, versions
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+
+
+def homepage() -> str:
+    """Return the project's address, as pyproject.toml has it."""
+    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    address: str = project["urls"]["Homepage"]
+    return address
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option(
+    "--files",
+    default=homepage,
+    show_default="the homepage",
+    help="Address of the folder where files are that the site does not have.",
+)
+def main(folder: Path, files: str) -> None:
+    """Write the site of the commit that is checked out into FOLDER/VERSION."""
+    name = versions.folder_name(of_checkout(CHECKOUT))
+    target = folder.resolve() / name
+    build.site(CHECKOUT, target, files)
+    versions.write_index(target.parent)
+    click.echo(f"{folder / 'index.html'}: {name}, {build.count(target)} pages")
+
+
+if __name__ == "__main__":
+    try:
+        main(prog_name="python -m kube_rdma_tools.site")
+    except KubeError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(1)

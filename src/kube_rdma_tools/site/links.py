@@ -1,0 +1,58 @@
+"""Links of a page, as they have to be in the site.
+
+A link to a page stays a relative link. What the site does not have, such as a source file, gets the
+address of the project's files. What does not exist at all stays as it is, and Sphinx refuses it.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Collection
+
+from kube_base.frozen import Frozen
+from kube_rdma_tools.site.pages import place
+
+_FENCED = re.compile(r"(?ms)(^ *(`{3,})[^`\n]*\n.*?^ *\2 *$)")
+_LINK = re.compile(r"\]\(([^)\s#]+)(#[^)\s]*)?\)")
+
+
+class Surroundings(Frozen):
+    """What a page can link to."""
+
+    in_site: Collection[str]  # pages and pictures, by their names in the checkout
+    exists: Callable[[str], bool]  # whether the checkout has a file or folder of this name
+    address: str  # where files are that the site does not have
+
+
+def resolved(page: str, target: str) -> str:
+    """Return the file of the checkout that a relative link of a page leads to."""
+    return posixpath.normpath(posixpath.join(posixpath.dirname(page), target))
+
+
+def rewritten(page: str, text: str, around: Surroundings) -> str:
+    """Return the text of a page with the links that hold in the site; code blocks stay."""
+
+    def link(match: re.Match[str]) -> str:
+        target, heading = match[1], match[2] or ""
+        return f"]({_target(page, target, around)}{heading})"
+
+    # Of three parts that the split makes, one is prose, the next a block, the last its fence.
+    parts = _FENCED.split(text)
+    return "".join(
+        _LINK.sub(link, part) if number % 3 == 0 else part
+        for number, part in enumerate(parts)
+        if number % 3 != 2
+    )
+
+
+def _target(page: str, target: str, around: Surroundings) -> str:
+    if ":" in target:  # an address, with its scheme
+        return target
+    file = resolved(page, target)
+    for name in (file, f"{file}/README.md"):
+        if name in around.in_site:
+            return posixpath.relpath(place(name), posixpath.dirname(place(page)) or ".")
+    if around.exists(file):
+        return f"{around.address.rstrip('/')}/{file}"
+    return target

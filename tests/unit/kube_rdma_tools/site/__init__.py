@@ -1,0 +1,1 @@
+"""The site of the pages, but for Sphinx: links, navigation, versions."""
