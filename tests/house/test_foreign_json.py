@@ -25,6 +25,7 @@ OWN = {
     "src/kube_rdma/api/text/reader.py": "a text in quotes, which a pattern has found",
     "src/kube_rdma/api/schema/structural.py": "what json.dumps wrote a moment before",
     "src/kube_rdma/rules/cni_conf/edit.py": "places in a text that the decoder has taken",
+    "src/kube_rdma/programs/cli/output.py": "what json.dumps wrote a moment before",
     "src/kube_rdma/views/install.py": "what json.dumps wrote a moment before",
 }
 # What calls the decoder, and no parser of the lists does.

@@ -15,7 +15,7 @@ import pytest
 from .tree import ROOT, is_shell, texts
 
 BIN = Path(sys.executable).parent
-CONTRACTS = 10
+CONTRACTS = 11
 
 LINTERS = {
     "style": ["ruff", "check"],
@@ -89,6 +89,7 @@ PLANTED = {
     "kube_rdma/adapters/metrics/talks.py": "import wsproto\n",
     "kube_rdma/programs/asks.py": "import h11\n",
     "kube_rdma/programs/signs.py": "import cryptography\n",
+    "kube_rdma/programs/draws.py": "import rich\n",
 }
 
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import TypeAlias
 
-from kube_base.errors import KubeError
 from kube_base.frozen import Frozen
 
 
@@ -22,7 +21,7 @@ class CheckVerdict(StrEnum):
     NOT_RUN = "not run"
 
 
-class Unproven(KubeError):
+class Unproven(Exception):
     """A check did not show what it had to show; the verdict says which of the two it is."""
 
     def __init__(self, verdict: CheckVerdict, why: str) -> None:

@@ -174,7 +174,10 @@ def cri(release):
 
 
 def test_an_older_kubelet_is_given_no_field_that_it_does_not_know():
-    newest, older = (node_files.kubelet_configuration(NODE, release) for release in Release)
+    newest, older = (
+        node_files.kubelet_configuration(NODE, release)
+        for release in (Release.NEWEST, Release.OLDER)
+    )
     assert newest.keys() - older.keys() == {"failCgroupV1"}
     assert older.items() <= newest.items()
 

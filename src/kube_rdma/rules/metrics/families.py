@@ -236,8 +236,8 @@ POD_SHARES = _gauge(
 POD_DEVICE = _gauge(
     f"{OWN}pod_device_info",
     (*HOLDER, "resource", "card", "device", "access"),
-    "The value is 1, for a device of the container; label access is own or shared (with "
-    "other containers). Of a device by another driver's claim, label resource is the driver.",
+    "The value is 1, for a device of the container; label access is own or shared, label "
+    "resource the driver of a foreign claim.",
     "pod resources, pools, attachments, ResourceSlices",
 )
 POOL_DEVICE = _gauge(

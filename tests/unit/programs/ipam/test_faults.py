@@ -270,7 +270,9 @@ async def test_what_rbac_forbids_is_said(world):
         asked = asyncio.create_task(addresses.add(ask("c1")))
         await until(lambda: addresses._runner.refusal)
         world.clock.time += 2 * TIMING.patience
-        with pytest.raises(Refused, match=r'Add the rule .*"ipblocks".*"create".* to kube'):
+        with pytest.raises(
+            Refused, match=r'Add the rule .*"ipblocks".*"create".* to a role of fake'
+        ):
             await asked
         world.server.forbidden.clear()
         await addresses.add(ask("c1"))
