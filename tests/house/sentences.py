@@ -29,7 +29,11 @@ KEY = "description"  # what definitions and schemas show to people
 # The order counts: the generated pages come behind what they are made from.
 _CHART = "charts/kube-rdma"
 _CHART_FILES = ("values.schema.json", "templates/NOTES.txt", "README.md")
-NO_TEXTS = {"src/kube_rdma/adapters/journal/format.py"}  # lists of names, as long as sentences
+NO_TEXTS = {  # what is as long as sentences, and is for no reader
+    "src/kube_rdma/adapters/journal/format.py",  # lists of names
+    "src/kube_rdma/rules/verify/perftest.py",  # a script of shell
+    "src/kube_rdma/views/nested_boxes.py",  # parts of a picture
+}
 FILES = {
     "definitions": ("config/crds", "config/operator", "docs/schema"),
     "chart": tuple(f"{_CHART}/{name}" for name in _CHART_FILES),

@@ -271,7 +271,7 @@ class IbSriov(Plugin):
         reasons = _logs(self.log_level, self.log_file)
         for name, value in (("publishPfGuid", self.publish), ("kubeconfig", self.kubeconfig)):
             if value:
-                reasons[name] = "it is ignored, no GUID is published"
+                reasons[name] = "kube-rdma ignores it and publishes no GUID"
         return reasons
 
 

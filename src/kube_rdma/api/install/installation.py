@@ -38,7 +38,7 @@ _GLOBAL = "global is a value of Helm itself, for all charts of a release. kube-r
 
 
 class Installation(Typed):
-    """The values of an installation. None has to be set."""
+    """The values of an installation. All of them are optional."""
 
     preset: Literal[
         "default", "rails", "rdma-ib", "efa", "ack", "vke", "scc", "nvidia", "nvidia-operator", "ib"

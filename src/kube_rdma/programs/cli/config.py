@@ -146,7 +146,7 @@ def schema(dialect: str | None) -> None:
         click.echo(schema_text(model))
     else:
         names = ", ".join((*DIALECTS, _PARAMETERS))
-        raise click.UsageError(f"There is no dialect {dialect}; known: {names}.")
+        raise click.UsageError(f"There is no format {dialect}; the formats are {names}.")
 
 
 class _Text(Frozen):

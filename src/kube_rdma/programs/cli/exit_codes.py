@@ -29,7 +29,8 @@ MEANINGS = {
     ExitCode.PROBLEM: "It was done, and found a problem.",
     ExitCode.USAGE: "The command line is wrong.",
     ExitCode.REFUSED: "A file, an object or a right is not as it has to be; change that.",
-    ExitCode.UNAVAILABLE: "Something does not answer or takes no output; try again later.",
+    ExitCode.UNAVAILABLE: "Something does not answer, or the output cannot be written; try again "
+    "later.",
     ExitCode.BROKEN: "The state contradicts its record; stop and look.",
     ExitCode.UNKNOWN: "Too little could be seen to rule out a problem.",
     ExitCode.INTERRUPTED: "It was interrupted.",

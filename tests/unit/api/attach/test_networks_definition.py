@@ -131,8 +131,8 @@ def test_what_ib_sriov_does_for_others_is_ignored():
     found = [text.partition(": ")[2] for text in of({"type": "ib-sriov", **said}).warnings]
     assert found == [
         "logLevel: it is ignored, what is done is in the log of the agent",
-        "publishPfGuid: it is ignored, no GUID is published",
-        "kubeconfig: it is ignored, no GUID is published",
+        "publishPfGuid: kube-rdma ignores it and publishes no GUID",
+        "kubeconfig: kube-rdma ignores it and publishes no GUID",
         "guid: ib-sriov knows no such field, it is ignored",
     ]
 
