@@ -6,10 +6,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import PurePath
-
-import pytest
 
 from .tree import is_generated, statements, texts
 
@@ -36,25 +33,18 @@ def modules(*tops: str) -> list[tuple[str, str]]:
     return [(n, t) for n, t in texts(*tops) if n.endswith(".py") and not is_generated(n)]
 
 
-def banned(name: str, tree: ast.Module) -> list[str]:
-    """One sentence for each binding of a banned name, in the order of lines."""
-    words: list[tuple[int, str]] = []
-    waiting: list[tuple[ast.AST, bool]] = [(tree, False)]  # whether in a comprehension
-    while waiting:
-        node, inside = waiting.pop()
-        for child in ast.iter_child_nodes(node):
-            for word in _bound(child) if isinstance(child, BINDING) else ():
-                bare = word.lstrip("_")
-                if bare in BANNED and not (inside and bare in SHORT):
-                    words.append((child.lineno, word))
-            waiting.append((child, inside or isinstance(child, COMPREHENSIONS)))
-    return [f"{name}:{line}: {word}" for line, word in sorted(words)]
+def banned(name: str, text: str) -> Iterator[str]:
+    """One sentence for each binding of a banned name."""
+    yield from _banned(name, ast.parse(text), inside=False)
 
 
-BINDING = (
-    *(ast.Name, ast.Attribute, ast.arg, ast.FunctionDef, ast.AsyncFunctionDef),
-    *(ast.MatchAs, ast.MatchStar),
-)
+def _banned(name: str, node: ast.AST, *, inside: bool) -> Iterator[str]:
+    for child in ast.iter_child_nodes(node):
+        for word in _bound(child):
+            bare = word.lstrip("_")
+            if bare in BANNED and not (inside and bare in SHORT):
+                yield f"{name}:{child.lineno}: {word}"  # type: ignore[attr-defined]
+        yield from _banned(name, child, inside=inside or isinstance(child, COMPREHENSIONS))
 
 
 def _bound(node: ast.AST) -> Iterator[str]:
@@ -68,17 +58,13 @@ def _bound(node: ast.AST) -> Iterator[str]:
             yield word
 
 
-def classes(tree: ast.Module) -> tuple[str, ...]:
-    """The names of the classes of a module."""
-    return tuple(node.name for node in statements(tree) if isinstance(node, ast.ClassDef))
-
-
-def twins(files: Iterable[tuple[str, tuple[str, ...]]]) -> Iterator[str]:
+def twins(files: Iterable[tuple[str, str]]) -> Iterator[str]:
     """One sentence for each class name that stands in more than one file."""
     places = defaultdict(list)
-    for name, words in files:
-        for word in words:
-            places[word].append(name)
+    for name, text in files:
+        for node in statements(ast.parse(text)) if "class " in text else ():
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(name)
     for word, names in sorted(places.items()):
         if len(names) > 1:
             yield f"{word}: {', '.join(names)}"
@@ -116,31 +102,13 @@ def _documented(node: ast.AST) -> bool:
     return isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
 
 
-@dataclass(frozen=True)
-class Names:
-    """What a module binds: sentences on banned names, and its classes."""
-
-    module: str
-    banned: list[str]
-    classes: tuple[str, ...]
-
-
-@pytest.fixture(scope="module")
-def names() -> list[Names]:
-    """Of every module; none is parsed twice, for that takes longest."""
-    trees = ((name, ast.parse(text)) for name, text in modules(*PACKAGES))
-    return [Names(name, banned(name, tree), classes(tree)) for name, tree in trees]
-
-
-def test_names_say_what_a_value_is(names: list[Names]) -> None:
-    sentences = [line for module in names for line in module.banned]
+def test_names_say_what_a_value_is() -> None:
+    sentences = [line for name, text in modules(*PACKAGES) for line in banned(name, text)]
     assert not sentences, "\n" + "\n".join(sentences)
 
 
-def test_a_class_name_has_one_meaning(names: list[Names]) -> None:
-    product = [(each.module, each.classes) for each in names if each.module.startswith("src/")]
-    assert product
-    sentences = list(twins(product))
+def test_a_class_name_has_one_meaning() -> None:
+    sentences = list(twins(modules("src")))
     assert not sentences, "\n" + "\n".join(sentences)
 
 
@@ -153,13 +121,12 @@ def test_prose_names_files_that_exist() -> None:
 
 def test_a_planted_name_is_found() -> None:
     text = "def f(told):\n    found = [one for one in told]\n    self._said = 1\n"
-    assert banned("x.py", ast.parse(text)) == ["x.py:1: told", "x.py:2: found", "x.py:3: _said"]
+    assert list(banned("x.py", text)) == ["x.py:1: told", "x.py:2: found", "x.py:3: _said"]
 
 
 def test_a_planted_twin_is_found() -> None:
     files = [("a.py", "class Plan: ..."), ("b.py", "class Plan: ...\nclass Other: ...")]
-    read = [(name, classes(ast.parse(text))) for name, text in files]
-    assert list(twins(read)) == ["Plan: a.py, b.py"]
+    assert list(twins(files)) == ["Plan: a.py, b.py"]
 
 
 def test_a_planted_stale_reference_is_found() -> None:

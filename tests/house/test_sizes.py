@@ -30,20 +30,11 @@ def is_table(tree: ast.Module) -> bool:
     return all(isinstance(node, allowed) for node in tree.body)
 
 
-def breaches(name: str, text: str) -> Iterator[str]:
+def too_long(name: str, text: str) -> Iterator[str]:
     """One sentence for each breach in one file."""
-    # To parse takes long, and a function in a file this short is short too.
-    long = text.count("\n") >= MAX_FUNCTION
-    is_read = is_python(name, text) and (long or PACKED.search(text))
-    tree = ast.parse(text) if is_read else None
-    yield from too_long(name, text, tree)
-    if tree and PACKED.search(text):
-        yield from packed(name, tree)
-
-
-def too_long(name: str, text: str, tree: ast.Module | None) -> Iterator[str]:
-    """One sentence if the file is, and for each function that is; a tree is of Python's."""
     lines = text.count("\n")
+    # To parse takes long, and a function in a file this short is short too.
+    tree = ast.parse(text) if is_python(name, text) and lines >= MAX_FUNCTION else None
     if lines > MAX_FILE and not (tree and is_table(tree)):
         yield f"{name}: the file has {lines} lines, {MAX_FILE} are allowed"
     for node in statements(tree) if tree else ():
@@ -55,9 +46,11 @@ def too_long(name: str, text: str, tree: ast.Module | None) -> Iterator[str]:
                 yield f"{place} has {length} lines, {MAX_FUNCTION} are allowed"
 
 
-def packed(name: str, tree: ast.Module) -> Iterator[str]:
+def packed(name: str, text: str) -> Iterator[str]:
     """One sentence for each call whose arguments stand in a tuple that is unpacked at once."""
-    for node in ast.walk(tree):
+    if not is_python(name, text) or not PACKED.search(text):
+        return
+    for node in ast.walk(ast.parse(text)):
         for argument in node.args if isinstance(node, ast.Call) else ():
             match argument:
                 case ast.Starred(value=ast.Tuple(elts=parts)) if not any(
@@ -70,16 +63,17 @@ def test_sizes() -> None:
     """Every file and function in the tree keeps the limits."""
     code = [(name, text) for name, text in texts(*CODE) if is_code(name, text)]
     assert any(name.startswith("src/") for name, _ in code)
+    rules = (too_long, packed)
     written = [(name, text) for name, text in code if not is_generated(name)]
-    lines = [line for name, text in written for line in breaches(name, text)]
-    assert not lines, "\n" + "\n".join(lines)
+    breaches = [line for rule in rules for n, t in written for line in rule(n, t)]
+    assert not breaches, "\n" + "\n".join(breaches)
 
 
 def test_a_long_file_is_found() -> None:
     """A file one line too long is named with its count; a shell file too."""
     text = "def f():\n    return 1\n" + "x = 1\n" * (MAX_FILE - 1)
-    assert list(breaches("a.py", text)) == ["a.py: the file has 601 lines, 600 are allowed"]
-    assert list(breaches("a.sh", "true\n" * (MAX_FILE + 1))) == [
+    assert list(too_long("a.py", text)) == ["a.py: the file has 601 lines, 600 are allowed"]
+    assert list(too_long("a.sh", "true\n" * (MAX_FILE + 1))) == [
         "a.sh: the file has 601 lines, 600 are allowed"
     ]
 
@@ -87,22 +81,22 @@ def test_a_long_file_is_found() -> None:
 def test_a_long_function_is_found() -> None:
     """A function, a method or a nested function one line too long is named with its line."""
     text = "class C:\n    async def f(self):\n" + "        pass\n" * MAX_FUNCTION
-    assert list(breaches("a.py", text)) == [
+    assert list(too_long("a.py", text)) == [
         "a.py:2: the function f has 51 lines, 50 are allowed",
     ]
-    assert not list(breaches("a.py", text.replace("        pass\n", "", 1)))
+    assert not list(too_long("a.py", text.replace("        pass\n", "", 1)))
 
 
 def test_a_table_may_be_long() -> None:
     """Values alone may go on; one function among them makes the file code."""
     table = '"""Modes."""\nfrom x import y\n' + "A = 1\n" * MAX_FILE
-    assert not list(breaches("a.py", table))
-    assert list(breaches("a.py", table + "def f(): pass\n"))
+    assert not list(too_long("a.py", table))
+    assert list(too_long("a.py", table + "def f(): pass\n"))
 
 
 def test_packed_arguments_are_found() -> None:
     """A tuple that is unpacked where it is written hides how many arguments a call has."""
-    assert list(breaches("a.py", "f(1,\n  *(2, 3))\n")) == [
+    assert list(packed("a.py", "f(1,\n  *(2, 3))\n")) == [
         "a.py:2: arguments are packed; write them plainly"
     ]
-    assert not list(breaches("a.py", "f(*rest, *(g(x) for x in y), *(*a, b))\n"))
+    assert not list(packed("a.py", "f(*rest, *(g(x) for x in y), *(*a, b))\n"))
