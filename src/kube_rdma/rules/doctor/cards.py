@@ -385,7 +385,7 @@ CHECKS = (
     Check("KR122", "InfiniBand fabric", ("survey",), _fabric, ("KR123", "KR133"), ("KR204",)),
     Check("KR123", "GIDs", ("survey",), _no_gid, ("KR133",), ("KR204",)),
     Check("KR124", "rate", ("survey",), _slow_port),
-    Check("KR125", "PCIe link", ("pcie",), slow_pcie),
+    Check("KR125", "PCIe link", ("survey", "pcie"), slow_pcie),
     Check("KR126", "flow control", _FLOW, unlike_others, ("KR127", "KR129")),
     Check("KR127", "lost packets", (*_FLOW, "errors"), lost_packets, ("KR129",)),
     Check("KR129", "errors", ("survey", "errors"), rising),
