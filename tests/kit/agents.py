@@ -16,7 +16,10 @@ from kube_rdma_testing.cluster.server import FakeServer
 NAMESPACE = "kube-rdma"
 
 
-def agent_pod(node, *, name="", waiting="", args=("agent", "--role=plugin", "--networks")):
+ARGS = ("agent", "--role=plugin", "--role=node", "--networks")
+
+
+def agent_pod(node, *, name="", waiting="", args=ARGS):
     """The pod of an agent; `waiting` is why its container does not run."""
     state = {"waiting": {"reason": waiting}} if waiting else {"running": {}}
     container = {"name": "agent", "image": "example.com/kube-rdma:1", "args": list(args)}

@@ -12,7 +12,10 @@ from kube_rdma.model.finding import Finding, Severity
 
 
 class AgentPod(Frozen):
-    """The pod of an agent, and its container; `why` is what it waits for if not ready."""
+    """The pod of an agent, and its container; `why` is what it waits for if not ready.
+
+    `words` are the command and arguments of the container, without those of its image.
+    """
 
     namespace: str
     name: str
@@ -20,6 +23,7 @@ class AgentPod(Frozen):
     container: str
     ready: bool = True
     why: str = ""
+    words: tuple[str, ...] = ()
 
 
 class NodeAnswer(Frozen):

@@ -41,6 +41,7 @@ def _agent(pod: FullPod, is_agent: IsAgent) -> AgentPod | None:
         container.name,
         ready,
         "" if ready else "Terminating" if pod.deleting else why,
+        (*container.command, *container.args),
     )
 
 

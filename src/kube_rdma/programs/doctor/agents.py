@@ -25,7 +25,7 @@ from kube_rdma.adapters.files import bundle
 from kube_rdma.model.doctor import Observation
 from kube_rdma.model.fleet import AgentPod, NodeAnswer
 from kube_rdma.model.late_binding.binding import PodName
-from kube_rdma.rules.reports.programs import serves_cards
+from kube_rdma.rules.reports.programs import says, serves_cards
 
 AT_ONCE = 16  # commands under way; a bundle has up to a few MiB
 MOST = 8 << 20  # bytes of one bundle; a node with a thousand functions has one MiB
@@ -50,7 +50,7 @@ class Agents:
         self._cluster = cluster
         self._commands = PodCommands(cluster, most=MOST)
         self._limits = limits or AgentLimits()
-        self._agents = {one.node: one for one in sorted(agents, key=lambda one: one.ready)}
+        self._agents = {one.node: one for one in sorted(agents, key=_rank)}
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -151,6 +151,11 @@ class Agents:
                 f"{plain(agent.why) or 'no reason is given'}); kubectl describe pod has its events."
             )
         return agent
+
+
+def _rank(agent: AgentPod) -> tuple[bool, bool]:
+    """Of two agents of a node the one that can answer, then the one that knows the API server."""
+    return agent.ready, says(agent.words, "--role", "node")
 
 
 async def find_agents(

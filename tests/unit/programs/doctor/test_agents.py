@@ -136,6 +136,15 @@ async def test_of_two_agents_of_a_node_the_ready_one_is_asked(fleet):
     assert fleet.commands[0].pod == "agent-node-1"
 
 
+@pytest.mark.parametrize("name", ["agent-a", "agent-z"])
+async def test_of_two_agents_the_one_that_knows_the_api_server_is_asked(fleet, name):
+    """Seed S2's agent has no account, and a doctor in its container can read no pod."""
+    alone = agent_pod("node-2", name=name, args=["agent", "--role=plugin"])
+    fleet.server.put(POD, alone)
+    assert (await (await agents_of(fleet)).pod(WORKER)).node == "node-2"
+    assert fleet.commands[0].pod == "agent-node-2"
+
+
 async def test_who_may_not_list_the_agents_is_told_of_the_role(fleet):
     fleet.server.forbidden.add(("list", "pods"))
     with pytest.raises(Refused, match="pods of namespace kube-rdma may not be listed"):
