@@ -14,8 +14,6 @@ from kube_rdma.model.doctor import Observation, ObservedPod
 from kube_rdma_testing.cluster.server import FakeServer
 
 NAMESPACE = "kube-rdma"
-
-
 ARGS = ("agent", "--role=plugin", "--role=node", "--networks")
 
 
