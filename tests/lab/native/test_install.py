@@ -164,8 +164,10 @@ def test_the_definition_of_networks_is_made_where_there_is_none_and_no_other_is_
     notes = [f"meta.helm.sh/release-name={LOOKING}", f"meta.helm.sh/release-namespace={RECORDS}"]
     foreign = f"{kit.ROOT}/config/foreign"
     assert not looked(helm)
-    cluster.kubectl(lab, "annotate", "crd", DEFINITION, *notes)
-    cluster.kubectl(lab, "label", "crd", DEFINITION, "app.kubernetes.io/managed-by=Helm")
+    # A page may have left it as that of its release, which Helm keeps.
+    owned = ("crd", DEFINITION, "--overwrite")
+    cluster.kubectl(lab, "annotate", *owned, *notes)
+    cluster.kubectl(lab, "label", *owned, "app.kubernetes.io/managed-by=Helm")
     assert looked(helm)
     cluster.kubectl(lab, "delete", "-f", foreign)
     try:
