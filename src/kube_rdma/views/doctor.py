@@ -13,15 +13,10 @@ from kube_rdma.model.claims.device import DRIVER
 from kube_rdma.model.doctor import CardByClaim, Diagnosis, Observation
 from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.views.findings import also, counted, folded, labelled, not_seen, titled
-from kube_rdma.views.page import Page, PageState, Part, Sentence, page_text
+from kube_rdma.views.page import Page, PageState, Part, Sentence
 
 MARKS: Mapping[Severity, str] = {Severity.ERROR: "✗", Severity.WARNING: "!", Severity.ADVICE: "·"}
 _FOLLOWING = " " * len("    Cause  ")
-
-
-def doctor_text(seen: Observation, diagnosis: Diagnosis, width: int = 100) -> str:
-    """The page in plain characters; `width` in columns."""
-    return page_text(doctor_page(seen, diagnosis), width)
 
 
 def doctor_page(seen: Observation, diagnosis: Diagnosis) -> Page:

@@ -13,16 +13,11 @@ from kube_base.frozen import asdict
 from kube_rdma.model.fleet import FleetDiagnosis, FleetFinding, FleetPlace, NodeDiagnosis
 from kube_rdma.views.doctor import MARKS
 from kube_rdma.views.findings import counted, ended, labelled
-from kube_rdma.views.page import Line, Page, PageState, Part, Sentence, page_text, state_of
+from kube_rdma.views.page import Line, Page, PageState, Part, Sentence, state_of
 from kube_rdma.views.text import first_names
 
 _NAMES = 8  # nodes and subjects that are named in a line; -o json has all of them
 _INDENT = "    "
-
-
-def fleet_text(fleet: FleetDiagnosis, width: int = 100) -> str:
-    """The page in plain characters; `width` in columns."""
-    return page_text(fleet_page(fleet), width)
 
 
 def fleet_page(fleet: FleetDiagnosis) -> Page:

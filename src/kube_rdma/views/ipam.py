@@ -18,7 +18,6 @@ from kube_rdma.views.page import (
     PageState,
     PageTable,
     Sentence,
-    page_text,
 )
 from kube_rdma.views.text import aligned, widths, wrapped
 
@@ -63,11 +62,6 @@ class Migration(Frozen):
     notes: tuple[str, ...] = ()
 
 
-def pools_text(states: Sequence[PoolState], width: int = 100) -> str:
-    """The page of pools_page in plain characters; `width` in columns."""
-    return page_text(pools_page(states), width)
-
-
 def pools_page(states: Sequence[PoolState]) -> Page:
     """A line for each pool, family and rail."""
     if not states:
@@ -80,11 +74,6 @@ def pools_page(states: Sequence[PoolState]) -> Page:
         Sentence(f"{state.pool.name}: {note}", "  ") for state in states for note in state.notes
     )
     return ((table, *notes),)
-
-
-def pool_text(state: PoolState, width: int = 100) -> str:
-    """The page of pool_page in plain characters; `width` in columns."""
-    return page_text(pool_page(state), width)
 
 
 def pool_page(state: PoolState) -> Page:

@@ -26,7 +26,6 @@ from kube_rdma.views.page import (
     Part,
     Sentence,
     marked,
-    page_text,
 )
 
 _NONE = "-"
@@ -42,17 +41,6 @@ _SPARE = ("ALLOCATABLE", "MODE", "VERSION", "IMAGE")  # columns; the last one go
 _CUT = ("IMAGE", "RANGES", "SHARES HEALTHY", "ALLOCATABLE", "NAME", "NODE", "POLICY")
 _NUMBER = re.compile(r"\d+")
 _NodeCells: TypeAlias = tuple[str, ...]
-
-
-def status_text(
-    facts: ClusterFacts,
-    findings: Sequence[Finding],
-    width: int = 100,
-    *,
-    problems_only: bool = False,
-) -> str:
-    """The page in plain characters; `width` in columns."""
-    return page_text(status_page(facts, findings, problems_only=problems_only), width)
 
 
 def status_page(

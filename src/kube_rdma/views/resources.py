@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from kube_base.frozen import asdict
 from kube_rdma.model.resources import AllowedNetwork, CardClass, NamedResource, ResourceListing
 from kube_rdma.views.findings import counted, ended, not_seen
-from kube_rdma.views.page import Block, Line, Page, PageRow, PageTable, Sentence, page_text
+from kube_rdma.views.page import Block, Line, Page, PageRow, PageTable, Sentence
 
 _NONE = "-"
 _RESOURCES = ("RESOURCE", "MODE", "NODES", "SHARES", "FREE", "ON A NODE", "USED HERE", "QUOTA LEFT")
@@ -19,11 +19,6 @@ _CLASSES = ("CLASS OF CLAIMS", "RESOURCE")
 _NETWORKS = ("NETWORK", "RESOURCE", "FREE ADDRESSES")
 _ANNOTATION = "k8s.v1.cni.cncf.io/networks"
 _NOTHING = "No resource, class or network for RDMA cards"
-
-
-def resources_text(listed: ResourceListing, width: int = 100) -> str:
-    """The page in plain characters; `width` (columns) wraps sentences, never a table."""
-    return page_text(resources_page(listed), width)
 
 
 def resources_page(listed: ResourceListing) -> Page:

@@ -9,7 +9,8 @@ import pytest
 from kube_base.frozen import replace
 from kube_rdma.model.fleet import NodeAnswer
 from kube_rdma.rules.doctor.fleet import diagnose_fleet
-from kube_rdma.views.fleet import fleet_document, fleet_text
+from kube_rdma.views.fleet import fleet_document, fleet_page
+from kube_rdma.views.page import page_text
 from tests.unit.rules.doctor.healthy import HEALTHY
 
 NODES = [f"node-{number}" for number in range(1, 13)]
@@ -26,7 +27,7 @@ def fleet(ill=(), dark=()):
 
 
 def text(**more):
-    return fleet_text(diagnose_fleet(fleet(**more)), 80)
+    return page_text(fleet_page(diagnose_fleet(fleet(**more))), 80)
 
 
 def test_a_well_fleet_is_two_lines():

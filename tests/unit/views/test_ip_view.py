@@ -22,10 +22,11 @@ from kube_rdma.views.ipam import (
     PoolState,
     findings_text,
     migration_text,
-    pool_text,
+    pool_page,
     pools_document,
-    pools_text,
+    pools_page,
 )
+from kube_rdma.views.page import page_text
 
 POOL = IPPool(
     "training",
@@ -80,11 +81,11 @@ Node node-3 is short of 10.10.1.20."""
 
 def test_the_page_of_a_pool():
     """A rail is a row, one held address is seen, wants stand last."""
-    assert pool_text(STATE) == PAGE
+    assert page_text(pool_page(STATE), 100) == PAGE
 
 
 def test_the_list_begins_as_the_page():
-    assert PAGE.startswith(pools_text([STATE]))
+    assert PAGE.startswith(page_text(pools_page([STATE]), 100))
 
 
 def test_json_is_json_and_complete():

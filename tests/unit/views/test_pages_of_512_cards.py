@@ -32,10 +32,11 @@ from kube_rdma.model.reports.node_report import NodeReport, ReportedCard, Report
 from kube_rdma.rules.doctor.diagnose import diagnose
 from kube_rdma.rules.metrics.throughput import busiest
 from kube_rdma.rules.reports.cluster import findings
-from kube_rdma.views.doctor import doctor_text
+from kube_rdma.views.doctor import doctor_page
 from kube_rdma.views.explain import explain_text
-from kube_rdma.views.metrics.throughput import top_nodes, top_pods
-from kube_rdma.views.reports import status_text
+from kube_rdma.views.metrics.throughput import nodes_page, pods_page
+from kube_rdma.views.page import page_text
+from kube_rdma.views.reports import status_page
 from tests.unit.rules.doctor.healthy import HEALTHY, LINKS, SURVEY, card
 
 PAGES = Path(__file__).with_name("pages_of_512_cards.txt")
@@ -110,7 +111,7 @@ def report(node, ill):
 
 
 def status(facts, **how):
-    return status_text(facts, findings(facts), WIDTH, **how)
+    return page_text(status_page(facts, findings(facts), **how), WIDTH)
 
 
 def ports(down=()):
@@ -204,7 +205,7 @@ def node_of_eight(*, down):
 
 
 def doctor(seen):
-    return doctor_text(seen, diagnose(seen), WIDTH)
+    return page_text(doctor_page(seen, diagnose(seen)), WIDTH)
 
 
 BAD = (("node-17", 3),)
@@ -220,8 +221,8 @@ RUNS = {
         cluster(not_seen=(NotSeen("Events", "the API server forbids to list events"),)),
         problems_only=True,
     ),
-    "top nodes": lambda: top_nodes(busiest(ports(LEAF)), {}, WIDTH, 20),
-    "top pods": lambda: top_pods(busiest(of_pods()), {}, WIDTH, 20),
+    "top nodes": lambda: page_text(nodes_page(busiest(ports(LEAF)), {}, 20), WIDTH),
+    "top pods": lambda: page_text(pods_page(busiest(of_pods()), {}, 20), WIDTH),
     "explain": lambda: explain_text(explanation(), WIDTH),
     "doctor: no card has a signal": lambda: doctor(node_of_eight(down=True)),
 }

@@ -19,7 +19,6 @@ from kube_rdma.views.page import (
     PageTable,
     Sentence,
     lines_of,
-    page_text,
 )
 
 _COLUMNS = (
@@ -54,13 +53,6 @@ _MODES = {
     NamespaceMode.EXCLUSIVE: "exclusive (each device belongs to one network namespace)",
     NamespaceMode.UNKNOWN: "unknown",
 }
-
-
-def table(
-    verdicts: Sequence[Verdict], survey: Survey, notes: Sequence[str] = (), width: int = 100
-) -> str:
-    """The page in plain characters; `width` (columns) wraps sentences, never the table."""
-    return page_text(devices_page(verdicts, survey, notes), width)
 
 
 def devices_page(

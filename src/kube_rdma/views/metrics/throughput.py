@@ -17,7 +17,6 @@ from kube_rdma.views.page import (
     PageState,
     PageTable,
     Sentence,
-    page_text,
 )
 
 _NONE = "-"
@@ -46,16 +45,6 @@ def bits(rate: float | None) -> str:
     return f"{shown} {_UNITS[unit]}"
 
 
-def top_nodes(
-    rows: Sequence[TrafficRate],
-    silent: Mapping[str, str],
-    width: int = 100,
-    most: int | None = None,
-) -> str:
-    """The page in plain characters; `width` in columns."""
-    return page_text(nodes_page(rows, silent, most), width)
-
-
 def nodes_page(
     rows: Sequence[TrafficRate], silent: Mapping[str, str], most: int | None = None
 ) -> Page:
@@ -82,16 +71,6 @@ def nodes_page(
     )
     table = PageTable(_NODES, shown, _RIGHT_OF_NODES, _NODES.index("STATE"), cut=_CUT, ranked=True)
     return _page(table, _NO_NODE, (*_further(rows[len(shown) :]), *_silent(silent)))
-
-
-def top_pods(
-    rows: Sequence[TrafficRate],
-    silent: Mapping[str, str],
-    width: int = 100,
-    most: int | None = None,
-) -> str:
-    """The page in plain characters; `width` in columns."""
-    return page_text(pods_page(rows, silent, most), width)
 
 
 def pods_page(

@@ -10,7 +10,8 @@ from kube_rdma.model.finding import Severity
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.model.pools.pool import ShareId
 from kube_rdma.rules.doctor.diagnose import diagnose
-from kube_rdma.views.doctor import doctor_document, doctor_text
+from kube_rdma.views.doctor import doctor_document, doctor_page
+from kube_rdma.views.page import page_text
 
 from .healthy import BY_CLAIM, CLAIMING, DEVICES, LINKS, NIC, SURVEY
 
@@ -38,7 +39,7 @@ def test_a_card_of_another_driver_is_listed_and_nothing_is_wrong_with_it():
     assert diagnosis.claimed == (
         CardByClaim("main", "dra.net", "node-1", "nic", NIC.pci, "mlx5_1"),
     )
-    text = " ".join(doctor_text(CLAIMING, diagnosis).split())
+    text = " ".join(page_text(doctor_page(CLAIMING, diagnosis), 100).split())
     assert f"Cards by claims of driver dra.net: mlx5_1 ({NIC.pci}) in main. Not checked:" in text
     (card,) = doctor_document(CLAIMING, diagnosis)["claimed"]
     assert (card["driver"], card["rdmaDevice"], card["container"]) == ("dra.net", "mlx5_1", "main")
@@ -46,7 +47,7 @@ def test_a_card_of_another_driver_is_listed_and_nothing_is_wrong_with_it():
 
 def test_of_kube_rdma_s_own_driver_all_is_checked():
     seen = by(DRIVER)
-    text = doctor_text(seen, diagnose(seen))
+    text = page_text(doctor_page(seen, diagnose(seen)), 100)
     assert f"Cards by claims of driver {DRIVER}" in text
     assert "only the driver knows" not in text
 

@@ -15,7 +15,8 @@ from kube_rdma.model.doctor import Observation, ObservedPod
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.doctor.check import part_of
 from kube_rdma.rules.doctor.diagnose import CHECKS, diagnose
-from kube_rdma.views.doctor import doctor_document, doctor_text
+from kube_rdma.views.doctor import doctor_document, doctor_page
+from kube_rdma.views.page import page_text
 
 from .healthy import POD, WITH_POD, with_container
 from .test_faults import FAULTS
@@ -80,7 +81,7 @@ def edited(draw):
 def test_no_observation_is_too_strange(seen):
     """As one that somebody has edited; text, document and bundle of it are made too."""
     diagnosis = diagnose(seen)
-    assert doctor_text(seen, diagnosis)
+    assert page_text(doctor_page(seen, diagnosis), 100)
     assert doctor_document(seen, diagnosis)
 
 

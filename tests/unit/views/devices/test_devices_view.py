@@ -24,7 +24,8 @@ from kube_rdma.model.device import (
 )
 from kube_rdma.model.survey import Fault, NamespaceMode, Survey, Verdict
 from kube_rdma.views.devices.documents import document
-from kube_rdma.views.devices.table import table
+from kube_rdma.views.devices.table import devices_page
+from kube_rdma.views.page import page_text
 
 GID = Gid(3, "0000:0000:0000:0000:0000:ffff:c0a8:6f0a", GidType.ROCE_V2, "eth1")
 UP = Port(1, PortState.ACTIVE, PhysicalState.LINK_UP, LinkLayer.ETHERNET, 100.0, "eth1", (GID,))
@@ -62,6 +63,10 @@ rxe0       -  -       -              -  -          -  -                -  no
 RDMA namespace mode: shared (every network namespace sees every device).
 Note: mind the gap.
 1 thing could not be read; see faults in -o json."""
+
+
+def table(verdicts, survey, notes=(), width=100):
+    return page_text(devices_page(verdicts, survey, notes), width)
 
 
 def test_the_table_word_for_word():

@@ -3,7 +3,8 @@
 import pytest
 
 from kube_rdma.model.metrics.throughput import TrafficKey, TrafficRate, TrafficTotals
-from kube_rdma.views.metrics.throughput import bits, top_nodes, top_pods
+from kube_rdma.views.metrics.throughput import bits, nodes_page, pods_page
+from kube_rdma.views.page import page_text
 
 GIGABIT = 125_000_000.0
 
@@ -34,7 +35,7 @@ def row(pod, received=None, link=None, **errors):
 
 def test_a_page_of_nodes():
     rows = [row("", 200 * GIGABIT, 400 * GIGABIT, out_of_sequence=3.0, symbol_error=1.0)]
-    assert top_nodes(rows, {"node-2": "no way to it"}) == (
+    assert page_text(nodes_page(rows, {"node-2": "no way to it"}), 100) == (
         "NODE    DEVICE  PORT  STATE   LINK  RECEIVED   SENT  LOAD  ERRORS\n"
         "node-1  mlx5_0     1  active  400G  200 Gb/s  0 b/s   50%  4/s out_of_sequence\n"
         "\n"
@@ -44,12 +45,12 @@ def test_a_page_of_nodes():
 
 def test_a_page_of_pods_says_what_it_leaves_out():
     rows = [row("a", GIGABIT), row("b"), row("c")]
-    shown = top_pods(rows, {}, 100, 2)
+    shown = page_text(pods_page(rows, {}, 2), 100)
     assert [line.split()[0] for line in shown.splitlines()[1:3]] == ["ns/a", "ns/b"]
     assert shown.endswith("… and 1 more; --all shows them.")
-    assert "ns/c" in top_pods(rows, {}, 100, None)
+    assert "ns/c" in page_text(pods_page(rows, {}), 100)
 
 
 def test_nothing_is_said():
-    assert "no node has an RDMA device" in top_nodes([], {})
-    assert top_pods([], {}) == "No pod of these has an RDMA device."
+    assert "no node has an RDMA device" in page_text(nodes_page([], {}), 100)
+    assert page_text(pods_page([], {}), 100) == "No pod of these has an RDMA device."
