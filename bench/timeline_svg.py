@@ -11,13 +11,14 @@ from html import escape
 
 from bench.timeline import TimelineSpan
 from kube_base.frozen import replace
-from kube_rdma.views.svg import BOLD, MIDDLE, PictureSize, Tone, picture, text
+from kube_rdma.views.svg import MIDDLE, PictureSize, Tone, heading, picture, text
+from kube_rdma.views.text import shortened
 
 _WIDTH, _LINE, _MARGIN = 800, 20, 20
 _LANE, _WORK = 86, 290  # pixels of the two columns of words
 _LEFT = _MARGIN + _LANE + _WORK
 _ROOM = 64  # pixels behind the last bar, for its time
-_LETTERS = 40  # of the work; the rest is in the tip
+_LETTERS = 40  # of the work, whose end says how much more it is; all of it is in the tip
 _HEAD = 92
 _THINNEST = 2.0
 _STEPS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
@@ -40,7 +41,7 @@ def timeline_svg(spans: Sequence[TimelineSpan], title: str, note: str) -> str:
     scale = (_WIDTH - _ROOM - _LEFT) / end
     bottom = _HEAD + _LINE * len(rows)
     parts = [
-        text(_MARGIN, 30, title, more=f'{BOLD} style="font-size: 16px"'),
+        heading(_MARGIN, title),
         text(_MARGIN, 50, note, "faint", ' style="font-size: 11px"'),
         *_grid(end, scale, bottom),
     ]
@@ -90,16 +91,12 @@ def _row(row: TimelineSpan, top: int, scale: float) -> Iterator[str]:
     tip = f"{row.text}: {lasted}, from {row.begin:.2f} ms on"
     yield f"<g><title>{escape(tip)}</title>"
     yield text(_MARGIN, middle, row.lane, "faint", ' style="font-size: 11px"')
-    yield text(_MARGIN + _LANE, middle, _cut(row.text), more=' style="font-size: 11px"')
+    yield text(
+        _MARGIN + _LANE, middle, shortened(row.text, _LETTERS), more=' style="font-size: 11px"'
+    )
     yield (
         f'<rect class="{_LANES[row.lane].name}" x="{x:.1f}" y="{top + 4}" width="{width:.1f}" '
         f'height="{_LINE - 8}" rx="2"/>'
     )
     yield text(round(x + width + 5, 1), middle, lasted, "faint", ' style="font-size: 11px"')
     yield "</g>"
-
-
-def _cut(words: str) -> str:
-    """With its middle left out where it is too long: "and 3 more" stands at the end."""
-    half = _LETTERS // 2
-    return words if len(words) <= _LETTERS else f"{words[:half]}…{words[1 - half :]}"

@@ -15,7 +15,8 @@ from html import escape
 from kube_base.frozen import Frozen
 from kube_rdma.model.reports.card_grid import CardState, GridCard, GridRow
 from kube_rdma.views.findings import counted
-from kube_rdma.views.svg import BOLD, END, LETTER, MIDDLE, PictureSize, Tone, picture, text
+from kube_rdma.views.svg import BOLD, END, LETTER, MIDDLE, PictureSize, Tone, heading, picture, text
+from kube_rdma.views.text import shortened
 
 _CELL, _LINE = 22, 20  # pixels of a card's place
 _ACROSS = 16  # cards of a node in one line; further ones are below
@@ -52,7 +53,7 @@ def card_grid_svg(rows: Sequence[GridRow], title: str) -> str:
     states = Counter(card.state for row in rows for card in row.cards)
     head = f"{counted(len(rows), 'node')}, {counted(states.total(), 'card')}"
     parts = [
-        text(_MARGIN, 30, title, more=f'{BOLD} style="font-size: 16px"'),
+        heading(_MARGIN, title),
         text(_MARGIN, 50, f"{head}. Columns are rails: cards of a node by PCI address.", "faint"),
     ]
     bottom = _HEAD
@@ -96,7 +97,12 @@ def _column(rows: Sequence[GridRow], grid: _Grid, left: int) -> Iterator[str]:
                 f'height="{_height(row)}"/>'
             )
         is_well = all(card.state is CardState.WELL for card in row.cards) and not row.why
-        name = text(first - 10, top + 14, _short(row.node), more=END + ("" if is_well else BOLD))
+        name = text(
+            first - 10,
+            top + 14,
+            shortened(row.node, _LONGEST),
+            more=END + ("" if is_well else BOLD),
+        )
         yield f"<g><title>{escape(row.node)}</title>{name}</g>"
         if not row.cards:
             yield text(first + 4, top + 14, row.why or "no cards", "faint")
@@ -105,11 +111,6 @@ def _column(rows: Sequence[GridRow], grid: _Grid, left: int) -> Iterator[str]:
             x = first + rail * _CELL + _CELL // 2
             yield from _mark(card, x, top + line * _LINE + _LINE // 2, row.node)
         top += _height(row)
-
-
-def _short(name: str) -> str:
-    half = _LONGEST // 2
-    return name if len(name) <= _LONGEST else f"{name[:half]}…{name[1 - half :]}"
 
 
 def _mark(card: GridCard, x: int, y: int, node: str) -> Iterator[str]:

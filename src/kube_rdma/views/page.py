@@ -149,7 +149,7 @@ def narrowed(table: PageTable, width: int) -> tuple[PageTable, str]:
         if title not in table.head or full_width(table) <= width or table.whole:
             continue
         place = table.head.index(title)
-        values = {cells[place] for cells in _cells(table)[1:]}
+        values = {cells[place] for cells in cells_of(table)[1:]}
         if len(values) == 1:
             alike.insert(0, f"{title} {values.pop()}")
             table = _without(table, place)
@@ -158,13 +158,13 @@ def narrowed(table: PageTable, width: int) -> tuple[PageTable, str]:
 
 def full_width(table: PageTable) -> int:
     """Columns of a page on which nothing is cut."""
-    columns = widths(_cells(table))
+    columns = widths(cells_of(table))
     return sum(columns) + len(GAP) * (len(columns) - 1)
 
 
 def _table_lines(table: PageTable, width: int) -> Iterator[str]:
     shown, alike = narrowed(table, width)
-    cells: list[Sequence[str]] = [*_cells(shown)]
+    cells: list[Sequence[str]] = [*cells_of(shown)]
     if not table.whole:
         cut = [shown.head.index(title) for title in shown.cut if title in shown.head]
         cells = fitted(cells, width, cut)
@@ -180,7 +180,7 @@ def _table_lines(table: PageTable, width: int) -> Iterator[str]:
         yield from wrapped(alike, width, "   ")
 
 
-def _cells(table: PageTable) -> list[tuple[str, ...]]:
+def cells_of(table: PageTable) -> list[tuple[str, ...]]:
     """The head and all lines below it."""
     return [table.head, *(line for row in table.rows for line in (row.cells, *row.parts))]
 

@@ -59,5 +59,10 @@ def text(x: float, y: float, words: str, kind: str = "ink", more: str = "") -> s
     return f'<text class="{kind}" x="{x:g}" y="{y:g}"{more}>{escape(words)}</text>'
 
 
+def heading(x: float, words: str) -> str:
+    """The title at the top of a picture."""
+    return text(x, 30, words, more=f'{BOLD} style="font-size: 16px"')
+
+
 MIDDLE, END = ' text-anchor="middle"', ' text-anchor="end"'
 BOLD = ' font-weight="bold"'

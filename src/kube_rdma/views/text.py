@@ -39,12 +39,14 @@ def fitted(
             break
         room = max(NARROWEST, columns[column] - excess)
         for row in made:
-            if len(row[column]) > room:
-                row[column] = _shortened(row[column], room)
+            row[column] = shortened(row[column], room)
     return [tuple(row) for row in made]
 
 
-def _shortened(cell: str, room: int) -> str:
+def shortened(cell: str, room: int) -> str:
+    """The text in `room` characters, without its middle where it is longer."""
+    if len(cell) <= room:
+        return cell
     before, behind = room // 2, (room - 1) // 2
     return f"{cell[:before]}…{cell[len(cell) - behind :]}"
 

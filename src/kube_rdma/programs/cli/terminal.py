@@ -26,6 +26,7 @@ from kube_rdma.views.page import (
     PageTable,
     Part,
     Sentence,
+    cells_of,
     narrowed,
     worst_first,
 )
@@ -112,10 +113,7 @@ def _print_lines(console: Console, lines: Sequence[str], state: PageState = Page
 def _print_table(console: Console, table: PageTable, width: int) -> None:
     """Rows up to one with notes are one table of Rich; all have the same columns."""
     shown, alike = narrowed(table, width)
-    cells = [
-        [plain(cell) for cell in line]
-        for line in (shown.head, *(line for row in shown.rows for line in (row.cells, *row.parts)))
-    ]
+    cells = [[plain(cell) for cell in line] for line in cells_of(shown)]
     columns = column_widths(cells, _UNBOUNDED if table.whole else width)
     grid = _grid(shown, columns, head=True)
     for row in shown.rows:

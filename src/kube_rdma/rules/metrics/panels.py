@@ -116,8 +116,7 @@ def _card_panels(on: str) -> tuple[PanelPlan, ...]:
     return (
         PanelPlan(
             "PCIe transfers, as part of what card and slot can",
-            f"({families.PCIE_LANES.name}{on} * {families.PCIE_SPEED.name}{on}) / "
-            f"({families.PCIE_MOST_LANES.name}{on} * {families.PCIE_MOST_SPEED.name}{on})",
+            _pcie_part(on),
             "{{instance}} {{device}}",
             "percentunit",
         ),
@@ -257,8 +256,6 @@ def _grids() -> tuple[PanelPlan, ...]:
 
 def _scarce_panels() -> tuple[PanelPlan, ...]:
     """What runs out or is less than it could be."""
-    lanes, speed = families.PCIE_LANES.name, families.PCIE_SPEED.name
-    most_lanes, most_speed = families.PCIE_MOST_LANES.name, families.PCIE_MOST_SPEED.name
     return (
         PanelPlan(
             "Addresses that nodes hold, as part of the pool",
@@ -270,7 +267,7 @@ def _scarce_panels() -> tuple[PanelPlan, ...]:
         ),
         PanelPlan(
             "PCIe links that are slower than card and slot can be",
-            f"({lanes} * {speed}) / ({most_lanes} * {most_speed}) < 1",
+            f"{_pcie_part('')} < 1",
             "{{instance}} {{device}}",
             "percentunit",
             kind="table",
@@ -324,6 +321,13 @@ def _rate(file: str, selector: str) -> str:
 
 def _pod_rate(file: str, selector: str) -> str:
     return f"rate({families.OF_POD[file].name}{selector}{_RANGE})"
+
+
+def _pcie_part(selector: str) -> str:
+    """What a link transfers of what card and slot can."""
+    now = f"({families.PCIE_LANES.name}{selector} * {families.PCIE_SPEED.name}{selector})"
+    lanes, speed = families.PCIE_MOST_LANES.name, families.PCIE_MOST_SPEED.name
+    return f"{now} / ({lanes}{selector} * {speed}{selector})"
 
 
 def _slowest(family: MetricFamily, more: str = "") -> str:
