@@ -44,23 +44,28 @@ _SLICE = RESOURCE_SLICE.read_as(ObjectCodec.of(dict[str, Any]), NOTHING)
 
 def slice_spec(node: str, gpus: Sequence[Gpu]) -> dict[str, Any]:
     """The spec of the one slice of a node."""
+    devices = [
+        {
+            "name": f"gpu-{number}",
+            "attributes": {
+                STANDARD: {"string": str(gpu.seat.pci)},
+                "resource.kubernetes.io/pcieRoot": {"string": gpu.seat.root},
+                **_numa(gpu),
+                "type": {"string": "gpu"},
+                "uuid": {"string": f"GPU-ghost-{number}"},
+            },
+        }
+        for number, gpu in enumerate(gpus)
+    ]
+    return _only_slice(DRIVER, node, devices)
+
+
+def _only_slice(driver: str, node: str, devices: list[dict[str, Any]]) -> dict[str, Any]:
     return {
-        "driver": DRIVER,
+        "driver": driver,
         "nodeName": node,
         "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
-        "devices": [
-            {
-                "name": f"gpu-{number}",
-                "attributes": {
-                    STANDARD: {"string": str(gpu.seat.pci)},
-                    "resource.kubernetes.io/pcieRoot": {"string": gpu.seat.root},
-                    **_numa(gpu),
-                    "type": {"string": "gpu"},
-                    "uuid": {"string": f"GPU-ghost-{number}"},
-                },
-            }
-            for number, gpu in enumerate(gpus)
-        ],
+        "devices": devices,
     }
 
 
@@ -72,23 +77,19 @@ def _numa(gpu: Gpu) -> dict[str, Any]:
 
 def card_slice_spec(node: str, cards: Sequence[Device]) -> dict[str, Any]:
     """The same of RDMA devices, in the words of DRANET."""
-    return {
-        "driver": CARD_DRIVER,
-        "nodeName": node,
-        "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
-        "devices": [
-            {
-                "name": "pci-" + re.sub("[:.]", "-", str(card.pci)),
-                "attributes": {
-                    "dra.net/pciAddress": {"string": str(card.pci)},
-                    "dra.net/rdma": {"bool": True},
-                    "dra.net/rdmaDevice": {"string": card.name},
-                },
-            }
-            for card in cards
-            if card.pci
-        ],
-    }
+    devices = [
+        {
+            "name": "pci-" + re.sub("[:.]", "-", str(card.pci)),
+            "attributes": {
+                "dra.net/pciAddress": {"string": str(card.pci)},
+                "dra.net/rdma": {"bool": True},
+                "dra.net/rdmaDevice": {"string": card.name},
+            },
+        }
+        for card in cards
+        if card.pci
+    ]
+    return _only_slice(CARD_DRIVER, node, devices)
 
 
 async def publish(cluster: Cluster, node: str, spec: dict[str, Any]) -> None:

@@ -60,10 +60,11 @@ def main(folder: Path, networks: tuple[str, ...], **wishes: str | int) -> None:
     scene = ConformanceScene(datetime.now(UTC).date().isoformat(), versions(run))
     made = tuple(items(wish, run))
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in files(made, scene).items():
+    written = files(made, scene)
+    for name, text in written.items():
         (folder / name).write_text(text, encoding="utf-8")
     click.echo(summary(made))
-    click.echo(f"{folder}: {', '.join(files(made, scene))}")
+    click.echo(f"{folder}: {', '.join(written)}")
     if any(one.verdict is CheckVerdict.NOT_MET for item in made for one in item.checks):
         sys.exit(1)
 

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from kube_rdma.model.claims.device import DRIVER
+from kube_rdma.model.quantity import quantity
 from kube_rdma_tools.conformance import pods
 from kube_rdma_tools.conformance.evidence import (
     CheckVerdict,
@@ -138,7 +139,9 @@ def _placed(wish: ConformanceWish, recorder: Recorder) -> str:
     """The pair is where shares are, and what no node has stays Pending."""
     nodes = _json(recorder, "kubectl", "get", "nodes")["items"]
     free = {
-        one["metadata"]["name"]: _count(one["status"].get("allocatable", {}).get(wish.resource))
+        one["metadata"]["name"]: int(
+            quantity(one["status"].get("allocatable", {}).get(wish.resource, "0"))
+        )
         for one in nodes
     }
     on = {pod: _node(wish, recorder, pod) for pod in (PREFILL, DECODE)}
@@ -155,12 +158,6 @@ def _placed(wish: ConformanceWish, recorder: Recorder) -> str:
         raise Unproven(CheckVerdict.NOT_MET, f"the pod that is too large waits for another: {why}")
     where = ", ".join(f"{pod} on {node}" for pod, node in on.items())
     return f"{where}; a pod that asks for {most + 1} shares waits: {why.rstrip('.')}"
-
-
-def _count(quantity: str | None) -> int:
-    """A quantity of shares, which the kubelet writes as 1k for 1000."""
-    text = quantity or "0"
-    return int(text[:-1]) * 1000 if text.endswith("k") else int(text)
 
 
 def _node(wish: ConformanceWish, recorder: Recorder, pod: str) -> str:

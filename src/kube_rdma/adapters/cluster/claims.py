@@ -7,8 +7,12 @@ programs/agent/claims asks for what its own driver has to prepare, and for whom.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+import msgspec
+
+from kube_client import wire
 from kube_client.kinds import Stored, Where
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.resource_claim import (
@@ -35,6 +39,11 @@ async def pending_pods(cluster: Cluster, node: str) -> tuple[ClaimedPod, ...]:
     pods = await cluster.list(CLAIMING_POD, Where(fields=fields))
     read = (_claimed(pod) for pod in pods if not pod.deleting)
     return tuple(pod for pod in read if pod.claims)
+
+
+def claimed_pod(document: Mapping[str, Any]) -> ClaimedPod:
+    """The same of a pod that was read as people write it (adapters/cluster/verify)."""
+    return _claimed(wire.stored(CLAIMING_POD, msgspec.json.encode(document)))
 
 
 async def devices_of(cluster: Cluster, pod: ClaimedPod) -> tuple[SliceDevice, ...]:

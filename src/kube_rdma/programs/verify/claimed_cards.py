@@ -13,9 +13,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster.claims import devices_of
+from kube_rdma.adapters.cluster.claims import claimed_pod, devices_of
 from kube_rdma.adapters.cluster.doctor import node_slices
-from kube_rdma.model.claims.device import ClaimedPod, PublishedCard, SliceDevice
+from kube_rdma.model.claims.device import PublishedCard, SliceDevice
 from kube_rdma.model.late_binding.binding import PodName
 from kube_rdma.rules.claims.claimed_cards import published_cards
 
@@ -27,8 +27,8 @@ async def cards_of_pods(
 
     Raise Refused without a right, Unavailable.
     """
-    pods = {one: document["spec"].get("nodeName", "") for document in documents
-            if (one := _claiming(document)).claims}  # fmt: skip
+    named = ((claimed_pod(one), one["spec"].get("nodeName", "")) for one in documents)
+    pods = {pod: node for pod, node in named if pod.claims}
     nodes = sorted(set(pods.values()) - {""})
     allocated = await asyncio.gather(*(devices_of(cluster, pod) for pod in pods))
     slices = await asyncio.gather(*(node_slices(cluster, node) for node in nodes))
@@ -43,17 +43,3 @@ def _cards(
     devices: Iterable[SliceDevice], published: dict[SliceDevice, PublishedCard]
 ) -> tuple[PublishedCard, ...]:
     return tuple(published[one] for one in dict.fromkeys(devices) if one in published)
-
-
-def _claiming(document: dict[str, Any]) -> ClaimedPod:
-    """Names of claims made from a template stand in the status, those of others in the spec."""
-    metadata, status = document["metadata"], document.get("status", {})
-    entries = [
-        *document["spec"].get("resourceClaims", ()),
-        *status.get("resourceClaimStatuses", ()),
-    ]
-    names = dict.fromkeys(name for one in entries if (name := one.get("resourceClaimName")))
-    extended = status.get("extendedResourceClaimStatus") or {}
-    if name := extended.get("resourceClaimName"):
-        names[name] = None
-    return ClaimedPod(metadata["namespace"], metadata["name"], tuple(names))
