@@ -6,6 +6,8 @@ own kernel; those are in machines/. tests/groups.py says which of them run side 
 
 import contextlib
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,9 +19,10 @@ from kube_rdma_lab.demo import scc
 from kube_rdma_lab.topology import find
 from tests.documents.shell import Shell
 from tests.groups import Place, own, place
+from tests.house.tree import ROOT
 
 HERE = Path(__file__).parent
-NATIVE_NAME = "test-native"
+NATIVE_NAME, NATIVE_VARIABLE = "test-native", "KUBE_RDMA_TEST_NATIVE"
 
 
 def pytest_collection_modifyitems(items):
@@ -75,11 +78,25 @@ def up(name, topology, command, variable):
         print(shell.check("kube-rdma lab down"))
 
 
+def passes_on(lab, file, *words):
+    """Run a file of native tests once more, told to take this lab for the native one."""
+    result = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words, file],
+        cwd=ROOT,
+        env={**os.environ, NATIVE_VARIABLE: lab.state.name},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if result.returncode:
+        pytest.fail(result.stdout + result.stderr, pytrace=False)
+
+
 @pytest.fixture(scope="session")
 def native():
     """Two native nodes with eight recorded cards each; KUBE_RDMA_TEST_NATIVE=NAME as above."""
     command = "kube-rdma lab up --topology native"
-    with up(own(NATIVE_NAME), "native", command, "KUBE_RDMA_TEST_NATIVE") as running:
+    with up(own(NATIVE_NAME), "native", command, NATIVE_VARIABLE) as running:
         yield running
 
 

@@ -165,11 +165,9 @@ def test_a_function_of_a_claim_is_the_pods_interface_and_comes_home(pools):
     before = links(pools, OTHER)
     cluster.apply(pools, *pod("function", OTHER, "function", type="host-device", pool=POOL))
     cluster.ready(pools, "function")
-    (claim,) = cluster.get(pools, "pod/function")["status"]["resourceClaimStatuses"]
-    status = cluster.get(pools, f"resourceclaim/{claim['resourceClaimName']}")["status"]
-    (result,) = status["allocation"]["devices"]["results"]
+    _, device = device_of(pools, "function")
     shown = inside(pools, "function", "readlink -f /sys/class/net/net1/device").strip()
-    assert shown.rpartition("/")[2] == result["device"].replace("-", ":", 2).replace("-", ".")
+    assert shown.rpartition("/")[2] == device.replace("-", ":", 2).replace("-", ".")
     assert address(pools, "function").startswith("10.77.0.")
     cluster.kubectl(pools, "delete", "pod", "function", *GONE)
     waiting.until(pools, "the function", lambda: before <= links(pools, OTHER))

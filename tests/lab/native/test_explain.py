@@ -12,6 +12,7 @@ import pytest
 from kube_rdma.programs.install.installation import objects
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.demo import scc
+from tests.kit.cluster_users import impersonating
 from tests.kit.pods import sleeping_pod
 
 EXAMPLE = scc.examples() / "s3-network" / "agent.yaml"
@@ -146,11 +147,7 @@ def reader(network, tmp_path):
     cluster.apply(network, binding, *aggregated())
     asked = ("auth", "can-i", "get", "network-attachment-definitions", f"--as={READER}")
     waiting.until(network, "the right", lambda: cluster.kubectl(network, *asked).strip() == "yes")
-    document = json.loads(cluster.kubectl(network, "config", "view", "--raw", "-o", "json"))
-    document["users"][0]["user"]["as"] = READER
-    path = tmp_path / "kubeconfig"
-    path.write_text(json.dumps(document))
-    yield path
+    yield impersonating(network, READER, tmp_path)
     roles = [f"clusterrole/{one['metadata']['name']}" for one in aggregated()]
     cluster.kubectl(network, "delete", f"rolebinding/{READER}", *roles)
 

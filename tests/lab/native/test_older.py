@@ -5,12 +5,8 @@ on this cluster. What differs by release has a test of its own.
 """
 
 import json
-import os
-import subprocess
-import sys
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 
 import pytest
 
@@ -18,11 +14,10 @@ from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
 from tests.groups import own
 from tests.kit.pods import sleeping_pod
-from tests.lab.conftest import up
+from tests.lab.conftest import passes_on, up
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).resolve().parents[3]
 NAME, NODE = "test-older", "node-1"
 EXAMPLE = scc.examples() / "s3-network"
 NAMESPACE = "mlnx-network-operator"
@@ -69,17 +64,7 @@ def test_what_runs_on_the_newest_release_runs_on_this_one(older, name):
     newer = [
         f"--deselect=tests/lab/native/test_vke.py::{test}" for test in (NEEDS_CDI, NEEDS_HEALTH)
     ]
-    words = ("-q", "-p", "no:cacheprovider", *newer)
-    result = subprocess.run(
-        [sys.executable, "-m", "pytest", *words, f"tests/lab/native/test_{name}.py"],
-        cwd=ROOT,
-        env={**os.environ, "KUBE_RDMA_TEST_NATIVE": older.state.name},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if result.returncode:
-        pytest.fail(result.stdout + result.stderr, pytrace=False)
+    passes_on(older, f"tests/lab/native/test_{name}.py", *newer)
 
 
 @pytest.fixture

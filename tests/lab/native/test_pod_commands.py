@@ -1,7 +1,6 @@
 """Commands in pods through the real API server, kubelet and runtime, by both protocols of exec."""
 
 import asyncio
-import json
 
 import pytest
 
@@ -9,6 +8,7 @@ from kube_base.errors import Refused, Unavailable
 from kube_client.pod_commands import V4, V5, PodCommands
 from kube_rdma.adapters.cluster.connect import connect
 from kube_rdma_lab import cluster, waiting
+from tests.kit.cluster_users import impersonating
 from tests.kit.pods import sleeping_pod
 
 POD = "commanded"
@@ -123,12 +123,3 @@ def test_the_role_for_verify_is_enough_and_without_it_the_missing_rule_is_named(
 def allowed(lab, account):
     words = ("auth", "can-i", "create", "pods", "--subresource=exec", f"--as={account}")
     return cluster.kubectl(lab, *words).strip() == "yes"
-
-
-def impersonating(lab, account, folder):
-    """The admin's kubeconfig, with the rights of an account."""
-    document = json.loads(cluster.kubectl(lab, "config", "view", "--raw", "-o", "json"))
-    document["users"][0]["user"]["as"] = account
-    path = folder / "kubeconfig"
-    path.write_text(json.dumps(document))
-    return path
