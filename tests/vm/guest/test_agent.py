@@ -29,7 +29,8 @@ def node(tmp_path):
     return tmp_path
 
 
-async def test_a_card_that_vanishes_takes_its_shares_along_and_brings_them_back(cards, link, node):
+async def test_a_card_whose_device_goes_has_no_healthy_share_until_it_is_back(cards, link, node):
+    """Its function is there all the time."""
     make(link, cards[0])
     async with FakeKubelet(node / "kubelet" / "device-plugins") as kubelet, agent(node):
         await kubelet.until(lambda: kubelet.healthy(HCA) == SHARES, PATIENCE)
@@ -38,7 +39,7 @@ async def test_a_card_that_vanishes_takes_its_shares_along_and_brings_them_back(
         make(link, cards[0])
         await kubelet.until(lambda: kubelet.healthy(HCA) == SHARES, PATIENCE)
     log = (node / "log").read_text()
-    assert log.index("card vanished") < log.index("shares=0") < log.index("card appeared")
+    assert log.index("card unhealthy") < log.index("healthy=0") < log.index("card healthy again")
 
 
 async def test_a_container_gets_the_doors_of_the_real_card(cards, link, node):

@@ -5,6 +5,11 @@ interface that is not in the node's network namespace is in a pod's, and whose p
 can see from here. Two sorts of pods may have it: those of kube-rdma, each of which the kubelet or a
 record of the agent knows, and all others, beside which the card cannot be given away.
 
+The same goes for a card whose RDMA device left while its function is there: its module was taken
+out, its driver unbound, or a firmware that recovers is through with the function and not yet with
+the device (mlx5_ib is an auxiliary driver of its own beside mlx5_core). Where cards stay on the
+node nothing but trouble does that, so it is believed at once.
+
 One look proves nothing, for what was seen and what was recorded are of different moments, and a
 driver that starts has no interface yet. So an absence that no record explains has to last. And a
 pod that has ended is forgotten by the kubelet before the last plugin gave the interface back.
@@ -23,13 +28,18 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from kube_base.frozen import Frozen, field
 from kube_rdma.model.attach.attachment import Attachment
 from kube_rdma.model.attach.steps import TakeLink
-from kube_rdma.model.card import USER_SPACE, Card, CardId
+from kube_rdma.model.card import USER_SPACE, Card, CardId, Function
 from kube_rdma.model.device import LinkLayer
 from kube_rdma.rules.health.damping import HOLD
 
 MOVED = (
     "its interface is not on the node, and no pod of kube-rdma has it: another program moved it, "
     "or its driver made none"
+)
+
+DEVICE_GONE = (
+    "its RDMA device is gone and its function is there: dmesg may say whether a module or another "
+    "program took it"
 )
 
 CONFIRM = HOLD
@@ -46,7 +56,7 @@ _VARIANT = "vfio"  # in the name of each variant driver of vfio-pci: mlx5_vfio_p
 
 
 class Absences(Frozen):
-    """The cards that are `away`, without an interface on the node; hand it in the next time.
+    """The cards that are `away`, all or a part of them not on the node; hand it in the next time.
 
     `ours` were last known to be with a pod of kube-rdma. `due` says of the others when they may be
     called `moved`, in seconds of one clock that never goes back. `again` is in how many seconds to
@@ -61,14 +71,19 @@ class Absences(Frozen):
 
 
 def absent(
-    before: Absences, node: Sequence[Card], explained: Collection[CardId] | None, now: float
+    before: Absences,
+    node: Sequence[Card],
+    explained: Collection[CardId] | None,
+    now: float,
+    bare: Collection[CardId] = (),
 ) -> Absences:
     """The absences `now`; `before` are those of the last look.
 
+    `bare` are the cards that had an RDMA device and show none (see `is_bare`); they are away too.
     `explained` are the cards that pods of kube-rdma have, or are getting. None: nobody can say;
     then no card is called moved that was not, and none is forgiven but by its return.
     """
-    away = frozenset(card.id for card in node if is_away(card))
+    away = frozenset(card.id for card in node if is_away(card) or card.id in bare)
     if explained is None:
         due = {name: before.due[name] for name in away & before.moved}
         return Absences(away, before.ours & away, due, frozenset(due), ASK if away else None)
@@ -91,14 +106,27 @@ def is_away(card: Card) -> bool:
     if any(port.netdev for port in ports):  # of eRDMA it is another function's
         return False
     if card.function:
-        driver = card.function.driver
-        if card.function.netdevs or not driver or driver in USER_SPACE or _VARIANT in driver:
+        if card.function.netdevs or not card.function.driver or _for_programs(card.function):
             return False
         if not card.devices:
             return True
     elif not any(device.auxiliary for device in card.devices):
         return False  # a soft device goes with its interface; of the others too little is known
     return bool(ports) and all(port.link_layer is LinkLayer.ETHERNET for port in ports)
+
+
+def is_bare(card: Card) -> bool:
+    """Whether nothing shows an RDMA device on a function that the kernel, or nobody, drives.
+
+    It is trouble of a card that had one. A function of a driver for user space was given away.
+    """
+    return card.function is not None and not card.devices and not _for_programs(card.function)
+
+
+def _for_programs(function: Function) -> bool:
+    """Whether its driver hands it to a program or a virtual machine."""
+    driver = function.driver or ""
+    return driver in USER_SPACE or _VARIANT in driver
 
 
 def attached_cards(attachments: Iterable[Attachment]) -> Iterator[CardId]:

@@ -49,7 +49,11 @@ def looked(
     """
     now = {card.id: card for card in verdict.cards if LEAVING not in card.reasons}
     pooled = {card.id for pool in verdict.pools for card in pool.cards}
-    cards = {name: _pool_card(card) for name, card in now.items() if name in pooled}
+    cards = {
+        name: _pool_card(card, before.cards.get(name))
+        for name, card in now.items()
+        if name in pooled
+    }
     wrong = {
         card.id: _why(now[card.id]) or before.wrong.get(card.id) or _why(card)
         for card in verdict.assessment.cards
@@ -92,8 +96,10 @@ def _fitting(head: str, sentences: Sequence[str]) -> Iterator[str]:
         yield sentence
 
 
-def _pool_card(card: Card) -> PoolCard:
-    return PoolCard(card.name, card.pci, card.seat.physical_function if card.seat else None)
+def _pool_card(card: Card, before: PoolCard | None) -> PoolCard:
+    """The card by the name of its RDMA devices, also while they are out of sight."""
+    name = before.name if before and not card.devices else card.name
+    return PoolCard(name, card.pci, card.seat.physical_function if card.seat else None)
 
 
 def _why(card: Card) -> str:

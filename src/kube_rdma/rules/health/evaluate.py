@@ -18,7 +18,7 @@ from kube_rdma.model.link import PodLink
 from kube_rdma.model.pools.pool import Pool, PoolSpec
 from kube_rdma.model.survey import Survey
 from kube_rdma.rules.functions.ranges import outside
-from kube_rdma.rules.health.absence import MOVED
+from kube_rdma.rules.health.absence import DEVICE_GONE, MOVED, is_away
 from kube_rdma.rules.health.damping import (
     Assessment,
     Health,
@@ -44,9 +44,9 @@ class NodeFacts(Frozen):
     `function_specs` are known beside them. `kept` are specs that nobody wishes for any more and
     pods still hold cards of; `held` says by resource and card which pods. `missing` are paths of
     device nodes that are not there. `inside` has the pod and the links of its namespace for cards
-    that are in one. `leaving` are functions that are to be removed. `moved` are cards whose
-    interface another program took; `stays` says by resource which cards without an interface were
-    in its pool, where they stay while they cannot be seen.
+    that are in one. `leaving` are functions that are to be removed. `gone` are cards whose
+    interface another program took, or whose RDMA device left; `stays` says by resource which of
+    such cards were in its pool, where they stay while they cannot be seen.
     """
 
     survey: Survey
@@ -58,7 +58,7 @@ class NodeFacts(Frozen):
     missing: Collection[str] = ()
     inside: LinksInside = field(default_factory=dict)
     leaving: Collection[CardId] = ()
-    moved: Collection[CardId] = ()
+    gone: Collection[CardId] = ()
     stays: Held = field(default_factory=dict)
 
     @property
@@ -113,7 +113,7 @@ def node_cards(survey: Survey) -> tuple[Card, ...]:
 def _judged(facts: NodeFacts) -> tuple[Card, ...]:
     members = as_members(facts.specs, facts.cards, facts.survey, facts.placed)
     complete = with_missing_nodes(members, facts.missing)
-    return tuple(_leaving(_moved(_inside(card, facts), facts), facts) for card in complete)
+    return tuple(_leaving(_gone(_inside(card, facts), facts), facts) for card in complete)
 
 
 def _inside(card: Card, facts: NodeFacts) -> Card:
@@ -121,9 +121,17 @@ def _inside(card: Card, facts: NodeFacts) -> Card:
     return inside_pod(card, *seen) if seen else card
 
 
-def _moved(card: Card, facts: NodeFacts) -> Card:
-    """First of its reasons: what else is wrong with such a card, as a port without GID, follows."""
-    return replace(card, reasons=(MOVED, *card.reasons)) if card.id in facts.moved else card
+def _gone(card: Card, facts: NodeFacts) -> Card:
+    """First of its reasons: what else is wrong with such a card, as a port without GID, follows.
+
+    That no driver is bound to a function says why its RDMA device is gone.
+    """
+    if card.id not in facts.gone:
+        return card
+    if is_away(card):
+        return replace(card, reasons=(MOVED, *card.reasons))
+    unbound = card.function is not None and card.function.driver is None
+    return card if unbound and card.reasons else replace(card, reasons=(DEVICE_GONE, *card.reasons))
 
 
 def _leaving(card: Card, facts: NodeFacts) -> Card:

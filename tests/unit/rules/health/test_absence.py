@@ -106,7 +106,7 @@ def test_in_every_mode_a_moved_card_is_unhealthy_and_back_it_is_good(mode, names
     left = survey(gone(card), *beside, devices=(rdma(card),) if visible else (), mode=namespaces)
     before = evaluate(NodeFacts(here, node_cards(here), (spec,)))
     name = card.seat.pci
-    facts = NodeFacts(left, node_cards(left), (spec,), moved={name}, stays={spec.resource: {name}})
+    facts = NodeFacts(left, node_cards(left), (spec,), gone={name}, stays={spec.resource: {name}})
     moved = evaluate(facts)
     assert [one.healthy for one in before.pools[0].shares]
     assert all(one.healthy for one in before.pools[0].shares)

@@ -274,7 +274,7 @@ class _Plugin:
         alone = node_cards(survey)
         # A function that is being made has no interface until its driver is through with it.
         unsure = holdings is None or self._making
-        self._absent.look(alone, None if unsure else held)
+        self._absent.look(alone, None if unsure else held, offers.pools)
         return NodeFacts(
             survey,
             alone,
@@ -285,7 +285,7 @@ class _Plugin:
             missing=missing,
             inside=await self._doors.late.links_inside(alone),
             leaving=self._functions.leaving if self._functions else (),
-            moved=self._absent.now.moved,
+            gone=self._absent.gone,
             stays=self._absent.stays(offers.pools, specs),
         )
 
@@ -428,8 +428,12 @@ class _Plugin:
     def _tell_cards(self, verdict: NodeVerdict, held: Holders, holdings: Sequence[Holding]) -> None:
         """Tell what became of the cards that are in pools or were; others are nobody's news."""
         changes = verdict.assessment.changes
-        names = {card.id: card.name for pool in verdict.pools for card in pool.cards}
-        before, self._reported.names = self._reported.names, names
+        before = self._reported.names
+        names = self._reported.names = {
+            card.id: card.name if card.devices else before.get(card.id, card.name)
+            for pool in verdict.pools
+            for card in pool.cards
+        }
         whole_pools = self._reported.pooled
         self._reported.pooled = pooled(verdict.pools)
         whole_pools = {**whole_pools, **self._reported.pooled}

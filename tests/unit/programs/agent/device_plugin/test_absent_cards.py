@@ -5,7 +5,7 @@ import pytest
 from kube_base.frozen import replace
 from kube_rdma.adapters.kernel.netlink.uevents import Uevent
 from kube_rdma.model.card import CardId
-from kube_rdma.rules.health.absence import ASK, MOVED
+from kube_rdma.rules.health.absence import ASK, DEVICE_GONE, MOVED
 from kube_rdma_testing.kubelet.devices import ContainerPlace
 from tests.unit.programs.agent.world import VKE, World, hard_card, seat, until
 
@@ -31,6 +31,15 @@ class AbsenceWorld(World):
                 del devices[number]
         self.functions(*functions)
         self.change(*devices)
+
+    def lose(self, *numbers, driver="mlx5_core"):
+        """Cards of these numbers show no RDMA device; their functions are there, with `driver`."""
+        functions = [
+            replace(one, driver=driver) if number in numbers else one
+            for number, one in enumerate(self.whole)
+        ]
+        self.functions(*functions)
+        self.change(*(card for number, card in enumerate(CARDS) if number not in numbers))
 
     def shares(self):
         """Healthy or not, by their ids."""
@@ -60,6 +69,37 @@ async def test_a_card_that_nobody_of_ours_has_is_unhealthy_until_it_is_back(worl
         world.leave()
         await world.all_good()
         await until(lambda: world.events_of("RDMACardHealthy"))
+
+
+@pytest.mark.parametrize("mode", ["exclusive", "shared"])
+@pytest.mark.parametrize(("driver", "why"), [("mlx5_core", DEVICE_GONE), (None, "no driver")])
+async def test_a_card_whose_rdma_device_goes_stays_in_its_pool_and_is_told(
+    world, mode, driver, why
+):
+    """Its module was taken out, or a firmware recovers: the function is there all the time."""
+    world.label(mode)
+    async with world.serving(world.doors()):
+        await world.all_good()
+        if mode == "shared":  # in the other a pod has the device
+            await world.kubelet.allocate(VKE, 1, (FIRST,), place=ContainerPlace("job"))
+        world.lose(0, driver=driver)
+        await until(lambda: world.events_of("RDMACardUnhealthy"))
+        event = world.events_of("RDMACardUnhealthy")[0]
+        assert "mlx5_0" in event
+        assert why in event
+        await world.kubelet.until(lambda: world.shares()[FIRST] is False)
+        world.leave()
+        await world.all_good()
+        await until(lambda: world.events_of("RDMACardHealthy"))
+
+
+async def test_a_card_that_goes_to_a_virtual_machine_leaves_its_pool(world):
+    """Somebody wanted that."""
+    world.label("shared")
+    async with world.serving(world.doors()):
+        await world.all_good()
+        world.lose(0, driver="vfio-pci")
+        await world.kubelet.until(lambda: len(world.shares()) == 3)
 
 
 async def test_a_card_that_a_pod_holds_stays_healthy_and_free_ones_do_not(world):
