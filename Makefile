@@ -2,7 +2,7 @@
 # tools/bootstrap, which takes no time when there is nothing to do.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-lab ci test-all check bench house conformance docs image release clean ready ready-docs
+.PHONY: help demo test test-lab ci test-all check bench house mutants conformance docs image release clean ready ready-docs
 export PATH := $(PATH):/usr/sbin:/sbin
 # Without compiled files each worker would compile all tests, and each program that they start.
 unexport PYTHONDONTWRITEBYTECODE
@@ -52,6 +52,9 @@ bench: ready ## measure; ARGS="lab devices --json" chooses what and how
 
 house: ready ## count: lines, names that say nothing, class names with two meanings
 	@.venv/bin/python -m tests.house.numbers
+
+mutants: ready ## do the unit tests notice faults? ARGS="--seed 1 --count 20" puts that many in, one at a time
+	@.venv/bin/python -m kube_rdma_tools.mutants $(ARGS)
 
 conformance: ready ## evidence of AI conformance items 10 and 41, of the cluster of KUBECONFIG; docs/conformance.md
 	@.venv/bin/python -m kube_rdma_tools.conformance dist/conformance $(ARGS)

@@ -32,6 +32,7 @@ from bench import (
 )
 from bench.context import Context
 from bench.figures import json_lines, table
+from bench.results import recording
 from bench.run import Run
 
 # Cheap ones first; `attach-vm` boots a machine without Kubernetes, `ipam`, `operator` and
@@ -66,6 +67,7 @@ BENCHMARKS = {
 @click.command()
 @click.argument("names", nargs=-1, type=click.Choice(list(BENCHMARKS)))
 @click.option("--json", "as_json", is_flag=True, help="An object a line, with stable keys.")
+@click.option("--record", is_flag=True, help="Append figures to bench/results/DAY.jsonl.")
 @click.option("--short", is_flag=True, help="As little as shows that each works; it says no more.")
 @click.option(
     "--limit",
@@ -75,14 +77,17 @@ BENCHMARKS = {
     metavar="SECONDS",
     help="For each benchmark; one that takes longer is ended.",
 )
-def main(names: tuple[str, ...], as_json: bool, short: bool, limit: float) -> None:
+def main(names: tuple[str, ...], as_json: bool, record: bool, short: bool, limit: float) -> None:
     """Measure NAMES (all when none is given) and print figures beside their goals, as they come.
 
     Exit codes: 0 all measured, 1 something failed and has a row that says why, 130 interrupted.
     """
+    if record and short:
+        raise click.UsageError("--record: figures of --short say nothing; leave one of the two out")
     chosen = {name: BENCHMARKS[name].measure for name in names or BENCHMARKS}
+    show = json_lines() if as_json else table()
     with Context(short=short) as context:
-        sys.exit(Run(context, json_lines() if as_json else table(), limit).all(chosen))
+        sys.exit(Run(context, recording(show) if record else show, limit).all(chosen))
 
 
 if __name__ == "__main__":
