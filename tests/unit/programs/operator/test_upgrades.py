@@ -126,9 +126,7 @@ async def test_pods_that_hold_shares_are_waited_for_and_named(world):
         world.policy(world.spec("2"))
         await world.stays(operator, "WaitingForPods")
         message = world.condition("DriversCurrent")["message"]
-        assert message == (
-            "node ubuntu00 waits for default/on-ubuntu00 to end, and 1 more nodes"
-        )
+        assert message == ("node ubuntu00 waits for default/on-ubuntu00 to end, and 1 more nodes")
         await world.until(lambda: world.states()["state-OFED"] == "ready")  # the older one serves
 
 
@@ -150,9 +148,7 @@ async def test_a_first_load_is_closed_to_pods_and_waits_for_those_that_are_there
     async with world.operator():
         await world.until(lambda: world.drivers() == {SECOND_NODE: "1"})
         await world.until(lambda: world.reason() == "WaitingForPods")
-        lacks = (
-            "1 of 2 nodes have no driver yet: node ubuntu00 waits for default/training to end"
-        )
+        lacks = "1 of 2 nodes have no driver yet: node ubuntu00 waits for default/training to end"
         await world.until(lambda: lacks in world.condition("OFEDDriverReady")["message"])
         world.server.remove(FULL_POD, "training", "default")
         await world.installed()

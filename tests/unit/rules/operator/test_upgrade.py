@@ -38,7 +38,9 @@ def test_a_node_that_needs_its_cards_is_refused_with_the_reason():
     plan = upgrade_plan(DRAINS, [node])
     assert plan.acts == ()
     assert plan.stages[0].stage is UpgradeStage.REFUSED
-    assert plan.stages[0].sentence == "node a itself uses its cards: mlx5_0: the node's default route"
+    assert (
+        plan.stages[0].sentence == "node a itself uses its cards: mlx5_0: the node's default route"
+    )
 
 
 def test_the_pods_that_are_waited_for_are_named():
