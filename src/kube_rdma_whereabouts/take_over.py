@@ -104,6 +104,6 @@ def _imported(stored: Stored[IPPool, IPPoolStatus]) -> frozenset[Address]:
     except ValueError as error:
         raise Refused(
             f"the annotation {IMPORTED} holds something that is not an address: {error}",
-            remedy="Write back what it was, or remove it and the excludes that it stood for",
+            remedy="Restore the former value, or remove it and the excludes that it stood for",
             where=f"IPPool {stored.name}",
         ) from None

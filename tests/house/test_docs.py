@@ -7,7 +7,8 @@ import io
 import re
 import runpy
 import tokenize
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -151,15 +152,42 @@ def test_the_index_of_decisions_has_each() -> None:
     assert f"never used: {', '.join(f'{number:04}' for number in unused)}." in index
 
 
-def test_the_index_of_pages_has_each_once() -> None:
-    """Every page for users stands on one of the four shelves."""
+SHELVES = ("Start", "How to", "Reference", "Design")
+READERS = ("job author", "platform engineer", "on call", "contributor")
+
+
+def faults_of_index(index: str, pages: Iterable[str]) -> Iterator[str]:
+    """Shelves and rows of docs/README.md that are wrong, and pages that are not in it once."""
+    titles_and_texts = re.split(r"(?m)^## (.+)$", index)[1:]
+    if tuple(titles_and_texts[::2]) != SHELVES:
+        yield f"the shelves are {', '.join(titles_and_texts[::2])}, not {', '.join(SHELVES)}"
+    rows = re.findall(r"(?m)^\| (\[.+?) \| (.+?) \|", "".join(titles_and_texts[1::2]))
+    yield from (f"{links}: no reader {name}" for links, name in rows if name not in READERS)
+    linked = Counter(re.findall(r"\]\(([^)]+\.md)\)", "".join(links for links, _ in rows)))
+    yield from (f"{name} is there {count} times" for name, count in linked.items() if count > 1)
+    yield from (f"{name} is on no shelf" for name in pages if not linked[name])
+
+
+def test_the_index_has_each_page_once_with_its_shelf_and_its_reader() -> None:
+    """Every page for users stands on one of the four shelves, and is for one reader."""
     index = (ROOT / "docs/README.md").read_text(encoding="utf-8")
-    shelves = re.findall(r"(?m)^## (.+)$", index)
-    assert shelves == ["Start", "How to", "Reference", "Design"]
-    linked = [each for each in re.findall(r"\]\(([^)]+\.md)\)", index) if not each.startswith("..")]
     pages = [name.removeprefix("docs/") for name, _ in PAGES if name.startswith("docs/")]
     wanted = [name for name in pages if not name.startswith("decisions/") and name != "README.md"]
-    assert sorted(linked) == sorted([*wanted, "decisions/README.md"])
+    assert not list(faults_of_index(index, [*wanted, "decisions/README.md"]))
+
+
+def test_planted_faults_of_the_index_are_found() -> None:
+    """A shelf, a reader, a page that is there twice, a page that is missing."""
+    row = "| [A](a.md) | {} | read it |\n"
+    shelves = "".join(f"## {title}\n" for title in SHELVES)
+    assert list(faults_of_index(shelves + row.format("on call"), ["a.md"])) == []
+    planted = shelves + "## More\n" + row.format("on call") + row.format("everyone")
+    assert list(faults_of_index(planted, ["a.md", "b.md"])) == [
+        f"the shelves are {', '.join((*SHELVES, 'More'))}, not {', '.join(SHELVES)}",
+        "[A](a.md): no reader everyone",
+        "a.md is there 2 times",
+        "b.md is on no shelf",
+    ]
 
 
 def test_modules_say_why_they_exist() -> None:

@@ -166,7 +166,7 @@ async def test_a_garbled_object_hides_no_other(api, cluster, objects):
     assert [each.name for each in seen.objects] == [KEY.name]
     (why,) = seen.muddled
     assert why.startswith("IPBlock default.10-0-0-0: ")
-    assert "spec.first: 10.0.0.1 is not the first of 64 addresses" in why
+    assert "spec.first: 10.0.0.1 does not begin a block of 64 addresses" in why
     with pytest.raises(Refused, match=r"default\.10-0-0-0"):
         await objects.blocks()
 

@@ -54,7 +54,7 @@ def block(stored: Stored[Block, None]) -> Block:
         raise Broken(
             f"IPBlock {stored.name}, spec.first: {stored.spec.key.address(0)} of network "
             f"{stored.spec.key.network} belongs in the block {stored.spec.key.name}, so it was "
-            "edited; write back what it was, or delete it when no pod uses an address of it"
+            "edited; restore the former value, or delete it when no pod uses an address of it"
         )
     return replace(stored.spec, version=Version(stored.version))
 

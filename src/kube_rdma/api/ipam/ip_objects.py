@@ -29,8 +29,8 @@ LEASE_PREFIX = "ipam."  # of the object's name, before the node's: kubelets have
 LEASE_LABEL = ("kube-rdma.io/lease", "ipam")
 _ANNOTATION = "kube-rdma.io/ipam-"
 _NODE = "^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$"
-_UNDO = "Write back what it was"
-_REPAIR = "Delete the block only when no pod uses an address of it; else write back what it was"
+_UNDO = "Restore the former value"
+_REPAIR = "Delete the block only when no pod uses an address of it; else restore the former value"
 _ADDRESS = "an IP address"
 _SPAN = "an address, a subnet or a range of addresses"
 _WHY = re.compile(r"(?P<problem>.*?)(?: - at `\$(?P<path>.*)`)?", re.DOTALL)
@@ -111,7 +111,7 @@ def decode_block(data: bytes) -> ipam.Block:
     first = _value(address, spec.first, _ADDRESS, "spec.first")
     if int(first) % ipam.BLOCK_ADDRESSES:
         below = ip_address(int(first) - int(first) % ipam.BLOCK_ADDRESSES)
-        problem = f"{first} is not the first of {ipam.BLOCK_ADDRESSES} addresses"
+        problem = f"{first} does not begin a block of {ipam.BLOCK_ADDRESSES} addresses"
         raise Refused(problem, remedy=f"{_UNDO}, perhaps {below}", where="spec.first")
     key = ipam.BlockKey(ipam.NetworkName(spec.network), ipam.Family(first.version), int(first))
     holdings = (

@@ -196,7 +196,7 @@ class IPPoolSpec(Typed):
         ranges: tuple[PoolRange, ...] | None = info.data.get("ranges")
         if ranges is None:
             return excludes
-        remedy = "Correct it, or remove it; nothing outside of the ranges is given anyway"
+        remedy = "Correct it, or remove it; other addresses are not assigned anyway"
         idle = [
             Slip(f"{written(each)} is outside of every range", remedy, (index,))
             for index, each in enumerate(excludes)

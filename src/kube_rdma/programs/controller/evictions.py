@@ -83,7 +83,7 @@ class Evictions:
                 continue
             evicted += 1
             about = About("Pod", pod.name, pod.namespace, pod.uid)
-            note = f"The controller evicted it: {request.why}"
+            note = f"The controller evicted the pod: {request.why}"
             reason, event = _SAID[request.outdated]
             self._events.tell(about, reason, note, warning=True)
             log.warning(event, pod=name, why=request.why)

@@ -41,7 +41,7 @@ async def find_holders(cluster: Cluster, network: str, address: Address) -> Held
     for node in holders:
         if await cluster.get(NODE, node):
             sentences.append(
-                f"{address} of network {network} is held by node {node}, which is there. If a pod "
+                f"{address} of network {network} is held by node {node}, which exists. If a pod "
                 "on it has the address, a second pod may get it and both lose traffic; its agent "
                 "asks for it back as long as no other node has it. Delete the pod instead."
             )

@@ -67,7 +67,7 @@ def _host_network(
             yield Finding.of(
                 "host-network",
                 ("spec", "hostNetwork"),
-                f"{ask.resource} is for pods on the node's own network, and this one is not",
+                f"{ask.resource} is for pods with hostNetwork: true, which this pod does not have",
                 "Add hostNetwork: true to the pod's spec",
                 Severity.WARNING,
             )

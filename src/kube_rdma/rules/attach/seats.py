@@ -355,7 +355,7 @@ def _refuse_enslaved(wish: Wish, link: HostLink, card: Card | None) -> None:
     )
     for name, master in ((link.name, link.master), *own):
         if master:
-            problem = f"{name} is enslaved to {master}, which would lose it for good"
+            problem = f"{name} is enslaved to {master}, which would not get it back"
             raise refused(wish, "device", problem, f"Take it out of {master}, or use macvlan")
 
 
@@ -385,7 +385,7 @@ def _refuse_link(wish: Wish, way: Way, link: HostLink) -> None:
         problem = f"ipoib does not work on {link.name}, which is not InfiniBand"
         raise refused(wish, "type", problem, 'Write "type": "macvlan"')
     if not link.up:
-        problem = f"{link.name} is down, nothing on it could talk"
+        problem = f"{link.name} is down, so no interface on it would work"
         raise refused(wish, "master", problem, f"Run: ip link set {link.name} up")
     if mtu is not None and mtu > link.mtu:
         problem = f"an MTU of {mtu} does not fit on {link.name}, which has {link.mtu}"

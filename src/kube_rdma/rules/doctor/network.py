@@ -45,7 +45,7 @@ def _one_subnet(seen: Observation) -> Iterator[Finding]:
             yield Finding(
                 subnet,
                 f"{listed(names)} are in {subnet}, with arp_ignore 0 on {listed(loose)}",
-                "Any of them answers ARP for all, so traffic of a rail comes in on another",
+                "Each interface answers ARP for all, so traffic of one rail arrives on another",
                 "Give each rail its own subnet, or set arp_ignore=2 and arp_announce=2 with rules",
                 Severity.WARNING,
             )

@@ -23,7 +23,7 @@ def slow_pcie(seen: Observation) -> Iterator[Finding]:
         if link.width < link.most_width or link.speed < link.most_speed:
             yield Finding(
                 _card(seen, link),
-                f"PCIe x{link.width} at {link.speed:g} GT/s; card and slot can "
+                f"PCIe x{link.width} at {link.speed:g} GT/s; card and slot support "
                 f"x{link.most_width} at {link.most_speed:g} GT/s",
                 "The PCIe link came up narrower or slower than card and slot can",
                 f"Reseat the card in its slot, or its riser; lspci -vv -s {link.pci} shows LnkSta. "

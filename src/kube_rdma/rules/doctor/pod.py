@@ -322,7 +322,7 @@ def _numa(seen: Observation) -> Iterator[Finding]:
                 name,
                 f"Cards are on NUMA node {sorted(cards)}, GPUs on {sorted(gpus)}",
                 "The kubelet does not bring them together",
-                "topologyManagerPolicy: restricted or single-numa-node on this node (KR205)",
+                "Set topologyManagerPolicy: restricted or single-numa-node on this node (KR205)",
                 Severity.WARNING,
             )
 

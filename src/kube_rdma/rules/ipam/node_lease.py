@@ -52,7 +52,7 @@ def acquisition(
     if lease.boot == identity.boot:
         raise Broken(
             f"the IPAM journal of node {identity.node} is new, but the node has not been restarted "
-            "since the old one was in use: pods may live whose addresses are no longer known; "
+            "since the old one was in use: running pods may have addresses that it lacks; "
             "drain and restart the node"
         )
     ended = 0.0 if lease.fenced else max(cooldown, lease.duration + timing.margin) - unchanged

@@ -278,7 +278,7 @@ class _Way:
     def _alone(self) -> PlanStep:
         assert self._origin.policy
         return PlanStep(
-            "Have the policy drop the plugin, on all nodes at once",
+            "Remove the plugin from the policy, on all nodes at once",
             "Its operator deletes the DaemonSet. Then kube-rdma restarts, so that the wait for "
             "its shares proves something. Running pods go on; no new ones are placed meanwhile.",
             (

@@ -71,7 +71,7 @@ def upgrade_state(stages: Sequence[NodeStage]) -> UpgradeState:
         if not concerned:
             continue
         words = next((each.sentence for each in concerned if each.sentence), "")
-        words = words or f"node {concerned[0].node}: its driver ends or begins"
+        words = words or f"node {concerned[0].node}: its driver stops or starts"
         more = f", and {len(concerned) - 1} more nodes" if concerned[1:] else ""
         return UpgradeState(current=False, reason=reason, message=words + more)
     return UpgradeState(current=True, reason="DriversCurrent")
@@ -105,7 +105,7 @@ def refusal(node: UpgradeNode) -> str:
     unloads |= any(place.unloads and place.has != place.wants for place in node.places)
     if not (unloads and node.carries):
         return ""
-    return f"node {node.name} needs its cards: {listed(node.carries)}"
+    return f"node {node.name} itself uses its cards: {listed(node.carries)}"
 
 
 def _is_aged(node: UpgradeNode) -> bool:
@@ -168,7 +168,7 @@ def _stage(policy: UpgradePolicy, node: UpgradeNode, turn: _UpgradeTurn) -> Node
     if node.away and not (node.changing and is_between(node)):
         if is_outdated(node):
             stage = UpgradeStage.AWAY
-            sentence = f"node {node.name} is not ready, and keeps what it has"
+            sentence = f"node {node.name} is not ready, so its driver stays as it is"
     elif is_between(node):
         stage = UpgradeStage.STARTING
         if node.away:
@@ -192,7 +192,7 @@ def _outdated(
     if _must_wait(policy, node):
         return (
             UpgradeStage.WAITING_FOR_PODS,
-            f"node {node.name} waits for the end of {_names(node)}",
+            f"node {node.name} waits for {_names(node)} to end",
         )
     return UpgradeStage.WAITING_FOR_OTHERS, f"node {node.name} waits for {listed(turn.ahead)}"
 
@@ -212,8 +212,8 @@ def _emptied(policy: UpgradePolicy, node: UpgradeNode) -> str:
     if not node.holders:
         return f"node {node.name} is closed while its driver is changed"
     if _is_over(policy, node):
-        return f"node {node.name} was not emptied in time, end {_names(node)}"
-    return f"node {node.name} is being emptied of {_names(node)}"
+        return f"node {node.name} was not drained in time: delete {_names(node)}"
+    return f"node {node.name} is being drained of {_names(node)}"
 
 
 def _is_over(policy: UpgradePolicy, node: UpgradeNode) -> bool:

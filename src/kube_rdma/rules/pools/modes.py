@@ -136,7 +136,7 @@ MODES: Mapping[Mode, ModeRow] = MappingProxyType(
             numbered=False,
             most=1,
             moves="the function's interface and RDMA device, by the network that is asked for",
-            isolation="the function belongs to one pod; the card keeps functions apart",
+            isolation="one pod has the function; the card isolates functions",
             refuses=f"a physical function with virtual ones; {_NEEDED}",
             meaning="a virtual function of a card, for one pod at a time",
         ),

@@ -90,7 +90,7 @@ def _needed(spec: PoolSpec, card: Card, functions: Functions) -> str | None:
     netdevs = interfaces(card, functions.values())
     for netdev in netdevs:
         if netdev.master:
-            return f"{netdev.name} is enslaved to {netdev.master}, which would lose it for good"
+            return f"{netdev.name} is enslaved to {netdev.master}, which would not get it back"
     if any(netdev.default_route is not False for netdev in netdevs):
         return _ROUTE
     for netdev in netdevs:

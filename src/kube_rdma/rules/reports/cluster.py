@@ -73,7 +73,7 @@ def _programs(facts: ClusterFacts) -> Iterator[Finding]:
             yield Finding.of(
                 "ControllerMissing",
                 "",
-                f"No controller runs, which looks after {listed(names)}",
+                f"No controller runs to look after {listed(names)}",
                 "Install the controller of your example, as examples/s3-network/controller.yaml",
             )
 
@@ -195,7 +195,7 @@ def _advice(facts: ClusterFacts) -> Iterator[Finding]:
         yield Finding.of(
             "AdmissionPolicyMissing",
             "",
-            "Agents are not held to their own nodes: a stolen token may change pods of others",
+            "No policy limits agents to their own nodes: a stolen token may change pods of others",
             "On Kubernetes 1.30 or newer: kubectl apply -f config/admission",
             Severity.ADVICE,
         )

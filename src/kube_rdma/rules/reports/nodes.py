@@ -108,7 +108,7 @@ def _report(name: str, report: NodeReport | None) -> Iterator[Finding]:
         return
     about = f"node/{name}"
     for refusal in report.refusals:
-        remedy = "Correct the document; the pools of before are served until then"
+        remedy = "Correct the document; the former pools are served until then"
         yield Finding.of("ConfigurationRefused", about, refusal, remedy)
     for trouble in report.troubles:
         remedy = "Change the selectors of the pools"
@@ -183,7 +183,7 @@ def _versions(reports: Mapping[str, NodeReport]) -> Iterator[Finding]:
                 "AgentVersionsDiffer",
                 f"node/{names[0]}" if len(names) == 1 else "",
                 f"Agents of version {version} run on {listed(names)}, others are of {most}",
-                "Let the DaemonSet's update end: kubectl rollout status",
+                "Wait for the DaemonSet's update: kubectl rollout status",
                 Severity.ADVICE,
             )
 

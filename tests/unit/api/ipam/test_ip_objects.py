@@ -54,7 +54,7 @@ def test_a_lease_survives_its_document(lease):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"first": "10.0.0.65"}, "spec.first: 10.0.0.65 is not the first of 64 addresses"),
+        ({"first": "10.0.0.65"}, "spec.first: 10.0.0.65 does not begin a block of 64 addresses"),
         ({"network": "A"}, "spec.network"),
         ({"holdings": [{"node": "n", "addresses": ["10.0.1.1"]}]}, "holdings[0].addresses[0]: 10"),
         ({"holdings": [{"node": "n", "addresses": ["fd00::1"]}]}, "outside of the block"),

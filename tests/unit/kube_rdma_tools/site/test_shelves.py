@@ -14,9 +14,9 @@ INDEX = """# Documentation
 Start with [the README](../README.md).
 
 ## Start
-| page | read it to |
-|---|---|
-| [Install](install.md) | install, see [more](ip.md) |
+| page | for | read it to |
+|---|---|---|
+| [Install](install.md) | platform engineer | install, see [more](ip.md) |
 
 ## Reference
 | page | has |
@@ -68,3 +68,5 @@ def test_every_page_of_this_checkout_is_in_the_navigation_once():
     listed = re.findall(r"(?m)^(?:.* <)?/([\w./-]+?)>?$", lists)
     wanted = [place(name).removesuffix(".md") for name in names if name != "README.md"]
     assert sorted(listed) == sorted(wanted)
+    captions = re.findall(r"(?m)^:caption: (.+)$", lists)
+    assert captions == ["Start", "How to", "Reference", "Design"]

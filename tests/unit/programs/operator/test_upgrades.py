@@ -126,9 +126,7 @@ async def test_pods_that_hold_shares_are_waited_for_and_named(world):
         world.policy(world.spec("2"))
         await world.stays(operator, "WaitingForPods")
         message = world.condition("DriversCurrent")["message"]
-        assert message == (
-            "node ubuntu00 waits for the end of default/on-ubuntu00, and 1 more nodes"
-        )
+        assert message == ("node ubuntu00 waits for default/on-ubuntu00 to end, and 1 more nodes")
         await world.until(lambda: world.states()["state-OFED"] == "ready")  # the older one serves
 
 
@@ -150,9 +148,7 @@ async def test_a_first_load_is_closed_to_pods_and_waits_for_those_that_are_there
     async with world.operator():
         await world.until(lambda: world.drivers() == {SECOND_NODE: "1"})
         await world.until(lambda: world.reason() == "WaitingForPods")
-        lacks = (
-            "1 of 2 nodes have no driver yet: node ubuntu00 waits for the end of default/training"
-        )
+        lacks = "1 of 2 nodes have no driver yet: node ubuntu00 waits for default/training to end"
         await world.until(lambda: lacks in world.condition("OFEDDriverReady")["message"])
         world.server.remove(FULL_POD, "training", "default")
         await world.installed()
@@ -170,7 +166,7 @@ async def test_a_node_that_needs_its_cards_gets_no_driver_and_says_why(world, fa
     async with world.operator():
         await world.until(lambda: world.drivers() == {SECOND_NODE: "1"})
         await world.until(lambda: world.reason() == "UpgradeRefused")
-        why = "node ubuntu00 needs its cards: mlx5_0: "
+        why = "node ubuntu00 itself uses its cards: mlx5_0: "
         assert world.condition("DriversCurrent")["message"].startswith(why)
         await world.until(lambda: why in world.status()["reason"])
         events = world.server.documents

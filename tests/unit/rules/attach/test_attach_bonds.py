@@ -69,7 +69,7 @@ def test_a_slave_that_is_named_without_its_card_is_refused_with_its_bond():
 def test_a_card_with_a_master_never_moves(kind):
     """A bond would fall apart, a bridge lose its port, and nothing puts either together again."""
     asked = [wish(of=network(kind=kind))]
-    with pytest.raises(Refused, match="ens1f0 is enslaved to br0, which would lose it for good"):
+    with pytest.raises(Refused, match="ens1f0 is enslaved to br0, which would not get it back"):
         seats(asked, [share(CARD, mode=Mode.EXCLUSIVE)], bonded(CARD, master="br0"))
 
 

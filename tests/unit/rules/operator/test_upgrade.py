@@ -38,12 +38,14 @@ def test_a_node_that_needs_its_cards_is_refused_with_the_reason():
     plan = upgrade_plan(DRAINS, [node])
     assert plan.acts == ()
     assert plan.stages[0].stage is UpgradeStage.REFUSED
-    assert plan.stages[0].sentence == "node a needs its cards: mlx5_0: the node's default route"
+    assert (
+        plan.stages[0].sentence == "node a itself uses its cards: mlx5_0: the node's default route"
+    )
 
 
 def test_the_pods_that_are_waited_for_are_named():
     told = stages(AUTOMATIC, UpgradeNode("a", (OLD,), holders=(POD,)))
-    assert told["a"].sentence == "node a waits for the end of default/training"
+    assert told["a"].sentence == "node a waits for default/training to end"
 
 
 def test_a_pod_that_would_be_back_at_once_is_waited_for_and_its_node_stays_open():
@@ -138,4 +140,4 @@ def test_evictions_end_with_the_drain_s_time_and_the_node_stays_closed(seconds, 
     node = UpgradeNode("a", (OLD,), holders=(POD,), closed_seconds=seconds, **CLOSED)
     plan = upgrade_plan(DRAINS, [node])
     assert plan.acts == ((Evict("a", POD),) if evicts else ())
-    assert ("was not emptied in time" in plan.stages[0].sentence) is not evicts
+    assert ("was not drained in time" in plan.stages[0].sentence) is not evicts

@@ -188,7 +188,7 @@ def with_netdev(card, **facts):
 def test_nothing_with_a_master_moves_even_if_it_is_named(mode, selectors):
     """The bond would lose it, and no give-back makes a slave of it again."""
     slave = with_netdev(PLAIN, master="bond0", bonded=True)
-    refusal = "eth0 is enslaved to bond0, which would lose it for good"
+    refusal = "eth0 is enslaved to bond0, which would not get it back"
     assert why(slave, mode, *selectors) == refusal
     assert why(slave, Mode.HCA) is None
     assert why(slave, Mode.SHARED) is None

@@ -95,7 +95,7 @@ def decode(datagram: bytes) -> tuple[Message, ...]:
             raise Unavailable(f"netlink: {len(datagram) - at} bytes left where a header belongs")
         length, kind, flags, sequence, _ = _HEADER.unpack_from(datagram, at)
         if not _HEADER.size <= length <= len(datagram) - at:
-            raise Unavailable(f"netlink: a message says it has {length} bytes and does not")
+            raise Unavailable(f"netlink: a message has a wrong length, {length} bytes")
         payload = datagram[at + _HEADER.size : at + length]
         messages.append(Message(kind, flags, sequence, payload))
         at += _aligned(length)

@@ -209,7 +209,7 @@ class SandboxRepair:
         self._state = failed(
             self._state, container, self._pace.clock(), refused=isinstance(error, Refused)
         )
-        note = f"It lacks the networks that it asks for: {error}"
+        note = f"The pod lacks networks that it asks for: {error}"
         try:
             hopeless = is_hopeless(self._state, container, pod)
             if hopeless and await asyncio.to_thread(self._needs.owed, sandbox, pod):

@@ -31,7 +31,7 @@ def test_two_functions_of_roce_lag_are_one_card_that_shares_and_never_moves(tmp_
     assert len(functions) == 2
     assert why_not(PoolSpec("rdma/a", Mode.SHARED, ""), card, functions) is None
     refusal = why_not(PoolSpec("rdma/a", Mode.EXCLUSIVE, ""), card, functions)
-    assert refusal == "ens1f0np0 is enslaved to bond0, which would lose it for good"
+    assert refusal == "ens1f0np0 is enslaved to bond0, which would not get it back"
     links = [
         SeenLink(name, number, 9000, "", True)
         for number, name in enumerate(("ens1f0np0", "ens1f1np1", "bond0"), 1)
