@@ -14,6 +14,7 @@ from bench import (
     attach_vm,
     bandwidth,
     beside,
+    claim_start,
     claims,
     devices,
     events,
@@ -35,8 +36,8 @@ from bench.figures import json_lines, table
 from bench.run import Run
 
 # Cheap ones first; `attach-vm` boots a machine without Kubernetes, `ipam`, `operator` and
-# `scheduling` a control plane of their own, `beside` a lab for each of two checkouts, `lab` the one
-# that the later ones use.
+# `scheduling` a control plane of their own, `claim-start` native nodes, `beside` a lab for each of
+# two checkouts, `lab` the one that the later ones use.
 BENCHMARKS = {
     "devices": devices,
     "admission": admission,
@@ -55,6 +56,7 @@ BENCHMARKS = {
     "ipam": ipam,
     "operator": operator,
     "scheduling": scheduling,
+    "claim-start": claim_start,
     "beside": beside,
     "lab": lab,
     "agent": agent,
@@ -68,6 +70,12 @@ BENCHMARKS = {
 @click.option("--json", "as_json", is_flag=True, help="An object a line, with stable keys.")
 @click.option("--short", is_flag=True, help="As little as shows that each works; it says no more.")
 @click.option(
+    "--pods",
+    type=click.IntRange(min=10, max=2000),
+    metavar="COUNT",
+    help="Of each kind, in `scheduling` and `claim-start`.  [default: 300 and 30]",
+)
+@click.option(
     "--limit",
     type=click.FloatRange(min=0, min_open=True),
     default=1800,
@@ -75,13 +83,15 @@ BENCHMARKS = {
     metavar="SECONDS",
     help="For each benchmark; one that takes longer is ended.",
 )
-def main(names: tuple[str, ...], as_json: bool, short: bool, limit: float) -> None:
+def main(
+    names: tuple[str, ...], as_json: bool, short: bool, pods: int | None, limit: float
+) -> None:
     """Measure NAMES (all when none is given) and print figures beside their goals, as they come.
 
     Exit codes: 0 all measured, 1 something failed and has a row that says why, 130 interrupted.
     """
     chosen = {name: BENCHMARKS[name].measure for name in names or BENCHMARKS}
-    with Context(short=short) as context:
+    with Context(short=short, pods=pods) as context:
         sys.exit(Run(context, json_lines() if as_json else table(), limit).all(chosen))
 
 
