@@ -140,8 +140,8 @@ def _start(lab: Lab, count: int, starts: Starts) -> None:
         for number in range(begin, min(begin + ROUND, count)):
             first = number % len(KINDS)
             for kind in (*KINDS[first:], *KINDS[:first]):
-                name = f"{kind}-{number}"
-                written[name] = (kind, *api.started(kind, name))
+                created, ran = api.started(kind, name := f"{kind}-{number}")
+                written[name] = (kind, created, ran)
         bound = waiting.until(lab, "the scheduler's Events", partial(api.bound, set(written)))
         for name, (kind, created, ran) in written.items():
             starts.by_kind[kind].append(PodStart(ran - created, ran - bound[name]))
@@ -186,15 +186,15 @@ class _Api:
         self._until_running(name, version["resourceVersion"])
         return created, float(self._ask("GET", f"{PODS}/{name}/log").split()[0])
 
-    def bound(self, names: set[str]) -> Mapping[str, float] | None:
-        """When each of these pods got its node; None while an Event is missing."""
+    def bound(self, names: set[str]) -> Mapping[str, float]:
+        """When each of these pods got its node; nothing while an Event is missing."""
         query = urlencode({"fieldSelector": "reason=Scheduled"})
         events = json.loads(self._ask("GET", f"/api/v1/namespaces/default/events?{query}"))
         times = {
             event["involvedObject"]["name"]: datetime.fromisoformat(event["eventTime"]).timestamp()
             for event in events["items"]
         }
-        return times if names <= times.keys() else None
+        return times if names <= times.keys() else {}
 
     def _until_running(self, name: str, version: str) -> None:
         """Read a watch of the pod until its container runs."""
