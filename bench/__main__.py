@@ -14,6 +14,7 @@ from bench import (
     attach_vm,
     bandwidth,
     beside,
+    claim_start,
     claims,
     devices,
     events,
@@ -36,8 +37,8 @@ from bench.results import recording
 from bench.run import Run
 
 # Cheap ones first; `attach-vm` boots a machine without Kubernetes, `ipam`, `operator` and
-# `scheduling` a control plane of their own, `beside` a lab for each of two checkouts, `lab` the one
-# that the later ones use.
+# `scheduling` a control plane of their own, `claim-start` native nodes, `beside` a lab for each of
+# two checkouts, `lab` the one that the later ones use.
 BENCHMARKS = {
     "devices": devices,
     "admission": admission,
@@ -56,6 +57,7 @@ BENCHMARKS = {
     "ipam": ipam,
     "operator": operator,
     "scheduling": scheduling,
+    "claim-start": claim_start,
     "beside": beside,
     "lab": lab,
     "agent": agent,
@@ -70,6 +72,12 @@ BENCHMARKS = {
 @click.option("--record", is_flag=True, help="Append figures to bench/results/DAY.jsonl.")
 @click.option("--short", is_flag=True, help="As little as shows that each works; it says no more.")
 @click.option(
+    "--pods",
+    type=click.IntRange(min=10, max=2000),
+    metavar="COUNT",
+    help="Of each kind, in `scheduling` and `claim-start`.  [default: 300 and 30]",
+)
+@click.option(
     "--limit",
     type=click.FloatRange(min=0, min_open=True),
     default=1800,
@@ -77,7 +85,14 @@ BENCHMARKS = {
     metavar="SECONDS",
     help="For each benchmark; one that takes longer is ended.",
 )
-def main(names: tuple[str, ...], as_json: bool, record: bool, short: bool, limit: float) -> None:
+def main(
+    names: tuple[str, ...],
+    as_json: bool,
+    record: bool,
+    short: bool,
+    pods: int | None,
+    limit: float,
+) -> None:
     """Measure NAMES (all when none is given) and print figures beside their goals, as they come.
 
     Exit codes: 0 all measured, 1 something failed and has a row that says why, 130 interrupted.
@@ -86,7 +101,7 @@ def main(names: tuple[str, ...], as_json: bool, record: bool, short: bool, limit
         raise click.UsageError("--record: figures of --short say nothing; leave one of the two out")
     chosen = {name: BENCHMARKS[name].measure for name in names or BENCHMARKS}
     show = json_lines() if as_json else table()
-    with Context(short=short) as context:
+    with Context(short=short, pods=pods) as context:
         sys.exit(Run(context, recording(show) if record else show, limit).all(chosen))
 
 

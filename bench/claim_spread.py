@@ -254,13 +254,13 @@ def run(
     return outcome
 
 
-def slices_text(devices: Slices, node: str = NODE, owner: str = "uid") -> str:
+def slices_text(devices: Slices, node: str = NODE, owner: str = "uid", driver: str = DRIVER) -> str:
     """The slices of a node as JSON; `owner` is the uid of its object."""
     parts = (
         PublishedSlice(slice_name(number, node), 1, len(devices), part, owner)
         for number, part in enumerate(devices)
     )
-    texts = (wire.document(OFFERED_SLICE, wanted_slice(part, DRIVER, node)) for part in parts)
+    texts = (wire.document(OFFERED_SLICE, wanted_slice(part, driver, node)) for part in parts)
     return f"[{','.join(text.decode() for text in texts)}]"
 
 

@@ -2,11 +2,12 @@
 
     pods made while the scheduler stands still ─► it goes on ─► a watch tells of each pod's node
 
-API server, etcd and scheduler are the real ones; nodes are objects alone, and no kubelet runs. A
-claim of this driver is for a share of 8 cards, in the slices that the agent makes of them. The
+API server, etcd and scheduler are the real ones; nodes are objects alone, and no kubelet runs. Each
+load has nodes of its own. A claim of this driver is for a share of 8 cards, in the slices that the
+agent makes of them; `whole` has the same cards without rows of shares, a device for each. The
 floor's nodes have a slice of one device without attributes, which any number of claims share: less
-cannot be asked of the scheduler's allocator. The three loads take turns, so whatever else the
-machine does hits all of them. The scheduler is one of the bench's own: the lab's asks the API
+cannot be asked of the scheduler's allocator. The loads take turns, so whatever else the machine
+does hits all of them. The scheduler is one of the bench's own: the lab's asks the API
 server 50 times a second at most (`qps` of its clientConnection), which would hide what a claim
 costs.
 """
@@ -21,12 +22,12 @@ import subprocess
 import time
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench.claim_spread import in_rows, offered, slices_text
+from bench.claim_spread import in_order, in_rows, offered, slices_text
 from bench.context import Context, control_plane
 from bench.figures import Figure, Row, attempt, despite
 from bench.operator import cpu
@@ -38,7 +39,7 @@ from kube_rdma_lab.lab import Lab
 NAME = "schedbench"
 SCHEDULER = "bench"  # who schedules these pods
 SHARES = 16  # of each of 8 cards
-FLOOR_DRIVER = "floor.example.com"
+FLOOR_DRIVER, WHOLE_DRIVER = "floor.example.com", "whole.example.com"
 QUIET_SECONDS = 120.0  # without a pod that gets its node
 MARKER = "marker"  # a pod that has its node from the start: the watch has begun once it is seen
 EVERYWHERE = [{"operator": "Exists"}]  # no kubelet runs, so every node gets taints
@@ -49,21 +50,28 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ClaimLoad:
-    """How large the cluster is, and how many pods of each kind come at once, how often."""
+    """How many nodes and pods each kind has; the pods come at once, so many times."""
 
     nodes: int
     pods: int
     rounds: int
 
 
-USUAL = ClaimLoad(16, 200, 5)
+USUAL = ClaimLoad(16, 60, 5)
 SHORT = ClaimLoad(2, 10, 2)
-# What pods claim: nothing, a device of the floor, a share of a card.
-CLASSES = {"plain": "", "floor": "floor", "claims": "rdma-shared"}
-SELECTORS = {  # the second as the chart has it
+# What pods claim: nothing, a device of the floor, a share of a card without rows and with them.
+CLASSES = {"plain": "", "floor": "floor", "whole": "whole", "claims": "rdma-shared"}
+
+
+def _shared(driver: str) -> str:
+    """The class of shares as the chart has it."""
+    return f'device.driver == "{driver}" && device.attributes["{driver}"].mode == "shared-multi"'
+
+
+SELECTORS = {
     "floor": f'device.driver == "{FLOOR_DRIVER}"',
-    "rdma-shared": f'device.driver == "{DRIVER}" && '
-    f'device.attributes["{DRIVER}"].mode == "shared-multi"',
+    "whole": _shared(WHOLE_DRIVER),
+    "rdma-shared": _shared(DRIVER),
 }
 
 
@@ -156,6 +164,8 @@ def _lines(descriptor: int) -> Generator[str, None, bool]:
 def measure(context: Context) -> Iterator[Row]:
     """Boot a control plane, offer devices, let pods come in turns."""
     load = SHORT if context.short else USUAL
+    if context.pods:
+        load = replace(load, pods=context.pods // load.rounds)
     paces = {name: Pace() for name in CLASSES}
     with control_plane(NAME) as lab:
         _offer(lab, load.nodes)
@@ -178,16 +188,25 @@ def figures(paces: dict[str, Pace], load: ClaimLoad) -> Iterator[Figure]:
     """The figures of loads that were measured, and what they are beside each other."""
     measured = {name: pace for name, pace in paces.items() if pace.pods}
     for name, pace in measured.items():
-        note = f"{pace.pods} pods on {load.nodes} nodes, {load.pods} at once"
+        note = f"{pace.pods} pods on {load.nodes} nodes of theirs, {load.pods} at once"
         yield Figure(f"{name}_pods_per_second", pace.per_second, "/s", "", note)
         yield Figure(f"{name}_cpu_ms", pace.cpu_ms, "ms", "", "the scheduler's, for each pod")
-    for ours, floor in (("claims", "floor"), ("claims", "plain"), ("floor", "plain")):
+    for ours, floor in RATIOS:
         if ours in measured and floor in measured:
             rate = measured[ours].per_second / measured[floor].per_second
             yield Figure(f"{ours}_to_{floor}", rate, "×", "", "pods per second")
             if less := measured[floor].cpu_ms:
                 work = measured[ours].cpu_ms / less
                 yield Figure(f"{ours}_to_{floor}_cpu", work, "×", "", "the scheduler's")
+
+
+RATIOS = (
+    ("claims", "floor"),
+    ("claims", "whole"),  # what rows cost
+    ("whole", "floor"),
+    ("claims", "plain"),
+    ("floor", "plain"),
+)
 
 
 @contextmanager
@@ -221,29 +240,44 @@ def _configuration(kubeconfig: Path) -> Document:
 
 
 def _offer(lab: Lab, count: int) -> None:
-    """Make nodes, and what both drivers offer there."""
-    names = [f"node-{number}" for number in range(count)]
-    made = [*map(_node, names), *(_class(*pair) for pair in SELECTORS.items())]
-    cluster.kubectl(lab, "create", "-f", "-", stdin=_list(made))
-    shape = in_rows(offered(SHARES), {})
+    """Make the nodes of each load, and what is offered there."""
+    made = [_node(load, number) for load in CLASSES for number in range(count)]
+    classes = [_class(*pair) for pair in SELECTORS.items()]
+    cluster.kubectl(lab, "create", "-f", "-", stdin=_list([*made, *classes]))
     slices = []
     for node in cluster.get(lab, "nodes")["items"]:
-        name, uid = node["metadata"]["name"], node["metadata"]["uid"]
-        slices += [_floor_slice(name), *json.loads(slices_text(shape, name, uid))]
-    marker = _pod(MARKER, MARKER) | {"spec": _pod(MARKER, MARKER)["spec"] | {"nodeName": names[0]}}
+        meta = node["metadata"]
+        slices += slices_of(meta["labels"]["load"], meta["name"], meta["uid"])
+    marker = _pod(MARKER, MARKER)
+    marker["spec"] = {**marker["spec"], "nodeName": made[0]["metadata"]["name"], "nodeSelector": {}}
     cluster.kubectl(lab, "create", "-f", "-", stdin=_list([*slices, marker]))
+
+
+def slices_of(load: str, node: str, owner: str) -> list[Document]:
+    """What a node of a load offers; `owner` is its uid."""
+    cards = offered(SHARES)
+    if load == "floor":
+        return [_floor_slice(node)]
+    if load == "whole":
+        text = slices_text(in_order(cards, {}), node, owner, WHOLE_DRIVER)
+    elif load == "claims":
+        text = slices_text(in_rows(cards, {}), node, owner)
+    else:
+        return []
+    return list(json.loads(text))
 
 
 def _list(documents: Iterable[Document]) -> str:
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(documents)})
 
 
-def _node(name: str) -> Document:
+def _node(load: str, number: int) -> Document:
+    name = f"{load}-{number}"
     room = {"cpu": "128", "memory": "1Ti", "pods": "5000"}
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, "load": load}},
         "status": {"capacity": room, "allocatable": room},
     }
 
@@ -286,7 +320,11 @@ def wanted(load: str, name: str) -> Iterator[Document]:
 
 def _pod(load: str, name: str, *, claim: bool = False) -> Document:
     container: Document = {"name": "main", "image": "none"}
-    spec: Document = {"schedulerName": SCHEDULER, "tolerations": EVERYWHERE}
+    spec: Document = {
+        "schedulerName": SCHEDULER,
+        "tolerations": EVERYWHERE,
+        "nodeSelector": {"load": load},
+    }
     if claim:
         container["resources"] = {"claims": [{"name": "device"}]}
         spec["resourceClaims"] = [{"name": "device", "resourceClaimName": name}]

@@ -101,6 +101,19 @@ def native():
 
 
 @pytest.fixture(scope="module")
+def ethernet(native):
+    """The cards' interfaces as what they are here: the recorded ones were of InfiniBand."""
+    folders = [native.home / "nodes" / spec.name / "sys" for spec in native.topology.natives]
+    types = [path for one in folders for path in one.glob("class/net/ib*/type")]
+    recorded = {path: path.read_text() for path in types}
+    for path in types:
+        path.write_text("1\n")  # ARPHRD_ETHER
+    yield native
+    for path, text in recorded.items():
+        path.write_text(text)
+
+
+@pytest.fixture(scope="module")
 def recorded(native):
     """The native lab with seed S2's device plugin, unchanged, on its recorded cards.
 

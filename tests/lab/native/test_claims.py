@@ -9,7 +9,9 @@ import json
 from contextlib import contextmanager
 
 import pytest
+import yaml
 
+from kube_base.errors import Unavailable
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey
 from kube_rdma.api.pools.serve_label import LABEL as SERVE
 from kube_rdma.model.claims.device import DRIVER
@@ -18,7 +20,7 @@ from kube_rdma.rules.claims.metadata import FOLDER
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.native import trees
-from tests.kit.pods import sleeping_pod
+from tests.kit.pods import IMAGE, UNTIL_ASKED, sleeping_pod
 
 NAMESPACE, NODE = "kube-rdma", "node-1"
 CARDS, SHARES = 8, 16
@@ -47,19 +49,6 @@ def network(name):
         "metadata": {"name": name, "namespace": "default"},
         "spec": {"config": json.dumps(config)},
     }
-
-
-@pytest.fixture(scope="module")
-def ethernet(native):
-    """The cards' interfaces as what they are here: the recorded ones were of InfiniBand."""
-    folders = [native.home / "nodes" / spec.name / "sys" for spec in native.topology.natives]
-    types = [path for one in folders for path in one.glob("class/net/ib*/type")]
-    recorded = {path: path.read_text() for path in types}
-    for path in types:
-        path.write_text("1\n")  # ARPHRD_ETHER
-    yield native
-    for path, text in recorded.items():
-        path.write_text(text)
 
 
 @pytest.fixture(scope="module")
@@ -174,7 +163,7 @@ def applied(lab, *documents):
     try:
         yield
     finally:
-        for kind in ("pod", "resourceclaim", "resourceclaimtemplate"):
+        for kind in ("pod", "resourceclaim", "resourceclaimtemplate", "resourcequota"):
             mine = [one for one in documents if one["kind"].lower() == kind]
             if names := [one["metadata"]["name"] for one in mine]:
                 cluster.kubectl(lab, "delete", kind, *names, "--ignore-not-found")
@@ -235,18 +224,14 @@ def kill_agent(lab):
 def test_slices_have_the_form_that_the_server_keeps(lab):
     """Devices with many slots where the gate is on; one per share, and a word, where it is off."""
     gate = "DRAConsumableCapacity"
-    metrics = cluster.kubectl(lab, "get", "--raw=/metrics").splitlines()
-    (line,) = [
-        one for one in metrics if one.startswith(f'kubernetes_feature_enabled{{name="{gate}"')
-    ]
-    is_on = line.endswith(" 1")
+    gate_is_on = is_on(lab, gate)
     devices = [one for devices in slices(lab).values() for one in devices]
-    assert {one.get("allowMultipleAllocations", False) for one in devices} == {is_on}
+    assert {one.get("allowMultipleAllocations", False) for one in devices} == {gate_is_on}
     slots = [int(one["capacity"]["slots"]["value"]) for one in devices]
     assert sum(slots) == CARDS * SHARES
-    assert (max(slots) > 1) is is_on
+    assert (max(slots) > 1) is gate_is_on
     logs = cluster.kubectl(lab, "-n", NAMESPACE, "logs", agent(lab))
-    assert (f"gate={gate}" in logs) is not is_on
+    assert (f"gate={gate}" in logs) is not gate_is_on
 
 
 def test_pods_by_templates_open_the_device_nodes_of_their_cards(lab, survey):
@@ -326,6 +311,83 @@ def test_two_pods_of_one_claim_have_its_card(lab):
         shown = [interface(lab, name) for name in ("left", "right")]
         assert all("inet 10.77.0." in one for one in shown)
         assert shown[0].split("inet ")[1].split()[0] != shown[1].split("inet ")[1].split()[0]
+
+
+def is_on(lab, gate):
+    """Whether a feature gate of the API server is."""
+    metrics = cluster.kubectl(lab, "get", "--raw=/metrics").splitlines()
+    head = f'kubernetes_feature_enabled{{name="{gate}"'
+    return any(one.startswith(head) and one.endswith(" 1") for one in metrics)
+
+
+def example(name):
+    """The objects of a file of examples/claims; its pod has an image of the lab, and the node."""
+    text = (scc.examples() / "claims" / f"{name}.yaml").read_text()
+    for document in yaml.safe_load_all(text):
+        if document["kind"] == "Pod":
+            (container,) = document["spec"]["containers"]
+            container |= {"image": IMAGE, "command": list(UNTIL_ASKED)}
+            document["spec"]["nodeSelector"] = {"kubernetes.io/hostname": NODE}
+        yield document
+
+
+@pytest.mark.parametrize(
+    ("name", "gate", "cards"),
+    [("two-rails", "DRAConsumableCapacity", 2), ("fast-or-slow", "DRAPrioritizedList", 1)],
+)
+def test_an_example_has_the_cards_that_it_says(lab, name, gate, cards):
+    if not is_on(lab, gate):
+        pytest.skip(f"{gate} is off")
+    with applied(lab, *example(name)):
+        cluster.ready(lab, name)
+        published = {one["name"]: one for devices in slices(lab).values() for one in devices}
+        results = claim_status(lab, name)["allocation"]["devices"]["results"]
+        given = [published[one["device"]]["attributes"] for one in results]
+        assert len({one["rail"]["int"] for one in given}) == cards
+        if name == "fast-or-slow":
+            assert results[0]["request"] == "card/fast"
+
+
+def test_a_quota_counts_the_devices_that_claims_ask_for(lab):
+    """By the classes of the installation; a claim beyond it is refused by its name."""
+    (quota,) = example("quota")
+    shares = [claim(f"counted-{number}") for number in range(5)]
+    for one in shares:
+        one["spec"]["devices"]["requests"][0]["exactly"]["deviceClassName"] = "rdma-shared"
+    with applied(lab, quota):
+        *most, beyond = shares
+        hard = quota["spec"]["hard"]
+        waiting.until(lab, "the quota's count", lambda: counted(lab, quota) == hard)
+        with applied(lab, *most), pytest.raises(Unavailable, match="exceeded quota: rdma"):
+            cluster.apply(lab, beyond)
+
+
+def counted(lab, quota):
+    """The limits that the quota's controller has taken up."""
+    name = quota["metadata"]["name"]
+    return cluster.get(lab, f"resourcequota/{name}").get("status", {}).get("hard")
+
+
+def test_a_pod_that_only_looks_opens_a_card_that_another_claim_holds(lab):
+    """All cards of the node, in a namespace that allows it; no slot, no interface is its own."""
+    space, *looking = example("measuring")
+    name = space["metadata"]["name"]
+    cluster.apply(lab, space, *looking)
+    try:
+        with applied(lab, *of_template("holder", {"network": NETWORK})):
+            cluster.ready(lab, "holder")
+            cluster.ready(lab, "measuring", namespace=name)
+            looked = ("ls", "/dev/infiniband", "/sys/class/net")
+            words = ("-n", name, "exec", "measuring", "--", *looked)
+            listed = cluster.kubectl(lab, *words).split()
+            assert doors(lab, "holder") < set(listed)
+            assert len([one for one in listed if one.startswith("uverbs")]) == CARDS
+            assert "net1" not in listed
+            assert "inet 10.77.0." in interface(lab, "holder")
+        with applied(lab, *of_template("after", {"network": NETWORK})):
+            cluster.ready(lab, "after")
+    finally:
+        cluster.kubectl(lab, "delete", "namespace", name, "--wait")
 
 
 def test_parameters_that_are_wrong_are_an_event_of_the_pod(lab):

@@ -16,6 +16,7 @@ from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.demo import scc
 from tests.documents.shell import Shell
 from tests.kit import share_pods
+from tests.kit.pods import IMAGE
 from tests.kit.shared_plugin import held
 
 NODE, OTHER = "node-1", "node-2"
@@ -143,6 +144,37 @@ def test_the_seeds_pod_is_served_by_a_claim_beside_a_pod_that_holds_a_share(move
     assert (result["driver"], result["device"]) == ("rdma.kube-rdma.io", CLASS)
     assert cards_in(moved, SEED) == CARDS == cards_in(moved, OLD)
     assert [len(ids) for ids in held(moved, NODE, HCA).values()] == [1, 1]
+
+
+def test_a_check_takes_a_node_whose_pool_claims_serve(moved):
+    """By the rights of the installation and of the namespace; without verbs there is no pair."""
+    right = ("rolebinding", "checks", "--clusterrole=kube-rdma-bandwidth-check")
+    account = f"--serviceaccount={NAMESPACE}:kube-rdma-controller"
+    cluster.kubectl(moved, "create", *right, account)
+    container = {"name": "c", "image": IMAGE, "resources": {"limits": {HCA: 1}}}
+    check = {
+        "apiVersion": "kube-rdma.io/v1alpha1",
+        "kind": "BandwidthCheck",
+        "metadata": {"name": "claimed", "namespace": "default"},
+        "spec": {"template": {"spec": {"containers": [container]}}},
+    }
+    cluster.apply(moved, check)
+    try:
+        cluster.wait(moved, "bandwidthcheck/claimed", "--for=condition=Complete")
+        result = cluster.get(moved, "bandwidthcheck/claimed")["status"]["result"]
+        assert f"{OTHER}: it is cordoned" in result
+        assert "offers no" not in result
+        started = cluster.get(moved, "events", "--field-selector=reason=Started")["items"]
+        names = {one["involvedObject"]["name"] for one in started}
+        assert any(one.startswith("kube-rdma-verify-") and one.endswith(NODE) for one in names)
+    finally:
+        cluster.kubectl(moved, "delete", "bandwidthcheck/claimed", right[0] + "/checks", "--wait")
+    waiting.until(moved, "the end of the copy's claim", lambda: not claims_of_copies(moved))
+
+
+def claims_of_copies(lab):
+    listed = cluster.get(lab, "resourceclaims")["items"]
+    return [one for one in listed if one["metadata"]["name"].startswith("kube-rdma-verify")]
 
 
 def test_no_slot_that_a_pod_holds_is_offered_while_the_kubelet_starts(moved):

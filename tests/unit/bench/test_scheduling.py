@@ -6,9 +6,10 @@ from types import SimpleNamespace
 import pytest
 
 from bench import scheduling
-from bench.claim_spread import in_rows, offered, slices_text
+from bench.claim_spread import in_order, in_rows, offered, slices_text
 from bench.scheduling import Pace
 from kube_base.errors import Unavailable
+from kube_rdma.model.claims.device import DRIVER
 
 
 def figures(**paces):
@@ -25,17 +26,40 @@ def test_the_ratios_are_pods_per_second_and_the_scheduler_s_work():
     assert rows["floor_to_plain"] == 0.5
 
 
+def test_what_rows_cost_is_beside_cards_without_them():
+    rows = figures(whole=Pace(100, 2.0, 0.4), claims=Pace(100, 4.0, 0.6))
+    assert rows["claims_to_whole"] == 0.5
+    assert rows["claims_to_whole_cpu"] == pytest.approx(1.5)
+
+
 def test_of_a_run_that_ended_early_there_is_what_it_measured():
     assert set(figures(plain=Pace(100, 1.0, 0.1))) == {"plain_pods_per_second", "plain_cpu_ms"}
 
 
-def test_a_thousand_claims_find_devices():
-    load = scheduling.USUAL
-    assert load.pods * load.rounds == 1000
-    (part,) = in_rows(offered(scheduling.SHARES), {})
+@pytest.mark.parametrize("shape", [in_rows, in_order])
+def test_two_thousand_claims_find_devices(shape):
+    """As many as may be asked for, with rows of shares and without."""
+    (part,) = shape(offered(scheduling.SHARES), {})
     room = {one.name: dict(one.capacities)["slots"].value for one in part if one.shared}
     single = sum(not one.shared for one in part)
-    assert load.nodes * (sum(room.values()) + single) >= 1000
+    assert scheduling.USUAL.nodes * (sum(room.values()) + single) >= 2000
+
+
+def test_each_load_with_claims_has_nodes_of_its_own():
+    """Or the allocator would look at what the others have, for each claim."""
+    drivers = {
+        load: {one["spec"]["driver"] for one in scheduling.slices_of(load, f"{load}-0", "uid")}
+        for load in scheduling.CLASSES
+    }
+    assert drivers == {
+        "plain": set(),
+        "floor": {scheduling.FLOOR_DRIVER},
+        "whole": {scheduling.WHOLE_DRIVER},
+        "claims": {DRIVER},
+    }
+    for load in scheduling.CLASSES:
+        (pod,) = (one for one in scheduling.wanted(load, "a") if one["kind"] == "Pod")
+        assert pod["spec"]["nodeSelector"] == {"load": load}
 
 
 def test_slices_of_a_node_go_with_it():
@@ -48,7 +72,8 @@ def test_only_pods_with_a_claim_name_one():
     pods = {load: list(scheduling.wanted(load, "a")) for load in scheduling.CLASSES}
     kinds = {load: [one["kind"] for one in documents] for load, documents in pods.items()}
     with_claim = ["ResourceClaim", "Pod"]
-    assert kinds == {"plain": ["Pod"], "floor": with_claim, "claims": with_claim}
+    claiming = dict.fromkeys(("floor", "whole", "claims"), with_claim)
+    assert kinds == {"plain": ["Pod"], **claiming}
     assert "resourceClaims" not in pods["plain"][0]["spec"]
 
 

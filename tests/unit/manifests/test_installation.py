@@ -273,11 +273,13 @@ def test_roles_for_people_are_called_as_documents_call_them(preset):
 
 
 def test_whoever_does_checks_may_not_write_them():
-    """The controller needs pods and commands in them; people who verify write checks too."""
+    """The controller needs pods, commands in them and their claims; people write checks too."""
     made = objects((), "vke")
     checks, verify = (rules_of(made, f"kube-rdma-{name}") for name in ("bandwidth-check", "verify"))
     assert checks < verify
-    assert {resource for resource, _ in checks} == {"pods", "pods/exec"}
+    read = {"resourceclaims", "resourceclaimtemplates"}
+    assert {resource for resource, _ in checks} == {"pods", "pods/exec"} | read
+    assert {verb for resource, verb in checks if resource in read} == {"get"}
 
 
 POLICIES = "nicclusterpolicies.mellanox.com"

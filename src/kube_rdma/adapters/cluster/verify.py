@@ -1,4 +1,7 @@
-"""Nodes and pods as `kube-rdma verify` sees and makes them: whole objects, as people write them."""
+"""Nodes and pods as `kube-rdma verify` sees and makes them: whole objects, as people write them.
+
+What claims give is read as model values.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,16 @@ from kube_client import wire
 from kube_client.errors import Conflict, Lost
 from kube_client.objects import Cluster
 from kube_client.wire import ApiRequest
+from kube_rdma.adapters.cluster.kinds.claim_objects import (
+    CLAIM_TEMPLATE,
+    DEVICE_CLASS,
+    WHOLE_SLICE,
+    claim_of_template,
+    device_class,
+    listed_slice,
+)
+from kube_rdma.model.claims.claim import Claim, DeviceClass
+from kube_rdma.model.claims.listed import ListedSlice
 
 # Of a copy, as its manifest asks: nothing waits for it (DeleteOptions of meta/v1).
 _DELETE = msgspec.json.encode(
@@ -59,6 +72,19 @@ class VerifyObjects:
             except Conflict as missing:
                 if missing.lost is not Lost.GONE:
                     raise
+
+    async def classes(self) -> tuple[DeviceClass, ...]:
+        """The DeviceClasses; NotInstalled before Kubernetes 1.34."""
+        return tuple(map(device_class, await self._cluster.list(DEVICE_CLASS)))
+
+    async def slices(self) -> tuple[ListedSlice, ...]:
+        """The ResourceSlices of all drivers and nodes."""
+        return tuple(map(listed_slice, await self._cluster.list(WHOLE_SLICE)))
+
+    async def claim_of(self, namespace: str, template: str) -> Claim | None:
+        """The claim that a pod gets of a ResourceClaimTemplate, None without one of this name."""
+        stored = await self._cluster.get(CLAIM_TEMPLATE, template, namespace)
+        return claim_of_template(stored) if stored else None
 
     async def _list(self, request: ApiRequest) -> list[dict[str, Any]]:
         documents = wire.page(await self._cluster.write(request)).items

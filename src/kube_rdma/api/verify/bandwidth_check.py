@@ -96,7 +96,8 @@ class BandwidthCheckSpec(Typed):
     """
     nodes: Annotated[Many[str], Field(max_length=MOST_NODES)] = ()
     """nodes are the names of the nodes that get a copy of template; cordoned nodes get none. Left
-    out: all nodes that offer the extended resources of template. Example: [node-1, node-2].
+    out: all nodes that offer the extended resources of template, as shares or by claims, and
+    devices for its claim templates. Example: [node-1, node-2].
     """
     start_seconds: int = Field(300, ge=1, le=HOUR)
     """startSeconds is how long the copies of template may take to become Ready, in seconds. A copy

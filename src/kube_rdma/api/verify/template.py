@@ -23,7 +23,8 @@ class TemplateResources(PodPart):
 
     limits: dict[str, Any] | None = None
     """limits are the resource limits of the container. A node gets a copy only if it offers each
-    extended resource that the limits of any container name. Example: rdma/hca: 1.
+    extended resource that the limits of any container name, as shares or by claims of a
+    DeviceClass. Example: rdma/hca: 1.
     """
 
 

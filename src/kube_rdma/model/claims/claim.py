@@ -72,10 +72,14 @@ class Claim(Frozen):
 
 
 class DeviceClass(Frozen):
-    """What every request of the class asks of a device beside its own selectors."""
+    """What every request of the class asks of a device beside its own selectors.
+
+    `resource` is the extended resource that it stands for, empty for none.
+    """
 
     name: str
     selectors: tuple[str, ...] = ()
+    resource: str = ""
 
 
 class ClaimNode(Frozen):

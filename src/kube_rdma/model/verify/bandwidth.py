@@ -195,7 +195,7 @@ class PairProof(Frozen):
 
     `unmeasured` counts the pairs for which the run had no time, `excused` those of `left_out` that
     nobody asked for: nodes that are cordoned or offer nothing. An `interrupted` run has what was
-    measured before somebody ended it.
+    measured before somebody ended it. `remark` is a sentence on what was not known.
     """
 
     run: PerftestRun
@@ -207,6 +207,7 @@ class PairProof(Frozen):
     pairing: Pairing = Pairing.ALL
     interrupted: bool = False
     comparison: RunComparison | None = None
+    remark: str = ""
 
     @property
     def unseen(self) -> int:

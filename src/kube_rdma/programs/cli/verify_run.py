@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kube_base.errors import KubeError
 from kube_base.foreign_json import Undecodable, decoded
 from kube_base.frozen import Frozen, replace
 from kube_rdma.model.verify.bandwidth import Pairing
@@ -118,13 +117,12 @@ async def _measured(
 
 async def _claimed(cluster: Cluster, who: Participants) -> ClaimedCards:
     """The cards of the pods' claims; where they may not be read, pods are asked as any others."""
-    from kube_rdma.programs.verify.claimed_cards import cards_of_pods
+    from kube_rdma.programs.verify.claimed_cards import cards_or_why
 
-    try:
-        return await cards_of_pods(cluster, who.taking.pods)
-    except KubeError as error:
-        click.echo(f"Cards of ResourceClaims are not known, pods tell their own: {error}", err=True)
-        return {}
+    cards, why = await cards_or_why(cluster, who.taking.pods)
+    if why:
+        click.echo(why, err=True)
+    return cards
 
 
 async def _interrupted(work: Coroutine[Any, Any, None], measuring: BandwidthProof) -> bool:

@@ -39,6 +39,7 @@ from kube_rdma.api.verify.status import BandwidthCheckStatus, begun, measured, n
 from kube_rdma.model.verify.bandwidth import Pairing, PairProof
 from kube_rdma.model.verify.bandwidth_check import BandwidthPlan
 from kube_rdma.programs.mirror import Mirror
+from kube_rdma.programs.verify.claimed_cards import cards_or_why
 from kube_rdma.programs.verify.copies import Copies, CopyRequest, copies
 from kube_rdma.programs.verify.paired_run import PairedRun, with_centre_first
 from kube_rdma.programs.verify.pairs import BandwidthProof, Pacing
@@ -213,8 +214,10 @@ class BandwidthChecks:
             return not_measured(status, str(error), self._timing.now(), refused=refused)
         if not proof.rated:
             why = "; ".join(f"{name}: {why}" for name, why in proof.left_out) or _NOBODY
+            why = f"{why}. {proof.remark}" if proof.remark else why
             return not_measured(status, why, self._timing.now())
-        return measured(status, proof, verdict(proof), self._timing.now())
+        result = f"{verdict(proof)} {proof.remark}".strip()
+        return measured(status, proof, result, self._timing.now())
 
     async def _proof(self, seen: SeenCheck, plan: BandwidthPlan) -> PairProof:
         """What `kube-rdma verify pods` does, or with a template `kube-rdma verify nodes`."""
@@ -231,7 +234,8 @@ class BandwidthChecks:
                 await self._objects.delete(seen.namespace, f"{CHECK_LABEL}={seen.name}")
                 asked = copies(self._objects, self._copies(seen, plan))
                 taking = await stack.enter_async_context(asked)
-            pods, silent = await measuring.all_probed(taking.pods, taking.left_out)
+            cards, remark = await cards_or_why(self._cluster, taking.pods)
+            pods, silent = await measuring.all_probed(taking.pods, taking.left_out, cards)
             if plan.pairing is Pairing.STAR and plan.nodes:
                 pods = list(with_centre_first(pods, plan.nodes[0], silent))
             run = PairedRun(pods, plan.pairing, both_ways=plan.both_ways)
@@ -245,7 +249,7 @@ class BandwidthChecks:
         proof = await asyncio.to_thread(  # the Lease is renewed meanwhile
             measuring.proof, measuring.outcomes, plan.standard, silent, before, due=run.due
         )
-        return replace(proof, excused=taking.excused, pairing=plan.pairing)
+        return replace(proof, excused=taking.excused, pairing=plan.pairing, remark=remark)
 
     def _copies(self, seen: SeenCheck, plan: BandwidthPlan) -> CopyRequest:
         """They are the check's own: when it goes, they go, whatever became of the controller."""

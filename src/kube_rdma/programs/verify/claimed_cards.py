@@ -12,12 +12,23 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from kube_base.errors import KubeError
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.claims import claimed_pod, devices_of
 from kube_rdma.adapters.cluster.doctor import node_slices
 from kube_rdma.model.claims.device import PublishedCard, SliceDevice
 from kube_rdma.model.late_binding.binding import PodName
 from kube_rdma.rules.claims.claimed_cards import published_cards
+
+
+async def cards_or_why(
+    cluster: Cluster, documents: Iterable[dict[str, Any]]
+) -> tuple[dict[PodName, Sequence[PublishedCard]], str]:
+    """The same as `cards_of_pods`, or nothing and the sentence that says why."""
+    try:
+        return await cards_of_pods(cluster, documents), ""
+    except KubeError as error:
+        return {}, f"Cards of ResourceClaims are not known, pods tell their own: {error}"
 
 
 async def cards_of_pods(

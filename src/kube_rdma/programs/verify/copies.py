@@ -16,6 +16,8 @@ from typing import Any
 from kube_base.errors import KubeError, Refused
 from kube_base.frozen import Frozen, field
 from kube_rdma.adapters.cluster.verify import VerifyObjects
+from kube_rdma.programs.verify.claim_offers import claim_offers
+from kube_rdma.rules.verify.claimed_nodes import claim_templates
 from kube_rdma.rules.verify.copies import (
     LABEL,
     asked,
@@ -76,14 +78,18 @@ async def copies(objects: VerifyObjects, request: CopyRequest) -> AsyncIterator[
     """Copies of a pod while they are needed."""
     run, namespace = secrets.token_hex(3), request.namespace
     nodes = await objects.nodes()
-    unknown = sorted(set(request.nodes) - {node["metadata"]["name"] for node in nodes})
+    names = {node["metadata"]["name"] for node in nodes}
+    unknown = sorted(set(request.nodes) - names)
     if unknown:
         raise Refused(
             f"the cluster has no node {unknown[0]!r}",
             remedy="See `kubectl get nodes`",
             where="NODE",
         )
-    chosen = dict(fitting(nodes, request.nodes, asked(request.manifest)))
+    templates = claim_templates(request.manifest, request.where)
+    named = [each for each in nodes if each["metadata"]["name"] in (request.nodes or names)]
+    claims = await claim_offers(objects, named, request.manifest, templates, namespace)
+    chosen = dict(fitting(nodes, request.nodes, asked(request.manifest), claims))
     left_out = {node: why for node, why in chosen.items() if why}
     excused = 0 if request.nodes else len(left_out)
     request.admit(len(chosen) - len(left_out))

@@ -145,11 +145,11 @@ def _headline(world: ClaimWorld, nodes: Sequence[ClaimVerdict]) -> str:
     what = f"No node has the {_devices(nearest.wanted)} that the claim asks for"
     if not nearest.devices:
         return f"{what}: no driver offers a device to any node."
-    return f"{what}; nearest is {nearest.node}, which lacks {nearest.lacking}{_why(nearest)}."
+    return f"{what}; nearest is {nearest.node}, which lacks {nearest.lacking}{objections(nearest)}."
 
 
-def _why(verdict: ClaimVerdict) -> str:
-    """What is against its devices, the most frequent first."""
+def objections(verdict: ClaimVerdict) -> str:
+    """What is against its devices behind a colon, the most frequent first; empty for nothing."""
     counts = Counter(one.objection.reason for one in verdict.devices if one.objection)
     parts = [f"{count} {_is(count)} {WORDS[reason]}" for reason, count in counts.most_common()]
     return f": {', '.join(parts)}" if parts else ""

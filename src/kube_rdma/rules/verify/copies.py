@@ -10,12 +10,17 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from kube_base.errors import Refused
+from kube_rdma.rules.verify.claimed_nodes import ClaimOffers
 
 LABEL = "kube-rdma.io/verify"  # of a copy: which run it belongs to
 CHECK_LABEL = "kube-rdma.io/bandwidth-check"  # and which BandwidthCheck, if any
 # A first process ends of no signal without a handler, and a shell sees one between two commands.
 _WAIT = ["sh", "-c", "trap 'exit 0' TERM; sleep 1000000 & wait"]
 _NO_IMAGE = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"}
+# Of the scheduler (kubernetes v1.36.3, plugins/dynamicresources/dynamicresources.go), and what it
+# means for a node that has such devices.
+_UNALLOCATED = "cannot allocate all claims"
+_HELD = "Cards that claims of other pods hold are not measured."
 _NODE_FIELD, _OF_A_NODE = "metadata.name", "kubernetes.io/hostname"
 
 
@@ -72,24 +77,33 @@ def asked(manifest: Mapping[str, Any]) -> set[str]:
 
 
 def fitting(
-    nodes: Sequence[Mapping[str, Any]], names: Collection[str], resources: Collection[str]
+    nodes: Sequence[Mapping[str, Any]],
+    names: Collection[str],
+    resources: Collection[str],
+    claims: ClaimOffers,
 ) -> Iterator[tuple[str, str]]:
     """Each node with why it is left out, which is empty for those that take part.
 
-    Those named, else all that offer the resources; a cordoned one is left out in either case.
+    Those named, else all that offer the resources, as shares or by claims, and devices for the
+    pod's claims; a cordoned one is left out in either case.
     """
     for node in nodes:
         name, spec = node["metadata"]["name"], node.get("spec", {})
         if names and name not in names:
             continue
-        allocatable = node.get("status", {}).get("allocatable", {})
-        missing = [each for each in sorted(resources) if allocatable.get(each, "0") == "0"]
+        missing = [why for each in unshared(node, resources) if (why := claims.lacks(each, name))]
         if spec.get("unschedulable"):
             yield name, "it is cordoned"
         elif missing:
-            yield name, f"it offers no {missing[0]}"
+            yield name, missing[0]
         else:
-            yield name, ""
+            yield name, claims.templates.get(name, "")
+
+
+def unshared(node: Mapping[str, Any], resources: Collection[str]) -> list[str]:
+    """Those extended resources of which the kubelet of a node has no share to give."""
+    allocatable = node.get("status", {}).get("allocatable", {})
+    return [each for each in sorted(resources) if allocatable.get(each, "0") == "0"]
 
 
 def away(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
@@ -125,5 +139,5 @@ def not_started(document: Mapping[str, Any]) -> str:
         waiting = container.get("state", {}).get("waiting") or {}
         if waiting.get("message"):
             return f"{waiting.get('reason', 'Waiting')}: {waiting['message']}"
-    scheduled = conditions.get("PodScheduled", {})
-    return str(scheduled.get("message") or "it does not run yet")
+    why = str(conditions.get("PodScheduled", {}).get("message") or "it does not run yet")
+    return f"{why} {_HELD}" if _UNALLOCATED in why else why

@@ -1,7 +1,8 @@
 """ResourceSlices, ResourceClaims and DeviceClasses with all that the scheduler looks at.
 
 resource.k8s.io/v1 since 1.34 (k8s.io/api v0.36.3, resource/v1/types.go). The kinds of
-resource_slice.py have less, for programs that run all day. Read by programs/explain/claims.py.
+resource_slice.py have less, for programs that run all day. Read by programs/explain/claims.py and
+programs/verify/claim_offers.py.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from fractions import Fraction
 import msgspec
 
 from kube_base.errors import Refused
+from kube_base.frozen import replace
 from kube_client.kinds import NOTHING, ObjectCodec, ObjectKind, Stored
 from kube_rdma.adapters.cluster.kinds.resource_claim import GivenDevice, OwnClaimStatus
 from kube_rdma.adapters.cluster.kinds.resource_slice import (
@@ -162,6 +164,12 @@ class WholeClaimSpec(msgspec.Struct, frozen=True):
     devices: _ClaimDevices = _ClaimDevices()
 
 
+class ClaimTemplateSpec(msgspec.Struct, frozen=True):
+    """What CLAIM_TEMPLATE has of a spec."""
+
+    spec: WholeClaimSpec = WholeClaimSpec()
+
+
 class DeviceClassSpec(msgspec.Struct, frozen=True, rename="camel"):
     """What DEVICE_CLASS has of a spec."""
 
@@ -172,6 +180,15 @@ class DeviceClassSpec(msgspec.Struct, frozen=True, rename="camel"):
 WHOLE_SLICE = RESOURCE_SLICE.read_as(ObjectCodec.of(WholeSliceSpec, writes=False), NOTHING)
 WHOLE_CLAIM = RESOURCE_CLAIM.read_as(
     ObjectCodec.of(WholeClaimSpec, writes=False), ObjectCodec.of(OwnClaimStatus, writes=False)
+)
+CLAIM_TEMPLATE = ObjectKind(
+    GROUP,
+    VERSION,
+    "ResourceClaimTemplate",
+    "resourceclaimtemplates",
+    namespaced=True,
+    spec=ObjectCodec.of(ClaimTemplateSpec, writes=False),
+    status=NOTHING,
 )
 DEVICE_CLASS = ObjectKind(
     GROUP,
@@ -202,20 +219,33 @@ def listed_slice(stored: Stored[WholeSliceSpec, None]) -> ListedSlice:
 
 def claim_of(stored: Stored[WholeClaimSpec, OwnClaimStatus]) -> Claim:
     """The model value of a ResourceClaim; raise Refused for what is no quantity."""
-    devices, status = stored.spec.devices, stored.status or OwnClaimStatus()
-    return Claim(
-        namespace=stored.namespace,
-        name=stored.name,
-        requests=tuple(map(_request, devices.requests)),
-        constraints=tuple(map(_constraint, devices.constraints)),
+    status = stored.status or OwnClaimStatus()
+    return replace(
+        _unallocated(stored.namespace, stored.name, stored.spec),
         held=None if status.results is None else tuple(map(_held, status.results)),
         reserved_for=tuple(f"{one.resource}/{one.name}" for one in status.reserved_for),
     )
 
 
+def claim_of_template(stored: Stored[ClaimTemplateSpec, None]) -> Claim:
+    """The claim that a pod gets of a ResourceClaimTemplate; raise Refused as `claim_of`."""
+    return _unallocated(stored.namespace, stored.name, stored.spec.spec)
+
+
 def device_class(stored: Stored[DeviceClassSpec, None]) -> DeviceClass:
     """The model value of a DeviceClass."""
-    return DeviceClass(stored.name, _expressions(stored.spec.selectors))
+    spec = stored.spec
+    selectors = _expressions(spec.selectors)
+    return DeviceClass(stored.name, selectors, spec.extended_resource_name or "")
+
+
+def _unallocated(namespace: str, name: str, spec: WholeClaimSpec) -> Claim:
+    return Claim(
+        namespace=namespace,
+        name=name,
+        requests=tuple(map(_request, spec.devices.requests)),
+        constraints=tuple(map(_constraint, spec.devices.constraints)),
+    )
 
 
 def _nodes(choice: _NodeChoice) -> NodeChoice:

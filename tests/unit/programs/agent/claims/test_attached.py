@@ -87,6 +87,10 @@ class ClaimWorld(World):
 KINDS = {
     "shared": (card(0), Mode.SHARED_MULTI, config("macvlan")),
     "function": (card(0, virtual=True), Mode.SRIOV, config("sriov", vlan=100)),
+    "whole card": (card(0), Mode.EXCLUSIVE, config("host-device")),
+    "soft device": (card(0, soft=True), Mode.SHARED_MULTI, config("macvlan")),
+    "InfiniBand": (card(0, wide=True), Mode.SHARED_MULTI, config("ipoib", pkey="0x8012")),
+    "function of InfiniBand": (card(0, virtual=True, wide=True), Mode.SRIOV, config("ib-sriov")),
 }
 
 
@@ -107,7 +111,8 @@ async def test_a_pod_by_a_claim_has_what_a_pod_by_a_share_has(tmp_path, kind):
     assert answers[0] == answers[1]
     assert by_share.inside(1) == by_claim.inside(1)
     made = FakeCdiRuntime(tmp_path / "cdi").create(*devices[0].cdi)
-    door = f"/dev/infiniband/{of.devices[0].name}"
+    (entry,) = by_claim.node.told["kube-rdma.io/network-status"]
+    door = f"/dev/infiniband/{entry['rdmaDevice']}"  # a soft device is the pod's own
     assert set(made.char_paths) == {door, "/dev/infiniband/rdma_cm"}
     await by_claim.delete(1)
     by_claim.nothing_left(1)

@@ -12,9 +12,12 @@ import pytest
 from hypothesis import settings
 
 from kube_base.errors import Refused, Unavailable
+from kube_base.frozen import replace
 from kube_rdma.model.attach.attachment import AttachmentKey
 from kube_rdma.model.attach.cni import CniResult
-from kube_rdma.model.pools.pool import Mode
+from kube_rdma.model.claims.parameters import ClaimParameters, NetworkReference
+from kube_rdma.model.claims.prepared import ClaimDevice, ClaimName, ClaimShare
+from kube_rdma.model.pools.pool import Mode, ShareId
 from kube_rdma_testing.kernel.network import KilledError
 
 from .network_world import World, card, config, container, share, site_ipam
@@ -37,6 +40,45 @@ def world(kind, mode, *cards, asks="net", fields=None, **further):
     return made
 
 
+def claimed(kind, mode, *cards, fields=None):
+    """The same of a pod without an annotation, whose claims for each card name the network."""
+
+    def made(folder):
+        shares = [by_claim(each, mode) for each in cards]
+        networks = {"default/net": (None, config(kind, **(fields or {}))[1])}
+        found = World(folder, cards, shares, networks)
+        found.node.claimed_devices = tuple(map(claim_device, shares))
+        return found
+
+    return made
+
+
+def by_claim(of, mode):
+    """A share by a claim, which is called as bookings call it; a function is called as it is."""
+    plain = share(of, mode)
+    name = of.id if mode is Mode.SRIOV else f"{of.id}-{CLAIM.uid}.0"
+    return replace(plain, container="", share=ShareId(name))
+
+
+def claim_device(granted):
+    """The interface that the parameters of the claim ask for."""
+    (of,) = granted.cards
+    booked = ClaimShare(
+        request="nic",
+        pool="node-1",
+        device=of.id,
+        share_id=None,
+        resource=granted.resource,
+        share=granted.share,
+        cards=(of.id,),
+        slots=1,
+        char_paths=(),
+        parameters=ClaimParameters(network=NetworkReference("net", "default")),
+    )
+    return ClaimDevice(CLAIM, booked)
+
+
+CLAIM = ClaimName("default", "train-0-nic", "uid-claim")
 CARD, WIDE = card(0), card(0, virtual=True, wide=True)
 FUNCTION = {
     "mac": "02:00:00:00:09:01",
@@ -127,6 +169,11 @@ PLANS = {
     "two whole cards with rxe": world(
         "kube-rdma", Mode.EXCLUSIVE, card(0, soft=True), card(1, soft=True), asks="net,net"
     ),
+    "two shares of claims": claimed("macvlan", Mode.SHARED_MULTI, card(0, soft=True), card(1)),
+    "a whole card of a claim": claimed("host-device", Mode.EXCLUSIVE, CARD),
+    "a function of a claim": claimed(
+        "sriov", Mode.SRIOV, card(0, virtual=True), fields=FUNCTION | {"mac": None}
+    ),
 }
 EVERY = 8 if settings().max_examples < 40 else 4  # acts, in `make check` and in `make test`
 WHOLE = ["a whole card", "a whole card with rxe", "a virtual function", "RDMA of its own"]
@@ -135,6 +182,7 @@ WHOLE += ["a virtual function with RDMA of its own", "two virtual functions with
 WHOLE += ["a function of InfiniBand", "a GUID", "a GUID and RDMA of its own"]
 WHOLE += ["a function of InfiniBand by its mode", "a GUID and RDMA of its own by its mode"]
 WHOLE += ["a function with another's addresses, then ours"]
+WHOLE += ["a whole card of a claim", "a function of a claim"]
 WHOLE += ["a GUID and a partition", "a partition and RDMA of its own", "all that InfiniBand has"]
 
 
