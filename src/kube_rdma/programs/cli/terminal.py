@@ -8,19 +8,22 @@ is cut. Colour repeats what a mark or a word says, and stands for nothing else.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from io import StringIO
 
 from rich.cells import cell_len
 from rich.console import Console, JustifyMethod
+from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from kube_base.plain_text import plain
 from kube_rdma.views.page import (
     BELOW_NOTE,
+    INDENT,
     NOTE,
     Page,
+    PageList,
     PageRow,
     PageState,
     PageTable,
@@ -41,6 +44,8 @@ _STYLES = {
 }
 _NARROWEST = 2  # columns, what a Chinese sign takes; Rich loses it in less
 _UNBOUNDED = 1 << 16  # columns; what is printed has its own width already
+# What a state colours: a mark, a word, or what stands before a colon; of a comment behind "#".
+_MARK = re.compile(r"[# ]*(?P<mark>[A-Za-z][a-z]*(?: [a-z]+)?:|\S+)")
 _TRAILING = re.compile(r"(?: |\x1b\[[0-9;]*m)+$")  # blanks, and colours that end among them
 
 
@@ -89,6 +94,8 @@ def _block(parts: Iterable[Part], width: int, *, colour: bool) -> str:
     for part in parts:
         if isinstance(part, PageTable):
             _print_table(console, worst_first(part), width)
+        elif isinstance(part, PageList):
+            _print_list(console, worst_first(part), width)
         elif isinstance(part, Sentence):
             _print_lines(console, wrapped(plain(part.text), width, part.indent), part.state)
         else:
@@ -105,8 +112,8 @@ def _print_lines(console: Console, lines: Sequence[str], state: PageState = Page
     """Lines as they are; the state colours the mark that they begin with."""
     for number, line in enumerate(lines):
         text = Text(line)
-        if state and not number:
-            text.stylize(_STYLES[state], 0, len(line.split(" ", 1)[0]))
+        if state and not number and (mark := _MARK.match(line)):
+            text.stylize(_STYLES[state], *mark.span("mark"))
         console.print(text, soft_wrap=True)
 
 
@@ -114,19 +121,31 @@ def _print_table(console: Console, table: PageTable, width: int) -> None:
     """Rows up to one with notes are one table of Rich; all have the same columns."""
     shown, alike = narrowed(table, width)
     cells = [[plain(cell) for cell in line] for line in cells_of(shown)]
+    if table.columns:
+        cells = [cells[0], ["x" * column for column in table.columns]]
     columns = column_widths(cells, _UNBOUNDED if table.whole else width)
-    grid = _grid(shown, columns, head=True)
+    grid = _grid(shown, columns, head=not table.headless)
     for row in shown.rows:
-        _add(grid, row, shown.stated)
+        _add(grid, row, shown.stated, dict(shown.words))
         if row.notes:
             console.print(grid, soft_wrap=True)
             for note in row.notes:
                 _print_lines(console, wrapped(f"{NOTE}{plain(note)}", width, BELOW_NOTE))
             grid = _grid(shown, columns, head=False)
-    if grid.row_count:
+    if grid.row_count or not shown.rows:
         console.print(grid, soft_wrap=True)
     if alike:
         _print_lines(console, wrapped(plain(alike), width, "   "))
+
+
+def _print_list(console: Console, part: PageList, width: int) -> None:
+    """The rows, behind their indent."""
+    table = PageTable(("",) * len(part.rows[0].cells), part.rows)
+    cells = [[plain(cell) for cell in line] for line in cells_of(table)]
+    grid = _grid(table, column_widths(cells, width - len(INDENT)), head=False)
+    for row in part.rows:
+        _add(grid, row, 0, {})
+    console.print(Padding(grid, (0, 0, 0, len(INDENT)), expand=False), soft_wrap=True)
 
 
 def _grid(table: PageTable, columns: Sequence[int], *, head: bool) -> RichTable:
@@ -144,10 +163,10 @@ def _grid(table: PageTable, columns: Sequence[int], *, head: bool) -> RichTable:
     return grid
 
 
-def _add(grid: RichTable, row: PageRow, stated: int) -> None:
-    """The lines of a row; the state colours its own cell of the first."""
+def _add(grid: RichTable, row: PageRow, stated: int, words: Mapping[str, PageState]) -> None:
+    """The lines of a row; a state colours its own cell, that of the row in the first line."""
     for number, line in enumerate((row.cells, *row.parts)):
         cells = [Text(plain(cell)) for cell in line]
-        if not number:
-            cells[stated].stylize(_STYLES[row.state])
+        usual = PageState.NONE if number else row.state
+        cells[stated].stylize(_STYLES[words.get(line[stated], usual)])
         grid.add_row(*cells)
