@@ -8,6 +8,7 @@ is cut. Colour repeats what a mark or a word says, and stands for nothing else.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from io import StringIO
 
@@ -67,12 +68,46 @@ def column_widths(cells: Sequence[Sequence[str]], room: int) -> list[int]:
     while excess > 0 and (wrapping := [n for n, w in enumerate(words) if columns[n] > w]):
         columns[max(wrapping, key=columns.__getitem__)] -= 1
         excess -= 1
+    if excess <= 0:
+        _share(cells, columns)
+        return columns
     for floors in ([-(-width // 2) for width in columns], titles, [_NARROWEST] * len(columns)):
         for _, index in sorted(((-width, n) for n, width in enumerate(columns))):
             given = max(0, min(excess, columns[index] - max(floors[index], _NARROWEST)))
             columns[index] -= given
             excess -= given
     return columns
+
+
+def _share(cells: Sequence[Sequence[str]], columns: list[int]) -> None:
+    """Give what a column has no use for to one that then needs not wrap, the nearest to it first.
+
+    A column has no use for what leaves its cells as many lines.
+    """
+    texts = [*zip(*cells, strict=True)]
+    lacks = [max(map(cell_len, text)) - width for text, width in zip(texts, columns, strict=True)]
+    narrow = [n for n, lack in enumerate(lacks) if lack > 0]
+    spare = {n: columns[n] - _least(texts[n], columns[n]) for n in narrow}
+    for taker in sorted(narrow, key=lacks.__getitem__):
+        others = [n for n in narrow if lacks[n] > 0 and n != taker]
+        if sum(spare[n] for n in others) < lacks[taker]:
+            continue
+        spare[taker] = 0
+        for giver in others:
+            given = min(spare[giver], lacks[taker])
+            columns[giver], columns[taker] = columns[giver] - given, columns[taker] + given
+            spare[giver], lacks[giver] = spare[giver] - given, lacks[giver] + given
+            lacks[taker] -= given
+
+
+def _least(column: Sequence[str], width: int) -> int:
+    """The narrowest width in which no cell has more lines than in this one."""
+
+    def height(room: int) -> int:
+        return sum(len(wrapped(cell, room, "")) for cell in column)
+
+    widths = range(max(_NARROWEST, min(width, _longest_word(column))), width)
+    return widths.start + bisect_left(widths, -height(width), key=lambda room: -height(room))
 
 
 def _longest_word(column: Sequence[str]) -> int:
