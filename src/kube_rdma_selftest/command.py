@@ -9,11 +9,10 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
-import click
-
 from kube_base.errors import Refused
 from kube_rdma.programs.cli.exit_codes import ExitCode
-from kube_rdma.programs.cli.output import page_width
+from kube_rdma.programs.cli.output import show
+from kube_rdma.views.page import Line, Page
 from kube_rdma_selftest.choice import trials
 from kube_rdma_selftest.report import report
 from kube_rdma_selftest.run import (
@@ -25,6 +24,8 @@ from kube_rdma_selftest.run import (
 )
 from kube_rdma_selftest.table import Table, dry_run, summary
 from kube_rdma_selftest.trial import SelftestRequest, Trial, TrialKind, TrialResult, UntriedCard
+
+_EMPTY: Page = ((Line(""),),)
 
 
 def selftest(cards: Sequence[str], kinds: Sequence[str], *, yes: bool) -> None:
@@ -43,7 +44,7 @@ def selftest(cards: Sequence[str], kinds: Sequence[str], *, yes: bool) -> None:
             where="--yes",
         )
     with listening() as stopped:
-        passed = verified(asked, real_doors(stopped), click.echo, yes=yes)
+        passed = verified(asked, real_doors(stopped), show, yes=yes)
     if stopped():
         sys.exit(ExitCode.INTERRUPTED)
     if not passed:
@@ -51,26 +52,23 @@ def selftest(cards: Sequence[str], kinds: Sequence[str], *, yes: bool) -> None:
 
 
 def verified(
-    asked: SelftestRequest, doors: SelftestDependencies, say: Callable[[str], None], *, yes: bool
+    asked: SelftestRequest, doors: SelftestDependencies, say: Callable[[Page], None], *, yes: bool
 ) -> bool:
     """Show or do it, and say whether every plan passed.
 
     Raise Refused when there is none to try.
     """
-    width = page_width()
     scene = doors.look()
     tried = trials(scene, asked)
     if not yes:
-        say(dry_run(tried, width))
+        say(dry_run(tried))
         _refuse_nothing(tried)
         return True
     table = Table(tried)
     say(table.head)
     outcomes = run_trials(asked, doors, lambda result: say(table.row(result)))
-    say("")
-    say(summary(outcomes, width))
-    say("")
-    say(report(this_system(), scene, outcomes, width))
+    say(_EMPTY)
+    say((*summary(outcomes), *report(this_system(), scene, outcomes)))
     _refuse_nothing(tried)
     return all(one.passed for one in outcomes if isinstance(one, TrialResult))
 

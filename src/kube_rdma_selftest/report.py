@@ -12,7 +12,7 @@ from itertools import groupby
 from kube_rdma.model.card import Card
 from kube_rdma.model.functions.step import FunctionSettings
 from kube_rdma.views.attach import describe
-from kube_rdma.views.text import wrapped
+from kube_rdma.views.page import Page, Sentence
 from kube_rdma_selftest.trial import (
     SelftestScene,
     SelftestSystem,
@@ -31,9 +31,7 @@ _WHEN = {
 Outcome = TrialResult | UntriedCard
 
 
-def report(
-    system: SelftestSystem, scene: SelftestScene, outcomes: Sequence[Outcome], width: int
-) -> str:
+def report(system: SelftestSystem, scene: SelftestScene, outcomes: Sequence[Outcome]) -> Page:
     """The paragraph; `scene` is the node before anything was tried."""
     head = (
         f"For a bug report: kube-rdma {system.version} on Linux {system.kernel} "
@@ -43,7 +41,7 @@ def report(
     for card, of_card in groupby(outcomes, key=_card):
         came = "; ".join(_came(outcome) for outcome in of_card)
         sentences.append(f"{_described(card, scene)}: {came}.")
-    return "\n".join(wrapped(" ".join(sentences), width, ""))
+    return ((Sentence(" ".join(sentences)),),)
 
 
 def _card(outcome: Outcome) -> Card:

@@ -6,15 +6,44 @@ programs/cli/verify prints it. Rows are made one by one, because a person waits 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 
+from kube_base.frozen import replace
 from kube_rdma.model.attach.steps import TakeLink
 from kube_rdma.views.attach import describe
-from kube_rdma.views.text import aligned, widths, wrapped
+from kube_rdma.views.page import (
+    Block,
+    Line,
+    Page,
+    PageRow,
+    PageState,
+    PageTable,
+    Part,
+    Sentence,
+)
+from kube_rdma.views.text import widths
 from kube_rdma_selftest.trial import Trial, TrialResult, TrialStage, Trouble, UntriedCard
 
 _COLUMNS = ("CARD", "PLAN", "STEPS", "RESULT", "MS")
-_RIGHT = frozenset(map(_COLUMNS.index, ("STEPS", "MS")))
+_RIGHT = tuple(map(_COLUMNS.index, ("STEPS", "MS")))
+_WORDS = (
+    ("✓", PageState.HEALTHY),
+    ("✗", PageState.UNHEALTHY),
+    ("✗ stopped", PageState.UNHEALTHY),
+    ("not tried", PageState.UNKNOWN),
+)
+_TWICE = (
+    "Each plan is run twice and undone, then run once more and lost with its network "
+    "namespace; the node is compared with what it was."
+)
+_LEFT = (
+    "Not everything could be given back: see above, and look at `ip link` and `rdma link` "
+    "before a pod uses this card."
+)
+_REPORT = (
+    "Please report the paragraph below with what `kube-rdma devices --record DIR` writes, "
+    "and the kernel's last messages (`dmesg`)."
+)
 _NONE = "-"
 _WIDEST = ("", "", "", "✗ stopped", "99999.9")
 _WHEN = {
@@ -27,26 +56,18 @@ _WHEN = {
 Tried = Trial | UntriedCard
 
 
-def dry_run(tried: Sequence[Tried], width: int) -> str:
+def dry_run(tried: Sequence[Tried]) -> Page:
     """Every plan with its steps, what is left out and why, and whom it would interrupt."""
-    lines = ["Nothing is touched without --yes. With it, this is done:", ""]
-    for _, of_card in groupby(tried, key=lambda attempt: attempt.card.id):
-        group = list(of_card)
-        lines.append(_title(group[0]))
-        for attempt in group:
-            lines += (
-                _left_out(attempt, width) if isinstance(attempt, UntriedCard) else _steps(attempt)
-            )
-        lines.append("")
+    cards = [list(of_card) for _, of_card in groupby(tried, key=lambda attempt: attempt.card.id)]
+    blocks: list[Block] = [
+        (Line(_title(group[0])), *chain.from_iterable(map(_shown, group))) for group in cards
+    ]
     if any(isinstance(attempt, Trial) for attempt in tried):
-        lines += wrapped(
-            "Each plan is run twice and undone, then run once more and lost with its network "
-            "namespace; the node is compared with what it was.",
-            width,
-            "",
-        )
-    lines += _warning(tried, width)
-    return "\n".join(lines)
+        blocks.append((Sentence(_TWICE),))
+    elif blocks:
+        blocks[-1] += (Line(""),)
+    intro = Sentence("Nothing is touched without --yes. With it, this is done:", loose=True)
+    return ((intro,), *blocks, tuple(_warning(tried)))
 
 
 class Table:
@@ -54,14 +75,21 @@ class Table:
 
     def __init__(self, tried: Sequence[Tried]) -> None:
         rows = [_COLUMNS, _WIDEST, *(_cells(one, _NONE, _NONE) for one in tried)]
-        self._columns = widths(rows)
+        self._table = PageTable(
+            _COLUMNS,
+            (),
+            _RIGHT,
+            stated=_COLUMNS.index("RESULT"),
+            words=_WORDS,
+            columns=tuple(widths(rows)),
+        )
 
     @property
-    def head(self) -> str:
+    def head(self) -> Page:
         """The names of the columns."""
-        return aligned(_COLUMNS, self._columns, _RIGHT)
+        return ((self._table,),)
 
-    def row(self, outcome: TrialResult | UntriedCard) -> str:
+    def row(self, outcome: TrialResult | UntriedCard) -> Page:
         """What came of one plan."""
         if isinstance(outcome, UntriedCard):
             cells = _cells(outcome, "not tried", _NONE)
@@ -69,38 +97,27 @@ class Table:
             ms = _NONE if outcome.milliseconds is None else f"{outcome.milliseconds:.1f}"
             mark = "✓" if outcome.passed else "✗ stopped" if outcome.stopped else "✗"
             cells = _cells(outcome.trial, mark, ms)
-        return aligned(cells, self._columns, _RIGHT)
+        return ((replace(self._table, rows=(PageRow(cells),), headless=True),),)
 
 
-def summary(outcomes: Sequence[TrialResult | UntriedCard], width: int) -> str:
+def summary(outcomes: Sequence[TrialResult | UntriedCard]) -> Page:
     """A sentence for each failure and each reason, how many passed, and what to report."""
     results = [outcome for outcome in outcomes if isinstance(outcome, TrialResult)]
-    lines: list[str] = []
+    sentences: list[Part] = []
     for outcome in outcomes:
         if isinstance(outcome, UntriedCard):
             kind = f" · {outcome.kind}" if outcome.kind else ""
-            lines += wrapped(
-                f"{_name(outcome)}{kind}: not tried: {_stop(outcome.reason)}", width, "  "
-            )
+            text = f"{_name(outcome)}{kind}: not tried: {_stop(outcome.reason)}"
+            sentences.append(Sentence(text, "  "))
         else:
-            lines += _troubles(outcome, width)
+            sentences += _troubles(outcome)
     passed = sum(outcome.passed for outcome in results)
-    lines += ["", f"{passed} of {len(results)} plans passed."]
+    last: list[Part] = [Line(f"{passed} of {len(results)} plans passed.")]
     if any(trouble.left for outcome in results for trouble in outcome.troubles):
-        lines += wrapped(
-            "Not everything could be given back: see above, and look at `ip link` and `rdma link` "
-            "before a pod uses this card.",
-            width,
-            "",
-        )
+        last.append(Sentence(_LEFT))
     if any(outcome.troubles for outcome in results):
-        lines += wrapped(
-            "Please report the paragraph below with what `kube-rdma devices --record DIR` writes, "
-            "and the kernel's last messages (`dmesg`).",
-            width,
-            "",
-        )
-    return "\n".join(lines)
+        last.append(Sentence(_REPORT))
+    return (tuple(sentences), tuple(last)) if sentences else ((Line(""), *last),)
 
 
 def _title(attempt: Tried) -> str:
@@ -114,39 +131,34 @@ def _name(attempt: Tried) -> str:
     return attempt.card.name
 
 
-def _steps(trial: Trial) -> Iterator[str]:
-    count = len(trial.plan.steps)
-    yield f"  {trial.kind}, {count} steps:"
-    for number, step in enumerate(trial.plan.steps, 1):
-        yield f"    {number:>2}  {describe(step)}"
+def _shown(attempt: Tried) -> Iterator[Part]:
+    """The steps of a plan, or why it is left out."""
+    if isinstance(attempt, UntriedCard):
+        kind = f"{attempt.kind}: " if attempt.kind else ""
+        yield Sentence(f"  {kind}not tried: {_stop(attempt.reason)}", "    ")
+        return
+    yield Line(f"  {attempt.kind}, {len(attempt.plan.steps)} steps:")
+    for number, step in enumerate(attempt.plan.steps, 1):
+        yield Sentence(f"    {number:>2}  {describe(step)}", " " * 8, loose=True)
 
 
-def _left_out(left_out: UntriedCard, width: int) -> list[str]:
-    kind = f"{left_out.kind}: " if left_out.kind else ""
-    return wrapped(f"  {kind}not tried: {_stop(left_out.reason)}", width, "    ")
-
-
-def _warning(tried: Sequence[Tried], width: int) -> Iterator[str]:
+def _warning(tried: Sequence[Tried]) -> Iterator[Sentence]:
     trials = [one for one in tried if isinstance(one, Trial) and one.kind.moves]
     names = list(dict.fromkeys(one.link.name for one in trials))
     if not names:
         return
-    yield ""
     verb = "leaves" if len(names) == 1 else "leave"
-    yield from wrapped(
+    yield Sentence(
         f"Warning: {', '.join(names)} {verb} the node for a moment. Programs and "
         "pods that use it are interrupted: drain the node first.",
-        width,
-        "",
+        state=PageState.WARNING,
     )
     takes = (step for one in trials for step in one.plan.steps if isinstance(step, TakeLink))
     addressed = list(dict.fromkeys(step.link.name for step in takes if step.addresses))
     if addressed:
-        yield from wrapped(
+        yield Sentence(
             f"{', '.join(addressed)} will have its addresses again afterwards, but not routes "
-            "that were added by hand.",
-            width,
-            "",
+            "that were added by hand."
         )
 
 
@@ -156,13 +168,14 @@ def _cells(attempt: Tried, result: str, ms: str) -> tuple[str, ...]:
     return _name(attempt), attempt.kind, str(len(attempt.plan.steps)), result, ms
 
 
-def _troubles(result: TrialResult, width: int) -> Iterator[str]:
+def _troubles(result: TrialResult) -> Iterator[Sentence]:
     what = f"{_name(result.trial)} · {result.trial.kind}"
     for trouble in result.troubles:
         sentence = f"{what}, {_WHEN[trouble.stage]}: {_act(trouble, result.trial)}{trouble.message}"
-        yield from wrapped(_stop(sentence), width, "  ")
+        yield Sentence(_stop(sentence), "  ", PageState.UNHEALTHY)
     if result.stopped:
-        yield from wrapped(f"{what}: stopped, and undone as far as it was done.", width, "  ")
+        text = f"{what}: stopped, and undone as far as it was done."
+        yield Sentence(text, "  ", PageState.WARNING)
 
 
 def _act(trouble: Trouble, trial: Trial) -> str:

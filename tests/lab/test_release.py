@@ -153,6 +153,10 @@ def test_kubectl_starts_the_plugin_through_krews_link(first, version, python_ver
     assert printed.split() == ["kubectl-rdma", python_version]
     rendered = run(tmp_path / "bin/kubectl-rdma", *RENDER, env=environment)
     assert images(rendered) == {f"kube-rdma.io/kube-rdma:{version}"}
+    (tmp_path / "bin/kubectl_complete-rdma").symlink_to("../store/kubectl_complete-rdma")
+    words = ("render", "--preset", "rails")
+    offered = run(tmp_path / "bin/kubectl_complete-rdma", *words, env=environment)
+    assert offered.split() == ["rails", ":4"]
 
 
 def test_helm_takes_the_chart_from_a_file_and_from_a_registry(first, version, tmp_path):

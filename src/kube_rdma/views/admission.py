@@ -5,13 +5,12 @@ The last step of that command; programs/admission/manifest_check judges, this se
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from kube_base.frozen import Frozen
 from kube_rdma.model.finding import Finding
 from kube_rdma.views.findings import located, sentence
-from kube_rdma.views.text import aligned, widths, wrapped
+from kube_rdma.views.page import Line, Page, PageRow, PageState, PageTable, Sentence
 
 _HEAD = ("AT", "KIND", "NAME", "WHAT IT IS")
 _NONE = "-"  # no name
@@ -51,21 +50,21 @@ class ManifestCheck(Frozen):
         return tuple(one for one in self.findings if not one.is_error)
 
 
-def check_text(check: ManifestCheck, width: int) -> str:
+def check_page(check: ManifestCheck) -> Page:
     """A table of the objects, then warnings and what admission adds; errors are told elsewhere."""
-    rows = [
-        (one.place, one.kind, one.name or _NONE, one.meaning)
+    rows = tuple(
+        PageRow((one.place, one.kind, one.name or _NONE, one.meaning))
         for one in check.objects
         if one.meaning
-    ]
-    lines = [] if check.objects else ["There is no object."]
-    if rows:
-        columns = widths([_HEAD, *rows])
-        lines += [aligned(row, columns) for row in (_HEAD, *rows)]
-    if others := len(check.objects) - len(rows):
-        lines += [""] if rows else []
-        lines.append(f"Objects that are not looked at: {others}")
-    return "\n".join((*lines, *_sentences(check, width)))
+    )
+    others = len(check.objects) - len(rows)
+    return (
+        () if check.objects else (Line("There is no object."),),
+        (PageTable(_HEAD, rows, ranked=True),) if rows else (),
+        (Line(f"Objects that are not looked at: {others}"),) if others else (),
+        *((_warning(warning),) for warning in check.warnings),
+        tuple(_addition(addition) for addition in check.additions),
+    )
 
 
 def check_document(check: ManifestCheck) -> dict[str, Any]:
@@ -81,11 +80,9 @@ def check_document(check: ManifestCheck) -> dict[str, Any]:
     }
 
 
-def _sentences(check: ManifestCheck, width: int) -> Iterator[str]:
-    for warning in check.warnings:
-        yield ""
-        yield from wrapped(f"Warning: {sentence(warning)}", width, "  ")
-    for number, addition in enumerate(check.additions):
-        if not number:
-            yield ""
-        yield from wrapped(f"Admission adds: {addition.what} ({addition.where})", width, "  ")
+def _warning(warning: Finding) -> Sentence:
+    return Sentence(f"Warning: {sentence(warning)}", "  ", PageState.WARNING)
+
+
+def _addition(addition: Addition) -> Sentence:
+    return Sentence(f"Admission adds: {addition.what} ({addition.where})", "  ")

@@ -17,7 +17,8 @@ from kube_rdma.model.claims.verdict import (
     ClaimVerdict,
     DeviceVerdict,
 )
-from kube_rdma.views.text import first_names, wrapped
+from kube_rdma.views.page import Line, Page, Sentence, state_of
+from kube_rdma.views.text import first_names
 
 _MARKS: Mapping[ClaimOutcome, str] = {
     ClaimOutcome.REFUSED: "✗",
@@ -31,24 +32,21 @@ MOST_NODES = 8  # that are shown with their devices
 _MOST_NAMES = 3  # of devices that have the same against them
 
 
-def claim_text(explanation: ClaimExplanation, width: int = 100) -> str:
-    """The whole; `width` in columns."""
+def claim_page(explanation: ClaimExplanation) -> Page:
+    """The whole."""
     claim = explanation.claim
     state = "allocated" if claim.held is not None else "not allocated"
     users = f"for {', '.join(claim.reserved_for)}" if claim.reserved_for else ""
-    blocks = [
-        [" · ".join(filter(None, (f"claim {claim.namespace}/{claim.name}", state, users)))],
-        wrapped(explanation.headline, width, ""),
-        ["ASKED", *_asked(claim, width)],
-    ]
-    if claim.held:
-        blocks.append(["HELD", *_held(claim.held)])
-    if explanation.nodes:
-        blocks.append(["NODES", *_nodes(explanation.nodes, width)])
-    if explanation.notes:
-        notes = [f"{_INDENT}{note}" for note in explanation.notes]
-        blocks.append(["NOTES", *(line for note in notes for line in wrapped(note, width, _DEEP))])
-    return "\n\n".join("\n".join(block) for block in blocks)
+    title = " · ".join(filter(None, (f"claim {claim.namespace}/{claim.name}", state, users)))
+    notes = (Sentence(f"{_INDENT}{note}", _DEEP) for note in explanation.notes)
+    return (
+        (Sentence(title, _DEEP, loose=True),),
+        (Sentence(explanation.headline),),
+        (Line("ASKED"), *_asked(claim)),
+        (Line("HELD"), *_held(claim.held)) if claim.held else (),
+        (Line("NODES"), *_nodes(explanation.nodes)) if explanation.nodes else (),
+        (Line("NOTES"), *notes) if explanation.notes else (),
+    )
 
 
 def claim_document(explanation: ClaimExplanation) -> dict[str, object]:
@@ -91,16 +89,16 @@ def _device_document(device: SliceDevice, request: str) -> dict[str, object]:
     return {**names, "request": request}
 
 
-def _asked(claim: Claim, width: int) -> Iterator[str]:
+def _asked(claim: Claim) -> Iterator[Sentence]:
     for request in claim.requests:
         for number, choice in enumerate(request.choices):
             lead = f"{_INDENT}{choice.name}  "
             either = "else " if number else ""
-            yield from wrapped(f"{lead}{either}{_wanted(choice)}", width, _DEEP)
+            yield Sentence(f"{lead}{either}{_wanted(choice)}", _DEEP)
             for selector in choice.selectors:
-                yield from wrapped(f"{_DEEP}with {' '.join(selector.split())}", width, _DEEP * 2)
+                yield Sentence(f"{_DEEP}with {' '.join(selector.split())}", _DEEP * 2)
     for constraint in claim.constraints:
-        yield from wrapped(f"{_INDENT}{_constraint(constraint)}", width, _DEEP)
+        yield Sentence(f"{_INDENT}{_constraint(constraint)}", _DEEP)
 
 
 def _wanted(choice: ClaimRequest) -> str:
@@ -115,20 +113,26 @@ def _constraint(constraint: ClaimConstraint) -> str:
     return f"{whose} {verb} in {constraint.attribute}"
 
 
-def _held(held: Iterable[AllocationResult]) -> Iterator[str]:
+def _held(held: Iterable[AllocationResult]) -> Iterator[Sentence]:
     for result in held:
         device = result.device
-        yield f"{_INDENT}{device.name}  pool {device.pool}, request {result.request}"
+        text = f"{_INDENT}{device.name}  pool {device.pool}, request {result.request}"
+        yield Sentence(text, _DEEP, loose=True)
 
 
-def _nodes(nodes: tuple[ClaimVerdict, ...], width: int) -> Iterator[str]:
+def _nodes(nodes: tuple[ClaimVerdict, ...]) -> Iterator[Sentence]:
     drivers = {one.device.driver for node in nodes for one in node.devices}
     for verdict in nodes[:MOST_NODES]:
-        yield from wrapped(f"{_MARKS[verdict.outcome]} {_state(verdict)}", width, _DEEP)
-        yield from _devices(verdict, width, several=len(drivers) > 1)
+        yield _marked("", f"{_MARKS[verdict.outcome]} {_state(verdict)}", _DEEP)
+        yield from _devices(verdict, several=len(drivers) > 1)
     more = len(nodes) - MOST_NODES
     if more > 0:
-        yield f"… and {more} more; --node shows one of them, --json all"
+        yield Sentence(f"… and {more} more; --node shows one of them, --json all", loose=True)
+
+
+def _marked(indent: str, text: str, below: str) -> Sentence:
+    """A sentence that begins with a mark."""
+    return Sentence(f"{indent}{text}", below, state_of(text[0]))
 
 
 def _state(verdict: ClaimVerdict) -> str:
@@ -140,15 +144,15 @@ def _state(verdict: ClaimVerdict) -> str:
     return f"{verdict.node}  {verdict.why}"
 
 
-def _devices(verdict: ClaimVerdict, width: int, *, several: bool) -> Iterator[str]:
+def _devices(verdict: ClaimVerdict, *, several: bool) -> Iterator[Sentence]:
     """Devices that have the same against them share a line."""
     lines: dict[str, list[str]] = {}
     for looked in sorted(verdict.devices, key=lambda looked: looked.chosen):
         names = lines.setdefault(_about(looked), [])
         names.append(_name(verdict.node, looked.device, several=several))
     for text, names in lines.items():
-        lead = f"{_DEEP}{text[0]} {first_names(names, _MOST_NAMES)}"
-        yield from wrapped(f"{lead}  {text[2:]}", width, _DEEP * 2)
+        whose = f"{text[0]} {first_names(names, _MOST_NAMES)}"
+        yield _marked(_DEEP, f"{whose}  {text[2:]}", _DEEP * 2)
 
 
 def _about(looked: DeviceVerdict) -> str:

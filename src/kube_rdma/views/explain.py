@@ -9,8 +9,9 @@ Marks are those of views/doctor.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import IPv6Address
+from itertools import chain
 
 from kube_base.frozen import asdict
 from kube_rdma.model.explain import (
@@ -26,8 +27,18 @@ from kube_rdma.model.explain import (
 from kube_rdma.model.finding import Finding, Stage
 from kube_rdma.views.attach import describe
 from kube_rdma.views.findings import labelled, located
-from kube_rdma.views.page import block_lines
-from kube_rdma.views.text import GAP, aligned, widths, wrapped
+from kube_rdma.views.page import (
+    Block,
+    Line,
+    Page,
+    PageList,
+    PageRow,
+    PageState,
+    Part,
+    Sentence,
+    state_of,
+)
+from kube_rdma.views.text import GAP, widths
 
 _INDENT = "  "
 _WHO: Mapping[Stage | None, str] = {
@@ -36,29 +47,32 @@ _WHO: Mapping[Stage | None, str] = {
     Stage.KUBELET: "The kubelet",
     Stage.AGENT: "The agent",
 }
+_DONE: Mapping[bool | None, tuple[str, PageState]] = {
+    True: ("all done", PageState.HEALTHY),
+    False: ("begun, not answered yet", PageState.WARNING),
+    None: ("", PageState.NONE),
+}
 _SOURCES: Mapping[StepsFrom, str] = {
     StepsFrom.RECORD: "as the agent has recorded them",
     StepsFrom.RULES: "as the agent's rules plan them",
 }
 
 
-def explain_text(explanation: Explanation, width: int = 100) -> str:
-    """The whole; `width` in columns, tables are as wide as they are."""
-    way = ("IN THE WAY", [line for one in explanation.findings for line in _finding(one, width)])
+def explain_page(explanation: Explanation) -> Page:
+    """The whole."""
+    way = (_section("IN THE WAY", chain.from_iterable(map(_finding, explanation.findings))),)
     real = bool(explanation.phase)
-    sections = [
-        ("ASKED", list(_asked(explanation, width))),
-        *([way] if explanation.is_refused else []),
-        ("GRANTED" if real else "WOULD BE GRANTED", list(_granted(explanation, width))),
-        (_steps_title(explanation), list(_steps(explanation, width))),
-        (_inside_title(explanation), list(_inside(explanation, width))),
-        *([] if explanation.is_refused else [way]),
-        ("NOTES", [line for note in explanation.notes for line in _note(note, width)]),
-    ]
-    blocks = [list(_head(explanation, width))]
-    blocks += [[title, *lines] for title, lines in sections if lines]
-    blocks.append(wrapped(_verdict(explanation), width, ""))
-    return "\n\n".join("\n".join(block) for block in blocks)
+    return (
+        tuple(_head(explanation)),
+        _section("ASKED", _asked(explanation)),
+        *(way if explanation.is_refused else ()),
+        _section("GRANTED" if real else "WOULD BE GRANTED", _granted(explanation)),
+        *_steps(explanation),
+        _section(_inside_title(explanation), _inside(explanation)),
+        *(() if explanation.is_refused else way),
+        _section("NOTES", map(_note, explanation.notes)),
+        (Sentence(_verdict(explanation)),),
+    )
 
 
 def explain_document(explanation: Explanation) -> dict[str, object]:
@@ -102,36 +116,38 @@ def step_texts(plan: ExplainedPlan) -> tuple[str, ...]:
     return tuple(_worded(describe(step), plan.stand_ins) for step in plan.steps)
 
 
-def _head(explanation: Explanation, width: int) -> Iterator[str]:
+def _section(title: str, parts: Iterable[Part]) -> Block:
+    """Parts below their title; nothing without any."""
+    made = tuple(parts)
+    return (Line(title), *made) if made else ()
+
+
+def _head(explanation: Explanation) -> Iterator[Part]:
     facts = [f"pod {explanation.pod}"]
     facts.append(explanation.phase or "does not exist yet")
     facts.append(f"node {explanation.node}" if explanation.node else "on no node yet")
-    yield " · ".join(facts)
+    yield Sentence(" · ".join(facts), _INDENT * 2, loose=True)
     if explanation.why:
-        yield from wrapped(f"{_INDENT}{explanation.why}", width, _INDENT)
+        yield Sentence(f"{_INDENT}{explanation.why}", _INDENT)
 
 
-def _asked(explanation: Explanation, width: int) -> Iterator[str]:
+def _asked(explanation: Explanation) -> Iterator[Part]:
     rows = [
-        (f"{one.count} × {one.resource}", f"container {one.container}") for one in explanation.asks
+        (f"{one.count} × {one.resource}", f"container {one.container}", one.offer)
+        for one in explanation.asks
     ]
-    rows += [(f"claim {one.name}", one.claim) for one in explanation.claims]
-    rows += [(one.interface, one.name) for one in explanation.networks]
-    ends = [one.offer for one in explanation.asks]
-    ends += [one.means for one in explanation.claims]
-    ends += [one.means for one in explanation.networks]
-    columns = widths(rows) if rows else []
-    for row, end in zip(rows, ends, strict=True):
-        lead = f"{_INDENT}{aligned(row, columns):<{sum(columns) + len(GAP)}}{GAP}"
-        yield from wrapped(f"{lead}{end}".rstrip(), width, " " * len(lead))
+    rows += [(f"claim {one.name}", one.claim, one.means) for one in explanation.claims]
+    rows += [(one.interface, one.name, one.means) for one in explanation.networks]
+    if rows:
+        before = sum(widths([row[:2] for row in rows])) + len(_INDENT) + 2 * len(GAP)
+        yield PageList(tuple(map(PageRow, rows)), " " * before, ranked=True)
     for wish in explanation.wishes:
-        yield from wrapped(f"{_INDENT}{wish}", width, _INDENT * 2)
+        yield Sentence(f"{_INDENT}{wish}", _INDENT * 2)
 
 
-def _granted(explanation: Explanation, width: int) -> Iterator[str]:
+def _granted(explanation: Explanation) -> Iterator[Part]:
     doubt = "supposed" if explanation.phase else "preferred"
-    for line in _table([_share_row(one, doubt) for one in explanation.shares]):
-        yield from wrapped(line, width, _INDENT * 2)
+    return _list([_share_row(one, doubt) for one in explanation.shares])
 
 
 def _share_row(share: ExplainedShare, doubt: str) -> tuple[str, ...]:
@@ -150,18 +166,23 @@ def _steps_title(explanation: Explanation) -> str:
     return f"{what}, {_SOURCES[explanation.source]}" if explanation.source else what
 
 
-def _steps(explanation: Explanation, width: int) -> Iterator[str]:
+def _steps(explanation: Explanation) -> Iterator[Block]:
+    """A block for each interface, the first below the title."""
     for number, plan in enumerate(explanation.plans):
-        if number:
-            yield ""
-        state = {True: "all done", False: "begun, not answered yet", None: ""}[plan.done]
-        yield " · ".join(filter(None, (f"{_INDENT}{plan.interface}", plan.network, state)))
-        for place, text in enumerate(step_texts(plan), 1):
-            lead = f"{_INDENT}{place:>4}  "
-            yield from wrapped(f"{lead}{text}", width, " " * len(lead))
-        for word in plan.stand_ins:
-            if word.meaning:
-                yield from wrapped(f"{_INDENT}      {word.meaning}.", width, " " * 8)
+        title = () if number else (Line(_steps_title(explanation)),)
+        yield (*title, *_plan(plan))
+
+
+def _plan(plan: ExplainedPlan) -> Iterator[Part]:
+    answer, state = _DONE[plan.done]
+    title = " · ".join(filter(None, (f"{_INDENT}{plan.interface}", plan.network, answer)))
+    yield Sentence(title, _INDENT * 2, state, loose=True)
+    for place, text in enumerate(step_texts(plan), 1):
+        lead = f"{_INDENT}{place:>4}  "
+        yield Sentence(f"{lead}{text}", " " * len(lead))
+    for word in plan.stand_ins:
+        if word.meaning:
+            yield Sentence(f"{_INDENT}      {word.meaning}.", " " * 8)
 
 
 def _inside_title(explanation: Explanation) -> str:
@@ -173,20 +194,21 @@ def _inside_title(explanation: Explanation) -> str:
     return "WHAT PROGRAMS SEE"
 
 
-def _inside(explanation: Explanation, width: int) -> Iterator[str]:
+def _inside(explanation: Explanation) -> Iterator[Part]:
     """Below a title that says that it is seen, what is a plan says so itself."""
     plan = "" if "WOULD" in _inside_title(explanation) else ", as planned"
-    for line in _table([*map(_interface_row, explanation.interfaces)]):
-        yield from wrapped(line, width, _INDENT * 2)
-    for way in explanation.rdma_cm:
-        yield f"{_INDENT}{_rdma_cm(way)}"
+    yield from _list([*map(_interface_row, explanation.interfaces)])
+    yield from (
+        Sentence(f"{_INDENT}{_rdma_cm(way)}", _INDENT * 2, loose=True)
+        for way in explanation.rdma_cm
+    )
     doubt = plan if explanation.doors_from is SeenFrom.RULES else ""
     for container, paths in explanation.doors:
         line = f"{_INDENT}container {container}, in /dev/infiniband{doubt}: {'; '.join(paths)}"
-        yield from wrapped(line, width, _INDENT * 2)
+        yield Sentence(line, _INDENT * 2)
     for name, lines in explanation.settings:
-        yield f"{_INDENT}{name}{plan}"
-        yield from (f"{_INDENT * 3}{line}" for line in lines)
+        yield Line(f"{_INDENT}{name}{plan}")
+        yield from (Line(f"{_INDENT * 3}{line}") for line in lines)
 
 
 def _rdma_cm(way: RdmaCmAddress) -> str:
@@ -219,14 +241,16 @@ def _short(gid: str) -> str:
     return f"::ffff:{whole.ipv4_mapped}" if whole.ipv4_mapped else str(whole)
 
 
-def _finding(finding: Finding, width: int) -> Iterator[str]:
-    lead = f"{'✗' if finding.is_error else '!'} {_WHO[finding.stage]}"
-    yield f"{lead}, at {finding.subject}" if finding.subject else lead
-    yield from block_lines(labelled({"Why": finding.problem, "Fix": finding.remedy}), width)
+def _finding(finding: Finding) -> Iterator[Part]:
+    mark = "✗" if finding.is_error else "!"
+    lead = f"{mark} {_WHO[finding.stage]}"
+    text = f"{lead}, at {finding.subject}" if finding.subject else lead
+    yield Sentence(text, _INDENT * 2, state_of(mark), loose=True)
+    yield from labelled({"Why": finding.problem, "Fix": finding.remedy})
 
 
-def _note(note: str, width: int) -> list[str]:
-    return wrapped(f"{_INDENT}{note}.", width, _INDENT)
+def _note(note: str) -> Sentence:
+    return Sentence(f"{_INDENT}{note}.", _INDENT)
 
 
 def _verdict(explanation: Explanation) -> str:
@@ -242,15 +266,12 @@ def _verdict(explanation: Explanation) -> str:
     return "Nothing stands against it in what was seen."
 
 
-def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+def _list(rows: Sequence[tuple[str, ...]]) -> Iterator[PageList]:
     """Rows below each other, columns that are empty in all of them left out."""
-    kept = (
-        [place for place in range(len(rows[0])) if any(row[place] for row in rows)] if rows else []
-    )
-    cells = [tuple(row[place] for place in kept) for row in rows]
-    if cells:
-        columns = widths(cells)
-        yield from (f"{_INDENT}{aligned(row, columns)}" for row in cells)
+    if rows:
+        kept = [place for place in range(len(rows[0])) if any(row[place] for row in rows)]
+        cells = (tuple(row[place] for place in kept) for row in rows)
+        yield PageList(tuple(map(PageRow, cells)), _INDENT * 2)
 
 
 def _worded(text: str, words: Sequence[StandIn]) -> str:

@@ -19,7 +19,6 @@ from kube_rdma.views.page import (
     PageTable,
     Sentence,
 )
-from kube_rdma.views.text import aligned, widths, wrapped
 
 _NONE = "-"
 _BAR = 10  # characters
@@ -27,6 +26,7 @@ _LIST = ("POOL", "NETWORK", "FOR", "HELD", "SIZE", "NODES", "FULL", "RANGES")
 _LIST_RIGHT = (3, 4, 5)
 _HOLDERS = ("NODE", "HELD", "ADDRESSES")
 _HOLDERS_RIGHT = (1,)
+_WELL = "All is well: every address has one holder, and every holder is there."
 _KEPT = ("ADDRESS", "NETWORK", "POD", "INTERFACE", "NODE", "POOLS")
 
 
@@ -115,15 +115,12 @@ def pools_document(states: Sequence[PoolState]) -> list[dict[str, object]]:
     return [_document(state) for state in states]
 
 
-def findings_text(findings: Sequence[Finding], width: int = 100) -> str:
+def findings_page(findings: Sequence[Finding]) -> Page:
     """A sentence for each finding, warnings last."""
     if not findings:
-        return "All is well: every address has one holder, and every holder is there."
-    lines: list[str] = []
-    for finding in sorted(findings, key=lambda each: not each.is_error):
-        mark = finding.code if finding.is_error else "warning"
-        lines += wrapped(f"{mark}: {finding.problem}", width, "  ")
-    return "\n".join(lines)
+        return ((Sentence(_WELL, loose=True),),)
+    first = sorted(findings, key=lambda each: not each.is_error)
+    return (tuple(map(_finding, first)),)
 
 
 def findings_document(findings: Sequence[Finding]) -> list[dict[str, object]]:
@@ -134,21 +131,23 @@ def findings_document(findings: Sequence[Finding]) -> list[dict[str, object]]:
     ]
 
 
-def migration_text(migration: Migration, *, is_done: bool, width: int = 100) -> str:
+def migration_page(migration: Migration, *, is_done: bool) -> Page:
     """What happens to pools and addresses, and what a person has to look at."""
-    lines = [] if is_done else ["Nothing is written yet; this is what would be:", ""]
-    lines += [f"{'+' if act == 'create' else '~'} IPPool {name}" for name, act in migration.pools]
-    if not migration.pools:
-        lines.append("No pool changes.")
-    if migration.kept:
-        columns = widths([_KEPT, *migration.kept])
-        lines += ["", "Stay with their pods, and are excluded from the pools:", ""]
-        lines += [aligned(row, columns) for row in (_KEPT, *migration.kept)]
-    parts = {"Free": migration.over, "Not mapped": migration.unmapped, "Note": migration.notes}
-    for title, sentences in parts.items():
-        for sentence in sentences:
-            lines += wrapped(f"{title}: {sentence}.", width, "  ")
-    return "\n".join(lines)
+    acts = [
+        Line(f"{'+' if act == 'create' else '~'} IPPool {name}") for name, act in migration.pools
+    ] or [Line("No pool changes.")]
+    left = (
+        *_said("Free", migration.over),
+        *_said("Not mapped", migration.unmapped, PageState.UNHEALTHY),
+        *_said("Note", migration.notes),
+    )
+    kept = tuple(map(PageRow, migration.kept))
+    return (
+        () if is_done else (Line("Nothing is written yet; this is what would be:"),),
+        (*acts, *(() if kept else left)),
+        (Line("Stay with their pods, and are excluded from the pools:"),) if kept else (),
+        (PageTable(_KEPT, kept), *left) if kept else (),
+    )
 
 
 def migration_document(migration: Migration) -> dict[str, object]:
@@ -161,6 +160,20 @@ def migration_document(migration: Migration) -> dict[str, object]:
         "unmapped": list(migration.unmapped),
         "notes": list(migration.notes),
     }
+
+
+def _finding(finding: Finding) -> Sentence:
+    code, state = (
+        (finding.code, PageState.UNHEALTHY) if finding.is_error else ("warning", PageState.WARNING)
+    )
+    return Sentence(f"{code}: {finding.problem}", "  ", state)
+
+
+def _said(
+    title: str, sentences: Sequence[str], state: PageState = PageState.NONE
+) -> Iterator[Sentence]:
+    for text in sentences:
+        yield Sentence(f"{title}: {text}.", "  ", state)
 
 
 def _rows(state: PoolState) -> Iterator[tuple[str, ...]]:

@@ -16,9 +16,9 @@ from kube_rdma.model.migrate import (
     StartingPoint,
     TakeoverPlan,
 )
-from kube_rdma.views.text import first_names, wrapped
+from kube_rdma.views.page import Block, Line, Page, PageState, Sentence
+from kube_rdma.views.text import first_names
 
-_WIDTH = 100
 _NAMED = 3  # pods of a node; JSON has all
 _NAMES = {
     StartingPoint.SHARED: "the shared RDMA device plugin",
@@ -30,21 +30,22 @@ _NAMES = {
 }
 
 
-def plan_text(plan: TakeoverPlan) -> str:
+def plan_page(plan: TakeoverPlan) -> Page:
     """All of it; a plan without a source is its notes."""
     if plan.source is None:
-        return "\n".join(f"{note}." for note in plan.notes)
-    lines = [
+        return (tuple(Sentence(f"{note}.", loose=True) for note in plan.notes),)
+    title = (
         f"# From {_NAMES[plan.source.start]} to kube-rdma. Nothing was changed yet.",
         "# Paste one step at a time, and go on when each of its commands ended well.",
         "# Keep this text: the way back names what is there now.",
         "#",
         *_seen(plan, plan.source),
-    ]
-    lines += [line for note in plan.notes for line in wrapped(f"# ! {note}.", _WIDTH, "#   ")]
-    lines += _steps("There", plan.steps)
-    lines += _steps("Back", plan.back)
-    return "\n".join(lines)
+    )
+    return (
+        (*map(_comment, title), *map(_note, plan.notes)),
+        *_steps("There", plan.steps),
+        *_steps("Back", plan.back),
+    )
 
 
 def plan_document(plan: TakeoverPlan) -> dict[str, object]:
@@ -71,22 +72,23 @@ def plan_document(plan: TakeoverPlan) -> dict[str, object]:
     }
 
 
-def node_plan_text(plan: ServingPlan) -> str:
+def node_plan_page(plan: ServingPlan) -> Page:
     """The way of one node to claims and back, as a script that is pasted step by step."""
     view = plan.view
     offers = ", ".join(f"{name}: {view.node.offered.get(name, '0')}" for name in view.resources)
     now = f"; labelled {view.node.mark}" if view.node.mark else ""
-    lines = [
+    title = (
         "# From shares of the device plugin to claims, by the same resource names.",
         "# Nothing was changed yet. Paste one step at a time; the way back is below.",
         "#",
         f"# Seen: {view.node.name}, kubelet {view.kubelet_version}; {offers}{now}",
         *(f"#   DeviceClass {view.classes[name]} has {name}" for name in view.resources),
-    ]
-    lines += [line for note in plan.notes for line in wrapped(f"# ! {note}.", _WIDTH, "#   ")]
-    lines += _steps("There", plan.steps)
-    lines += _steps("Back", plan.back)
-    return "\n".join(lines)
+    )
+    return (
+        (*map(_comment, title), *map(_note, plan.notes)),
+        *_steps("There", plan.steps),
+        *_steps("Back", plan.back),
+    )
 
 
 def node_plan_document(plan: ServingPlan) -> dict[str, object]:
@@ -142,9 +144,16 @@ def _node(plan: TakeoverPlan, node: MigratingNode) -> str:
     return f"{node.name}  {offers}{held}{mark}{closed}"
 
 
-def _steps(name: str, steps: Sequence[PlanStep]) -> Iterator[str]:
+def _steps(name: str, steps: Sequence[PlanStep]) -> Iterator[Block]:
     for number, step in enumerate(steps, 1):
-        yield ""
-        yield f"# {name}, step {number} of {len(steps)}. {step.title}"
-        yield from wrapped(f"# {step.why}", _WIDTH, "# ")
-        yield from step.commands
+        title = f"# {name}, step {number} of {len(steps)}. {step.title}"
+        yield (_comment(title), Sentence(f"# {step.why}", "# "), *map(Line, step.commands))
+
+
+def _comment(text: str) -> Sentence:
+    """A comment that stays a line in a file; a terminal folds it, and its parts are comments."""
+    return Sentence(text, "#   ", loose=True)
+
+
+def _note(note: str) -> Sentence:
+    return Sentence(f"# ! {note}.", "#   ", PageState.WARNING)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from kube_base.frozen import Frozen, replace
 from kube_base.natural import natural
@@ -51,7 +51,9 @@ class PageTable(Frozen):
     `right` are the columns that end at their edge, `stated` is the column that shows the state.
     A page in a pipe that is too narrow leaves out columns of `spare` that say the same in each row,
     the last first, and cuts cells of the columns `cut`. `ranked` rows keep their order on a
-    terminal. A `whole` table is as wide as it is.
+    terminal. A `whole` table is as wide as it is. `words` of the column `stated` have a state in
+    whatever line of a row. `columns` are the widths of a table whose rows come one by one; behind
+    its head they come `headless`.
     """
 
     head: tuple[str, ...]
@@ -62,14 +64,32 @@ class PageTable(Frozen):
     cut: tuple[str, ...] = ()
     ranked: bool = False
     whole: bool = False
+    words: tuple[tuple[str, PageState], ...] = ()
+    columns: tuple[int, ...] = ()
+    headless: bool = False
+
+
+class PageList(Frozen):
+    """Cells below each other, without a head.
+
+    What is too long goes on below, on a terminal in its own column, in a pipe behind `hanging`.
+    """
+
+    rows: tuple[PageRow, ...]
+    hanging: str
+    ranked: bool = False
 
 
 class Sentence(Frozen):
-    """What is wrapped at the width of the page; lines behind the first begin with `indent`."""
+    """What is wrapped at the width of the page; lines behind the first begin with `indent`.
+
+    In a pipe a `loose` one is a line, however long.
+    """
 
     text: str
     indent: str = ""
     state: PageState = PageState.NONE
+    loose: bool = False
 
 
 class Line(Frozen):
@@ -79,11 +99,12 @@ class Line(Frozen):
     state: PageState = PageState.NONE
 
 
-Part: TypeAlias = PageTable | Sentence | Line
+Part: TypeAlias = PageTable | PageList | Sentence | Line
 Block: TypeAlias = tuple[Part, ...]
 Page: TypeAlias = tuple[Block, ...]
 """Blocks have an empty line between them; one without parts is left out."""
 
+INDENT = "  "  # of a PageList
 NOTE, BELOW_NOTE = "  └ ", "    "
 
 
@@ -113,7 +134,9 @@ def block_lines(block: Iterable[Part], width: int) -> Iterator[str]:
     for part in block:
         if isinstance(part, PageTable):
             yield from _table_lines(part, width)
-        elif isinstance(part, Sentence):
+        elif isinstance(part, PageList):
+            yield from _list_lines(part, width)
+        elif isinstance(part, Sentence) and not part.loose:
             yield from wrapped(part.text, width, part.indent)
         else:
             yield part.text
@@ -127,7 +150,10 @@ def widened(page: Page) -> Page:
     )
 
 
-def worst_first(table: PageTable) -> PageTable:
+Rows = TypeVar("Rows", PageTable, PageList)
+
+
+def worst_first(table: Rows) -> Rows:
     """Its rows as people look for them: by state, then in the natural order of their names."""
     if table.ranked:
         return table
@@ -168,9 +194,11 @@ def _table_lines(table: PageTable, width: int) -> Iterator[str]:
     if not table.whole:
         cut = [shown.head.index(title) for title in shown.cut if title in shown.head]
         cells = fitted(cells, width, cut)
-    columns = widths(cells)
+    columns = shown.columns or widths(cells)
     lines = (aligned(row, columns, shown.right) for row in cells)
-    yield next(lines)
+    head = next(lines)
+    if not shown.headless:
+        yield head
     for row in shown.rows:
         for _ in (row.cells, *row.parts):
             yield next(lines)
@@ -178,6 +206,12 @@ def _table_lines(table: PageTable, width: int) -> Iterator[str]:
             yield from wrapped(f"{NOTE}{note}", width, BELOW_NOTE)
     if alike:
         yield from wrapped(alike, width, "   ")
+
+
+def _list_lines(part: PageList, width: int) -> Iterator[str]:
+    columns = widths([row.cells for row in part.rows])
+    for row in part.rows:
+        yield from wrapped(f"{INDENT}{aligned(row.cells, columns)}", width, part.hanging)
 
 
 def cells_of(table: PageTable) -> list[tuple[str, ...]]:

@@ -7,22 +7,33 @@ comes from rules/pools/pools and rules/pools/selection.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
 
 from kube_base.frozen import Frozen, asdict
 from kube_rdma.model.card import Card
 from kube_rdma.model.functions.function import FunctionsWish
 from kube_rdma.model.pools.pool import Bind, Mode, Pool, PoolSpec, Selector, Serving, Variables
 from kube_rdma.model.settings.fabric import FabricProfile
-from kube_rdma.views.text import aligned, widths, wrapped
+from kube_rdma.views.page import (
+    Block,
+    Line,
+    Page,
+    PageRow,
+    PageState,
+    PageTable,
+    Part,
+    Sentence,
+)
 
 _NONE = "-"
 _WISH = ("POOL", "MODE", "SHARES", "ATTACH", "PREFER")
-_WISH_RIGHT = frozenset({2})
+_WISH_RIGHT = (2,)
 _FUNCTIONS = ("FUNCTIONS", "DRIVERS", "FORCED", "OF")
-_FUNCTIONS_RIGHT = frozenset({0})
+_FUNCTIONS_RIGHT = (0,)
 _CARD = ("POOL", "CARD", "FUNCTION", "NUMA", "SHARES", "USABLE")
-_CARD_RIGHT = frozenset({3, 4})
+_CARD_RIGHT = (3, 4)
+_USABLE = (("yes", PageState.HEALTHY), ("no", PageState.UNHEALTHY))
+
+_FORMATS = (16, 12, 60)  # columns, whatever the names are
 
 # The fields of a Selector, as people read them.
 _FIELDS = (
@@ -61,31 +72,27 @@ class OnNode(Frozen):
     left_out: tuple[PoollessCard, ...] = ()
 
 
-def wishes_text(
+def wishes_page(
     specs: Sequence[PoolSpec],
     takes: Mapping[Mode, str],
     warnings: Sequence[str] = (),
-    width: int = 100,
-) -> str:
+) -> Page:
     """The pools as they are wished for, each with the cards that it means.
 
-    `specs` leave nothing unsaid; `takes` says which cards a mode takes without selectors. `width`
-    (columns) wraps sentences, never the table.
+    `specs` leave nothing unsaid; `takes` says which cards a mode takes without selectors.
     """
-    rows = [_wish(spec) for spec in specs]
-    columns = widths([_WISH, *rows])
-    lines = [aligned(_WISH, columns, _WISH_RIGHT)]
-    for spec, row in zip(specs, rows, strict=True):
-        lines.append(aligned(row, columns, _WISH_RIGHT))
-        for sentence in (_chosen(spec, takes), *_besides(spec)):
-            lines += wrapped(f"  └ {sentence}", width, "    ")
-    lines += _marked("Warning", warnings, width)
-    return "\n".join(lines)
+    rows = tuple(
+        PageRow(_wish(spec), notes=(_chosen(spec, takes), *_besides(spec))) for spec in specs
+    )
+    return (
+        (PageTable(_WISH, rows, _WISH_RIGHT),),
+        _marked("Warning", warnings, PageState.WARNING),
+    )
 
 
-def functions_text(wishes: Sequence[FunctionsWish]) -> str:
-    """How many virtual functions which cards are to have."""
-    rows = [
+def functions_page(wishes: Sequence[FunctionsWish]) -> Page:
+    """How many virtual functions which cards are to have; nothing without a wish."""
+    rows = (
         (
             str(wish.count),
             "yes" if wish.autoprobe else "no",
@@ -93,28 +100,33 @@ def functions_text(wishes: Sequence[FunctionsWish]) -> str:
             "; or ".join(map(_selector, wish.selectors)),
         )
         for wish in wishes
-    ]
-    columns = widths([_FUNCTIONS, *rows])
-    return "\n".join(aligned(row, columns, _FUNCTIONS_RIGHT) for row in (_FUNCTIONS, *rows))
+    )
+    table = PageTable(_FUNCTIONS, tuple(map(PageRow, rows)), _FUNCTIONS_RIGHT, ranked=True)
+    return ((table,),) if wishes else ()
 
 
-def node_text(node: OnNode, title: str, width: int = 100) -> str:
+def node_page(node: OnNode, title: str) -> Page:
     """The cards of each pool, and why the others are in none."""
-    blocks = [(list(_cards(pool)), list(_troubles(pool))) for pool in node.pools]
-    columns = widths([_CARD, *(row for rows, _ in blocks for row in rows)])
-    lines = [f"{title}:", "", aligned(_CARD, columns, _CARD_RIGHT)]
-    for rows, troubles in blocks:
-        lines += [aligned(row, columns, _CARD_RIGHT) for row in rows]
-        for trouble in troubles:
-            lines += wrapped(f"  └ {trouble}", width, "    ")
-    if node.left_out:
-        lines += ["", "In no pool:"]
-        for names, reasons in _grouped(node.left_out):
-            lines += wrapped(f"  {names}", width, "  ")
-            for reason in reasons:
-                lines += wrapped(f"    └ {reason}", width, "      ")
-    lines += [*_marked("Clash", node.clashes, width), *_marked("Warning", node.warnings, width)]
-    return "\n".join(lines)
+    table = PageTable(
+        _CARD,
+        tuple(map(_pool_row, node.pools)),
+        _CARD_RIGHT,
+        stated=_CARD.index("USABLE"),
+        words=_USABLE,
+    )
+    return (
+        (Line(f"{title}:"),),
+        (table,),
+        tuple(_poolless(node.left_out)),
+        _marked("Clash", node.clashes, PageState.UNHEALTHY),
+        _marked("Warning", node.warnings, PageState.WARNING),
+    )
+
+
+def formats_page(rows: Sequence[tuple[str, str, str]]) -> Page:
+    """The formats of a configuration: name, key by which it is known, and whose it is."""
+    listed = tuple(map(PageRow, rows))
+    return ((PageTable(("",) * 3, listed, columns=_FORMATS, headless=True, ranked=True),),)
 
 
 def pools_document(
@@ -209,6 +221,17 @@ def _cards(pool: Pool) -> Iterator[tuple[str, ...]]:
         yield resource, _NONE, _NONE, _NONE, "0", _NONE
 
 
+def _pool_row(pool: Pool) -> PageRow:
+    """The cards of a pool, and what is wrong with them."""
+    first, *rest = _cards(pool)
+    state = PageState.NONE
+    if pool.unusable:
+        state = PageState.UNHEALTHY
+    elif not pool.cards:
+        state = PageState.WARNING
+    return PageRow(first, state, tuple(rest), tuple(_troubles(pool)))
+
+
 def _troubles(pool: Pool) -> Iterator[str]:
     if not pool.cards:
         yield "it has no card here"
@@ -232,9 +255,18 @@ def _grouped(left_out: Sequence[PoollessCard]) -> Iterator[tuple[str, tuple[str,
         yield ", ".join(names), reasons
 
 
-def _marked(mark: str, sentences: Sequence[str], width: int) -> list[str]:
-    lines = [wrapped(f"{mark}: {sentence}.", width, "    ") for sentence in sentences]
-    return ["", *chain.from_iterable(lines)] if lines else []
+def _poolless(left_out: Sequence[PoollessCard]) -> Iterator[Part]:
+    """Cards that are in no pool, and why."""
+    if left_out:
+        yield Line("In no pool:")
+    for names, reasons in _grouped(left_out):
+        yield Sentence(f"  {names}", "  ")
+        for reason in reasons:
+            yield Sentence(f"    └ {reason}", "      ")
+
+
+def _marked(mark: str, sentences: Sequence[str], state: PageState) -> Block:
+    return tuple(Sentence(f"{mark}: {sentence}.", "    ", state) for sentence in sentences)
 
 
 def _spec(spec: PoolSpec) -> dict[str, object]:

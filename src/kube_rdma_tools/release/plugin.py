@@ -3,7 +3,8 @@
 krew wants a program without anything around it, and kube-rdma is Python. So the archive is the part
 of the image that the command needs: Debian's Python with the libraries that it loads, started by
 their own loader, and the packages. krew unpacks regular files alone (internal/download) and links
-to the program, which finds its folder through that link.
+to the program, which finds its folder through that link. What kubectl asks behind Tab lies beside
+it; krew links to a single program, so docs/terminal.md says how to link to this one.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from kube_rdma_tools.release.licences import common_licences, of_components
 
 NAME = "rdma"
 PROGRAM = "kubectl-rdma"
+COMPLETION = "kubectl_complete-rdma"  # kubernetes/kubectl pkg/cmd/plugin/plugin_completion.go
 PYTHON = f"python{product.PYTHON}"
 # Debian's folder of libraries and the loader's name, by what container engines call a machine.
 LOADERS = {
@@ -30,7 +32,7 @@ LOADERS = {
 }
 SCRIPT = """\
 #!/bin/sh
-# kubectl rdma: starts the Python in this folder with the libraries in this folder.
+# {program}: starts the Python in this folder with the libraries in this folder.
 here=$(dirname "$(readlink -f "$0")")
 for file in /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt; do
     if [ -r "$file" ]; then export SSL_CERT_FILE="${{SSL_CERT_FILE:-$file}}"; fi
@@ -50,10 +52,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent / "site"))
 sys.argv[0] = "kubectl-rdma"
 
-from kube_rdma.programs.cli.main import main
+from kube_rdma.programs.cli.{module} import {function}
 
-sys.exit(main())
+sys.exit({function}())
 """
+ENTRIES = {PROGRAM: ("main", "main"), COMPLETION: ("completion", "of_kubectl")}
 
 
 def plugin_files(
@@ -61,10 +64,8 @@ def plugin_files(
 ) -> dict[str, ArchivedFile]:
     """Return the files of the archive, from the unpacked image of an architecture."""
     folder, loader = LOADERS[architecture]
-    script = SCRIPT.format(loader=loader, python=PYTHON, program=PROGRAM)
     files = {
-        PROGRAM: ArchivedFile(script.encode(), runs=True),
-        f"{PROGRAM}.py": ArchivedFile(ENTRY.encode()),
+        **dict(_started(loader)),
         f"python/bin/{PYTHON}": ArchivedFile((root / f"usr/bin/{PYTHON}").read_bytes(), runs=True),
         **dict(_below(root / f"usr/lib/{PYTHON}", f"python/lib/{PYTHON}")),
         **dict(_below(root / product.SITE, "site")),
@@ -80,6 +81,15 @@ def plugin_files(
         files[f"lib/{name}"] = ArchivedFile(libraries[name].read_bytes(), runs=name == loader)
     texts = {**of_components(listed), **common_licences(root)}
     return files | {f"licences/{name}": file for name, file in texts.items()}
+
+
+def _started(loader: str) -> Iterator[tuple[str, ArchivedFile]]:
+    """What people and kubectl start, and the Python of each."""
+    for name, (module, function) in ENTRIES.items():
+        script = SCRIPT.format(loader=loader, python=PYTHON, program=name)
+        yield name, ArchivedFile(script.encode(), runs=True)
+        entry = ENTRY.format(module=module, function=function)
+        yield f"{name}.py", ArchivedFile(entry.encode())
 
 
 def needed(programs: Iterable[bytes], libraries: Mapping[str, Path]) -> tuple[str, ...]:

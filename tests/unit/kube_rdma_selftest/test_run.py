@@ -12,6 +12,7 @@ from kube_base.errors import Refused
 from kube_base.frozen import replace
 from kube_rdma.model.attach.steps import GiveBackLink, RemoveLink
 from kube_rdma.programs.cli.main import cli
+from kube_rdma.views.page import page_text
 from kube_rdma_selftest.command import verified
 from kube_rdma_selftest.run import listening, run_trials
 from kube_rdma_selftest.trial import SelftestRequest, TrialKind, TrialStage, UntriedCard
@@ -151,11 +152,16 @@ def test_a_card_whose_device_has_another_name_by_now_is_still_the_card():
     assert world.kernel.rdma[0].name != "mlx5_0"
 
 
+def texts(pages):
+    """What a pipe gets of them."""
+    return "\n".join(page_text(page, 100) for page in pages)
+
+
 def test_the_command_tells_before_it_does():
     world = World(card(0), card(1, virtual=True))
     said = []
     assert verified(SelftestRequest(), world.doors(), said.append, yes=False)
-    text = "\n".join(said)
+    text = texts(said)
     assert world.ran == 0
     assert "Nothing is touched without --yes" in text
     assert "take ens1f0 from the node as kr-selftest" in text
@@ -166,12 +172,13 @@ def test_the_command_shows_a_row_for_each_plan_and_a_sentence_for_each_failure()
     world = World(card(0))
     said = []
     assert verified(SelftestRequest(), world.doors(), said.append, yes=True)
-    assert said[-3].endswith("2 of 2 plans passed.")
-    assert said[-1].startswith("For a bug report: kube-rdma ")
-    assert "macvlan passed; ipvlan passed." in " ".join(said[-1].split())
+    passed, paragraph = texts(said).split("\n\n")[-2:]
+    assert passed.endswith("2 of 2 plans passed.")
+    assert paragraph.startswith("For a bug report: kube-rdma ")
+    assert "macvlan passed; ipvlan passed." in " ".join(paragraph.split())
     world.ran, world.fail_at, said = 0, 1, []
     assert not verified(SelftestRequest(), world.doors(), said.append, yes=True)
-    text = "\n".join(said)
+    text = texts(said)
     assert "when it was attached: step 1, make kr-selftest, macvlan (bridge) on ens0f0" in text
     assert "1 of 2 plans passed." in text
     assert "kube-rdma devices --record" in text
@@ -184,7 +191,7 @@ def test_nothing_to_try_is_refused_after_the_reasons(yes):
     said = []
     with pytest.raises(Refused, match="no plan to try"):
         verified(SelftestRequest(), world.doors(), said.append, yes=yes)
-    assert "the node itself is reached through ens0f0" in "\n".join(said)
+    assert "the node itself is reached through ens0f0" in texts(said)
     assert world.ran == 0
 
 

@@ -20,8 +20,8 @@ from kube_rdma.views.ipam import (
     Holder,
     Migration,
     PoolState,
-    findings_text,
-    migration_text,
+    findings_page,
+    migration_page,
     pool_page,
     pools_document,
     pools_page,
@@ -114,7 +114,7 @@ def test_what_needs_somebody_comes_first():
         Finding("", "a " * 60, severity=Severity.WARNING, code="overlap"),
         Finding("", "b", code="edited"),
     ]
-    lines = findings_text(found, 80).splitlines()
+    lines = page_text(findings_page(found), 80).splitlines()
     assert (lines[0], lines[1][:8], len(lines)) == ("edited: b", "warning:", 3)
     assert max(map(len, lines)) <= 80
 
@@ -124,7 +124,7 @@ def test_a_migration(is_done):
     """What is written and what is not; the sentences of what is left to do."""
     row = ("10.0.0.5", "default", "a/b", "net1", "node-1", "whereabouts-1")
     found = Migration((("whereabouts-1", "create"),), (row,), ("x",), ("y",), ("z",))
-    text = migration_text(found, is_done=is_done)
+    text = page_text(migration_page(found, is_done=is_done), 100)
     assert text.startswith("Nothing is written yet") is not is_done
     assert "+ IPPool whereabouts-1" in text
     assert text.endswith("Free: x.\nNot mapped: y.\nNote: z.")

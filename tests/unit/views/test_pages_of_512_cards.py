@@ -33,7 +33,7 @@ from kube_rdma.rules.doctor.diagnose import diagnose
 from kube_rdma.rules.metrics.throughput import busiest
 from kube_rdma.rules.reports.cluster import findings
 from kube_rdma.views.doctor import doctor_page
-from kube_rdma.views.explain import explain_text
+from kube_rdma.views.explain import explain_page
 from kube_rdma.views.metrics.throughput import nodes_page, pods_page
 from kube_rdma.views.page import page_text
 from kube_rdma.views.reports import status_page
@@ -223,7 +223,7 @@ RUNS = {
     ),
     "top nodes": lambda: page_text(nodes_page(busiest(ports(LEAF)), {}, 20), WIDTH),
     "top pods": lambda: page_text(pods_page(busiest(of_pods()), {}, 20), WIDTH),
-    "explain": lambda: explain_text(explanation(), WIDTH),
+    "explain": lambda: page_text(explain_page(explanation()), WIDTH),
     "doctor: no card has a signal": lambda: doctor(node_of_eight(down=True)),
 }
 

@@ -23,7 +23,8 @@ from kube_rdma.model.pools.pool import (
     Variables,
 )
 from kube_rdma.rules.pools.modes import MODES
-from kube_rdma.views.pools import OnNode, PoollessCard, node_text, pools_document, wishes_text
+from kube_rdma.views.page import page_text
+from kube_rdma.views.pools import OnNode, PoollessCard, node_page, pools_document, wishes_page
 from kube_rdma_tools.mode_page import modes_page
 
 TAKES = {mode: f"what {mode} takes" for mode in Mode}
@@ -85,13 +86,13 @@ Warning: mind the gap."""
 
 
 def test_the_wishes_word_for_word():
-    assert wishes_text([SHARED, FULL], TAKES, ["mind the gap"]) == WISHES
+    assert page_text(wishes_page([SHARED, FULL], TAKES, ["mind the gap"]), 100) == WISHES
 
 
 def test_further_facts_are_named_only_where_a_variable_has_them():
     other = replace(FULL, variables=SHARED.variables)
-    assert "further facts" in wishes_text([FULL], TAKES)
-    assert "further facts" not in wishes_text([other], TAKES)
+    assert "further facts" in page_text(wishes_page([FULL], TAKES), 100)
+    assert "further facts" not in page_text(wishes_page([other], TAKES), 100)
     assert pools_document([other], 60)["pools"][0]["extra_info"]
 
 
@@ -149,11 +150,12 @@ Warning: two is counted twice."""
 
 
 def test_the_node_word_for_word():
-    assert node_text(NODE, "On this node") == ON_NODE
+    assert page_text(node_page(NODE, "On this node"), 100) == ON_NODE
 
 
 def test_every_line_keeps_the_width_of_a_small_terminal():
-    text = wishes_text([SHARED, FULL], TAKES, ["a " * 60], 80) + node_text(NODE, "On it", 80)
+    wishes = wishes_page([SHARED, FULL], TAKES, ["a " * 60])
+    text = page_text((*wishes, *node_page(NODE, "On it")), 80)
     assert max(map(len, text.splitlines())) <= 80
 
 

@@ -13,6 +13,7 @@ from kube_rdma.programs.cli.doctor_agents import AGENT_NAMESPACE, every_node
 from kube_rdma.programs.cli.examples import examples
 from kube_rdma.programs.cli.exit_codes import ExitCode
 from kube_rdma.programs.cli.options import ClusterOptions, cluster_options
+from kube_rdma.programs.cli.output import show_sentence
 
 if TYPE_CHECKING:
     from kube_rdma.programs.cli.options import Opener
@@ -43,6 +44,6 @@ def bundle(
     answers = asyncio.run(every_node(cluster, agent_namespace, opener))
     cluster_bundle.write(answers, file)
     silent = [one.node for one in answers if one.seen is None]
-    click.echo(f"{file}: {len(answers) - len(silent)} of {len(answers)} nodes answered.")
+    show_sentence(f"{file}: {len(answers) - len(silent)} of {len(answers)} nodes answered.")
     if silent:
         sys.exit(ExitCode.UNKNOWN)

@@ -13,7 +13,8 @@ from kube_base.frozen import Frozen
 from kube_rdma.programs.cli.examples import examples
 from kube_rdma.programs.cli.exit_codes import ExitCode
 from kube_rdma.programs.cli.options import ADMISSION_SET, ClusterOptions, cluster_options
-from kube_rdma.programs.cli.output import page_width
+from kube_rdma.programs.cli.output import show
+from kube_rdma.programs.cli.progress import ProgressLine
 from kube_rdma.programs.cli.recorded import sysfs_option
 
 if TYPE_CHECKING:
@@ -136,11 +137,11 @@ def schema(dialect: str | None) -> None:
     """
     from kube_rdma.api.claims.parameters import ClaimParametersObject
     from kube_rdma.api.pools.config import DIALECTS, schema_text
+    from kube_rdma.views.pools import formats_page
 
     if dialect is None:
-        for name, entry in DIALECTS.items():
-            click.echo(f"{name:<16}  {entry.key:<12}  the format of {entry.of}")
-        click.echo(f"{_PARAMETERS:<16}  {'kind':<12}  parameters of ResourceClaims")
+        rows = [(name, entry.key, f"the format of {entry.of}") for name, entry in DIALECTS.items()]
+        show(formats_page((*rows, (_PARAMETERS, "kind", "parameters of ResourceClaims"))))
     elif dialect in (*DIALECTS, _PARAMETERS):
         model = DIALECTS[dialect].model if dialect in DIALECTS else ClaimParametersObject
         click.echo(schema_text(model))
@@ -209,7 +210,7 @@ def _check_manifests(
     """Show what the objects mean; raise Refused with all that is refused."""
     from kube_base.errors import Refused
     from kube_rdma.programs.admission.manifest_check import check as judge
-    from kube_rdma.views.admission import check_document, check_text
+    from kube_rdma.views.admission import check_document, check_page
 
     checked = judge(parts, settings)
     if output == "json":
@@ -217,7 +218,7 @@ def _check_manifests(
         if checked.errors:
             sys.exit(ExitCode.REFUSED)
         return
-    click.echo(check_text(checked, page_width()))
+    show(check_page(checked))
     if checked.errors:
         raise Refused.all(
             [Refused(one.problem, remedy=one.remedy, where=one.subject) for one in checked.errors]
@@ -233,7 +234,7 @@ def _errors(error: Refused) -> Iterator[dict[str, str]]:
 def _show(configuration: Config, on_node: OnNode | None, title: str, output: str) -> None:
     from kube_rdma.rules.pools.modes import MODES
     from kube_rdma.rules.pools.wishes import with_defaults
-    from kube_rdma.views.pools import functions_text, node_text, pools_document, wishes_text
+    from kube_rdma.views.pools import functions_page, node_page, pools_document, wishes_page
 
     specs = [with_defaults(spec) for spec in configuration.pools]
     if output == "json":
@@ -242,13 +243,14 @@ def _show(configuration: Config, on_node: OnNode | None, title: str, output: str
         )
         click.echo(json.dumps(document, indent=2))
         return
-    width = page_width()
     takes = {mode: row.takes.value for mode, row in MODES.items()}
-    click.echo(wishes_text(specs, takes, configuration.warnings, width))
-    if configuration.functions:
-        click.echo(f"\n{functions_text(configuration.functions)}")
-    if on_node:
-        click.echo(f"\n{node_text(on_node, title, width)}")
+    show(
+        (
+            *wishes_page(specs, takes, configuration.warnings),
+            *functions_page(configuration.functions),
+            *(node_page(on_node, title) if on_node else ()),
+        )
+    )
 
 
 def _own_addresses(place: _Place) -> Mapping[str, str]:
@@ -260,7 +262,8 @@ def _own_addresses(place: _Place) -> Mapping[str, str]:
 
     try:
         if place.node_name:
-            return asyncio.run(read_own(place.node_name, place.cluster.open()))
+            with ProgressLine("Asking the cluster for the node's addresses."):
+                return asyncio.run(read_own(place.node_name, place.cluster.open()))
         why = "give --node-name"
     except KubeError as error:
         why = str(error)

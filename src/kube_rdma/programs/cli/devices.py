@@ -33,6 +33,7 @@ from kube_rdma.programs.cli.output import (
     show,
     show_document,
     show_names,
+    show_sentence,
 )
 from kube_rdma.programs.cli.recorded import sysfs_option
 from kube_rdma.programs.recorded_survey import survey_at
@@ -188,7 +189,10 @@ def _watch(sysfs: SysfsRoot | None, output: str) -> None:
     def tell(changes: tuple[SurveyChange, ...]) -> None:
         now = datetime.now().astimezone()
         for change in changes:
-            click.echo(json.dumps(entry(change, now)) if output == "json" else line(change, now))
+            if output == "json":
+                click.echo(json.dumps(entry(change, now)))
+            else:
+                show_sentence(line(change, now))
 
     async def follow() -> None:
         # Said from inside the loop: only here does Ctrl-C end it in order.
@@ -211,7 +215,7 @@ def _draw(sysfs: SysfsRoot | None, file: Path) -> None:
 
     name = "this node" if sysfs is None else called(sysfs)
     keep(topology_svg(node_topology(survey_at(sysfs)), name), file)
-    click.echo(f"{file}: the topology of {name}.")
+    show_sentence(f"{file}: the topology of {name}.")
 
 
 def _record(sysfs: SysfsRoot | None, to: Path) -> None:
@@ -231,6 +235,6 @@ def _record(sysfs: SysfsRoot | None, to: Path) -> None:
         survey_at(sysfs)  # refuses what is not a tree
         links, routes = partial(recorded_links, sysfs), partial(recorded_routes, sysfs)
     files, faults = record(sysfs or _SYSFS, links, routes, to)
-    click.echo(f"{to}: {files} files; kube-rdma devices --sysfs {to} shows them.")
-    for fault in faults:
-        click.echo(f"  not copied: {fault.path}: {fault.reason}")
+    lines = (f"{to}: {files} files; kube-rdma devices --sysfs {to} shows them.",)
+    left = (f"  not copied: {fault.path}: {fault.reason}" for fault in faults)
+    show_sentence("\n".join((*lines, *left)))

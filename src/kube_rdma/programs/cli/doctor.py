@@ -32,6 +32,7 @@ from kube_rdma.programs.cli.options import (
     root_of_host,
 )
 from kube_rdma.programs.cli.output import AS_JSON, TEXT_OUTPUT, show
+from kube_rdma.programs.cli.progress import ProgressLine
 
 if TYPE_CHECKING:
     from kube_rdma.model.doctor import Observation
@@ -272,5 +273,6 @@ async def _observed(
         interval=words["interval"],
     )
     taken = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    seen = await observe(places, partial(cluster.open, opener))
+    with ProgressLine("Looking at this node."):
+        seen = await observe(places, partial(cluster.open, opener))
     return replace(seen, taken=taken)

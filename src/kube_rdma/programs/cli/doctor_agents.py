@@ -44,11 +44,12 @@ async def seen_by_agent(
     """What a node of this name sees of itself, or a pod's node of itself and of the pod."""
     from kube_rdma.programs.doctor.agents import find_agents
 
-    async with options.open(opener) as cluster:
-        asked = await find_agents(cluster, _namespaces(agents))
-        if isinstance(target, str):
-            return await asked.node(target)
-        return await asked.pod(target)
+    with ProgressLine("Asking the node's agent."):
+        async with options.open(opener) as cluster:
+            asked = await find_agents(cluster, _namespaces(agents))
+            if isinstance(target, str):
+                return await asked.node(target)
+            return await asked.pod(target)
 
 
 def _namespaces(agents: str) -> tuple[str, ...]:

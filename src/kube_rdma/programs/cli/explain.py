@@ -20,7 +20,8 @@ from kube_rdma.programs.cli import completion
 from kube_rdma.programs.cli.examples import examples
 from kube_rdma.programs.cli.exit_codes import ExitCode
 from kube_rdma.programs.cli.options import ClusterOptions, cluster_options, named_pod, root_of_host
-from kube_rdma.programs.cli.output import AS_JSON, TEXT_OUTPUT, page_width
+from kube_rdma.programs.cli.output import AS_JSON, TEXT_OUTPUT, show
+from kube_rdma.programs.cli.progress import ProgressLine
 from kube_rdma.programs.cli.recorded import sysfs_option
 
 if TYPE_CHECKING:
@@ -126,12 +127,14 @@ def explain(
         return
     if filename:
         template = _template(filename, cluster.namespace, lambda: cluster.usual_namespace(opener))
-        evidence = asyncio.run(explain_manifest(places, template, node, door))
+        with ProgressLine("Reading the cluster."):
+            evidence = asyncio.run(explain_manifest(places, template, node, door))
     else:
         pod = named_pod(target, lambda: cluster.usual_namespace(opener))
         if pod is None:
             raise click.UsageError("Name a pod: pod/NAME or pod/NAMESPACE/NAME.")
-        evidence = asyncio.run(explain_pod(places, PodName(*pod), node, door))
+        with ProgressLine("Reading the cluster, and the pod."):
+            evidence = asyncio.run(explain_pod(places, PodName(*pod), node, door))
     _show(evidence, as_json=as_json)
 
 
@@ -145,17 +148,18 @@ def _explain_claim(
 ) -> None:
     from kube_rdma.programs.explain.claims import read_claim
     from kube_rdma.rules.claims.verdicts import explain_claim
-    from kube_rdma.views.claims import claim_document, claim_text
+    from kube_rdma.views.claims import claim_document, claim_page
 
     namespace, slash, bare = name.partition("/")
     if not name or (slash and not (namespace and bare)):
         raise click.UsageError("Name a claim: claim/NAME or claim/NAMESPACE/NAME.")
     key = (namespace, bare) if slash else (usual(), name)
-    explanation = explain_claim(asyncio.run(read_claim(*key, node, door)))
+    with ProgressLine("Reading the cluster."):
+        explanation = explain_claim(asyncio.run(read_claim(*key, node, door)))
     if as_json:
         click.echo(json.dumps(claim_document(explanation), indent=2))
     else:
-        click.echo(claim_text(explanation, page_width()))
+        show(claim_page(explanation))
     if not explanation.is_met:
         sys.exit(ExitCode.PROBLEM)
 
@@ -232,12 +236,12 @@ def _read(part: Document | Refused) -> Document:
 
 def _show(evidence: PodEvidence, *, as_json: bool) -> None:
     from kube_rdma.rules.explain.pod import explain as explained
-    from kube_rdma.views.explain import explain_document, explain_text
+    from kube_rdma.views.explain import explain_document, explain_page
 
     explanation = explained(evidence)
     if as_json:
         click.echo(json.dumps(explain_document(explanation), indent=2))
     else:
-        click.echo(explain_text(explanation, page_width()))
+        show(explain_page(explanation))
     if explanation.is_refused:
         sys.exit(ExitCode.PROBLEM)

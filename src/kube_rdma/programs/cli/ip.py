@@ -18,8 +18,9 @@ from kube_rdma.programs.cli.beside import beside
 from kube_rdma.programs.cli.examples import examples
 from kube_rdma.programs.cli.exit_codes import ExitCode
 from kube_rdma.programs.cli.options import ClusterOptions, cluster_options
-from kube_rdma.programs.cli.output import OUTPUT, page_width
+from kube_rdma.programs.cli.output import OUTPUT, show_sentence
 from kube_rdma.programs.cli.output import show as show_page
+from kube_rdma.programs.cli.progress import ProgressLine
 
 if TYPE_CHECKING:
     from kube_client.objects import Cluster
@@ -91,13 +92,13 @@ def check(opener: Opener | None, cluster: ClusterOptions, output: str) -> None:
     Exits with 1 when there is something to do; warnings do not count.
     """
     from kube_rdma.programs.ipam.snapshot import findings
-    from kube_rdma.views.ipam import findings_document, findings_text
+    from kube_rdma.views.ipam import findings_document, findings_page
 
     problems = findings(_snapshot(opener, cluster))
     if output == "json":
         click.echo(json.dumps(findings_document(problems), indent=2))
     else:
-        click.echo(findings_text(problems, page_width()))
+        show_page(findings_page(problems))
     if any(each.is_error for each in problems):
         sys.exit(ExitCode.PROBLEM)
 
@@ -133,7 +134,7 @@ def release(
     wanted = _address(address)
     held = _run(opener, cluster, lambda api: find_holders(api, network, wanted))
     if output == "table":
-        click.echo(held.risk)
+        show_sentence(held.risk)
     if not yes:
         click.confirm(f"Free {wanted}?", abort=True, err=True)
     _run(opener, cluster, lambda api: free(api, held))
@@ -141,7 +142,7 @@ def release(
         document = {"address": str(wanted), "network": network, "from": list(held.nodes)}
         click.echo(json.dumps(document, indent=2))
     else:
-        click.echo(f"{wanted} is free.")
+        show_sentence(f"{wanted} is free.")
 
 
 @ip.command(epilog=examples("kube-rdma ip migrate --dry-run", "kube-rdma ip migrate"))
@@ -158,7 +159,7 @@ def migrate(opener: Opener | None, dry_run: bool, cluster: ClusterOptions, outpu
 
     Exits with 1 when something could not be mapped.
     """
-    from kube_rdma.views.ipam import migration_document, migration_text
+    from kube_rdma.views.ipam import migration_document, migration_page
 
     whereabouts = beside("kube_rdma_whereabouts.take_over", "way from whereabouts", "ip migrate")
     plan = _run(opener, cluster, lambda api: whereabouts.take_over(api, is_dry=dry_run))
@@ -166,7 +167,7 @@ def migrate(opener: Opener | None, dry_run: bool, cluster: ClusterOptions, outpu
     if output == "json":
         click.echo(json.dumps(migration_document(migration), indent=2))
     else:
-        click.echo(migration_text(migration, is_done=not dry_run, width=page_width()))
+        show_page(migration_page(migration, is_done=not dry_run))
     if migration.unmapped:
         sys.exit(ExitCode.PROBLEM)
 
@@ -209,7 +210,8 @@ def _run(
         async with options.open(opener) as cluster:
             return await act(cluster)
 
-    return asyncio.run(inside())
+    with ProgressLine("Asking the cluster."):
+        return asyncio.run(inside())
 
 
 def _snapshot(opener: Opener | None, cluster: ClusterOptions) -> Snapshot:

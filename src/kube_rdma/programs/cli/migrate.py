@@ -14,7 +14,8 @@ import click
 from kube_rdma.programs.cli import completion
 from kube_rdma.programs.cli.examples import examples
 from kube_rdma.programs.cli.options import ClusterOptions, cluster_options
-from kube_rdma.programs.cli.output import TEXT_OUTPUT
+from kube_rdma.programs.cli.output import TEXT_OUTPUT, show
+from kube_rdma.programs.cli.progress import ProgressLine
 
 if TYPE_CHECKING:
     from kube_rdma.model.migrate import MigrationOptions, ServingPlan, TakeoverPlan
@@ -73,13 +74,14 @@ def plan(
     Exits with 3 when kube-rdma does not know the plugin, or when a right is missing.
     """
     from kube_rdma.model.migrate import MigrationOptions
-    from kube_rdma.views.migrate import plan_document, plan_text
+    from kube_rdma.views.migrate import plan_document, plan_page
 
-    made = asyncio.run(_plan(opener, cluster, MigrationOptions(daemonset, image, values)))
+    with ProgressLine("Reading the cluster."):
+        made = asyncio.run(_plan(opener, cluster, MigrationOptions(daemonset, image, values)))
     if output == "json":
         click.echo(json.dumps(plan_document(made), indent=2))
     else:
-        click.echo(plan_text(made))
+        show(plan_page(made))
 
 
 @migrate.command(
@@ -101,13 +103,14 @@ def node(opener: Opener | None, node: str, cluster: ClusterOptions, output: str)
 
     Exits with 3 when the node cannot go this way, and says why.
     """
-    from kube_rdma.views.migrate import node_plan_document, node_plan_text
+    from kube_rdma.views.migrate import node_plan_document, node_plan_page
 
-    made = asyncio.run(_node_plan(opener, cluster, node))
+    with ProgressLine("Reading the cluster."):
+        made = asyncio.run(_node_plan(opener, cluster, node))
     if output == "json":
         click.echo(json.dumps(node_plan_document(made), indent=2))
     else:
-        click.echo(node_plan_text(made))
+        show(node_plan_page(made))
 
 
 async def _node_plan(opener: Opener | None, where: ClusterOptions, node: str) -> ServingPlan:

@@ -15,6 +15,8 @@ import click
 
 from kube_rdma.programs.cli.examples import examples
 from kube_rdma.programs.cli.options import ClusterOptions, program_options
+from kube_rdma.programs.cli.output import show_sentence
+from kube_rdma.programs.cli.progress import ProgressLine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,7 +70,7 @@ def uninstall(host: Path, *, records: bool, stay: bool) -> None:
 
     from kube_rdma.programs.process import until_signal
 
-    click.echo("\n".join(_uninstalled(host, records=records)))
+    show_sentence("\n".join(_uninstalled(host, records=records)))
     if stay:
         asyncio.run(until_signal(asyncio.sleep(float("inf"))))
 
@@ -132,7 +134,8 @@ def clear_vke(host: Path, *, undo: bool) -> None:
         names = left_by_vke(folder.read())
         folder.set_aside(names, SAVED)
         done = [f"{conf / name}: set aside as {name}{SAVED}" for name in names]
-    click.echo("\n".join(done or [f"Nothing to do: {conf} has no such file of VKE's component."]))
+    nothing = f"Nothing to do: {conf} has no such file of VKE's component."
+    show_sentence("\n".join(done or [nothing]))
 
 
 def _forgotten(host: Path) -> Iterator[str]:
@@ -172,8 +175,9 @@ def retire(daemonset: str, cluster: ClusterOptions, *, force: bool) -> None:
         async with cluster.open() as opened:
             await Retirement(opened, cluster.namespace, daemonset).run(force=force)
 
-    asyncio.run(run())
-    click.echo(f"The agents of {cluster.namespace}/{daemonset} have ended.")
+    with ProgressLine("Waiting until the agents have ended."):
+        asyncio.run(run())
+    show_sentence(f"The agents of {cluster.namespace}/{daemonset} have ended.")
 
 
 @network.command(
@@ -196,8 +200,9 @@ def retire_drivers(cluster: ClusterOptions) -> None:
         async with cluster.open() as opened:
             await retirement.retire_drivers(opened, cluster.namespace)
 
-    asyncio.run(run())
-    click.echo(f"No driver of a NicClusterPolicy runs in {cluster.namespace}.")
+    with ProgressLine("Reading the cluster."):
+        asyncio.run(run())
+    show_sentence(f"No driver of a NicClusterPolicy runs in {cluster.namespace}.")
 
 
 @network.command()
@@ -217,8 +222,9 @@ def left(daemonset: str, cluster: ClusterOptions) -> None:
         async with cluster.open() as opened:
             await available(opened, cluster.namespace, daemonset)
 
-    asyncio.run(run())
-    click.echo(f"{cluster.namespace}/{daemonset} has left every node.")
+    with ProgressLine("Waiting until all nodes are cleaned up."):
+        asyncio.run(run())
+    show_sentence(f"{cluster.namespace}/{daemonset} has left every node.")
 
 
 def _refuse_agent(path: Path) -> None:

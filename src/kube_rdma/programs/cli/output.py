@@ -90,15 +90,26 @@ def in_colour() -> bool:
 
 def show(page: Page, *, wide: bool = False, before: str = "") -> None:
     """Print a page; `wide` leaves its tables as wide as they are, `before` comes first."""
+    click.echo(before + written(page, wide=wide), color=for_people() or None)
+
+
+def written(page: Page, *, wide: bool = False) -> str:
+    """A page as whoever reads the output gets it."""
     from kube_rdma.views.page import page_text, widened
 
     page = widened(page) if wide else page
     if not for_people():
-        click.echo(before + plain(page_text(page, page_width())))
-        return
+        return plain(page_text(page, page_width()))
     from kube_rdma.programs.cli.terminal import rendered
 
-    click.echo(before + rendered(page, page_width(), colour=in_colour()), color=True)
+    return rendered(page, page_width(), colour=in_colour())
+
+
+def show_sentence(text: str) -> None:
+    """Print sentences, a line each; a terminal folds them."""
+    from kube_rdma.views.page import Sentence
+
+    show((tuple(Sentence(line, "  ", loose=True) for line in text.split("\n")),))
 
 
 def show_document(document: object, output: str) -> None:
@@ -162,7 +173,7 @@ def _print(text: str) -> None:
     """To stdout, which may be closed; click would lose it without a word."""
     if sys.stdout is None:
         raise OSError(errno.EBADF, "the output is closed", "stdout")
-    click.echo(text)
+    click.echo(text, color=for_people() or None)
 
 
 def _elsewhere(text: str) -> Path | None:
@@ -171,7 +182,7 @@ def _elsewhere(text: str) -> Path | None:
         try:
             number, name = tempfile.mkstemp(prefix="kube-rdma-", suffix=".txt", dir=folder)
             with os.fdopen(number, "w") as rescue:
-                rescue.write(text)
+                rescue.write(click.unstyle(text))
         except OSError:
             continue
         return Path(name)

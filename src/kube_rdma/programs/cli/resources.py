@@ -15,6 +15,7 @@ from kube_rdma.programs.cli.examples import examples
 from kube_rdma.programs.cli.exit_codes import ExitCode
 from kube_rdma.programs.cli.options import ClusterOptions, cluster_options
 from kube_rdma.programs.cli.output import DOCUMENTS, LIST_OUTPUT, show, show_document, show_names
+from kube_rdma.programs.cli.progress import ProgressLine
 
 if TYPE_CHECKING:
     from kube_rdma.model.resources import AuthorFacts
@@ -56,5 +57,6 @@ def resources(opener: Opener | None, cluster: ClusterOptions, output: str) -> No
 async def _facts(opener: Opener | None, options: ClusterOptions, namespace: str) -> AuthorFacts:
     from kube_rdma.programs.resources import read
 
-    async with options.open(opener) as cluster:
-        return await read(cluster, namespace)
+    with ProgressLine("Reading the cluster."):
+        async with options.open(opener) as cluster:
+            return await read(cluster, namespace)

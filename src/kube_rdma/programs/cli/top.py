@@ -10,7 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import AsyncExitStack, aclosing, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from kube_rdma.model.metrics.throughput import TrafficRate
 from kube_rdma.programs.cli.examples import examples
 from kube_rdma.programs.cli.options import ClusterOptions, cluster_options
 from kube_rdma.programs.cli.output import LIST_OUTPUT, document_text, is_terminal, show, show_names
+from kube_rdma.programs.cli.progress import ProgressLine
 
 if TYPE_CHECKING:
     from kube_rdma.programs.cli.options import Opener
@@ -130,9 +131,12 @@ async def _show(opener: Opener | None, options: ClusterOptions, page: TopPage) -
 
     async with (
         options.open(opener) as cluster,
+        AsyncExitStack() as until_first,
         aclosing(watch_traffic(cluster, page.interval)) as looks,
     ):
+        until_first.enter_context(ProgressLine("Reading counters, and once more for their rates."))
         async for traffic in looks:
+            await until_first.aclose()
             space = None if options.every_namespace else options.namespace or cluster.namespace
             of_space = (
                 r for r in traffic.rows if not r.key.pod or space in (None, r.key.namespace)

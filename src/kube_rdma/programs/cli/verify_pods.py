@@ -6,6 +6,7 @@ what was measured is shown, and what was made for it goes (cli/verify_run).
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from kube_rdma.model.verify.bandwidth import PERFTEST_IMAGE, Pairing
 from kube_rdma.programs.cli import completion
 from kube_rdma.programs.cli.examples import examples
 from kube_rdma.programs.cli.options import ClusterOptions, cluster_options
+from kube_rdma.programs.cli.progress import ProgressLine
 from kube_rdma.programs.cli.verify_options import (
     PodOptions,
     VerifyOptions,
@@ -71,8 +73,10 @@ def verify_pods(
 
     async def run() -> PairProof:
         async with cluster.open(opener) as api:
-            space = cluster.namespace or api.namespace
-            documents = await VerifyObjects(api).pods(space, names=pods, selector=selector or "")
+            with ProgressLine("Asking the cluster for the pods."):
+                space = cluster.namespace or api.namespace
+                of_space = VerifyObjects(api).pods(space, names=pods, selector=selector or "")
+                documents = await of_space
             centre = pods[0] if pods else ""
             who = Participants(Copies(tuple(documents)), centre)
             return await measured(api, who, options)
@@ -121,18 +125,31 @@ def verify_nodes(
 
     async def run() -> PairProof:
         async with cluster.open(opener) as api:
-            if manifest is None:
-                request, cards = await _own(api, pod)
-            else:
-                request, cards = CopyRequest(manifest, str(file), _namespace(manifest)), ()
+            with ProgressLine("Asking the cluster for the nodes."):
+                if manifest is None:
+                    request, cards = await _own(api, pod)
+                else:
+                    request, cards = CopyRequest(manifest, str(file), _namespace(manifest)), ()
             space = cluster.namespace or request.namespace or api.namespace
             request = replace(request, namespace=space, nodes=names, seconds=pod.start_seconds)
-            click.echo("Starting a pod on each node …", err=True)
-            async with copies(VerifyObjects(api), request) as made:
-                return await measured(api, Participants(made, centre, cards), options)
+            with ExitStack() as lines:
+                lines.enter_context(_starting())
+                async with copies(VerifyObjects(api), request) as made:
+                    lines.close()
+                    proof = await measured(api, Participants(made, centre, cards), options)
+                    lines.enter_context(ProgressLine("Deleting the pods of the measurement."))
+            return proof
 
     check_before(options)
     run_to_end(run())
+
+
+def _starting() -> ProgressLine:
+    """What is said of the longest wait; without a line of progress it is said for good."""
+    line = ProgressLine("Starting a pod on each node.")
+    if not line.is_shown:
+        click.echo("Starting a pod on each node …", err=True)
+    return line
 
 
 async def _own(

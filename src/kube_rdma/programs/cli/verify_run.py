@@ -23,7 +23,7 @@ from kube_base.foreign_json import Undecodable, decoded
 from kube_base.frozen import Frozen, replace
 from kube_rdma.model.verify.bandwidth import Pairing
 from kube_rdma.programs.cli.exit_codes import ExitCode
-from kube_rdma.programs.cli.output import keep, page_size, writable
+from kube_rdma.programs.cli.output import for_people, keep, page_size, writable, written
 from kube_rdma.programs.cli.progress import ProgressLine
 from kube_rdma.programs.cli.verify_options import VerifyOptions
 from kube_rdma.views.findings import counted
@@ -149,10 +149,10 @@ def _open_more_files() -> None:
 
 def _show(proof: PairProof, options: VerifyOptions, unshown: list[str]) -> None:
     """The page or the document, and the map."""
-    from kube_rdma.views.verify.bandwidth import proof_document, proof_text
+    from kube_rdma.views.verify.bandwidth import proof_document, proof_page
 
     if options.output == "table":
-        text = proof_text(proof, *page_size(), verbose=options.verbose)
+        text = written(proof_page(proof, *page_size(), verbose=options.verbose))
     else:
         text = json.dumps(proof_document(proof), indent=2)
     try:
@@ -177,14 +177,14 @@ class _Progress:
         self._done = self._failed = 0
         self.unshown: list[str] = []
         if self._rows and run.due:
-            self._row(table.head)
+            self._row(written(table.head))
 
     def show(self, outcome: PairOutcome) -> None:
         """One more."""
         self._done += 1
         self._failed += not outcome.rows
         if self._rows:
-            self._row(self._table.row(outcome))
+            self._row(written(self._table.row(outcome)))
         else:
             pairs = f"{self._done} of {self._run.due} pairs are measured"
             self._line.tell(f"{pairs}, {self._failed} failed.")
@@ -198,7 +198,7 @@ class _Progress:
         """Behind one that was not taken none is, so that all of them are in one place."""
         if not self.unshown:
             try:
-                click.echo(text)
+                click.echo(text, color=for_people() or None)
             except BrokenPipeError:
                 raise
             except OSError:

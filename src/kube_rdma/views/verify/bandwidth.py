@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import Any
 
 from kube_base.errors import Refused
+from kube_base.frozen import replace
 from kube_rdma.model.verify.bandwidth import (
     PairedPod,
     Pairing,
@@ -24,7 +25,8 @@ from kube_rdma.model.verify.bandwidth import (
     Suspect,
     SuspectKind,
 )
-from kube_rdma.views.text import aligned, wrapped
+from kube_rdma.views.page import Line, Page, PageRow, PageTable, state_of
+from kube_rdma.views.text import wrapped
 from kube_rdma.views.verify.heat_map import heat_map_text, pods_of
 
 _MARKS = {Rating.WELL: "✓", Rating.SLOW: "!", Rating.FAILED: "✗"}
@@ -52,17 +54,18 @@ class PairTable:
         devices = [device.name for pod in pods for device in pod.devices]
         title = max((len(pod.title) for pod in pods), default=0)
         device = 2 * max(map(len, devices), default=0) + 3
-        self._run = run
-        self._head = ("", "CLIENT", "SERVER", "DEVICES", unit(run), "OF LINE")
+        head = ("", "CLIENT", "SERVER", "DEVICES", unit(run), "OF LINE")
         wide = (1, title, title, device, 8, 7)
-        self._widths = [max(a, len(b)) for a, b in zip(wide, self._head, strict=True)]
+        columns = tuple(max(a, len(b)) for a, b in zip(wide, head, strict=True))
+        self._run = run
+        self._table = PageTable(head, (), _RIGHT, columns=columns)
 
     @property
-    def head(self) -> str:
+    def head(self) -> Page:
         """The names of the columns."""
-        return aligned(self._head, self._widths, _RIGHT)
+        return ((self._table,),)
 
-    def row(self, outcome: PairOutcome) -> str:
+    def row(self, outcome: PairOutcome) -> Page:
         """A measurement as it came; what it is worth is known when all are there."""
         row = outcome.standing(latency=self._run.latency)
         devices = " → ".join(outcome.devices)
@@ -72,40 +75,50 @@ class PairTable:
             if outcome.line_gbps and not self._run.latency:
                 share = f"{row.figure / outcome.line_gbps:.0%}"
         cells = (mark, outcome.client, outcome.server, devices, figure, share)
-        return aligned(cells, self._widths, _RIGHT)
+        return ((replace(self._table, rows=(PageRow(cells, state_of(mark)),), headless=True),),)
 
 
-def proof_text(proof: PairProof, width: int, height: int = 24, *, verbose: bool = False) -> str:
-    """The map, where it fits, what is wrong, one line that says it all; on one screen."""
+def proof_page(proof: PairProof, width: int, height: int = 24, *, verbose: bool = False) -> Page:
+    """The map, where it fits, what is wrong, one line that says it all; on one screen.
+
+    It is wrapped here already, for lines of it are counted.
+    """
     mark = "✓" if proof.is_well else "?" if proof.holds else "✗"
-    last = wrapped(f"{mark} {verdict(proof, details=False)}", width, "")
+    last = _lines(f"{mark} {verdict(proof, details=False)}", width, "")
     room = max(height - len(last) - 4, 4)  # blank lines, and the prompt behind it
     most = None if verbose else room // 2
     wrong = _cut(_suspect_lines(proof, width) or _pair_lines(proof, width), most)
     absent = _cut(_absent_lines(proof, width), None if verbose else room // 4)
-    blocks = [[*wrong, *absent, *_comparison_lines(proof, width)], last]
+    below = (*wrong, *absent, *_comparison_lines(proof, width))
+    drawn: Sequence[str] = ()
     if len(pods_of(proof.rated)) >= _OF_MAP:
         drawn = heat_map_text(proof.rated, latency=proof.run.latency)
-        fits = len(drawn) + len(blocks[0]) <= room and max(map(len, drawn)) <= width
-        if verbose or fits:
-            blocks.insert(0, drawn)
-    return "\n\n".join("\n".join(block) for block in blocks if block)
+        fits = len(drawn) + len(below) <= room and max(map(len, drawn)) <= width
+        drawn = drawn if verbose or fits else ()
+    return tuple(map(Line, drawn)), below, tuple(last)
 
 
-def _cut(lines: list[str], most: int | None) -> list[str]:
+def _lines(text: str, width: int, indent: str) -> list[Line]:
+    """A sentence, wrapped; its mark has the colour of what it stands for."""
+    first, *others = wrapped(text, width, indent)
+    return [Line(first, state_of(first[0])), *map(Line, others)]
+
+
+def _cut(lines: list[Line], most: int | None) -> list[Line]:
     """So many of them, and how many there are besides."""
     if most is None or len(lines) <= most:
         return lines
-    return [*lines[: most - 1], f"  … {len(lines) - most + 1} more lines: --verbose, or -o json"]
+    more = f"  … {len(lines) - most + 1} more lines: --verbose, or -o json"
+    return [*lines[: most - 1], Line(more)]
 
 
-def _suspect_lines(proof: PairProof, width: int) -> list[str]:
+def _suspect_lines(proof: PairProof, width: int) -> list[Line]:
     """A line for each, and behind those of a kind where to look."""
-    lines: list[str] = []
+    lines: list[Line] = []
     for kind, group in groupby(proof.suspects, lambda suspect: suspect.kind):
         for suspect in group:
-            lines += wrapped(f"✗ {suspect_text(suspect, unit(proof.run))}.", width, "    ")
-        lines += wrapped(f"    → {_LOOK[kind]}.", width, "      ")
+            lines += _lines(f"✗ {suspect_text(suspect, unit(proof.run))}.", width, "    ")
+        lines += _lines(f"    → {_LOOK[kind]}.", width, "      ")
     return lines
 
 
@@ -139,32 +152,32 @@ def _short(figure: float) -> str:
     return f"{figure:.0f}" if figure >= 100 else f"{figure:.3g}"
 
 
-def _pair_lines(proof: PairProof, width: int) -> list[str]:
+def _pair_lines(proof: PairProof, width: int) -> list[Line]:
     """Each bad pair, where none is to blame more than the others."""
-    lines: list[str] = []
+    lines: list[Line] = []
     for pair in proof.rated:
         if pair.why:
             text = f"{_MARKS[pair.rating]} {_between(pair)}: {pair.why.rstrip('.')}."
-            lines += wrapped(text, width, "    ")
+            lines += _lines(text, width, "    ")
     return lines
 
 
-def _absent_lines(proof: PairProof, width: int) -> list[str]:
+def _absent_lines(proof: PairProof, width: int) -> list[Line]:
     """Who takes no part; those for the same reason together."""
     names: dict[str, list[str]] = {}
     for name, why in proof.left_out:
         names.setdefault(why.rstrip("."), []).append(name)
-    lines: list[str] = []
+    lines: list[Line] = []
     for why, those in names.items():
         shown = ", ".join(those[:_NAMES]) + (", …" if len(those) > _NAMES else "")
         text = f"! {shown} takes no part: {why}."
         if len(those) > 1:
             text = f"! {len(those)} take no part: {why} ({shown})."
-        lines += wrapped(text, width, "    ")
+        lines += _lines(text, width, "    ")
     return lines
 
 
-def _comparison_lines(proof: PairProof, width: int) -> list[str]:
+def _comparison_lines(proof: PairProof, width: int) -> list[Line]:
     """The run beside an earlier one as a whole; what single pairs lost is told of them."""
     compared = proof.comparison
     if compared is None:
@@ -175,7 +188,7 @@ def _comparison_lines(proof: PairProof, width: int) -> list[str]:
         text += f", median {compared.before:.2f} → {compared.now:.2f} {its_unit}"
     if compared.missing:
         text += f"; {_pairs(compared.missing)} of it not measured now"
-    return wrapped(f"{text}.", width, "    ")
+    return _lines(f"{text}.", width, "    ")
 
 
 def _between(pair: RatedPair) -> str:

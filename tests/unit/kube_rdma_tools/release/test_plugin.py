@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from kube_rdma_lab.build import product
-from kube_rdma_tools.release.plugin import PROGRAM, manifest, needed, plugin_files
+from kube_rdma_tools.release.plugin import COMPLETION, PROGRAM, manifest, needed, plugin_files
 
 from .values import COMPONENTS, IDENTITY
 
@@ -74,6 +74,10 @@ def test_the_archive_has_python_the_packages_and_what_they_load(root):
     assert f"python/lib/python{product.PYTHON}/os.py" in files
     assert not [name for name in files if "sitecustomize" in name]
     assert files[PROGRAM].runs
+    assert files[COMPLETION].runs
+    for name, module in ((PROGRAM, "main"), (COMPLETION, "completion")):
+        assert f'"$here/{name}.py"'.encode() in files[name].data
+        assert f"from kube_rdma.programs.cli.{module} import ".encode() in files[f"{name}.py"].data
     assert "licences/deb/libc6/copyright" in files
 
 

@@ -13,7 +13,8 @@ from kube_rdma.adapters.cluster.kinds.claim_objects import WHOLE_CLAIM
 from kube_rdma.programs.cli.explain import explain
 from kube_rdma.programs.explain.claims import read_claim
 from kube_rdma.rules.claims.verdicts import explain_claim
-from kube_rdma.views.claims import claim_text
+from kube_rdma.views.claims import claim_page
+from kube_rdma.views.page import page_text
 from tests.kit import claimed, explained
 
 PAGES = Path(__file__).parent / "claim_pages"
@@ -34,7 +35,7 @@ def page(server):
     """What a terminal of 80 columns would show."""
     opened = partial(explained.opener(server), None)
     world = asyncio.run(read_claim("train", "two-cards", None, opened))
-    return claim_text(explain_claim(world), 80) + "\n"
+    return page_text(claim_page(explain_claim(world)), 80) + "\n"
 
 
 def met():

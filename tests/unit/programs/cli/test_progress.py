@@ -9,9 +9,14 @@ from pathlib import Path
 import pytest
 
 from kube_rdma.programs.cli.progress import ProgressLine
-from tests.kit.terminal import shown
+from tests.kit.terminal import shown, until
 
 ROOT = Path(__file__).parents[4]
+ENVIRONMENT = {
+    "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
+    "TERM": "xterm",
+    "PYTHONUTF8": "1",
+}
 LINE = """
 import sys
 from kube_rdma.programs.cli.progress import AFTER_SECONDS, ProgressLine
@@ -32,15 +37,28 @@ with ProgressLine("Asking all.", {timer}, is_wanted={wanted}) as line:
     line.tell("3 of 4 \\x1b[2J have answered.")
 print("rich" in sys.modules, line.is_shown)
 """
+# A command whose cluster never answers.
+ASKING = """
+import asyncio, sys
+from contextlib import asynccontextmanager
+from kube_client.objects import Cluster
+from kube_rdma.programs.cli.main import cli
+class Line:
+    "An API server that hears and says nothing."
+    async def send(self, _):
+        await asyncio.Event().wait()
+@asynccontextmanager
+async def silent(_):
+    yield Cluster(Line())
+cli.main(sys.argv[1:], obj=silent)
+"""
 DRAWN = re.compile(r"\x1b\[\d*[AKJ]|\x1b\[\?25[hl]")
 
 
 def on_terminal(timer="Now", wanted="True", *, piped="", **environment):
     code = LINE.format(timer=timer, wanted=wanted)
     words = ("sh", "-c", f'exec "$@" {piped}', "sh", sys.executable, "-c", code)
-    path = f"{ROOT / 'src'}{os.pathsep}{ROOT}"
-    env = {"PYTHONPATH": path, "TERM": "xterm", "PYTHONUTF8": "1", **environment}
-    return shown(words, env).text
+    return shown(words, {**ENVIRONMENT, **environment}).text
 
 
 def screen(text):
@@ -121,3 +139,24 @@ def test_a_line_that_comes_after_the_end_does_not_come():
 def test_an_error_ends_it_too():
     with pytest.raises(json.JSONDecodeError), ProgressLine("Reading."):
         json.loads("{")
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("bundle all.tar.gz", "Asking the agents of all nodes."),
+        ("doctor --all-nodes", "Asking the agents of all nodes."),
+        ("doctor node/node-1", "Asking the node's agent."),
+        ("explain pod/train/w-0", "Reading the cluster, and the pod."),
+        ("explain claim/train/two", "Reading the cluster."),
+        ("ip check", "Asking the cluster."),
+        ("migrate plan", "Reading the cluster."),
+        ("migrate node node-1", "Reading the cluster."),
+        ("resources -n train", "Reading the cluster."),
+        ("status", "Reading the cluster."),
+        ("verify pods w-0 w-1 -n train", "Asking the cluster for the pods."),
+        ("verify nodes", "Asking the cluster for the nodes."),
+    ],
+)
+def test_a_command_says_what_it_waits_for(line, words):
+    until((sys.executable, "-c", ASKING, *line.split()), ENVIRONMENT, words)

@@ -28,7 +28,8 @@ from kube_rdma.model.settings.fabric import FabricProfile
 from kube_rdma.rules.explain.node import basis
 from kube_rdma.rules.explain.planning import assumed_shares
 from kube_rdma.rules.explain.pod import explain
-from kube_rdma.views.explain import explain_document, explain_text, step_texts
+from kube_rdma.views.explain import explain_document, explain_page, step_texts
+from kube_rdma.views.page import page_text
 from tests.kit import explained as kit
 
 RAIL = PoolName("rail")
@@ -53,6 +54,11 @@ def evidence(text="net", network=NETWORK, pool=POOL, **more):
     return replace(
         PodEvidence(template(), "node-1", "", "", asks, (network,), pools, basis=node), **more
     )
+
+
+def text_of(explanation):
+    """What a pipe gets."""
+    return page_text(explain_page(explanation), 100)
 
 
 @given(st.lists(st.integers(0, 3), max_size=3), st.integers(1, 4), st.sampled_from(Mode))
@@ -86,7 +92,7 @@ def test_each_interface_has_a_stand_in_of_its_own():
     first, second = explanation.plans
     assert first.stand_ins[0].text != second.stand_ins[0].text
     assert first.stand_ins[0].word == second.stand_ins[0].word == "ADDRESS"
-    text = explain_text(explanation)
+    text = text_of(explanation)
     assert all(one.stand_ins[0].text not in text for one in explanation.plans)
     assert "by 10.20.0.1, in table 101" in text
 
@@ -248,7 +254,7 @@ def test_without_a_node_no_step_is_planned():
     explanation = explain(evidence(basis=None, node=""))
     assert explanation.plans == ()
     assert any("name one with --node" in note for note in explanation.notes)
-    assert "too little to plan" in explain_text(explanation)
+    assert "too little to plan" in text_of(explanation)
 
 
 def running(**more):
@@ -268,11 +274,11 @@ def test_what_nobody_looked_at_is_called_a_plan():
     """From a laptop the agent's word to the pod is known, not what is in the container."""
     explanation = explain(running())
     assert (explanation.interfaces_from, explanation.doors_from) == ("status", "rules")
-    text = explain_text(explanation)
+    text = text_of(explanation)
     assert "in /dev/infiniband, as planned: uverbs of mlx5_1" in text
     assert "/etc/nccl.conf, as planned" in text
     waits = replace(evidence(), phase="Pending")
-    assert "\nWHAT PROGRAMS WOULD SEE, as the agent's rules plan" in explain_text(explain(waits))
+    assert "\nWHAT PROGRAMS WOULD SEE, as the agent's rules plan" in text_of(explain(waits))
 
 
 def test_what_the_pod_shows_counts_more_than_what_it_was_told():
@@ -282,7 +288,7 @@ def test_what_the_pod_shows_counts_more_than_what_it_was_told():
     assert (explanation.interfaces_from, explanation.doors_from) == ("pod", "pod")
     (seen,) = explanation.interfaces
     assert (seen.addresses, seen.mtu) == (("10.20.0.9/24",), 1500)
-    assert "in /dev/infiniband: /dev/infiniband/uverbs1" in explain_text(explanation)
+    assert "in /dev/infiniband: /dev/infiniband/uverbs1" in text_of(explanation)
     gone = explain(running(seen=inside(ObservedLink("eth0", 1500, True))))
     assert "Not in the pod any more: net1, which the agent has made" in gone.notes
 
@@ -291,7 +297,7 @@ def test_the_address_for_rdma_cm_is_the_pods_own():
     explanation = explain(running())
     (way,) = explanation.rdma_cm
     assert (way.device, way.interface, way.address) == ("mlx5_1", "net1", "10.20.0.5")
-    text = explain_text(explanation)
+    text = text_of(explanation)
     assert "RDMA_CM takes mlx5_1 by 10.20.0.5, the address of net1" in text
     document = explain_document(explain(evidence()))
     assert [one["address"] for one in document["seen"]["rdmaCm"]] == ["ADDRESS"]
@@ -304,7 +310,7 @@ def test_a_pod_without_an_address_on_its_card_is_told_the_nodes(host_network):
     first = replace(report.cards[0], addresses=("192.168.7.1",))
     node = basis("node-1", replace(report, cards=(first, report.cards[1])), STATE)
     pod = replace(template(), host_network=host_network)
-    text = explain_text(explain(PodEvidence(pod, "node-1", "Running", basis=node)))
+    text = text_of(explain(PodEvidence(pod, "node-1", "Running", basis=node)))
     own = "the address of ens0f0" if host_network else "the node's on ens0f0"
     assert f"RDMA_CM takes mlx5_0 by 192.168.7.1, {own}" in text
     assert "RDMA_CM takes mlx5_1" not in text
@@ -314,7 +320,7 @@ def test_below_a_bond_rdma_cm_takes_the_bonds_address():
     """Its slaves have none. On the node the kernel tells of the bond, in a report nobody does."""
     node = basis("node-1", kit.reported(Mode.HCA), STATE)
     pod = PodEvidence(template(), "node-1", "Running", basis=node)
-    assert "RDMA_CM takes" not in explain_text(explain(pod))
+    assert "RDMA_CM takes" not in text_of(explain(pod))
     first, second = node.host.links
     bond = replace(
         first, index=77, name="bond0", pci=None, addresses=((ip_address("192.0.2.9"), 24),)
@@ -324,7 +330,7 @@ def test_below_a_bond_rdma_cm_takes_the_bonds_address():
     explanation = explain(replace(pod, basis=here))
     (way,) = explanation.rdma_cm
     assert (way.device, way.interface, way.address) == ("mlx5_0", "bond0", "192.0.2.9")
-    assert "RDMA_CM takes mlx5_0 by 192.0.2.9, the node's on bond0" in explain_text(explanation)
+    assert "RDMA_CM takes mlx5_0 by 192.0.2.9, the node's on bond0" in text_of(explanation)
 
 
 @pytest.mark.parametrize(

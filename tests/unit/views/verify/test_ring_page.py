@@ -4,8 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from kube_rdma.views.verify.bandwidth import proof_document, proof_text
+from kube_rdma.views.page import page_text
+from kube_rdma.views.verify.bandwidth import proof_document, proof_page
 from tests.kit.rails import pod, pods, proof
+
+
+def text_of(proof, width, height=24, *, verbose=False):
+    """What a terminal of this size shows."""
+    return page_text(proof_page(proof, width, height, verbose=verbose), width)
+
 
 PAGES = Path(__file__).with_name("ring_pages.txt")
 WIDTH, HEIGHT = 80, 24
@@ -43,7 +50,7 @@ RUNS = {
 
 
 def page(name):
-    return f"== {name}\n{proof_text(RUNS[name], WIDTH, HEIGHT)}\n"
+    return f"== {name}\n{text_of(RUNS[name], WIDTH, HEIGHT)}\n"
 
 
 def test_the_pages_are_those_that_were_looked_at():
@@ -53,14 +60,14 @@ def test_the_pages_are_those_that_were_looked_at():
 
 @pytest.mark.parametrize("name", RUNS)
 def test_a_page_fits_on_a_terminal(name):
-    lines = proof_text(RUNS[name], WIDTH, HEIGHT).splitlines()
+    lines = text_of(RUNS[name], WIDTH, HEIGHT).splitlines()
     assert max(map(len, lines)) <= WIDTH
     assert len(lines) < HEIGHT
 
 
 def test_a_bad_card_is_one_line():
     """The issue's number: among 64 x 8."""
-    first = proof_text(RUNS["a bad card"], WIDTH, HEIGHT).splitlines()[0]
+    first = text_of(RUNS["a bad card"], WIDTH, HEIGHT).splitlines()[0]
     assert first.startswith("✗ node-17 mlx5_3: 3 of 3 pairs at ~19")
     assert first.endswith(" Gb/s (due 320).")
 
