@@ -37,6 +37,8 @@ from kube_rdma.adapters.runtime.cri import find_socket, read_runtime
 from kube_rdma.model.attach.attachment import Attachment
 from kube_rdma.model.cni_conf import PLUGIN, SET_ASIDE
 from kube_rdma.model.doctor import (
+    AddressRange,
+    AddressUse,
     Observation,
     ObservedCni,
     ObservedKubelet,
@@ -126,10 +128,9 @@ async def _of_cluster(places: DoctorPlaces, opener: OpenCluster, reader: PartRea
     try:
         async with opener() as cluster:
             pod = await _pod(cluster, places, places.pod, reader) if places.pod else None
-            facts, uses, ranges, slices = await asyncio.gather(
+            facts, (uses, ranges), slices = await asyncio.gather(
                 reader.asked("problems", lambda: take(cluster)),
-                reader.asked("uses", lambda: address_uses(cluster)),
-                reader.asked("ranges", lambda: address_ranges(cluster)),
+                _addresses(cluster, reader),
                 reader.asked("slices", lambda: node_slices(cluster, places.node)),
             )
             versions = await _versions(cluster, facts, places.node, reader)
@@ -147,6 +148,14 @@ async def _of_cluster(places: DoctorPlaces, opener: OpenCluster, reader: PartRea
         slices=slices,
         pod=pod,
     )
+
+
+async def _addresses(
+    cluster: Cluster, reader: PartReader
+) -> tuple[tuple[AddressUse, ...] | None, tuple[AddressRange, ...] | None]:
+    """Which pods have which addresses, and the ranges of their networks."""
+    uses = await reader.asked("uses", lambda: address_uses(cluster))
+    return uses, await reader.asked("ranges", lambda: address_ranges(cluster, uses))
 
 
 async def _versions(
