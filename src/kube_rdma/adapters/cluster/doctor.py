@@ -6,13 +6,19 @@ is looked at.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kube_base.errors import Refused
 from kube_client import wire
 from kube_client.errors import NotInstalled
-from kube_client.kinds import Where
+from kube_client.kinds import Stored, Where
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL
-from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION, RESOURCE
+from kube_rdma.adapters.cluster.kinds.network_definition import (
+    DEFINITION,
+    RESOURCE,
+    DefinitionSpec,
+)
 from kube_rdma.adapters.cluster.kinds.pod import FULL_POD, POD, FullPod
 from kube_rdma.adapters.cluster.kinds.resource_slice import RESOURCE_SLICE, node_slice
 from kube_rdma.adapters.cluster.kinds.workload import DAEMON_SETS
@@ -66,14 +72,19 @@ async def address_uses(cluster: Cluster) -> tuple[AddressUse, ...]:
     )
 
 
-async def address_ranges(cluster: Cluster) -> tuple[AddressRange, ...]:
-    """By network the subnets of its IPPools, of networks whose addresses come from pools alone."""
+async def address_ranges(
+    cluster: Cluster, uses: Sequence[AddressUse] | None = None
+) -> tuple[AddressRange, ...]:
+    """By network the subnets of its IPPools, of networks whose addresses come from pools alone.
+
+    Where networks may not be listed, as by an agent, those of `uses` are read one by one.
+    """
     pools = await cluster.see(IP_POOL)
     subnets = {
         one.name: tuple(str(part.subnet) for part in one.spec.ranges) for one in pools.objects
     }
     ranges = []
-    for definition in await cluster.list(DEFINITION):
+    for definition in await _definitions(cluster, uses):
         try:
             network = network_definition.load(
                 definition.namespace,
@@ -89,6 +100,21 @@ async def address_ranges(cluster: Cluster) -> tuple[AddressRange, ...]:
                 AddressRange(network.name, tuple(s for some in known_pools for s in some))
             )
     return tuple(ranges)
+
+
+async def _definitions(
+    cluster: Cluster, uses: Sequence[AddressUse] | None
+) -> tuple[Stored[DefinitionSpec, None], ...]:
+    try:
+        return await cluster.list(DEFINITION)
+    except Refused:
+        if uses is None:
+            raise
+    names = sorted({use.network for use in uses if "/" in use.network})
+    read = []
+    for namespace, _, name in (network.partition("/") for network in names):
+        read.append(await cluster.get(DEFINITION, name, namespace))
+    return tuple(one for one in read if one is not None)
 
 
 async def node_slices(cluster: Cluster, node: str) -> tuple[DeviceSlice, ...]:

@@ -42,6 +42,7 @@ from kube_rdma.views.devices.documents import document
 from kube_rdma.views.devices.table import device_names, devices_page
 
 _SYSFS = Path("/sys")
+_WATCHED = 2.0  # seconds in which counters that rise are recorded, as `kube-rdma doctor` waits
 
 
 @click.command(
@@ -219,9 +220,12 @@ def _draw(sysfs: SysfsRoot | None, file: Path) -> None:
 
 
 def _record(sysfs: SysfsRoot | None, to: Path) -> None:
+    import asyncio
+
     from kube_rdma.adapters.kernel.netlink.default_routes import read_default_routes
     from kube_rdma.adapters.kernel.netlink.rdma_read import LinkView, read_links
     from kube_rdma.adapters.kernel.sysfs.record import record, recorded_links, recorded_routes
+    from kube_rdma.programs.doctor.unfiled import read_unfiled, recorded_unfiled, write_unfiled
 
     if isinstance(sysfs, RecordedText):
         raise Refused(
@@ -235,6 +239,14 @@ def _record(sysfs: SysfsRoot | None, to: Path) -> None:
         survey_at(sysfs)  # refuses what is not a tree
         links, routes = partial(recorded_links, sysfs), partial(recorded_routes, sysfs)
     files, faults = record(sysfs or _SYSFS, links, routes, to)
+    unfiled = (
+        asyncio.run(read_unfiled(survey_at(None), _WATCHED))
+        if sysfs is None
+        else recorded_unfiled(sysfs)
+    )
+    if unfiled is not None:
+        write_unfiled(unfiled, to)
+        files += 1
     lines = (f"{to}: {files} files; kube-rdma devices --sysfs {to} shows them.",)
     left = (f"  not copied: {fault.path}: {fault.reason}" for fault in faults)
     show_sentence("\n".join((*lines, *left)))

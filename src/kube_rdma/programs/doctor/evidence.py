@@ -28,7 +28,6 @@ from kube_rdma.adapters.files.room import read_room
 from kube_rdma.adapters.journal.glance import glance
 from kube_rdma.adapters.kernel import proc
 from kube_rdma.adapters.kernel.device_nodes import missing
-from kube_rdma.adapters.kernel.netlink.dcb import read_flow_control
 from kube_rdma.adapters.kernel.sysfs.pci_paths import read_bridges, read_domains
 from kube_rdma.adapters.kernel.sysfs.pcie import read_pcie
 from kube_rdma.adapters.kubelet.folders import FIXED, KNOWN, find_folders
@@ -38,6 +37,8 @@ from kube_rdma.adapters.runtime.cri import find_socket, read_runtime
 from kube_rdma.model.attach.attachment import Attachment
 from kube_rdma.model.cni_conf import PLUGIN, SET_ASIDE
 from kube_rdma.model.doctor import (
+    AddressRange,
+    AddressUse,
     Observation,
     ObservedCni,
     ObservedKubelet,
@@ -54,7 +55,6 @@ from kube_rdma.model.pools.rails import RailRecord
 from kube_rdma.model.reports.cluster import ClusterFacts
 from kube_rdma.model.survey import Survey
 from kube_rdma.programs.doctor.attachments import checked, recorded
-from kube_rdma.programs.doctor.errors import watched_errors
 from kube_rdma.programs.doctor.kernel import observed_links, observed_routes
 from kube_rdma.programs.doctor.pod import (
     OpenCluster,
@@ -62,12 +62,12 @@ from kube_rdma.programs.doctor.pod import (
     with_namespace,
     with_processes,
 )
+from kube_rdma.programs.doctor.unfiled import read_unfiled, recorded_unfiled, with_unfiled
 from kube_rdma.programs.part_reader import PartReader
 from kube_rdma.programs.reports.cluster import take
 from kube_rdma.programs.survey import take_survey, with_uses
 from kube_rdma.rules.cni_conf.conflist import plan
 from kube_rdma.rules.cni_conf.files import networks, plugins, type_of
-from kube_rdma.rules.doctor.flow_control import roce_interfaces
 from kube_rdma.rules.doctor.gpu_path import bridges_of, functions_of
 from kube_rdma.rules.pools.rails import places_of
 from kube_rdma.rules.reports.cluster import findings
@@ -81,7 +81,7 @@ _DEV = (Path("/host/dev/infiniband"), Path("/dev/infiniband"))
 class DoctorPlaces(Frozen):
     """Where the node is; `config` None: the agent's own record of its pools in `state` counts.
 
-    `sysfs` is a recorded tree instead of the kernel; then nothing else of this machine is asked.
+    `sysfs` is a recorded tree instead of the kernel; then nothing of this machine is asked.
     `interval` is how many seconds error counters are watched; 0: not at all.
     """
 
@@ -117,7 +117,9 @@ async def observe(places: DoctorPlaces, opener: OpenCluster) -> Observation:
         asked = asyncio.create_task(_of_cluster(places, opener, reader))
         seen = await _of_this_machine(seen, places, reader)
         seen = _joined(seen, await asked)
-    return replace(seen, not_seen=tuple(reader.not_seen))
+    elif (unfiled := recorded_unfiled(places.sysfs)) is not None:
+        seen = with_unfiled(seen, unfiled)
+    return replace(seen, not_seen=(*reader.not_seen, *seen.not_seen))
 
 
 async def _of_cluster(places: DoctorPlaces, opener: OpenCluster, reader: PartReader) -> Observation:
@@ -126,10 +128,9 @@ async def _of_cluster(places: DoctorPlaces, opener: OpenCluster, reader: PartRea
     try:
         async with opener() as cluster:
             pod = await _pod(cluster, places, places.pod, reader) if places.pod else None
-            facts, uses, ranges, slices = await asyncio.gather(
+            facts, (uses, ranges), slices = await asyncio.gather(
                 reader.asked("problems", lambda: take(cluster)),
-                reader.asked("uses", lambda: address_uses(cluster)),
-                reader.asked("ranges", lambda: address_ranges(cluster)),
+                _addresses(cluster, reader),
                 reader.asked("slices", lambda: node_slices(cluster, places.node)),
             )
             versions = await _versions(cluster, facts, places.node, reader)
@@ -147,6 +148,14 @@ async def _of_cluster(places: DoctorPlaces, opener: OpenCluster, reader: PartRea
         slices=slices,
         pod=pod,
     )
+
+
+async def _addresses(
+    cluster: Cluster, reader: PartReader
+) -> tuple[tuple[AddressUse, ...] | None, tuple[AddressRange, ...] | None]:
+    """Which pods have which addresses, and the ranges of their networks."""
+    uses = await reader.asked("uses", lambda: address_uses(cluster))
+    return uses, await reader.asked("ranges", lambda: address_ranges(cluster, uses))
 
 
 async def _versions(
@@ -219,15 +228,13 @@ async def _of_this_machine(
 ) -> Observation:
     assert seen.survey is not None
     survey = seen.survey
-    watching = PartReader()  # as long as it takes, beside what has to answer in time
-    errors, kubelet, runtime = await asyncio.gather(
-        watching.asked("errors", lambda: watched_errors(places.interval)),
+    unfiled, kubelet, runtime = await asyncio.gather(
+        read_unfiled(survey, places.interval),  # as long as it takes
         _kubelet(places, reader),
         reader.asked("runtime", lambda: _runtime(places)),
     )
-    reader.not_seen += watching.not_seen
     return replace(
-        seen,
+        with_unfiled(seen, unfiled),
         versions=SystemVersions(__version__, read_kernel(), _system(places.host)),
         modules=reader.part("modules", proc.read_modules),
         absent=reader.part("absent", lambda: _absent(survey)),
@@ -240,11 +247,6 @@ async def _of_this_machine(
         kubelet=kubelet,
         runtime=runtime,
         cni=reader.part("cni", lambda: _cni(places, runtime)),
-        flow_control=reader.part(
-            "flow_control", lambda: read_flow_control(roce_interfaces(survey))
-        ),
-        errors=errors,
-        virtual_machine=reader.part("virtual_machine", proc.read_hypervisor),
     )
 
 

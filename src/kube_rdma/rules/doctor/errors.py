@@ -21,6 +21,10 @@ LINK = (
     *("symbol_error", "link_error_recovery", "link_downed", "port_rcv_errors"),
     *("port_rcv_remote_physical_errors", "local_link_integrity_errors"),
     *("excessive_buffer_overrun_errors", "rx_icrc_encapsulated", "rx_roce_errors"),
+    # The same by network drivers. Symbols count that FEC could not correct, and blocks of FEC.
+    *("rx_pcs_symbol_err_phy", "rx_symbol_err_phy", "rx_crc_errors_phy", "link_down_events_phy"),
+    *("rx_pcs_symbol_err", "rx_fec_uncorrectable_blocks", "rx_fcs_err_frames", "link_down_events"),
+    *("rx_crc_errors.nic", "illegal_bytes.nic", "mac_local_faults.nic", "mac_remote_faults.nic"),
 )
 # Packets that came too late or never, in `hw_counters`, and those that a full buffer dropped.
 LOSS = (
@@ -34,11 +38,37 @@ _SURE_LOSS = tuple(name for name in LOSS if name != "out_of_sequence")
 # No errors, but what else happens where packets get lost.
 CONGESTION = ("np_cnp_sent", "rp_cnp_handled", "np_ecn_marked_roce_packets")
 _ALL_PRIORITIES = 8
+_PRIORITIES = range(_ALL_PRIORITIES)
+# Packets of any kind that a port without a free buffer dropped, RoCE or not.
+DISCARDS = (
+    *("rx_discards_phy", "tx_discards_phy", "rx_dropped.nic"),
+    *(f"rx_discard_packets_cos{number}" for number in _PRIORITIES),
+)
+# The card itself says that it stood still for long. mlx5: it sent pause frames beyond its
+# watermarks (device_stall_minor_watermark_cnt and device_stall_critical_watermark_cnt).
+STORMS = (
+    *("tx_pause_storm_warning_events", "tx_pause_storm_error_events"),
+    *("continuous_pause_events", "continuous_roce_pause_events"),
+)
+# Microseconds in which a port was stopped, or stopped its peer, by priority.
+PAUSED = (
+    *("rx_global_pause_duration", "tx_global_pause_duration"),
+    *(f"{way}_prio{n}_pause_duration" for way in ("rx", "tx") for n in _PRIORITIES),
+    *(f"pfc_pri{n}_{way}_duration_us" for way in ("rx", "tx") for n in _PRIORITIES),
+)
+# Frames that ask for a pause, which a lossless fabric needs: shown beside what is wrong.
+PAUSES = (
+    *("rx_pause_ctrl_phy", "tx_pause_ctrl_phy", "rx_pause_frames", "tx_pause_frames"),
+    *("rx_pfc_frames", "tx_pfc_frames", "link_xoff_rx.nic", "link_xoff_tx.nic"),
+)
+STORM_SHARE = 0.5  # of the time, in a pause; a guess, and docs/doctor.md calls it so
+_MICROSECONDS = 1e6
+_KEPT = (*LINK, *LOSS, *DISCARDS, *STORMS, *PAUSED, *PAUSES, *CONGESTION)
 
 
 def rises(before: Mapping[str, int], after: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
     """The counters of these tables that rose; one that fell was reset, and says nothing."""
-    named = ((name, after.get(name), before.get(name)) for name in (*LINK, *LOSS, *CONGESTION))
+    named = ((name, after.get(name), before.get(name)) for name in _KEPT)
     grown = ((name, now - was) for name, now, was in named if now is not None and was is not None)
     return tuple((name, more) for name, more in grown if more > 0)
 
@@ -51,7 +81,7 @@ def lost_packets(seen: Observation) -> Iterator[Finding]:
         if control is None or control.pfc is None or watched is None or not _of(watched, LOSS):
             continue
         if len(control.pfc) < _ALL_PRIORITIES:
-            evidence = _evidence(watched, (*LOSS, *CONGESTION))
+            evidence = _evidence(watched, (*LOSS, *DISCARDS, *CONGESTION))
             yield Finding(
                 device.name,
                 f"PFC is {priorities(control.pfc)} on {port.netdev}; {evidence}",
@@ -81,28 +111,61 @@ def _remedy(pfc: tuple[int, ...]) -> str:
     )
 
 
+_STORM_REMEDY = (
+    "Where counters of tx rise, this host is slow: see its PCIe link (KR125), memory and driver. "
+    "Where those of rx rise, follow the pauses from the switch's port to who sends them"
+)
+
+
 def rising(seen: Observation) -> Iterator[Finding]:
-    """Ports that are up and have errors now: of the link, or packets that got lost."""
+    """Ports that are up and have errors now: of the link, pause storms, packets that got lost."""
     for device, port in active_ports(seen):
         watched = _watched(seen, device, port)
-        if watched is None:
-            continue
-        if _of(watched, LINK):
+        if watched is not None and (wrong := _wrong(watched, port)):
+            names, cause, remedy = wrong
             yield Finding(
                 device.name,
-                f"port {port.number} is up; {_evidence(watched, (*LINK, *LOSS))}",
-                "The link damages data or goes down now and then: cable, transceiver, switch port",
-                "Reseat cable and transceiver, then replace them; try another switch port",
+                f"port {port.number} is up; {_evidence(watched, names)}",
+                cause,
+                remedy,
                 Severity.WARNING,
             )
-        elif _of(watched, LOSS if port.link_layer is LinkLayer.ETHERNET else _SURE_LOSS):
-            yield Finding(
-                device.name,
-                f"port {port.number} is up; {_evidence(watched, LOSS)}",
-                "Packets get lost on the way: a full buffer of a switch, or a bad link behind it",
-                "Look at drops and errors of the switches' ports; see PFC and ECN on the way",
-                Severity.WARNING,
-            )
+
+
+def _wrong(watched: ObservedErrors, port: Port) -> tuple[tuple[str, ...], str, str] | None:
+    """The counters that count, cause and remedy of what rose; the first of several stories."""
+    if _of(watched, LINK):
+        return (
+            (*LINK, *LOSS, *DISCARDS),
+            "The link damages data or goes down now and then: cable, transceiver, switch port",
+            "Reseat cable and transceiver, then replace them; try another switch port",
+        )
+    if storm := _storm(watched):
+        return (
+            storm,
+            "A pause storm: a receiver takes packets so slowly that its pauses stop the fabric",
+            _STORM_REMEDY,
+        )
+    if _of(watched, LOSS if port.link_layer is LinkLayer.ETHERNET else _SURE_LOSS):
+        return (
+            (*LOSS, *DISCARDS),
+            "Packets get lost on the way: a full buffer of a switch, or a bad link behind it",
+            "Look at drops and errors of the switches' ports; see PFC and ECN on the way",
+        )
+    if _of(watched, DISCARDS):
+        return (
+            (*DISCARDS, *PAUSES),
+            "The port drops packets, for its own buffer is full: this host takes them too slowly",
+            "See the card's PCIe link (KR125) and PFC of the port; traffic of TCP counts, too",
+        )
+    return None
+
+
+def _storm(watched: ObservedErrors) -> tuple[str, ...]:
+    """The counters that tell of a pause storm, with those beside them; none without one."""
+    most = watched.seconds * _MICROSECONDS * STORM_SHARE
+    long = tuple(name for name, more in watched.rises if name in PAUSED and more > most)
+    return (*STORMS, *long, *PAUSES) if long or _of(watched, STORMS) else ()
 
 
 def _watched(seen: Observation, device: Device, port: Port) -> ObservedErrors | None:

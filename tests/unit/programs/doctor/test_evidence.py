@@ -104,17 +104,36 @@ async def test_vke_s_network_plugin_is_known_by_its_image(server, name, image, v
     assert await vpc_cni_version(Cluster(server.line())) == version
 
 
-async def test_a_network_has_the_subnets_of_its_pools(server):
+def put_network(server):
+    """Network rdma, whose addresses come from pool train."""
     pool = {"metadata": {"name": "train"}, "spec": {"ranges": [{"subnet": "10.0.0.0/16"}]}}
     server.put(IP_POOL, pool)
     ipam = {"type": "kube-rdma-ipam", "pool": "train"}
     config = {"cniVersion": "1.0.0", "name": "rdma", "type": "macvlan", "ipam": ipam}
     meta = {"name": "rdma", "namespace": "default"}
     server.put(DEFINITION, {"metadata": meta, "spec": {"config": json.dumps(config)}})
-    garbled = {"metadata": meta | {"name": "bad"}, "spec": {"config": "{"}}
+
+
+async def test_a_network_has_the_subnets_of_its_pools(server):
+    put_network(server)
+    meta = {"name": "bad", "namespace": "default"}
+    garbled = {"metadata": meta, "spec": {"config": "{"}}
     server.put(DEFINITION, garbled)
     ranges = await address_ranges(Cluster(server.line()))
     assert ranges == (AddressRange("default/rdma", ("10.0.0.0/16",)),)
+
+
+async def test_an_agent_that_may_not_list_networks_reads_those_of_the_pods(server):
+    """Agents may get networks; so the subnet of an address is judged from a laptop, too."""
+    put_network(server)
+    server.forbidden.add(("list", "network-attachment-definitions"))
+    cluster = Cluster(server.line())
+    with pytest.raises(Refused):
+        await address_ranges(cluster)
+    uses = await address_uses(cluster)
+    assert await address_ranges(cluster, uses) == (AddressRange("default/rdma", ("10.0.0.0/16",)),)
+    gone = (AddressUse("default/train", "default/removed", "net1", "10.0.0.5"),)
+    assert await address_ranges(cluster, gone) == ()
 
 
 async def test_a_pod_is_what_the_api_server_says_of_it(server):

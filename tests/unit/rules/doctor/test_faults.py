@@ -194,6 +194,12 @@ FAULTS = {
     ),
     "loss beside the priority of PFC": ("KR127", rising("packet_seq_err")),
     "a bad cable": ("KR129", rising("symbol_error", "link_downed")),
+    "a bad cable by mlx5's interface": ("KR129", rising("rx_pcs_symbol_err_phy")),
+    "a bad cable by bnxt's interface": ("KR129", rising("rx_fec_uncorrectable_blocks")),
+    "a bad cable by ice's interface": ("KR129", rising("mac_local_faults.nic")),
+    "a pause storm": ("KR129", rising("tx_pause_storm_error_events", "tx_pause_ctrl_phy")),
+    "a pause storm by bnxt": ("KR129", rising("continuous_roce_pause_events")),
+    "a full buffer of the card": ("KR129", rising("rx_discards_phy")),
     "loss in InfiniBand": (
         "KR129",
         replace(
@@ -545,6 +551,33 @@ def test_packets_that_overtake_others_are_no_error_in_infiniband():
 def test_congestion_alone_is_no_error():
     """Notifications are how ECN works."""
     assert codes(rising("np_cnp_sent", "rp_cnp_handled")) == []
+
+
+def test_pauses_alone_are_no_error():
+    """A lossless fabric works by them."""
+    assert codes(rising("rx_pause_ctrl_phy", "tx_pfc_frames", "rx_prio3_pause_duration")) == []
+
+
+@pytest.mark.parametrize("name", ["rx_prio3_pause_duration", "pfc_pri3_rx_duration_us"])
+@pytest.mark.parametrize(("paused", "wrong"), [(999_999, False), (1_100_000, True)])
+def test_a_port_that_is_stopped_most_of_the_time_has_a_pause_storm(name, paused, wrong):
+    """Of two seconds, in microseconds."""
+    seen = replace(HEALTHY, errors=(ObservedErrors("mlx5_0", 1, 2.0, ((name, paused),)),))
+    findings = diagnose(seen).findings
+    assert [one.code for one in findings] == ["KR129"] * wrong
+    assert all(f"{name} rose by {paused}" in one.problem for one in findings)
+    assert all(one.cause.startswith("A pause storm") for one in findings)
+
+
+def test_the_cable_stands_before_what_follows_from_it():
+    seen = rising("link_down_events_phy", "rx_discards_phy", "symbol_error")
+    (first,) = diagnose(seen).findings
+    assert first.cause.startswith("The link damages data")
+
+
+def test_discards_of_a_port_are_no_loss_of_roce():
+    """They may be TCP's: only what RDMA counts is said to want PFC."""
+    assert codes(rising("rx_discards_phy", flow_control=flow_control(pfc=()))) == ["KR129"]
 
 
 def test_errors_of_a_port_that_is_down_are_not_told_besides():

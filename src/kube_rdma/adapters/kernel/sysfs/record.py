@@ -1,10 +1,11 @@
 """Writes down a node so that its survey can be taken again elsewhere: `kube-rdma devices --record`.
 
-The result is a folder for --sysfs: the part of /sys that a survey reads, and in two JSON files what
-RDMA netlink said and which interfaces carry the default routes. What is copied stands in a table
-below, name by name, so that nothing else of a machine leaves it. Links stay links, relative as in
-sysfs; the functions they lead to are copied once. Left out: unused GIDs, which the survey passes
-over as well. Lost: why a file could not be read; in the copy it is missing.
+The result is a folder for --sysfs: the part of /sys that a survey and the doctor read, and in two
+JSON files what RDMA netlink said and which interfaces carry the default routes. What is copied
+stands in a table below, name by name, so that nothing else of a machine leaves it. Links stay
+links, relative as in sysfs; the functions they lead to are copied once. Left out: unused GIDs,
+which the survey passes over as well. Lost: why a file could not be read; in the copy it is missing.
+What the doctor knows otherwise than by files is added by programs/doctor/unfiled.
 """
 
 # ruff: noqa: PTH103, PTH112, PTH113, PTH114, PTH115, PTH123, PTH211
@@ -58,9 +59,11 @@ _NUMBER = r"[0-9]+"
 _ANY = r"(?s:.+)"
 _EMPTY = _Rule()
 _TABLE = _Rule(_NUMBER)
+_COUNTERS = _Rule(r"\w+")
 _PORT = _Rule(
     "state|phys_state|link_layer|rate|lid|sm_lid",
     {
+        "counters|counters_ext|hw_counters": _COUNTERS,
         "gids": _Rule(_NUMBER, unused=_UNUSED_GID),
         "gid_attrs": _Rule(folders={"types|ndevs": _TABLE}),
         "pkeys": _Rule("0"),
@@ -71,10 +74,14 @@ _FACTS = "dev_port|type|flags|carrier"
 _UPPER_NETDEV = _Rule(_FACTS, {"bonding": _EMPTY})
 _RELATIONS = {rf"master|upper_{_ANY}": _UPPER_NETDEV, rf"lower_{_ANY}": _Rule(_FACTS)}
 _NETDEV = _Rule(_FACTS, {"bonding": _EMPTY, **_RELATIONS})
-_ATTRIBUTES = "class|vendor|device|numa_node|acpi_index|sriov_totalvfs|sriov_numvfs|sfnum"
-_NETDEVS = {"net": _Rule(folders={_ANY: _NETDEV}), "driver": _EMPTY}
+_PCIE = "(current|max)_link_(width|speed)"
+_ATTRIBUTES = f"class|vendor|device|numa_node|acpi_index|sriov_totalvfs|sriov_numvfs|sfnum|{_PCIE}"
+_GROUP = _Rule("type")
+_NETDEVS = {"net": _Rule(folders={_ANY: _NETDEV}), "driver": _EMPTY, "iommu_group": _GROUP}
 _RELATED = _Rule(_ATTRIBUTES, _NETDEVS)
 _FUNCTION = _Rule(_ATTRIBUTES, {**_NETDEVS, rf"physfn|virtfn{_NUMBER}": _RELATED})
+# Of the PCIe ports above functions alone: it has their ACS (pci_paths.py).
+_BRIDGE = _Rule(f"{_ATTRIBUTES}|config", _NETDEVS)
 _DEVICE = _Rule(
     "node_guid|node_type|fw_ver|parent",
     {"ports": _Rule(folders={_NUMBER: _PORT}), "device": _FUNCTION},
@@ -87,7 +94,14 @@ _CLASSES = {
     "net": _Rule(folders={_ANY: _NETDEV}),
 }
 _PCI = _Rule(folders={"devices": _Rule(folders={_ANY: _FUNCTION})})
-_SYSFS = _Rule(folders={"class": _Rule(folders=_CLASSES), "bus": _Rule(folders={"pci": _PCI})})
+_KERNEL = _Rule(folders={"iommu_groups": _EMPTY})  # empty where there is no IOMMU
+_SYSFS = _Rule(
+    folders={
+        "class": _Rule(folders=_CLASSES),
+        "bus": _Rule(folders={"pci": _PCI}),
+        "kernel": _KERNEL,
+    }
+)
 
 
 def record(
@@ -191,14 +205,14 @@ class _Copy:
                 self._file(below, rule.unused)
         above, _, last = path.rpartition("/")
         if above and _is_function(last):
-            self._function(above)
+            self._function(above, _BRIDGE)
 
-    def _function(self, path: str) -> None:
+    def _function(self, path: str, rule: _Rule) -> None:
         """Copy the nearest PCI function at or above `path`."""
         while path:
             above, _, last = path.rpartition("/")
             if _is_function(last):
-                self.folder(path, _FUNCTION)
+                self.folder(path, rule)
                 return
             path = above
 
@@ -213,7 +227,7 @@ class _Copy:
         place = place[len(self._root) + 1 :]
         if os.path.isdir(source):
             self.folder(place, rule)
-            self._function(place)
+            self._function(place, _FUNCTION)
         elif os.path.isfile(source):
             self._file(place, b"\0")
 

@@ -119,7 +119,19 @@ def test_nothing_but_what_is_listed_is_taken_along(mlx5, tmp_path):
     copy = tmp_path / "copy"
     record(mlx5, nothing, nothing, copy)
     assert not [n for n in files(copy) if b"secret" in (copy / n).read_bytes()]
-    assert not (copy / "kernel").exists()
+    assert not (copy / "kernel/notes").exists()
+
+
+def test_of_configurations_those_of_ports_above_functions_are_taken(mlx5, tmp_path):
+    """They have ACS; a card's own has serial numbers."""
+    card = (mlx5 / "class/infiniband/mlx5_0/device").resolve()
+    for folder in (card, card.parent):
+        (folder / "config").write_bytes(bytes(range(256)) * 16)
+    copy = tmp_path / "copy"
+    record(mlx5, nothing, nothing, copy)
+    place = copy / card.relative_to(mlx5.resolve())
+    assert (place.parent / "config").read_bytes() == bytes(range(256)) * 16
+    assert not (place / "config").exists()
 
 
 def test_unused_gids_are_left_out(mlx5, tmp_path):

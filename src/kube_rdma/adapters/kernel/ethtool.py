@@ -1,0 +1,77 @@
+"""The statistics of an interface as `ethtool -S` shows them: the driver's own names and numbers.
+
+For `kube-rdma doctor` alone: rules/doctor/errors says which names tell of a bad cable or of a pause
+storm, for sysfs has no file of them. Numbers and layouts are those of include/uapi/linux/ethtool.h
+and sockios.h; what answers is ethtool_get_strings and ethtool_get_stats in net/ethtool/ioctl.c. To
+read needs no right. An interface of another network namespace does not exist here.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import socket
+import struct
+from array import array
+from collections.abc import Callable, Mapping
+
+from kube_base.errors import Unavailable
+
+Ask = Callable[[str, bytes], bytes]
+
+_SIOCETHTOOL = 0x8946
+_GSSET_INFO, _GSTRINGS, _GSTATS = 0x37, 0x1B, 0x1D  # ETHTOOL_*
+_STATISTICS = 1  # ETH_SS_STATS
+_LENGTH = 32  # of a name: ETH_GSTRING_LEN
+_REQUEST = struct.Struct("@16sP16x")  # struct ifreq with ifr_data
+_LONGEST = 15  # bytes of an interface's name: IFNAMSIZ, without the zero behind it
+_SETS = struct.Struct("=IIQI")  # struct ethtool_sset_info with one number behind it
+_STRINGS = struct.Struct("=III")  # struct ethtool_gstrings
+_NUMBERS = struct.Struct("=II")  # struct ethtool_stats
+_MOST = 1 << 17  # names of an interface; 256 queues of mlx5 have below 20,000
+_SPARE = 1024
+
+
+def ask_kernel(interface: str, message: bytes) -> bytes:
+    """What the kernel writes over a message about an interface; OSError where it refuses."""
+    name = interface.encode()
+    if len(name) > _LONGEST:
+        raise OSError(0, "the kernel has no interface of such a long name")
+    memory = array("B", message)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as door:
+        fcntl.ioctl(door, _SIOCETHTOOL, _REQUEST.pack(name, memory.buffer_info()[0]))
+    return memory.tobytes()
+
+
+def read_statistics(interface: str, ask: Ask = ask_kernel) -> Mapping[str, int]:
+    """The statistics of an interface by name; raise Unavailable where it has none."""
+    try:
+        count = _count(ask(interface, _SETS.pack(_GSSET_INFO, 0, 1 << _STATISTICS, 0)))
+        # The kernel asks the driver anew each time, and it may have more by then.
+        room = 2 * count + _SPARE
+        strings = _STRINGS.pack(_GSTRINGS, _STATISTICS, count) + bytes(room * _LENGTH)
+        names = _names(ask(interface, strings), room)
+        numbers = _numbers(ask(interface, _NUMBERS.pack(_GSTATS, count) + bytes(room * 8)), room)
+    except OSError as error:
+        raise Unavailable(
+            f"the driver of {interface} tells no statistics ({error.strerror})"
+        ) from error
+    # Two lengths: queues came or went meanwhile, and no name is sure to be that of its number.
+    return dict(zip(names, numbers, strict=True)) if len(names) == len(numbers) else {}
+
+
+def _count(answer: bytes) -> int:
+    """How many statistics there are; 0 where the driver does not know the set."""
+    _, _, sets, count = _SETS.unpack(answer)
+    return min(int(count), _MOST) if sets else 0
+
+
+def _names(answer: bytes, room: int) -> list[str]:
+    """The names; mlx5 of older kernels has one that ends in a space."""
+    count = min(_STRINGS.unpack_from(answer)[2], room)
+    texts = struct.unpack_from(f"={f'{_LENGTH}s' * count}", answer, _STRINGS.size)
+    return [text.partition(b"\0")[0].decode("ascii", "replace").strip() for text in texts]
+
+
+def _numbers(answer: bytes, room: int) -> tuple[int, ...]:
+    count = min(_NUMBERS.unpack_from(answer)[1], room)
+    return struct.unpack_from(f"={count}Q", answer, _NUMBERS.size)
