@@ -129,7 +129,8 @@ def pools_document(
 
     ``pools``: resource, mode, source, shares, bind, attach, prefer, numa_hints, variables,
     extra_paths, host_network, bare_ids, serve, fabric, limits (handles, objects), extra_info (card
-    to facts), selectors (those fields that are given, and source); ``functions``: count, autoprobe, force, source, selectors;
+    to facts), selectors (those fields that are given, and source);
+    ``functions``: count, autoprobe, force, source, selectors;
     ``rescan`` in seconds; ``warnings``: sentences; ``node``: null when none was looked at, else
     ``pools`` (resource, shares, healthy, cards: id, name, usable, reasons),
     ``clashes`` and ``warnings`` (sentences) and ``left_out`` (id, name, reasons by resource).

@@ -45,9 +45,7 @@ class World(Protocol):
 
 def limits_of(world, uid):
     """What the kernel says of the device for a pod."""
-    (limits,) = (
-        one.limits for one in world.groups.read(uid).limits if one.device == world.device
-    )
+    (limits,) = (one.limits for one in world.groups.read(uid).limits if one.device == world.device)
     return limits
 
 
@@ -106,7 +104,7 @@ class Limits:
 
     def test_a_group_with_processes_cannot_give_the_controller_to_its_children(self, world):
         uid = world.keep_off()
-        with pytest.raises(Unavailable, match="cannot be switched on in /sys/fs/cgroup/.*busy"):
+        with pytest.raises(Unavailable, match=r"cannot be switched on in /sys/fs/cgroup/.*busy"):
             world.groups.switch_on(uid)
 
 

@@ -1,4 +1,4 @@
-"""KR432: whether the kernel holds a pod to the limits of its shares, and whether it has used them up.
+"""KR432: whether the kernel holds a pod to the limits of its shares, and whether any is used up.
 
 Beside rules/doctor/pod, for pods that hold shares of a pool with `rdmaLimits`. What is compared is
 the control group of the pod, as the kernel shows it.

@@ -1,7 +1,7 @@
 """What a pod may take of each RDMA device: the limits of its shares, added up.
 
-Its pods' limits programs/agent/pod_networks/share_limits has held by the kernel. A share that
-stands for a whole pool opens every card of it, so each of these cards has the share's limit.
+programs/agent/pod_networks/share_limits writes the result into the pod's control group. A share
+that stands for a whole pool opens every card of it, so each of these cards has the share's limit.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ def device_limits(
     shares: dict[str, list[RdmaLimits]] = {}
     for share in granted:
         names = {device.name for card in share.cards for device in card.devices}
-        names |= {name for plan, own in used if plan.held == share.held for name in own}
+        names |= {name for plan, devices in used if plan.held == share.held for name in devices}
         for name in names:
-            shares.setdefault(name, []).append(limits.get(share.resource, RdmaLimits()))
+            own = limits.get(share.resource, RdmaLimits())
+            shares.setdefault(name, []).extend([own] * share.slots)
     return tuple(DeviceLimits(name, _sum(shares[name])) for name in sorted(shares))
 
 

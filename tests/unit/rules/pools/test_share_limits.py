@@ -44,6 +44,10 @@ def test_two_shares_of_a_card_have_their_sum():
     assert device_limits([share(card(0)), share(card(0), slot=1)], LIMITS) == (of(4, 200),)
 
 
+def test_a_claim_that_takes_three_slots_has_the_limits_of_three_shares():
+    assert device_limits([replace(share(card(0)), slots=3)], LIMITS) == (of(6, 300),)
+
+
 def test_shares_of_two_cards_have_their_own_each():
     shares = [share(card(0)), share(card(1), slot=1)]
     assert device_limits(shares, LIMITS) == (of(2, 100), of(2, 100, name=device(1).name))

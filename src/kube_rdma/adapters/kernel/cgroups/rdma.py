@@ -108,7 +108,6 @@ class RdmaGroups:
             ) from error
 
 
-
 def line(limits: DeviceLimits) -> str:
     """A line of rdma.max."""
     handles, objects = limits.limits.handles, limits.limits.objects

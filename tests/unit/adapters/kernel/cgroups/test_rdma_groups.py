@@ -116,8 +116,7 @@ def test_the_group_of_a_pod_is_where_the_cgroupfs_driver_makes_it(above, quality
 SLICES = [
     "kubepods.slice/kubepods-pod{}.slice",
     "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{}.slice",
-    "kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-besteffort.slice/"
-    "kubelet-kubepods-besteffort-pod{}.slice",
+    "k.slice/k-kubepods.slice/k-kubepods-besteffort.slice/k-kubepods-besteffort-pod{}.slice",
 ]
 
 

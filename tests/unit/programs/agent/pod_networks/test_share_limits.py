@@ -103,9 +103,7 @@ class TestAnAdd:
         world.start()
         await world.add(1)
 
-    async def test_a_device_that_counts_nothing_is_told_of_and_stops_no_pod(
-        self, world, files
-    ):
+    async def test_a_device_that_counts_nothing_is_told_of_and_stops_no_pod(self, world, files):
         files.unregister("mlx5_1")
         await world.add(1)
         assert limits_of(files) == {"mlx5_0": LIMITS}
@@ -159,9 +157,9 @@ class Node:
 
     async def holdings(self):
         self.asked += 1
-        one = share(card(0), Mode.SHARED_MULTI)
+        mine = share(card(0), Mode.SHARED_MULTI)
         return tuple(
-            Holding(pod.namespace, pod.name, "main", RESOURCE, (one.share,))
+            Holding(pod.namespace, pod.name, "main", RESOURCE, (mine.share,))
             for pod in (POD, PodName("default", "elsewhere"))
         )
 
@@ -242,4 +240,3 @@ async def test_a_sandbox_that_has_stopped_is_left_alone(node, files):
     node.sandboxes = [replace(node.sandboxes[0], ready=False)]
     await node.rounds.round()
     assert not [path for path, _ in files.writes if path.endswith("rdma.max")]
-
