@@ -206,13 +206,43 @@ class ObservedAttachment(Frozen):
     wrong: tuple[str, ...] = ()
 
 
+class ObservedLimit(Frozen):
+    """What a pod may have of an RDMA device, and what it has; None: no limit."""
+
+    device: str
+    handles: int = 0
+    objects: int = 0
+    most_handles: int | None = None
+    most_objects: int | None = None
+
+    @property
+    def is_set(self) -> bool:
+        """Whether the kernel limits anything of the device."""
+        return self.most_handles is not None or self.most_objects is not None
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether the next one will be refused."""
+        return bool(self.text)
+
+    @property
+    def text(self) -> str:
+        """What is used up: ``all 100 objects``."""
+        counts = (
+            (self.handles, self.most_handles, "handles"),
+            (self.objects, self.most_objects, "objects"),
+        )
+        full = (f"{most} {word}" for now, most, word in counts if most is not None and now >= most)
+        return " and ".join(f"all {words}" for words in full)
+
+
 class ObservedPod(Frozen):
     """The pod that is asked about, as API server, kubelet and kernel have it.
 
     `networks` are the names in its annotations, `attached` is what its status annotation says.
     `why` is what it waits for. `findings` are those of admission. `survey` has the RDMA devices
     that its namespace shows, `links` are its interfaces. `attachments` are those that the agent of
-    its node has in its journal.
+    its node has in its journal, `limits` those of its control group.
     """
 
     namespace: str
@@ -229,6 +259,7 @@ class ObservedPod(Frozen):
     routes: tuple[ObservedRoute, ...] | None = None
     survey: Survey | None = None
     attachments: tuple[ObservedAttachment, ...] | None = None
+    limits: tuple[ObservedLimit, ...] | None = None
 
     @property
     def title(self) -> str:

@@ -12,6 +12,7 @@ from kube_base.frozen import Frozen, asdict
 from kube_rdma.model.card import Card
 from kube_rdma.model.functions.function import FunctionsWish
 from kube_rdma.model.pools.pool import Bind, Mode, Pool, PoolSpec, Selector, Serving, Variables
+from kube_rdma.model.pools.rdma_limits import RdmaLimits
 from kube_rdma.model.settings.fabric import FabricProfile
 from kube_rdma.views.page import (
     Block,
@@ -139,8 +140,9 @@ def pools_document(
     """All of it as JSON values. Keys are stable: they are added to, never renamed or removed.
 
     ``pools``: resource, mode, source, shares, bind, attach, prefer, numa_hints, variables,
-    extra_paths, host_network, bare_ids, serve, fabric, extra_info (card to facts), selectors (those
-    fields that are given, and source); ``functions``: count, autoprobe, force, source, selectors;
+    extra_paths, host_network, bare_ids, serve, fabric, limits (handles, objects), extra_info (card
+    to facts), selectors (those fields that are given, and source);
+    ``functions``: count, autoprobe, force, source, selectors;
     ``rescan`` in seconds; ``warnings``: sentences; ``node``: null when none was looked at, else
     ``pools`` (resource, shares, healthy, cards: id, name, usable, reasons),
     ``clashes`` and ``warnings`` (sentences) and ``left_out`` (id, name, reasons by resource).
@@ -181,6 +183,8 @@ def _besides(spec: PoolSpec) -> Iterator[str]:
         yield f"{way} it, whatever the node's label says"
     if spec.fabric:
         yield f"programs get {', '.join(_fabric(spec.fabric))}"
+    if spec.limits:
+        yield f"a share takes at most {_limits(spec.limits)} of each RDMA device"
     if not spec.numa_hints:
         yield "the kubelet does not get the NUMA node of a share"
 
@@ -191,6 +195,12 @@ def _fabric(fabric: FabricProfile) -> Iterator[str]:
     variables = named.pop("variables")
     yield from (f"{n.replace('_', ' ')} {v}" for n, v in named.items() if v is not None)
     yield from (f"{name}={value}" for name, value in variables)
+
+
+def _limits(limits: RdmaLimits) -> str:
+    """2 handles and 20000 objects."""
+    counts = ((limits.handles, "handle"), (limits.objects, "object"))
+    return " and ".join(f"{n} {word}{'' if n == 1 else 's'}" for n, word in counts if n is not None)
 
 
 def _selector(selector: Selector) -> str:
@@ -285,6 +295,7 @@ def _spec(spec: PoolSpec) -> dict[str, object]:
         "bare_ids": spec.bare_ids,
         "serve": spec.serve,
         "fabric": asdict(spec.fabric) if spec.fabric else None,
+        "limits": asdict(spec.limits) if spec.limits else None,
         "extra_info": {one.card: dict(one.facts) for one in spec.extra_info},
         "selectors": [_selector_document(one) for one in spec.selectors],
     }

@@ -73,6 +73,7 @@ values = some(
         otherPlugins=switches,
         deviceInfo=switches,
         virtualFunctions=switches,
+        shareLimits=switches,
         startupTaint=switches,
         nodeLabels=st.sampled_from(["write", "write-nfd", "leave", "remove"]),
         namespaceIsolation=st.sampled_from(["", "default,kube-system"]),

@@ -94,6 +94,7 @@ def test_a_whole_policy_is_taken_and_columns_are_shown(installed):
         (with_fabric(variables={"NCCL_IB_HCA": "a"}), "each container's own"),
         (policy("a", POOL | {"selectors": [{}]}), "this selector chooses nothing"),
         (policy("a", POOL | {"selectors": [{"vendors": []}]}), "this selector chooses nothing"),
+        (policy("a", POOL | {"rdmaLimits": {}}), "these limits limit nothing"),
         (policy("a", POOL, rails=["ens1", "ens1"]), "a card has one rail"),
         (policy("a", POOL, virtualFunctions=[{"selectors": [], "count": 1}]), "selectors"),
         (policy("a", *[POOL | {"resource": f"a/{n}"} for n in range(65)]), "at most 64"),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from kube_base.frozen import replace
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.device import PciAddress
@@ -22,6 +24,7 @@ from kube_rdma.model.pools.pool import (
     ShareId,
     Variables,
 )
+from kube_rdma.model.pools.rdma_limits import RdmaLimits
 from kube_rdma.rules.pools.modes import MODES
 from kube_rdma.views.page import page_text
 from kube_rdma.views.pools import OnNode, PoollessCard, node_page, pools_document, wishes_page
@@ -87,6 +90,21 @@ Warning: mind the gap."""
 
 def test_the_wishes_word_for_word():
     assert page_text(wishes_page([SHARED, FULL], TAKES, ["mind the gap"]), 100) == WISHES
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        (RdmaLimits(1, 20000), "1 handle and 20000 objects"),
+        (RdmaLimits(objects=1), "1 object"),
+        (RdmaLimits(16), "16 handles"),
+    ],
+)
+def test_limits_of_a_share_are_shown_and_told(limits, words):
+    limited = replace(FULL, limits=limits)
+    assert f"a share takes at most {words} of each RDMA device" in wishes_text([limited], TAKES)
+    shown = pools_document([limited], 60)["pools"][0]["limits"]
+    assert shown == {"handles": limits.handles, "objects": limits.objects}
 
 
 def test_further_facts_are_named_only_where_a_variable_has_them():

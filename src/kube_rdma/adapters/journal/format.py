@@ -31,6 +31,7 @@ from kube_rdma.model.late_binding.binding import Binding, PodName, Promise
 from kube_rdma.model.link import PlannedHostLink
 from kube_rdma.model.pools.pool import AppliedPools, ExtraInfo, FunctionRange, PoolSpec, Selector
 from kube_rdma.model.pools.rails import RailRecord
+from kube_rdma.model.pools.rdma_limits import RdmaLimits
 from kube_rdma.model.settings.fabric import FabricProfile
 
 # The kinds of record that each journal holds, by the word in their envelope.
@@ -65,7 +66,7 @@ _SELECTOR = (
 _FABRIC = "traffic_class service_level timeout retry_count qps_per_connection variables"
 _POOL = (
     "resource mode source selectors shares bind attach prefer numa_hints variables extra_info "
-    "extra_paths host_network? fabric? bare_ids? serve?"
+    "extra_paths host_network? fabric? bare_ids? serve? limits?"
 )
 _CLAIM_SHARE = (
     "request pool device share_id resource share cards slots char_paths cdi admin parameters?"
@@ -117,6 +118,7 @@ FORMS = (
     form(Selector, "Selector", _SELECTOR),
     form(FunctionRange, "FunctionRange", "parent indexes"),
     form(FabricProfile, "FabricProfile", _FABRIC),
+    form(RdmaLimits, "RdmaLimits", "handles objects"),
     form(ExtraInfo, "ExtraInfo", "card facts", identity="card"),
     # the rails of cards
     form(RailRecord, "Rails", "functions names guids? places? boot? waiting? came?"),

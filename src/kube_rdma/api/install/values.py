@@ -155,6 +155,11 @@ class InstalledAgent(Typed):
     or a NodePolicy asks for them. Agents then write to the node's /sys, without an AppArmor
     profile. Not with presets ack, scc and efa.
     """
+    share_limits: bool = False
+    """
+    shareLimits is whether agents can have the kernel hold pods to the rdmaLimits of a NodePolicy's
+    pool. Agents then write to the node's /sys/fs/cgroup. Not with presets ack, scc and efa.
+    """
     startup_taint: bool = False
     """
     startupTaint is whether an agent removes the taint kube-rdma.io/starting:NoSchedule from its

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationInfo, field
 
 from kube_base.frozen import replace
 from kube_rdma.api.pools.policy_fabric import PolicyFabric
+from kube_rdma.api.pools.policy_limits import PolicyLimits
 from kube_rdma.api.text.document import Document, Path, of_json
 from kube_rdma.api.text.faults import Slip, slips, validate
 from kube_rdma.api.text.typed import MOST_SHARES, Config, Many, Typed
@@ -229,6 +230,10 @@ class PolicyPool(Typed):
     """fabric is what programs such as NCCL and UCX use on these cards. Left out: the programs
     decide themselves.
     """
+    rdma_limits: PolicyLimits | None = None
+    """rdmaLimits is what a share may take of each RDMA device; the kernel holds a pod to the sum of
+    its shares. Needs agent.shareLimits and cgroup v2. Left out: no limit.
+    """
 
     @field_validator("selectors")
     @classmethod
@@ -409,6 +414,7 @@ def _pools(spec: PolicySpec, document: Document, base: Path) -> Iterator[PoolSpe
             host_network=pool.host_network,
             serve=pool.serve,
             fabric=pool.fabric.profile() if pool.fabric else None,
+            limits=pool.rdma_limits.limits() if pool.rdma_limits else None,
         )
 
 

@@ -237,7 +237,7 @@ class GrantedShare(Frozen):
     """One share that a container of the pod holds, and what it stands for.
 
     `early`: its device nodes were given to the container before the pod had a network, and stay;
-    `char_paths` are those.
+    `char_paths` are those. `slots`: a claim may take several shares of a card at once.
     """
 
     container: str
@@ -248,6 +248,7 @@ class GrantedShare(Frozen):
     bind: Bind
     early: bool = False
     char_paths: tuple[str, ...] = ()
+    slots: int = 1
 
     @property
     def held(self) -> HeldShare:

@@ -16,6 +16,7 @@ from typing import NewType
 from kube_base.frozen import Frozen
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.device import PciAddress
+from kube_rdma.model.pools.rdma_limits import RdmaLimits
 from kube_rdma.model.settings.fabric import FabricProfile
 
 ShareId = NewType("ShareId", str)  # the device id that the kubelet sees; it allows 63 characters
@@ -151,6 +152,7 @@ class PoolSpec(Frozen):
     fabric: FabricProfile | None = None  # what programs on its cards should use
     serve: Serving | None = None  # None: the node's label says it, else the plugin serves it
     bare_ids: bool = False  # shares of the pool are 0, 1, …, as the shared device plugin calls them
+    limits: RdmaLimits | None = None  # what a share may take of an RDMA device
 
 
 class AppliedPools(Frozen):

@@ -292,7 +292,12 @@ def _with_metrics(doors: AgentDependencies, options: AgentOptions) -> AgentDepen
     sources = MetricsSources(doors.kubelet)
     if doors.networks:
         networks = doors.networks
-        sources = replace(sources, attachments=networks.attachments, stopwatch=networks.stopwatch)
+        sources = replace(
+            sources,
+            attachments=networks.attachments,
+            uses=networks.uses,
+            stopwatch=networks.stopwatch,
+        )
     site = MetricsSite(*options.metrics, options.metric_names)
     return replace(doors, metrics=Exporter(site, sources))
 

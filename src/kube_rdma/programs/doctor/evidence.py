@@ -56,6 +56,7 @@ from kube_rdma.model.reports.cluster import ClusterFacts
 from kube_rdma.model.survey import Survey
 from kube_rdma.programs.doctor.attachments import checked, recorded
 from kube_rdma.programs.doctor.kernel import observed_links, observed_routes
+from kube_rdma.programs.doctor.limits import observed_limits
 from kube_rdma.programs.doctor.pod import (
     OpenCluster,
     pod_by_api,
@@ -186,6 +187,9 @@ async def _pod(
     by_process = reader.part("pod.containers", lambda: with_processes(seen, whole))
     seen = by_process or seen
     uid = whole.annotation(MIRROR) or whole.uid
+    seen = replace(
+        seen, limits=reader.part("pod.limits", lambda: observed_limits(places.host, uid))
+    )
     records = reader.part(
         "pod.attachments", lambda: _records(places.state, seen, PodName(*named), uid)
     )

@@ -114,6 +114,7 @@ def _granted(share: ClaimShare, container: str, pools: Mapping[str, Pool]) -> Gr
         bind=row.bind,
         early=early,
         char_paths=share.char_paths if early else (),
+        slots=share.slots,
     )
 
 

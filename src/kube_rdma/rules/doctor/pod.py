@@ -18,7 +18,7 @@ from kube_rdma.model.ipam import gid_of
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.admission.shares import matches
 from kube_rdma.rules.claims.gpus import claim_gpus
-from kube_rdma.rules.doctor import claimed_cards
+from kube_rdma.rules.doctor import claimed_cards, limits
 from kube_rdma.rules.doctor.check import Check, interfaces_of, unrouted
 from kube_rdma.rules.doctor.claimed_cards import PodCard, pod_cards
 from kube_rdma.rules.phrases import listed
@@ -475,6 +475,7 @@ CHECKS = (
     Check("KR422", "address for RDMA_CM", _DEVICES, _overlay),
     Check("KR430", "IPC_LOCK", _LOCKS, _no_lock),
     Check("KR431", "locked memory", _LOCKS, _inert_lock),
+    *limits.CHECKS,
     Check("KR440", "NUMA distance", ("pod", "kubelet", "kubelet.holdings"), _numa),
     *claimed_cards.CHECKS,
     Check("KR490", "start of the pod", ("pod",), _waits),

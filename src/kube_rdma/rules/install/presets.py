@@ -57,6 +57,7 @@ DEFAULTS: Json = {
         "otherPlugins": False,
         "deviceInfo": False,
         "virtualFunctions": False,
+        "shareLimits": False,
         "startupTaint": False,
         "nodeLabels": "write",
         "namespaceIsolation": "",

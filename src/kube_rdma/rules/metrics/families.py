@@ -240,6 +240,18 @@ POD_DEVICE = _gauge(
     "resource the driver of a foreign claim.",
     "pod resources, pools, attachments, ResourceSlices",
 )
+POD_OBJECTS = _gauge(
+    f"{OWN}pod_rdma_objects",
+    ("namespace", "pod", "device"),
+    "Number of objects (queue pairs, regions and all others) of a pod with rdmaLimits.",
+    "`rdma.current` of its control group",
+)
+POD_MOST_OBJECTS = _gauge(
+    f"{OWN}pod_rdma_objects_limit",
+    ("namespace", "pod", "device"),
+    "Number of objects that the kernel lets the pod have on the device.",
+    "`rdma.max` of its control group",
+)
 POOL_DEVICE = _gauge(
     f"{OWN}resource_device_info",
     ("resource", "card", "device"),
@@ -372,7 +384,7 @@ VKE_FAMILIES = tuple(OF_VKE.values())
 PORT_FAMILIES = (HW_COUNTER, GIDS)
 PCIE_FAMILIES = (PCIE_LANES, PCIE_MOST_LANES, PCIE_SPEED, PCIE_MOST_SPEED)
 POD_FAMILIES = (
-    *(POD_SHARES, POD_DEVICE, POD_STATE, POD_RATE),
+    *(POD_SHARES, POD_DEVICE, POD_OBJECTS, POD_MOST_OBJECTS, POD_STATE, POD_RATE),
     *OF_POD.values(),
     POD_HW_COUNTER,
 )

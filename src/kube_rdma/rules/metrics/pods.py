@@ -23,6 +23,7 @@ from kube_rdma.model.metrics.families import (
 )
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.model.pools.pool import Pool
+from kube_rdma.model.pools.rdma_limits import PodDeviceUse
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.claims.claimed_cards import ClaimedCard, rdma_devices
 from kube_rdma.rules.metrics import families
@@ -165,6 +166,15 @@ def pod_series(
             continue
         shown.add((part.holder, device.name))
         yield from _held_series(part, device)
+
+
+def limit_series(uses: Iterable[PodDeviceUse]) -> Iterator[MetricSeries]:
+    """What pods have of devices on which the kernel limits their objects."""
+    for pod in uses:
+        labels = (pod.namespace, pod.pod, pod.use.device)
+        if pod.limits.objects is not None:
+            yield MetricSeries(families.POD_OBJECTS, labels, pod.use.objects)
+            yield MetricSeries(families.POD_MOST_OBJECTS, labels, pod.limits.objects)
 
 
 def _held_series(held: HeldDevice, device: DeviceCounters) -> Iterator[MetricSeries]:

@@ -59,6 +59,7 @@ from kube_rdma.model.pools.pool import (
     Variables,
 )
 from kube_rdma.model.pools.rails import RailRecord
+from kube_rdma.model.pools.rdma_limits import RdmaLimits
 from kube_rdma.model.settings.fabric import FabricProfile
 
 CONTAINER = "0d5f1c9ae8b74f3f"
@@ -275,6 +276,12 @@ SERVED = AppliedPools(
         PoolSpec("rdma/g", Mode.SHARED, "s", serve=Serving.PLUGIN),
     )
 )
+LIMITED = AppliedPools(
+    (
+        PoolSpec("rdma/h", Mode.SHARED_MULTI, "s", limits=RdmaLimits(16, 20000)),
+        PoolSpec("rdma/i", Mode.HCA, "s", limits=RdmaLimits(objects=5)),
+    )
+)
 BOOKING = AllocationRecord(
     CONTAINER,
     SANDBOX.uid,
@@ -390,6 +397,7 @@ RECORDS: dict[str, tuple[Any, dict[str, Any]]] = {
     ),
     "pools": (POOLS, {"pools": APPLIED}),
     "serving": (POOLS, {"pools": SERVED}),
+    "limits": (POOLS, {"pools": LIMITED}),
     "rails": (
         RAILS,
         {"rails": RailRecord((PHYSICAL, "rxe0@eth0"), (("ens2f0", PHYSICAL),))},

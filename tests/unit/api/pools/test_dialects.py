@@ -21,6 +21,7 @@ from kube_rdma.model.pools.pool import (
     Serving,
     Variables,
 )
+from kube_rdma.model.pools.rdma_limits import RdmaLimits
 from kube_rdma.model.settings.fabric import FabricProfile
 
 SHARED = {
@@ -95,6 +96,7 @@ POLICY = {
                     "qpsPerConnection": 4,
                     "variables": {"NCCL_IB_AR_THRESHOLD": "0"},
                 },
+                "rdmaLimits": {"hcaHandle": 16, "hcaObject": 20000},
                 "selectors": [
                     {
                         "vendors": ["15B3"],
@@ -268,6 +270,7 @@ def test_node_policy_word_for_word():
         numa_hints=False,
         extra_info=(ExtraInfo("*", (("a", "b"),)),),
         fabric=FabricProfile(106, 3, 22, 7, 4, (("NCCL_IB_AR_THRESHOLD", "0"),)),
+        limits=RdmaLimits(16, 20000),
     )
     assert first.source.endswith(": spec.pools[0]")
     assert first.selectors[1].source.endswith(": spec.pools[0].selectors[1]")

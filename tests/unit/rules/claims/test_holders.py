@@ -99,6 +99,12 @@ def test_a_share_is_granted_once_however_many_containers_use_it():
     }
 
 
+def test_a_share_has_the_slots_that_its_claim_took():
+    wide = booked(claim(result(request="left", share="s1", slots=3), name=NAME))
+    (share,) = granted(holdings(POD, [wide]), [wide], pools())
+    assert share.slots == 3
+
+
 def test_nodes_that_were_given_before_the_network_are_told():
     spec = replace(MULTI, attach=Attach.NONE)
     early = booked(claim(name=NAME), world(spec))

@@ -148,6 +148,7 @@ POD = ObservedPod(
     ),
     routes=(ObservedRoute("net1", "10.0.0.0/16"),),
     survey=INSIDE,
+    limits=(),
     attachments=(ObservedAttachment("net1", "default/rdma"),),
 )
 WITH_POD = replace(HEALTHY, pod=POD)
@@ -178,6 +179,7 @@ CLAIMING = replace(
         containers=(BY_CLAIM,),
         links=(POD.links[0], MOVED),
         routes=(ObservedRoute("eth1", "10.1.0.0/16"),),
+        limits=(),
         survey=replace(
             SURVEY,
             devices=(

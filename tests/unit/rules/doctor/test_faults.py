@@ -14,12 +14,14 @@ from kube_rdma.model.doctor import (
     ObservedErrors,
     ObservedFlowControl,
     ObservedFolder,
+    ObservedLimit,
     ObservedNeighbour,
     ObservedRail,
     ObservedRoute,
 )
 from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.pools.pool import Mode, Selector
+from kube_rdma.model.pools.rdma_limits import RdmaLimits
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.doctor.diagnose import CHECKS, diagnose
 from kube_rdma.rules.doctor.gpu_path import bridges_of
@@ -158,6 +160,15 @@ BY_CLAIM = replace(
     ),
     slices=(DeviceSlice("gpu.nvidia.com", "node-1", 1, (("gpu-0", (GPUS[1].seat.pci,)),)),),
 )
+COUNTED = ObservedLimit("mlx5_1", 1, 20, 4, 100)
+
+
+def limited(*limits):
+    """A pod whose shares have limits, and what its control group shows."""
+    specs = (replace(SPEC, limits=RdmaLimits(4, 100)),)
+    return replace(WITH_POD, specs=specs, pod=replace(POD, limits=limits))
+
+
 DRIVERLESS = tuple(replace(one, driver=None, netdevs=()) for one in FUNCTIONS)
 EXCLUSIVE = replace(SPEC, mode=Mode.EXCLUSIVE)
 
@@ -296,6 +307,9 @@ FAULTS = {
     ),
     "missing IPC_LOCK": ("KR430", with_container(memlock=65536)),
     "memlock": ("KR431", with_container(memlock=65536, asked_lock=True)),
+    "limits that nobody wrote": ("KR432", limited(ObservedLimit("mlx5_0", 1, 9))),
+    "limits used up": ("KR432", limited(ObservedLimit("mlx5_0", 1, 100, 4, 100), COUNTED)),
+    "a driver that counts nothing": ("KR432", limited(COUNTED)),
     "GPU far away": (
         "KR440",
         replace(WITH_POD, kubelet=replace(HEALTHY.kubelet, holdings=FAR)),
@@ -477,6 +491,22 @@ def test_a_device_that_the_pod_does_not_show_is_nothing_in_mode_shared():
     seen = replace(APART, survey=SURVEY, specs=HEALTHY.specs)
     assert "KR417" in codes(APART)
     assert "KR417" not in codes(seen)
+
+
+def test_limits_that_the_kernel_holds_and_that_leave_room_are_well():
+    """A pool without limits is well whatever the kernel shows, and so is a pod without shares."""
+    devices = [one.name for one in POD.survey.devices]
+    roomy = limited(*(ObservedLimit(name, 1, 20, 4, 100) for name in devices))
+    assert "KR432" not in codes(roomy)
+    assert "KR432" not in codes(replace(FAULTS["limits used up"][1], specs=HEALTHY.specs))
+    idle = replace(HEALTHY.kubelet, holdings=())
+    assert "KR432" not in codes(replace(FAULTS["limits that nobody wrote"][1], kubelet=idle))
+
+
+def test_what_is_used_up_is_said_in_numbers():
+    both = ObservedLimit("mlx5_0", 4, 100, 4, 100)
+    assert both.text == "all 4 handles and all 100 objects"
+    assert ObservedLimit("mlx5_0", 4, 100, None, 101).text == ""
 
 
 def codes(seen):

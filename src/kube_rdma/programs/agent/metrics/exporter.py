@@ -39,6 +39,7 @@ from kube_rdma.model.metrics.families import (
 )
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.model.pools.pool import Pool
+from kube_rdma.model.pools.rdma_limits import PodDeviceUse
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
 from kube_rdma.programs.agent.metrics.stopwatch import Stopwatch
@@ -50,6 +51,7 @@ from kube_rdma.rules.metrics.pods import (
     SeenDevices,
     away,
     held_devices,
+    limit_series,
     pod_series,
     with_claims,
 )
@@ -78,10 +80,12 @@ class MetricsSite(Frozen):
 
 
 class MetricsSources(Frozen):
-    """Whom a scrape asks; `attachments` are those of the node's pods."""
+    """Whom a scrape asks; `attachments` are those of the node's pods, `uses` what those have of
+    RDMA devices. It is called in a thread."""
 
     kubelet: KubeletView
     attachments: Callable[[], Iterable[Attachment]] = tuple
+    uses: Callable[[], Iterable[PodDeviceUse]] = tuple
     stopwatch: Stopwatch = field(default_factory=Stopwatch)
     sysfs: Path = SYSFS
     read_inside: ReadInside = read_inside
@@ -158,6 +162,7 @@ class Exporter:
         inside, failures = self._from.read_inside(sandboxes)
         series = list(scrape.series(SeenDevices(node, inside), node))
         values: list[MetricSeries | Durations] = [*series, *health_series(self._health)]
+        values += limit_series(self._from.uses())
         values += self._from.stopwatch.durations
         values += _own(scrape, _unread(node, inside), failures, time.perf_counter() - begin)
         return exposition(values)

@@ -45,11 +45,12 @@ from kube_rdma.programs.agent.metrics.stopwatch import Stopwatch
 from kube_rdma.programs.agent.pod_networks.claims import GuidClaims, SandboxLocks
 from kube_rdma.programs.agent.pod_networks.executor import PlanExecutor, calls_plugins, is_there
 from kube_rdma.programs.agent.pod_networks.outdated_pods import OutdatedPods
+from kube_rdma.programs.agent.pod_networks.share_limits import ShareLimits, not_counted
 from kube_rdma.programs.ipam.address_provider import AddressProvider
 from kube_rdma.rules.attach import procedure
 from kube_rdma.rules.attach.addresses import is_of_card, of_allocations, owner
 from kube_rdma.rules.attach.foreign_plugins import refuse_missing
-from kube_rdma.rules.attach.procedure import Addressed, NetworkRequest, Placed
+from kube_rdma.rules.attach.procedure import Addressed, Made, NetworkRequest, Placed
 from kube_rdma.rules.metrics import families
 
 if TYPE_CHECKING:
@@ -134,7 +135,8 @@ class AttachDependencies(Frozen, kw_only=True):
     """Whom the procedure and its doors need; `inode` is of the namespace behind a descriptor.
 
     `everybodys` are the namespaces whose networks pods of all others may name; None: of any.
-    `outdated` hears of pods that only a new one helps; None: nobody does.
+    `outdated` hears of pods that only a new one helps; None: nobody does. `limits` are those of
+    shares; None: no share has any.
     """
 
     node: NodeView
@@ -145,6 +147,7 @@ class AttachDependencies(Frozen, kw_only=True):
     stopwatch: Stopwatch = field(default_factory=Stopwatch)
     everybodys: tuple[str, ...] | None = None
     outdated: OutdatedPods | None = None
+    limits: ShareLimits | None = None
 
 
 class Judged(Frozen):
@@ -292,6 +295,8 @@ class AttachPipeline:
         made = procedure.observe(planned, view)
         devices, rdma_cm = await node.devices(made.devices)  # now: a rebound driver renames them
         outcome = procedure.conclude(made, devices, rdma_cm, self._attachments.results(request.key))
+        # Limited: no container has been made yet that could take more.
+        await self._limit(request, judged, made)
         # Bound: the files of earlier calls go first; no container has been made yet to use them.
         if placed.beside:
             await late.detach(request.key.container)
@@ -299,6 +304,17 @@ class AttachPipeline:
         with self._needs.stopwatch.timed(families.LATE_BINDING):
             await late.attach(request.sandbox, outcome.edits, annotations, judged.holdings)
         return AttachResult(leased, planned.own, outcome.interfaces, placed.beside)
+
+    async def _limit(self, request: AttachRequest, judged: Judged, made: Made) -> None:
+        """Have the kernel hold the pod to what its shares may take; raise KubeError."""
+        if not self._needs.limits:
+            return
+        sandbox = request.sandbox
+        uid = sandbox.uid or (request.pod.runtime_uid if request.pod else "")
+        granted = judged.placed.wished.granted
+        if uncounted := await self._needs.limits.hold(uid, granted, made.used):
+            why = not_counted(uncounted)
+            log.warning("share limits not held", pod=str(sandbox.pod), why=why)
 
     async def _ask_plugins(
         self, request: AttachRequest, addressed: Addressed

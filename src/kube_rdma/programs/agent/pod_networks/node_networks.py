@@ -34,6 +34,8 @@ from kube_rdma.adapters.files.device_info import DeviceInfoFolder
 from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.adapters.journal.format import ATTACHMENTS
 from kube_rdma.adapters.journal.journal import Journal
+from kube_rdma.adapters.kernel.cgroups.files import HOST_CGROUPS, HostCgroups
+from kube_rdma.adapters.kernel.cgroups.rdma import RdmaGroups
 from kube_rdma.adapters.kernel.netlink.rtnl import open_rtnl
 from kube_rdma.adapters.kernel.netlink.rtnl_read import (
     interfaces,
@@ -53,6 +55,7 @@ from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings
 from kube_rdma.model.ipam import BootId, NodeName
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.pools.pool import Pool
+from kube_rdma.model.pools.rdma_limits import PodDeviceUse
 from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
 from kube_rdma.programs.agent.device_plugin.rails import NodeRails
 from kube_rdma.programs.agent.late_binding.interface import LateBinding
@@ -84,6 +87,11 @@ from kube_rdma.programs.agent.pod_networks.repair import (
     SandboxRepair,
 )
 from kube_rdma.programs.agent.pod_networks.router import CniRouter
+from kube_rdma.programs.agent.pod_networks.share_limits import (
+    RoundDependencies,
+    ShareLimitRounds,
+    ShareLimits,
+)
 from kube_rdma.programs.ipam.node_addresses import IpamDependencies, NodeAddresses
 from kube_rdma.rules.cni_conf.conflist import describe_plan
 from kube_rdma.rules.cni_conf.exclusive import shut_out
@@ -177,6 +185,7 @@ class NodeNetworks:
         self._settled = asyncio.Event()  # who calls the agent for pods, or why nobody will
         self._standing = ""  # the same as a sentence
         self._places = HostPlaces(site.host, site.runtime)
+        self._limits = ShareLimits(_groups(site.host), lambda: self._context.pools)
         self._attachments: PlanExecutor | None = None
         definitions = NetworkObjects(cluster)
         self._wired = CniWiring(site.host, definitions, self._places, self._context)
@@ -189,6 +198,10 @@ class NodeNetworks:
     def attachments(self) -> Iterable[Attachment]:
         """What the journal has of this node's pods now."""
         return self._attachments.by_key.values() if self._attachments else ()
+
+    def uses(self) -> tuple[PodDeviceUse, ...]:
+        """What pods with limits have of RDMA devices; it reads their control groups."""
+        return self._limits.uses(attachment.sandbox for attachment in tuple(self.attachments()))
 
     def cards(self) -> frozenset[CardId] | None:
         """The cards that the journal has for pods; None where not all of it is read."""
@@ -249,6 +262,7 @@ class NodeNetworks:
                     "pods of the node": partial(pods.follow, rounds.wake),
                     "sandboxes": partial(self._go_round, rounds),
                     "unfinished attachments": calls.run,
+                    "share limits": self._limit_rounds(needs.node).run,
                     "address trouble": partial(
                         tell_trouble, needs.giver.check, self._tell, self._machine.look
                     ),
@@ -313,6 +327,7 @@ class NodeNetworks:
             late=late,
             attachments=attachments,
             inode=machine.inode,
+            limits=self._limits,
             outdated=OutdatedPods(
                 partial(self._restart, outdated=True), partial(_tell_pod, self._events)
             ),
@@ -341,6 +356,16 @@ class NodeNetworks:
             refused=self._wired.unread,
         )
         return SandboxRepair(dependencies, self._machine.pace)
+
+    def _limit_rounds(self, node: NodeView) -> ShareLimitRounds:
+        dependencies = RoundDependencies(
+            limits=self._limits,
+            listed=partial(read_sandboxes, self._site.runtime),
+            holdings=self._kubelet.holdings,
+            granted=node.granted,
+            attachments=self.attachments,
+        )
+        return ShareLimitRounds(dependencies)
 
     def _wanting(self, pods: NodePodWatch) -> tuple[PodState, ...]:
         """The pods that should have networks of kube-rdma.
@@ -411,6 +436,12 @@ class NodeNetworks:
                 missed.forget(attachment)
             except KubeError as error:
                 log.warning("missed DEL failed", why=str(error))
+
+
+def _groups(host: Path) -> RdmaGroups | None:
+    """The control groups of the node, where they are mounted for the agent."""
+    root = inside(host, HOST_CGROUPS)
+    return RdmaGroups(HostCgroups(root)) if root.is_dir() else None
 
 
 def _tell_pod(events: Events, pod: PodState, reason: str, note: str, warning: bool) -> None:

@@ -23,6 +23,7 @@ from kube_rdma.model.claims.device import (
 from kube_rdma.model.device import PortState
 from kube_rdma.model.late_binding.binding import ContainerId, PodName
 from kube_rdma.model.metrics.families import MetricNames
+from kube_rdma.model.pools.rdma_limits import DeviceUse, PodDeviceUse, RdmaLimits
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
 from kube_rdma.programs.agent.metrics.exporter import Exporter, MetricsSite, MetricsSources
@@ -38,6 +39,7 @@ from tests.unit.programs.agent.world import VKE, World, hard_card
 
 EVERY = tuple(MetricNames)
 TRAIN = ContainerPlace("train-0", "worker")
+USE = PodDeviceUse("default", "train-0", DeviceUse("mlx5_0", 1, 7), RdmaLimits(objects=9))
 
 
 def lend(root, *cards):
@@ -175,7 +177,7 @@ async def test_every_family_of_the_table_is_exported_and_no_other(world, tree):
             pass
     with recorded(), contained("trial of metrics"):
         raise RuntimeError("x")
-    doors = exporting(world, tree, stopwatch=stopwatch)
+    doors = exporting(world, tree, stopwatch=stopwatch, uses=lambda: (USE,))
     async with world.serving(doors):
         await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 2)
         await world.kubelet.allocate(VKE, 1, place=TRAIN)
@@ -186,6 +188,8 @@ async def test_every_family_of_the_table_is_exported_and_no_other(world, tree):
     of_agents = set(families.FAMILIES) - set(families.CONTROLLER_FAMILIES)
     assert seen.families == {family.name for family in of_agents}
     assert seen.of("kube_rdma_card_health_changes_total", healthy="false") == [1]
+    assert seen.of("kube_rdma_pod_rdma_objects", pod="train-0", device="mlx5_0") == [7]
+    assert seen.of("kube_rdma_pod_rdma_objects_limit", pod="train-0", device="mlx5_0") == [9]
     assert sorted(seen.of("kube_rdma_card_healthy")) == [0, 1]
     types = {family.name: str(family.kind) for family in of_agents}
     for name, kind in types.items():

@@ -236,6 +236,7 @@ class World:
         self.host = FakeHost({**plugins, "site-ipam": self._site}, self._inode)
         self.everybodys = None  # namespaces of networks for all pods
         self.outdated = None  # who hears of pods that only a new one helps
+        self.limits = None  # who has the kernel hold pods to their shares
         self._numbers = count(1)
         self._files = {}
         self.before = self.on_node()
@@ -286,6 +287,7 @@ class World:
             inode=lambda fd: self._files[fd].stat().st_ino,
             everybodys=self.everybodys,
             outdated=self.outdated,
+            limits=self.limits,
         )
         self.calls = CniRouter(to, self.context, self.infos)
         self.networks = self.calls.pods

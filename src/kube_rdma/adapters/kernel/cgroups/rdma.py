@@ -1,0 +1,151 @@
+"""The rdma controller of control groups: what a pod may take of each RDMA device.
+
+The files are `rdma.max` and `rdma.current` of the pod's group (Linux Documentation/admin-guide/
+cgroup-v2.rst, "RDMA"; kernel/cgroup/rdma.c). A line is `rxe0 hca_handle=2 hca_object=max`. Both
+files have a line for every device that counts, of all network namespaces, so a device without a
+line does not count. In-tree all do, for the core registers them (drivers/infiniband/core/cgroup.c).
+What a process makes is counted in its group and in all groups above; beyond a limit verbs fail with
+EAGAIN. The limits of a device end when it is unregistered: a driver's restart takes them along.
+
+Nobody else writes these files. The kubelet and runc switch every controller on in the groups that
+they make (opencontainers/cgroups v0.0.6 fs2/create.go); where that has not been done it is done
+here, down to the pod's parent.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable, Iterator, Sequence
+
+from kube_base.errors import Refused, Unavailable
+from kube_base.frozen import Frozen
+from kube_rdma.adapters.kernel.cgroups.files import CgroupFiles
+from kube_rdma.adapters.kernel.cgroups.pod_group import pod_group
+from kube_rdma.model.pools.rdma_limits import DeviceLimits, DeviceUse, RdmaLimits
+
+CONTROLLER = "rdma"
+_HANDLES, _OBJECTS, _NO_LIMIT = "hca_handle", "hca_object", "max"
+_REMOVE = "remove rdmaLimits from the pools of this node"
+
+
+class RdmaGroup(Frozen):
+    """A pod's group as the kernel shows it, one entry for each device that counts.
+
+    There is none where the controller is off.
+    """
+
+    limits: tuple[DeviceLimits, ...]
+    current: tuple[DeviceUse, ...]
+
+
+class RdmaGroups:
+    """The groups of a node's pods, by the uid that the kubelet has for the pod."""
+
+    def __init__(self, files: CgroupFiles) -> None:
+        self._files = files
+
+    def read(self, uid: str) -> RdmaGroup:
+        """What is limited and taken; raise Unavailable where the group cannot be read."""
+        group = pod_group(self._files, uid)
+        try:
+            return RdmaGroup(
+                tuple(read_limits(self._files.read(f"{group}/rdma.max"))),
+                tuple(read_current(self._files.read(f"{group}/rdma.current"))),
+            )
+        except FileNotFoundError:
+            return RdmaGroup((), ())
+        except OSError as error:
+            raise _unreadable(group, error) from error
+
+    def write(self, uid: str, wanted: Sequence[DeviceLimits]) -> None:
+        """Write these limits; a device that is gone has none. Raise Unavailable."""
+        group = pod_group(self._files, uid)
+        for limits in wanted:
+            try:
+                self._files.write(f"{group}/rdma.max", line(limits))
+            except OSError as error:
+                if error.errno != errno.ENODEV:
+                    raise _unreadable(group, error) from error
+
+    def switch_on(self, uid: str) -> None:
+        """Have the controller on in a pod's group.
+
+        Raise Refused where the node cannot limit, Unavailable where it cannot be done now.
+        """
+        self._refuse_unable()
+        group = pod_group(self._files, uid)
+        above = ""
+        for name in group.split("/"):
+            self._switch_on(above)
+            above = f"{above}/{name}".lstrip("/")
+
+    def _refuse_unable(self) -> None:
+        try:
+            controllers = self._files.read("cgroup.controllers").split()
+        except FileNotFoundError:
+            raise Refused(
+                "this node has cgroup v1, in which pods have no limits of RDMA objects",
+                remedy=f"Boot it with cgroup v2, or {_REMOVE}",
+            ) from None
+        except OSError as error:
+            raise _unreadable("the root group", error) from error
+        if CONTROLLER not in controllers:
+            raise Refused(
+                "the kernel of this node has no rdma controller of control groups",
+                remedy=f"Take a kernel with CONFIG_CGROUP_RDMA, or {_REMOVE}",
+            )
+
+    def _switch_on(self, group: str) -> None:
+        """Have the kernel limit the groups in this one."""
+        path = f"{group}/cgroup.subtree_control".lstrip("/")
+        try:
+            if CONTROLLER not in self._files.read(path).split():
+                self._files.write(path, f"+{CONTROLLER}")
+        except OSError as error:
+            raise Unavailable(
+                f"The rdma controller cannot be switched on in /sys/fs/cgroup/{group} of the node "
+                f"({error.strerror})."
+            ) from error
+
+
+def line(limits: DeviceLimits) -> str:
+    """A line of rdma.max."""
+    handles, objects = limits.limits.handles, limits.limits.objects
+    return f"{limits.device} {_HANDLES}={_written(handles)} {_OBJECTS}={_written(objects)}"
+
+
+def read_limits(text: str) -> Iterator[DeviceLimits]:
+    """The lines of rdma.max."""
+    for device, pairs in _lines(text):
+        yield DeviceLimits(device, RdmaLimits(pairs.get(_HANDLES), pairs.get(_OBJECTS)))
+
+
+def read_current(text: str) -> Iterator[DeviceUse]:
+    """The lines of rdma.current."""
+    for device, pairs in _lines(text):
+        yield DeviceUse(device, pairs.get(_HANDLES) or 0, pairs.get(_OBJECTS) or 0)
+
+
+def _lines(text: str) -> Iterator[tuple[str, dict[str, int | None]]]:
+    """Devices with their numbers; what a later kernel counts besides is passed by."""
+    for words in map(str.split, text.splitlines()):
+        if words:
+            yield words[0], dict(_pairs(words[1:]))
+
+
+def _pairs(words: Iterable[str]) -> Iterator[tuple[str, int | None]]:
+    for name, _, value in (word.partition("=") for word in words):
+        if value == _NO_LIMIT:
+            yield name, None
+        elif value.isascii() and value.isdecimal():
+            yield name, int(value)
+
+
+def _written(number: int | None) -> str:
+    return _NO_LIMIT if number is None else str(number)
+
+
+def _unreadable(group: str, error: OSError) -> Unavailable:
+    return Unavailable(
+        f"The limits of RDMA objects of {group} cannot be read or written ({error.strerror})."
+    )

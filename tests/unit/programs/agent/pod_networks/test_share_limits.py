@@ -1,0 +1,242 @@
+"""Shares with limits: the kernel holds the pod to them before any container begins."""
+
+import pytest
+
+from kube_base.errors import Broken, Refused, Unavailable
+from kube_base.frozen import replace
+from kube_rdma.adapters.kernel.cgroups.rdma import RdmaGroups
+from kube_rdma.model.attach.attachment import Attachment, Sandbox
+from kube_rdma.model.late_binding.binding import PodName
+from kube_rdma.model.late_binding.runtime import PodSandbox
+from kube_rdma.model.pools.holding import Holding
+from kube_rdma.model.pools.pool import Mode, Pool, PoolSpec
+from kube_rdma.model.pools.rdma_limits import (
+    DeviceLimits,
+    DeviceUse,
+    PodDeviceUse,
+    RdmaLimits,
+)
+from kube_rdma.programs.agent.pod_networks.share_limits import (
+    RoundDependencies,
+    ShareLimitRounds,
+    ShareLimits,
+)
+from kube_rdma_testing.kernel.cgroups import FakeCgroups
+
+from .network_world import POD, RESOURCE, UID, World, card, config, share
+
+LIMITS = RdmaLimits(4, 100)
+TWICE = RdmaLimits(8, 200)
+GROUP = f"kubepods/burstable/pod{UID}"
+
+
+@pytest.fixture
+def files():
+    """The control groups of a node, with that of the pod."""
+    made = FakeCgroups()
+    made.make(GROUP, delegated=False)
+    for number in range(2):
+        made.register(f"mlx5_{number}")
+    return made
+
+
+def pools(limits=LIMITS):
+    """What the node offers, by resource."""
+    spec = PoolSpec(RESOURCE, Mode.SHARED_MULTI, "s", limits=limits)
+    return {RESOURCE: Pool(spec, (), ())}
+
+
+def limits_of(files):
+    """What the kernel has for the pod, by device."""
+    return {one.device: one.limits for one in RdmaGroups(files).read(UID).limits}
+
+
+class TestAnAdd:
+    """Of a pod that holds a share of each of two cards."""
+
+    @pytest.fixture
+    def world(self, tmp_path, files):
+        shares = [share(card(number), Mode.SHARED_MULTI) for number in range(2)]
+        networks = {"default/rdma": config("macvlan")}
+        made = World(tmp_path, [one.cards[0] for one in shares], shares, networks)
+        made.limits = ShareLimits(RdmaGroups(files), pools)
+        made.start()
+        made.sandbox()
+        made.ask("rdma,rdma")
+        return made
+
+    async def test_the_pod_is_held_to_its_shares_and_another_is_not(self, world, files):
+        files.make("kubepods/podother")
+        await world.add(1)
+        assert limits_of(files) == {"mlx5_0": LIMITS, "mlx5_1": LIMITS}
+        assert {one.limits for one in RdmaGroups(files).read("other").limits} == {RdmaLimits()}
+
+    async def test_two_shares_of_one_card_have_their_sum(self, world, files):
+        first = world.node.shares[0]
+        second = replace(first, share="another")
+        world.node.shares = (first, second)
+        await world.add(1)
+        assert limits_of(files)["mlx5_0"] == TWICE
+
+    async def test_what_cannot_be_held_is_refused_and_leaves_nothing(self, world):
+        world.limits = ShareLimits(None, pools)
+        world.start()
+        with pytest.raises(Refused, match=r"Install kube-rdma with agent\.shareLimits=true"):
+            await world.add(1)
+        world.nothing_left(1)
+
+    async def test_a_node_of_cgroup_v1_refuses_it(self, world):
+        world.limits = ShareLimits(RdmaGroups(FakeCgroups(v1=True)), pools)
+        world.start()
+        with pytest.raises(Refused, match="this node has cgroup v1"):
+            await world.add(1)
+        world.nothing_left(1)
+
+    async def test_a_pod_without_a_group_does_not_start(self, world, files):
+        files.end(GROUP)
+        with pytest.raises(Unavailable, match="no control group of the pod"):
+            await world.add(1)
+        world.nothing_left(1)
+
+    async def test_without_limits_no_group_is_looked_at(self, world):
+        world.limits = ShareLimits(None, lambda: pools(None))
+        world.start()
+        await world.add(1)
+
+    async def test_a_device_that_counts_nothing_is_told_of_and_stops_no_pod(self, world, files):
+        files.unregister("mlx5_1")
+        await world.add(1)
+        assert limits_of(files) == {"mlx5_0": LIMITS}
+
+
+def test_what_a_pod_has_is_read_beside_what_it_may_have(files):
+    groups = RdmaGroups(files)
+    groups.switch_on(UID)
+    groups.write(UID, [DeviceLimits("mlx5_0", LIMITS)])
+    files.charge(GROUP, "mlx5_0")
+    pods = [Sandbox("c1", POD, UID, "/run/netns/a", 7), Sandbox("c2", POD, "gone", "/b", 8)]
+    (use,) = ShareLimits(groups, pools).uses(pods)
+    assert use == PodDeviceUse(POD.namespace, POD.name, DeviceUse("mlx5_0", 0, 1), LIMITS)
+    assert ShareLimits(groups, lambda: pools(None)).uses(pods) == ()
+    assert ShareLimits(None, pools).uses(pods) == ()
+
+
+class Forgetful(FakeCgroups):
+    """A kernel that takes what is written and does not keep it."""
+
+    def write(self, path, text):
+        if not path.endswith("rdma.max"):
+            super().write(path, text)
+
+
+async def test_what_the_kernel_does_not_keep_is_found_by_reading_it_back():
+    files = Forgetful()
+    files.make(GROUP)
+    files.register("mlx5_0")
+    limits = ShareLimits(RdmaGroups(files), pools)
+    with pytest.raises(Broken, match="did not keep the limits of mlx5_0"):
+        await limits.hold(UID, [share(card(0), Mode.SHARED_MULTI)])
+
+
+class Node:
+    """What the rounds ask; `asked` counts how often the kubelet was."""
+
+    def __init__(self, files):
+        self.now, self.asked = LIMITS, 0
+        self.sandboxes = [PodSandbox("c1", POD, UID, ready=True)]
+        self.attachments: list[Attachment] = []
+        self.failing = None
+        limits = ShareLimits(RdmaGroups(files) if files else None, lambda: pools(self.now))
+        to = RoundDependencies(
+            limits, self.listed, self.holdings, self.granted, lambda: self.attachments
+        )
+        self.rounds = ShareLimitRounds(to)
+
+    async def listed(self):
+        return tuple(self.sandboxes)
+
+    async def holdings(self):
+        self.asked += 1
+        mine = share(card(0), Mode.SHARED_MULTI)
+        return tuple(
+            Holding(pod.namespace, pod.name, "main", RESOURCE, (mine.share,))
+            for pod in (POD, PodName("default", "elsewhere"))
+        )
+
+    def granted(self, holdings):
+        if self.failing:
+            raise self.failing
+        return (share(card(0), Mode.SHARED_MULTI),)
+
+
+@pytest.fixture
+def node(files):
+    return Node(files)
+
+
+async def test_a_round_holds_a_pod_that_had_no_add(node, files):
+    await node.rounds.round()
+    assert limits_of(files)["mlx5_0"] == LIMITS
+
+
+async def test_a_round_writes_nothing_that_is_so_already(node, files):
+    await node.rounds.round()
+    count = len(files.writes)
+    await node.rounds.round()
+    assert len(files.writes) == count
+
+
+async def test_a_device_that_was_registered_anew_is_limited_again(node, files):
+    await node.rounds.round()
+    files.unregister("mlx5_0")
+    files.register("mlx5_0")
+    assert limits_of(files)["mlx5_0"] == RdmaLimits()
+    await node.rounds.round()
+    assert limits_of(files)["mlx5_0"] == LIMITS
+
+
+async def test_another_policy_counts_for_pods_that_run(node, files):
+    await node.rounds.round()
+    node.now = TWICE
+    await node.rounds.round()
+    assert limits_of(files)["mlx5_0"] == TWICE
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_limits_that_nobody_wants_any_more_are_lifted_once(node, files, restarted):
+    await node.rounds.round()
+    node = Node(files) if restarted else node
+    node.now = None
+    await node.rounds.round()
+    assert limits_of(files)["mlx5_0"] == RdmaLimits()
+    asked = node.asked
+    await node.rounds.round()
+    assert node.asked == asked
+
+
+async def test_where_nothing_is_limited_and_no_group_is_seen_nobody_is_asked():
+    node = Node(None)
+    node.now = None
+    await node.rounds.round()
+    assert node.asked == 0
+
+
+async def test_what_cannot_be_held_for_one_pod_holds_up_no_other(node, files):
+    gone = PodSandbox("c0", PodName("default", "elsewhere"), "uid-gone", ready=True)
+    node.sandboxes.insert(0, gone)
+    await node.rounds.round()
+    assert limits_of(files)["mlx5_0"] == LIMITS
+
+
+async def test_a_share_that_cannot_be_looked_up_now_waits_for_the_next_round(node, files):
+    node.failing = Unavailable("The cards of this node are not known yet.")
+    await node.rounds.round()
+    node.failing = None
+    await node.rounds.round()
+    assert limits_of(files)["mlx5_0"] == LIMITS
+
+
+async def test_a_sandbox_that_has_stopped_is_left_alone(node, files):
+    node.sandboxes = [replace(node.sandboxes[0], ready=False)]
+    await node.rounds.round()
+    assert not [path for path, _ in files.writes if path.endswith("rdma.max")]
