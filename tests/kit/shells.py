@@ -23,7 +23,7 @@ from kube_rdma_lab.build.parts import open_store
 TREE = debian.DebianTree("bookworm", "minbase", ("bash", "fish", "python3", "zsh"))
 SOURCES = Path(__file__).parents[2] / "src"
 PACKAGES = Path(sysconfig.get_path("purelib"))
-HOME = "root"  # where the home of a test lies in the tree
+HOME = "srv"  # where the home of a test lies in the tree
 PATIENCE = 300.0  # seconds without a sign from a program that certainly goes on
 # Control sequences: of colours and places (CSI), of titles (OSC), and those of two signs.
 CONTROLS = re.compile(r"\x1b(?:\[[0-9;?>=]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-~])")
@@ -35,11 +35,11 @@ tree=$1 home=$2 sources=$3 packages=$4
 shift 4
 cd "$tree"
 for place in tmp run mnt; do mount -t tmpfs shells "$place"; done
-mount --rbind /dev dev && mount -t proc proc proc && mount --bind "$home" root
+mount --rbind /dev dev && mount -t proc proc proc && mount --bind "$home" srv
 mkdir mnt/src mnt/packages
 mount --bind "$sources" mnt/src && mount --bind "$packages" mnt/packages
-exec chroot . env -i HOME=/root KUBECONFIG=/root/kubeconfig LANG=C.UTF-8 TERM=xterm \\
-    PATH=/root/bin:/usr/sbin:/usr/bin:/sbin:/bin PYTHONPATH=/mnt/src:/mnt/packages \\
+exec chroot . env -i HOME=/srv KUBECONFIG=/srv/kubeconfig LANG=C.UTF-8 TERM=xterm \\
+    PATH=/srv/bin:/usr/sbin:/usr/bin:/sbin:/bin PYTHONPATH=/mnt/src:/mnt/packages \\
     PYTHONDONTWRITEBYTECODE=1 sh -c 'cd && exec "$@"' sh "$@"
 """
 ENTER = (

@@ -137,9 +137,9 @@ def migration_page(migration: Migration, *, is_done: bool) -> Page:
         Line(f"{'+' if act == 'create' else '~'} IPPool {name}") for name, act in migration.pools
     ] or [Line("No pool changes.")]
     left = (
-        *_said("Free", migration.over),
-        *_said("Not mapped", migration.unmapped, PageState.UNHEALTHY),
-        *_said("Note", migration.notes),
+        *_titled("Free", migration.over),
+        *_titled("Not mapped", migration.unmapped, PageState.UNHEALTHY),
+        *_titled("Note", migration.notes),
     )
     kept = tuple(map(PageRow, migration.kept))
     return (
@@ -169,7 +169,7 @@ def _finding(finding: Finding) -> Sentence:
     return Sentence(f"{code}: {finding.problem}", "  ", state)
 
 
-def _said(
+def _titled(
     title: str, sentences: Sequence[str], state: PageState = PageState.NONE
 ) -> Iterator[Sentence]:
     for text in sentences:

@@ -11,12 +11,12 @@ import msgspec
 
 from kube_base.errors import KubeError
 from kube_rdma_tools.mutants.places import ROOMS, files
-from kube_rdma_tools.mutants.run import Outcome, Trial, draw
+from kube_rdma_tools.mutants.run import MutationOutcome, MutationTrial, draw
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 
 
-def row(outcome: Outcome) -> str:
+def row(outcome: MutationOutcome) -> str:
     """Return one fault with what noticed it, as a line for people."""
     fault = outcome.drawn.fault
     place = f"{outcome.drawn.file}:{fault.line}"
@@ -25,7 +25,7 @@ def row(outcome: Outcome) -> str:
     return f"{place}  {change}\n    {seen}  ({outcome.seconds:.0f} s)"
 
 
-def record(outcome: Outcome, seed: int) -> bytes:
+def record(outcome: MutationOutcome, seed: int) -> bytes:
     """Return the same as a line of JSON, for bench/results."""
     fault = outcome.drawn.fault
     fields = {
@@ -59,7 +59,7 @@ def main(seed: int, count: int, rooms: str, workers: int, results: Path | None) 
     drawn = draw(CHECKOUT, files(CHECKOUT, rooms.split(",")), seed, count)
     noticed = 0
     with tempfile.TemporaryDirectory() as folder:
-        for outcome in Trial(CHECKOUT, Path(folder), workers).outcomes(drawn):
+        for outcome in MutationTrial(CHECKOUT, Path(folder), workers).outcomes(drawn):
             noticed += bool(outcome.noticed_by)
             click.echo(row(outcome))
             if results:

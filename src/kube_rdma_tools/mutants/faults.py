@@ -36,7 +36,7 @@ _SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
 _LOGGERS = frozenset({"log", "logger"})
 
 
-class Fault(Frozen):
+class Mutation(Frozen):
     """One change of one file: `before` at `line` becomes `after`; `source` is the file with it."""
 
     line: int
@@ -45,7 +45,7 @@ class Fault(Frozen):
     source: str
 
 
-def faults(source: str) -> list[Fault]:
+def faults(source: str) -> list[Mutation]:
     """Return every single fault of a file, in the order of its lines.
 
     `source` is a module that compiles; so does that of each fault.
@@ -62,7 +62,7 @@ def faults(source: str) -> list[Fault]:
     return sorted(changes, key=lambda fault: fault.line)
 
 
-def _fault(text: bytes, starts: list[int], node: ast.AST, changed: ast.AST) -> Fault:
+def _fault(text: bytes, starts: list[int], node: ast.AST, changed: ast.AST) -> Mutation:
     """The file with `changed` in the place of `node`."""
     assert isinstance(node, ast.expr | ast.stmt)
     assert node.end_lineno is not None
@@ -73,7 +73,7 @@ def _fault(text: bytes, starts: list[int], node: ast.AST, changed: ast.AST) -> F
     # Parentheses keep an expression one, whatever stands around it and on however many lines.
     written = f"({after})" if isinstance(node, ast.expr) else after
     source = (text[:first] + written.encode() + text[last:]).decode()
-    return Fault(node.lineno, ast.unparse(node), after, source)
+    return Mutation(node.lineno, ast.unparse(node), after, source)
 
 
 def _code(node: ast.AST) -> Iterator[ast.AST]:

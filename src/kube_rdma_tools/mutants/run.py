@@ -18,7 +18,7 @@ from pathlib import Path
 
 from kube_base.errors import Unavailable
 from kube_base.frozen import Frozen
-from kube_rdma_tools.mutants.faults import Fault, faults
+from kube_rdma_tools.mutants.faults import Mutation, faults
 from kube_rdma_tools.mutants.places import stages
 
 # A fault may make a program wait or loop for ever: tests that take so many times what they take
@@ -34,10 +34,10 @@ class Drawn(Frozen):
     """A fault of a file, which is relative to the checkout."""
 
     file: Path
-    fault: Fault
+    fault: Mutation
 
 
-class Outcome(Frozen):
+class MutationOutcome(Frozen):
     """What became of a fault: the test that failed, "" when all passed; what it took in seconds."""
 
     drawn: Drawn
@@ -66,7 +66,7 @@ def draw(checkout: Path, files: Sequence[Path], seed: int, count: int) -> list[D
     return random.Random(seed).sample(possible, min(count, len(possible)))  # noqa: S311 - a draw
 
 
-class Trial:
+class MutationTrial:
     """A copy of the source in `folder`, and how long the tests take on it without a fault."""
 
     def __init__(self, checkout: Path, folder: Path, workers: int) -> None:
@@ -76,11 +76,11 @@ class Trial:
         shutil.copytree(checkout / "src", self._source)
         self._without: dict[tuple[str, ...], float] = {}
 
-    def outcomes(self, drawn: Sequence[Drawn]) -> Iterator[Outcome]:
+    def outcomes(self, drawn: Sequence[Drawn]) -> Iterator[MutationOutcome]:
         """Yield what becomes of each fault, as it comes."""
-        for one in drawn:
+        for mutated in drawn:
             begin = time.monotonic()
-            yield Outcome(one, self._noticed_by(one), time.monotonic() - begin)
+            yield MutationOutcome(mutated, self._noticed_by(mutated), time.monotonic() - begin)
 
     def _noticed_by(self, drawn: Drawn) -> str:
         mutated = self._source / drawn.file.relative_to("src")

@@ -102,7 +102,9 @@ def test_the_wishes_word_for_word():
 )
 def test_limits_of_a_share_are_shown_and_told(limits, words):
     limited = replace(FULL, limits=limits)
-    assert f"a share takes at most {words} of each RDMA device" in wishes_text([limited], TAKES)
+    assert f"a share takes at most {words} of each RDMA device" in page_text(
+        wishes_page([limited], TAKES), 120
+    )
     shown = pools_document([limited], 60)["pools"][0]["limits"]
     assert shown == {"handles": limits.handles, "objects": limits.objects}
 

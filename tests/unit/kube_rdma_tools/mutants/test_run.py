@@ -7,7 +7,7 @@ import pytest
 from kube_base.errors import Refused, Unavailable
 from kube_rdma_tools.mutants.__main__ import row
 from kube_rdma_tools.mutants.places import files, stages
-from kube_rdma_tools.mutants.run import Trial, draw
+from kube_rdma_tools.mutants.run import MutationTrial, draw
 
 RULE = Path("src/kube_rdma/rules/pools/rule.py")
 SOURCE = "def least(a, b):\n    return a if a < b else b\n\n\ndef unused(a):\n    return a + 1\n"
@@ -41,7 +41,7 @@ def checkout(tmp_path):
 
 def test_what_a_test_demands_is_noticed_and_what_none_does_is_not(checkout, tmp_path):
     drawn = sorted(draw(checkout, [RULE], 1, 100), key=lambda one: one.fault.line)
-    outcomes = list(Trial(checkout, tmp_path / "copy", 1).outcomes(drawn))
+    outcomes = list(MutationTrial(checkout, tmp_path / "copy", 1).outcomes(drawn))
     by_change = {one.drawn.fault.after: one.noticed_by for one in outcomes}
     assert "test_least" in by_change["a if not a < b else b"]
     assert by_change["a - 1"] == ""
@@ -53,7 +53,7 @@ def test_a_test_that_fails_anyway_notices_nothing(checkout, tmp_path):
     (checkout / "tests/unit/rules/pools/test_rule.py").write_text(TEST.format("!="))
     drawn = draw(checkout, [RULE], 1, 1)
     with pytest.raises(Unavailable, match="test_least fails without a fault"):
-        list(Trial(checkout, tmp_path / "copy", 1).outcomes(drawn))
+        list(MutationTrial(checkout, tmp_path / "copy", 1).outcomes(drawn))
 
 
 def test_a_draw_is_the_same_again(checkout):

@@ -190,7 +190,7 @@ def test_a_pool_on_the_host_s_network_warns_pods_of_their_own(check):
     pool = MAP % ("hca", ', "hostNetwork": true')
     assert "Warning" not in check(job, pool).output
     said = " ".join(check(job.replace("hostNetwork: true", ""), pool).output.split())
-    assert "rdma/hca is for pods on the node's own network" in said
+    assert "rdma/hca is for pods with hostNetwork: true" in said
 
 
 def test_what_counts_is_set_by_the_administrator(check, tmp_path):
@@ -199,7 +199,7 @@ def test_what_counts_is_set_by_the_administrator(check, tmp_path):
     file.write_text(POD % 2)
     words = ["check", str(file), "--admission-set"]
     said = CliRunner().invoke(config, [*words, "hostNetworkResources=rdma/fast"]).output
-    assert "is for pods on the node's own network" in " ".join(said.split())
+    assert "is for pods with hostNetwork: true" in " ".join(said.split())
     refused = CliRunner().invoke(config, [*words, "mgpuResource=a"]).exception
     assert isinstance(refused, Refused)
     assert refused.remedy.startswith("Did you mean mgpuResources?")
