@@ -85,8 +85,9 @@ def test_metrics_are_served_and_top_shows_them_with_its_role(lab, tmp_path):
         until_allowed(lab, WATCHER, "get", "pods", "--subresource=proxy", "-n", confined.SPACE)
         with Shell({"KUBECONFIG": str(with_token(lab, WATCHER, tmp_path))}) as shell:
             code, printed = shell.run("kube-rdma top nodes --once -o json")
+        # 3 were no agent that serves them.
         assert code == 0, printed
-        assert {each["name"] for each in json.loads(printed)["nodes"]} >= {confined.NODE}, printed
+        assert json.loads(printed)["silentNodes"] == {}
     finally:
         cluster.kubectl(lab, "delete", f"serviceaccount/{WATCHER}", f"clusterrolebinding/{WATCHER}")
         cluster.kubectl(lab, "-n", confined.SPACE, "delete", f"rolebinding/{WATCHER}")

@@ -2,6 +2,9 @@
 
 import json
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from kube_rdma_tools.rights import recorded
 from kube_rdma_tools.rights.exceptions import REFUSALS, UNRECORDED, UNUSED
 from kube_rdma_tools.rights.granted import granted
@@ -63,6 +66,26 @@ def test_the_recorded_file_is_as_it_is_written():
     text = recorded.FILE.read_text()
     day = text.partition('"recorded": "')[2].partition('"')[0]
     assert recorded.write(recorded.read(text), day) == text
+
+
+WORDS = st.text("abcdefghijklmnop./-", min_size=1)
+RIGHTS = st.frozensets(st.builds(Right, WORDS, WORDS, WORDS))
+
+
+@given(RIGHTS, RIGHTS)
+def test_what_is_written_is_read_again(used, refused):
+    evidence = Evidence(used, refused)
+    assert recorded.read(recorded.write(evidence, "2026-11-26")) == evidence
+
+
+@given(RIGHTS, RIGHTS, RIGHTS)
+def test_each_right_is_used_or_excepted_or_one_finding(granted_rights, used, exceptions):
+    """And an exception is granted and unused, or a finding."""
+    left = granted_rights - used - exceptions
+    needless = exceptions - (granted_rights - used)
+    listed = judged(granted_rights, used, exceptions=dict.fromkeys(exceptions, "why"))
+    both = exceptions & used - granted_rights
+    assert len(listed) == len(left) + len(needless) + len(both)
 
 
 def test_what_is_recorded_loses_rights_that_are_granted_no_more():
