@@ -32,7 +32,7 @@ _LOCKED = re.compile(r"^([A-Za-z0-9][\w.-]*)==([^\s;\\]+)", re.MULTILINE)
 _REQUIRED = re.compile(r"^(?:require )?\s*([\w.-]+\.[\w./~-]+) v(\S+)", re.MULTILINE)
 
 
-class Package(Frozen, order=True):
+class LockedPackage(Frozen, order=True):
     """A version that a file names."""
 
     where: str
@@ -44,7 +44,7 @@ class Package(Frozen, order=True):
 class Advisory(Frozen, order=True):
     """What is known against a version."""
 
-    package: Package
+    package: LockedPackage
     name: str
     fixed: tuple[str, ...] = ()
 
@@ -53,14 +53,14 @@ class Advisory(Frozen, order=True):
         return f"{package.where}: {package.name} {package.version}: {self.name}{fixed}"
 
 
-class Answer(Frozen):
+class AdvisoryAnswer(Frozen):
     """What a source says; `unanswered` are packages of which it says nothing."""
 
     advisories: tuple[Advisory, ...]
-    unanswered: tuple[Package, ...] = ()
+    unanswered: tuple[LockedPackage, ...] = ()
 
 
-def packages(path: Path) -> Iterator[Package]:
+def packages(path: Path) -> Iterator[LockedPackage]:
     """What a lock or a go.mod names; Refused when it cannot be read."""
     try:
         text = path.read_text(encoding="utf-8")
@@ -70,10 +70,10 @@ def packages(path: Path) -> Iterator[Package]:
         ) from error
     go = path.name == "go.mod"
     for name, version in (_REQUIRED if go else _LOCKED).findall(text):
-        yield Package(str(path), GO if go else PYTHON, name, version)
+        yield LockedPackage(str(path), GO if go else PYTHON, name, version)
 
 
-def of_osv(listed: Sequence[Package], address: str = OSV) -> Answer:
+def of_osv(listed: Sequence[LockedPackage], address: str = OSV) -> AdvisoryAnswer:
     """Ask OSV for all packages at once."""
     advisories: list[Advisory] = []
     for begin in range(0, len(listed), BATCH):
@@ -85,10 +85,10 @@ def of_osv(listed: Sequence[Package], address: str = OSV) -> Answer:
         answer = _ask(f"{address}/v1/querybatch", {"queries": queries})
         for package, result in zip(batch, (answer or {}).get("results", ()), strict=True):
             advisories += (Advisory(package, one["id"]) for one in result.get("vulns", ()))
-    return Answer(tuple(sorted(advisories)))
+    return AdvisoryAnswer(tuple(sorted(advisories)))
 
 
-def of_index(listed: Sequence[Package], address: str) -> Answer:
+def of_index(listed: Sequence[LockedPackage], address: str) -> AdvisoryAnswer:
     """Ask the JSON API of a package index for each Python package."""
     advisories: list[Advisory] = []
     unanswered = [package for package in listed if package.ecosystem != PYTHON]
@@ -104,10 +104,10 @@ def of_index(listed: Sequence[Package], address: str) -> Answer:
             for entry in document.get("vulnerabilities", ())
             if not entry.get("withdrawn")
         )
-    return Answer(tuple(sorted(advisories)), tuple(unanswered))
+    return AdvisoryAnswer(tuple(sorted(advisories)), tuple(unanswered))
 
 
-def _of_version(package: Package, address: str) -> Mapping[str, Any] | None:
+def _of_version(package: LockedPackage, address: str) -> Mapping[str, Any] | None:
     """What the index says of a version, None where it says nothing."""
     above = f"{address.rstrip('/')}/pypi/{package.name}"
     document = _ask(f"{above}/{package.version}/json")

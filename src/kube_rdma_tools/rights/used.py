@@ -32,7 +32,7 @@ _REFUSED_LATER = (403, 422)
 CREATED = 201
 
 
-class Use(Frozen, order=True):
+class RightUse(Frozen, order=True):
     """Requests of one sort: an account asked, and a role allowed it, or none did (role "")."""
 
     account: str  # its last word: agent, controller; "" of people
@@ -51,7 +51,7 @@ class Evidence(Frozen):
     refused: frozenset[Right]
 
 
-def uses(lines: Iterable[str]) -> Iterator[Use]:
+def uses(lines: Iterable[str]) -> Iterator[RightUse]:
     """The uses that a log tells; a line that was cut off is left out."""
     for line in lines:
         try:
@@ -62,7 +62,7 @@ def uses(lines: Iterable[str]) -> Iterator[Use]:
             yield use
 
 
-def evidence(listed: Iterable[Use]) -> Evidence:
+def evidence(listed: Iterable[RightUse]) -> Evidence:
     """What uses come to; a patch that made its object used the right to create it too."""
     used, refused = set(), set()
     for use in listed:
@@ -87,14 +87,14 @@ def gather(logs: Path, target: Path) -> int:
     return len(texts)
 
 
-def read(folder: Path) -> Iterator[Use]:
+def read(folder: Path) -> Iterator[RightUse]:
     """The uses in all files of runs of a folder."""
     for path in sorted(folder.glob("*.jsonl")):
         for line in path.read_text(encoding="utf-8").splitlines():
-            yield Use(**json.loads(line))
+            yield RightUse(**json.loads(line))
 
 
-def _use(event: Mapping[str, Any]) -> Use | None:
+def _use(event: Mapping[str, Any]) -> RightUse | None:
     """What an event tells; None where it tells nothing of our roles."""
     about, notes = event.get("objectRef"), event.get("annotations") or {}
     if about is None:
@@ -113,7 +113,7 @@ def _use(event: Mapping[str, Any]) -> Use | None:
         return None
     name = resource_name(group, resource, about.get("subresource", ""))
     code = (event.get("responseStatus") or {}).get("code", 0)
-    return Use(account, role, verb, name, "namespace" in about, "name" in about, code)
+    return RightUse(account, role, verb, name, "namespace" in about, "name" in about, code)
 
 
 def _role(reason: str, group: str, verb: str) -> str:

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from click.testing import CliRunner
 
-from kube_rdma_tools.advisories import GO, PYTHON, Package, main, packages
+from kube_rdma_tools.advisories import GO, PYTHON, LockedPackage, main, packages
 
 LOCK = """\
 anyio==4.1.0 \\
@@ -92,7 +92,7 @@ def test_locks_and_modules_name_their_versions(files, tmp_path):
     lock, module = (sorted(packages(tmp_path / name)) for name in ("runtime.txt", "go.mod"))
     assert [one.version for one in lock] == ["4.1.0", "2.1.1"]
     assert {one.ecosystem for one in lock} == {PYTHON}
-    assert module[0] == Package(files[1], GO, "example.org/single", "1.0.0")
+    assert module[0] == LockedPackage(files[1], GO, "example.org/single", "1.0.0")
     names = {one.name for one in module}
     assert names == {"example.org/single", "github.com/beorn7/perks", "go.etcd.io/etcd/v3"}
 
