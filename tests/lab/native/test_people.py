@@ -24,6 +24,7 @@ ROLES = {
 }
 KINDS = ("nodepolicies", "nodereports", "ippools", "ipblocks", "bandwidthchecks")
 POD, POOL, CHECK, NODE = "seen", "people", "nightly", "node-1"
+CLAIMING, NETWORKS = "claiming", "k8s.v1.cni.cncf.io/networks"
 OBJECTS = {"ippools": POOL, "bandwidthchecks": CHECK}
 # docs/reports.md, pods.md, ip.md and explain.md: `kube-rdma-view` is enough.
 WORDS = (
@@ -33,6 +34,7 @@ WORDS = (
     f"kube-rdma ip show {POOL}",
     "kube-rdma ip check",
     f"kube-rdma explain pod/{POD}",
+    f"kube-rdma explain pod/{CLAIMING}",
 )
 # Of an agent that nobody installed; a claim of nobody.
 ANSWERS = (ExitCode.OK, ExitCode.PROBLEM, ExitCode.UNKNOWN)
@@ -47,9 +49,24 @@ def check(name):
     }
 
 
+def waiting_pod():
+    """A claim that no device can meet, and a pod that waits for it and names a network."""
+    request = {"name": "card", "exactly": {"deviceClassName": "absent"}}
+    yield {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": CLAIMING, "namespace": "default"},
+        "spec": {"devices": {"requests": [request]}},
+    }
+    claims = [{"name": "card", "resourceClaimName": CLAIMING}]
+    pod = sleeping_pod(CLAIMING, annotations={NETWORKS: "absent"}, resourceClaims=claims)
+    pod["spec"]["containers"][0]["resources"] = {"claims": [{"name": "card"}]}
+    yield pod
+
+
 @pytest.fixture(scope="module")
 def lab(native):
-    """Native nodes with the roles, a pool, a check and a pod; nothing of kube-rdma runs."""
+    """Native nodes with the roles, a pool, a check and two pods; nothing of kube-rdma runs."""
     scc.install_kinds(native)
     cluster.kubectl(native, "apply", "-f", f"{scc.examples().parent}/config/operator")
     roles = [one for one in objects((), "default", "rights") if one["metadata"]["name"] in NAMES]
@@ -60,10 +77,12 @@ def lab(native):
         "spec": {"ranges": [{"subnet": "10.84.0.0/24"}]},
     }
     cluster.apply(native, *roles, pool, check(CHECK), sleeping_pod(POD, nodeName=NODE))
+    cluster.apply(native, *waiting_pod())
     cluster.ready(native, POD)
     yield native
     gone = ("--ignore-not-found", "--wait")
     cluster.kubectl(native, "delete", f"bandwidthcheck/{CHECK}", f"pod/{POD}", *gone)
+    cluster.kubectl(native, "delete", f"pod/{CLAIMING}", f"resourceclaim/{CLAIMING}", *gone)
     cluster.kubectl(native, "delete", f"ippool/{POOL}", *gone)
     cluster.kubectl(native, "delete", *(f"clusterrole/{name}" for name in NAMES), *gone)
     cluster.kubectl(native, "delete", "-f", f"{scc.examples().parent}/config/operator", *gone)
@@ -143,7 +162,12 @@ def test_edit_of_kubernetes_takes_in_checks(lab, person, tmp_path):
 
 @of("kube-rdma-verify")
 def test_who_measures_may_write_checks_and_make_pods_to_measure(lab, person, tmp_path):
-    """verify finds no cards here; it gets as far as these nodes let it."""
+    """verify finds no cards here: it gets as far as these nodes let it, the rest is by hand."""
+    path = tmp_path / "pod.json"
+    path.write_text(json.dumps(sleeping_pod("measures")))
+    may(person, f"kubectl create -f {path}", "kubectl delete pod measures --wait=false")
+    may(person, f"kubectl get resourceclaim {CLAIMING}", "kubectl get resourceslices")
+    may(person, "timeout 5 kubectl get nodereports --watch --request-timeout=2s || true")
     may(person, *read(["bandwidthchecks"]), *written(tmp_path))
     code, printed = person(f"kube-rdma verify pods {POD} {POD}x")
     assert "forbid" not in printed, printed
