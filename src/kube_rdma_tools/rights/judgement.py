@@ -8,7 +8,7 @@ from kube_rdma_tools.rights.right import Right
 from kube_rdma_tools.rights.used import Evidence
 
 RECORD = (
-    "run the lab's tests that use it, then `make rights ARGS=--record`, and commit {file}; "
+    "run the lab's tests that use it, then `ARGS=--record make rights`, and commit {file}; "
     "or take the right away"
 )
 # Of whose roles an account may have a right.

@@ -30,7 +30,7 @@ def test_what_is_granted_and_used_is_no_finding():
 def test_a_right_that_nobody_used_says_how_its_use_is_recorded():
     (sentence,) = judged([READ, WRITE], [READ])
     assert sentence.startswith("ClusterRole agent: patch nodes is granted, and no test used it")
-    assert "`make rights ARGS=--record`" in sentence
+    assert "`ARGS=--record make rights`" in sentence
     assert "FILE" in sentence
 
 
