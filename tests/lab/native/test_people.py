@@ -15,6 +15,8 @@ from tests.documents.shell import Shell
 from tests.kit.cluster_users import until_allowed, with_token
 from tests.kit.pods import sleeping_pod
 
+pytestmark = pytest.mark.slow  # dozens of commands, each the start of a program: minutes
+
 # It is bound for this file alone; the first right is the one that is waited for.
 ROLES = {
     "kube-rdma-view": ("list", "nodes"),
@@ -35,6 +37,7 @@ WORDS = (
     "kube-rdma ip check",
     f"kube-rdma explain pod/{POD}",
     f"kube-rdma explain pod/{CLAIMING}",
+    f"kube-rdma explain claim/{CLAIMING}",
 )
 # Of an agent that nobody installed; a claim of nobody.
 ANSWERS = (ExitCode.OK, ExitCode.PROBLEM, ExitCode.UNKNOWN)
