@@ -1,7 +1,7 @@
 """Rights that no run of the lab can show, and requests that are refused on purpose: why, for each.
 
 A right that a recorded run used has no place here, and judgement.py says so. unrecorded.json has
-rights that a test uses, by the test, while no run of it is recorded.
+rights that no recorded run used yet, by the test of the lab that is to show them.
 """
 
 from __future__ import annotations
@@ -28,13 +28,18 @@ _WEBSOCKET = (
     "The API server asks for it inside of a GET with a WebSocket (feature gate "
     "AuthorizePodWebsocketUpgradeCreatePermission), and writes it nowhere."
 )
+_LATER = "The hook watches only while a node is not clean at once; in the lab each is."
+_PARTS = (
+    "The operator deletes what a policy asks for no more (tests/unit/programs/operator); no test of "
+    "the lab takes a part out of a policy."
+)
 _POLICIES = "mellanox.com"
 
 
 def _unrecorded() -> Mapping[Right, str]:
     document = json.loads(UNRECORDED.read_text(encoding="utf-8"))
     return {
-        right: f"{test} uses it, and no run of that is recorded yet."
+        right: f"{test} is to show it, and no run of that is recorded yet."
         for test, tree in document.items()
         for right in rights(tree)
     }
@@ -43,6 +48,9 @@ def _unrecorded() -> Mapping[Right, str]:
 UNUSED: Mapping[Right, str] = {
     **_unrecorded(),
     Right("ClusterRole agent", "nfdlabels.kube-rdma.io", "write"): _POLICY_ASKS,
+    Right("Role retirement", "daemonsets.apps", "watch"): _LATER,
+    Right("Role controller", "daemonsets.apps", "delete"): _PARTS,
+    Right("Role controller", "configmaps", "delete"): _PARTS,
     Right(
         "ClusterRole agent", "resourceclaims/driver.resource.k8s.io", "associated-node:patch"
     ): _DRIVER_ASKS,

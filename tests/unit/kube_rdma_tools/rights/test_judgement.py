@@ -98,7 +98,7 @@ def test_each_exception_has_a_reason():
     assert all(text.endswith(".") for text in (*UNUSED.values(), *REFUSALS.values()))
 
 
-def test_what_is_not_recorded_yet_names_the_test_that_uses_it():
+def test_what_is_not_recorded_yet_names_the_test_that_is_to_show_it():
     assert all((ROOT / test).is_file() for test in json.loads(UNRECORDED.read_text()))
 
 
