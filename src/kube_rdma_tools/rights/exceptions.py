@@ -30,8 +30,8 @@ _WEBSOCKET = (
 )
 _LATER = "The hook watches only while a node is not clean at once; in the lab each is."
 _PARTS = (
-    "The operator deletes what a policy asks for no more (tests/unit/programs/operator); no test of "
-    "the lab takes a part out of a policy."
+    "The operator deletes what a policy asks for no more (tests/unit/programs/operator); no test "
+    "of the lab takes a part out of a policy."
 )
 _POLICIES = "mellanox.com"
 
