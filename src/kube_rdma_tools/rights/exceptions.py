@@ -29,6 +29,7 @@ _WEBSOCKET = (
     "AuthorizePodWebsocketUpgradeCreatePermission), and writes it nowhere."
 )
 _LATER = "The hook watches only while a node is not clean at once; in the lab each is."
+_BY_HAND = "kubectl exec reads the pod first; kube-rdma doctor does not, and people use both."
 _PARTS = (
     "The operator deletes what a policy asks for no more (tests/unit/programs/operator); no test "
     "of the lab takes a part out of a policy."
@@ -49,6 +50,7 @@ UNUSED: Mapping[Right, str] = {
     **_unrecorded(),
     Right("ClusterRole agent", "nfdlabels.kube-rdma.io", "write"): _POLICY_ASKS,
     Right("Role retirement", "daemonsets.apps", "watch"): _LATER,
+    Right("Role doctor", "pods", "get"): _BY_HAND,
     Right("Role controller", "daemonsets.apps", "delete"): _PARTS,
     Right("Role controller", "configmaps", "delete"): _PARTS,
     Right(
