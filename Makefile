@@ -2,7 +2,7 @@
 # tools/bootstrap, which takes no time when there is nothing to do.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-lab ci test-all check bench house mutants conformance docs image release clean ready ready-docs
+.PHONY: help demo test test-lab ci test-all check bench house mutants rights audit conformance docs image release clean ready ready-docs
 export PATH := $(PATH):/usr/sbin:/sbin
 # Without compiled files each worker would compile all tests, and each program that they start.
 unexport PYTHONDONTWRITEBYTECODE
@@ -55,6 +55,12 @@ house: ready ## count: lines, names that say nothing, class names with two meani
 
 mutants: ready ## do the unit tests notice faults? ARGS="--seed 1 --count 20" puts that many in, one at a time
 	@.venv/bin/python -m kube_rdma_tools.mutants $(ARGS)
+
+rights: ready ## compare what roles grant with what the lab's tests used; ARGS=--record keeps the evidence
+	@.venv/bin/python -m kube_rdma_tools.rights build/rights $(ARGS)
+
+audit: ready ## look for advisories against locked versions; ARGS="--index ADDRESS" asks a package index
+	@.venv/bin/python -m kube_rdma_tools.advisories $(ARGS) locks/*.txt src/kube_rdma_lab/modules/*/go.mod
 
 conformance: ready ## evidence of AI conformance items 10 and 41, of the cluster of KUBECONFIG; docs/conformance.md
 	@.venv/bin/python -m kube_rdma_tools.conformance dist/conformance $(ARGS)

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from kube_rdma_lab import dns, relay
+from kube_rdma_lab import audit, dns, relay
 from kube_rdma_lab.api_client import ApiClient
 from kube_rdma_lab.kubeconfig import SERVER, kubeconfig
 from kube_rdma_lab.patience import Patience
@@ -190,7 +190,7 @@ async def control_plane(
             return await stack.enter_async_context(running(name, argv, logs / f"{name}.log"))
 
         database = await start("etcd", etcd(binaries, pki, state / "etcd"))
-        server = await start("kube-apiserver", apiserver(binaries, pki))
+        server = await start("kube-apiserver", [*apiserver(binaries, pki), *audit.options(state)])
         client = ApiClient(pki, SERVER)
         await server.until(lambda: asyncio.to_thread(client.ready), Patience(slowness))
         await stack.enter_async_context(relay.relaying(host))

@@ -17,11 +17,13 @@ from kube_rdma_lab import cluster, preflight
 from kube_rdma_lab import lab as labs
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.topology import find
+from kube_rdma_tools.rights import used
 from tests.documents.shell import Shell
 from tests.groups import Place, own, place
 from tests.house.tree import ROOT
 
 HERE = Path(__file__).parent
+RIGHTS = ROOT / "build" / "rights"  # `make rights` reads it
 NATIVE_NAME, NATIVE_VARIABLE = "test-native", "KUBE_RDMA_TEST_NATIVE"
 
 
@@ -66,16 +68,24 @@ def up(name, topology, command, variable):
     """Have a lab up for a while, booted and ended by the commands of docs/lab.md.
 
     The environment may name a running one instead: it asks nothing more of the machine, and stays.
+    Either leaves a file that says which rights were used.
     """
     if chosen := os.environ.get(variable):
         yield labs.find(chosen)
+        gathered(labs.find(chosen))
         return
     able(topology)
     with Shell({"KUBE_RDMA_LAB": name}) as shell:
         labs.down(name)
         print(shell.check(command))
         yield labs.find(name)
+        gathered(labs.find(name))
         print(shell.check("kube-rdma lab down"))
+
+
+def gathered(lab):
+    """Keep what this lab's API server wrote down of rights, one file for each lab that was up."""
+    used.gather(lab.home / "logs", RIGHTS / f"{lab.state.name}-{lab.state.started:.0f}.jsonl")
 
 
 def passes_on(lab, file, *words):

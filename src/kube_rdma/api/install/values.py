@@ -20,6 +20,7 @@ from kube_rdma.api.install.words import (
     OptionalLabel,
     Replicas,
     Repository,
+    SeccompProfile,
     SelinuxType,
     Tag,
 )
@@ -184,6 +185,12 @@ class InstalledAgent(Typed):
     have. Empty: spc_t for agents that attach networks, else container_device_plugin_t. Example:
     spc_t.
     """
+    seccomp_profile: SeccompProfile = ""
+    """
+    seccompProfile is the file of a seccomp profile on each node, below the folder seccomp of the
+    kubelet, for the agents' containers. Without the file they do not start. Empty: the runtime's
+    default profile. Example: kube-rdma/agent.json. See docs/least-privilege.md.
+    """
     pod_labels: dict[str, str] = Field(default_factory=dict, examples=[{"team": "network"}])
     """
     podLabels has further labels of the agents' pods. The label name and those that begin with
@@ -267,6 +274,12 @@ class InstalledController(Typed):
     """
     priorityClassName is the PriorityClass of the controller's pods and of the hooks' pods. Empty:
     none is named. Example: system-cluster-critical.
+    """
+    seccomp_profile: SeccompProfile = ""
+    """
+    seccompProfile is the file of a seccomp profile on each node, below the folder seccomp of the
+    kubelet, for the controller's containers. Without the file they do not start. Empty: the
+    runtime's default profile. Example: kube-rdma/controller.json. See docs/least-privilege.md.
     """
     pod_labels: dict[str, str] = Field(default_factory=dict, examples=[{"team": "network"}])
     """

@@ -86,5 +86,13 @@ CertificateName: TypeAlias = Annotated[
 SelinuxType: TypeAlias = Annotated[
     str, TextForm(r"([a-z][a-z0-9_]{0,62})?", "an SELinux type", "spc_t")
 ]
+SeccompProfile: TypeAlias = Annotated[
+    str,
+    TextForm(
+        r"([A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*)?",
+        "a file below the kubelet's folder seccomp",
+        "kube-rdma/agent.json",
+    ),
+]
 Replicas: TypeAlias = Annotated[int, Field(ge=1, le=9)]
 Object: TypeAlias = dict[str, Any]  # as Kubernetes has it, which checks it itself

@@ -159,6 +159,8 @@ def test_a_fault_of_a_file_has_its_line(tmp_path):
         (("--preset", "ack", "--set", "image.=1"), "sets no value"),
         (("--preset", "ack", "--set", "image.tag=1"), "Put it in quotes"),
         (("--preset", "ack", "--set", "host.runtime=run"), "not a folder of the host"),
+        (("--set", "agent.seccompProfile=/agent.json"), "not a file below the kubelet's folder"),
+        (("--set", "agent.seccompProfile=../agent.json"), "not a file below the kubelet's folder"),
         (("--preset", "ack", "--set", "controller.replicas=0"), "too small"),
         (("--preset", "ack", "--set", 'namespace.name=""'), "Write --namespace NAME"),
         (("--preset", "ack", "--set", "fullnameOverride=Rdma"), "at most 40"),

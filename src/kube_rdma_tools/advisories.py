@@ -1,0 +1,169 @@
+"""`make audit`: does an advisory name a version that a lock or a go.mod has?
+
+    locks/*.txt, go.mod ─► packages ─► osv.dev, or the package index ─► a line for each advisory
+
+OSV has the advisories of Python and of Go in one place (google.github.io/osv.dev/api). Where it
+cannot be reached, a package index answers for Python alone, by the list "vulnerabilities" of its
+JSON API. A mirror may have that for newest versions alone; packages that nobody answered for are
+named. No code of a package is run.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kube_base.errors import KubeError, Refused, Unavailable
+from kube_base.frozen import Frozen
+
+OSV = "https://api.osv.dev"
+PYTHON, GO = "PyPI", "Go"
+SECONDS, BATCH, AT_ONCE = 30, 500, 8
+_LOCKED = re.compile(r"^([A-Za-z0-9][\w.-]*)==([^\s;\\]+)", re.MULTILINE)
+_REQUIRED = re.compile(r"^(?:require )?\s*([\w.-]+\.[\w./~-]+) v(\S+)", re.MULTILINE)
+
+
+class LockedPackage(Frozen, order=True):
+    """A version that a file names."""
+
+    where: str
+    ecosystem: str
+    name: str
+    version: str
+
+
+class Advisory(Frozen, order=True):
+    """What is known against a version."""
+
+    package: LockedPackage
+    name: str
+    fixed: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        package, fixed = self.package, f", fixed in {', '.join(self.fixed)}" if self.fixed else ""
+        return f"{package.where}: {package.name} {package.version}: {self.name}{fixed}"
+
+
+class AdvisoryAnswer(Frozen):
+    """What a source says; `unanswered` are packages of which it says nothing."""
+
+    advisories: tuple[Advisory, ...]
+    unanswered: tuple[LockedPackage, ...] = ()
+
+
+def packages(path: Path) -> Iterator[LockedPackage]:
+    """What a lock or a go.mod names; Refused when it cannot be read."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Refused(
+            f"{path} cannot be read: {error}", remedy="Name a lock or a go.mod"
+        ) from error
+    go = path.name == "go.mod"
+    for name, version in (_REQUIRED if go else _LOCKED).findall(text):
+        yield LockedPackage(str(path), GO if go else PYTHON, name, version)
+
+
+def of_osv(listed: Sequence[LockedPackage], address: str = OSV) -> AdvisoryAnswer:
+    """Ask OSV for all packages at once."""
+    advisories: list[Advisory] = []
+    for begin in range(0, len(listed), BATCH):
+        batch = listed[begin : begin + BATCH]
+        queries = [
+            {"package": {"name": one.name, "ecosystem": one.ecosystem}, "version": one.version}
+            for one in batch
+        ]
+        answer = _ask(f"{address}/v1/querybatch", {"queries": queries})
+        for package, result in zip(batch, (answer or {}).get("results", ()), strict=True):
+            advisories += (Advisory(package, one["id"]) for one in result.get("vulns", ()))
+    return AdvisoryAnswer(tuple(sorted(advisories)))
+
+
+def of_index(listed: Sequence[LockedPackage], address: str) -> AdvisoryAnswer:
+    """Ask the JSON API of a package index for each Python package."""
+    advisories: list[Advisory] = []
+    unanswered = [package for package in listed if package.ecosystem != PYTHON]
+    asked = [package for package in listed if package.ecosystem == PYTHON]
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        documents = list(threads.map(lambda package: _of_version(package, address), asked))
+    for package, document in zip(asked, documents, strict=True):
+        if document is None:
+            unanswered.append(package)
+            continue
+        advisories += (
+            Advisory(package, entry["id"], tuple(entry["fixed_in"]))
+            for entry in document.get("vulnerabilities", ())
+            if not entry.get("withdrawn")
+        )
+    return AdvisoryAnswer(tuple(sorted(advisories)), tuple(unanswered))
+
+
+def _of_version(package: LockedPackage, address: str) -> Mapping[str, Any] | None:
+    """What the index says of a version, None where it says nothing."""
+    above = f"{address.rstrip('/')}/pypi/{package.name}"
+    document = _ask(f"{above}/{package.version}/json")
+    if document is None:
+        document = _ask(f"{above}/json")
+        if document is not None and document["info"]["version"] != package.version:
+            return None
+    return document
+
+
+def _ask(address: str, body: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
+    """The JSON at an address, None where there is none; Unavailable when it gives no answer."""
+    data = None if body is None else json.dumps(body).encode()
+    if not address.startswith(("https://", "http://")):
+        raise Refused(f"{address} is no address of a server", remedy="Begin it with https://")
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(address, data, headers)  # noqa: S310 - see above
+    try:
+        with urllib.request.urlopen(request, timeout=SECONDS) as answer:  # noqa: S310
+            document = json.load(answer)
+    except urllib.error.HTTPError as error:
+        error.close()
+        if error.code == 404 and body is None:
+            return None
+        raise Unavailable(f"{address} answered {error.code}, so nothing was judged") from error
+    except (OSError, ValueError) as error:
+        raise Unavailable(f"{address} gave no answer ({error}), so nothing was judged") from error
+    if not isinstance(document, dict):
+        raise Unavailable(f"{address} answered no JSON object, so nothing was judged")
+    return document
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--osv", default=OSV, show_default=True, help="Address of OSV, or of its mirror.")
+@click.option("--index", default="", help="Ask this package index instead, for Python alone.")
+def main(files: tuple[Path, ...], osv: str, index: str) -> None:
+    """Look for advisories against the versions in FILES: locks and go.mod.
+
+    Exits with 0 without any, with 1 if there is one, with 2 if a package could not be judged.
+    """
+    try:
+        listed = sorted({package for path in files for package in packages(path)})
+        answer = of_index(listed, index) if index else of_osv(listed, osv)
+    except KubeError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)
+    for advisory in answer.advisories:
+        print(advisory)
+    judged = len(listed) - len(answer.unanswered)
+    print(f"{len(answer.advisories)} advisories against {judged} of {len(listed)} packages.")
+    if answer.unanswered:
+        names = sorted({f"{one.name} {one.version}" for one in answer.unanswered})
+        print(f"Not judged: {', '.join(names)}.", file=sys.stderr)
+    sys.exit(1 if answer.advisories else 2 if answer.unanswered else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""All that the roles of an installation grant, whatever its values: read from their descriptions.
+
+Each role is described once (rules/install/objects), for manifests, the chart and the examples, so
+what is read here is what every installation grants at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kube_rdma.model.install.blueprint import Hole, Joined, Json, Node, When
+from kube_rdma.programs.install.installation import blueprints
+from kube_rdma_tools.rights.right import Right, resource_name, role_name
+
+KINDS = ("ClusterRole", "Role")
+# Names that are a value as a whole.
+_NAMES = {"platform.agentAccount": "agent", "platform.controller": "controller"}
+
+
+def granted() -> frozenset[Right]:
+    """Every right of every role."""
+    return frozenset(
+        right
+        for listed in blueprints().values()
+        for blueprint in listed
+        if blueprint.body["kind"] in KINDS
+        for right in _rights(blueprint.body)
+    )
+
+
+def _rights(role: Json) -> Iterator[Right]:
+    kind, name = role["kind"], _text(role["metadata"]["name"])
+    called = role_name(kind, name)
+    if not called:
+        raise LookupError(f"{kind} {name}: write the end of its name into rights/right.py")
+    for rule in _rules(role["rules"]):
+        for group in rule["apiGroups"]:
+            for resource in rule["resources"]:
+                for verb in rule["verbs"]:
+                    yield Right(called, resource_name(group, resource), verb)
+
+
+def _rules(node: Node) -> Iterator[Json]:
+    """The rules of a role, those too that depend on values."""
+    match node:
+        case When():
+            yield from _rules(node.then)
+            yield from _rules(node.otherwise)
+        case list():
+            for entry in node:
+                yield from _rules(entry)
+        case dict():
+            yield node
+
+
+def _text(node: Node) -> str:
+    """A name with its holes filled by what they stand for here."""
+    match node:
+        case Hole(path):
+            return _NAMES.get(path, "")
+        case Joined(parts):
+            return "".join(map(_text, parts))
+        case When():
+            return _text(node.then)
+        case _:
+            return str(node)

@@ -1,0 +1,58 @@
+"""`python -m kube_rdma_tools.rights.page`: the table of rights in docs/least-privilege.md.
+
+Rights come from the manifests (granted.py), the phrase for each from reasons.py.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import groupby
+from pathlib import Path
+
+from kube_rdma.views.text import markdown_row
+from kube_rdma_tools.rights.granted import granted
+from kube_rdma_tools.rights.reasons import REASONS
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "least-privilege.md"
+BEGIN, END = "<!-- table: rights -->\n", "<!-- end of table -->"
+_HEAD = ("role", "of what", "verbs", "for what")
+# As an installation calls them, without the beginning of its own.
+_NAMES = {
+    "ClusterRole agent": "agent, ClusterRole",
+    "Role agent": "agent, Role",
+    "ClusterRole controller": "controller and operator, ClusterRole",
+    "Role controller": "controller and operator, Role",
+    "ClusterRole admission": "controller with the webhook, ClusterRole",
+    "Role admission": "controller with the webhook, Role",
+    "ClusterRole retirement": "hooks of `helm uninstall`, ClusterRole",
+    "Role retirement": "hooks of `helm uninstall`, Role",
+    "Role retirement-drivers": "hooks of an operator's end, Role",
+    "ClusterRole bandwidth-check": "`kube-rdma-bandwidth-check`",
+    "ClusterRole view": "`kube-rdma-view`",
+    "ClusterRole verify": "`kube-rdma-verify`",
+    "ClusterRole aggregate-to-view": "`kube-rdma-aggregate-to-view`",
+    "ClusterRole aggregate-to-edit": "`kube-rdma-aggregate-to-edit`",
+    "Role top": "`kube-rdma-top`, Role",
+    "Role doctor": "`kube-rdma-doctor`, Role",
+}
+
+
+def table() -> str:
+    """The table, a row for each resource of a role; KeyError where a right has no reason."""
+    order = list(_NAMES)
+    rights = sorted(granted(), key=lambda right: (order.index(right.role), right))
+    rows = [markdown_row(_HEAD), "|---|---|---|---|"]
+    for (role, resource), group in groupby(rights, key=lambda right: (right.role, right.resource)):
+        verbs = ", ".join(right.verb for right in group)
+        rows.append(markdown_row((_NAMES[role], f"`{resource}`", verbs, REASONS[role][resource])))
+    return "".join(f"{row}\n" for row in rows)
+
+
+def page(text: str) -> str:
+    """The page with the table as it is now."""
+    pattern = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
+    return pattern.sub(lambda _: f"{BEGIN}{table()}{END}", text)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,0 +1,123 @@
+"""Why a role has each of its resources: a phrase for each row of docs/least-privilege.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+OWN, NETWORKS, POLICIES = (
+    "kube-rdma.io",
+    "network-attachment-definitions.k8s.cni.cncf.io",
+    "mellanox.com",
+)
+_EVENTS = "events.events.k8s.io"
+_CLAIMS, _SLICES = "resourceclaims.resource.k8s.io", "resourceslices.resource.k8s.io"
+_LEASES = "leases.coordination.k8s.io"
+_ADMISSION = "admissionregistration.k8s.io"
+_OF_NETWORKS = "networks of pods, `explain` and `resources`"
+_OF_KINDS = {
+    f"nodepolicies.{OWN}": "to look at",
+    f"nodereports.{OWN}": "to look at; `status`, `resources`, `explain`",
+    f"ippools.{OWN}": "to look at; `ip`",
+    f"ipblocks.{OWN}": "to look at; `ip`",
+    f"bandwidthchecks.{OWN}": "to look at",
+}
+_OF_PERFTEST = {
+    "pods": "pods that measure, where none run",
+    "pods/exec": "to run perftest in them",
+}
+_OF_POLICIES = {
+    f"nicclusterpolicies.{POLICIES}": "what to deploy",
+    f"nicclusterpolicies/status.{POLICIES}": "what came of it",
+    f"nicclusterpolicies/finalizers.{POLICIES}": "a policy waits for the end of what it deployed",
+}
+
+REASONS: Mapping[str, Mapping[str, str]] = {
+    "ClusterRole agent": {
+        "nodes": "its node: labels, and the startup taint that it removes",
+        "nodes/status": "the condition CardsHealthy",
+        "pods": "networks that pods of its node ask for, and what they got",
+        f"nodepolicies.{OWN}": "what is desired of its node",
+        f"nodereports.{OWN}": "the report of its node",
+        f"nodereports/status.{OWN}": "the report of its node",
+        f"ippools.{OWN}": "pools of addresses; it makes that of a whereabouts configuration",
+        f"ippools/status.{OWN}": "to ask other nodes for addresses",
+        f"ipblocks.{OWN}": "the addresses that its node holds",
+        NETWORKS: "the network that a pod names",
+        f"nfdlabels.{OWN}": "no API: by it the policy lets agents write labels of others",
+        _SLICES: "GPUs of the node; with claims also the devices that the node offers",
+        _CLAIMS: "which GPU and which card a pod was given",
+        "resourceclaims/status.resource.k8s.io": "with claims: what became of a device",
+        "resourceclaims/driver.resource.k8s.io": "with claims, from 1.36 on: whose devices",
+        _EVENTS: "why a pod or a card fails",
+    },
+    "Role agent": {_LEASES: "the sign of life of its node, for addresses"},
+    "ClusterRole controller": {
+        "nodes": "which nodes serve; the operator closes one for an upgrade",
+        "pods": "pods that an agent marked for a restart",
+        "pods/eviction": "restarts that an agent asked for, and upgrades that drain",
+        f"ippools.{OWN}": "pools of addresses",
+        f"ippools/status.{OWN}": "how full they are",
+        f"ipblocks.{OWN}": "addresses of nodes that are gone",
+        f"nodepolicies.{OWN}": "which policy has an effect",
+        f"nodepolicies/status.{OWN}": "on how many nodes it has one",
+        f"nodereports.{OWN}": "the state of all nodes, for statuses and metrics",
+        f"bandwidthchecks.{OWN}": "measurements to do",
+        f"bandwidthchecks/status.{OWN}": "what was measured",
+        NETWORKS: "with the webhook: which resources are shares",
+        _EVENTS: "faults of policies, pools and checks",
+        **_OF_POLICIES,
+    },
+    "Role controller": {
+        _LEASES: "which copy works; signs of life of nodes",
+        "daemonsets.apps": "what a policy deploys",
+        "configmaps": "configurations of what a policy deploys",
+        "pods": "drivers, whose end is their upgrade",
+        **_OF_POLICIES,
+    },
+    "Role admission": {"secrets": "the webhook's own certificate, by its name"},
+    "ClusterRole admission": {
+        f"{kind}webhookconfigurations.{_ADMISSION}": "the authority in it, by its name"
+        for kind in ("validating", "mutating")
+    },
+    "ClusterRole bandwidth-check": _OF_PERFTEST,
+    "ClusterRole view": {
+        "nodes": "`status`, `resources`, `explain`",
+        "pods": "`status`, `resources`, `explain`",
+        "events": "`status`: Events of kube-rdma",
+        "resourcequotas": "`resources`",
+        _LEASES: "`ip`: signs of life of nodes",
+        "deviceclasses.resource.k8s.io": "`resources`, `explain`",
+        _CLAIMS: "`explain`",
+        _SLICES: "`explain`",
+        "daemonsets.apps": "`status`: agents and drivers",
+        "deployments.apps": "`status`: controllers, and operators of others",
+        NETWORKS: _OF_NETWORKS,
+        f"nicclusterpolicies.{POLICIES}": "to look at; `status`",
+        f"validatingadmissionpolicybindings.{_ADMISSION}": "`status`: whether agents are held",
+        **_OF_KINDS,
+    },
+    "ClusterRole aggregate-to-view": {**_OF_KINDS, NETWORKS: _OF_NETWORKS},
+    "ClusterRole aggregate-to-edit": {f"bandwidthchecks.{OWN}": "to ask for measurements"},
+    "ClusterRole verify": {
+        **_OF_PERFTEST,
+        "nodes": "`verify nodes`",
+        f"nodereports.{OWN}": "`verify nodes` without `-f`: which cards nodes have",
+        _CLAIMS: "which cards pods have by claims",
+        _SLICES: "which devices these are",
+        f"bandwidthchecks.{OWN}": "to ask for measurements",
+    },
+    "Role top": {"pods/proxy": "`top`: what agents answer Prometheus"},
+    "Role doctor": {
+        "pods": "which agent is on a node",
+        "pods/exec": "to run the doctor in its container",
+    },
+    "ClusterRole retirement": {"pods": "whether a pod still needs the agents"},
+    "Role retirement": {
+        "daemonsets.apps": "to end the agents, and to wait until nodes are clean",
+        "pods": "to wait until agents are gone",
+    },
+    "Role retirement-drivers": {
+        "daemonsets.apps": "whether drivers run",
+        "pods": "on which nodes they run",
+    },
+}

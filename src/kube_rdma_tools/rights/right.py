@@ -1,0 +1,52 @@
+"""What a right is: a verb on a resource that a role grants; and what roles are called here.
+
+A role's real name begins with that of its installation (rules/install/release). Here it is called
+by what is behind that: ``ClusterRole agent``, ``Role doctor``.
+"""
+
+from __future__ import annotations
+
+from kube_base.frozen import Frozen
+
+# What a role's name ends with, the longest first. The operator's roles are the controller's too.
+_ENDINGS = (
+    "aggregate-to-view",
+    "aggregate-to-edit",
+    "bandwidth-check",
+    "retirement-drivers",
+    "retirement",
+    "controller",
+    "operator",
+    "admission",
+    "doctor",
+    "verify",
+    "agent",
+    "view",
+    "top",
+)
+_SAME = {"operator": "controller"}
+
+
+class Right(Frozen, order=True):
+    """One verb on one resource, ``ippools/status.kube-rdma.io``, by a role."""
+
+    role: str
+    resource: str
+    verb: str
+
+    def __str__(self) -> str:
+        return f"{self.role}: {self.verb} {self.resource}"
+
+
+def role_name(kind: str, name: str) -> str:
+    """What a role of this kind and name is called here; "" where it is none of ours."""
+    for ending in _ENDINGS:
+        if name == ending or name.endswith(f"-{ending}"):
+            return f"{kind} {_SAME.get(ending, ending)}"
+    return ""
+
+
+def resource_name(group: str, resource: str, subresource: str = "") -> str:
+    """A resource as kubectl writes it, with its part before the group."""
+    part = f"{resource}/{subresource}" if subresource else resource
+    return f"{part}.{group}" if group else part
