@@ -34,7 +34,15 @@ _PARTS = (
     "The operator deletes what a policy asks for no more (tests/unit/programs/operator); no test "
     "of the lab takes a part out of a policy."
 )
+_TEMPLATES = (
+    "A template of pods may name ResourceClaimTemplates (tests/unit/programs/verify); that of the "
+    "lab's check names a resource."
+)
+_AS_A_CHECK = (
+    "`verify nodes` asks as a BandwidthCheck does: tests/lab/native/test_claims_resource.py."
+)
 _POLICIES = "mellanox.com"
+_CLAIM_GROUP = "resource.k8s.io"
 
 
 def _unrecorded() -> Mapping[Right, str]:
@@ -49,6 +57,11 @@ def _unrecorded() -> Mapping[Right, str]:
 UNUSED: Mapping[Right, str] = {
     **_unrecorded(),
     Right("ClusterRole agent", "nfdlabels.kube-rdma.io", "write"): _POLICY_ASKS,
+    **{
+        Right(f"ClusterRole {role}", f"resourceclaimtemplates.{_CLAIM_GROUP}", "get"): _TEMPLATES
+        for role in ("bandwidth-check", "verify")
+    },
+    Right("ClusterRole verify", f"deviceclasses.{_CLAIM_GROUP}", "list"): _AS_A_CHECK,
     Right("Role retirement", "daemonsets.apps", "watch"): _LATER,
     Right("Role doctor", "pods", "get"): _BY_HAND,
     Right("Role controller", "daemonsets.apps", "delete"): _PARTS,

@@ -11,6 +11,8 @@ OWN, NETWORKS, POLICIES = (
 )
 _EVENTS = "events.events.k8s.io"
 _CLAIMS, _SLICES = "resourceclaims.resource.k8s.io", "resourceslices.resource.k8s.io"
+_CLASSES = "deviceclasses.resource.k8s.io"
+_TEMPLATES = "resourceclaimtemplates.resource.k8s.io"
 _LEASES = "leases.coordination.k8s.io"
 _ADMISSION = "admissionregistration.k8s.io"
 _OF_NETWORKS = "networks of pods, `explain` and `resources`"
@@ -24,6 +26,8 @@ _OF_KINDS = {
 _OF_PERFTEST = {
     "pods": "pods that measure, where none run",
     "pods/exec": "to run perftest in them",
+    _CLAIMS: "which cards pods have by claims",
+    _TEMPLATES: "which nodes can give what a template of pods asks for",
 }
 _OF_POLICIES = {
     f"nicclusterpolicies.{POLICIES}": "what to deploy",
@@ -63,6 +67,8 @@ REASONS: Mapping[str, Mapping[str, str]] = {
         f"nodereports.{OWN}": "the state of all nodes, for statuses and metrics",
         f"bandwidthchecks.{OWN}": "measurements to do",
         f"bandwidthchecks/status.{OWN}": "what was measured",
+        _CLASSES: "for a check: which nodes offer a resource by claims",
+        _SLICES: "for a check: which cards nodes and pods have by claims",
         NETWORKS: "with the webhook: which resources are shares",
         _EVENTS: "faults of policies, pools and checks",
         **_OF_POLICIES,
@@ -86,7 +92,7 @@ REASONS: Mapping[str, Mapping[str, str]] = {
         "events": "`status`: Events of kube-rdma",
         "resourcequotas": "`resources`",
         _LEASES: "`ip`: signs of life of nodes",
-        "deviceclasses.resource.k8s.io": "`resources`, `explain`",
+        _CLASSES: "`resources`, `explain`",
         _CLAIMS: "`explain`",
         _SLICES: "`explain`",
         "daemonsets.apps": "`status`: agents and drivers",
@@ -102,8 +108,8 @@ REASONS: Mapping[str, Mapping[str, str]] = {
         **_OF_PERFTEST,
         "nodes": "`verify nodes`",
         f"nodereports.{OWN}": "`verify nodes` without `-f`: which cards nodes have",
-        _CLAIMS: "which cards pods have by claims",
-        _SLICES: "which devices these are",
+        _CLASSES: "`verify nodes`: which nodes offer a resource by claims",
+        _SLICES: "which cards nodes and pods have by claims",
         f"bandwidthchecks.{OWN}": "to ask for measurements",
     },
     "Role top": {"pods/proxy": "`top`: what agents answer Prometheus"},
