@@ -493,22 +493,6 @@ def test_a_device_that_the_pod_does_not_show_is_nothing_in_mode_shared():
     assert "KR417" not in codes(seen)
 
 
-def test_limits_that_the_kernel_holds_and_that_leave_room_are_well():
-    """A pool without limits is well whatever the kernel shows, and so is a pod without shares."""
-    devices = [one.name for one in POD.survey.devices]
-    roomy = limited(*(ObservedLimit(name, 1, 20, 4, 100) for name in devices))
-    assert "KR432" not in codes(roomy)
-    assert "KR432" not in codes(replace(FAULTS["limits used up"][1], specs=HEALTHY.specs))
-    idle = replace(HEALTHY.kubelet, holdings=())
-    assert "KR432" not in codes(replace(FAULTS["limits that nobody wrote"][1], kubelet=idle))
-
-
-def test_what_is_used_up_is_said_in_numbers():
-    both = ObservedLimit("mlx5_0", 4, 100, 4, 100)
-    assert both.text == "all 4 handles and all 100 objects"
-    assert ObservedLimit("mlx5_0", 4, 100, None, 101).text == ""
-
-
 def codes(seen):
     return [one.code for one in diagnose(seen).findings]
 

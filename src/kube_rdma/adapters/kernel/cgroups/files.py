@@ -7,10 +7,10 @@ kernel refuses.
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Protocol
 
-HOST_CGROUPS = Path("/sys/fs/cgroup")
+HOST_CGROUPS = PurePosixPath("/sys/fs/cgroup")
 """On the node; the agent sees the node's root at another place."""
 
 
