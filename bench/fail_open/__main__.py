@@ -17,7 +17,7 @@ import click
 
 from bench.fail_open import hook, installation, waves
 from bench.fail_open.driver import Driver
-from bench.fail_open.steps import BREAKING, RESTARTS, Fault, Way, plans
+from bench.fail_open.steps import BREAKING, CLAIMS, HOOK, RESTARTS, SHARES, Fault, Way, plans
 from bench.fail_open.table import Table
 from bench.fail_open.waves import ProbePod
 from kube_base.errors import KubeError
@@ -28,6 +28,7 @@ from kube_rdma_tools.fail_open.__main__ import sentence
 
 NAME = "fail-open"
 DRIVERS: dict[str, Driver] = {"kube-rdma": installation.KubeRdma(), "hook": hook.HookFloor()}
+STEPS = list(dict.fromkeys((*SHARES.steps, *CLAIMS.steps, *HOOK.steps)))
 ALL_CLOSED, FAILED_OPEN, FAILED = 0, 1, 2  # exit codes
 
 
@@ -49,16 +50,16 @@ class Rig:
 
     lab: Lab
     driver: Driver
+    ways: Sequence[Way]
     faults: Sequence[Fault]
     until: float
     table: Table
 
     def measure(self, pods: int) -> None:
         """Have so many pods; the driver's ways are on nodes of their own, so side by side."""
-        ways = self.driver.ways
         self.table.begin()
-        with ThreadPoolExecutor(len(ways)) as pool:
-            list(pool.map(partial(self._way, pods // len(ways)), ways))
+        with ThreadPoolExecutor(len(self.ways)) as pool:
+            list(pool.map(partial(self._way, pods // len(self.ways)), self.ways))
 
     def _way(self, pods: int, way: Way) -> None:
         """All waves of a way, one after the other; none begins once the time is over."""
@@ -88,6 +89,13 @@ class Rig:
     help="One of the faults; may be repeated. Default: all.",
 )
 @click.option(
+    "--step",
+    "steps",
+    type=click.Choice(STEPS),
+    multiple=True,
+    help="One of the steps; may be repeated. Default: all that the driver has.",
+)
+@click.option(
     "--driver",
     type=click.Choice(list(DRIVERS)),
     default="kube-rdma",
@@ -102,7 +110,15 @@ class Rig:
     metavar="SECONDS",
     help="After it no wave begins; those that are left have a row that says so.",
 )
-def main(pods: int, faults: tuple[str, ...], driver: str, limit: float) -> None:
+@click.option("--lab", default=NAME, show_default=True, help="Name of the lab; ended first.")
+def main(
+    pods: int,
+    faults: tuple[str, ...],
+    steps: tuple[str, ...],
+    driver: str,
+    limit: float,
+    lab: str,
+) -> None:
     """Break a driver while pods start, and count those that run without their NIC.
 
     Exit codes: 0 no pod did, 1 some did, 2 something was not measured.
@@ -110,8 +126,10 @@ def main(pods: int, faults: tuple[str, ...], driver: str, limit: float) -> None:
     until, table = time.monotonic() + limit, Table()
     broken = DRIVERS[driver]
     chosen = [fault for fault in broken.faults if not faults or fault in faults]
-    with booted(NAME) as lab, broken.on(lab):
-        Rig(lab, broken, chosen, until, table).measure(pods)
+    ways = [way.only(steps) for way in broken.ways]
+    with booted(lab) as running, broken.on(running):
+        Rig(running, broken, ways, chosen, until, table).measure(pods)
+    table.sums()
     click.echo(sentence(table.total))
     if table.total.failed_open:
         sys.exit(FAILED_OPEN)

@@ -103,5 +103,5 @@ def broken(lab: Lab, plan: Plan, target: Target) -> Iterator[None]:
             cluster.shell(lab, target.node, f"rm -f {FOLDER}/trap; touch {FOLDER}/go")
             raise
     if text := output.decode().strip():
-        told = "no pod came so far" if text == MISSED else text.splitlines()[-1]
-        raise Unavailable(f"{plan.fault} at {plan.step}: {told}")
+        why = "no pod came so far" if text == MISSED else text.splitlines()[-1]
+        raise Unavailable(f"{plan.fault} at {plan.step}: {why}")

@@ -160,7 +160,7 @@ def _pod(way: Way) -> Document:
         "containers": [container],
     }
     metadata: Document = {"name": way.name, "namespace": PODS}
-    if way is SHARES:
+    if way.name == SHARES.name:
         container["resources"] = {"limits": {RESOURCE: "1"}}
         metadata["annotations"] = {"k8s.v1.cni.cncf.io/networks": NETWORK}
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 
@@ -46,6 +46,10 @@ class Way:
     node: str
     steps: tuple[str, ...]
 
+    def only(self, steps: Sequence[str]) -> Way:
+        """The same with these of its steps; all when none is named."""
+        return replace(self, steps=tuple(one for one in self.steps if not steps or one in steps))
+
 
 CLAIMS = Way("claims", "node-1", ("prepare", "prepared", *ATTACH))
 SHARES = Way("shares", "node-2", ("allocate", "allocated", *ATTACH, "start", "started"))
@@ -72,8 +76,8 @@ def plans(way: Way, faults: Sequence[Fault], pods: int) -> tuple[Plan, ...]:
     for turn in range(len(faults)):
         for number, step in enumerate(way.steps):
             cells.append((faults[(number + turn) % len(faults)], step))
-    each, more = divmod(pods, len(cells))
+    size, more = divmod(pods, len(cells))
     return tuple(
-        Plan(way, fault, step, max(1, each + (number < more)))
+        Plan(way, fault, step, max(1, size + (number < more)))
         for number, (fault, step) in enumerate(cells)
     )

@@ -12,7 +12,7 @@ from bench.fail_open.faults import Target, broken
 from bench.fail_open.steps import Plan
 from kube_rdma_lab import cluster
 from kube_rdma_lab.lab import Lab
-from kube_rdma_tools.fail_open.judge import Judgement, Verdict, is_over, judge
+from kube_rdma_tools.fail_open.judge import Judgement, is_over, judge
 from kube_rdma_tools.fail_open.pods import LABEL, probes
 
 LATE_SECONDS = 20
@@ -29,15 +29,6 @@ class Wave:
     plan: Plan
     judgements: tuple[Judgement, ...]
     seconds: float
-
-    def count(self, verdict: Verdict) -> int:
-        """Pods with this end."""
-        return sum(one.verdict is verdict for one in self.judgements)
-
-    @property
-    def recovered(self) -> int:
-        """Pods that started with their NIC after they had been refused."""
-        return sum(one.recovered for one in self.judgements)
 
 
 @dataclass(frozen=True, slots=True)

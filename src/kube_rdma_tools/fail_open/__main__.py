@@ -15,7 +15,7 @@ import click
 import yaml
 
 from kube_base.errors import KubeError, Refused
-from kube_rdma_tools.fail_open.judge import Judgement, Score, Verdict, judge, score
+from kube_rdma_tools.fail_open.judge import Judgement, PodVerdict, Score, judge, score
 from kube_rdma_tools.fail_open.pods import EXPECTATIONS, probes
 
 NONE, SOME, REFUSED = 0, 1, 3  # exit codes: pods without their NIC, and a document that is wrong
@@ -84,23 +84,23 @@ def judge_command(every: bool) -> None:
         click.echo(line)
     total = score(judgements)
     click.echo(sentence(total))
-    bad = total.failed_open or total.by_verdict.get(Verdict.UNCLEAR, 0) or not total.pods
+    bad = total.failed_open or total.by_verdict.get(PodVerdict.UNCLEAR, 0) or not total.pods
     sys.exit(SOME if bad else NONE)
 
 
 def lines(judgements: Sequence[Judgement], *, every: bool) -> Iterator[str]:
     """A line for each pod that did not simply run with its NIC; `every`: for the others too."""
-    for one in judgements:
-        if every or one.verdict is not Verdict.WITH:
-            late = f" (came after {one.late} s)" if one.late is not None else ""
-            yield f"{one.verdict:8} {one.pod}  {one.why}{late}".rstrip()
+    for judged in judgements:
+        if every or judged.verdict is not PodVerdict.WITH:
+            late = f" (came after {judged.late} s)" if judged.late is not None else ""
+            yield f"{judged.verdict:8} {judged.pod}  {judged.why}{late}".rstrip()
 
 
 def sentence(total: Score) -> str:
     """The score in one line."""
     if not total.pods:
         return "No pod of the check is among these objects."
-    counts = ", ".join(f"{total.by_verdict.get(one, 0)} {one}" for one in Verdict)
+    counts = ", ".join(f"{total.by_verdict.get(one, 0)} {one}" for one in PodVerdict)
     return (
         f"{total.pods} pods: {counts}; {total.recovered} started after a refusal,"
         f" {total.came_late} got the NIC late. Fail-open: {total.failed_open}."

@@ -24,7 +24,7 @@ LINE = re.compile(
 _ON_THE_WAY = {"ContainerCreating", "PodInitializing"}
 
 
-class Verdict(StrEnum):
+class PodVerdict(StrEnum):
     """What became of a pod."""
 
     WITH = "with"  # it ran, and had all that it expects when it started
@@ -42,7 +42,7 @@ class Judgement(Frozen):
     """
 
     pod: str
-    verdict: Verdict
+    verdict: PodVerdict
     why: str = ""
     recovered: bool = False
     late: int | None = None
@@ -52,14 +52,14 @@ class Score(Frozen):
     """How many pods had which end; `came_late` is a part of `without`, `recovered` of `with`."""
 
     pods: int
-    by_verdict: Mapping[Verdict, int]
+    by_verdict: Mapping[PodVerdict, int]
     recovered: int
     came_late: int
 
     @property
     def failed_open(self) -> int:
         """Pods that ran without what they asked for."""
-        return self.by_verdict.get(Verdict.WITHOUT, 0)
+        return self.by_verdict.get(PodVerdict.WITHOUT, 0)
 
 
 def judge(items: Iterable[Mapping[str, Any]]) -> tuple[Judgement, ...]:
@@ -99,12 +99,12 @@ def _judged(pod: Mapping[str, Any], warnings: Sequence[str]) -> Judgement:
     if line := LINE.search(ended.get("message") or ""):
         late = int(line["late"]) if line["late"] else None
         if lacks := line["lacks"]:
-            return Judgement(name, Verdict.WITHOUT, f"no {lacks}", late=late)
-        return Judgement(name, Verdict.WITH, recovered=bool(warnings))
+            return Judgement(name, PodVerdict.WITHOUT, f"no {lacks}", late=late)
+        return Judgement(name, PodVerdict.WITH, recovered=bool(warnings))
     if ended.get("startedAt") or "running" in state:
-        return Judgement(name, Verdict.UNCLEAR, _one_line(ended.get("message") or "no line yet"))
+        return Judgement(name, PodVerdict.UNCLEAR, _one_line(ended.get("message") or "no line yet"))
     why = next(_reasons(status, state, warnings), "")
-    return Judgement(name, Verdict.REFUSED if why else Verdict.SILENT, _one_line(why))
+    return Judgement(name, PodVerdict.REFUSED if why else PodVerdict.SILENT, _one_line(why))
 
 
 def _reasons(

@@ -23,7 +23,7 @@ from bench.fail_open.steps import (
 from bench.fail_open.table import Table
 from bench.fail_open.waves import Wave
 from kube_rdma.model.attach import steps as kernel_steps
-from kube_rdma_tools.fail_open.judge import Judgement, Verdict
+from kube_rdma_tools.fail_open.judge import Judgement, PodVerdict
 from tests.house.tree import ROOT
 
 WAYS = st.sampled_from((CLAIMS, SHARES, HOOK))
@@ -174,10 +174,10 @@ def test_the_agent_runs_the_same_arguments_through_the_other_program():
 
 def test_a_row_names_each_pod_that_failed_open_and_counts_the_others(capsys):
     judgements = (
-        Judgement("a-1", Verdict.WITH, recovered=True),
-        Judgement("a-2", Verdict.WITHOUT, "no netdev", late=4),
-        Judgement("a-3", Verdict.REFUSED, "FailedScheduling: no room"),
-        Judgement("a-4", Verdict.REFUSED, "FailedScheduling: no room"),
+        Judgement("a-1", PodVerdict.WITH, recovered=True),
+        Judgement("a-2", PodVerdict.WITHOUT, "no netdev", late=4),
+        Judgement("a-3", PodVerdict.REFUSED, "FailedScheduling: no room"),
+        Judgement("a-4", PodVerdict.REFUSED, "FailedScheduling: no room"),
     )
     table = Table()
     table.begin()
@@ -203,6 +203,16 @@ def test_a_row_names_each_pod_that_failed_open_and_counts_the_others(capsys):
         "    2 refused: FailedScheduling: no room",
     ]
     assert table.total.failed_open == 1
+
+
+def test_the_sums_have_all_steps_of_a_fault_together(capsys):
+    table = Table()
+    for step in ("hook", "hooked"):
+        table.show(Wave(Plan(HOOK, Fault.KILLED, step, 1), (Judgement("a", PodVerdict.WITH),), 2.0))
+    capsys.readouterr()
+    table.sums()
+    (row,) = capsys.readouterr().out.splitlines()
+    assert row.split() == ["hook", "killed", "all", "2", "2", "0", "0", "0", "0", "0", "4"]
 
 
 def test_a_wave_that_was_not_measured_has_a_row_that_says_why(capsys):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kube_rdma_tools.fail_open.judge import Verdict, is_over, judge, score
+from kube_rdma_tools.fail_open.judge import PodVerdict, is_over, judge, score
 from kube_rdma_tools.fail_open.pods import LABEL
 
 STARTED = "2026-11-26T21:00:00Z"
@@ -42,7 +42,7 @@ def only(*items):
 
 
 def test_a_pod_that_has_all_ran_with_its_nic():
-    assert only(ran()).verdict is Verdict.WITH
+    assert only(ran()).verdict is PodVerdict.WITH
     assert not only(ran()).recovered
 
 
@@ -61,7 +61,7 @@ def test_what_is_no_warning_is_no_refusal():
 def test_a_pod_that_lacks_something_failed_open_and_says_what():
     judged = only(ran(lacks="netdev,verbs"))
     assert (judged.verdict, judged.why, judged.late) == (
-        Verdict.WITHOUT,
+        PodVerdict.WITHOUT,
         "no netdev,verbs",
         None,
     )
@@ -69,11 +69,11 @@ def test_a_pod_that_lacks_something_failed_open_and_says_what():
 
 def test_a_nic_that_came_later_is_fail_open_all_the_same():
     judged = only(ran(lacks="netdev", late="7"))
-    assert (judged.verdict, judged.late) == (Verdict.WITHOUT, 7)
+    assert (judged.verdict, judged.late) == (PodVerdict.WITHOUT, 7)
 
 
 def test_a_refusal_before_does_not_excuse_a_pod_without_its_nic():
-    assert only(ran(lacks="netdev"), event()).verdict is Verdict.WITHOUT
+    assert only(ran(lacks="netdev"), event()).verdict is PodVerdict.WITHOUT
 
 
 @pytest.mark.parametrize(
@@ -104,12 +104,12 @@ def test_a_refusal_before_does_not_excuse_a_pod_without_its_nic():
 )  # fmt: skip
 def test_a_pod_that_did_not_start_is_refused_by_whoever_says_why(status, events, why):
     judged = only(pod(**status), *events)
-    assert (judged.verdict, judged.why) == (Verdict.REFUSED, why)
+    assert (judged.verdict, judged.why) == (PodVerdict.REFUSED, why)
 
 
 @pytest.mark.parametrize("status", [{}, {"containerStatuses": waiting("ContainerCreating")}])
 def test_a_pod_that_waits_and_of_which_nobody_says_why_is_silent(status):
-    assert only(pod(**status)).verdict is Verdict.SILENT
+    assert only(pod(**status)).verdict is PodVerdict.SILENT
 
 
 @pytest.mark.parametrize(
@@ -121,14 +121,14 @@ def test_a_pod_that_waits_and_of_which_nobody_says_why_is_silent(status):
 )
 def test_a_pod_that_ran_and_wrote_no_line_is_counted_as_neither(state):
     """It may have lacked its NIC, so it is no success."""
-    assert only(pod(containerStatuses=[{"state": state}])).verdict is Verdict.UNCLEAR
+    assert only(pod(containerStatuses=[{"state": state}])).verdict is PodVerdict.UNCLEAR
 
 
 def test_a_container_that_never_started_did_not_run():
     """As where the runtime could not make it: the kubelet says `terminated` of it as well."""
     state = {"terminated": {"startedAt": None, "exitCode": 128, "reason": "StartError"}}
     judged = only(pod(phase="Failed", containerStatuses=[{"state": state}]))
-    assert (judged.verdict, judged.why) == (Verdict.REFUSED, "StartError:")
+    assert (judged.verdict, judged.why) == (PodVerdict.REFUSED, "StartError:")
 
 
 def test_pods_of_others_are_not_judged():
@@ -139,7 +139,7 @@ def test_the_score_counts_each_end():
     late, never = ran(lacks="netdev", late="3"), ran(lacks="verbs")
     total = score(judge([ran(), late, never, pod(), event(message="x")]))
     assert (total.pods, total.failed_open, total.came_late, total.recovered) == (4, 2, 1, 1)
-    assert total.by_verdict[Verdict.REFUSED] == 1
+    assert total.by_verdict[PodVerdict.REFUSED] == 1
 
 
 @pytest.mark.parametrize(("phase", "over"), [("Succeeded", True), ("Failed", True), ("", False)])
