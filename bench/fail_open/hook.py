@@ -35,9 +35,9 @@ CONNECTED = "Started plugin"  # of the library's log
 class HookFloor:
     """As Driver; it has no API server and no memory to speak of."""
 
-    ways = (HOOK,)
-    faults = (Fault.FROZEN, Fault.KILLED)
-    expect = ("netdev",)
+    ways: tuple[Way, ...] = (HOOK,)
+    faults: tuple[Fault, ...] = (Fault.FROZEN, Fault.KILLED)
+    expect: tuple[str, ...] = ("netdev",)
 
     @contextmanager
     def on(self, lab: Lab) -> Iterator[None]:

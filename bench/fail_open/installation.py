@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.fail_open.faults import FOLDER, Target
-from bench.fail_open.steps import BREAKING, CLAIMS, SHARES, Way
+from bench.fail_open.steps import BREAKING, CLAIMS, SHARES, Fault, Way
 from kube_rdma.api.pools.serve_label import LABEL as SERVE
 from kube_rdma.model.claims.device import DRIVER
 from kube_rdma.programs.install.installation import assignment, objects
@@ -36,9 +36,9 @@ Document = dict[str, Any]
 class KubeRdma:
     """As Driver."""
 
-    ways = (SHARES, CLAIMS)
-    faults = BREAKING
-    expect = ("netdev", "verbs")
+    ways: tuple[Way, ...] = (SHARES, CLAIMS)
+    faults: tuple[Fault, ...] = BREAKING
+    expect: tuple[str, ...] = ("netdev", "verbs")
 
     @contextmanager
     def on(self, lab: Lab) -> Iterator[None]:

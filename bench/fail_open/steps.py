@@ -72,7 +72,7 @@ def plans(way: Way, faults: Sequence[Fault], pods: int) -> tuple[Plan, ...]:
     Each has a pod at least. A round has every step once, with another fault each time, so a run
     that is ended has something of everything.
     """
-    cells = [(Fault.NONE, "-")]
+    cells: list[tuple[Fault, str]] = [(Fault.NONE, "-")]
     for turn in range(len(faults)):
         for number, step in enumerate(way.steps):
             cells.append((faults[(number + turn) % len(faults)], step))

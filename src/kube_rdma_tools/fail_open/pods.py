@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from kube_base.errors import Refused
 
 LABEL = "fail-open"
 EXPECTATIONS = ("netdev", "rdma", "verbs")
-CHECK = (files(__package__) / "check.sh").read_text()
+CHECK = Path(__file__).with_name("check.sh").read_text()
 
 Document = dict[str, Any]
 

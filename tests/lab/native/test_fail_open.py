@@ -17,10 +17,14 @@ from tests.house.tree import ROOT
 pytestmark = pytest.mark.slow
 
 
-def rows(words, code):
-    """The rows of a run with these options, each by its columns."""
-    program = [sys.executable, "-m", "bench.fail_open", "--lab", own("fail-open")]
-    command = [*program, *words.split()]
+KILLED = ".venv/bin/python -m bench.fail_open --pods 12 --fault killed --step SetLink --step told"
+HOOK = ".venv/bin/python -m bench.fail_open --driver hook --pods 9 --step hook"
+
+
+def rows(text, code):
+    """The rows of a run by a command of the page, each by its columns."""
+    _, *words = text.split()
+    command = [sys.executable, *words, "--lab", own("fail-open")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == code, done.stdout + done.stderr
     head, *lines = done.stdout.splitlines()
@@ -30,7 +34,7 @@ def rows(words, code):
 
 
 def test_no_pod_of_kube_rdma_runs_without_its_nic_where_the_agent_is_killed():
-    made = rows("--pods 12 --fault killed --step SetLink --step told", code=0)
+    made = rows(KILLED, code=0)
     assert {row["way"] for row in made} == {"shares", "claims"}
     assert {(row["fault"], row["step"]) for row in made} == {
         ("none", "-"),
@@ -44,7 +48,7 @@ def test_no_pod_of_kube_rdma_runs_without_its_nic_where_the_agent_is_killed():
 
 
 def test_pods_of_a_driver_in_a_hook_run_without_their_nic_and_the_rig_sees_it():
-    quiet, frozen, killed = rows("--driver hook --pods 9 --step hook", code=1)
+    quiet, frozen, killed = rows(HOOK, code=1)
     assert (quiet["fault"], quiet["with"], quiet["without"]) == ("none", "3", "0")
     assert (frozen["fault"], killed["fault"]) == ("frozen", "killed")
     assert frozen["without"] != "0"
