@@ -67,7 +67,7 @@ def stop(step: str) -> None:
 
 def _take_memory() -> None:
     """Until the kernel ends this process."""
-    pieces = []
+    pieces: list[bytes] = []
     while len(pieces) * PIECE < MOST_MEMORY:
         pieces.append(b"\1" * PIECE)
     sys.exit("this agent has no limit of memory")
@@ -127,7 +127,7 @@ def main() -> None:
         lay(owner(place), method, _constant(step), before=before)
     lay(owner(RECORDS[0]), RECORDS[1], _of_record, before=False)
     lay(owner(STEPS[0]), STEPS[1], _of_step, before=False)
-    sys.exit(command())
+    command()
 
 
 if __name__ == "__main__":
