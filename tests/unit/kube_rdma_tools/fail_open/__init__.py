@@ -1,0 +1,1 @@
+"""The fail-open score: pods that check themselves, and their judge."""
