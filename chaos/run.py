@@ -59,6 +59,8 @@ class Run:
         """Take all steps, then audit twice; faults that a failure left open are ended."""
         open_faults: list[Begin] = []
         try:
+            if left := self._leftovers():
+                return Outcome(at_rest=left)
             for step in steps:
                 self._say(describe(step))
                 self._step(step, open_faults)
@@ -78,6 +80,11 @@ class Run:
         except Unavailable as error:
             return Outcome(under_load, (), ready, refused, str(error))
         return Outcome(under_load, at_rest, ready, refused)
+
+    def _leftovers(self) -> tuple[Discrepancy, ...]:
+        """What an earlier run that was interrupted left, and what is wrong without its pods."""
+        words = ("get", "pods", "-A", "-l", CHAOS, "-o", "name")
+        return self.rest() if cluster.kubectl(self._lab, *words) else ()
 
     def rest(self) -> tuple[Discrepancy, ...]:
         """Delete all that is left of the load; what is wrong then."""
