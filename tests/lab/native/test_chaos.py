@@ -14,22 +14,22 @@ from chaos.load import LABEL, documents
 from chaos.run import Run
 from chaos.schedule import Create, Fault, Size, Way, schedule
 from kube_rdma_lab import cluster
-from kube_rdma_lab import lab as labs
 from tests.groups import own
+from tests.lab.conftest import up
 
-NAME, NODE = own("chaos"), "node-1"
+NAME, VARIABLE, NODE = own("chaos"), "KUBE_RDMA_TEST_CHAOS", "node-1"
 PODS = (
     Create("by-share", NODE, Way.SHARE, 2),
     Create("by-claim", NODE, Way.CLAIM),
     Create("elsewhere", "node-2", Way.SHARE),
 )
-SPACE = "$(ls /run/netns | while read n; do ip -n $n link show net2 >/dev/null 2>&1 && echo $n; done)"
+SPACE = (
+    "$(ls /run/netns | while read n; do ip -n $n link show net2 >/dev/null 2>&1 && echo $n; done)"
+)
 FIRST = "$(ip -n $space -o -4 address show net1 | grep -o '10.77[0-9.]*')"
 IN_POD = f"space={SPACE}; address={FIRST};"
 RECORD = "cd {0}; file=$(ls | grep -v lock | grep -m1 {1});"
-COPY = (
-    RECORD + " sed 's/\"{2}\":\"[0-9a-f]\\{{8\\}}-/\"{2}\":\"00000000-/' $file >{3}.json"
-)
+COPY = RECORD + ' sed \'s/"{2}":"[0-9a-f]\\{{8\\}}-/"{2}":"00000000-/\' $file >{3}.json'
 # What is done on a node, and what undoes it.
 LEAKS = {
     "share": (
@@ -54,7 +54,7 @@ LOSSES = {
         f"space={SPACE}; ip -n $space address add $(cat /tmp/a)/24 dev net1",
     ),
     "rule": (
-        f"{IN_POD} ip -n $space rule delete from $address",
+        f"{IN_POD} ip -n $space rule del from $address",
         f"{IN_POD} ip -n $space rule add from $address lookup 101 priority 20000",
     ),
     "CDI file": ("mv /run/cdi/kube-rdma* /tmp/", "mv /tmp/kube-rdma* /run/cdi/"),
@@ -71,12 +71,13 @@ LOSSES = {
 
 @pytest.fixture(scope="module")
 def ground():
-    """The lab with kube-rdma on it, and what it shows without pods."""
-    labs.down(NAME)
-    lab = labs.up(NAME, "native", None, lambda event: None)
-    setup.install(lab)
-    yield lab, collect(lab)
-    labs.down(NAME)
+    """The lab with kube-rdma on it, and what it shows without pods.
+
+    The environment may name one that `make chaos ARGS="--lab NAME"` left up.
+    """
+    with up(NAME, "native", "kube-rdma lab up --topology native", VARIABLE) as lab:
+        setup.install(lab)
+        yield lab, collect(lab)
 
 
 @pytest.fixture(scope="module")

@@ -111,7 +111,10 @@ def again(field):
 @pytest.mark.parametrize(
     ("thing", "plant"),
     [
-        ("share", more("bindings", SeenBinding("n", "c", "uid-2", shares_of(WORLD.seen().pods[0])))),
+        (
+            "share",
+            more("bindings", SeenBinding("n", "c", "uid-2", shares_of(WORLD.seen().pods[0]))),
+        ),
         ("address", again("bookings")),
         ("record", again("attachments")),
         ("netdev", more_in_a_pod("links", SeenLink("net3", "macvlan"))),
