@@ -24,6 +24,7 @@ from kube_rdma_lab.lab import Lab
 from kube_rdma_lab.patience import Patience
 
 CHAOS = f"{load.LABEL}=yes"
+LOOK_SECONDS = 1.0  # between two audits: each asks all nodes and the API server
 QUIET_SECONDS = 60.0  # of a machine of the usual pace; a node that was cut is retried after 40
 Say = Callable[[str], None]
 
@@ -125,7 +126,7 @@ class Run:
     def _audited(self, *, is_empty: bool = False) -> tuple[Seen, tuple[Discrepancy, ...]]:
         """Look until nothing is wrong and nothing is under way, or nothing moves any more."""
         patience = Patience(self._lab.state.pace, QUIET_SECONDS)
-        answers = 0
+        answers, shown = 0, ""
         while True:
             try:
                 seen = collect(self._lab)
@@ -134,6 +135,9 @@ class Run:
                 if not (wrong or late):
                     return seen, wrong
                 answers += 1
+                if (words := _still(wrong, late)) != shown:
+                    self._say(shown := words)
+                time.sleep(LOOK_SECONDS)
                 facts = (*map(str, wrong), *(f"{pod.uid} {pod.phase} {pod.notes}" for pod in late))
             except Unavailable as error:
                 if patience.lost((str(error),)):
@@ -144,6 +148,12 @@ class Run:
                 if not wrong:
                     raise Unavailable("pods do not settle: " + "; ".join(names))
                 return seen, wrong
+
+
+def _still(wrong: tuple[Discrepancy, ...], late: list[SeenPod]) -> str:
+    """What an audit waits for, in short."""
+    names = ", ".join(pod.name for pod in late)
+    return "; ".join(filter(None, [f"waiting for {names}" if names else "", *map(str, wrong)]))
 
 
 def _is_settled(pod: SeenPod) -> bool:

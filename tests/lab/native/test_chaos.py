@@ -117,12 +117,12 @@ def clean(ground, seed):
     assert outcome.is_clean, outcome
 
 
-@pytest.mark.parametrize("seed", range(1, 4))
+@pytest.mark.parametrize("seed", [3, 15, 21])  # without the minute after lost definitions
 def test_a_seed_of_faults_leaves_nothing_behind(ground, seed):
     clean(ground, seed)
 
 
 @pytest.mark.slow  # about a minute for each seed
-@pytest.mark.parametrize("seed", range(4, 14))
+@pytest.mark.parametrize("seed", range(4, 14))  # ten
 def test_more_seeds_of_faults_leave_nothing_behind(ground, seed):
     clean(ground, seed)
