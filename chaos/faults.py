@@ -2,7 +2,8 @@
 
 What is killed is started again by who keeps it: the kubelet its containers, runit the node's
 services, the lab's supervisor the control plane. A node that is off keeps its disks and its boot
-id, which is this machine's; its memory, namespaces and processes are gone.
+id, which is this machine's; its memory, namespaces and processes are gone. A tmpfs that somebody
+writes to cannot be remounted read-only, so its files and folders are immutable in place of that.
 """
 
 from __future__ import annotations
@@ -96,8 +97,8 @@ class Faults:
                 lambda target: self._shell(target.node, f"rm -f {FILLER}"),
             ),
             Fault.DISK_READ_ONLY: Acts(
-                lambda target: self._mount(target.node, "ro"),
-                lambda target: self._mount(target.node, "rw"),
+                lambda target: self._shell(target.node, f"chattr -R +i {setup.JOURNALS}"),
+                lambda target: self._shell(target.node, f"chattr -R -i {setup.JOURNALS}"),
             ),
             Fault.LINK_DOWN: Acts(
                 lambda target: Replay(self._lab, target.node).down(target.card),
@@ -161,9 +162,6 @@ class Faults:
     def _wire(self, node: str, state: str) -> None:
         name = network.tap(self._lab.node(node), 0)
         waiting.run(self._lab, [*self._lab.enter(), "ip", "link", "set", name, state])
-
-    def _mount(self, node: str, option: str) -> None:
-        self._shell(node, f"mount -o remount,{option} {setup.JOURNALS}")
 
     def _pull(self, target: Target) -> None:
         self._pulled[target] = Replay(self._lab, target.node).pull(target.card)

@@ -117,7 +117,7 @@ def clean(ground, seed):
     assert outcome.is_clean, outcome
 
 
-@pytest.mark.parametrize("seed", [3, 15, 21])  # without the minute after lost definitions
+@pytest.mark.parametrize("seed", [3, 15, 37])  # without the minute after lost definitions
 def test_a_seed_of_faults_leaves_nothing_behind(ground, seed):
     clean(ground, seed)
 
