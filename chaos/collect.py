@@ -297,11 +297,9 @@ def _holdings(blocks: Iterable[Document]) -> Iterator[SeenHolding]:
 def spread(span: str) -> Iterator[str]:
     """Every address of a span: an address, or two ends with a dash between them."""
     first, _, last = span.partition("-")
-    end = ip_address(last or first)
-    address = ip_address(first)
-    while address <= end:
-        yield str(address)
-        address += 1
+    begin, end = ip_address(first), ip_address(last or first)
+    kind = type(begin)
+    return (str(kind(number)) for number in range(int(begin), int(end) + 1))
 
 
 def _offers(objects: Mapping[str, list[Document]]) -> Iterator[SeenOffer]:
