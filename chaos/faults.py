@@ -25,6 +25,8 @@ AGENT = "[k]ube-rdma agent"  # a pattern that its own command line does not matc
 CONTROLLER = "[k]ube-rdma controller"
 FILLER = f"{setup.JOURNALS}/.filler"
 BUMP = 10**9  # how far versions go on above those of before a restore
+# A controller manager ends when the API server does not know its rights for 20 s after a restore.
+CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 GARBAGE = "pools: [\x01 this is no policy"
 KINDS = "crds"
 # All but the first process and the writer of the console; what a power cut leaves is the disk.
@@ -121,6 +123,11 @@ class Faults:
         act = self._acts[fault].end
         assert act is not None
         act(target)
+
+    def keep_control_plane(self) -> None:
+        """Start what ended by itself, as a kubelet does with static pods; the others run on."""
+        for program in CONTROL_PLANE:
+            turn(self._lab.home, "start", program)
 
     def _shell(self, node: str, script: str) -> None:
         cluster.shell(self._lab, node, script)

@@ -128,6 +128,7 @@ class Run:
         patience = Patience(self._lab.state.pace, QUIET_SECONDS)
         answers, shown = 0, ""
         while True:
+            self._faults.keep_control_plane()
             try:
                 seen = collect(self._lab)
                 wrong = audit(seen, self._before)
