@@ -13,7 +13,7 @@ from chaos.collect import collect
 from chaos.load import LABEL, documents
 from chaos.run import Run
 from chaos.schedule import Create, Fault, Size, Way, schedule
-from kube_rdma_lab import cluster
+from kube_rdma_lab import cluster, waiting
 from tests.groups import own
 from tests.lab.conftest import up
 
@@ -26,7 +26,7 @@ PODS = (
 SPACE = (
     "$(ls /run/netns | while read n; do ip -n $n link show net2 >/dev/null 2>&1 && echo $n; done)"
 )
-FIRST = "$(ip -n $space -o -4 address show net1 | grep -o '10.77[0-9.]*')"
+FIRST = "$(ip -n $space -o -4 address show net1 | grep -o 'inet [0-9.]*' | cut -c6-)"
 IN_POD = f"space={SPACE}; address={FIRST};"
 RECORD = "cd {0}; file=$(ls | grep -v lock | grep -m1 {1});"
 COPY = RECORD + ' sed \'s/"{2}":"[0-9a-f]\\{{8\\}}-/"{2}":"00000000-/\' $file >{3}.json'
@@ -101,7 +101,7 @@ def kinds(lab, before):
 )
 def test_what_is_planted_on_a_node_is_found(loaded, wrong, thing):
     lab, before = loaded
-    assert not kinds(lab, before)
+    waiting.until(lab, "an audit without a finding", lambda: not kinds(lab, before))
     plant, undo = (LEAKS if wrong == "leaked" else LOSSES)[thing]
     cluster.shell(lab, NODE, plant)
     try:
