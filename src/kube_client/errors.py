@@ -34,6 +34,9 @@ class Lost(StrEnum):
 
 # Seen of 1.30, where 1.36 answers 404: it compares the uid of a replaced object with that of none.
 _UID_OF_NONE = "UID in object meta:"
+# Of 403 while the objects of a definition are being deleted; then it is gone, or was made anew
+# (apiextensions-apiserver, pkg/apiserver/customresource_handler.go; seen of 1.36).
+_TERMINATING = "while custom resource definition is terminating"
 _USER = re.compile(r'User "([^"]+)" cannot ')  # of RBAC's refusals
 
 
@@ -119,8 +122,10 @@ def _busy(refusal: _Refusal) -> Unavailable:
     return Unavailable(f"The API server is busy: {refusal.message}.")
 
 
-def _forbidden(refusal: _Refusal) -> Refused:
+def _forbidden(refusal: _Refusal) -> KubeError:
     request, message = refusal.request, refusal.message
+    if _TERMINATING in message:
+        return Unavailable(f"The API server cannot {request} now: {message}.")
     if " cannot " not in message:  # an admission plugin speaks, not RBAC
         return Refused(
             f"the API server's admission forbids to {request}: {message}",

@@ -84,6 +84,13 @@ class Program:
         self._is_wanted.clear()
         await self.stop()
 
+    async def kill(self) -> None:
+        """End the program at once until `resume`, as one that crashes."""
+        self._is_wanted.clear()
+        if self.running:
+            self._process.kill()
+            await self._process.wait()
+
     async def resume(self) -> None:
         """Start a program that was paused; nothing to do for one that runs."""
         if not self.running:

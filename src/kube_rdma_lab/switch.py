@@ -2,7 +2,7 @@
 
 The supervisor listens (`listening`), for it alone is in the lab's namespaces; whoever has the lab
 asks it over a socket in the lab's folder (`turn`). A program that was ended so is no loss.
-backups.py takes and restores the cluster's store with these words.
+backups.py takes and restores the cluster's store with these words; `kill` is for chaos.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import contextlib
 import socket
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from kube_base.errors import Refused, Unavailable
 from kube_rdma_lab.processes import Program
 
-Word = Literal["end", "start"]
+Word = Literal["end", "kill", "start"]
 
 _DONE = b"done"
 
@@ -35,10 +35,12 @@ async def listening(home: Path, programs: Sequence[Program]) -> AsyncIterator[No
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         word, _, name = (await reader.readline()).decode().strip().partition(" ")
         answer = _DONE
-        if name not in names or word not in {"end", "start"}:
+        if name not in names or word not in get_args(Word):
             answer = f"no program {name!r}, or no word {word!r}".encode()
         elif word == "end":
             await names[name].pause()
+        elif word == "kill":
+            await names[name].kill()
         else:
             await names[name].resume()
         writer.write(answer)
@@ -51,7 +53,7 @@ async def listening(home: Path, programs: Sequence[Program]) -> AsyncIterator[No
 
 
 def turn(home: Path, word: Word, program: str) -> None:
-    """Have a program of a lab's control plane ended, or started anew as it was.
+    """Have a program of a lab's control plane ended, killed, or started anew as it was.
 
     Raise Refused for one that there is not, Unavailable when no supervisor answers.
     """

@@ -18,7 +18,7 @@ SOURCES = (
     *("kube_base", "kube_client", "kube_rdma", "kube_rdma_selftest"),
     *("kube_rdma_whereabouts", "kube_rdma_lab", "kube_rdma_testing", "kube_rdma_tools"),
 )
-PACKAGES = (*(f"src/{name}" for name in SOURCES), "bench")
+PACKAGES = (*(f"src/{name}" for name in SOURCES), "bench", "chaos")
 # Files of the container runtime, the kernel and others, which prose may name.
 FOREIGN = frozenset(("setup.py",))
 # ``rules/health/damping.py``, ``netlink/codec.py``, ``pace.py``.
@@ -113,7 +113,7 @@ def test_a_class_name_has_one_meaning() -> None:
 
 
 def test_prose_names_files_that_exist() -> None:
-    tops = ("src", "tests", "bench", "shim", "tools", "hatch_build.py")
+    tops = ("src", "tests", "bench", "chaos", "shim", "tools", "hatch_build.py")
     names = endings(name for name, _ in texts(*tops))
     sentences = [line for name, text in modules(*PACKAGES) for line in stale(name, text, names)]
     assert not sentences, "\n" + "\n".join(sentences)

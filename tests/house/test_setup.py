@@ -62,7 +62,7 @@ def test_lock_script_names_what_is_locked() -> None:
 
 def test_git_hides_nothing_that_people_write() -> None:
     """A line of .gitignore such as `build/` must not swallow a folder of the source."""
-    tops = ["src", "tests", "tools", "bench", "docs", "examples"]
+    tops = ["src", "tests", "tools", "bench", "chaos", "docs", "examples"]
     command = ["git", "ls-files", "--others", "--ignored", "--exclude-standard", *tops]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     hidden = [name for name in listed.stdout.splitlines() if "__pycache__" not in name]

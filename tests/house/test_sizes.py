@@ -15,7 +15,7 @@ from .tree import is_generated, is_python, is_shell, statements, texts
 MAX_FILE = 600
 MAX_FUNCTION = 50
 PACKED = re.compile(r"\*\s*\(")  # as a file has it in which packed arguments can be
-CODE = ("src", "tests", "tools", "bench", "shim", "examples", ".ci", "Makefile")
+CODE = ("src", "tests", "tools", "bench", "chaos", "shim", "examples", ".ci", "Makefile")
 
 
 def is_code(name: str, text: str) -> bool:

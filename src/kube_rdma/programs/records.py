@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
+from contextlib import suppress
 from typing import Generic, TypeVar, TypeVarTuple
 
 import structlog
@@ -46,6 +47,8 @@ class Records(Generic[T]):
         self._threads = threads
         loaded = journal.load()
         self._values = {name: read(name, value) for name, value in loaded.records}
+        self._left: set[str] = set()  # what is over, and lies on the disk all the same
+        self._ending = asyncio.Lock()  # while that is removed
         self.broken, self.foreign = loaded.broken, loaded.foreign
         for fault in loaded.faults:
             log.error("journal record not understood", why=str(fault))
@@ -77,15 +80,20 @@ class Records(Generic[T]):
 
     async def put(self, name: str, value: T) -> None:
         """Write a record; it counts when it is durable. Raise Unavailable."""
+        await self._take(name)
         await self._run(self._journal.put, name, value)
         self._values[name] = value
+        await self._end_left()
 
     async def put_before(self, name: str, value: T, act: Callable[[], R]) -> R:
         """Write a record, then do what needs it to be durable: one wait for both. Raise KubeError.
 
         What the act raises leaves the record.
         """
-        return await self._run(self._put_before, name, value, act)
+        await self._take(name)
+        answer = await self._run(self._put_before, name, value, act)
+        await self._end_left()
+        return answer
 
     def _put_before(self, name: str, value: T, act: Callable[[], R]) -> R:
         self._journal.put(name, value)
@@ -103,6 +111,7 @@ class Records(Generic[T]):
 
     async def rename(self, old: str, new: str, value: T) -> None:
         """Give a record another name, by which it reads as `value`. Raise Unavailable."""
+        await self._take(new)
         await self._run(self._journal.rename, old, new)
         del self._values[old]
         self._values[new] = value
@@ -112,11 +121,14 @@ class Records(Generic[T]):
         await self._run(self._journal.remove, *names)
         for name in names:
             self._values.pop(name, None)
+        self._left.difference_update(names)
+        await self._end_left()
 
     async def forget(self, *names: str) -> None:
         """Remove records of what is over, whatever the disk does: no pod waits for it to end.
 
-        A record that a full or read-only disk keeps is ended anew by the next process.
+        A record that a full or read-only disk keeps is removed behind the next write that succeeds;
+        else the next process ends it once more.
         """
         await self.refuse_foreign(*names)
         try:
@@ -125,6 +137,24 @@ class Records(Generic[T]):
             log.warning("journal record left", why=str(error))
             for name in names:
                 self._values.pop(name, None)
+            self._left.update(names)
+
+    async def _take(self, name: str) -> None:
+        """From now on this is the name of a new record, and nothing that is left."""
+        self._left.discard(name)
+        if self._ending.locked():
+            async with self._ending:
+                pass
+
+    async def _end_left(self) -> None:
+        """Remove what the disk kept, for it takes writes again."""
+        if not self._left or self._ending.locked():
+            return
+        async with self._ending:
+            left = tuple(self._left)
+            with suppress(Unavailable):
+                await self._run(self._journal.remove, *left)
+                self._left.difference_update(left)
 
     def close(self) -> None:
         """Let the next writer in."""

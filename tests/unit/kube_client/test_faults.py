@@ -52,6 +52,18 @@ def test_a_replaced_object_is_gone_where_the_server_compares_its_uid_with_that_o
     assert error.lost is lost
 
 
+def test_a_definition_that_is_being_deleted_is_tried_again():
+    """What 1.36 answers, with 403, until it is gone or was made anew; nobody has to act."""
+    message = (
+        'nodereports.kube-rdma.io "a" is forbidden: create not allowed while custom resource'
+        " definition is terminating"
+    )
+    status = {"kind": "Status", "message": message, "reason": "Forbidden"}
+    request = ApiRequest("patch", "kube-rdma.io", "v1alpha1", "nodereports", name="a")
+    error = failure(request, Answer(403, json.dumps(status).encode()), "trial")
+    assert isinstance(error, Unavailable)
+
+
 async def test_a_repeated_write_conflicts_with_itself(cluster, line):
     """Something on the way delivers it twice; the swap is done once."""
     made = await cluster.create(TRIAL, trial("a", size=1))

@@ -64,6 +64,30 @@ async def test_a_program_that_is_paused_is_no_loss(tmp_path):
         switch.turn(tmp_path / "other", "end", "etcd")
 
 
+STUBBORN = ("sh", "-c", "trap '' TERM; echo deaf; while :; do sleep 1; done")
+
+
+async def test_a_program_that_is_killed_is_not_asked_and_is_no_loss(tmp_path):
+    """It would not listen; what comes then is another process."""
+    async with running("etcd", STUBBORN, tmp_path / "log", farewell=signal.SIGKILL) as program:
+        lost = asyncio.create_task(program.ended())
+        async with switch.listening(tmp_path, (program,)):
+            await program.until(_deaf(tmp_path / "log"))
+            await asyncio.to_thread(switch.turn, tmp_path, "kill", "etcd")
+            assert not program.running
+            await asyncio.to_thread(switch.turn, tmp_path, "start", "etcd")
+            assert program.running
+        assert not lost.done()
+        lost.cancel()
+
+
+def _deaf(log):
+    async def says_so():
+        return "deaf" in log.read_text()
+
+    return says_so
+
+
 WEIGHED = """
 import os
 from pathlib import Path

@@ -12,6 +12,7 @@ import asyncio
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from typing import ClassVar, Generic, TypeVar
 
 import structlog
@@ -69,6 +70,7 @@ class NodeKeeper(ABC, Generic[T]):
         self._last: T  # what was wanted last; unset until the first look makes it certain
         self._certain = False  # `_last` is about all that the node is to offer
         self._notices = Notices()
+        self._hope = asyncio.Event()  # what a try failed of may be over
 
     def seen(self, node: NodeState) -> None:
         """Take note of the Node object as it is now."""
@@ -101,7 +103,7 @@ class NodeKeeper(ABC, Generic[T]):
                 shown = await self._write(node, self._last)
             except KubeError as error:
                 self._tell(node.name, error)
-                await asyncio.sleep(self._pace.after(error, failures))
+                await self._rest(self._pace.after(error, failures))
                 failures += 1
                 self._changes.touch()
                 continue
@@ -110,6 +112,13 @@ class NodeKeeper(ABC, Generic[T]):
             if self._node is node:  # else the watch has shown a newer one
                 self._node = shown
             await asyncio.sleep(self._pace.spacing)
+
+    async def _rest(self, seconds: float) -> None:
+        """Wait before the next try, at most until there is hope."""
+        self._hope.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._hope.wait()
 
     def _tell(self, node: str, error: KubeError) -> None:
         """Say once in the log why a write failed, while that stands."""

@@ -105,6 +105,7 @@ class NodeReporter(NodeKeeper[NodeReport]):
                 self._stored = None
             case Synced():
                 self._synced = True
+                self._hope.set()  # the kind is served, also where it was gone a moment ago
             case Cut():
                 return  # what is known may be old; a write changes nothing that is right
         self._changes.touch()

@@ -152,6 +152,19 @@ async def test_without_the_kind_one_line_says_so_and_all_else_goes_on(world, rec
         await until(lambda: world.summary.get("healthy") == 4)
 
 
+async def test_a_definition_that_is_deleted_and_made_anew_brings_the_report_back_at_once(
+    world, recording
+):
+    """Not when the pause after a refusal is over, which is minutes."""
+    patient = WritePace(after=lambda *_: 1000.0)
+    async with world.serving(world.reporting(pace=patient)):
+        await until(lambda: world.summary.get("healthy") == 4)
+        world.server.uninstall(NODE_REPORT, seen=True)
+        await until(lambda: recording.of("node report not written"))
+        world.server.add(NODE_REPORT)
+        await until(lambda: world.summary.get("healthy") == 4)
+
+
 async def test_an_agent_with_the_rights_of_before_serves_and_says_once_what_it_lacks(
     world, recording
 ):

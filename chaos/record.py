@@ -1,0 +1,56 @@
+"""The file of all runs: a line of JSON for each, appended when the run is over.
+
+A run is drawn again from its seed, its size and its faults; `tree` is the commit that it ran from.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+
+from chaos.run import Outcome
+from chaos.schedule import Begin, Size, Step
+from kube_base.frozen import Frozen
+
+RUNS = Path(__file__).with_name("runs.jsonl")
+
+
+class Facts(Frozen):
+    """What a line says besides: the commit, the lab, the faults that were chosen, the time."""
+
+    tree: str
+    topology: str
+    choice: tuple[str, ...]
+    seconds: float
+
+
+def line(seed: int, size: Size, steps: tuple[Step, ...], outcome: Outcome, facts: Facts) -> str:
+    """A run as it stands in the file."""
+    begun = [step for step in steps if isinstance(step, Begin)]
+    document = {
+        "seed": seed,
+        "date": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+        "tree": facts.tree,
+        "topology": facts.topology,
+        "pods": size.pods,
+        "choice": list(facts.choice),
+        "faults": [f"{step.fault.value} {step.target}".rstrip() for step in begun],
+        "outcome": "clean" if outcome.is_clean else "not clean",
+        "ready": outcome.ready,
+        "refused": list(outcome.refused),
+        "wrong": [*map(str, outcome.under_load), *map(str, outcome.at_rest)],
+        "stuck": outcome.stuck[:2000],
+        "seconds": round(facts.seconds),
+    }
+    return json.dumps({key: value for key, value in document.items() if value not in ("", [])})
+
+
+def tree() -> str:
+    """The commit of this checkout, with a mark where it was changed since."""
+    words = ("git", "describe", "--always", "--dirty", "--exclude=*")
+    result = subprocess.run(
+        words, cwd=Path(__file__).parent, capture_output=True, text=True, check=False
+    )
+    return result.stdout.strip() or "unknown"

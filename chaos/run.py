@@ -1,0 +1,176 @@
+"""One run: the steps of a seed on a lab, an audit under the load that is left, and one at rest.
+
+A step that needs the API server is tried until it is taken. When every fault has ended, the run
+waits for as long as what is wrong changes, then says what is left.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+
+from chaos import load
+from chaos.audit import ENDED, audit
+from chaos.collect import collect
+from chaos.faults import Faults
+from chaos.finding import Discrepancy
+from chaos.schedule import LASTING, Begin, Create, Delete, End, Pause, Step
+from chaos.seen import Seen, SeenPod
+from kube_base.errors import Unavailable
+from kube_base.frozen import Frozen
+from kube_rdma_lab import cluster, waiting
+from kube_rdma_lab.lab import Lab
+from kube_rdma_lab.patience import Patience
+
+CHAOS = f"{load.LABEL}=yes"
+LOOK_SECONDS = 1.0  # between two audits: each asks all nodes and the API server
+QUIET_SECONDS = 60.0  # of a machine of the usual pace; a node that was cut is retried after 40
+Say = Callable[[str], None]
+
+
+class Outcome(Frozen):
+    """What came of a run: what is wrong with pods there and without them, pods that were refused.
+
+    `stuck` says what was waited for in vain, where a run did not come to its audits.
+    """
+
+    under_load: tuple[Discrepancy, ...] = ()
+    at_rest: tuple[Discrepancy, ...] = ()
+    ready: int = 0
+    refused: tuple[str, ...] = ()
+    stuck: str = ""
+
+    @property
+    def is_clean(self) -> bool:
+        """Nothing leaked, doubled or lost, and every pod works or says why."""
+        return not (self.under_load or self.at_rest or self.stuck)
+
+
+class Run:
+    """Takes the steps of one schedule; `before` is what the lab showed before any load."""
+
+    def __init__(self, lab: Lab, before: Seen, say: Say) -> None:
+        self._lab = lab
+        self._before = before
+        self._say = say
+        self._faults = Faults(lab)
+
+    def take(self, steps: tuple[Step, ...]) -> Outcome:
+        """Take all steps, then audit twice; faults that a failure left open are ended."""
+        open_faults: list[Begin] = []
+        try:
+            if left := self._leftovers():
+                return Outcome(at_rest=left)
+            for step in steps:
+                self._say(describe(step))
+                self._step(step, open_faults)
+            self._say("audit under load")
+            seen, under_load = self._audited()
+        except Unavailable as error:
+            return Outcome(stuck=str(error))
+        finally:
+            for begun in open_faults:
+                self._faults.end(begun.fault, begun.target)
+        ready = sum(pod.is_ready for pod in seen.pods)
+        refused = tuple(
+            f"{pod.name}: {' '.join(pod.notes)}" for pod in seen.pods if pod.phase in ENDED
+        )
+        try:
+            at_rest = self.rest()
+        except Unavailable as error:
+            return Outcome(under_load, (), ready, refused, str(error))
+        return Outcome(under_load, at_rest, ready, refused)
+
+    def _leftovers(self) -> tuple[Discrepancy, ...]:
+        """What an earlier run that was interrupted left, and what is wrong without its pods."""
+        words = ("get", "pods", "-A", "-l", CHAOS, "-o", "name")
+        return self.rest() if cluster.kubectl(self._lab, *words) else ()
+
+    def rest(self) -> tuple[Discrepancy, ...]:
+        """Delete all that is left of the load; what is wrong then."""
+        self._say("audit at rest")
+        for kind in ("pods", "resourceclaimtemplates"):
+            self._until_done("delete", kind, "-l", CHAOS, "--wait=false")
+        _, wrong = self._audited(is_empty=True)
+        return wrong
+
+    def _step(self, step: Step, open_faults: list[Begin]) -> None:
+        match step:
+            case Create():
+                items = load.documents(step)
+                text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+                words = ("--server-side", "--validate=false", "-f", "-")
+                self._until_done("apply", *words, stdin=text)
+            case Delete():
+                force = ("--grace-period=0", "--force") if step.force else ()
+                words = ("pod", step.name, "--ignore-not-found", "--wait=false")
+                self._until_done("delete", *words, *force)
+            case Pause():
+                time.sleep(step.milliseconds / 1000)
+            case Begin():
+                self._faults.begin(step.fault, step.target)
+                if step.fault in LASTING:
+                    open_faults.append(step)
+            case End():
+                open_faults.remove(Begin(step.fault, step.target))
+                self._faults.end(step.fault, step.target)
+
+    def _until_done(self, *words: str, stdin: str = "") -> None:
+        def done() -> bool:
+            cluster.kubectl(self._lab, *words, stdin=stdin)
+            return True
+
+        waiting.until(self._lab, f"kubectl {words[0]} {words[1]}", done)
+
+    def _audited(self, *, is_empty: bool = False) -> tuple[Seen, tuple[Discrepancy, ...]]:
+        """Look until nothing is wrong and nothing is under way, or nothing moves any more."""
+        patience = Patience(self._lab.state.pace, QUIET_SECONDS)
+        answers, shown = 0, ""
+        while True:
+            self._faults.keep_control_plane()
+            try:
+                seen = collect(self._lab)
+                wrong = audit(seen, self._before)
+                late = [pod for pod in seen.pods if is_empty or not _is_settled(pod)]
+                if not (wrong or late):
+                    return seen, wrong
+                answers += 1
+                if (words := _still(wrong, late)) != shown:
+                    self._say(shown := words)
+                time.sleep(LOOK_SECONDS)
+                facts = (*map(str, wrong), *(f"{pod.uid} {pod.phase} {pod.notes}" for pod in late))
+            except Unavailable as error:
+                if patience.lost((str(error),)):
+                    raise
+                continue
+            if patience.lost(facts) and answers > 1:
+                names = (f"{pod.name} is {pod.phase}: {' '.join(pod.notes)}" for pod in late)
+                if not wrong:
+                    raise Unavailable("pods do not settle: " + "; ".join(names))
+                return seen, wrong
+
+
+def _still(wrong: tuple[Discrepancy, ...], late: list[SeenPod]) -> str:
+    """What an audit waits for, in short."""
+    names = ", ".join(pod.name for pod in late)
+    return "; ".join(filter(None, [f"waiting for {names}" if names else "", *map(str, wrong)]))
+
+
+def _is_settled(pod: SeenPod) -> bool:
+    return pod.is_ready or pod.phase in ENDED
+
+
+def describe(step: Step) -> str:
+    """A step as people read it."""
+    match step:
+        case Create():
+            return f"{step.name} on {step.node} by {step.way.value}, {step.interfaces} interfaces"
+        case Delete():
+            return f"{step.name} deleted" + (" by force" if step.force else "")
+        case Pause():
+            return f"{step.milliseconds} ms"
+        case Begin():
+            return f"FAULT {step.fault.value} {step.target}".rstrip()
+        case End():
+            return f"ENDED {step.fault.value} {step.target}".rstrip()

@@ -1,0 +1,107 @@
+"""Installs what a run of chaos stands on: kube-rdma with networks and claims, pools, a network.
+
+Half of the recorded cards are given as shares of the device plugin, half by claims. Their
+interfaces are Ethernet here, as they are on native nodes; the recorded ones were of InfiniBand.
+The journals lie on a small file system of their own on each node, so that it can be full.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from kube_rdma.model.claims.device import DRIVER
+from kube_rdma.programs.install.installation import assignment, objects
+from kube_rdma_lab import cluster
+from kube_rdma_lab.demo import scc
+from kube_rdma_lab.lab import Lab
+
+Document = dict[str, Any]
+
+NAMESPACE, AGENT, CONTROLLER = "kube-rdma", "kube-rdma-agent", "kube-rdma-controller"
+SHARES, CLAIMS = "rdma/shares", "rdma/claims"
+POOL, NETWORK, CLASS = "chaos", "chaos", "chaos"
+SUBNET = "10.77.0.0/24"
+JOURNALS, JOURNAL_SIZE = "/var/lib/kube-rdma", "4m"
+BY_SHARE = ("mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3")
+BY_CLAIM = ("mlx5_4", "mlx5_5", "mlx5_6", "mlx5_7")
+SLOTS = 16  # shares of a card in mode shared-multi
+POLICY = {
+    "apiVersion": "kube-rdma.io/v1alpha1",
+    "kind": "NodePolicy",
+    "metadata": {"name": "chaos"},
+    "spec": {
+        "pools": [
+            {
+                "resource": SHARES,
+                "mode": "shared-multi",
+                "selectors": [{"rdmaDevices": list(BY_SHARE)}],
+            },
+            {
+                "resource": CLAIMS,
+                "mode": "shared-multi",
+                "serve": "claims",
+                "selectors": [{"rdmaDevices": list(BY_CLAIM)}],
+            },
+        ]
+    },
+}
+
+
+def own_objects() -> tuple[Document, ...]:
+    """What a run needs besides the installation: a class of devices, a pool, a network."""
+    ipam = {"type": "kube-rdma-ipam", "pool": POOL}
+    config = {"cniVersion": "1.0.0", "type": "kube-rdma", "rdma": False, "ipam": ipam}
+    selector = {"cel": {"expression": f'device.driver == "{DRIVER}"'}}
+    return (
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "DeviceClass",
+            "metadata": {"name": CLASS},
+            "spec": {"selectors": [selector]},
+        },
+        pool(),
+        {
+            "apiVersion": "k8s.cni.cncf.io/v1",
+            "kind": "NetworkAttachmentDefinition",
+            "metadata": {"name": NETWORK, "namespace": "default"},
+            "spec": {"config": json.dumps(config)},
+        },
+    )
+
+
+def pool() -> Document:
+    """The pool of the pods' addresses; a freed one may be given again at once."""
+    return {
+        "apiVersion": "kube-rdma.io/v1alpha1",
+        "kind": "IPPool",
+        "metadata": {"name": POOL},
+        "spec": {"ranges": [{"subnet": SUBNET}], "blockSize": 8, "restSeconds": 0},
+    }
+
+
+def installation() -> list[Document]:
+    """The objects of kube-rdma itself, with the pools of this file."""
+    made = list(objects([assignment("claims.enabled=true")], "default"))
+    for document in made:
+        if document["kind"] == "ConfigMap" and "policy.yaml" in document["data"]:
+            document["data"] = {"policy.yaml": json.dumps(POLICY)}
+    return made
+
+
+def install(lab: Lab) -> None:
+    """Install all of it on a fresh lab, and wait until every card is offered."""
+    for spec in lab.topology.natives:
+        for path in (lab.home / "nodes" / spec.name / "sys").glob("class/net/ib*/type"):
+            path.write_text("1\n")  # ARPHRD_ETHER
+        cluster.shell(
+            lab,
+            spec.name,
+            f"mkdir -p {JOURNALS}; mountpoint -q {JOURNALS} ||"
+            f" mount -t tmpfs -o size={JOURNAL_SIZE} journals {JOURNALS}",
+        )
+    scc.install_kinds(lab)
+    cluster.apply(lab, *installation())
+    cluster.rollout(lab, AGENT, NAMESPACE)
+    cluster.apply(lab, *own_objects())
+    cluster.wait_for_resource(lab, SHARES, SLOTS * len(BY_SHARE))

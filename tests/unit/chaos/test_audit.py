@@ -1,0 +1,179 @@
+"""The audit finds nothing where all is well, and everything that is planted, by its name."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chaos.audit import audit
+from chaos.seen import SeenBinding, SeenBooking, SeenCdiFile, SeenLink, SeenNamespace, SeenRule
+from kube_base.frozen import replace
+from tests.kit.chaos_world import ChaosWorld, in_namespace, on, shares_of
+
+PODS = st.lists(st.tuples(st.integers(0, 1), st.booleans(), st.integers(1, 2)), max_size=8)
+WORLD = ChaosWorld((0, False, 2), (0, True, 1), (1, False, 1))  # pod-0 to pod-2
+NODE, SPACE = "node-1", "cni-uid-0"
+
+
+def kinds(seen):
+    """What an audit calls wrong, with repetitions left out."""
+    return {(each.wrong, each.thing) for each in audit(seen, WORLD.before())}
+
+
+@given(PODS)
+def test_nothing_is_wrong_where_all_is_well(pods):
+    world = ChaosWorld(*pods)
+    assert audit(world.seen(), world.before()) == ()
+
+
+def more(field, value):
+    """A node with one value more in a field."""
+    return lambda seen: on(seen, NODE, **{field: lambda node: (*getattr(node, field), value)})
+
+
+def more_in_the_node(field, value):
+    """The node's own namespace with one value more."""
+    return lambda seen: in_namespace(
+        seen, NODE, "", **{field: lambda space: (*getattr(space, field), value)}
+    )
+
+
+def more_in_a_pod(field, value):
+    return lambda seen: in_namespace(
+        seen, NODE, SPACE, **{field: lambda space: (*getattr(space, field), value)}
+    )
+
+
+def fewer(field):
+    """A node without the first value of a field."""
+    return lambda seen: on(seen, NODE, **{field: lambda node: getattr(node, field)[1:]})
+
+
+def fewer_in_a_pod(field):
+    """A pod's namespace without the last value of a field."""
+    return lambda seen: in_namespace(
+        seen, NODE, SPACE, **{field: lambda space: getattr(space, field)[:-1]}
+    )
+
+
+LEAKS = {
+    "share": more("bindings", SeenBinding("n", "c", "uid-gone", ("0000:04:00.0-9",))),
+    "address": more("bookings", SeenBooking("c", "uid-gone", ("10.77.0.90",))),
+    "netdev": more_in_the_node("links", SeenLink("net1", "macvlan")),
+    "CDI file": more("cdi", SeenCdiFile("kube-rdma-gone-nonce.json")),
+    "rule": more_in_the_node("rules", SeenRule("10.77.0.90", "101")),
+    "namespace": more("namespaces", SeenNamespace("cni-gone")),
+    "claim": more("claims", "claim-of-nobody"),
+    "settings": more("settings", "claims/container-of-nobody"),
+    "RDMA device": more("rdma", "mlx5_9"),
+}
+
+
+@pytest.mark.parametrize("thing", LEAKS)
+def test_a_planted_leak_is_called_by_its_name(thing):
+    assert ("leaked", thing) in kinds(LEAKS[thing](WORLD.seen()))
+
+
+def without_addresses(space):
+    return tuple(replace(link, addresses=()) for link in space.links)
+
+
+LOSSES = {
+    "share": fewer("bindings"),
+    "address": lambda seen: in_namespace(
+        seen,
+        NODE,
+        SPACE,
+        links=lambda space: tuple(replace(link, addresses=()) for link in space.links),
+    ),
+    "netdev": fewer_in_a_pod("links"),
+    "rule": fewer_in_a_pod("rules"),
+    "CDI file": fewer("cdi"),
+    "record": fewer("attachments"),
+    "claim": fewer("claims"),
+    "settings": fewer("settings"),
+    "RDMA device": fewer("rdma"),
+    "offer": lambda seen: replace(seen, offers=seen.offers[1:]),
+}
+
+
+@pytest.mark.parametrize("thing", LOSSES)
+def test_a_planted_loss_is_called_by_its_name(thing):
+    assert ("lost", thing) in kinds(LOSSES[thing](WORLD.seen()))
+
+
+def again(field):
+    """The first value of a field of the other node here too."""
+    return lambda seen: on(
+        seen, NODE, **{field: lambda node: (*getattr(node, field), getattr(node, field)[0])}
+    )
+
+
+@pytest.mark.parametrize(
+    ("thing", "plant"),
+    [
+        (
+            "share",
+            more("bindings", SeenBinding("n", "c", "uid-2", shares_of(WORLD.seen().pods[0]))),
+        ),
+        ("address", again("bookings")),
+        ("record", again("attachments")),
+        ("netdev", more_in_a_pod("links", SeenLink("net3", "macvlan"))),
+        ("rule", more_in_a_pod("rules", SeenRule("10.77.0.1", "101"))),
+        ("namespace", more("namespaces", SeenNamespace("cni-second", ("uid-0",)))),
+    ],
+)
+def test_what_two_have_is_doubled(thing, plant):
+    assert ("doubled", thing) in kinds(plant(WORLD.seen()))
+
+
+def test_one_address_on_two_nodes_is_doubled():
+    """Each node has a record of it, so that nothing on either alone is wrong."""
+    seen = WORLD.seen()
+    theirs = next(space for space in seen.nodes[1].namespaces if space.name)
+    mine = next(space for space in seen.nodes[0].namespaces if space.name == SPACE)
+    links = (*mine.links[:-1], replace(mine.links[-1], addresses=theirs.links[-1].addresses))
+    wrong = audit(in_namespace(seen, NODE, SPACE, links=lambda _: links), WORLD.before())
+    assert any(each.wrong == "doubled" and "two places" in each.text for each in wrong)
+
+
+def test_a_pod_that_does_not_work_says_why_or_is_silent():
+    pods = WORLD.seen().pods
+    waiting = replace(pods[0], is_ready=False, phase="Pending")
+    silent = replace(WORLD.seen(), pods=(waiting, *pods[1:]))
+    assert ("silent", "pod") in kinds(silent)
+    tells = replace(waiting, notes=("FailedCreatePodSandBox: there is no network",))
+    assert not kinds(replace(WORLD.seen(), pods=(tells, *pods[1:])))
+
+
+def test_who_was_told_that_its_card_is_away_may_lack_its_interface():
+    pods = WORLD.seen().pods
+    seen = fewer_in_a_pod("links")(fewer_in_a_pod("rules")(WORLD.seen()))
+    tells = replace(pods[0], notes=("RDMACardUnhealthy: mlx5_0 is gone",))
+    assert not kinds(replace(seen, pods=(tells, *pods[1:])))
+
+
+def test_shares_that_came_with_allocate_need_no_record():
+    """So it is where the runtime was not known at that moment."""
+    seen = on(
+        WORLD.seen(),
+        NODE,
+        bindings=lambda _: (),
+        cdi=lambda node: node.cdi[1:],
+        settings=lambda node: node.settings[1:],
+        kubelet=lambda node: tuple(replace(held, is_late=False) for held in node.kubelet),
+    )
+    assert not kinds(seen)
+
+
+@given(PODS.filter(bool), st.data())
+def test_a_pod_that_goes_without_a_word_leaves_all_of_it_leaked(pods, data):
+    """Its object is gone, and no node has heard of it."""
+    world = ChaosWorld(*pods)
+    seen = world.seen()
+    gone = data.draw(st.sampled_from(seen.pods))
+    left = tuple(pod for pod in seen.pods if pod is not gone)
+    wrong = audit(replace(seen, pods=left), world.before())
+    assert {each.wrong for each in wrong} == {"leaked"}
+    wanted = {"address", "record", "namespace", "claim" if gone.by_claim else "share"}
+    assert wanted <= {each.thing for each in wrong}
+    assert shares_of(gone)

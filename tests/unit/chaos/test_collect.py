@@ -1,0 +1,99 @@
+"""What a node printed becomes what the audit reads; a torn record is named, and hides no other."""
+
+import json
+from base64 import b64encode
+
+from chaos.collect import node_of, sections, spread
+from chaos.seen import KubeletShare, SeenLink, SeenRule
+
+LINK = {
+    "ifname": "net1",
+    "flags": ["UP"],
+    "linkinfo": {"info_kind": "macvlan"},
+    "addr_info": [
+        {"local": "10.77.0.4", "prefixlen": 24, "scope": "global"},
+        {"local": "fe80::1", "prefixlen": 64, "scope": "link"},
+    ],
+}
+RULES = [
+    {"priority": 0, "src": "all", "table": "local"},
+    {"priority": 20000, "src": "10.77.0.4", "table": "101"},
+]
+ROUTES = [
+    {"dst": "default", "dev": "eth0", "gateway": "10.89.0.1"},
+    {"dst": "10.77.0.0/24", "dev": "net1", "protocol": "kernel"},
+]
+BOOKING = {
+    "container": "c",
+    "pod": "uid",
+    "leases": [
+        {"address": "10.77.0.4", "resting": False},
+        {"address": "10.77.0.5", "resting": True},
+    ],
+}
+ENTRIES = [
+    {"PodUID": "uid", "DeviceIDs": {"0": ["card-0"]}, "AllocResp": "late"},
+    {"PodUID": "old", "DeviceIDs": {"0": ["card-1"]}, "AllocResp": "early"},
+]
+ANSWERS = {"late": b"2\n0kube-rdma.io/hca=card-0-n", "early": b"/usr/share/kube-rdma/bin"}
+
+
+def checkpoint():
+    """As the kubelet writes it."""
+    entries = [
+        entry | {"AllocResp": b64encode(ANSWERS[entry["AllocResp"]]).decode()} for entry in ENTRIES
+    ]
+    return json.dumps({"Data": {"PodDeviceEntries": entries}})
+
+
+def printed():
+    """What look.sh prints of a node with one pod."""
+    files = {
+        "/var/lib/kube-rdma/addresses/c.json": json.dumps({"kind": "booking", "data": BOOKING}),
+        "/var/lib/kube-rdma/addresses/torn.json": '{"kind": "boo',
+        "/var/lib/kube-rdma/addresses/.lock": "17",
+        "/run/cdi/kube-rdma-c-n.json": "{}",
+        "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint": checkpoint(),
+    }
+    lines = ["@@ netns - 1", "[{}]", "@@ rules", json.dumps(RULES[:1]), "@@ routes", "[]"]
+    lines += ["@@ netns cni-a 2", json.dumps([LINK]), "@@ rules", json.dumps(RULES)]
+    lines += ["@@ routes", json.dumps(ROUTES), "@@ netns cni-broken 3", "@@ rules", "@@ routes"]
+    lines += ["@@ processes", "2 uid", "1 uid", "@@ rdma", "mlx5_0", "@@ devices", "uverbs0"]
+    lines += ["@@ settings", "claims", "claims/c", "@@ chained"]
+    lines += [line for path, text in files.items() for line in (f"@@ file {path}", text)]
+    return "\n".join(lines)
+
+
+def test_a_node_is_read_from_what_it_printed():
+    node = node_of("node-1", printed())
+    own, space, broken = node.namespaces
+    assert (own.name, own.pods, own.links, own.rules) == ("", (), (), ())
+    assert space.pods == ("uid",)
+    assert space.links == (SeenLink("net1", "macvlan", True, "", ("10.77.0.4/24",)),)
+    assert space.rules == (SeenRule("10.77.0.4", "101"),)
+    assert space.routes == ("route default dev eth0 via 10.89.0.1 in main",)
+    assert (broken.name, broken.links) == ("cni-broken", ())
+    (booking,) = node.bookings
+    assert booking.addresses == ("10.77.0.4",)
+    assert node.unreadable == ("addresses/torn.json",)
+    assert node.kubelet == (KubeletShare("uid", "card-0"), KubeletShare("old", "card-1", False))
+    assert [file.name for file in node.cdi] == ["kube-rdma-c-n.json"]
+    assert node.settings == ("claims/c",)
+    assert not node.is_chained
+
+
+def test_a_file_belongs_to_the_section_that_names_it():
+    assert list(sections("@@ a b\none\n\ntwo\n@@ c\n")) == [
+        (["a", "b"], ["one", "two"]),
+        (["c"], []),
+    ]
+
+
+def test_a_span_is_every_address_of_it():
+    assert list(spread("10.0.0.7")) == ["10.0.0.7"]
+    assert list(spread("10.0.0.254-10.0.1.1")) == [
+        "10.0.0.254",
+        "10.0.0.255",
+        "10.0.1.0",
+        "10.0.1.1",
+    ]
