@@ -140,13 +140,17 @@ def bind(snapshot: Known, pod: PodName, uid: str, container: ContainerId) -> Bin
     return BindDecision(mine, (*others, *attached))
 
 
-def suffices(holdings: Iterable[Holding], promises: Iterable[Promise]) -> bool:
+def suffices(
+    holdings: Iterable[Holding], promises: Iterable[Promise], bindings: Iterable[Binding] = ()
+) -> bool:
     """Whether what one pod holds tells which promises are its: those whose every share it holds.
 
-    Of a promise with a share of it and one of another pod, or of none, only all holdings tell.
+    Of a promise with a share of it and one of another pod, or of none, only all holdings tell. So
+    they do of a binding that has a share of it besides others: whose it is the others' pod says.
     """
     mine = set(holders(holdings))
-    return all(one.held <= mine or one.held.isdisjoint(mine) for one in promises)
+    several = (*promises, *bindings)
+    return all(one.held <= mine or one.held.isdisjoint(mine) for one in several)
 
 
 def conflicts(

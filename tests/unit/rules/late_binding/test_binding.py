@@ -66,6 +66,14 @@ def test_what_one_pod_holds_tells_whose_a_promise_is(held, shares, enough):
     assert suffices([holding], [promised(shares=shares)]) is enough
 
 
+def test_a_binding_of_another_pod_with_a_share_of_this_one_needs_all_holdings():
+    """n0 was for a pod of before; another pod has it bound, and only its own holdings tell so."""
+    holding = Holding("default", "a", "main", HCA, ("s1", "s3"))
+    mine = promised(shares=("s1", "s3"))
+    assert suffices([holding], [mine])
+    assert not suffices([holding], [mine], [bound("n0", "c2", shares=("s1", "s2"))])
+
+
 @pytest.mark.parametrize(("later", "bound_too"), [(2.0, False), (-1.0, True)])
 def test_a_share_that_went_on_to_another_pod_was_for_nobody_here(later, bound_too):
     """n1 is of a pod that ended without a sandbox; the other pod's init container has s3 now.

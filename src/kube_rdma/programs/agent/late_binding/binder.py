@@ -211,7 +211,9 @@ class Binder:
         async with self._turn:
             if not self._promises:
                 return ()
-            if holdings is None or (holdings and not suffices(holdings, self._promises)):
+            if holdings is None or (
+                holdings and not suffices(holdings, self._promises, self._bindings)
+            ):
                 holdings = await self._holdings()
             facts = await self._gather_facts(holdings)
             decided = bind(facts, sandbox.pod, sandbox.uid, sandbox.container)
