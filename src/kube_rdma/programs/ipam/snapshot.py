@@ -127,8 +127,8 @@ def _node_findings(snapshot: Snapshot) -> Iterator[Finding]:
         if node not in snapshot.nodes:
             yield Finding(
                 "",
-                f"node {node} is gone and holds {counted(count)}; the controller frees them once "
-                "its lease was silent for long enough, `kube-rdma ip release` frees one now",
+                f"node {node} is gone and holds {counted(count)}; the controller frees them "
+                "when the node's Lease is old enough, `kube-rdma ip release` frees one now",
                 code="node gone",
             )
     for lease in snapshot.leases:

@@ -36,7 +36,7 @@ def objection(
     for name, capacity in sorted(capacities.items()):
         amount = _taken(asked.get(name), capacity)
         if _breaks(amount, capacity.policy):
-            text = f"{shown(amount)} of {name} is not among what it allows"
+            text = f"{shown(amount)} of {name} is not among the amounts that it allows"
             return Objection(Reason.CAPACITY, text)
         left = capacity.value - used.get(name, 0) - chosen.get(name, 0)
         if amount > left:

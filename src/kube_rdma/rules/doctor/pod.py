@@ -292,7 +292,7 @@ def _inert_lock(seen: Observation) -> Iterator[Finding]:
             yield Finding(
                 container.name,
                 f"Locked memory is limited to {container.memlock} bytes for user {container.user}",
-                "IPC_LOCK that is added is in force for root alone; the limit is the runtime's",
+                "An added IPC_LOCK counts for root alone; for others the runtime sets the limit",
                 "Set LimitMEMLOCK=infinity for the runtime, run as root, or install --networks",
             )
 

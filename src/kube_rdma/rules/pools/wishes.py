@@ -65,7 +65,7 @@ def _beside(spec: PoolSpec, before: Sequence[PoolSpec]) -> Iterator[Refused]:
         owner, what = _owner(first, spec), _common(first, spec)
         if owner and what:
             problem = f"{first.resource} has {what} too, and mode {owner} shares no card"
-            remedy = f"Let the selectors of one choose other cards, the first is {first.source}"
+            remedy = f"Change the selectors of this pool or of {first.source}"
             yield Refused(problem, remedy=remedy, where=spec.source)
 
 
