@@ -1,4 +1,4 @@
-"""What our programs cost before they do anything: imports, most of all on emulated processors.
+"""What programs cost before they do anything: imports, most of all on emulated processors.
 
 Each is the real command, brought to its end by what it reads: the agents by a configuration that is
 refused, which comes after all doors were opened. KUBE_RDMA_BESIDE names another checkout (another
