@@ -142,7 +142,7 @@ async def on_roce(scene: Scene) -> AsyncIterator[Figure]:
     async with scene.agent():
         grown = [every[: n + 1] for n in range(cards)]
         appear = await scene.series(grown, lambda n: (n + 1) * SHARES, uevent("add"))
-        for figure in figures("card_appears", appear, "≤ 500", "others: 60 s, or never"):
+        for figure in figures("card_appears", appear, "≤ 500", "others: 60 s, or not at all"):
             yield figure
         registered, restored = await scene.restarts()
         note = "from the kubelet's socket; others poll for 5 s"
@@ -159,7 +159,7 @@ async def on_roce(scene: Scene) -> AsyncIterator[Figure]:
             yield figure
         left = [[*down[:half], *every[half + n + 1 :]] for n in range(half)]
         vanish = await scene.series(left, lambda n: (half - n - 1) * SHARES, uevent("remove"))
-        for figure in figures("card_vanishes", vanish, "≤ 500", "others: 60 s, or never"):
+        for figure in figures("card_vanishes", vanish, "≤ 500", "others: 60 s, or not at all"):
             yield figure
 
 

@@ -149,7 +149,7 @@ def suffices(
     they do of a binding that has a share of it besides others: whose it is the others' pod says.
     """
     mine = set(holders(holdings))
-    several = (*promises, *bindings)
+    several: tuple[Promise | Binding, ...] = (*promises, *bindings)
     return all(one.held <= mine or one.held.isdisjoint(mine) for one in several)
 
 
