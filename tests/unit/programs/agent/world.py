@@ -1,6 +1,7 @@
 """A node whose agent has everything: four cards, a kubelet, an API server, a journal, CDI files."""
 
 import asyncio
+import gc
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -144,7 +145,17 @@ class World(Node):
         async with self.kubelet, running(doors) as task:
             yield task
         # Each side sees the other's end a few turns of the loop later, and more on a busy machine.
-        await until(lambda: f"{self.folder}/" not in SOCKETS.read_text())
+        try:
+            await until(lambda: not self._left())
+        except TimeoutError:
+            raise AssertionError(f"sockets are left: {self._left()}") from None
+
+    def _left(self):
+        """The sockets that are open, also those that nothing refers to but a cycle of errors."""
+        lines = [one for one in SOCKETS.read_text().splitlines() if f"{self.folder}/" in one]
+        if lines:
+            gc.collect()
+        return lines
 
 
 @asynccontextmanager
