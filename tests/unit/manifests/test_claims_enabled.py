@@ -84,6 +84,19 @@ def test_the_classes_of_templates_come_with_claims_and_may_stay_away():
         assert {one["metadata"]["name"] for one in made if one["kind"] == "DeviceClass"} == classes
 
 
+@pytest.mark.parametrize("preset", ["default", "vke", "nvidia-operator"])
+def test_dranet_s_names_are_a_choice_beside_claims(preset):
+    """Of a policy's agents by the operator's installation."""
+    option = {"nvidia-operator": "--policy-set=claims.dranetAttributes=true"}
+    for words, has in (
+        (("claims.enabled=true", "claims.dranetAttributes=true"), True),
+        (("claims.enabled=true",), False),
+        (("claims.dranetAttributes=true",), False),
+    ):
+        made = objects([assignment(word) for word in words], preset)
+        assert (option.get(preset, "--dranet-attributes") in str(made)) is has
+
+
 def test_helm_can_read_every_pattern_of_the_schema():
     """Go's expressions look neither ahead nor behind, and one of those spoils the whole schema."""
     patterns = re.findall(r'"pattern": "(.*)"', (CHART / "values.schema.json").read_text())

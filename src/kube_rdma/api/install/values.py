@@ -333,6 +333,12 @@ class InstalledClaims(Typed):
     do on nodes with the label kube-rdma.io/serve=claims, and for pools with serve: claims. Alpha.
     It needs Kubernetes 1.34. Not with presets ack, scc and efa.
     """
+    dranet_attributes: bool = False
+    """
+    dranetAttributes is whether devices in ResourceSlices have DRANET's names of attributes, too:
+    dra.net/encapsulation, ifName, isSriovVf, numaNode, pciAddress, rdma and rdmaDevice. Selectors
+    and programs that read these then find the cards. See docs/claim-templates.md.
+    """
     template_classes: bool = True
     """
     templateClasses is whether the chart creates the DeviceClasses rdma and rdma-shared, which

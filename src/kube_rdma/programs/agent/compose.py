@@ -113,6 +113,7 @@ class AgentOptions(Frozen):
     networks: bool = False
     startup_taint: bool = False  # take it off this node
     claims: bool = False  # the cards are for ResourceClaims too
+    dranet: bool = False  # slices have DRANET's names of attributes too
     labels: LabelWish = LabelWish.WRITE
     namespace: str = "kube-rdma"  # of own objects
     everybodys: tuple[str, ...] | None = None  # namespaces of networks for pods of all others
@@ -261,6 +262,7 @@ def _with_claims(
         settings=places.socket.parent / "settings",
         plugins_registry=folders.plugins_registry,
         works=works,
+        dranet=options.dranet,
     )
     return with_claims(doors, site, cluster, stack)
 

@@ -125,6 +125,12 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
     "write resourceslices.",
 )
 @click.option(
+    "--dranet-attributes",
+    is_flag=True,
+    help="Publish the devices of --claims under DRANET's names of attributes too: "
+    "dra.net/encapsulation, ifName, isSriovVf, numaNode, pciAddress, rdma and rdmaDevice.",
+)
+@click.option(
     "--node-labels",
     type=click.Choice(["write", "write-nfd", "leave", "remove"]),
     default="write",
@@ -189,6 +195,7 @@ def agent(
         everybodys=_namespaces(more.pop("namespace_isolation")),
         startup_taint=more.pop("startup_taint"),
         claims=more.pop("claims"),
+        dranet=more.pop("dranet_attributes"),
         labels=LabelWish(more.pop("node_labels")),
         metrics=listen_address(more.pop("metrics_address")),
         metric_names=_names(more.pop("metrics_names")),
@@ -224,6 +231,8 @@ def _check(
         raise click.UsageError("--startup-taint is what role node does: give --role node too")
     if more["claims"] and "node" not in roles:
         raise click.UsageError("--claims is what role node does: give --role node too")
+    if more["dranet_attributes"] and not more["claims"]:
+        raise click.UsageError("--dranet-attributes is about claims: give --claims too")
     if "node" in roles and not node_name:
         raise click.UsageError("role node has to know its node: set NODE_NAME or --node-name")
 

@@ -83,7 +83,12 @@ DEFAULTS: Json = {
         "extraArgs": [],
     },
     "labeller": {"enabled": False},
-    "claims": {"enabled": False, "templateClasses": True, "classes": []},
+    "claims": {
+        "enabled": False,
+        "dranetAttributes": False,
+        "templateClasses": True,
+        "classes": [],
+    },
     "roles": {"install": True, "doctor": True},
     "pools": [],
     "networks": {"install": False, "mtu": 0},

@@ -30,10 +30,11 @@ WITHOUT = "rdma.kube-rdma.io/without"
 
 
 class _Value(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An attribute: one of the two, of those that this driver writes."""
+    """An attribute: one of the three, of those that this driver writes."""
 
     string: str | None = None
     number: int | None = msgspec.field(default=None, name="int")
+    truth: bool | None = msgspec.field(default=None, name="bool")
 
 
 class _Range(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -127,10 +128,7 @@ def _annotations(part: PublishedSlice) -> tuple[tuple[str, str], ...]:
 def _written_device(device: OfferedDevice) -> _OwnDevice:
     return _OwnDevice(
         device.name,
-        {
-            name: _Value(number=value) if isinstance(value, int) else _Value(value)
-            for name, value in device.attributes
-        },
+        {name: _written_value(value) for name, value in device.attributes},
         {name: _written_capacity(capacity) for name, capacity in device.capacities},
         True if device.shared else None,
         tuple(_SliceTaint(one.key, one.effect.value, one.added) for one in device.taints),
@@ -159,7 +157,15 @@ def _read_device(device: _OwnDevice) -> OfferedDevice:
     )
 
 
+def _written_value(value: str | int) -> _Value:
+    if isinstance(value, bool):  # before int, which it is too
+        return _Value(truth=value)
+    return _Value(number=value) if isinstance(value, int) else _Value(value)
+
+
 def _read_value(value: _Value) -> str | int:
+    if value.truth is not None:
+        return value.truth
     return value.string if value.string is not None else value.number or 0
 
 

@@ -45,6 +45,7 @@ class ClaimSite(Frozen):
     """Where claims are served: node and boot, and places of the host as this process sees them.
 
     `works` answers whether the runtime gives containers the CDI devices that claims name, and why.
+    `dranet`: devices have DRANET's names of attributes too.
     """
 
     node: str
@@ -54,6 +55,7 @@ class ClaimSite(Frozen):
     settings: Path
     plugins_registry: Path | None  # None: it is not there
     works: Callable[[], Awaitable[tuple[bool, str]]]
+    dranet: bool = False
 
 
 def with_claims(
@@ -72,7 +74,8 @@ def with_claims(
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         await write_statuses(cluster, claim, devices, now)
 
-    slices = SlicePublisher(OfferedSlices(cluster, DRIVER, site.node), doors.rails.number)
+    door = OfferedSlices(cluster, DRIVER, site.node)
+    slices = SlicePublisher(door, doors.rails.number, dranet=site.dranet)
     statuses = ClaimStatuses(write)
     to = ClaimDependencies(
         journal=journal,

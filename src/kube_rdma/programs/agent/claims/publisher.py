@@ -25,6 +25,11 @@ from kube_rdma.model.claims.offered import ClaimFeature, OfferedDevice, Publishe
 from kube_rdma.model.node import NodeState
 from kube_rdma.programs.agent.node.node_keeper import NodeKeeper, WritePace
 from kube_rdma.rules.claims.cards import ClaimOffer, RailOf
+from kube_rdma.rules.claims.dranet_names import (
+    own,
+    with_dranet_names,
+    without_dranet_names,
+)
 from kube_rdma.rules.claims.metadata import Attributes
 from kube_rdma.rules.claims.publication import (
     PoolSite,
@@ -50,15 +55,26 @@ log = structlog.get_logger()
 
 
 class SlicePublisher(NodeKeeper[ClaimOffer]):
-    """The slices of one agent's node. `rail` gives the rail of a card."""
+    """The slices of one agent's node.
+
+    `rail` gives the rail of a card. With `dranet` devices have DRANET's names of attributes too.
+    """
 
     part = "slices"
     failure = "resource slices not written"
 
-    def __init__(self, door: OfferedSlices, rail: RailOf, pace: WritePace = SLICE_PACE) -> None:
+    def __init__(
+        self,
+        door: OfferedSlices,
+        rail: RailOf,
+        pace: WritePace = SLICE_PACE,
+        *,
+        dranet: bool = False,
+    ) -> None:
         super().__init__(pace)
         self._door = door
         self._rail = rail
+        self._dranet = dranet
         self._stored: dict[str, StoredSlice] = {}
         self._shown: dict[str, OfferedDevice] = {}  # as last published, by name
         self._without: frozenset[ClaimFeature] = frozenset()
@@ -71,7 +87,7 @@ class SlicePublisher(NodeKeeper[ClaimOffer]):
         return {
             name: {
                 key: {"int": value} if isinstance(value, int) else {"string": value}
-                for key, value in device.attributes
+                for key, value in own(device.attributes)
             }
             for name, device in self._shown.items()
         }
@@ -138,7 +154,10 @@ class SlicePublisher(NodeKeeper[ClaimOffer]):
 
     def _publication(self, node: NodeState, wanted: ClaimOffer) -> Publication:
         """What has to be written now."""
-        devices = slices(ready(wanted, node), self._shown, self._without)
+        shown = without_dranet_names(self._shown)
+        devices = slices(ready(wanted, node), shown, self._without)
+        if self._dranet:
+            devices = with_dranet_names(devices)
         stored = map(published, self._stored.values())
         return publication(PoolSite(node.name, node.uid), stored, devices, self._without)
 

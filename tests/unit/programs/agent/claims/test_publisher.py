@@ -57,12 +57,12 @@ class ClaimWorld(World):
         verbs = {"create", "update", "delete", "patch"}
         return [r.verb for r in requests if r.plural == "resourceslices" and r.verb in verbs]
 
-    def publishing(self, line=None):
+    def publishing(self, line=None, *, dranet=False):
         """The agent's doors of role node, with the option."""
         cluster = Cluster(line or self.server.line(), EAGER)
         doors = self.doors()
         door = OfferedSlices(cluster, DRIVER, NODE_NAME)
-        keeper = SlicePublisher(door, doors.rails.number, AT_ONCE)
+        keeper = SlicePublisher(door, doors.rails.number, AT_ONCE, dranet=dranet)
         return replace(doors, keepers=(keeper,))
 
     async def again(self, count):
@@ -96,6 +96,26 @@ async def test_a_node_offers_its_cards_in_one_write_and_a_rest_writes_nothing(wo
         assert device["capacity"]["slots"]["requestPolicy"]["default"] == "1"
         await world.again(3)
         assert world.writes == ["create"]
+
+
+async def test_devices_have_dranet_s_names_by_choice_and_lose_them_again(world):
+    """What a link that is down does not show is kept under both names."""
+    async with world.serving(world.publishing(dranet=True)):
+        await until(lambda: world.cards == NAMES)
+        attributes = world.devices[NAMES[1]]["attributes"]
+        assert attributes["dra.net/rdma"] == {"bool": True}
+        assert attributes["dra.net/isSriovVf"] == {"bool": False}
+        assert attributes["dra.net/rdmaDevice"] == attributes["rdmaDevice"]
+        assert attributes["dra.net/ifName"] == attributes["interface"]
+        assert attributes["dra.net/encapsulation"] == {"string": "ether"}
+        world.change(CARDS[0], hard_card(1, PortState.DOWN), *CARDS[2:])
+        await until(lambda: world.taints(NAMES[1]) == ["NoSchedule"])
+        assert world.devices[NAMES[1]]["attributes"] == attributes
+        await world.again(2)
+        assert world.writes == ["create", "update"]
+    async with world.serving(world.publishing()):
+        await until(lambda: "dra.net/rdma" not in world.devices[NAMES[0]]["attributes"])
+        assert world.devices[NAMES[0]]["attributes"]["rdmaDevice"] == {"string": "mlx5_0"}
 
 
 async def test_a_link_that_drops_is_a_taint_in_one_write_and_its_time_stays(world):
