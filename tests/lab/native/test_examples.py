@@ -5,6 +5,7 @@ agents on one node would have one journal.
 """
 
 import json
+from contextlib import contextmanager
 
 import pytest
 import yaml
@@ -153,7 +154,28 @@ NO_OBJECTS = ("values.yaml", "nccl-tests.yaml")
 )
 def test_a_real_api_server_accepts_each_document(lab, path):
     """All fields are known to it."""
-    cluster.kubectl(lab, *SERVER_SIDE, "-f", str(path))
+    with namespaces(lab, path):
+        cluster.kubectl(lab, *SERVER_SIDE, "-f", str(path))
+
+
+@contextmanager
+def namespaces(lab, path):
+    """The namespaces that a file makes for its own objects: a dry run makes none."""
+    documents = list(yaml.safe_load_all(path.read_text()))
+    used = {one.get("metadata", {}).get("namespace") for one in documents if one}
+    there = {one["metadata"]["name"] for one in cluster.get(lab, "namespaces")["items"]}
+    made = [
+        one
+        for one in documents
+        if one and one["kind"] == "Namespace" and one["metadata"]["name"] in used - there
+    ]
+    if made:
+        cluster.apply(lab, *made)
+    try:
+        yield
+    finally:
+        for one in made:
+            cluster.kubectl(lab, "delete", "namespace", one["metadata"]["name"], "--wait")
 
 
 @pytest.mark.parametrize("node", NODES)
