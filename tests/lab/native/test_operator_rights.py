@@ -64,10 +64,25 @@ def lab(native):
         for part in ("namespace", "rights", "admission")
         for each in objects((), preset, part)
     ]
+    made += reading_nodes()
     cluster.apply(native, *made)
     yield native
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": made})
     cluster.kubectl(native, "delete", "--wait", "--ignore-not-found", "-f", "-", stdin=text)
+
+
+def reading_nodes():
+    """A right that kubectl needs and the operator does not: it reads what it is to patch."""
+    group, name = "rbac.authorization.k8s.io", "test-kubectl-reads-nodes"
+    _, _, space, account = OPERATOR.split(":")
+    rule = {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}
+    head = {"apiVersion": f"{group}/v1", "metadata": {"name": name}}
+    subject = {"kind": "ServiceAccount", "name": account, "namespace": space}
+    role = {"apiGroup": group, "kind": "ClusterRole", "name": name}
+    return [
+        {**head, "kind": "ClusterRole", "rules": [rule]},
+        {**head, "kind": "ClusterRoleBinding", "roleRef": role, "subjects": [subject]},
+    ]
 
 
 def patch(lab, body, *words):

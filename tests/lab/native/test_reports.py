@@ -55,9 +55,9 @@ def label(lab, value, key=LABEL):
 
 
 def report(lab, node=NODE):
-    """The status of a node's report, empty without it."""
+    """The status of a node's report, empty without it: the object is made before its status."""
     items = cluster.get(lab, "nodereports")["items"]
-    return {each["metadata"]["name"]: each["status"] for each in items}.get(node, {})
+    return {each["metadata"]["name"]: each.get("status", {}) for each in items}.get(node, {})
 
 
 def healthy(lab):
