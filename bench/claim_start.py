@@ -25,17 +25,15 @@ from statistics import median
 from typing import Any
 from urllib.parse import urlencode
 
-from bench.context import Context
+from bench.context import Context, own_lab
 from bench.figures import Figure, Row, attempt, despite
 from kube_base.errors import Unavailable
 from kube_rdma.model.claims.claim_wish import SHARED_CLASS
 from kube_rdma.model.claims.device import DRIVER
 from kube_rdma.programs.install.installation import assignment, objects
 from kube_rdma_lab import cluster, relay, waiting
-from kube_rdma_lab import lab as labs
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.lab import Lab
-from kube_rdma_lab.printer import Printer
 
 NAME, NODE, AGENT = "startbench", "node-1", "kube-rdma-agent"
 NAMESPACE, PODS = "kube-rdma", "/api/v1/namespaces/default/pods"
@@ -68,23 +66,11 @@ def measure(context: Context) -> Iterator[Row]:
     """Boot native nodes, install agents, start pods by turns."""
     count = 2 if context.short else context.pods or 30
     starts = Starts()
-    with native_lab() as lab:
+    with own_lab(NAME, "native") as lab:
         install(lab)
         measured = partial(_start, lab, count, starts)
         yield from attempt("pods", lambda: despite(measured, partial(figures, starts)))
         yield from attempt("slices", partial(_slices, lab))
-
-
-@contextmanager
-def native_lab() -> Iterator[Lab]:
-    """A lab of its own, for a while."""
-    labs.down(NAME)
-    try:
-        with Printer() as report:
-            lab = labs.up(NAME, "native", None, report)
-        yield lab
-    finally:
-        labs.down(NAME)
 
 
 def install(lab: Lab) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import TracebackType
 from typing import Self
 
@@ -19,14 +19,19 @@ BENCH_LAB = "bench"
 
 
 @contextmanager
-def control_plane(name: str) -> Iterator[Lab]:
-    """A lab of its own without nodes, for a while."""
+def own_lab(name: str, topology: str) -> Iterator[Lab]:
+    """A fresh lab of this name, for a while; one that is up ends first."""
     labs.down(name)
     with ExitStack() as stack:
         stack.callback(labs.down, name)
         with Printer() as report:
-            lab = labs.up(name, "control-plane", None, report)
+            lab = labs.up(name, topology, None, report)
         yield lab
+
+
+def control_plane(name: str) -> AbstractContextManager[Lab]:
+    """A lab of its own without nodes, for a while."""
+    return own_lab(name, "control-plane")
 
 
 class Context:

@@ -10,16 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from bench.results import Result, newest, read
+from kube_rdma_tools.page_tables import BEGIN, put
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
-BEGIN, END = "<!-- figures of bench/results -->\n", "<!-- end of figures -->\n"
 
 
 def written(page: str, by_benchmark: Mapping[str, Sequence[Result]]) -> str:
     """Return the page with the tables of these figures between its two marks."""
-    head, _, rest = page.partition(BEGIN)
-    _, _, tail = rest.partition(END)
-    return f"{head}{BEGIN}{tables(by_benchmark)}{END}{tail}"
+    return put(page, BEGIN.format("figures"), tables(by_benchmark).rstrip("\n"))
 
 
 def tables(by_benchmark: Mapping[str, Sequence[Result]]) -> str:

@@ -10,7 +10,6 @@ import json
 import os
 import platform
 import re
-import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -21,6 +20,7 @@ import msgspec
 from bench.figures import Figure, Row, Show
 from kube_base.errors import Refused
 from kube_base.frozen import Frozen
+from kube_rdma_tools.release.version import commit_of
 
 FOLDER = Path(__file__).parent / "results"
 
@@ -46,7 +46,7 @@ class Result(Frozen):
 def recording(show: Show, folder: Path = FOLDER) -> Show:
     """Return a Show that also appends each figure to the file of today, in UTC."""
     file = folder / f"{datetime.now(UTC):%Y-%m-%d}.jsonl"
-    commit, machine = _commit(), _machine()
+    commit, machine = commit_of(FOLDER.parent, "+"), _machine()
 
     def both(name: str, row: Row) -> None:
         show(name, row)
@@ -86,12 +86,6 @@ def newest(results: Iterable[Result]) -> Mapping[str, list[Result]]:
     for (benchmark, _), result in last.items():
         by_benchmark.setdefault(benchmark, []).append(result)
     return by_benchmark
-
-
-def _commit() -> str:
-    words = ["git", "-C", str(FOLDER.parent), "describe", "--always", "--dirty=+", "--exclude=*"]
-    asked = subprocess.run(words, capture_output=True, text=True, check=False)
-    return asked.stdout.strip() or "unknown"
 
 
 def _machine() -> str:

@@ -24,7 +24,9 @@ from kube_base.errors import KubeError, Refused
 from kube_rdma_lab import lab as labs
 from kube_rdma_lab.lab import Lab
 from kube_rdma_lab.printer import Printer
+from kube_rdma_tools.release.version import commit_of
 
+CHECKOUT = Path(__file__).parents[1]
 TOPOLOGY = "native"
 BEFORE = "chaos-before.json"  # in the lab's folder, until a run was not clean
 NODES = ("node-1", "node-2")
@@ -150,7 +152,7 @@ def run(place: Ground, seed: int, faults: tuple[Fault, ...], runs: Path) -> bool
     outcome = Run(lab, before, say).take(steps)
     seconds = time.monotonic() - begin
     choice = () if len(faults) == len(Fault) else tuple(fault.value for fault in faults)
-    facts = record.Facts(record.tree(), TOPOLOGY, choice, seconds)
+    facts = record.Facts(commit_of(CHECKOUT, "-dirty"), TOPOLOGY, choice, seconds)
     with runs.open("a") as file:
         file.write(f"{record.line(seed, SIZE, steps, outcome, facts)}\n")
     for wrong in (*outcome.under_load, *outcome.at_rest, *filter(None, [outcome.stuck])):

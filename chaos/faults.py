@@ -53,6 +53,16 @@ done
 """
 
 
+def kubectl(lab: Lab, *words: str, stdin: str = "") -> None:
+    """Run kubectl until the API server takes it: a fault may have hit it a moment ago."""
+
+    def done() -> bool:
+        cluster.kubectl(lab, *words, stdin=stdin)
+        return True
+
+    waiting.until(lab, f"kubectl {words[0]} {words[1]}", done)
+
+
 class Acts(NamedTuple):
     """What begins a fault and what ends it; without an end somebody else does."""
 
@@ -137,13 +147,7 @@ class Faults:
         self._shell(node, f"pkill -{signal} -f '{pattern}' || true")
 
     def _kubectl(self, *words: str, stdin: str = "") -> None:
-        """Until the API server takes it: another fault may have hit it a moment ago."""
-
-        def done() -> bool:
-            cluster.kubectl(self._lab, *words, stdin=stdin)
-            return True
-
-        waiting.until(self._lab, f"kubectl {words[0]}", done)
+        kubectl(self._lab, *words, stdin=stdin)
 
     def _kill_controllers(self, _: Target) -> None:
         for spec in self._lab.topology.natives:

@@ -6,7 +6,6 @@ A run is drawn again from its seed, its size and its faults; `tree` is the commi
 from __future__ import annotations
 
 import json
-import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -45,12 +44,3 @@ def line(seed: int, size: Size, steps: tuple[Step, ...], outcome: Outcome, facts
         "seconds": round(facts.seconds),
     }
     return json.dumps({key: value for key, value in document.items() if value not in ("", [])})
-
-
-def tree() -> str:
-    """The commit of this checkout, with a mark where it was changed since."""
-    words = ("git", "describe", "--always", "--dirty", "--exclude=*")
-    result = subprocess.run(
-        words, cwd=Path(__file__).parent, capture_output=True, text=True, check=False
-    )
-    return result.stdout.strip() or "unknown"

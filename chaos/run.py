@@ -13,13 +13,13 @@ from collections.abc import Callable
 from chaos import load
 from chaos.audit import ENDED, audit
 from chaos.collect import collect
-from chaos.faults import Faults
+from chaos.faults import Faults, kubectl
 from chaos.finding import Discrepancy
 from chaos.schedule import LASTING, Begin, Create, Delete, End, Pause, Step
 from chaos.seen import Seen, SeenPod
 from kube_base.errors import Unavailable
 from kube_base.frozen import Frozen
-from kube_rdma_lab import cluster, waiting
+from kube_rdma_lab import cluster
 from kube_rdma_lab.lab import Lab
 from kube_rdma_lab.patience import Patience
 
@@ -91,7 +91,7 @@ class Run:
         """Delete all that is left of the load; what is wrong then."""
         self._say("audit at rest")
         for kind in ("pods", "resourceclaimtemplates"):
-            self._until_done("delete", kind, "-l", CHAOS, "--wait=false")
+            kubectl(self._lab, "delete", kind, "-l", CHAOS, "--wait=false")
         _, wrong = self._audited(is_empty=True)
         return wrong
 
@@ -101,11 +101,11 @@ class Run:
                 items = load.documents(step)
                 text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
                 words = ("--server-side", "--validate=false", "-f", "-")
-                self._until_done("apply", *words, stdin=text)
+                kubectl(self._lab, "apply", *words, stdin=text)
             case Delete():
                 force = ("--grace-period=0", "--force") if step.force else ()
                 words = ("pod", step.name, "--ignore-not-found", "--wait=false")
-                self._until_done("delete", *words, *force)
+                kubectl(self._lab, "delete", *words, *force)
             case Pause():
                 time.sleep(step.milliseconds / 1000)
             case Begin():
@@ -115,13 +115,6 @@ class Run:
             case End():
                 open_faults.remove(Begin(step.fault, step.target))
                 self._faults.end(step.fault, step.target)
-
-    def _until_done(self, *words: str, stdin: str = "") -> None:
-        def done() -> bool:
-            cluster.kubectl(self._lab, *words, stdin=stdin)
-            return True
-
-        waiting.until(self._lab, f"kubectl {words[0]} {words[1]}", done)
 
     def _audited(self, *, is_empty: bool = False) -> tuple[Seen, tuple[Discrepancy, ...]]:
         """Look until nothing is wrong and nothing is under way, or nothing moves any more."""

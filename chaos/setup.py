@@ -15,6 +15,7 @@ from kube_rdma.programs.install.installation import assignment, objects
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.lab import Lab
+from kube_rdma_lab.native.replay import as_ethernet
 
 Document = dict[str, Any]
 
@@ -91,9 +92,8 @@ def installation() -> list[Document]:
 
 def install(lab: Lab) -> None:
     """Install all of it on a fresh lab, and wait until every card is offered."""
+    as_ethernet(lab)
     for spec in lab.topology.natives:
-        for path in (lab.home / "nodes" / spec.name / "sys").glob("class/net/ib*/type"):
-            path.write_text("1\n")  # ARPHRD_ETHER
         cluster.shell(
             lab,
             spec.name,

@@ -7,41 +7,27 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
 import click
 
+from bench.context import own_lab
 from bench.fail_open import hook, installation, waves
 from bench.fail_open.driver import Driver
 from bench.fail_open.steps import BREAKING, CLAIMS, HOOK, RESTARTS, SHARES, Fault, Way, plans
 from bench.fail_open.table import Table
 from bench.fail_open.waves import ProbePod
 from kube_base.errors import KubeError
-from kube_rdma_lab import lab as labs
 from kube_rdma_lab.lab import Lab
-from kube_rdma_lab.printer import Printer
-from kube_rdma_tools.fail_open.__main__ import sentence
+from kube_rdma_tools.fail_open.judge import sentence
 
 NAME = "fail-open"
 DRIVERS: dict[str, Driver] = {"kube-rdma": installation.KubeRdma(), "hook": hook.HookFloor()}
 STEPS = list(dict.fromkeys((*SHARES.steps, *CLAIMS.steps, *HOOK.steps)))
 ALL_CLOSED, FAILED_OPEN, FAILED = 0, 1, 2  # exit codes
-
-
-@contextmanager
-def booted(name: str) -> Iterator[Lab]:
-    """A fresh lab of two native nodes, for a while."""
-    labs.down(name)
-    try:
-        with Printer() as report:
-            lab = labs.up(name, "native", None, report)
-        yield lab
-    finally:
-        labs.down(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +113,7 @@ def main(
     broken = DRIVERS[driver]
     chosen = [fault for fault in broken.faults if not faults or fault in faults]
     ways = [way.only(steps) for way in broken.ways]
-    with booted(lab) as running, broken.on(running):
+    with own_lab(lab, "native") as running, broken.on(running):
         Rig(running, broken, ways, chosen, until, table).measure(pods)
     table.sums()
     click.echo(sentence(table.total))

@@ -21,6 +21,7 @@ from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.build.images import VERBS
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.lab import Lab
+from kube_rdma_lab.native.replay import as_ethernet
 
 NAMESPACE, AGENT, LABEL = "kube-rdma", "kube-rdma-agent", "name=kube-rdma-agent"
 PODS = "fail-open"  # the namespace of the pods that check
@@ -65,7 +66,7 @@ class KubeRdma:
 
 def install(lab: Lab) -> None:
     """Put kube-rdma on a lab, and what pods ask for."""
-    _ethernet(lab)
+    as_ethernet(lab)
     scc.install_kinds(lab)
     made = [stopping(one) for one in objects([assignment("claims.enabled=true")], "default")]
     cluster.kubectl(lab, "label", "node", CLAIMS.node, f"{SERVE}=claims")
@@ -75,13 +76,6 @@ def install(lab: Lab) -> None:
     cluster.apply(lab, *_wanted())
     cluster.wait_for_resource(lab, RESOURCE, SHARES_EACH, node=SHARES.node)
     waiting.until(lab, "slices of claims", lambda: _is_offered(lab))
-
-
-def _ethernet(lab: Lab) -> None:
-    """The cards' interfaces as what they are here: the recorded ones were of InfiniBand."""
-    for node in lab.topology.natives:
-        for path in (lab.home / "nodes" / node.name / "sys").glob("class/net/ib*/type"):
-            path.write_text("1\n")  # ARPHRD_ETHER
 
 
 def stopping(made: Document) -> Document:

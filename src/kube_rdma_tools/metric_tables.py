@@ -10,8 +10,8 @@ from typing import Any
 from kube_rdma.model.metrics.families import MetricFamily
 from kube_rdma.rules.metrics.alerts import anchor
 from kube_rdma.views.text import markdown_row
+from kube_rdma_tools.page_tables import BEGIN, put
 
-BEGIN, END = "<!-- table: {} -->", "<!-- end of table -->"
 ALERTS = "<!-- alerts -->"
 FEWEST = 5  # rows with the same labels, from which on these are said once
 _LABEL = re.compile(r"\{\{(?:or )?\$labels\.(\w+)(?: \$labels\.\w+)?\}\}")
@@ -40,15 +40,6 @@ def filled(page: str, tables: Iterable[tuple[str, Sequence[MetricFamily]]]) -> s
     for name, families in tables:
         page = put(page, BEGIN.format(name), table(families))
     return page
-
-
-def put(page: str, begin: str, text: str) -> str:
-    """The page with this text behind `begin`; ValueError where that is not in it."""
-    before, begun, rest = page.partition(begin)
-    _, end, after = rest.partition(END)
-    if not begun or not end:
-        raise ValueError(f"the page has no {begin}")
-    return f"{before}{begun}\n{text}\n{end}{after}"
 
 
 def alerts(groups: Iterable[Mapping[str, Any]]) -> str:

@@ -12,7 +12,8 @@ from pathlib import Path
 from kube_rdma.rules.metrics import families
 from kube_rdma.rules.metrics.alerts import rule_groups
 from kube_rdma.rules.metrics.dashboards import dashboards
-from kube_rdma_tools.metric_tables import ALERTS, alerts, filled, put
+from kube_rdma_tools.metric_tables import ALERTS, alerts, filled
+from kube_rdma_tools.page_tables import put
 
 PAGE, DASHBOARDS = "docs/metrics.md", "config/dashboards"
 TABLES = (

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-import threading
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 
 from tests.kit import shells
+from tests.kit.http_servers import http_server
 
 from .pages import ROOT
 
@@ -65,19 +64,6 @@ class Handler(BaseHTTPRequestHandler):
         """Print nothing."""
 
 
-@contextmanager
-def api_server():
-    """The address of the API server."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
-
-
 def rows():
     """What the page says for each shell: the command of once, and the end of its row."""
     return {row["shell"]: (row["once"], row["start"]) for row in ROW.finditer(PAGE.read_text())}
@@ -88,8 +74,10 @@ def terminal(request, tmp_path_factory):
     """A shell that was set up as the page says."""
     home = tmp_path_factory.mktemp(request.param)
     once, start = rows()[request.param]
-    with api_server() as address, shells.opened(home) as opened:
-        (home / "kubeconfig").write_text(KUBECONFIG.replace("ADDRESS", address))
+    with http_server(Handler) as server, shells.opened(home) as opened:
+        (home / "kubeconfig").write_text(
+            KUBECONFIG.replace("ADDRESS", f"127.0.0.1:{server.server_port}")
+        )
         opened.run(request.param, "-c", once)
         if read := FILE.search(start):
             (home / read["file"]).write_text(f"{BEFORE.get(request.param, '')}{read['line']}\n")

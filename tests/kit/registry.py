@@ -7,9 +7,10 @@ blob by its digest. It takes nothing.
 import contextlib
 import json
 import tarfile
-import threading
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
+
+from tests.kit.http_servers import http_server
 
 
 def content(archives):
@@ -61,11 +62,5 @@ def serve(repository, *archives):
         def log_message(self, *_):
             """Print nothing."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
+    with http_server(Handler) as server:
+        yield f"127.0.0.1:{server.server_port}"

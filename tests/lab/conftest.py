@@ -16,6 +16,7 @@ from kube_base.errors import Refused
 from kube_rdma_lab import cluster, preflight
 from kube_rdma_lab import lab as labs
 from kube_rdma_lab.demo import scc
+from kube_rdma_lab.native.replay import as_ethernet
 from kube_rdma_lab.topology import find
 from kube_rdma_tools.rights import used
 from tests.documents.shell import Shell
@@ -113,11 +114,7 @@ def native():
 @pytest.fixture(scope="module")
 def ethernet(native):
     """The cards' interfaces as what they are here: the recorded ones were of InfiniBand."""
-    folders = [native.home / "nodes" / spec.name / "sys" for spec in native.topology.natives]
-    types = [path for one in folders for path in one.glob("class/net/ib*/type")]
-    recorded = {path: path.read_text() for path in types}
-    for path in types:
-        path.write_text("1\n")  # ARPHRD_ETHER
+    recorded = as_ethernet(native)
     yield native
     for path, text in recorded.items():
         path.write_text(text)

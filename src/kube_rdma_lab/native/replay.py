@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 from kube_base.errors import Refused
 from kube_rdma_lab import waiting
@@ -18,6 +19,17 @@ from kube_rdma_lab.native import node as native
 from kube_rdma_lab.native.changes import TreeFunction
 
 NET = "net"  # the subsystem that needs no announcement of ours
+_ETHERNET = "1\n"  # ARPHRD_ETHER
+
+
+def as_ethernet(lab: Lab) -> dict[Path, str]:
+    """Have recorded IPoIB interfaces be what they are here; return the files as they were."""
+    folders = (lab.home / "nodes" / spec.name / "sys" for spec in lab.topology.natives)
+    types = [path for folder in folders for path in folder.glob("class/net/ib*/type")]
+    recorded = {path: path.read_text() for path in types}
+    for path in types:
+        path.write_text(_ETHERNET)
+    return recorded
 
 
 class Replay:

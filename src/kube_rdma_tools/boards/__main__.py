@@ -9,7 +9,7 @@ from kube_base.errors import KubeError
 from kube_rdma_tools.boards.allocator import allocator
 from kube_rdma_tools.boards.board import boards
 from kube_rdma_tools.boards.page import PAGE, measured, tables
-from kube_rdma_tools.metric_tables import put
+from kube_rdma_tools.page_tables import put
 
 
 def page(root: Path) -> str:

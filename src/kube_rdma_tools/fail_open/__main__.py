@@ -15,7 +15,7 @@ import click
 import yaml
 
 from kube_base.errors import KubeError, Refused
-from kube_rdma_tools.fail_open.judge import Judgement, PodVerdict, Score, judge, score
+from kube_rdma_tools.fail_open.judge import Judgement, PodVerdict, judge, score, sentence
 from kube_rdma_tools.fail_open.pods import EXPECTATIONS, probes
 
 NONE, SOME, REFUSED = 0, 1, 3  # exit codes: pods without their NIC, and a document that is wrong
@@ -94,17 +94,6 @@ def lines(judgements: Sequence[Judgement], *, every: bool) -> Iterator[str]:
         if every or judged.verdict is not PodVerdict.WITH:
             late = f" (came after {judged.late} s)" if judged.late is not None else ""
             yield f"{judged.verdict:8} {judged.pod}  {judged.why}{late}".rstrip()
-
-
-def sentence(total: Score) -> str:
-    """The score in one line."""
-    if not total.pods:
-        return "No pod of the check is among these objects."
-    counts = ", ".join(f"{total.by_verdict.get(one, 0)} {one}" for one in PodVerdict)
-    return (
-        f"{total.pods} pods: {counts}; {total.recovered} started after a refusal,"
-        f" {total.came_late} got the NIC late. Fail-open: {total.failed_open}."
-    )
 
 
 if __name__ == "__main__":

@@ -86,6 +86,17 @@ def score(judgements: Sequence[Judgement]) -> Score:
     )
 
 
+def sentence(total: Score) -> str:
+    """The score in one line."""
+    if not total.pods:
+        return "No pod of the check is among these objects."
+    counts = ", ".join(f"{total.by_verdict.get(one, 0)} {one}" for one in PodVerdict)
+    return (
+        f"{total.pods} pods: {counts}; {total.recovered} started after a refusal,"
+        f" {total.came_late} got the NIC late. Fail-open: {total.failed_open}."
+    )
+
+
 def is_over(pod: Mapping[str, Any]) -> bool:
     """Whether nothing more becomes of a pod."""
     return pod.get("status", {}).get("phase") in {"Succeeded", "Failed"}

@@ -7,6 +7,7 @@ a tag has to agree. Python writes versions by PEP 440, Helm, krew and tags by Se
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 from packaging.version import Version
@@ -58,6 +59,16 @@ def written_version(text: str) -> str:
     if match is None:
         raise Broken(f"{SOURCE} names no version")
     return match[1]
+
+
+def commit_of(root: Path, changed: str) -> str:
+    """Return the short name of the commit that is checked out, for figures; "unknown" without one.
+
+    `changed` stands behind it where files differ from it.
+    """
+    words = ("git", "-C", root, "describe", "--always", f"--dirty={changed}", "--exclude=*")
+    result = subprocess.run(words, capture_output=True, text=True, check=False)
+    return result.stdout.strip() or "unknown"
 
 
 def decide(written: str, tag: str, commits: int) -> ReleaseVersion:

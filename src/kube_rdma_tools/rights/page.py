@@ -5,16 +5,15 @@ Rights come from the manifests (granted.py), the phrase for each from reasons.py
 
 from __future__ import annotations
 
-import re
 from itertools import groupby
 from pathlib import Path
 
 from kube_rdma.views.text import markdown_row
+from kube_rdma_tools.page_tables import BEGIN, put
 from kube_rdma_tools.rights.granted import granted
 from kube_rdma_tools.rights.reasons import REASONS
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "least-privilege.md"
-BEGIN, END = "<!-- table: rights -->\n", "<!-- end of table -->"
 _HEAD = ("role", "of what", "verbs", "for what")
 # As an installation calls them, without the beginning of its own.
 _NAMES = {
@@ -45,13 +44,12 @@ def table() -> str:
     for (role, resource), group in groupby(rights, key=lambda right: (right.role, right.resource)):
         verbs = ", ".join(right.verb for right in group)
         rows.append(markdown_row((_NAMES[role], f"`{resource}`", verbs, REASONS[role][resource])))
-    return "".join(f"{row}\n" for row in rows)
+    return "\n".join(rows)
 
 
 def page(text: str) -> str:
     """The page with the table as it is now."""
-    pattern = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
-    return pattern.sub(lambda _: f"{BEGIN}{table()}{END}", text)
+    return put(text, BEGIN.format("rights"), table())
 
 
 if __name__ == "__main__":

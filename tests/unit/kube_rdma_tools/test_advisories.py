@@ -1,14 +1,14 @@
 """Advisories against locked versions, from a source that answers as OSV and the index do."""
 
 import json
-import threading
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 from click.testing import CliRunner
 
 from kube_rdma_tools.advisories import GO, PYTHON, LockedPackage, main, packages
+from tests.kit.http_servers import http_server
 
 LOCK = """\
 anyio==4.1.0 \\
@@ -64,15 +64,9 @@ class Source(BaseHTTPRequestHandler):
 
 @contextmanager
 def source(code=200, newest="2.1.1"):
-    with ThreadingHTTPServer(("127.0.0.1", 0), Source) as server:
+    with http_server(Source) as server:
         server.code, server.newest = code, newest
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
+        yield f"http://127.0.0.1:{server.server_port}"
 
 
 @pytest.fixture

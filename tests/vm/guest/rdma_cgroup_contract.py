@@ -43,28 +43,33 @@ class World(Protocol):
         """Make a pod below a group with processes that has the controller off; its uid."""
 
 
+def shown(world, uid):
+    """What the kernel shows of a pod's group."""
+    return world.groups.read(world.groups.find(uid))
+
+
 def limits_of(world, uid):
     """What the kernel says of the device for a pod."""
-    (limits,) = (one.limits for one in world.groups.read(uid).limits if one.device == world.device)
+    (limits,) = (one.limits for one in shown(world, uid).limits if one.device == world.device)
     return limits
 
 
 def use_of(world, uid):
     """The handles and objects that a pod has of the device."""
-    (use,) = (one for one in world.groups.read(uid).current if one.device == world.device)
+    (use,) = (one for one in shown(world, uid).current if one.device == world.device)
     return use.handles, use.objects
 
 
 def limit(world, uid, **numbers):
     """Write limits of a pod."""
-    world.groups.write(uid, [DeviceLimits(world.device, RdmaLimits(**numbers))])
+    world.groups.write(world.groups.find(uid), [DeviceLimits(world.device, RdmaLimits(**numbers))])
 
 
 class Limits:
     """What is written and read, and the object that is refused."""
 
     def test_a_pod_begins_without_limits_and_without_use(self, world):
-        seen = world.groups.read(ONE)
+        seen = shown(world, ONE)
         assert DeviceLimits(world.device, NO_LIMITS) in seen.limits
         assert DeviceUse(world.device, 0, 0) in seen.current
 
@@ -93,14 +98,14 @@ class Limits:
         assert limits_of(world, ONE) == NO_LIMITS
 
     def test_where_the_controller_is_off_nothing_is_shown(self, world):
-        assert world.groups.read(world.keep_off()) == RdmaGroup((), ())
+        assert shown(world, world.keep_off()) == RdmaGroup((), ())
 
     def test_a_device_that_is_gone_has_nothing_to_limit(self, world):
-        world.groups.write(ONE, [DeviceLimits("gone0", RdmaLimits(1, 1))])
+        world.groups.write(world.groups.find(ONE), [DeviceLimits("gone0", RdmaLimits(1, 1))])
 
     def test_a_pod_without_a_group_is_unavailable(self, world):
         with pytest.raises(Unavailable, match="no control group of the pod with uid 7a1c-09"):
-            world.groups.read("7a1c-09")
+            shown(world, "7a1c-09")
 
     def test_a_group_with_processes_cannot_give_the_controller_to_its_children(self, world):
         uid = world.keep_off()

@@ -7,7 +7,6 @@ from pathlib import Path
 from kube_base.errors import Unavailable
 from kube_rdma.adapters.cni.conf.places import inside
 from kube_rdma.adapters.kernel.cgroups.files import HOST_CGROUPS, HostCgroups
-from kube_rdma.adapters.kernel.cgroups.pod_group import pod_group
 from kube_rdma.adapters.kernel.cgroups.rdma import RdmaGroups
 from kube_rdma.model.doctor import ObservedLimit
 
@@ -18,14 +17,14 @@ def observed_limits(host: Path, uid: str) -> tuple[ObservedLimit, ...]:
     `host` is the node's root, `uid` the pod's as the kubelet has it. Raise Unavailable.
     """
     root = inside(host, HOST_CGROUPS)
-    files = HostCgroups(root)
     if not (root / "cgroup.controllers").is_file():
         return ()
+    groups = RdmaGroups(HostCgroups(root))
     try:
-        pod_group(files, uid)
+        path = groups.find(uid)
     except Unavailable:  # a pod of another node, or one that has not begun
         return ()
-    group = RdmaGroups(files).read(uid)
+    group = groups.read(path)
     limits = {entry.device: entry.limits for entry in group.limits}
     return tuple(
         ObservedLimit(

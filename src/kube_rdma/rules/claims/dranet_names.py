@@ -33,12 +33,12 @@ def with_dranet_names(parts: Slices) -> Slices:
 def without_dranet_names(devices: Mapping[str, OfferedDevice]) -> dict[str, OfferedDevice]:
     """Devices of slices by name, with their own attributes alone."""
     return {
-        name: replace(device, attributes=own(device.attributes)) for name, device in devices.items()
+        name: replace(device, attributes=_own(device.attributes))
+        for name, device in devices.items()
     }
 
 
-def own(attributes: Attributes) -> Attributes:
-    """The attributes that are not DRANET's."""
+def _own(attributes: Attributes) -> Attributes:
     return tuple((name, value) for name, value in attributes if not name.startswith(DOMAIN))
 
 

@@ -39,14 +39,17 @@ class RdmaGroup(Frozen):
 
 
 class RdmaGroups:
-    """The groups of a node's pods, by the uid that the kubelet has for the pod."""
+    """The groups of a node's pods: found by the pod's uid, which the kubelet has, then by path."""
 
     def __init__(self, files: CgroupFiles) -> None:
         self._files = files
 
-    def read(self, uid: str) -> RdmaGroup:
+    def find(self, uid: str) -> str:
+        """The path of a pod's group; raise Unavailable where it has none."""
+        return pod_group(self._files, uid)
+
+    def read(self, group: str) -> RdmaGroup:
         """What is limited and taken; raise Unavailable where the group cannot be read."""
-        group = pod_group(self._files, uid)
         try:
             return RdmaGroup(
                 tuple(read_limits(self._files.read(f"{group}/rdma.max"))),
@@ -57,9 +60,8 @@ class RdmaGroups:
         except OSError as error:
             raise _unreadable(group, error) from error
 
-    def write(self, uid: str, wanted: Sequence[DeviceLimits]) -> None:
+    def write(self, group: str, wanted: Sequence[DeviceLimits]) -> None:
         """Write these limits; a device that is gone has none. Raise Unavailable."""
-        group = pod_group(self._files, uid)
         for limits in wanted:
             try:
                 self._files.write(f"{group}/rdma.max", line(limits))
@@ -67,17 +69,18 @@ class RdmaGroups:
                 if error.errno != errno.ENODEV:
                     raise _unreadable(group, error) from error
 
-    def switch_on(self, uid: str) -> None:
-        """Have the controller on in a pod's group.
+    def switch_on(self, uid: str) -> str:
+        """Have the controller on in a pod's group, and return its path.
 
         Raise Refused where the node cannot limit, Unavailable where it cannot be done now.
         """
         self._refuse_unable()
-        group = pod_group(self._files, uid)
+        group = self.find(uid)
         above = ""
         for name in group.split("/"):
             self._switch_on(above)
             above = f"{above}/{name}".lstrip("/")
+        return group
 
     def _refuse_unable(self) -> None:
         try:

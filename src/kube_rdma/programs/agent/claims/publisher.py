@@ -25,11 +25,7 @@ from kube_rdma.model.claims.offered import ClaimFeature, OfferedDevice, Publishe
 from kube_rdma.model.node import NodeState
 from kube_rdma.programs.agent.node.node_keeper import NodeKeeper, WritePace
 from kube_rdma.rules.claims.cards import ClaimOffer, RailOf
-from kube_rdma.rules.claims.dranet_names import (
-    own,
-    with_dranet_names,
-    without_dranet_names,
-)
+from kube_rdma.rules.claims.dranet_names import with_dranet_names, without_dranet_names
 from kube_rdma.rules.claims.metadata import Attributes
 from kube_rdma.rules.claims.publication import (
     PoolSite,
@@ -76,7 +72,7 @@ class SlicePublisher(NodeKeeper[ClaimOffer]):
         self._rail = rail
         self._dranet = dranet
         self._stored: dict[str, StoredSlice] = {}
-        self._shown: dict[str, OfferedDevice] = {}  # as last published, by name
+        self._shown: dict[str, OfferedDevice] = {}  # as last published, by name; own names alone
         self._without: frozenset[ClaimFeature] = frozenset()
         self._held: PluginShares | None = None  # by pods, as the kubelet said last
         self._absent = False  # nobody serves slices
@@ -87,7 +83,7 @@ class SlicePublisher(NodeKeeper[ClaimOffer]):
         return {
             name: {
                 key: {"int": value} if isinstance(value, int) else {"string": value}
-                for key, value in own(device.attributes)
+                for key, value in device.attributes
             }
             for name, device in self._shown.items()
         }
@@ -154,8 +150,7 @@ class SlicePublisher(NodeKeeper[ClaimOffer]):
 
     def _publication(self, node: NodeState, wanted: ClaimOffer) -> Publication:
         """What has to be written now."""
-        shown = without_dranet_names(self._shown)
-        devices = slices(ready(wanted, node), shown, self._without)
+        devices = slices(ready(wanted, node), self._shown, self._without)
         if self._dranet:
             devices = with_dranet_names(devices)
         stored = map(published, self._stored.values())
@@ -195,4 +190,4 @@ class SlicePublisher(NodeKeeper[ClaimOffer]):
 
     def _take(self, stored: StoredSlice) -> None:
         self._stored[stored.name] = stored
-        self._shown.update(last_shown([published(stored)]))
+        self._shown.update(without_dranet_names(last_shown([published(stored)])))

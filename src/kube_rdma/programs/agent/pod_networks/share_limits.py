@@ -75,7 +75,8 @@ class ShareLimits:
     async def lift(self, uid: str, granted: Sequence[GrantedShare], used: UsedDevices) -> None:
         """Take away what an earlier policy limited; raise KubeError."""
         if self._groups:
-            await _compare(self._groups, uid, device_limits(granted, {}, used))
+            group = await asyncio.to_thread(self._groups.find, uid)
+            await _compare(self._groups, uid, group, device_limits(granted, {}, used))
 
     def uses(self, sandboxes: Iterable[Sandbox]) -> tuple[PodDeviceUse, ...]:
         """What these pods have of the devices that are limited for them.
@@ -88,7 +89,7 @@ class ShareLimits:
         for uid, pod in pods.items():
             assert groups
             with suppress(KubeError):
-                group = groups.read(uid)
+                group = groups.read(groups.find(uid))
                 limits = {entry.device: entry.limits for entry in group.limits}
                 uses += (
                     PodDeviceUse(pod.namespace, pod.name, use, limits[use.device])
@@ -106,8 +107,8 @@ class ShareLimits:
                 remedy="Install kube-rdma with agent.shareLimits=true, or remove rdmaLimits from "
                 "the pools of this node",
             )
-        await asyncio.to_thread(self._groups.switch_on, uid)
-        counted = {entry.device for entry in await _compare(self._groups, uid, wanted)}
+        group = await asyncio.to_thread(self._groups.switch_on, uid)
+        counted = {entry.device for entry in await _compare(self._groups, uid, group, wanted)}
         return tuple(
             entry.device
             for entry in wanted
@@ -116,15 +117,15 @@ class ShareLimits:
 
 
 async def _compare(
-    groups: RdmaGroups, uid: str, wanted: Sequence[DeviceLimits]
+    groups: RdmaGroups, uid: str, group: str, wanted: Sequence[DeviceLimits]
 ) -> tuple[DeviceLimits, ...]:
     """Write what the kernel does not have; return what it has then. Raise KubeError."""
-    seen = (await asyncio.to_thread(groups.read, uid)).limits
+    seen = (await asyncio.to_thread(groups.read, group)).limits
     different = differing(wanted, seen)
     if not different:
         return seen
-    await asyncio.to_thread(groups.write, uid, different)
-    seen = (await asyncio.to_thread(groups.read, uid)).limits
+    await asyncio.to_thread(groups.write, group, different)
+    seen = (await asyncio.to_thread(groups.read, group)).limits
     if lost := differing(wanted, seen):
         names = listed([entry.device for entry in lost])
         raise Broken(f"The kernel did not keep the limits of {names} for the pod.")

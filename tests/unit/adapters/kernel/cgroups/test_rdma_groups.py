@@ -99,8 +99,9 @@ def test_what_else_the_kernel_refuses_is_unavailable():
     """A name of two words is none of a device's, and the kernel takes the second for a number."""
     files = FakeCgroups()
     files.make(f"kubepods/pod{ONE}")
+    groups = RdmaGroups(files)
     with pytest.raises(Unavailable, match=r"pod7a1c-01 cannot be .* \(Invalid argument\)"):
-        RdmaGroups(files).write(ONE, [DeviceLimits("rxe0 rxe1", RdmaLimits())])
+        groups.write(groups.find(ONE), [DeviceLimits("rxe0 rxe1", RdmaLimits())])
 
 
 @pytest.mark.parametrize("quality", CLASSES)
@@ -152,8 +153,9 @@ def test_the_kernel_says_what_was_written(device, handles, objects):
     files.register(device)
     files.make(f"kubepods/pod{ONE}")
     limits = DeviceLimits(device, RdmaLimits(handles, objects))
-    RdmaGroups(files).write(ONE, [limits])
-    assert RdmaGroups(files).read(ONE).limits == (limits,)
+    groups = RdmaGroups(files)
+    groups.write(groups.find(ONE), [limits])
+    assert groups.read(groups.find(ONE)).limits == (limits,)
 
 
 @given(st.text(max_size=80))

@@ -46,9 +46,10 @@ def pools(limits=LIMITS):
     return {RESOURCE: Pool(spec, (), ())}
 
 
-def limits_of(files):
+def limits_of(files, uid=UID):
     """What the kernel has for the pod, by device."""
-    return {one.device: one.limits for one in RdmaGroups(files).read(UID).limits}
+    groups = RdmaGroups(files)
+    return {one.device: one.limits for one in groups.read(groups.find(uid)).limits}
 
 
 class TestAnAdd:
@@ -69,7 +70,7 @@ class TestAnAdd:
         files.make("kubepods/podother")
         await world.add(1)
         assert limits_of(files) == {"mlx5_0": LIMITS, "mlx5_1": LIMITS}
-        assert {one.limits for one in RdmaGroups(files).read("other").limits} == {RdmaLimits()}
+        assert set(limits_of(files, "other").values()) == {RdmaLimits()}
 
     async def test_two_shares_of_one_card_have_their_sum(self, world, files):
         first = world.node.shares[0]
@@ -111,8 +112,7 @@ class TestAnAdd:
 
 def test_what_a_pod_has_is_read_beside_what_it_may_have(files):
     groups = RdmaGroups(files)
-    groups.switch_on(UID)
-    groups.write(UID, [DeviceLimits("mlx5_0", LIMITS)])
+    groups.write(groups.switch_on(UID), [DeviceLimits("mlx5_0", LIMITS)])
     files.charge(GROUP, "mlx5_0")
     pods = [Sandbox("c1", POD, UID, "/run/netns/a", 7), Sandbox("c2", POD, "gone", "/b", 8)]
     (use,) = ShareLimits(groups, pools).uses(pods)

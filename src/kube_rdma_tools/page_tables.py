@@ -1,0 +1,17 @@
+"""Where a page has a table that a program writes: between two marks, which readers do not see.
+
+For metrics, rights, boards (kube_rdma_tools) and benchmarks (bench/page.py).
+"""
+
+from __future__ import annotations
+
+BEGIN, END = "<!-- table: {} -->", "<!-- end of table -->"
+
+
+def put(page: str, begin: str, text: str) -> str:
+    """The page with this text behind `begin`; ValueError where that is not in it."""
+    before, begun, rest = page.partition(begin)
+    _, end, after = rest.partition(END)
+    if not begun or not end:
+        raise ValueError(f"the page has no {begin}")
+    return f"{before}{begun}\n{text}\n{end}{after}"
