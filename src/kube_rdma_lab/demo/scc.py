@@ -54,9 +54,13 @@ class Proof:
     host_to_host: Series
 
     @property
-    def ratio(self) -> float:
-        """Write bandwidth between pods over that between hosts, medians of one run."""
-        return self.pod_to_pod.median / self.host_to_host.median
+    def ratio(self) -> float | None:
+        """Write bandwidth between pods over that between hosts, medians of one run.
+
+        None where the hosts' figure is 0: the machine is slower than perftest can show.
+        """
+        hosts = self.host_to_host.median
+        return self.pod_to_pod.median / hosts if hosts else None
 
 
 def examples() -> Path:

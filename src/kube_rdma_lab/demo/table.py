@@ -28,10 +28,10 @@ def render(proof: Proof, option: str = "", program: str = "kube-rdma") -> str:
     pods += [(pod.name, pod.node, pod.ip, " ".join(pod.devices)) for pod in proof.pods]
     low_high = [("TEST", "BETWEEN", "GBIT/S", "SPREAD")]
     low_high += [
-        (" ".join(READ_TEST), f"{client.name} → {server.name}", f"{proof.read.gbps:.3f}", ""),
+        (" ".join(READ_TEST), f"{client.name} → {server.name}", _gbps(proof.read.gbps), ""),
         (" ".join(WRITE_TEST[:1]), "pod → pod", *_figures(proof.pod_to_pod)),
         ("", "host → host", *_figures(proof.host_to_host)),
-        ("", "ratio pod / host", f"{proof.ratio:.2f}", ""),
+        ("", "ratio pod / host", ratio(proof), ""),
     ]
     explore = [
         f"{program} lab kubectl{option} get pods -A -o wide",
@@ -43,9 +43,19 @@ def render(proof: Proof, option: str = "", program: str = "kube-rdma") -> str:
     return "\n\n".join([*blocks, "Go on:\n" + "\n".join(INDENT + each for each in explore)])
 
 
+def ratio(proof: Proof) -> str:
+    """Return the ratio as the table shows it; a dash where the hosts' figure is 0."""
+    return "—" if proof.ratio is None else f"{proof.ratio:.2f}"
+
+
 def _figures(series: Series) -> tuple[str, str]:
     low, high = series.spread
-    return f"{series.median:.3f}", f"{low:.3f}–{high:.3f} in {len(series.outcomes)} runs"
+    return _gbps(series.median), f"{_gbps(low)}–{_gbps(high)} in {len(series.outcomes)} runs"
+
+
+def _gbps(figure: float) -> str:
+    """Three digits after the point, six where those would say next to nothing."""
+    return f"{figure:.3f}" if figure >= 0.01 else f"{figure:.6f}"
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:

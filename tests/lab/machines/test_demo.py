@@ -68,7 +68,7 @@ def host_pod(lab, node):
 def test_write_bandwidth_is_measured_for_pods_and_hosts_in_one_run(proof):
     assert min(run.iterations for run in proof.pod_to_pod.outcomes) == 1000
     assert min(run.iterations for run in proof.host_to_host.outcomes) == 1000
-    assert f"{proof.ratio:.2f}" in table.render(proof)
+    assert table.ratio(proof) in table.render(proof)
 
 
 @pytest.mark.core
@@ -82,7 +82,8 @@ def test_readme_shows_what_it_prints(proof):
 
 
 def without_figures(text):
-    return re.sub(r"\d[\d.]*", "#", " ".join(text.split()))
+    """A dash is the ratio on a machine so slow that its bandwidth is shown as 0."""
+    return re.sub(r"\d[\d.]*|—", "#", " ".join(text.split()))
 
 
 @pytest.mark.core

@@ -1,8 +1,10 @@
 """The demo's table, letter by letter."""
 
+from dataclasses import replace
+
 from kube_rdma_lab.demo.perftest import Measurement, Series
 from kube_rdma_lab.demo.scc import NodeRow, PodRow, Proof
-from kube_rdma_lab.demo.table import render
+from kube_rdma_lab.demo.table import ratio, render
 
 PROOF = Proof(
     nodes=(
@@ -25,3 +27,17 @@ def test_the_table_shows_nodes_pods_bandwidths_and_how_to_go_on(snapshot):
 
 def test_the_ratio_is_of_medians():
     assert PROOF.ratio == 0.24 / 0.25
+
+
+def test_a_machine_slower_than_perftest_can_show_has_a_table_without_a_ratio():
+    nothing = Series((Measurement(1000, 0.0, ()),) * 3)
+    proof = replace(PROOF, host_to_host=nothing)
+    assert proof.ratio is None
+    assert ratio(proof) == "—"
+    (shown,) = (line for line in render(proof).splitlines() if "ratio" in line)
+    assert shown.split() == ["ratio", "pod", "/", "host", "—"]
+
+
+def test_a_small_figure_keeps_its_digits():
+    proof = replace(PROOF, pod_to_pod=Series((Measurement(1000, 0.004194, ()),)))
+    assert "0.004194  0.004194–0.004194 in 1 runs" in render(proof)
