@@ -17,6 +17,7 @@ from kube_base.frozen import Frozen
 from kube_rdma_lab.build.shell import ask
 
 SOURCE = "src/kube_rdma/__init__.py"
+FIGURES = "bench/results", "chaos/runs.jsonl"
 WRITTEN = re.compile(r'(?m)^__version__ = "(.*)"$')
 
 
@@ -64,11 +65,19 @@ def written_version(text: str) -> str:
 def commit_of(root: Path, changed: str) -> str:
     """Return the short name of the commit that is checked out, for figures; "unknown" without one.
 
-    `changed` stands behind it where files differ from it.
+    `changed` stands behind it where files differ from it; files of figures do not count, for a
+    measurement itself appends to them.
     """
-    words = ("git", "-C", root, "describe", "--always", f"--dirty={changed}", "--exclude=*")
-    result = subprocess.run(words, capture_output=True, text=True, check=False)
-    return result.stdout.strip() or "unknown"
+
+    def git(*words: str) -> str:
+        argv = ("git", "-C", root, *words)
+        return subprocess.run(argv, capture_output=True, text=True, check=False).stdout.strip()
+
+    commit = git("describe", "--always", "--exclude=*")
+    if not commit:
+        return "unknown"
+    others = (f":(exclude,top){file}" for file in FIGURES)
+    return commit + (changed if git("status", "--porcelain", "-uno", "--", ":/", *others) else "")
 
 
 def decide(written: str, tag: str, commits: int) -> ReleaseVersion:

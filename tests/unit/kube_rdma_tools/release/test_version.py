@@ -1,12 +1,20 @@
 """A tag and the source agree on a version, and both forms of it name the same one."""
 
+import subprocess
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from packaging.version import Version
 
 from kube_base.errors import Broken, Refused
-from kube_rdma_tools.release.version import ReleaseVersion, decide, written_version
+from kube_rdma_tools.release.version import (
+    FIGURES,
+    ReleaseVersion,
+    commit_of,
+    decide,
+    written_version,
+)
 
 NUMBERS = st.integers(min_value=0, max_value=99)
 BASES = st.builds("{}.{}.{}".format, NUMBERS, NUMBERS, NUMBERS)
@@ -57,3 +65,35 @@ def test_a_source_without_a_version_is_broken():
     assert written_version('x = 1\n__version__ = "1.2.3"\n') == "1.2.3"
     with pytest.raises(Broken):
         written_version("version = 1\n")
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A repository of one commit, with a program and a file of figures."""
+    program, figures = tmp_path / "program.py", tmp_path / FIGURES[1]
+    figures.parent.mkdir()
+    for file in (program, figures):
+        file.write_text("1\n")
+    person = ("-c", "user.name=A", "-c", "user.email=a@example.org")
+    for words in (("init", "-q"), ("add", "."), (*person, "commit", "-qm", "one")):
+        subprocess.run(("git", "-C", tmp_path, *words), check=True)
+    return program, figures
+
+
+def test_a_measurement_that_appends_to_its_file_has_run_from_the_commit(checkout, tmp_path):
+    _, figures = checkout
+    clean = commit_of(tmp_path, "+")
+    figures.write_text("1\n2\n")
+    assert commit_of(tmp_path, "+") == clean
+    assert commit_of(figures.parent, "+") == clean
+
+
+def test_a_changed_program_has_not(checkout, tmp_path):
+    program, _ = checkout
+    clean = commit_of(tmp_path, "+")
+    program.write_text("2\n")
+    assert commit_of(tmp_path, "+") == f"{clean}+"
+
+
+def test_what_is_no_checkout_has_no_commit(tmp_path):
+    assert commit_of(tmp_path, "+") == "unknown"
