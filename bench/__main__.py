@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import click
 
@@ -26,6 +27,7 @@ from bench import (
     nccl_env,
     operator,
     overload,
+    scale,
     scheduling,
     scrape,
     shim,
@@ -36,9 +38,9 @@ from bench.figures import json_lines, table
 from bench.results import recording
 from bench.run import Run
 
-# Cheap ones first; `attach-vm` boots a machine without Kubernetes, `ipam`, `operator` and
-# `scheduling` a control plane of their own, `claim-start` native nodes, `beside` a lab for each of
-# two checkouts, `lab` the one that the later ones use.
+# Cheap ones first; `attach-vm` boots a machine without Kubernetes, `ipam`, `operator`,
+# `scheduling` and `scale` control planes of their own, `claim-start` native nodes, `beside` a lab
+# for each of two checkouts, `lab` the one that the later ones use.
 BENCHMARKS = {
     "devices": devices,
     "admission": admission,
@@ -57,6 +59,7 @@ BENCHMARKS = {
     "ipam": ipam,
     "operator": operator,
     "scheduling": scheduling,
+    "scale": scale,
     "claim-start": claim_start,
     "beside": beside,
     "lab": lab,
@@ -64,6 +67,21 @@ BENCHMARKS = {
     "modes": modes,
     "bandwidth": bandwidth,
 }
+
+
+class IntList(click.ParamType):
+    """Numbers with commas between them, each at least 2."""
+
+    name = "numbers"
+
+    def convert(
+        self, value: str, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
+        """Return them in the order given."""
+        parts = [part for part in value.split(",") if part.strip()]
+        if not all(part.strip().isdecimal() and int(part) >= 2 for part in parts):
+            self.fail(f"{value!r} is not a list of numbers from 2 on, such as 10,100", param, ctx)
+        return tuple(map(int, parts))
 
 
 @click.command()
@@ -78,6 +96,14 @@ BENCHMARKS = {
     help="Of each kind, in `scheduling` and `claim-start`.  [default: 300 and 30]",
 )
 @click.option(
+    "--agents",
+    type=IntList(),
+    default="",
+    metavar="COUNT,...",
+    help="Numbers of agents for `scale`, one after the other, such as 10,100,1000.  [default: "
+    "10,50]",
+)
+@click.option(
     "--limit",
     type=click.FloatRange(min=0, min_open=True),
     default=1800,
@@ -90,8 +116,8 @@ def main(
     as_json: bool,
     record: bool,
     short: bool,
-    pods: int | None,
     limit: float,
+    **counts: Any,
 ) -> None:
     """Measure NAMES (all when none is given) and print figures beside their goals, as they come.
 
@@ -101,7 +127,7 @@ def main(
         raise click.UsageError("--record: figures of --short say nothing; leave one of the two out")
     chosen = {name: BENCHMARKS[name].measure for name in names or BENCHMARKS}
     show = json_lines() if as_json else table()
-    with Context(short=short, pods=pods) as context:
+    with Context(short=short, **counts) as context:
         sys.exit(Run(context, recording(show) if record else show, limit).all(chosen))
 
 

@@ -38,12 +38,16 @@ class Context:
     """Hands out the lab; what it started itself it ends.
 
     With `short` a benchmark measures as little as shows that it works; its figures say little.
-    `pods` is how many of each kind one has that counts pods, None for what it has by itself.
+    `pods` is how many of each kind one has that counts pods, `agents` are the numbers of agents one
+    after the other; None and () for what a benchmark has by itself.
     """
 
-    def __init__(self, *, short: bool = False, pods: int | None = None) -> None:
+    def __init__(
+        self, *, short: bool = False, pods: int | None = None, agents: tuple[int, ...] = ()
+    ) -> None:
         self.short = short
         self.pods = pods
+        self.agents = agents
         self._stack = ExitStack()
         self._lab: Lab | None = None
         self.steps: list[Event] = []

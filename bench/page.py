@@ -1,6 +1,7 @@
-"""`python -m bench.page`: writes the tables of docs/benchmarks.md from bench/results.
+"""`python -m bench.page`: writes the tables of docs/benchmarks.md and docs/scale.md.
 
-Behind bench/results.py. The tables have nothing that no run has measured; a test compares them.
+From bench/results, behind bench/results.py. The tables have nothing that no run has measured; a
+test compares them. The word `scale` has a page of its own (bench/scale_page.py).
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from bench import scale_page
 from bench.results import Result, newest, read
 from kube_rdma_tools.page_tables import BEGIN, put
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
+APART = "scale"
 
 
 def written(page: str, by_benchmark: Mapping[str, Sequence[Result]]) -> str:
@@ -22,6 +25,7 @@ def written(page: str, by_benchmark: Mapping[str, Sequence[Result]]) -> str:
 
 def tables(by_benchmark: Mapping[str, Sequence[Result]]) -> str:
     """Return a table for each benchmark, and one that says what the letters of machines mean."""
+    by_benchmark = {name: group for name, group in by_benchmark.items() if name != APART}
     results = [result for group in by_benchmark.values() for result in group]
     machines = sorted({result.machine for result in results})
     letters = {machine: chr(ord("A") + number) for number, machine in enumerate(machines)}
@@ -53,9 +57,13 @@ def _rows(results: Sequence[Result], letters: Mapping[str, str]) -> Iterator[str
 
 
 def main() -> None:
-    """Write the page of this checkout."""
-    page = PAGE.read_text(encoding="utf-8")
-    PAGE.write_text(written(page, newest(read())), encoding="utf-8")
+    """Write the pages of this checkout."""
+    figures = newest(read())
+    PAGE.write_text(written(PAGE.read_text(encoding="utf-8"), figures), encoding="utf-8")
+    of_scale = scale_page.written(
+        scale_page.PAGE.read_text(encoding="utf-8"), figures.get(APART, [])
+    )
+    scale_page.PAGE.write_text(of_scale, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,155 @@
+"""A cluster's worth of addresses: eight NICs on each of many nodes, then who reads all of them.
+
+The nodes (kube_rdma_tools.address_load) come in groups, for this machine does not carry all at
+once: each node gets eight addresses with its own journal, lease and watches, and stays their holder
+when its process has ended. They ask as the cluster's administrator.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from bench import scale_site as site
+from bench.figures import Figure
+from bench.ipam import expect
+from bench.operator import cpu
+from bench.scale_node import CARDS
+from kube_rdma_lab import cluster, waiting
+from kube_rdma_lab.lab import Lab
+
+GROUP, PROCESSES = 200, 2
+LIST = "/apis/kube-rdma.io/v1alpha1/ipblocks"
+
+Document = dict[str, Any]
+
+
+def addresses(nodes: int) -> Iterator[Figure]:
+    """Give them, list them, start a controller anew, start an agent."""
+    names = [f"node-{number}" for number in range(nodes)]
+    with site.site() as lab:
+        for first in range(0, nodes, 1000):
+            site.make_nodes(lab, names[first : first + 1000])
+        with tempfile.TemporaryDirectory(dir=lab.home) as journals:
+            yield from _given(lab, names, Path(journals))
+        yield from _listed(lab)
+        yield from _controllers(lab, nodes)
+        with site.one_agent(lab, "one-agent") as pid:
+            time.sleep(20)
+            memory = site.resident(pid)
+        key = f"nics_{nodes * CARDS}_agent_mib"
+        yield Figure(key, memory, "MiB", "", "a process, without cards")
+
+
+def _given(lab: Lab, names: Sequence[str], journals: Path) -> Iterator[Figure]:
+    key, begin = f"nics_{len(names) * CARDS}", time.monotonic()
+    pods: list[Document] = []
+    for first in range(0, len(names), GROUP):
+        pods += _group(lab, names[first : first + GROUP], journals)
+    seconds = time.monotonic() - begin
+    given = [address for pod in pods for address in pod["addresses"]]
+    times = sorted(pod["seconds"] * 1000 for pod in pods)
+    note = f"{len(names)} nodes in groups of {GROUP}; {seconds:.0f} s with all starts"
+    yield Figure(f"{key}_addresses", len(given), "", "", note)
+    yield Figure(f"{key}_duplicates", len(given) - len(set(given)), "", "0")
+    worst = f"of a pod with {CARDS} NICs; the slowest {times[-1]:.0f} ms"
+    yield Figure(f"{key}_p50_ms", times[len(times) // 2], "ms", "", worst)
+    quarter = max(1, len(pods) // 4)
+    first_ms, last_ms = (
+        sorted(pod["seconds"] * 1000 for pod in part)[quarter // 2]
+        for part in (pods[:quarter], pods[-quarter:])
+    )
+    note = "median of the last quarter of nodes by that of the first"
+    yield Figure(f"{key}_last_by_first", last_ms / first_ms, "×", "", note)
+
+
+def _group(lab: Lab, names: Sequence[str], journals: Path) -> list[Document]:
+    """Let these nodes ask, all at once."""
+    shares = [names[n::PROCESSES] for n in range(min(PROCESSES, len(names)))]
+    with ExitStack() as stack:
+        clients = [stack.enter_context(_client(lab, share, journals)) for share in shares]
+        for process in clients:
+            expect(process, "ready")
+        for process in clients:
+            _go_on(process)
+        parts = [json.loads(expect(process, "{")) for process in clients]
+        for process in clients:  # all have what they asked for: they may end
+            _go_on(process)
+            process.wait()
+    return [pod for part in parts for pod in part["pods"]]
+
+
+def _go_on(process: subprocess.Popen[str]) -> None:
+    assert process.stdin
+    process.stdin.write("\n")
+    process.stdin.flush()
+
+
+@contextmanager
+def _client(lab: Lab, names: Sequence[str], journals: Path) -> Iterator[subprocess.Popen[str]]:
+    words = ["-m", "kube_rdma_tools.address_load", "--pool", "scale", "--pods", "1"]
+    words += ["--nics", str(CARDS), "--namespace", site.SPACE, "--journals", str(journals)]
+    words += ["--kubeconfig", f"{lab.home}/pki/admin.kubeconfig", *names]
+    pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+    process = subprocess.Popen(
+        site.inside(lab, *words), stdin=pipe, stdout=pipe, stderr=nothing, text=True
+    )
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _listed(lab: Lab) -> Iterator[Figure]:
+    """All blocks as whoever starts reads them, and `kube-rdma ip list`, which reads everything."""
+    begin = time.monotonic()
+    text = cluster.kubectl(lab, "get", "--raw", LIST)
+    seconds, items = time.monotonic() - begin, json.loads(text)["items"]
+    holdings = sum(len(one["spec"]["holdings"]) for one in items)
+    key = f"nics_{holdings * CARDS}"
+    note = f"{len(items)} blocks, {holdings} holdings"
+    yield Figure("blocks", len(items), "", "", note)
+    yield Figure("blocks_list_mb", len(text) / 1e6, "MB", "", "what each agent that starts reads")
+    yield Figure("blocks_list_seconds", seconds, "s", "", "with kubectl")
+    begin = time.monotonic()
+    command = site.inside(lab, "-m", "kube_rdma.programs.cli.main", "ip", "list")
+    command += ["--kubeconfig", f"{lab.home}/pki/admin.kubeconfig"]
+    subprocess.run(command, check=True, capture_output=True)
+    yield Figure("ip_pools_seconds", time.monotonic() - begin, "s", "", f"`kube-rdma ip`; {key}")
+
+
+def _controllers(lab: Lab, nodes: int) -> Iterator[Figure]:
+    """The first one, then one that takes its place."""
+    for word in ("first", "again"):
+        _forget(lab)
+        begin = time.monotonic()
+        with site.controller(lab) as pid:
+            waiting.until(lab, "the pool's status", lambda: _held(lab) >= nodes * CARDS)
+            seconds, used = time.monotonic() - begin, cpu(pid)
+            time.sleep(30)  # rounds of garbage collection and reports
+            rest = (cpu(pid) - used) / 30
+            peak = site.resident(pid, "VmHWM")
+        told = "until it leads and has reported"
+        yield Figure(f"controller_{word}_seconds", seconds, "s", "", told)
+        yield Figure(f"controller_{word}_cpu_s", used, "s")
+        yield Figure(f"controller_{word}_rest_cpu", rest, "", "", "of one processor, then")
+        yield Figure(f"controller_{word}_peak_mib", peak, "MiB", "≤ 150", "the most that it had")
+
+
+def _forget(lab: Lab) -> None:
+    """Take away what the pool's status says, so that the next controller has to say it."""
+    words = ("patch", "ippool", "scale", "--subresource=status", "--type=merge")
+    cluster.kubectl(lab, *words, '-p={"status":{"used":""}}')
+
+
+def _held(lab: Lab) -> int:
+    """Addresses that the pool's status says nodes hold."""
+    used = cluster.get(lab, "ippool", "scale").get("status", {}).get("used")
+    return int(used.split()[0]) if used else 0

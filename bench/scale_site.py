@@ -1,0 +1,218 @@
+"""The cluster of `scale`: a control plane without nodes, an installation's rights, real programs.
+
+Behind bench/scale.py. Nodes are objects alone. The controller manager is ended once accounts are
+there: it would find that no kubelet runs, and write that into each node. Agents have the service
+account of an installation and its roles, and tokens that are bound to their nodes, as those of
+their pods are; so the API server's fairness and the policy for agents count, which an administrator
+would pass by.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from bench.context import control_plane
+from kube_base.errors import Unavailable
+from kube_rdma.programs.install.installation import assignment, objects
+from kube_rdma_lab import cluster, switch, waiting
+from kube_rdma_lab.lab import Lab
+
+NAME, SPACE = "scalebench", "kube-rdma-scale"
+AGENT, CONTROLLER = "kube-rdma-agent", "kube-rdma-controller"
+READY_SECONDS = 180.0
+PRESET = "vke"  # with networks and addresses; claims beside
+CRDS = Path(__file__).parents[1] / "config" / "crds"
+ROOM = "serviceaccounts"
+KINDS = ("ippools", "ipblocks", "nodepolicies", "nodereports", "bandwidthchecks")
+_CNI = ("host/etc/cni/net.d", "host/opt/cni/bin")
+_REQUESTS = re.compile(r"^apiserver_request_total\{([^}]*)\} (\S+)$", re.MULTILINE)
+_REJECTED = re.compile(
+    r"^apiserver_flowcontrol_rejected_requests_total\{[^}]*\} (\S+)$", re.MULTILINE
+)
+
+Document = dict[str, Any]
+
+
+@contextmanager
+def site() -> Iterator[Lab]:
+    """A cluster with all definitions, rights and the policy for agents, and no node."""
+    with control_plane(NAME) as lab:
+        for path in sorted(CRDS.glob("*.yaml")):
+            cluster.kubectl(lab, "create", "-f", str(path))
+        cluster.wait(lab, "--for=condition=Established", *(f"crd/{n}.kube-rdma.io" for n in KINDS))
+        layers = [assignment(f"namespace.name={SPACE}"), assignment("claims.enabled=true")]
+        parts = ("namespace", "rights", "admission")
+        made = [one for part in parts for one in objects(layers, PRESET, part)]
+        cluster.apply(lab, *made)
+        waiting.until(lab, "the agents' account", lambda: _has_accounts(lab))
+        switch.turn(lab.home, "end", "kube-controller-manager")
+        cluster.apply(lab, policy(16), pool())
+        yield lab
+
+
+def _has_accounts(lab: Lab) -> bool:
+    accounts = {one["metadata"]["name"] for one in cluster.get(lab, "-n", SPACE, ROOM)["items"]}
+    return {AGENT, CONTROLLER} <= accounts
+
+
+def policy(shares: int) -> Document:
+    """The configuration of all nodes: their cards by claims, so many shares of each."""
+    pool = {"resource": "rdma/scale", "mode": "shared-multi", "shares": shares, "serve": "claims"}
+    return {
+        "apiVersion": "kube-rdma.io/v1alpha1",
+        "kind": "NodePolicy",
+        "metadata": {"name": "scale"},
+        "spec": {"pools": [pool]},
+    }
+
+
+def pool() -> Document:
+    """The addresses of all pods."""
+    return {
+        "apiVersion": "kube-rdma.io/v1alpha1",
+        "kind": "IPPool",
+        "metadata": {"name": "scale"},
+        "spec": {"network": "scale", "ranges": [{"subnet": "10.0.0.0/10"}]},
+    }
+
+
+def make_nodes(lab: Lab, names: Iterable[str]) -> None:
+    """Make Node objects as a kubelet registers them, of which nothing runs."""
+    items = [
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+            "status": {"nodeInfo": _info()},
+        }
+        for name in names
+    ]
+    cluster.kubectl(
+        lab,
+        "create",
+        "-f",
+        "-",
+        stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": items}),
+    )
+
+
+def _info() -> dict[str, str]:
+    names = ("machineID", "systemUUID", "bootID", "kernelVersion", "osImage", "architecture")
+    more = ("operatingSystem", "kubeProxyVersion")
+    return {
+        **dict.fromkeys((*names, *more), ""),
+        "containerRuntimeVersion": "containerd://2.2.0",
+        "kubeletVersion": "v1.36.3",
+    }
+
+
+def kubeconfig(lab: Lab, account: str, *bound: str) -> Path:
+    """A kubeconfig with a token of an account."""
+    words = ("create", "token", account, "-n", SPACE, "--duration=24h", *bound)
+    config = json.loads((lab.home / "pki/admin.kubeconfig").read_text())
+    config["users"][0]["user"] = {"token": cluster.kubectl(lab, *words).strip()}
+    path = lab.home / f"{account}.kubeconfig"
+    path.write_text(json.dumps(config))
+    return path
+
+
+def inside(lab: Lab, *argv: str) -> list[str]:
+    """A command of this Python in the lab's network."""
+    return ["nsenter", f"--target={lab.state.pid}", "--net", "--", sys.executable, *argv]
+
+
+@contextmanager
+def program(lab: Lab, name: str, *argv: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A program of kube-rdma in the lab's network, its log beside the lab's."""
+    with (lab.home / f"{name}.log").open("wb") as log:
+        argv = ("-m", "kube_rdma.programs.cli.main", *argv)
+        process = subprocess.Popen(inside(lab, *argv), stdout=log, stderr=log)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@contextmanager
+def controller(lab: Lab) -> Iterator[int]:
+    """The real controller with its own account; its process, once it leads."""
+    config = kubeconfig(lab, CONTROLLER)
+    words = ("controller", "--namespace", SPACE, "--kubeconfig", str(config))
+    with program(lab, "controller", *words) as process:
+        waiting.until(lab, "the controller's lease", lambda: _leads(lab, process.pid))
+        yield process.pid
+
+
+def _leads(lab: Lab, pid: int) -> bool:
+    names = cluster.get(lab, "-n", SPACE, "leases")["items"]
+    holders = [
+        one["spec"].get("holderIdentity", "")
+        for one in names
+        if one["metadata"]["name"] == "kube-rdma-controller"
+    ]
+    return any(holders) and Path(f"/proc/{pid}").exists()
+
+
+@contextmanager
+def one_agent(lab: Lab, node: str) -> Iterator[int]:
+    """One real agent as a process, on a node without cards; its process."""
+    root = lab.home / "one-agent"
+    for name in ("kubelet/device-plugins", "kubelet/plugins_registry", *_CNI):
+        (root / name).mkdir(parents=True, exist_ok=True)
+    make_nodes(lab, [node])
+    config = kubeconfig(lab, AGENT, "--bound-object-kind=Node", f"--bound-object-name={node}")
+    words = (
+        *("agent", "--role=plugin", "--role=node", f"--node-name={node}", "--networks", "--claims"),
+        *("--namespace", SPACE, "--kubeconfig", str(config)),
+        *(f"--kubelet-root={root}/kubelet", f"--state-dir={root}/state", f"--cdi-dir={root}/cdi"),
+        *(f"--runtime-socket={root}/containerd.sock", f"--socket={root}/run/agent.sock"),
+        f"--host={root}/host",
+    )
+    with program(lab, "agent", *words) as process:
+        yield process.pid
+
+
+def until_ready(lab: Lab) -> None:
+    """Wait for an API server that was started; nothing else can be asked meanwhile."""
+    argv, end = lab.kubectl("get", "--raw", "/readyz"), time.monotonic() + READY_SECONDS
+    while subprocess.run(argv, capture_output=True, check=False).returncode:
+        if time.monotonic() > end:
+            raise Unavailable(f"the API server was not ready within {READY_SECONDS:g} s")
+        time.sleep(0.2)
+
+
+def metrics(lab: Lab) -> str:
+    """What the API server counts; the same text for several questions."""
+    return cluster.kubectl(lab, "get", "--raw", "/metrics")
+
+
+def rejected(text: str) -> float:
+    """Requests that the API server refused because it was too busy."""
+    return sum(map(float, _REJECTED.findall(text)))
+
+
+def value(text: str, name: str) -> float:
+    """A series without labels."""
+    found = re.search(rf"^{name} (\S+)$", text, re.MULTILINE)
+    return float(found[1]) if found else 0.0
+
+
+def requests(text: str) -> float:
+    """All requests that it has answered; a watch counts when it ends."""
+    return sum(float(count) for _, count in _REQUESTS.findall(text))
+
+
+def resident(pid: int | str, line: str = "VmRSS") -> float:
+    """MiB that a process (or `self`) has, or with VmHWM the most that it had."""
+    found = re.search(rf"{line}:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    assert found
+    return int(found[1]) / 1024
