@@ -69,7 +69,7 @@ BENCHMARKS = {
 }
 
 
-class IntList(click.ParamType):
+class IntList(click.ParamType[tuple[int, ...]]):
     """Numbers with commas between them, each at least 2."""
 
     name = "numbers"

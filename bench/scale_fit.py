@@ -39,7 +39,7 @@ def exponent(values: Mapping[int, float]) -> float | None:
 def carried(values: Mapping[int, float], slope: float) -> float:
     """What TARGET would have: the largest size, on by the power law."""
     size = max(values)
-    return values[size] * (TARGET / size) ** slope
+    return float(values[size] * (TARGET / size) ** slope)
 
 
 def fitted(series: Mapping[str, Series]) -> Iterator[Figure]:
