@@ -1,7 +1,8 @@
 """Reports how full each pool is: in its status, and as an Event when it is nearly full.
 
 The controller's other half of IPAM, beside gc.py. Every few seconds it computes each pool's status
-from pools and blocks and writes those that differ (level, not edge).
+from pools and blocks and writes those that differ (level, not edge). Pools are few and are listed;
+blocks may be as many as nodes, so while it runs a watch shows them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from datetime import UTC, datetime
 
 import structlog
 
+from kube_base.backoff import full_jitter
 from kube_base.errors import KubeError, Refused, Unavailable
 from kube_base.frozen import replace
 from kube_client.kinds import Stored
@@ -22,6 +24,7 @@ from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL_TEXT, pool_of_text
 from kube_rdma.api.ipam.ip_pool_status import IPPoolStatus, PoolFindings, pool_status
 from kube_rdma.model.conditions import moment
 from kube_rdma.model.ipam import Block, IPPool, Usage
+from kube_rdma.programs.mirror import Mirror
 from kube_rdma.rules.ipam.reclaim import conflicts, nearly_full, usage
 from kube_rdma.rules.ipam.subpools import subpools
 
@@ -45,15 +48,19 @@ class PoolStatusReporter:
         self._cluster = cluster
         self._events = events
         self._reported = reported
+        self._blocks: Mirror[Block] = Mirror(ipam.IP_BLOCK, ipam.block)
 
     async def run(self) -> None:
         """Report until cancelled, and wait for an API server that is away."""
-        while True:
-            try:
-                await self.report(datetime.now(UTC))
-            except KubeError as error:
-                log.warning("pool report interrupted", why=str(error))
-            await asyncio.sleep(REPORT_SECONDS)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._blocks.follow(self._cluster, full_jitter))
+            await self._blocks.synced.wait()
+            while True:
+                try:
+                    await self.report(datetime.now(UTC))
+                except KubeError as error:
+                    log.warning("pool report interrupted", why=str(error))
+                await asyncio.sleep(REPORT_SECONDS)
 
     async def report(self, now: datetime) -> int:
         """Write the status of each pool where it changed; return how many were written.
@@ -61,8 +68,7 @@ class PoolStatusReporter:
         A status is of the very version of the object that it was computed from, or is not written:
         so observedGeneration is that of the spec that was looked at, and never goes back.
         """
-        seen_blocks = await self._cluster.see(ipam.IP_BLOCK)
-        blocks = tuple(ipam.block(stored) for stored in seen_blocks.objects)
+        blocks = await self._all_blocks()
         written = 0
         usages: list[Usage] = []
         for stored in (await self._cluster.see(IP_POOL_TEXT)).objects:
@@ -80,6 +86,20 @@ class PoolStatusReporter:
                 log.info("pool status written by another client", why=str(error))
         self._reported(usages)
         return written
+
+    async def _all_blocks(self) -> tuple[Block, ...]:
+        """As the watch shows them, or listed where it does not run.
+
+        Raise Unavailable while nothing is known of changes, and what is wrong with a garbled block.
+        """
+        if not self._blocks.synced.is_set():
+            seen = await self._cluster.see(ipam.IP_BLOCK)
+            return tuple(map(ipam.block, seen.objects))
+        if self._blocks.trouble:
+            raise Unavailable(self._blocks.trouble)
+        for fault in self._blocks.faults.values():
+            raise fault
+        return tuple(self._blocks.values.values())
 
 
 def pool_findings(pool: IPPool, blocks: tuple[Block, ...], generation: int) -> PoolFindings:

@@ -1,5 +1,7 @@
 """A pool's status says how full it is, is written when it changes, and never else."""
 
+import asyncio
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from ipaddress import ip_network
 
@@ -11,6 +13,7 @@ from kube_rdma.adapters.cluster.events import Events
 from kube_rdma.adapters.cluster.ipam import IP_BLOCK, LEASE
 from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL
 from kube_rdma.model.ipam import Block, BlockKey, Family, IPPool, IPRange, NodeHolding
+from kube_rdma.programs.ipam import pool_status_reporter
 from kube_rdma.programs.ipam.pool_status_reporter import PoolStatusReporter
 from kube_rdma_testing.cluster.server import FakeServer
 
@@ -65,3 +68,78 @@ async def test_whoever_asks_is_told_how_full_all_pools_are(cluster):
         [("pool", 10, 62)],
         [("pool", 10, 62)],
     ]
+
+
+class Looks:
+    """How full the pools were at each look of a reporter that runs."""
+
+    def __init__(self):
+        self.held = []
+        self._news = asyncio.Condition()
+        self._tasks = set()
+
+    def heard(self, usages):
+        self.held.append(sum(usage.held for usage in usages))
+        task = asyncio.ensure_future(self._tell())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _tell(self):
+        async with self._news:
+            self._news.notify_all()
+
+    async def until(self, condition):
+        async with self._news:
+            await self._news.wait_for(lambda: condition(self.held))
+
+
+@asynccontextmanager
+async def running(line):
+    """A reporter of a controller that leads, and its looks."""
+    cluster, looks = Cluster(line), Looks()
+    reporter = PoolStatusReporter(cluster, Events(cluster, "test"), looks.heard)
+    task = asyncio.create_task(reporter.run())
+    try:
+        yield looks
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_blocks_are_listed_once_however_often_it_looks(monkeypatch):
+    """There may be as many as nodes: of 5,000 a list is megabytes, and there were six a minute."""
+    monkeypatch.setattr(pool_status_reporter, "REPORT_SECONDS", 0.0)
+    server = FakeServer([IP_POOL, IP_BLOCK, LEASE])
+    people, line = Cluster(server.line()), server.line()
+    await people.create(IP_POOL, Wanted("pool", spec=IPPool("pool", (IPRange(SUBNET),))))
+    async with running(line) as looks:
+        await looks.until(lambda held: len(held) >= 3)
+        await hold(people, 10)
+        await looks.until(lambda held: held[-3:] == [10, 10, 10])
+    lists = [one for one in line.requests if (one.verb, one.plural) == ("list", "ipblocks")]
+    assert len(lists) == 1
+
+
+async def test_a_garbled_block_is_left_out_of_no_count(monkeypatch):
+    """What is not understood may be anybody's addresses: nothing is told until it is well again."""
+    monkeypatch.setattr(pool_status_reporter, "REPORT_SECONDS", 0.0)
+    server = FakeServer([IP_POOL, IP_BLOCK, LEASE])
+    people = Cluster(server.line())
+    await people.create(IP_POOL, Wanted("pool", spec=IPPool("pool", (IPRange(SUBNET),))))
+    await hold(people, 10)
+    (well,) = server.documents("ipblocks")
+    async with running(server.line()) as looks:
+        await looks.until(lambda held: held[-1:] == [10])
+        spec = {**well["spec"], "first": "10.0.0.3"}
+        server.put(IP_BLOCK, {"metadata": {"name": well["metadata"]["name"]}, "spec": spec})
+        await hold_other(people)
+        seen = len(looks.held)
+        server.put(IP_BLOCK, {"metadata": {"name": well["metadata"]["name"]}, "spec": well["spec"]})
+        await looks.until(lambda held: held[-1] == 10 and len(held) > seen)
+    assert set(looks.held) == {10}
+
+
+async def hold_other(cluster):
+    """A node holds an address of another network, which is none of the pool's."""
+    key = BlockKey("other", Family.V4, int(SUBNET.network_address))
+    await cluster.create(IP_BLOCK, Wanted(key.name, spec=Block(key, (NodeHolding("node-2", 2),))))
