@@ -1,16 +1,17 @@
 """The tables of docs/scale.md: a row for each figure of `scale`, a column for each size.
 
-Beside bench/page.py, which has a list for every other word. Behind bench/results.py.
+Beside bench/page.py, which has a list for every other word. Behind bench/results.py. Sizes may come
+from several runs, so exponents are those of the columns that are shown.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from bench.results import Result
-from bench.scale_fit import TARGET
+from bench.scale_fit import TARGET, carried, exponent
 from kube_rdma_tools.page_tables import BEGIN, put
 
 PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
@@ -25,7 +26,7 @@ def written(page: str, results: Sequence[Result]) -> str:
 
 def tables(results: Sequence[Result]) -> Iterator[str]:
     """Return the lines of both tables, and who measured them."""
-    by_key = {result.key: result for result in results}
+    growing = {result.key.removeprefix(_EXPONENT) for result in results}
     cells: dict[str, dict[int, Result]] = {}
     for result in results:
         if match := _OF_SIZE.fullmatch(result.key):
@@ -35,18 +36,17 @@ def tables(results: Sequence[Result]) -> Iterator[str]:
     yield _line("figure", *heads)
     yield "|---" * (len(heads) + 1) + "|"
     for key, row in cells.items():
-        slope, carried = by_key.get(_EXPONENT + key), by_key.get(_CARRIED + key)
         yield _line(
             f"`{key}`",
-            *(_number(row.get(size)) for size in sizes),
-            f"{slope.value:.2f}" if slope else "",
-            _number(carried),
+            *(_number(row[size].value, row[size].unit) if size in row else "" for size in sizes),
+            *(_growth(row) if key in growing else ("", "")),
             row[max(row)].note,
         )
     others = [result for result in results if _is_other(result)]
     yield from ("", _line("figure of many addresses", "value", "goal", "more"), "|---|---|---|---|")
     for result in others:
-        yield _line(f"`{result.key}`", _number(result), result.goal, result.note)
+        value = _number(result.value, result.unit)
+        yield _line(f"`{result.key}`", value, result.goal, result.note)
     runs = dict.fromkeys((one.day, one.commit, one.machine) for one in results)
     yield from ("", *(f"Measured {day}, commit {commit}, on {name}." for day, commit, name in runs))
 
@@ -59,8 +59,14 @@ def _line(*cells: str) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def _number(result: Result | None) -> str:
-    if result is None:
-        return ""
-    value = result.value
-    return f"{f'{value:.3g}' if abs(value) < 100 else f'{value:,.0f}'} {result.unit}".strip()
+def _growth(row: Mapping[int, Result]) -> tuple[str, str]:
+    """The exponent, and what it comes to; nothing where there is none."""
+    values = {size: result.value for size, result in row.items()}
+    slope = exponent(values)
+    if slope is None:
+        return "", ""
+    return f"{slope:.2f}", _number(carried(values, slope), row[max(row)].unit)
+
+
+def _number(value: float, unit: str) -> str:
+    return f"{f'{value:.3g}' if abs(value) < 100 else f'{value:,.0f}'} {unit}".strip()
