@@ -1,8 +1,8 @@
 """A cluster's worth of addresses: eight NICs on each of many nodes, then who reads all of them.
 
-The nodes (kube_rdma_tools.address_load) come in groups, for this machine does not carry all at
-once: each node gets eight addresses with its own journal, lease and watches, and stays their holder
-when its process has ended. They ask as the cluster's administrator.
+The first and the last group are nodes with a journal, a lease and watches of their own
+(kube_rdma_tools.address_load), which stay holders when their process has ended. What those between
+hold is written for them (scale_holders.py). All ask as the cluster's administrator.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from bench import scale_site as site
 from bench.figures import Figure
 from bench.ipam import expect
 from bench.operator import cpu
+from bench.scale_holders import hold
 from bench.scale_node import CARDS
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.lab import Lab
@@ -48,25 +49,23 @@ def addresses(nodes: int) -> Iterator[Figure]:
 
 
 def _given(lab: Lab, names: Sequence[str], journals: Path) -> Iterator[Figure]:
-    key, begin = f"nics_{len(names) * CARDS}", time.monotonic()
-    pods: list[Document] = []
-    for first in range(0, len(names), GROUP):
-        pods += _group(lab, names[first : first + GROUP], journals)
-    seconds = time.monotonic() - begin
-    given = [address for pod in pods for address in pod["addresses"]]
-    times = sorted(pod["seconds"] * 1000 for pod in pods)
-    note = f"{len(names)} nodes in groups of {GROUP}; {seconds:.0f} s with all starts"
-    yield Figure(f"{key}_addresses", len(given), "", "", note)
-    yield Figure(f"{key}_duplicates", len(given) - len(set(given)), "", "0")
-    worst = f"of a pod with {CARDS} NICs; the slowest {times[-1]:.0f} ms"
-    yield Figure(f"{key}_p50_ms", times[len(times) // 2], "ms", "", worst)
-    quarter = max(1, len(pods) // 4)
-    first_ms, last_ms = (
-        sorted(pod["seconds"] * 1000 for pod in part)[quarter // 2]
-        for part in (pods[:quarter], pods[-quarter:])
-    )
-    note = "median of the last quarter of nodes by that of the first"
-    yield Figure(f"{key}_last_by_first", last_ms / first_ms, "×", "", note)
+    """One group of nodes in an empty pool, one when all others hold their addresses."""
+    key, group = f"nics_{len(names) * CARDS}", min(GROUP, len(names) // 3)
+    first, between, last = names[:group], names[group:-group], names[-group:]
+    early = _group(lab, first, journals)
+    begin = time.monotonic()
+    held = hold(lab.kubeconfig, between)
+    note = f"by {len(between)} nodes, written for them in {time.monotonic() - begin:.0f} s"
+    yield Figure(f"{key}_held", held, "", "", note)
+    late = _group(lab, last, journals)
+    given = [address for pod in (*early, *late) for address in pod["addresses"]]
+    yield Figure(f"{key}_given", len(given), "", "", f"to {2 * group} nodes that ask")
+    yield Figure(f"{key}_duplicates", len(given) - len(set(given)), "", "0", "among these")
+    before, after = (sorted(pod["seconds"] * 1000 for pod in part) for part in (early, late))
+    worst = f"of a pod with {CARDS} NICs, {group} at once; the slowest {after[-1]:.0f} ms"
+    yield Figure(f"{key}_p50_ms", after[group // 2], "ms", "", worst)
+    note = "median of the last nodes by that of the first"
+    yield Figure(f"{key}_last_by_first", after[group // 2] / before[group // 2], "×", "", note)
 
 
 def _group(lab: Lab, names: Sequence[str], journals: Path) -> list[Document]:

@@ -1,0 +1,67 @@
+"""Holders of addresses for `scale`: what nodes leave in the cluster, without the nodes.
+
+Thousands of nodes would take hours of this machine. Their rules choose what each claims
+(rules/ipam/blocks) and the agent's codec writes it, a lease beside; no journal is kept, nothing is
+watched, and each knows what those before it hold.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from bench import scale_site as site
+from bench.scale_node import CARDS, POOL
+from kube_rdma.adapters.cluster.connect import connect
+from kube_rdma.adapters.cluster.ipam import IpamObjects
+from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL, pool_of
+from kube_rdma.model.ipam import Block, BlockKey, BootId, JournalId, NodeLease, NodeName
+from kube_rdma.rules.ipam.blocks import ahead_limit, choose_claims, plan
+from kube_rdma.rules.ipam.node_state import load
+from kube_rdma.rules.ipam.subpools import Subpool, subpools
+
+AT_ONCE = 16
+
+
+def hold(kubeconfig: Path, names: Sequence[str]) -> int:
+    """Let each node hold what it claims for its first pod; how many addresses that is."""
+    return asyncio.run(_hold(kubeconfig, names))
+
+
+async def _hold(kubeconfig: Path, names: Sequence[str]) -> int:
+    async with connect(kubeconfig) as cluster:
+        stored = await cluster.get(IP_POOL, POOL)
+        assert stored
+        (subpool,) = subpools(pool_of(stored))
+        objects = IpamObjects(cluster, site.SPACE)
+        known = await objects.blocks()
+        held = 0
+        for first in range(0, len(names), AT_ONCE):
+            group = names[first : first + AT_ONCE]
+            claims = [one for name in group for one in _claims(NodeName(name), known, subpool)]
+            latest = {block.key: block for block in claims}  # a second node writes after the first
+            written = await asyncio.gather(*map(objects.write_block, latest.values()))
+            known.update({block.key: block for block in written if block})
+            held += sum(_count(block, group) for block in latest.values())
+            await asyncio.gather(*(objects.write_lease(_lease(NodeName(name))) for name in group))
+        return held
+
+
+def _claims(node: NodeName, known: dict[BlockKey, Block], subpool: Subpool) -> Iterator[Block]:
+    """The blocks as this node writes them; `known` has them from then on."""
+    state = load(node, (), 0.0)
+    count = max(CARDS, ahead_limit(state, known, subpool))
+    for key, bits in choose_claims(state, known, subpool, count):
+        before = known.get(key)
+        _, block = plan(state, key, before, claim=bits)
+        known[key] = block
+        yield block
+
+
+def _count(block: Block, names: Sequence[str]) -> int:
+    return sum(one.bits.bit_count() for one in block.holdings if one.node in names)
+
+
+def _lease(node: NodeName) -> NodeLease:
+    return NodeLease(node, JournalId(f"journal of {node}"), BootId(f"boot of {node}"), heartbeat=1)
