@@ -19,7 +19,7 @@ from bench.scale_fit import TARGET, Series, fitted
 from bench.scale_steps import steps
 
 USUAL, SHORT = (10, 50), (2, 4)
-NODES_PER_AGENT = 5  # of the part with addresses, beside the largest number of agents
+FEW, FEW_NODES = 100, 50  # agents below which the part with addresses has so few nodes
 
 
 def measure(context: Context) -> Iterator[Row]:
@@ -29,7 +29,7 @@ def measure(context: Context) -> Iterator[Row]:
     for size in sizes:
         yield from attempt(f"agents_{size}", partial(_kept, size, series, context))
     yield from fitted(series)
-    nodes = min(TARGET, NODES_PER_AGENT * max(sizes))
+    nodes = TARGET if max(sizes) >= FEW else FEW_NODES
     yield from attempt("addresses", partial(addresses, nodes))
 
 

@@ -22,6 +22,7 @@ from kube_rdma_lab import cluster, switch
 from kube_rdma_lab.lab import Lab
 
 REST_SECONDS, SETTLE_SECONDS, AWAY_SECONDS = 300, 15, 5
+MANY = 200  # agents; so many start over minutes, and their streams do not end together
 CARDS_LOST = 5  # each on a node of its own
 SHARES = 32  # of each card after the change of the configuration
 TOLD = {
@@ -43,7 +44,8 @@ def steps(size: int, context: Context) -> Step:
         with site.controller(lab) as pid, fleet(lab, names) as agents:
             yield from _start(lab, agents)
             time.sleep(context.times(SETTLE_SECONDS))
-            yield from _rest(lab, agents, pid, context.times(REST_SECONDS))
+            rest = REST_SECONDS if size < MANY else REST_SECONDS / 3
+            yield from _rest(lab, agents, pid, context.times(round(rest)))
             yield from _cards(agents)
             yield from _configuration(lab, agents)
             yield from _addresses(lab, agents)
