@@ -20,12 +20,14 @@ from bench import scale_site as site
 from bench.figures import Figure
 from bench.ipam import expect
 from bench.operator import cpu
-from bench.scale_holders import hold
+from bench.scale_fleet import fleet
+from bench.scale_holders import hold, report
 from bench.scale_node import CARDS
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.lab import Lab
 
 GROUP, PROCESSES = 200, 2
+MODEL = "model"  # a node whose report the others have too
 LIST = "/apis/kube-rdma.io/v1alpha1/ipblocks"
 
 Document = dict[str, Any]
@@ -37,6 +39,10 @@ def addresses(nodes: int) -> Iterator[Figure]:
     with site.site() as lab:
         for first in range(0, nodes, 1000):
             site.make_nodes(lab, names[first : first + 1000])
+        site.make_nodes(lab, [MODEL])
+        with fleet(lab, [MODEL]) as agents:
+            agents.tell("start")
+            report(lab.kubeconfig, names, MODEL)
         with tempfile.TemporaryDirectory(dir=lab.home) as journals:
             yield from _given(lab, names, Path(journals))
         yield from _listed(lab)

@@ -57,10 +57,12 @@ class Traffic:
         self.requests: Counter[str] = Counter()
         self.answers: Counter[str] = Counter()
         self.changes: Counter[str] = Counter()
+        self.errors: Counter[str] = Counter()
         for answer in answers:
             self.requests.update(answer["requests"])
             self.answers.update(answer["answers"])
             self.changes.update(answer["changes"])
+            self.errors.update(answer["errors"])
 
     def count(self, *words: str) -> int:
         """Requests with all of these words in "verb resource status"."""

@@ -1,8 +1,8 @@
-"""Holders of addresses for `scale`: what nodes leave in the cluster, without the nodes.
+"""What thousands of nodes leave in the cluster, without the nodes: for the last part of `scale`.
 
-Thousands of nodes would take hours of this machine. Their rules choose what each claims
+They would take hours of this machine. Their rules choose which addresses each claims
 (rules/ipam/blocks) and the agent's codec writes it, a lease beside; no journal is kept, nothing is
-watched, and each knows what those before it hold.
+watched, and each knows what those before it hold. Their NodeReports are copies of a real one.
 """
 
 from __future__ import annotations
@@ -13,15 +13,17 @@ from pathlib import Path
 
 from bench import scale_site as site
 from bench.scale_node import CARDS, POOL
+from kube_client.kinds import Wanted
 from kube_rdma.adapters.cluster.connect import connect
 from kube_rdma.adapters.cluster.ipam import IpamObjects
 from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL, pool_of
+from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
 from kube_rdma.model.ipam import Block, BlockKey, BootId, JournalId, NodeLease, NodeName
 from kube_rdma.rules.ipam.blocks import ahead_limit, choose_claims, plan
 from kube_rdma.rules.ipam.node_state import load
 from kube_rdma.rules.ipam.subpools import Subpool, subpools
 
-AT_ONCE = 16
+AT_ONCE = 32
 
 
 def hold(kubeconfig: Path, names: Sequence[str]) -> int:
@@ -65,3 +67,24 @@ def _count(block: Block, names: Sequence[str]) -> int:
 
 def _lease(node: NodeName) -> NodeLease:
     return NodeLease(node, JournalId(f"journal of {node}"), BootId(f"boot of {node}"), heartbeat=1)
+
+
+def report(kubeconfig: Path, names: Sequence[str], model: str) -> None:
+    """Let each node have the NodeReport of the node `model`."""
+    asyncio.run(_report(kubeconfig, names, model))
+
+
+async def _report(kubeconfig: Path, names: Sequence[str], model: str) -> None:
+    slots = asyncio.Semaphore(AT_ONCE)
+    async with connect(kubeconfig) as cluster:
+        stored = await cluster.get(NODE_REPORT, model)
+        assert stored
+        assert stored.status
+        status = stored.status
+
+        async def one(name: str) -> None:
+            async with slots:
+                await cluster.apply(NODE_REPORT, Wanted(name), force=True)
+                await cluster.apply_status(NODE_REPORT, name, "", status, force=True)
+
+        await asyncio.gather(*map(one, names))

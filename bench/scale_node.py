@@ -13,6 +13,7 @@ binding. Nobody asks this node for claims or networks.
 from __future__ import annotations
 
 import asyncio
+import json
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -75,6 +76,7 @@ from kube_rdma_testing.kernel.listeners import FakeUevents
 CARDS = 8
 POOL = PoolName("scale")  # of addresses
 WATCHES = 8  # Node, policies, report, slices of this driver and of all, pods, IP pools and blocks
+_ERROR = b'{"type":"ERROR"'
 SETTLED = frozenset({"nodereports/status", "nodes/status", "resourceslices", "leases"})
 """What each node has written once it has arrived."""
 
@@ -91,11 +93,11 @@ class Traffic:
         self.requests: Counter[str] = Counter()
         self.answers: Counter[str] = Counter()  # bytes of answers, by verb and resource
         self.changes: Counter[str] = Counter()  # bytes of watches, by resource
-        self.lines: Counter[str] = Counter()  # of watches, by resource
+        self.errors: Counter[str] = Counter()  # by which watches ended, by resource and code
 
     def clear(self) -> None:
         """Begin anew."""
-        for counter in (self.requests, self.answers, self.changes, self.lines):
+        for counter in vars(self).values():
             counter.clear()
 
     def document(self) -> dict[str, dict[str, int]]:
@@ -115,7 +117,8 @@ class Counted:
 
     async def send(self, request: wire.ApiRequest) -> wire.Answer:
         """Carry a request; count it, also without an answer."""
-        place = f"{request.verb} {request.resource}"
+        verb = "check" if ("limit", "1") in request.query else request.verb  # see kube_client/calls
+        place = f"{verb} {request.resource}"
         try:
             answer = await self._transport.send(request)
         except Unavailable:
@@ -152,7 +155,8 @@ class Counted:
     async def _counted(self, resource: str, lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         async for line in lines:
             self._traffic.changes[resource] += len(line) + 1
-            self._traffic.lines[resource] += 1
+            if line.startswith(_ERROR):
+                self._traffic.errors[f"{resource} {json.loads(line)['object'].get('code')}"] += 1
             yield line
 
 

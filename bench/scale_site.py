@@ -195,6 +195,11 @@ def metrics(lab: Lab) -> str:
     return cluster.kubectl(lab, "get", "--raw", "/metrics")
 
 
+def api_server_mib(lab: Lab) -> float:
+    """What the API server's process has."""
+    return value(metrics(lab), "process_resident_memory_bytes") / 2**20
+
+
 def rejected(text: str) -> float:
     """Requests that the API server refused because it was too busy."""
     return sum(map(float, _REJECTED.findall(text)))

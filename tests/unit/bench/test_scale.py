@@ -49,7 +49,7 @@ def test_numbers_of_agents_that_are_none_are_refused(text):
 def test_requests_are_counted_by_whole_words():
     """`nodes` is no part of `nodes/status`."""
     counts = {"patch nodes 200": 3, "patch nodes/status 200": 5, "list nodes 429": 1}
-    traffic = Traffic([{"requests": counts, "answers": {}, "changes": {}}] * 2)
+    traffic = Traffic([{"requests": counts, "answers": {}, "changes": {}, "errors": {}}] * 2)
     assert traffic.count("nodes") == 8
     assert traffic.count("patch", "nodes/status") == 10
     assert traffic.count("429") == 2
