@@ -141,8 +141,8 @@ def _controllers(lab: Lab, nodes: int) -> Iterator[Figure]:
             time.sleep(30)  # rounds of garbage collection and reports
             rest = (cpu(pid) - used) / 30
             peak = site.resident(pid, "VmHWM")
-        told = "until it leads and has reported"
-        yield Figure(f"controller_{word}_seconds", seconds, "s", "", told)
+        note = "until it leads and has reported"
+        yield Figure(f"controller_{word}_seconds", seconds, "s", "", note)
         yield Figure(f"controller_{word}_cpu_s", used, "s")
         yield Figure(f"controller_{word}_rest_cpu", rest, "", "", "of one processor, then")
         yield Figure(f"controller_{word}_peak_mib", peak, "MiB", "≤ 150", "the most that it had")

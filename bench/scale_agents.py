@@ -65,7 +65,7 @@ async def _tokens(
     async with connect(kubeconfig, user_agent="kube-rdma-bench/1") as cluster:
         uids = {node: await _uid(cluster, node) for node in nodes}
 
-        async def one(node: str) -> str:
+        async def token(node: str) -> str:
             bound = {"apiVersion": "v1", "kind": "Node", "name": node, "uid": uids[node]}
             spec = {"boundObjectRef": bound, "expirationSeconds": TOKEN_SECONDS}
             version = "authentication.k8s.io/v1"
@@ -83,7 +83,7 @@ async def _tokens(
             async with slots:
                 return str(json.loads(await cluster.write(request))["status"]["token"])
 
-        return tuple(await asyncio.gather(*map(one, nodes)))
+        return tuple(await asyncio.gather(*map(token, nodes)))
 
 
 async def _uid(cluster: Any, node: str) -> str:
@@ -114,10 +114,10 @@ class _Agents:
             "start": self._start,
             "card": self._card,
             "mark": self._mark,
-            "each": self._each,
+            "each": self._written,
             "addresses": self._addresses,
             "streams": self._streams,
-            "traffic": self._told,
+            "traffic": self._counted,
             "memory": self._memory,
         }
 
@@ -167,7 +167,7 @@ class _Agents:
             node.counted.written.clear()
         return {"marked": _now()}
 
-    async def _each(self, kind: str) -> Answer:
+    async def _written(self, kind: str) -> Answer:
         """The times since `mark` cannot be told by another process, so the clock's are given."""
         written = [node.counted.written[kind] for node in self._nodes]
         await until(lambda: all(written), PATIENCE)
@@ -186,7 +186,7 @@ class _Agents:
         )
         return {"seconds": _now() - begin, "well": well}
 
-    async def _told(self) -> Answer:
+    async def _counted(self) -> Answer:
         document: Answer = dict(self._traffic.document())
         self._traffic.clear()
         return document

@@ -37,27 +37,27 @@ async def _hold(kubeconfig: Path, names: Sequence[str]) -> int:
         assert stored
         (subpool,) = subpools(pool_of(stored))
         objects = IpamObjects(cluster, site.SPACE)
-        known = await objects.blocks()
+        blocks = await objects.blocks()
         held = 0
         for first in range(0, len(names), AT_ONCE):
             group = names[first : first + AT_ONCE]
-            claims = [one for name in group for one in _claims(NodeName(name), known, subpool)]
+            claims = [one for name in group for one in _claims(NodeName(name), blocks, subpool)]
             latest = {block.key: block for block in claims}  # a second node writes after the first
             written = await asyncio.gather(*map(objects.write_block, latest.values()))
-            known.update({block.key: block for block in written if block})
+            blocks.update({block.key: block for block in written if block})
             held += sum(_count(block, group) for block in latest.values())
             await asyncio.gather(*(objects.write_lease(_lease(NodeName(name))) for name in group))
         return held
 
 
-def _claims(node: NodeName, known: dict[BlockKey, Block], subpool: Subpool) -> Iterator[Block]:
-    """The blocks as this node writes them; `known` has them from then on."""
+def _claims(node: NodeName, blocks: dict[BlockKey, Block], subpool: Subpool) -> Iterator[Block]:
+    """The blocks as this node writes them; `blocks` has them from then on."""
     state = load(node, (), 0.0)
-    count = max(CARDS, ahead_limit(state, known, subpool))
-    for key, bits in choose_claims(state, known, subpool, count):
-        before = known.get(key)
+    count = max(CARDS, ahead_limit(state, blocks, subpool))
+    for key, bits in choose_claims(state, blocks, subpool, count):
+        before = blocks.get(key)
         _, block = plan(state, key, before, claim=bits)
-        known[key] = block
+        blocks[key] = block
         yield block
 
 
@@ -82,9 +82,9 @@ async def _report(kubeconfig: Path, names: Sequence[str], model: str) -> None:
         assert stored.status
         status = stored.status
 
-        async def one(name: str) -> None:
+        async def write(name: str) -> None:
             async with slots:
                 await cluster.apply(NODE_REPORT, Wanted(name), force=True)
                 await cluster.apply_status(NODE_REPORT, name, "", status, force=True)
 
-        await asyncio.gather(*map(one, names))
+        await asyncio.gather(*map(write, names))

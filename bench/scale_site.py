@@ -207,8 +207,8 @@ def rejected(text: str) -> float:
 
 def value(text: str, name: str) -> float:
     """A series without labels."""
-    found = re.search(rf"^{name} (\S+)$", text, re.MULTILINE)
-    return float(found[1]) if found else 0.0
+    match = re.search(rf"^{name} (\S+)$", text, re.MULTILINE)
+    return float(match[1]) if match else 0.0
 
 
 def requests(text: str) -> float:
@@ -218,6 +218,6 @@ def requests(text: str) -> float:
 
 def resident(pid: int | str, line: str = "VmRSS") -> float:
     """MiB that a process (or `self`) has, or with VmHWM the most that it had."""
-    found = re.search(rf"{line}:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
-    assert found
-    return int(found[1]) / 1024
+    match = re.search(rf"{line}:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    assert match
+    return int(match[1]) / 1024

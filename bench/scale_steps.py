@@ -54,9 +54,12 @@ def steps(size: int, context: Context) -> Step:
             yield from _configuration(lab, agents)
             yield from _addresses(lab, agents)
             yield from _memory(lab, agents, pid, alone)
-            with site.one_agent(lab, "one-agent") as one:
+            with site.one_agent(lab, "one-agent") as own_agent:
                 time.sleep(context.times(AGENT_SECONDS))
-                yield "agent_mib", Measured(site.resident(one), "MiB", "", "a process, no cards")
+                yield (
+                    "agent_mib",
+                    Measured(site.resident(own_agent), "MiB", "", "a process, no cards"),
+                )
             yield from _restart(lab, agents)
 
 
@@ -68,10 +71,10 @@ def _start(lab: Lab, agents: Fleet) -> Step:
         raise Unavailable(f"agents did not arrive, such as {missing[0]}")
     traffic, after = agents.traffic(), site.metrics(lab)
     times = sorted(second for answer in answers for second in answer["seconds"])
-    each = sum(traffic.requests.values()) / agents.count
+    per_agent = sum(traffic.requests.values()) / agents.count
     yield "start_seconds", Measured(times[-1], "s", "", f"median {median(times):.1f} s")
     counted = site.requests(after) - site.requests(before)
-    note = f"{each:.1f} of each agent; the API server counted {counted:.0f} ended ones of all"
+    note = f"{per_agent:.1f} of each agent; the API server counted {counted:.0f} ended ones of all"
     yield "start_requests", Measured(sum(traffic.requests.values()), "", "", note, grows=True)
     yield "start_lists", Measured(traffic.count("list"), "", "", "", grows=True)
     yield (
@@ -130,8 +133,8 @@ def _cards(agents: Fleet) -> Step:
         yield f"card_to_{name}_ms", Measured(median(times), "ms", "", note)
     traffic = agents.traffic()
     asked = Counter({k: n for k, n in traffic.requests.items() if k.split()[1] in CARD_ASKS})
-    each = sum(asked.values()) / len(lost)
-    yield "card_requests", Measured(each, "", "", f"of a card; {traffic.most(asked)}")
+    per_card = sum(asked.values()) / len(lost)
+    yield "card_requests", Measured(per_card, "", "", f"of a card; {traffic.most(asked)}")
 
 
 def _configuration(lab: Lab, agents: Fleet) -> Step:
@@ -149,10 +152,12 @@ def _configuration(lab: Lab, agents: Fleet) -> Step:
         yield f"change_last_{name}_s", Measured(last - begin, "s")
     time.sleep(LATER_SECONDS)  # conditions of nodes, and the policy's status
     traffic, after = agents.traffic(), site.metrics(lab)
-    each = sum(traffic.requests.values()) / agents.count
+    per_agent = sum(traffic.requests.values()) / agents.count
     yield (
         "change_requests",
-        Measured(sum(traffic.requests.values()), "", "", f"{each:.1f} of each agent", grows=True),
+        Measured(
+            sum(traffic.requests.values()), "", "", f"{per_agent:.1f} of each agent", grows=True
+        ),
     )
     changes = sum(traffic.changes.values()) / 1e6
     yield "change_watch_bytes", Measured(changes, "MB", "", _note(traffic.changes), grows=True)
