@@ -26,6 +26,7 @@ from bench import (
     nccl_env,
     operator,
     overload,
+    plugin_beside,
     scheduling,
     scrape,
     shim,
@@ -38,7 +39,7 @@ from bench.run import Run
 
 # Cheap ones first; `attach-vm` boots a machine without Kubernetes, `ipam`, `operator` and
 # `scheduling` a control plane of their own, `claim-start` native nodes, `beside` a lab for each of
-# two checkouts, `lab` the one that the later ones use.
+# two checkouts (`plugin-beside` measures both without one), `lab` the one that the later ones use.
 BENCHMARKS = {
     "devices": devices,
     "admission": admission,
@@ -58,6 +59,7 @@ BENCHMARKS = {
     "operator": operator,
     "scheduling": scheduling,
     "claim-start": claim_start,
+    "plugin-beside": plugin_beside,
     "beside": beside,
     "lab": lab,
     "agent": agent,
