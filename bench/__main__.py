@@ -27,6 +27,7 @@ from bench import (
     nccl_env,
     operator,
     overload,
+    plugin_beside,
     scale,
     scheduling,
     scrape,
@@ -40,7 +41,8 @@ from bench.run import Run
 
 # Cheap ones first; `attach-vm` boots a machine without Kubernetes, `ipam`, `operator`,
 # `scheduling` and `scale` control planes of their own, `claim-start` native nodes, `beside` a lab
-# for each of two checkouts, `lab` the one that the later ones use.
+# for each of two checkouts (`plugin-beside` measures both without one), `lab` the one that the
+# later ones use.
 BENCHMARKS = {
     "devices": devices,
     "admission": admission,
@@ -61,6 +63,7 @@ BENCHMARKS = {
     "scheduling": scheduling,
     "scale": scale,
     "claim-start": claim_start,
+    "plugin-beside": plugin_beside,
     "beside": beside,
     "lab": lab,
     "agent": agent,

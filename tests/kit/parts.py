@@ -32,6 +32,7 @@ def compiled(store, *, slow):
     if slow:
         go.build_module(store, "mpi-operator", helm.MODULES)
         go.build_module(store, "cilium", helm.MODULES)
+        go.build_module(store, "kueue", helm.MODULES)
 
 
 def unpacked(store, *, slow):

@@ -12,7 +12,7 @@ from tests.lab.native.test_bench import WITHOUT_MACHINES
 QUICK = ("admission", "nccl-env", "survey")  # two seconds each: in every run of the tests
 WORDS = ("devices", "imports", "events", "hostile", "scrape", "shim")
 WITH_NAMESPACES = ("attach", "overload")  # which root may make
-WITH_ANOTHER_CHECKOUT = ("beside",)  # its rows without one: test_beside.py
+WITH_ANOTHER_CHECKOUT = ("beside", "plugin-beside")  # their rows without one: test_*beside.py
 
 
 @pytest.mark.parametrize("word", QUICK)
