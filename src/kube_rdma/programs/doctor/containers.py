@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from kube_base.errors import KubeError, Unavailable
@@ -25,7 +26,7 @@ from kube_rdma.model.pod import MIRROR
 from kube_rdma.programs.doctor.steering import steering
 
 DOORS = "/dev/infiniband"
-_PROC, _DEV = Path("/proc"), Path("/dev")
+PROC, _DEV = Path("/proc"), Path("/dev")
 
 
 def processes_folder(host: Path) -> Path:
@@ -33,8 +34,8 @@ def processes_folder(host: Path) -> Path:
 
     Where the node's is not mounted it is that of this process.
     """
-    mounted = inside(host, _PROC)
-    return mounted if (mounted / "1").is_dir() else _PROC
+    mounted = inside(host, PROC)
+    return mounted if (mounted / "1").is_dir() else PROC
 
 
 def uid_of(whole: FullPod) -> str:
@@ -43,7 +44,7 @@ def uid_of(whole: FullPod) -> str:
 
 
 def with_containers(
-    seen: ObservedPod, whole: FullPod, folder: Path = _PROC
+    seen: ObservedPod, whole: FullPod, folder: Path = PROC
 ) -> tuple[ObservedPod, Path]:
     """The same with what the first process of each container shows, and its network namespace.
 
@@ -56,12 +57,12 @@ def with_containers(
             "outside of a container or with hostPID"
         )
     names = {container: name for name, container in container_ids(whole).items()}
-    by_name = {names[one]: pid for one, pid in pids.items() if one in names}
+    by_name = {names[one]: of for one, of in pids.items() if one in names}
     containers = tuple(
         _with_process(one, by_name[one.name], folder) if one.name in by_name else one
         for one in seen.containers or ()
     )
-    namespace = folder / f"{next(iter(pids.values()))}/ns/net"
+    namespace = folder / f"{next(iter(pids.values()))[0]}/ns/net"
     return replace(seen, containers=containers), namespace
 
 
@@ -114,10 +115,14 @@ def container_ids(whole: FullPod) -> dict[str, ContainerId]:
     return {name: ContainerId(text.rpartition("//")[2]) for name, text in parts if "//" in text}
 
 
-def _with_process(container: ObservedContainer, pid: int, folder: Path) -> ObservedContainer:
+def _with_process(
+    container: ObservedContainer, pids: Sequence[int], folder: Path
+) -> ObservedContainer:
+    pid = pids[0]
     user, locks = proc.user_and_lock(pid, folder)
     return replace(
         container,
+        pinned=_pinned(pids, folder),
         user=user,
         locks=locks,
         memlock=proc.memlock(pid, folder),
@@ -134,6 +139,15 @@ def _nodes(folder: Path) -> tuple[str, ...] | None:
         return ()
     except OSError:
         return None
+
+
+def _pinned(pids: Sequence[int], folder: Path) -> int | None:
+    """What all of them have pinned; None where none of them tells."""
+    amounts = []
+    for pid in pids:
+        with suppress(Unavailable):  # it has ended
+            amounts.append(proc.pinned(pid, folder))
+    return sum(amounts) if amounts else None
 
 
 def _variables(pid: int, folder: Path) -> tuple[tuple[str, str], ...] | None:

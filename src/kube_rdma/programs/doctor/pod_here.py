@@ -16,11 +16,14 @@ from kube_base.errors import Unavailable
 from kube_base.frozen import Frozen, replace
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.pod import FullPod
+from kube_rdma.adapters.kernel import proc
 from kube_rdma.model.attach.attachment import Attachment
 from kube_rdma.model.doctor import ObservedPod
 from kube_rdma.model.late_binding.binding import PodName
 from kube_rdma.programs.doctor.attachments import checked, recorded
 from kube_rdma.programs.doctor.containers import (
+    PROC,
+    container_ids,
     is_open,
     namespace_by_runtime,
     processes_folder,
@@ -28,6 +31,7 @@ from kube_rdma.programs.doctor.containers import (
     with_containers,
     with_specs,
 )
+from kube_rdma.programs.doctor.in_use import queue_pairs_inside
 from kube_rdma.programs.doctor.limits import observed_limits
 from kube_rdma.programs.doctor.pod import pod_by_api, with_namespace
 from kube_rdma.programs.part_reader import PartReader
@@ -83,7 +87,14 @@ async def _inside(
     if namespace is None:
         return seen
     entered = namespace
-    return reader.part("pod.links", lambda: with_namespace(seen, entered)) or seen
+    seen = reader.part("pod.links", lambda: with_namespace(seen, entered)) or seen
+    if not proc.processes_of(uid_of(whole), PROC):
+        return seen  # the kernel tells of no process that is not in sight of this one
+    names = {container: name for name, container in container_ids(whole).items()}
+    pairs = reader.part(
+        "pod.queue_pairs", lambda: queue_pairs_inside(entered, uid_of(whole), names)
+    )
+    return replace(seen, queue_pairs=pairs)
 
 
 def _namespaces(process: Path | None, records: tuple[Attachment, ...]) -> Iterator[Path]:

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from kube_base.frozen import replace
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster import reports as objects
 from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL
@@ -23,6 +24,7 @@ from kube_rdma.programs.doctor.evidence import DoctorPlaces, observe
 from kube_rdma.rules.doctor.diagnose import diagnose
 from kube_rdma_testing.cluster.server import FakeServer
 from kube_rdma_testing.runtime.cri import FakeCriRuntime
+from tests.unit.rules.doctor.healthy import with_pod
 
 KINDS = (*(DAEMON_SETS, DEPLOYMENTS, objects.EVENT, objects.BINDING), *(IP_POOL, DEFINITION, POD))
 IDENTITY, UID = "ab" * 32, "1-2"
@@ -49,7 +51,11 @@ def host(tmp_path):
             proc, f"{pid}/cgroup", f"0::/../kubepods-pod1_2.slice/cri-containerd-{IDENTITY}.scope\n"
         )
         put(proc, f"{pid}/limits", LOCKED)
-        put(proc, f"{pid}/status", "Uid:\t0\t0\t0\t0\nCapEff:\t0000000000000000\n")
+        put(
+            proc,
+            f"{pid}/status",
+            f"Uid:\t0\t0\t0\t0\nVmPin:\t{pid} kB\nCapEff:\t0000000000000000\n",
+        )
         (proc / f"{pid}/environ").mkdir()
         put(proc, f"{pid}/root", "")
     return tmp_path / "host"
@@ -107,9 +113,20 @@ async def test_locked_memory_is_judged_from_an_agents_container(
     seen = await seen_from_an_agent(tmp_path, host, socket, pod(added))
     (container,) = seen.pod.containers
     assert (container.user, container.locks, container.memlock) == (0, False, 65536)
+    assert container.pinned == (7 + 9) * 1024
+    assert seen.pod.queue_pairs is None
     assert container.nodes == ("/dev/infiniband/uverbs0",)
     assert container.variables == (("NCCL_IB_GID_INDEX", "3"), ("UCX_TLS", "rc"))
     assert code in {one.code for one in diagnose(seen).findings}
+
+
+async def test_a_wrong_gid_index_is_found_by_the_runtimes_word(tmp_path, host, runtime):
+    """The pod's namespace and GID tables are those of a good node; the container was seen here."""
+    socket, made = runtime
+    made.make(IDENTITY, SPEC)
+    (container,) = (await seen_from_an_agent(tmp_path, host, socket, pod())).pod.containers
+    first, *_ = diagnose(with_pod(containers=(replace(container, memlock=-1),))).findings
+    assert (first.code, first.subject) == ("KR420", "main")
 
 
 async def test_without_the_runtimes_word_limits_are_judged_all_the_same(tmp_path, host, runtime):
