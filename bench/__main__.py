@@ -17,6 +17,7 @@ from bench import (
     claim_start,
     claims,
     devices,
+    doctor,
     events,
     hostile,
     imports,
@@ -37,8 +38,8 @@ from bench.results import recording
 from bench.run import Run
 
 # Cheap ones first; `attach-vm` boots a machine without Kubernetes, `ipam`, `operator` and
-# `scheduling` a control plane of their own, `claim-start` native nodes, `beside` a lab for each of
-# two checkouts, `lab` the one that the later ones use.
+# `scheduling` a control plane of their own, `claim-start` and `doctor` native nodes, `beside` a lab
+# for each of two checkouts, `lab` the one that the later ones use.
 BENCHMARKS = {
     "devices": devices,
     "admission": admission,
@@ -58,6 +59,7 @@ BENCHMARKS = {
     "operator": operator,
     "scheduling": scheduling,
     "claim-start": claim_start,
+    "doctor": doctor,
     "beside": beside,
     "lab": lab,
     "agent": agent,

@@ -4,7 +4,7 @@ import pytest
 
 from tests.kit import bench_words
 
-WITHOUT_MACHINES = ("allocate", "claims", "claim-start", "ipam", "operator", "scheduling")
+WITHOUT_MACHINES = ("allocate", "claims", "claim-start", "doctor", "ipam", "operator", "scheduling")
 
 
 @pytest.mark.slow
