@@ -8,7 +8,7 @@ a value that changed is written anew: of a node with 250 functions a scrape has 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from prometheus_client import generate_latest
 from prometheus_client.metrics_core import Metric
@@ -19,6 +19,7 @@ from kube_rdma.model.metrics.families import Durations, MetricFamily, MetricKind
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _TOTAL = "_total"
+_number: Callable[[float], str] = floatToGoString
 _HEAD = 2  # lines of a family before its series: # HELP and # TYPE
 
 
@@ -65,11 +66,11 @@ class _KeptFamily:
             return exposition(values)
         self._learn([one for one in series if one.labels not in self._lines])
         lines, text = self._lines, [self._head]
-        for one in series:
-            value, line = lines[one.labels]
-            if value != one.value:
-                line = f"{line[: line.rindex(' ')]} {floatToGoString(one.value)}\n"
-                lines[one.labels] = (one.value, line)
+        for sample in series:
+            value, line = lines[sample.labels]
+            if value != sample.value:
+                line = f"{line[: line.rindex(' ')]} {_number(sample.value)}\n"
+                lines[sample.labels] = (sample.value, line)
             text.append(line)
         if len(lines) > len(series):
             self._lines = {one.labels: lines[one.labels] for one in series}
@@ -81,8 +82,8 @@ class _KeptFamily:
             return
         *head_and_lines, _ = exposition(series).decode().split("\n")
         self._head = "".join(f"{line}\n" for line in head_and_lines[:_HEAD])
-        for one, line in zip(series, head_and_lines[_HEAD:], strict=True):
-            self._lines[one.labels] = (one.value, f"{line}\n")
+        for sample, line in zip(series, head_and_lines[_HEAD:], strict=True):
+            self._lines[sample.labels] = (sample.value, f"{line}\n")
 
 
 class _Collected(Collector):

@@ -16,7 +16,6 @@ from pathlib import Path
 from kube_base.errors import KubeError, Unavailable
 from kube_base.frozen import replace
 from kube_rdma.adapters.cluster.kinds.pod import FullPod, status_of
-from kube_rdma.adapters.cni.conf.places import inside
 from kube_rdma.adapters.kernel import proc
 from kube_rdma.adapters.runtime.cri import read_container, read_netns, read_sandboxes
 from kube_rdma.model.doctor import ObservedContainer, ObservedPod
@@ -34,7 +33,7 @@ def processes_folder(host: Path) -> Path:
 
     Where the node's is not mounted it is that of this process.
     """
-    mounted = inside(host, PROC)
+    mounted = host / "proc"
     return mounted if (mounted / "1").is_dir() else PROC
 
 
@@ -73,11 +72,11 @@ async def with_specs(seen: ObservedPod, whole: FullPod, socket: Path, host: Path
     """
     ids = container_ids(whole)
     made = {
-        one.name: await read_container(socket, ids[one.name])
+        one.name: await read_container(socket, ContainerId(ids[one.name]))
         for one in seen.containers or ()
         if one.name in ids and None in (one.variables, one.nodes)
     }
-    return replace(seen, containers=with_made(seen.containers or (), made, inside(host, _DEV)))
+    return replace(seen, containers=with_made(seen.containers or (), made, host / "dev"))
 
 
 def with_made(
@@ -109,10 +108,10 @@ def is_open(namespace: Path) -> bool:
     return True
 
 
-def container_ids(whole: FullPod) -> dict[str, ContainerId]:
+def container_ids(whole: FullPod) -> dict[str, str]:
     """The runtime's ids of the containers that it has, by their names in the pod."""
     parts = ((one.name, one.container_id) for one in status_of(whole).container_statuses)
-    return {name: ContainerId(text.rpartition("//")[2]) for name, text in parts if "//" in text}
+    return {name: text.rpartition("//")[2] for name, text in parts if "//" in text}
 
 
 def _with_process(

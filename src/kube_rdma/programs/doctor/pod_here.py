@@ -57,8 +57,8 @@ async def pod_here(
         "pod.attachments", lambda: _records(doors.state, seen, PodName(*named), uid)
     )
     if records is not None:
-        found = reader.part("pod.attachments", lambda: checked(records)) if records else ()
-        seen = replace(seen, attachments=found)
+        state = reader.part("pod.attachments", lambda: checked(records)) if records else ()
+        seen = replace(seen, attachments=state)
     return await _inside(seen, whole, doors, records or (), reader)
 
 
@@ -71,15 +71,15 @@ async def _inside(
 ) -> ObservedPod:
     """The same with its containers, and with what its network namespace shows."""
     folder = processes_folder(doors.host)
-    found = reader.part("pod.containers", lambda: with_containers(seen, whole, folder))
-    if found:
-        seen = found[0]
+    inside = reader.part("pod.containers", lambda: with_containers(seen, whole, folder))
+    if inside:
+        seen = inside[0]
     if any(None in (one.variables, one.nodes) for one in seen.containers or ()):
         made = await reader.asked(
             "pod.containers", lambda: with_specs(seen, whole, doors.runtime, doors.host)
         )
         seen = made or seen
-    namespace = next(filter(is_open, _namespaces(found and found[1], records)), None)
+    namespace = next(filter(is_open, _namespaces(inside and inside[1], records)), None)
     if namespace is None:
         namespace = await reader.asked(
             "pod.links", lambda: namespace_by_runtime(whole, doors.runtime)

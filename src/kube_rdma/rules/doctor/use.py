@@ -57,8 +57,8 @@ def _unused(seen: Observation) -> Iterator[Finding]:
 
 def _although(container: ObservedContainer) -> str:
     """What it was told, beside what it does."""
-    told = dict(container.variables or ())
-    words = [f"{name}={told[name]}" for name in _TOLD if told.get(name)]
+    settings = dict(container.variables or ())
+    words = [f"{name}={settings[name]}" for name in _TOLD if settings.get(name)]
     return f", although it has {' and '.join(words)}" if words else ""
 
 

@@ -50,14 +50,14 @@ def read_queue_pairs() -> tuple[QueuePair, ...]:
         netlink = Netlink(NETLINK_RDMA)
     except OSError as error:
         raise Unavailable(f"the kernel offers no RDMA netlink ({error.strerror})") from error
-    found: list[QueuePair] = []
+    pairs: list[QueuePair] = []
     with netlink:
         for payload in netlink.ask(NLDEV | Command.GET, dump=True):
             device = decode_device(payload)
             which = encode_attributes([Attribute(_Attr.DEV_INDEX, _U32.pack(device.index))])
             for table in netlink.ask(NLDEV | _QP_GET, which, dump=True):
-                found += decode_queue_pairs(device.name, table)
-    return tuple(found)
+                pairs += decode_queue_pairs(device.name, table)
+    return tuple(pairs)
 
 
 def decode_queue_pairs(device: str, payload: bytes) -> Iterator[QueuePair]:

@@ -63,7 +63,7 @@ class CounterFiles:
         self._gids: dict[PortName, int] = {}
         self._turns: dict[PortName, int] = {}  # when a table was read last
         self._looks = 0
-        self._known: _KnownFolders = {}
+        self._folders: _KnownFolders = {}
 
     def read(self) -> CounterReadings:
         """All devices and ports now; none where the kernel has no RDMA.
@@ -75,9 +75,9 @@ class CounterFiles:
         except OSError:
             return CounterReadings()
         try:
-            reader = _CounterReader(self._known if self._looks % LISTED_LOOKS else {})
+            reader = _CounterReader(self._folders if self._looks % LISTED_LOOKS else {})
             readings = reader.all_devices(root, self._gids.get)
-            self._known = reader.seen
+            self._folders = reader.seen
             self._count_gids(root, readings)
         finally:
             os.close(root)
@@ -136,10 +136,10 @@ _KnownFolders = dict[str, _KnownFolder]
 class _CounterReader:
     """`unread` counts what could not be read or understood; `seen` are the folders of this look."""
 
-    def __init__(self, known: _KnownFolders) -> None:
+    def __init__(self, earlier: _KnownFolders) -> None:
         self.unread = 0
         self.seen: _KnownFolders = {}
-        self._known = known
+        self._folders = earlier
 
     def all_devices(self, root: int, gids: Callable[[PortName], int | None]) -> CounterReadings:
         """The devices below the sysfs whose root is open."""
@@ -225,15 +225,15 @@ class _CounterReader:
             if folder is None:
                 return {}
             key = f"{port[0]}/{port[1]}/{name}"
-            known = self.seen[key] = _listed(folder, self._known.get(key))
-            texts, values = known.texts, known.values
-            for place, file in enumerate(known.names):
+            earlier = self.seen[key] = _listed(folder, self._folders.get(key))
+            texts, values = earlier.texts, earlier.values
+            for place, file in enumerate(earlier.names):
                 data = self.page(file, folder, _NUMBER_BYTES)
                 if data != texts[place]:
                     texts[place], values[place] = data, as_number(data or b"")
                 if values[place] is None and data and data != _NOT_AVAILABLE:
                     self.unread += 1
-            pairs = zip(known.names, values, strict=True)
+            pairs = zip(earlier.names, values, strict=True)
             return {file: value for file, value in pairs if value is not None}
 
     def _match(self, path: str, folder: int, pattern: re.Pattern[bytes]) -> bytes | None:
@@ -263,16 +263,16 @@ def _folder(path: str, above: int | None) -> Iterator[int | None]:
             os.close(descriptor)
 
 
-def _listed(folder: int, known: _KnownFolder | None) -> _KnownFolder:
-    """The counters of a folder; those known of it, if it is still the same one.
+def _listed(folder: int, earlier: _KnownFolder | None) -> _KnownFolder:
+    """The counters of a folder; those earlier of it, if it is still the same one.
 
     No two folders of a sysfs ever have the same inode number (fs/kernfs/dir.c). Before Linux 5.14 a
     driver made the files when the folder could be seen, so names do not hold for ever.
     """
     stat = os.fstat(folder)
     identity = (stat.st_dev, stat.st_ino, stat.st_mtime_ns)
-    if known and known.identity == identity:
-        return known
+    if earlier and earlier.identity == identity:
+        return earlier
     names = tuple(sorted(filter(_COUNTER.fullmatch, _names(folder)))[:MOST_FILES])
     return _KnownFolder(identity, names, [None] * len(names), [None] * len(names))
 
