@@ -225,15 +225,15 @@ class _CounterReader:
             if folder is None:
                 return {}
             key = f"{port[0]}/{port[1]}/{name}"
-            earlier = self.seen[key] = _listed(folder, self._folders.get(key))
-            texts, values = earlier.texts, earlier.values
-            for place, file in enumerate(earlier.names):
+            listed = self.seen[key] = _listed(folder, self._folders.get(key))
+            texts, values = listed.texts, listed.values
+            for place, file in enumerate(listed.names):
                 data = self.page(file, folder, _NUMBER_BYTES)
                 if data != texts[place]:
                     texts[place], values[place] = data, as_number(data or b"")
                 if values[place] is None and data and data != _NOT_AVAILABLE:
                     self.unread += 1
-            pairs = zip(earlier.names, values, strict=True)
+            pairs = zip(listed.names, values, strict=True)
             return {file: value for file, value in pairs if value is not None}
 
     def _match(self, path: str, folder: int, pattern: re.Pattern[bytes]) -> bytes | None:
@@ -264,7 +264,7 @@ def _folder(path: str, above: int | None) -> Iterator[int | None]:
 
 
 def _listed(folder: int, earlier: _KnownFolder | None) -> _KnownFolder:
-    """The counters of a folder; those earlier of it, if it is still the same one.
+    """The counters of a folder; those that it had earlier, if it is still the same one.
 
     No two folders of a sysfs ever have the same inode number (fs/kernfs/dir.c). Before Linux 5.14 a
     driver made the files when the folder could be seen, so names do not hold for ever.
