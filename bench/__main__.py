@@ -18,6 +18,7 @@ from bench import (
     claim_start,
     claims,
     devices,
+    doctor,
     events,
     hostile,
     imports,
@@ -40,9 +41,9 @@ from bench.results import recording
 from bench.run import Run
 
 # Cheap ones first; `attach-vm` boots a machine without Kubernetes, `ipam`, `operator`,
-# `scheduling` and `scale` control planes of their own, `claim-start` native nodes, `beside` a lab
-# for each of two checkouts (`plugin-beside` measures both without one), `lab` the one that the
-# later ones use.
+# `scheduling` and `scale` control planes of their own, `claim-start` and `doctor` native nodes,
+# `beside` a lab for each of two checkouts (`plugin-beside` measures both without one), `lab` the
+# one that the later ones use.
 BENCHMARKS = {
     "devices": devices,
     "admission": admission,
@@ -63,6 +64,7 @@ BENCHMARKS = {
     "scheduling": scheduling,
     "scale": scale,
     "claim-start": claim_start,
+    "doctor": doctor,
     "plugin-beside": plugin_beside,
     "beside": beside,
     "lab": lab,

@@ -179,6 +179,7 @@ class ObservedContainer(Frozen):
 
     `asks` are extended resources with their counts. `memlock` is the limit in bytes, -1 without
     limit. `locks`: CAP_IPC_LOCK is in force.
+    `pinned` are bytes that its processes have pinned now.
     `asked_lock`: the pod asks for it. `nodes` are the paths below /dev/infiniband. `granted`: it
     asks for devices or is privileged, so somebody opened its device cgroup. `variables` are those
     that steer RDMA.
@@ -192,7 +193,22 @@ class ObservedContainer(Frozen):
     asked_lock: bool | None = None
     nodes: tuple[str, ...] | None = None
     granted: bool | None = None
+    pinned: int | None = None
     variables: tuple[tuple[str, str], ...] | None = None
+
+
+class ObservedQueuePairs(Frozen):
+    """The queue pairs of a container's processes on a device, of one transport: RC, UD, DRIVER.
+
+    `ready` of them are connected. `programs` are the names of the processes.
+    """
+
+    container: str
+    device: str
+    type: str
+    count: int
+    ready: int = 0
+    programs: tuple[str, ...] = ()
 
 
 class ObservedAttachment(Frozen):
@@ -243,6 +259,7 @@ class ObservedPod(Frozen):
     `why` is what it waits for. `findings` are those of admission. `survey` has the RDMA devices
     that its namespace shows, `links` are its interfaces. `attachments` are those that the agent of
     its node has in its journal, `limits` those of its control group.
+    `queue_pairs` are None where the kernel does not name the processes of the pod.
     """
 
     namespace: str
@@ -260,6 +277,7 @@ class ObservedPod(Frozen):
     survey: Survey | None = None
     attachments: tuple[ObservedAttachment, ...] | None = None
     limits: tuple[ObservedLimit, ...] | None = None
+    queue_pairs: tuple[ObservedQueuePairs, ...] | None = None
 
     @property
     def title(self) -> str:

@@ -10,8 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from kube_base.frozen import asdict
 from kube_rdma.model.claims.device import DRIVER
-from kube_rdma.model.doctor import CardByClaim, Diagnosis, Observation
+from kube_rdma.model.doctor import CardByClaim, Diagnosis, Observation, ObservedQueuePairs
 from kube_rdma.model.finding import Finding, Severity
+from kube_rdma.rules.doctor.holders import sharing
+from kube_rdma.rules.doctor.use import container_pairs, unused_devices
+from kube_rdma.rules.phrases import listed
 from kube_rdma.views.findings import also, counted, folded, labelled, not_seen, titled
 from kube_rdma.views.page import Page, PageState, Part, Sentence
 
@@ -26,6 +29,7 @@ def doctor_page(seen: Observation, diagnosis: Diagnosis) -> Page:
     return (
         (Sentence(_head(seen), "    "),),
         tuple(_claimed(diagnosis)),
+        tuple(_uses(seen)),
         *(tuple(_root_parts(one, others, diagnosis)) for one, others in alike),
         tuple(_unseen(seen, diagnosis)),
         (Sentence(_verdict(diagnosis)),),
@@ -61,6 +65,16 @@ def doctor_document(seen: Observation, diagnosis: Diagnosis) -> dict[str, object
             }
             for one in diagnosis.claimed
         ],
+        "uses": [
+            {
+                "container": one.name,
+                "pinnedBytes": one.pinned,
+                "queuePairs": None
+                if seen.pod is None or seen.pod.queue_pairs is None
+                else [asdict(pair) for pair in container_pairs(seen, one)],
+            }
+            for one in sharing(seen)
+        ],
         "passed": list(diagnosis.passed),
         "notSeen": [asdict(one) for one in diagnosis.unseen],
         "blanks": [asdict(one) for one in seen.not_seen],
@@ -79,6 +93,26 @@ def _claimed(diagnosis: Diagnosis) -> Iterator[Part]:
                 "ask for; only the driver knows its parameters."
             )
         yield Sentence(text, "    ")
+
+
+def _uses(seen: Observation) -> Iterator[Part]:
+    """What each container with a card uses of RDMA now, as far as that was seen."""
+    for container in sharing(seen):
+        words = [
+            f"{counted(one.count, f'{one.type} queue pair')} on {one.device}"
+            f"{_of(one)}, {one.ready} connected"
+            for one in container_pairs(seen, container)
+        ]
+        if container.pinned:
+            words.append(f"{container.pinned / (1 << 20):.1f} MiB of memory pinned")
+        if words:
+            unused = unused_devices(seen, container)
+            other = f" No queue pair on {listed(unused)}." if unused else ""
+            yield Sentence(f"In use by {container.name}: {'; '.join(words)}.{other}", "    ")
+
+
+def _of(pairs: ObservedQueuePairs) -> str:
+    return f" of {listed(pairs.programs)}" if pairs.programs else ""
 
 
 def _card(card: CardByClaim) -> str:

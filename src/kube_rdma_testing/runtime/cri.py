@@ -23,8 +23,8 @@ from kube_rdma.model.late_binding.runtime import PodSandbox
 class FakeCriRuntime(RuntimeServiceBase):
     """``async with FakeCriRuntime(socket, "containerd", "v2.4.2", config)``; `run` makes a sandbox.
 
-    While `failing`, it answers as a runtime that is starting. `lists` counts how often it was asked
-    for its sandboxes.
+    `make` makes a container. While `failing`, it answers as a runtime that is starting. `lists`
+    counts how often it was asked for its sandboxes.
     """
 
     def __init__(self, socket: Path, name: str, version: str, config: object) -> None:
@@ -32,6 +32,7 @@ class FakeCriRuntime(RuntimeServiceBase):
         self.cni: object = None  # where it looks for CNI, as containerd prints it; CRI-O does not
         self.failing, self.lists = False, 0
         self._sandboxes: dict[ContainerId, tuple[PodSandbox, str]] = {}
+        self._containers: dict[ContainerId, object] = {}
         self._socket = socket
         self._version = pb.VersionResponse(
             version="0.1.0",
@@ -54,6 +55,10 @@ class FakeCriRuntime(RuntimeServiceBase):
     def run(self, sandbox: PodSandbox, netns: str = "") -> None:
         """Have this sandbox from now on; `netns` is empty on the host's network."""
         self._sandboxes[sandbox.container] = sandbox, netns
+
+    def make(self, container: ContainerId, spec: object) -> None:
+        """Have this container from now on, made with this OCI spec."""
+        self._containers[container] = spec
 
     def remove(self, container: ContainerId) -> None:
         """Have it no more; KeyError when it was not there."""
@@ -113,6 +118,19 @@ class FakeCriRuntime(RuntimeServiceBase):
         spec = {"linux": {"namespaces": spaces}} if sandbox.ready else None
         info = {"info": json.dumps({"pid": 1, "runtimeSpec": spec})} if request.verbose else {}
         await stream.send_message(pb.PodSandboxStatusResponse(info=info))
+
+    async def ContainerStatus(  # noqa: N802
+        self, stream: Stream[pb.ContainerStatusRequest, pb.ContainerStatusResponse]
+    ) -> None:
+        """How a container was made."""
+        request = await stream.recv_message()
+        assert request
+        self._working()
+        if (container := ContainerId(request.container_id)) not in self._containers:
+            raise GRPCError(Status.NOT_FOUND, f"no container {container}")
+        printed = json.dumps({"pid": 1, "runtimeSpec": self._containers[container]})
+        info = {"info": printed} if request.verbose else {}
+        await stream.send_message(pb.ContainerStatusResponse(info=info))
 
     def _working(self) -> None:
         if self.failing:

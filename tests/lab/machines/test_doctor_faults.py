@@ -123,3 +123,23 @@ def test_the_right_cause_stands_first(faulty, name):
     assert (first["code"], first["follows"]) == (code, None)
     assert about in first["about"]
     waiting.until(faulty, "a doctor without that", lambda: code not in doctor.codes(faulty))
+
+
+def by_agent(lab, target):
+    """What the doctor finds in the container of the node's agent, as one asked from elsewhere."""
+    (agent,) = [
+        one["metadata"]["name"]
+        for one in cluster.get(lab, "-n", NAMESPACE, "pods")["items"]
+        if one["metadata"]["name"].startswith(DAEMON_SET) and one["spec"]["nodeName"] == NODE
+    ]
+    script = f"kube-rdma doctor {target} --json || [ $? = 1 ]"
+    words = ("exec", "-n", NAMESPACE, agent, "--", "sh", "-c", script)
+    return json.loads(cluster.kubectl(lab, *words))["findings"]
+
+
+@pytest.mark.slow
+def test_a_stale_gid_index_is_found_through_the_agent(faulty):
+    """It may not read the variables of another's process; the runtime tells them."""
+    with stale_index(faulty) as target:
+        first, *_ = by_agent(faulty, target)
+    assert (first["code"], first["about"]) == ("KR420", "main")

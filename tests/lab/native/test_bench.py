@@ -4,7 +4,16 @@ import pytest
 
 from tests.kit import bench_words
 
-WITHOUT_MACHINES = ("allocate", "claims", "claim-start", "ipam", "operator", "scale", "scheduling")
+WITHOUT_MACHINES = (
+    "allocate",
+    "claims",
+    "claim-start",
+    "doctor",
+    "ipam",
+    "operator",
+    "scale",
+    "scheduling",
+)
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from kube_rdma.programs.cli.exit_codes import ExitCode
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.demo import scc
 from tests.documents.shell import Shell
-from tests.kit.pods import sleeping_pod
+from tests.kit.pods import UNTIL_ASKED, sleeping_pod
 
 EXAMPLE = scc.examples() / "s1-vke"
 NAMESPACE, LABEL = "kube-rdma-vke", "vke.node.rdma.mode"
@@ -27,6 +27,7 @@ NETWORKS = "k8s.v1.cni.cncf.io/networks"
 # docs/doctor.md has them.
 OF_NODE = "kube-rdma doctor node/node-1"
 OF_POD = "kube-rdma doctor pod/worker-0 -n train"
+OF_FAULTY = "kube-rdma doctor pod/faulty -n train"
 OF_ALL = "kube-rdma doctor --all-nodes"
 KEPT = """
 kube-rdma bundle cluster.tar.gz
@@ -210,6 +211,45 @@ def vanish(uid):
         f"pid=$(grep -lE 'pod{group}' /proc/[0-9]*/cgroup | head -n1 | cut -d/ -f3); "
         "nsenter -t $pid -n ip addr flush dev net1"
     )
+
+
+# What is wrong with a container, and the code that has to stand first. The agent starts nothing in
+# the pod: limits are those of the node's /proc, variables are told by the runtime.
+LOWERED = ["sh", "-c", f"ulimit -l 64; {UNTIL_ASKED[-1]}"]
+LOCK = {"capabilities": {"add": ["IPC_LOCK"]}}
+FAULTS = {
+    "missing IPC_LOCK": ("KR430", {"command": LOWERED}),
+    "memlock for a user": (
+        "KR431",
+        {"command": LOWERED, "securityContext": {"runAsUser": 65534, **LOCK}},
+    ),
+    "a variable against RDMA": (
+        "KR421",
+        {"env": [{"name": "NCCL_IB_DISABLE", "value": "1"}], "securityContext": LOCK},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_of_a_container_is_the_first_cause(lab, kubeconfig, name):
+    """The score of docs/doctor.md from a laptop counts these."""
+    code, container = FAULTS[name]
+    pod = sleeping_pod(
+        "faulty",
+        limits={RESOURCE: 1},
+        namespace=SPACE,
+        nodeName=NODE,
+        terminationGracePeriodSeconds=1,
+    )
+    pod["spec"]["containers"][0].update(container)
+    cluster.apply(lab, pod)
+    try:
+        cluster.ready(lab, "faulty", namespace=SPACE)
+        document, _ = asked(kubeconfig, OF_FAULTY)
+    finally:
+        cluster.kubectl(lab, "delete", "pod", "faulty", "-n", SPACE)
+    first = document["findings"][0]
+    assert (first["code"], first["about"]) == (code, "main"), document
 
 
 def test_without_the_role_the_missing_right_is_named(lab, kubeconfig):

@@ -11,12 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kube_base.errors import Unavailable
+from kube_base.plain_text import plain
 from kube_rdma.model.doctor import ObservedNeighbour
 
 _LONGEST = 1 << 20  # bytes of a file
 _COMPLETE = 0x2  # ATF_COM in the flags of /proc/net/arp (include/uapi/linux/if_arp.h)
 _IPC_LOCK = 1 << 14  # CAP_IPC_LOCK (include/uapi/linux/capability.h)
 _UNLIMITED = -1
+_PINNED = re.compile(r"VmPin:\s*(\d{1,15}) kB")
 _CONTAINER = re.compile(r"([0-9a-f]{64})(?:\.scope)?$")
 
 
@@ -89,24 +91,50 @@ def variables(pid: int, proc: Path = Path("/proc")) -> tuple[tuple[str, str], ..
     return tuple((name, value) for name, equals, value in pairs if equals)
 
 
-def processes_of(uid: str, proc: Path = Path("/proc")) -> dict[str, int]:
-    """By id of the container its lowest process, of the pod with this uid.
+def pinned(pid: int, proc: Path = Path("/proc")) -> int:
+    """Bytes of memory that a process has pinned, as verbs do; raise Unavailable."""
+    for line in _read(proc / str(pid) / "status").splitlines():
+        if match := _PINNED.fullmatch(line):
+            return int(match[1]) * 1024
+    raise Unavailable(f"{proc}/{pid}/status says nothing of pinned memory")
+
+
+def program(pid: int, proc: Path = Path("/proc")) -> str:
+    """The name of a process or a thread; "" when it has ended."""
+    try:
+        return plain(_read(proc / str(pid) / "comm").strip())
+    except Unavailable:
+        return ""
+
+
+def processes_of(uid: str, proc: Path = Path("/proc")) -> dict[str, tuple[int, ...]]:
+    """By id of the container its processes, of the pod with this uid; the lowest comes first.
+
+    Without the host's process namespace there are none.
+    """
+    pids: dict[str, list[int]] = {}
+    for pid in sorted(int(path.name) for path in proc.iterdir() if path.name.isdigit()):
+        if container := container_of(pid, uid, proc):
+            pids.setdefault(container, []).append(pid)
+    return {container: tuple(of) for container, of in pids.items()}
+
+
+def container_of(pid: int, uid: str, proc: Path = Path("/proc")) -> str:
+    """The id of the container of a process or thread, of the pod with this uid; "" for others.
 
     The cgroup of a container ends in its id, and has the uid of its pod above, with underscores
-    under systemd. Without the host's process namespace there are none.
+    under systemd.
     """
     marks = (f"pod{uid}", f"pod{uid.replace('-', '_')}")
-    pids: dict[str, int] = {}
-    for pid in sorted(int(path.name) for path in proc.iterdir() if path.name.isdigit()):
-        try:
-            lines = _read(proc / str(pid) / "cgroup").splitlines()
-        except Unavailable:
-            continue  # it has ended
-        for line in lines:
-            match = _CONTAINER.search(line)
-            if match and any(mark in line for mark in marks):
-                pids.setdefault(match[1], pid)
-    return pids
+    try:
+        lines = _read(proc / str(pid) / "cgroup").splitlines()
+    except Unavailable:
+        return ""  # it has ended
+    for line in lines:
+        match = _CONTAINER.search(line)
+        if match and any(mark in line for mark in marks):
+            return match[1]
+    return ""
 
 
 def _settings(paths: tuple[str, ...], proc: Path) -> Iterator[tuple[str, str]]:

@@ -1,8 +1,8 @@
-"""Asks the container runtime who it is, where it looks for CDI and CNI, which sandboxes it has.
+"""Asks the container runtime who it is, where it looks for CDI and CNI, what it has and made.
 
-Four calls of the CRI v1 of the many that the kubelet makes. Whether CDI devices then reach a
-container is decided in rules/late_binding/cdi, which sandbox lacks its network in
-rules/attach/repair.
+Five calls of the CRI v1 of the many that the kubelet makes; none changes anything. Whether CDI
+devices then reach a container is decided in rules/late_binding/cdi, which sandbox lacks its network
+in rules/attach/repair.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from kube_rdma.adapters.grpc_calls import CallFailed, answered, calling
 from kube_rdma.adapters.runtime.proto import cri_v1_pb2 as pb
 from kube_rdma.adapters.runtime.proto.cri_v1_grpc import RuntimeServiceStub
 from kube_rdma.model.late_binding.binding import ContainerId, PodName
-from kube_rdma.model.late_binding.runtime import PodSandbox, Runtime
+from kube_rdma.model.late_binding.runtime import MadeContainer, PodSandbox, Runtime
 
 _SECONDS = 10.0
+_BINDS = ("bind", "rbind", "")  # types of mounts that show a part of the host
 
 SOCKETS = (
     Path("/run/containerd/containerd.sock"),
@@ -89,6 +90,38 @@ async def read_netns(socket: Path, container: ContainerId) -> str:
     return path
 
 
+async def read_container(socket: Path, container: ContainerId) -> MadeContainer:
+    """What a container was made with; raise Unavailable when the runtime does not say.
+
+    Both containerd and CRI-O print the OCI spec of a container, after CDI has changed it.
+    """
+    with _asking(socket) as stub:
+        request = pb.ContainerStatusRequest(container_id=container, verbose=True)
+        answer = await answered(stub.ContainerStatus(request, timeout=_SECONDS))
+    made = made_container(answer.info)
+    if made is None:
+        raise _unavailable(socket, f"it does not show the spec of container {container}")
+    return made
+
+
+def made_container(info: Mapping[str, str]) -> MadeContainer | None:
+    """The same by what is printed of a container; None where that has no process."""
+    spec = _part(_document(info, "info"), "runtimeSpec")
+    process = _part(spec, "process")
+    if not process:
+        return None
+    pairs = (text.partition("=") for text in _texts(process.get("env")))
+    return MadeContainer(
+        tuple((name, value) for name, equals, value in pairs if equals),
+        tuple(path for (path,) in _rows(_part(spec, "linux").get("devices"), "path")),
+        tuple(
+            (inside, source)
+            for inside, source, kind in _rows(spec.get("mounts"), "destination", "source", "type")
+            if kind in _BINDS
+        ),
+    )
+
+
 def netns(info: Mapping[str, str]) -> str | None:
     """The path by what is printed of a sandbox; None where that has no namespaces."""
     spec = _document(info, "info").get("runtimeSpec")
@@ -126,6 +159,18 @@ def _document(info: Mapping[str, str], key: str) -> dict[str, Any]:
     except Undecodable:
         return {}
     return document if isinstance(document, dict) else {}
+
+
+def _part(document: Mapping[str, Any], key: str) -> dict[str, Any]:
+    part = document.get(key)
+    return part if isinstance(part, dict) else {}
+
+
+def _rows(entries: object, *keys: str) -> Iterator[tuple[str, ...]]:
+    """The texts of these fields, of each entry; "" where it has none."""
+    for entry in entries if isinstance(entries, list) else ():
+        if isinstance(entry, dict):
+            yield tuple(str(entry.get(key) or "") for key in keys)
 
 
 def _cdi(config: Mapping[str, Any]) -> tuple[bool | None, tuple[str, ...]]:

@@ -1,4 +1,4 @@
-"""The container runtime of a node, as it describes itself, and the sandboxes that it has."""
+"""The container runtime of a node by its own words, its sandboxes, and how a container was made."""
 
 from __future__ import annotations
 
@@ -33,3 +33,16 @@ class PodSandbox(Frozen):
     uid: str  # as the kubelet told it: that of a static pod is another one in the API
     ready: bool
     created: int = 0
+
+
+class MadeContainer(Frozen):
+    """What a container was made with, by its OCI spec.
+
+    `variables` are those of its first process, from pod, image and CDI alike. `nodes` are the paths
+    of its device files. `mounts` are the paths in it where something of the host lies, with the
+    host's path.
+    """
+
+    variables: tuple[tuple[str, str], ...] = ()
+    nodes: tuple[str, ...] = ()
+    mounts: tuple[tuple[str, str], ...] = ()

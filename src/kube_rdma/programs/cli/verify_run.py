@@ -231,10 +231,12 @@ def earlier(
 
 def _drawn(proof: PairProof) -> str:
     from kube_rdma.views.verify.bandwidth import perftest_name, unit
-    from kube_rdma.views.verify.heat_map import heat_map_svg
+    from kube_rdma.views.verify.heat_map import heat_map_svg, rails_of
+    from kube_rdma.views.verify.rail_maps import rail_maps_svg
 
+    draw = rail_maps_svg if len(rails_of(proof.rated)) > 1 else heat_map_svg
     title = f"{perftest_name(proof.run)} from pod to pod, {unit(proof.run)}"
-    return heat_map_svg(proof.rated, title, latency=proof.run.latency)
+    return draw(proof.rated, title, latency=proof.run.latency)
 
 
 def run_to_end(work: Coroutine[Any, Any, PairProof]) -> None:

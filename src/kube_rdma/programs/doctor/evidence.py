@@ -34,7 +34,6 @@ from kube_rdma.adapters.kubelet.folders import FIXED, KNOWN, find_folders
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.adapters.kubelet.settings import sockets, topology_policy
 from kube_rdma.adapters.runtime.cri import find_socket, read_runtime
-from kube_rdma.model.attach.attachment import Attachment
 from kube_rdma.model.cni_conf import PLUGIN, SET_ASIDE
 from kube_rdma.model.doctor import (
     AddressRange,
@@ -42,27 +41,18 @@ from kube_rdma.model.doctor import (
     Observation,
     ObservedCni,
     ObservedKubelet,
-    ObservedPod,
     ObservedRail,
     SystemVersions,
 )
 from kube_rdma.model.finding import Finding
-from kube_rdma.model.late_binding.binding import PodName
 from kube_rdma.model.late_binding.runtime import Runtime
-from kube_rdma.model.pod import MIRROR
 from kube_rdma.model.pools.pool import AppliedPools, PoolSpec
 from kube_rdma.model.pools.rails import RailRecord
 from kube_rdma.model.reports.cluster import ClusterFacts
 from kube_rdma.model.survey import Survey
-from kube_rdma.programs.doctor.attachments import checked, recorded
 from kube_rdma.programs.doctor.kernel import observed_links, observed_routes
-from kube_rdma.programs.doctor.limits import observed_limits
-from kube_rdma.programs.doctor.pod import (
-    OpenCluster,
-    pod_by_api,
-    with_namespace,
-    with_processes,
-)
+from kube_rdma.programs.doctor.pod import OpenCluster
+from kube_rdma.programs.doctor.pod_here import PodDoors, pod_here
 from kube_rdma.programs.doctor.unfiled import read_unfiled, recorded_unfiled, with_unfiled
 from kube_rdma.programs.part_reader import PartReader
 from kube_rdma.programs.reports.cluster import take
@@ -128,7 +118,10 @@ async def _of_cluster(places: DoctorPlaces, opener: OpenCluster, reader: PartRea
     seen = Observation(places.node)
     try:
         async with opener() as cluster:
-            pod = await _pod(cluster, places, places.pod, reader) if places.pod else None
+            pod = None
+            if places.pod:
+                doors = PodDoors(places.host, places.state, _socket(places))
+                pod = await pod_here(cluster, doors, places.pod, reader)
             facts, (uses, ranges), slices = await asyncio.gather(
                 reader.asked("problems", lambda: take(cluster)),
                 _addresses(cluster, reader),
@@ -177,38 +170,6 @@ def _of_node(facts: ClusterFacts, node: str) -> tuple[Finding, ...] | None:
         return None
     about = f"node/{node}"
     return tuple(one for one in findings(facts) if one.subject in ("", about))
-
-
-async def _pod(
-    cluster: Cluster, places: DoctorPlaces, named: tuple[str, str], reader: PartReader
-) -> ObservedPod:
-    """The pod by the API server, by its processes, and by the journal of this node's agent."""
-    seen, whole = await pod_by_api(cluster, *named)
-    by_process = reader.part("pod.containers", lambda: with_processes(seen, whole))
-    seen = by_process or seen
-    uid = whole.annotation(MIRROR) or whole.uid
-    seen = replace(
-        seen, limits=reader.part("pod.limits", lambda: observed_limits(places.host, uid))
-    )
-    records = reader.part(
-        "pod.attachments", lambda: _records(places.state, seen, PodName(*named), uid)
-    )
-    if not records:
-        return seen if records is None else replace(seen, attachments=())
-    seen = replace(seen, attachments=reader.part("pod.attachments", lambda: checked(records)))
-    if by_process:
-        return seen
-    # In the agent's container no process of the pod is in sight; its namespace is all the same.
-    namespace = Path(records[0].sandbox.netns_path)
-    return reader.part("pod.links", lambda: with_namespace(seen, namespace)) or seen
-
-
-def _records(state: Path, seen: ObservedPod, pod: PodName, uid: str) -> tuple[Attachment, ...]:
-    """The journal's word of the pod; of one with networks, no word is not that all is well."""
-    records = recorded(state, pod, uid)
-    if not records and (seen.networks or seen.attached):
-        raise Unavailable(f"the agent's journal in {state} has no attachment of the pod")
-    return records or ()
 
 
 def _joined(seen: Observation, part: Observation) -> Observation:
@@ -306,7 +267,11 @@ async def _kubelet(places: DoctorPlaces, reader: PartReader) -> ObservedKubelet 
 
 
 async def _runtime(places: DoctorPlaces) -> Runtime:
-    return await read_runtime(places.runtime_socket or find_socket())
+    return await read_runtime(_socket(places))
+
+
+def _socket(places: DoctorPlaces) -> Path:
+    return places.runtime_socket or find_socket()
 
 
 def _system(host: Path) -> str:

@@ -1,39 +1,33 @@
-"""What a doctor sees of a pod and of the cluster: API server first, then the pod's processes.
+"""What a doctor sees of a pod by the API server, and in the pod's network namespace.
 
-Beside programs/doctor/evidence, which sees the node. Containers are seen by /proc, so only on the
-pod's node and in the host's process namespace; elsewhere these parts stay unseen.
+Beside programs/doctor/evidence, which sees the node, and programs/doctor/containers, which sees
+what the pod's containers have.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
 
-from kube_base.errors import Refused, Unavailable
+from kube_base.errors import Refused
 from kube_base.frozen import replace
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster import doctor, reports
 from kube_rdma.adapters.cluster.kinds.pod import FullPod, FullPodStatus, status_of
-from kube_rdma.adapters.kernel import proc
 from kube_rdma.adapters.kernel.pod.namespaces import open_inside
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey
 from kube_rdma.adapters.kernel.sysfs.pod import sysfs_inside
 from kube_rdma.api.attach import network_status
 from kube_rdma.model.admission.pod_template import ContainerRole, ContainerTemplate, PodTemplate
 from kube_rdma.model.doctor import ObservedContainer, ObservedPod
-from kube_rdma.model.pod import MIRROR
 from kube_rdma.model.survey import Survey
 from kube_rdma.programs.doctor.kernel import node_indexes, observed_links, observed_routes
 from kube_rdma.rules.admission.findings import findings
 
 OpenCluster = Callable[[], AbstractAsyncContextManager[Cluster]]
 
-# The variables that steer RDMA; what may be secret is in none of them.
-_STEERING = re.compile(r"(NCCL|UCX|NVSHMEM|FI|OMPI_MCA)_[A-Z0-9_a-z]+|PCIDEVICE_[A-Z0-9_]+")
-_SECRET = re.compile(r"SECRET|TOKEN|PASS|KEY|CRED|AUTH", re.IGNORECASE)
 _LOCK = frozenset({"IPC_LOCK", "CAP_IPC_LOCK", "ALL"})
 
 
@@ -87,30 +81,6 @@ def observed_pod(template: PodTemplate, whole: FullPod) -> ObservedPod:
     )
 
 
-def with_processes(seen: ObservedPod, whole: FullPod) -> ObservedPod:
-    """The same with what its processes and its network namespace show.
-
-    Raise Unavailable where no process of it is to be seen.
-    """
-    pids = proc.processes_of(whole.annotation(MIRROR) or whole.uid)
-    if not pids:
-        raise Unavailable(
-            "no process of the pod is to be seen: run the doctor as root on the pod's node, "
-            "outside of a container or with hostPID"
-        )
-    by_name = {
-        one.name: pids[identity]
-        for one in status_of(whole).container_statuses
-        if (identity := one.container_id.rpartition("//")[2]) in pids
-    }
-    containers = tuple(
-        _with_process(one, by_name[one.name]) if one.name in by_name else one
-        for one in seen.containers or ()
-    )
-    namespace = Path(f"/proc/{next(iter(pids.values()))}/ns/net")
-    return with_namespace(replace(seen, containers=containers), namespace)
-
-
 def with_namespace(seen: ObservedPod, namespace: Path) -> ObservedPod:
     """The same with what its network namespace shows; raise Unavailable or Refused."""
     return replace(
@@ -119,12 +89,6 @@ def with_namespace(seen: ObservedPod, namespace: Path) -> ObservedPod:
         routes=open_inside(namespace, observed_routes),
         survey=_survey(namespace),
     )
-
-
-def steering(pairs: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """The variables that a bundle may hold: those that steer RDMA, by their names."""
-    kept = ((n, v) for n, v in pairs if _STEERING.fullmatch(n) and not _SECRET.search(n))
-    return tuple(sorted(kept))
 
 
 def _survey(namespace: Path) -> Survey | None:
@@ -142,23 +106,6 @@ def _container(template: ContainerTemplate, *, claims: bool) -> ObservedContaine
         tuple((ask.resource, ask.count) for ask in template.asks),
         asked_lock=template.privileged or bool(_LOCK & set(template.added)),
         granted=template.privileged or claims or bool(template.asks),
-    )
-
-
-def _with_process(container: ObservedContainer, pid: int) -> ObservedContainer:
-    user, locks = proc.user_and_lock(pid)
-    folder = Path(f"/proc/{pid}/root/dev/infiniband")
-    try:
-        nodes = tuple(sorted(f"/dev/infiniband/{path.name}" for path in folder.iterdir()))
-    except FileNotFoundError:
-        nodes = ()
-    return replace(
-        container,
-        user=user,
-        locks=locks,
-        memlock=proc.memlock(pid),
-        nodes=nodes,
-        variables=steering(proc.variables(pid)),
     )
 
 

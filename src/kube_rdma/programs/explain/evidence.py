@@ -26,6 +26,7 @@ from kube_rdma.api.attach import network_status
 from kube_rdma.model.admission.facts import AdmissionFacts, OfferedPool
 from kube_rdma.model.admission.pod_template import PodTemplate
 from kube_rdma.model.attach.attachment import Attachment, HostNetwork
+from kube_rdma.model.doctor import ObservedPod
 from kube_rdma.model.explain import NodeBasis, PodEvidence
 from kube_rdma.model.finding import NotSeen
 from kube_rdma.model.late_binding.binding import Binding, PodName
@@ -34,11 +35,12 @@ from kube_rdma.model.pools.pool import PoolSpec
 from kube_rdma.model.reports.node_report import NodeReport
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.programs.doctor.attachments import recorded
+from kube_rdma.programs.doctor.containers import with_containers
 from kube_rdma.programs.doctor.pod import (
     OpenCluster,
     observed_pod,
     present,
-    with_processes,
+    with_namespace,
     with_reason,
 )
 from kube_rdma.programs.explain.networks import with_documents
@@ -176,10 +178,16 @@ async def _by_api(
         records = await asyncio.to_thread(_records, reader.places.state, pod, whole.uid)
         evidence = replace(evidence, recorded=records.attachments, bindings=records.bindings)
         if seen.phase == _RUNNING:
-            inside = reader.part("the pod's processes", lambda: with_processes(seen, whole))
+            inside = reader.part("the pod's processes", lambda: _with_processes(seen, whole))
             evidence = replace(evidence, seen=inside or seen)
     full = await reader.documents(cluster, evidence)
     return replace(full, not_seen=tuple(reader.not_seen))
+
+
+def _with_processes(seen: ObservedPod, whole: FullPod) -> ObservedPod:
+    """What processes and network namespace show; raise Unavailable or Refused."""
+    seen, namespace = with_containers(seen, whole)
+    return with_namespace(seen, namespace)
 
 
 async def _offered(cluster: Cluster) -> tuple[str, ...]:

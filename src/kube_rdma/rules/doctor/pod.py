@@ -18,9 +18,10 @@ from kube_rdma.model.ipam import gid_of
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.admission.shares import matches
 from kube_rdma.rules.claims.gpus import claim_gpus
-from kube_rdma.rules.doctor import claimed_cards, limits
+from kube_rdma.rules.doctor import claimed_cards, limits, use
 from kube_rdma.rules.doctor.check import Check, interfaces_of, unrouted
 from kube_rdma.rules.doctor.claimed_cards import PodCard, pod_cards
+from kube_rdma.rules.doctor.holders import devices_of, has_share, is_share, sharing
 from kube_rdma.rules.phrases import listed
 from kube_rdma.rules.pools.gpus import claimed_gpus
 
@@ -108,7 +109,7 @@ def _no_route(seen: Observation) -> Iterator[Finding]:
 
 
 def _no_nodes(seen: Observation) -> Iterator[Finding]:
-    for container in _sharing(seen):
+    for container in sharing(seen):
         if container.nodes == ():
             cards = [str(one) for one in pod_cards(seen) if one.container == container.name]
             held = [*(name for name, _ in container.asks), *cards]
@@ -144,7 +145,7 @@ def _unseen_device(seen: Observation) -> Iterator[Finding]:
     assert pod.survey is not None
     if seen.survey.namespace_mode is not NamespaceMode.EXCLUSIVE:
         return
-    for container in _sharing(seen):
+    for container in sharing(seen):
         doors = [path for path in container.nodes or () if "uverbs" in path]
         visible = {char.path for device in pod.survey.devices for char in device.char_devices}
         hidden = [path for path in doors if path not in visible]
@@ -161,7 +162,7 @@ def _unseen_device(seen: Observation) -> Iterator[Finding]:
 def _no_gid(seen: Observation) -> Iterator[Finding]:
     """Devices of the pod without a GID for any address of the pod."""
     pod = _pod(seen)
-    for container, device in _devices(seen):
+    for container, device in devices_of(seen):
         if _of_ethernet(device) and _addresses(pod) and not _indexes(device, pod):
             yield Finding(
                 container.name,
@@ -174,7 +175,7 @@ def _no_gid(seen: Observation) -> Iterator[Finding]:
 def _stale_index(seen: Observation) -> Iterator[Finding]:
     """A GID index in the environment that is another pod's, or nobody's."""
     pod = _pod(seen)
-    for container, device in _devices(seen):
+    for container, device in devices_of(seen):
         if not _of_ethernet(device):
             continue
         right = _indexes(device, pod)
@@ -193,9 +194,9 @@ def _stale_index(seen: Observation) -> Iterator[Finding]:
 def _variables(seen: Observation) -> Iterator[Finding]:
     """Variables that keep NCCL or UCX from what the container holds."""
     pod = _pod(seen)
-    for container in _sharing(seen):
+    for container in sharing(seen):
         values = dict(container.variables or ())
-        names = {device.name for owner, device in _devices(seen) if owner == container}
+        names = {device.name for owner, device in devices_of(seen) if owner == container}
         for name, why in _contradictions(values, names, pod.links):
             yield Finding(
                 container.name,
@@ -244,7 +245,7 @@ def _matches_link(text: str, names: set[str]) -> bool:
 def _overlay(seen: Observation) -> Iterator[Finding]:
     """A pod with a share and no address on its card: connection managers take the overlay's."""
     pod = _pod(seen)
-    devices = [(owner, device) for owner, device in _devices(seen) if _has_share(owner)]
+    devices = [(owner, device) for owner, device in devices_of(seen) if has_share(owner)]
     holding = [owner for owner, device in devices if _of_ethernet(device)]
     if pod.host_network or not holding or any(link.addresses for link in _rails(pod)):
         return
@@ -311,7 +312,7 @@ def _numa(seen: Observation) -> Iterator[Finding]:
     names = [*(one.container for one in held), *(card.container for card in by_claims)]
     for name in dict.fromkeys(names):
         mine = [one for one in held if one.container == name]
-        cards = {n for o in mine if _is_share(o.resource) for n in o.numa_nodes}
+        cards = {n for o in mine if is_share(o.resource) for n in o.numa_nodes}
         cards |= _numa_nodes(one for one in by_claims if one.container == name)
         gpus = {n for o in mine if matches(o.resource, USUAL.gpus) for n in o.numa_nodes}
         container = (pod.namespace, pod.name, name)
@@ -378,26 +379,11 @@ def _pod(seen: Observation) -> ObservedPod:
     return seen.pod
 
 
-def _is_share(resource: str) -> bool:
-    return matches(resource, USUAL.shares)
-
-
-def _has_share(container: ObservedContainer) -> bool:
-    return any(_is_share(resource) for resource, _ in container.asks)
-
-
-def _sharing(seen: Observation) -> list[ObservedContainer]:
-    """Containers that hold shares, or cards by claims."""
-    by_claim = {one.container for one in pod_cards(seen)}
-    every = _pod(seen).containers or ()
-    return [one for one in every if _has_share(one) or one.name in by_claim]
-
-
 def _unlocked(seen: Observation) -> list[ObservedContainer]:
     """Containers with cards that may lock next to nothing."""
     return [
         one
-        for one in _sharing(seen)
+        for one in sharing(seen)
         if one.locks is False and one.memlock is not None and 0 <= one.memlock < _ENOUGH
     ]
 
@@ -406,15 +392,6 @@ def _rails(pod: ObservedPod) -> list[ObservedLink]:
     """The pod's own interfaces, but those that every pod has; none on the node's network."""
     links = () if pod.host_network else pod.links or ()
     return [link for link in links if link.name not in ("lo", _OVERLAY)]
-
-
-def _devices(seen: Observation) -> Iterator[tuple[ObservedContainer, Device]]:
-    """The RDMA devices whose doors each container has."""
-    pod = _pod(seen)
-    for container in _sharing(seen):
-        for device in pod.survey.devices if pod.survey else ():
-            if any(char.path in (container.nodes or ()) for char in device.char_devices):
-                yield container, device
 
 
 def _of_ethernet(device: Device) -> bool:
@@ -476,6 +453,7 @@ CHECKS = (
     Check("KR430", "IPC_LOCK", _LOCKS, _no_lock),
     Check("KR431", "locked memory", _LOCKS, _inert_lock),
     *limits.CHECKS,
+    *use.CHECKS,
     Check("KR440", "NUMA distance", ("pod", "kubelet", "kubelet.holdings"), _numa),
     *claimed_cards.CHECKS,
     Check("KR490", "start of the pod", ("pod",), _waits),

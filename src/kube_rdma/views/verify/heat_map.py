@@ -26,6 +26,11 @@ def pods_of(rated: Sequence[RatedPair]) -> list[str]:
     return sorted({end for p in rated for end in (p.outcome.client, p.outcome.server)}, key=natural)
 
 
+def rails_of(rated: Sequence[RatedPair]) -> list[int]:
+    """The rails that were measured."""
+    return sorted({pair.outcome.rail for pair in rated})
+
+
 def heat_map_text(rated: Sequence[RatedPair], *, latency: bool) -> list[str]:
     """A line for each client: figures while these fit, else shades."""
     pods, cells = pods_of(rated), _cells(rated)
@@ -78,17 +83,18 @@ def _cells(rated: Sequence[RatedPair]) -> Mapping[tuple[str, str], RatedPair]:
     return {(server, client): pair for (client, server), pair in ways.items()} | ways
 
 
-def _figure(pair: RatedPair, *, latency: bool) -> float | None:
+def pair_figure(pair: RatedPair, *, latency: bool) -> float | None:
+    """What stands for a pair, in the unit of its run; None where it failed."""
     row = pair.outcome.standing(latency=latency)
     return None if row is None else row.figure
 
 
 def _best(rated: Sequence[RatedPair], *, latency: bool) -> float:
-    figures = [f for p in rated if (f := _figure(p, latency=latency)) is not None]
+    figures = [f for p in rated if (f := pair_figure(p, latency=latency)) is not None]
     return (min if latency else max)(figures, default=0.0)
 
 
-def _goodness(figure: float, best: float, *, latency: bool) -> float:
+def goodness(figure: float, best: float, *, latency: bool) -> float:
     """From 0 to 1, beside the best."""
     if latency:
         return best / figure if figure > 0 else 1.0
@@ -98,12 +104,12 @@ def _goodness(figure: float, best: float, *, latency: bool) -> float:
 def _entry(pair: RatedPair | None, best: float, *, few: bool, latency: bool) -> str:
     if pair is None:
         return _NOBODY
-    figure = _figure(pair, latency=latency)
+    figure = pair_figure(pair, latency=latency)
     if figure is None:
         return _FAILED
     if few:
         return f"{'!' if pair.rating is Rating.SLOW else ''}{figure:.4g}"
-    share = _goodness(figure, best, latency=latency)
+    share = goodness(figure, best, latency=latency)
     return _SHADES[min(int(share * len(_SHADES)), len(_SHADES) - 1)] * 2
 
 
@@ -111,11 +117,11 @@ def _picture(
     pair: RatedPair, place: tuple[int, int], best: float, *, latency: bool
 ) -> Iterator[str]:
     y, x = place
-    figure = _figure(pair, latency=latency)
+    figure = pair_figure(pair, latency=latency)
     if figure is None:
         colour, label, ink = _GREY, _FAILED, "black"
     else:
-        share = _goodness(figure, best, latency=latency)
+        share = goodness(figure, best, latency=latency)
         step = min(int(share * len(_COLOURS)), len(_COLOURS) - 1)
         colour, label = _COLOURS[step], f"{figure:.3g}"
         ink = "black" if step in (1, 2, 3) else "white"

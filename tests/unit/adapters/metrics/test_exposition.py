@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from kube_rdma.adapters.metrics.exposition import exposition
+from kube_rdma.adapters.metrics.exposition import KeptExposition, exposition
 from kube_rdma.model.metrics.families import Durations, MetricFamily, MetricKind, MetricSeries
 
 GAUGE = MetricFamily("a_gauge", MetricKind.GAUGE, ("device", "port"), "A gauge.", "a test")
@@ -69,3 +69,30 @@ def test_series_of_a_family_stand_together_wherever_they_come():
 
 def test_nothing_is_an_empty_text():
     assert exposition([]) == b""
+
+
+DURATIONS = Durations(HISTOGRAM, ("ok",), (0.1, 1.0), (1, 2, 3), 9.5)
+NAMES = st.sampled_from(["p", "q", 'a"b', "back\\slash", "new\nline", "ü", ""])
+VALUES = st.one_of(st.integers(0, (1 << 64) - 1), st.just(0), st.floats(allow_nan=True))
+SERIES = st.one_of(
+    st.builds(MetricSeries, st.just(COUNTER), st.tuples(NAMES), VALUES),
+    st.builds(MetricSeries, st.just(GAUGE), st.tuples(NAMES, NAMES), VALUES),
+    st.just(DURATIONS),
+)
+
+
+@given(st.lists(st.lists(SERIES, max_size=8), max_size=5))
+def test_kept_lines_are_those_of_the_library(answers):
+    """Whatever comes, changes, goes and comes again from one answer to the next."""
+    kept = KeptExposition()
+    for values in answers:
+        assert kept.text(values) == exposition(values)
+
+
+def test_a_series_that_ended_is_forgotten():
+    """A node where pods come and go keeps the lines of the last answer alone."""
+    kept = KeptExposition()
+    for number in range(100):
+        pod, card = (f"pod-{number}",), MetricSeries(UNTYPED, ("c",), number)
+        kept.text([MetricSeries(COUNTER, pod, 1), MetricSeries(COUNTER, ("p",), 1), card])
+    assert kept.kept == 3

@@ -5,9 +5,15 @@ import asyncio
 import pytest
 
 from kube_base.errors import Unavailable
-from kube_rdma.adapters.runtime.cri import find_socket, read_netns, read_runtime, read_sandboxes
+from kube_rdma.adapters.runtime.cri import (
+    find_socket,
+    read_container,
+    read_netns,
+    read_runtime,
+    read_sandboxes,
+)
 from kube_rdma.model.late_binding.binding import PodName
-from kube_rdma.model.late_binding.runtime import PodSandbox, Runtime
+from kube_rdma.model.late_binding.runtime import MadeContainer, PodSandbox, Runtime
 from kube_rdma_testing.runtime.cri import FakeCriRuntime
 
 DIRS = ["/etc/cdi", "/var/run/cdi"]
@@ -127,3 +133,29 @@ async def test_a_runtime_that_starts_lists_nothing(socket, runtime):
     runtime.failing = True
     with pytest.raises(Unavailable, match="not initialized"):
         await read_sandboxes(socket)
+
+
+SPEC = {
+    "process": {"env": ["A=1=2", "B", 7]},
+    "linux": {"devices": [{"path": "/dev/x"}, 1]},
+    "mounts": [
+        {"destination": "/a", "source": "/b", "type": "bind"},
+        {"destination": "/dev", "source": "tmpfs", "type": "tmpfs"},
+    ],
+}
+
+
+async def test_what_a_container_was_made_with(socket, runtime):
+    """A file system of its own shows nothing of the host."""
+    runtime.make("c5", SPEC)
+    made = MadeContainer((("A", "1=2"),), ("/dev/x",), (("/a", "/b"),))
+    assert await read_container(socket, "c5") == made
+
+
+@pytest.mark.parametrize("spec", [None, [], {}, {"process": 1}, {"process": {}}])
+async def test_a_container_without_a_spec_is_not_seen(socket, runtime, spec):
+    runtime.make("c5", spec)
+    with pytest.raises(Unavailable, match="container c5"):
+        await read_container(socket, "c5")
+    with pytest.raises(Unavailable, match="container c6"):
+        await read_container(socket, "c6")

@@ -34,7 +34,8 @@ from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.pools.rails import RailRecord
 from kube_rdma.programs.doctor.evidence import DoctorPlaces, observe
 from kube_rdma.programs.doctor.kernel import noted
-from kube_rdma.programs.doctor.pod import pod_by_api, steering
+from kube_rdma.programs.doctor.pod import pod_by_api
+from kube_rdma.programs.doctor.steering import steering
 from kube_rdma_testing.cluster.server import FakeServer
 
 KINDS = (
@@ -246,7 +247,7 @@ def test_a_process_is_read_by_its_files(tmp_path):
     put(tmp_path, "9/limits", "Max locked memory         unlimited            unlimited bytes\n")
     put(tmp_path, "7/status", "Name:\tx\nUid:\t0\t1000\t0\t0\nCapEff:\t0000000000004000\n")
     put(tmp_path, "7/environ", "A=1\0NCCL_IB_HCA=x=y\0")
-    assert proc.processes_of("1-2", tmp_path) == {identity: 7}
+    assert proc.processes_of("1-2", tmp_path) == {identity: (7, 9)}
     assert proc.processes_of("1-3", tmp_path) == {}
     assert (proc.memlock(7, tmp_path), proc.memlock(9, tmp_path)) == (65536, -1)
     assert proc.user_and_lock(7, tmp_path) == (1000, True)

@@ -131,6 +131,7 @@ CONTAINER = ObservedContainer(
     asked_lock=False,
     nodes=("/dev/infiniband/uverbs0", "/dev/infiniband/rdma_cm"),
     granted=True,
+    pinned=64 << 20,
     variables=(("NCCL_IB_GID_INDEX", "5"), ("NCCL_IB_HCA", "=mlx5_0:1")),
 )
 POD = ObservedPod(

@@ -255,6 +255,7 @@ FAULTS = {
     "limits that nobody wrote": ("KR432", limited(ObservedLimit("mlx5_0", 1, 9))),
     "limits used up": ("KR432", limited(ObservedLimit("mlx5_0", 1, 100, 4, 100), COUNTED)),
     "a driver that counts nothing": ("KR432", limited(COUNTED)),
+    "a program that chose TCP": ("KR433", with_container(pinned=0)),
     "GPU far away": (
         "KR440",
         replace(WITH_POD, kubelet=replace(HEALTHY.kubelet, holdings=FAR)),

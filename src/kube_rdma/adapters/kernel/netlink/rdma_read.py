@@ -25,7 +25,7 @@ from kube_rdma.model.device import Device, PhysicalState, Port, PortState
 from kube_rdma.model.survey import Fault, NamespaceMode, Survey
 
 NETLINK_RDMA = 20  # include/uapi/linux/netlink.h
-_NLDEV = 5 << 10  # RDMA_NL_NLDEV, in the upper bits of the message type (RDMA_NL_GET_TYPE)
+NLDEV = 5 << 10  # RDMA_NL_NLDEV, in the upper bits of the message type (RDMA_NL_GET_TYPE)
 _U8, _U32, _U64 = struct.Struct("=B"), struct.Struct("=I"), struct.Struct("=Q")
 
 
@@ -113,18 +113,18 @@ def read_links() -> LinkView:
     faults: list[Fault] = []
     with netlink:
         devices = []
-        for payload in netlink.ask(_NLDEV | Command.GET, dump=True):
+        for payload in netlink.ask(NLDEV | Command.GET, dump=True):
             device = decode_device(payload)
             try:
                 which = encode_attributes([Attribute(Attr.DEV_INDEX, _U32.pack(device.index))])
-                ports = netlink.ask(_NLDEV | Command.PORT_GET, which, dump=True)
+                ports = netlink.ask(NLDEV | Command.PORT_GET, which, dump=True)
                 device = replace(device, ports=tuple(decode_port(port) for port in ports))
             except Unavailable as error:
                 faults.append(Fault(f"RDMA netlink, ports of {device.name}", str(error)))
             devices.append(device)
         mode = NamespaceMode.UNKNOWN
         try:
-            mode = decode_mode(*netlink.ask(_NLDEV | Command.SYS_GET))
+            mode = decode_mode(*netlink.ask(NLDEV | Command.SYS_GET))
         except Unavailable as error:
             faults.append(Fault("RDMA netlink, namespace mode", str(error)))
     return LinkView(tuple(devices), mode, tuple(faults))
@@ -134,7 +134,7 @@ def read_mode() -> NamespaceMode:
     """The namespace mode alone; UNKNOWN where read_links says so too, or raises."""
     try:
         with Netlink(NETLINK_RDMA) as netlink:
-            return decode_mode(*netlink.ask(_NLDEV | Command.SYS_GET))
+            return decode_mode(*netlink.ask(NLDEV | Command.SYS_GET))
     except (OSError, Unavailable):
         return NamespaceMode.UNKNOWN
 

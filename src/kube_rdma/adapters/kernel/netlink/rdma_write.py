@@ -24,6 +24,7 @@ from kube_base.frozen import Frozen, replace
 from kube_rdma.adapters.kernel import locks
 from kube_rdma.adapters.kernel.netlink.codec import Attribute, Netlink, encode_attributes
 from kube_rdma.adapters.kernel.netlink.rdma_read import (
+    NLDEV,
     Attr,
     Command,
     LinkDevice,
@@ -35,7 +36,6 @@ from kube_rdma.adapters.kernel.pod.gids import DEVICES
 from kube_rdma.model.attach.steps import GiveBackRdma, MakeRdma, MoveRdma, RemoveRdma, RestoreRdma
 from kube_rdma.model.device import PciAddress
 
-_NLDEV = 5 << 10  # RDMA_NL_NLDEV
 _SET, _NEWLINK, _DELLINK = 2, 3, 4  # enum rdma_nldev_command
 _LINK_TYPE, _NET_NS_FD = 65, 68  # enum rdma_nldev_attr
 _TAKEN = frozenset({errno.EEXIST, errno.ENFILE})  # the interface has one; the name is another's
@@ -47,10 +47,10 @@ _LOCK_PATIENCE = 30.0  # seconds; a device of mlx5 moves in less than one
 def devices(netlink: Netlink) -> tuple[LinkDevice, ...]:
     """The devices that the namespace of `netlink` can use; interfaces of others have no name."""
     rdma_devices = []
-    for payload in netlink.ask(_NLDEV | Command.GET, dump=True):
+    for payload in netlink.ask(NLDEV | Command.GET, dump=True):
         device = decode_device(payload)
         try:
-            ports = netlink.ask(_NLDEV | Command.PORT_GET, _which(device), dump=True)
+            ports = netlink.ask(NLDEV | Command.PORT_GET, _which(device), dump=True)
         except Unavailable as error:
             if errno_of(error) is None:
                 raise
@@ -86,7 +86,7 @@ def make_device(
     on, deadline = _interface(step), time.monotonic() + patience
     while True:
         try:
-            netlink.ask(_NLDEV | _NEWLINK, new_device(step))
+            netlink.ask(NLDEV | _NEWLINK, new_device(step))
         except Unavailable as error:
             if errno_of(error) not in _TAKEN:
                 raise judged(f"the soft RDMA device {step.name} on {on}", error) from error
@@ -144,7 +144,7 @@ class PodRdma(Frozen):
 
     def find(self, netlink: Netlink, act: MoveRdma | GiveBackRdma) -> LinkDevice | None:
         """By its function where it has one, else by its name."""
-        rdma_devices = tuple(map(decode_device, netlink.ask(_NLDEV | Command.GET, dump=True)))
+        rdma_devices = tuple(map(decode_device, netlink.ask(NLDEV | Command.GET, dump=True)))
         named = next((one for one in rdma_devices if one.name == act.device), None)
         if act.pci is None or (named and self.pci_of(named.name) in (act.pci, None)):
             return named
@@ -152,7 +152,7 @@ class PodRdma(Frozen):
 
     def inside(self, pci: PciAddress) -> LinkDevice | None:
         """The RDMA device of a function that the pod can use."""
-        rdma_devices = map(decode_device, self.pod.ask(_NLDEV | Command.GET, dump=True))
+        rdma_devices = map(decode_device, self.pod.ask(NLDEV | Command.GET, dump=True))
         return next((one for one in rdma_devices if self.pci_of(one.name) == pci), None)
 
     @contextmanager
@@ -176,14 +176,14 @@ def _interface(step: MakeRdma | RestoreRdma) -> str:
 
 def _named(netlink: Netlink, name: str) -> LinkDevice | None:
     """The device of this name, without its ports."""
-    rdma_devices = map(decode_device, netlink.ask(_NLDEV | Command.GET, dump=True))
+    rdma_devices = map(decode_device, netlink.ask(NLDEV | Command.GET, dump=True))
     return next((device for device in rdma_devices if device.name == name), None)
 
 
 def _move(netlink: Netlink, device: LinkDevice, namespace: int) -> None:
     body = _which(device) + encode_attributes([Attribute(_NET_NS_FD, _U32.pack(namespace))])
     try:
-        netlink.ask(_NLDEV | _SET, body)
+        netlink.ask(NLDEV | _SET, body)
     except Unavailable as error:
         if errno_of(error) == errno.EOPNOTSUPP:
             raise unmovable(device.name) from error
@@ -192,7 +192,7 @@ def _move(netlink: Netlink, device: LinkDevice, namespace: int) -> None:
 
 def _delete(netlink: Netlink, device: LinkDevice) -> None:
     try:
-        netlink.ask(_NLDEV | _DELLINK, _which(device))
+        netlink.ask(NLDEV | _DELLINK, _which(device))
     except Unavailable as error:
         if _named(netlink, device.name):
             raise judged(f"removing the RDMA device {device.name}", error) from error

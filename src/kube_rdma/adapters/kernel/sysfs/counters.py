@@ -1,8 +1,9 @@
 """The counters of RDMA devices, from the files of a sysfs: the node's, or that of a pod.
 
-Asked at every scrape, so it walks each path once and reads through descriptors of folders. What a
-driver does not have, what it refuses to say and what vanishes on the way costs its own value and
-nothing else. Which series follow is rules/metrics' business; names and units of files are those of
+Asked at every scrape, so it walks each path once, reads through descriptors of folders, and lists a
+folder of counters only where it is new. What a driver does not have, what it refuses to say and
+what vanishes on the way costs its own value and nothing else. Which series follow is
+rules/metrics' business; names and units of files are those of
 Documentation/ABI/stable/sysfs-class-infiniband.
 """
 
@@ -15,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from kube_base.frozen import Frozen
 from kube_rdma.adapters.kernel.sysfs.devices import DEVICES
 from kube_rdma.adapters.kernel.sysfs.pcie_text import lane_speed, lanes
 from kube_rdma.model.device import PciAddress
@@ -26,11 +28,15 @@ from kube_rdma.model.metrics.families import (
 from kube_rdma.model.pcie import PcieLink
 
 MOST_FILES = 256  # of a folder of counters; the longest of a driver of today has below 100
+LISTED_LOOKS = 16  # for which the names of counters hold
 GID_TABLES = 2  # read anew in one look: each has up to 1024 files
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 _PAGE = 4096
+_NUMBER_BYTES = 64  # more than a counter of 64 bits has, and than what stands for none
+# Kernels before 4.5 have the counters of 64 bits in the first of them.
+_FOLDERS = ("counters_ext", "counters", "hw_counters")
 # What a kernel says that has no such counter, or that has the device no more.
 _SILENT = frozenset(
     {errno.ENOENT, errno.EINVAL, errno.EOPNOTSUPP, errno.ENODEV, errno.EACCES, errno.EPERM}
@@ -57,6 +63,7 @@ class CounterFiles:
         self._gids: dict[PortName, int] = {}
         self._turns: dict[PortName, int] = {}  # when a table was read last
         self._looks = 0
+        self._folders: _KnownFolders = {}
 
     def read(self) -> CounterReadings:
         """All devices and ports now; none where the kernel has no RDMA.
@@ -68,7 +75,9 @@ class CounterFiles:
         except OSError:
             return CounterReadings()
         try:
-            readings = read_counters(root, self._gids.get)
+            reader = _CounterReader(self._folders if self._looks % LISTED_LOOKS else {})
+            readings = reader.all_devices(root, self._gids.get)
+            self._folders = reader.seen
             self._count_gids(root, readings)
         finally:
             os.close(root)
@@ -91,11 +100,7 @@ def read_counters(
     root: int, gids: Callable[[PortName], int | None] = lambda _: None
 ) -> CounterReadings:
     """The devices below the sysfs whose root is open as `root`; `gids` knows what was counted."""
-    reader = _CounterReader()
-    with _folder(DEVICES, root) as devices:
-        names = sorted(_names(devices))
-        read = tuple(reader.device(devices, name, gids) for name in names if name.isprintable())
-    return CounterReadings(tuple(device for device in read if device), reader.unread)
+    return _CounterReader({}).all_devices(root, gids)
 
 
 def count_gids(root: int, port: PortName) -> int | None:
@@ -103,7 +108,7 @@ def count_gids(root: int, port: PortName) -> int | None:
     with _folder(f"{DEVICES}/{port[0]}/ports/{port[1]}/gids", root) as table:
         if table is None:
             return None
-        read = _CounterReader()
+        read = _CounterReader({})
         return sum(read.page(name, table) not in {None, _UNUSED_GID} for name in _names(table))
 
 
@@ -115,25 +120,47 @@ def as_number(data: bytes) -> int | None:
     return value if value < _LIMIT else None
 
 
+class _KnownFolder(Frozen):
+    """The counters that a folder had when it was listed, and what its files held last."""
+
+    identity: tuple[int, int, int]
+    names: tuple[str, ...]
+    texts: list[bytes | None]
+    values: list[int | None]
+
+
+_KnownFolders = dict[str, _KnownFolder]
+"""By the path below the folder of devices."""
+
+
 class _CounterReader:
-    """`unread` counts what could not be read or understood."""
+    """`unread` counts what could not be read or understood; `seen` are the folders of this look."""
 
-    def __init__(self) -> None:
+    def __init__(self, earlier: _KnownFolders) -> None:
         self.unread = 0
+        self.seen: _KnownFolders = {}
+        self._folders = earlier
 
-    def page(self, path: str, folder: int) -> bytes | None:
-        """The first page of a file without white space around it; None where it says nothing."""
+    def all_devices(self, root: int, gids: Callable[[PortName], int | None]) -> CounterReadings:
+        """The devices below the sysfs whose root is open."""
+        with _folder(DEVICES, root) as devices:
+            names = sorted(_names(devices))
+            read = tuple(self._device(devices, name, gids) for name in names if name.isprintable())
+        return CounterReadings(tuple(device for device in read if device), self.unread)
+
+    def page(self, path: str, folder: int, size: int = _PAGE) -> bytes | None:
+        """The begin of a file without white space around it; None where it says nothing."""
         try:
             descriptor = os.open(path, _FILE, dir_fd=folder)
             try:
-                return os.read(descriptor, _PAGE).strip()
+                return os.read(descriptor, size).strip()
             finally:
                 os.close(descriptor)
         except OSError as error:
             self.unread += error.errno not in _SILENT
             return None
 
-    def device(
+    def _device(
         self, devices: int | None, name: str, gids: Callable[[PortName], int | None]
     ) -> DeviceCounters | None:
         """One device; None when it has gone meanwhile."""
@@ -142,7 +169,7 @@ class _CounterReader:
                 return None
             with _folder("ports", folder) as ports:
                 numbers = sorted(int(n) for n in _names(ports) if n.isdecimal() and n.isascii())
-                read = tuple(self._port(ports, number, gids((name, number))) for number in numbers)
+                read = tuple(self._port(ports, (name, number), gids) for number in numbers)
             pci = _pci_of(folder)
             return DeviceCounters(
                 name,
@@ -156,8 +183,8 @@ class _CounterReader:
 
     def _pcie(self, device: int, pci: PciAddress) -> PcieLink | None:
         """The link of a card; None where there is none, or one of its ends does not say enough."""
-        now = self._link("device/current", device)
-        if now is None or _is_function(device):
+        now = None if _is_function(device) else self._link("device/current", device)
+        if now is None:
             return None
         ends = [self._link(f"{end}/max", device) for end in ("device", "device/..")]
         able = [end for end in ends if end is not None]
@@ -172,40 +199,42 @@ class _CounterReader:
         speed = lane_speed(self._text(f"{path}_link_speed", device)) if width else 0.0
         return (width, speed) if width and speed else None
 
-    def _port(self, ports: int | None, number: int, gids: int | None) -> PortCounters | None:
-        with _folder(str(number), ports) as folder:
+    def _port(
+        self, ports: int | None, port: PortName, gids: Callable[[PortName], int | None]
+    ) -> PortCounters | None:
+        with _folder(str(port[1]), ports) as folder:
             if folder is None:
                 return None
             state, physical = (
                 self._match(name, folder, _STATE) for name in ("state", "phys_state")
             )
             rate = self._match("rate", folder, _RATE)
-            # Kernels before 4.5 have the counters of 64 bits in a folder of their own.
-            older, counters = (self._counters(n, folder) for n in ("counters_ext", "counters"))
+            older, counters, hardware = (self._counters(n, folder, port) for n in _FOLDERS)
             return PortCounters(
-                number,
+                port[1],
                 state=int(state) if state else None,
                 physical_state=int(physical) if physical else None,
                 rate_gbps=float(rate) if rate else None,
                 counters={**older, **counters},
-                hw_counters=self._counters("hw_counters", folder),
-                gids=gids,
+                hw_counters=hardware,
+                gids=gids(port),
             )
 
-    def _counters(self, path: str, port: int) -> Mapping[str, int]:
-        values: dict[str, int] = {}
-        with _folder(path, port) as folder:
+    def _counters(self, name: str, above: int, port: PortName) -> Mapping[str, int]:
+        with _folder(name, above) as folder:
             if folder is None:
-                return values
-            names = filter(_COUNTER.fullmatch, _names(folder))
-            for name in sorted(names)[:MOST_FILES]:
-                data = self.page(name, folder)
-                value = None if data is None else as_number(data)
-                if value is not None:
-                    values[name] = value
-                elif data and data != _NOT_AVAILABLE:
+                return {}
+            key = f"{port[0]}/{port[1]}/{name}"
+            listed = self.seen[key] = _listed(folder, self._folders.get(key))
+            texts, values = listed.texts, listed.values
+            for place, file in enumerate(listed.names):
+                data = self.page(file, folder, _NUMBER_BYTES)
+                if data != texts[place]:
+                    texts[place], values[place] = data, as_number(data or b"")
+                if values[place] is None and data and data != _NOT_AVAILABLE:
                     self.unread += 1
-        return values
+            pairs = zip(listed.names, values, strict=True)
+            return {file: value for file, value in pairs if value is not None}
 
     def _match(self, path: str, folder: int, pattern: re.Pattern[bytes]) -> bytes | None:
         data = self.page(path, folder)
@@ -232,6 +261,20 @@ def _folder(path: str, above: int | None) -> Iterator[int | None]:
     finally:
         if descriptor is not None:
             os.close(descriptor)
+
+
+def _listed(folder: int, earlier: _KnownFolder | None) -> _KnownFolder:
+    """The counters of a folder; those that it had earlier, if it is still the same one.
+
+    No two folders of a sysfs ever have the same inode number (fs/kernfs/dir.c). Before Linux 5.14 a
+    driver made the files when the folder could be seen, so names do not hold for ever.
+    """
+    stat = os.fstat(folder)
+    identity = (stat.st_dev, stat.st_ino, stat.st_mtime_ns)
+    if earlier and earlier.identity == identity:
+        return earlier
+    names = tuple(sorted(filter(_COUNTER.fullmatch, _names(folder)))[:MOST_FILES])
+    return _KnownFolder(identity, names, [None] * len(names), [None] * len(names))
 
 
 def _names(folder: int | None) -> list[str]:

@@ -30,6 +30,10 @@ class RuntimeServiceBase(abc.ABC):
     async def PodSandboxStatus(self, stream: 'grpclib.server.Stream[kube_rdma.adapters.runtime.proto.cri_v1_pb2.PodSandboxStatusRequest, kube_rdma.adapters.runtime.proto.cri_v1_pb2.PodSandboxStatusResponse]') -> None:
         pass
 
+    @abc.abstractmethod
+    async def ContainerStatus(self, stream: 'grpclib.server.Stream[kube_rdma.adapters.runtime.proto.cri_v1_pb2.ContainerStatusRequest, kube_rdma.adapters.runtime.proto.cri_v1_pb2.ContainerStatusResponse]') -> None:
+        pass
+
     def __mapping__(self) -> typing.Dict[str, grpclib.const.Handler]:
         return {
             '/runtime.v1.RuntimeService/Version': grpclib.const.Handler(
@@ -55,6 +59,12 @@ class RuntimeServiceBase(abc.ABC):
                 grpclib.const.Cardinality.UNARY_UNARY,
                 kube_rdma.adapters.runtime.proto.cri_v1_pb2.PodSandboxStatusRequest,
                 kube_rdma.adapters.runtime.proto.cri_v1_pb2.PodSandboxStatusResponse,
+            ),
+            '/runtime.v1.RuntimeService/ContainerStatus': grpclib.const.Handler(
+                self.ContainerStatus,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                kube_rdma.adapters.runtime.proto.cri_v1_pb2.ContainerStatusRequest,
+                kube_rdma.adapters.runtime.proto.cri_v1_pb2.ContainerStatusResponse,
             ),
         }
 
@@ -85,4 +95,10 @@ class RuntimeServiceStub:
             '/runtime.v1.RuntimeService/PodSandboxStatus',
             kube_rdma.adapters.runtime.proto.cri_v1_pb2.PodSandboxStatusRequest,
             kube_rdma.adapters.runtime.proto.cri_v1_pb2.PodSandboxStatusResponse,
+        )
+        self.ContainerStatus = grpclib.client.UnaryUnaryMethod(
+            channel,
+            '/runtime.v1.RuntimeService/ContainerStatus',
+            kube_rdma.adapters.runtime.proto.cri_v1_pb2.ContainerStatusRequest,
+            kube_rdma.adapters.runtime.proto.cri_v1_pb2.ContainerStatusResponse,
         )

@@ -25,7 +25,7 @@ from kube_rdma import __version__
 from kube_rdma.adapters import bulkhead
 from kube_rdma.adapters.kernel.sysfs.counters import CounterFiles
 from kube_rdma.adapters.kernel.sysfs.pod_counters import read_inside
-from kube_rdma.adapters.metrics.exposition import CONTENT_TYPE, exposition
+from kube_rdma.adapters.metrics.exposition import CONTENT_TYPE, KeptExposition
 from kube_rdma.adapters.metrics.process import read_process
 from kube_rdma.adapters.metrics.server import MetricsServer
 from kube_rdma.model.attach.attachment import Attachment, Sandbox
@@ -105,7 +105,7 @@ class Exporter:
 
     def __init__(self, site: MetricsSite, sources: MetricsSources) -> None:
         self._site, self._from = site, sources
-        self._files = CounterFiles(sources.sysfs)
+        self._files, self._lines = CounterFiles(sources.sysfs), KeptExposition()
         self._look = _Offered()
         self._health: HealthCounts = {}
         self._turn = asyncio.Lock()
@@ -165,7 +165,7 @@ class Exporter:
         values += limit_series(self._from.uses())
         values += self._from.stopwatch.durations
         values += _own(scrape, _unread(node, inside), failures, time.perf_counter() - begin)
-        return exposition(values)
+        return self._lines.text(values)
 
 
 class _Scrape(Frozen):

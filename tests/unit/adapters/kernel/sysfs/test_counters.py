@@ -136,6 +136,40 @@ def test_counters_of_an_older_kernel(tree):
     assert port_of(tree).counters == {"port_rcv_data_64": 9}
 
 
+def test_a_counter_that_grows_is_read_at_each_look(tree):
+    files = CounterFiles(tree)
+    for value in (1, 1, 2, "twelve", 3):
+        write_counters(tree, "mlx5_0/ports/1", "counters", {"port_rcv_data": value})
+        readings = files.read()
+        expected = {} if value == "twelve" else {"port_rcv_data": value}
+        assert readings.devices[0].ports[0].counters == expected
+        assert readings.unread == (value == "twelve")
+
+
+def test_a_counter_of_a_driver_that_was_slow_appears(tree):
+    """Linux before 5.14 showed the folder before its files; its time does not tell of them."""
+    write_counters(tree, "mlx5_0/ports/1", "hw_counters", {"out_of_sequence": 1})
+    folder = tree / "class/infiniband/mlx5_0/ports/1/hw_counters"
+    made = folder.stat()
+    files = CounterFiles(tree)
+    files.read()
+    write_counters(tree, "mlx5_0/ports/1", "hw_counters", {"packet_seq_err": 2})
+    os.utime(folder, ns=(made.st_atime_ns, made.st_mtime_ns))
+    looks = [files.read() for _ in range(counters.LISTED_LOOKS)]
+    assert looks[0].devices[0].ports[0].hw_counters == {"out_of_sequence": 1}
+    last = looks[-1].devices[0].ports[0].hw_counters
+    assert last == {"out_of_sequence": 1, "packet_seq_err": 2}
+
+
+def test_a_device_of_the_same_name_has_counters_of_its_own(tree):
+    files = CounterFiles(tree)
+    write_counters(tree, "mlx5_0/ports/1", "counters", {"link_downed": 1})
+    files.read()
+    shutil.rmtree((tree / "class/infiniband/mlx5_0/ports/1/counters").resolve())
+    write_counters(tree, "mlx5_0/ports/1", "counters", {"port_rcv_data": 2})
+    assert files.read().devices[0].ports[0].counters == {"port_rcv_data": 2}
+
+
 def test_a_device_that_goes_takes_its_series_along(tree):
     files = CounterFiles(tree)
     assert len(files.read().devices) == 2

@@ -1,0 +1,113 @@
+"""What a doctor sees of a pod of its own node, as root there or in an agent's container.
+
+    API server ─► ObservedPod ─► node's /proc, runtime ─► containers
+                      └─► the agent's journal, cgroups ─► attachments, limits, namespace
+
+programs/doctor/evidence calls it. Each part is read by itself; what a container may not see is
+looked for at the next door, and only then noted as not seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from kube_base.errors import Unavailable
+from kube_base.frozen import Frozen, replace
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.kinds.pod import FullPod
+from kube_rdma.adapters.kernel import proc
+from kube_rdma.model.attach.attachment import Attachment
+from kube_rdma.model.doctor import ObservedPod
+from kube_rdma.model.late_binding.binding import PodName
+from kube_rdma.programs.doctor.attachments import checked, recorded
+from kube_rdma.programs.doctor.containers import (
+    PROC,
+    container_ids,
+    is_open,
+    namespace_by_runtime,
+    processes_folder,
+    uid_of,
+    with_containers,
+    with_specs,
+)
+from kube_rdma.programs.doctor.in_use import queue_pairs_inside
+from kube_rdma.programs.doctor.limits import observed_limits
+from kube_rdma.programs.doctor.pod import pod_by_api, with_namespace
+from kube_rdma.programs.part_reader import PartReader
+
+
+class PodDoors(Frozen):
+    """Where a pod of this node is looked for: the host's root, the agent's state, the runtime."""
+
+    host: Path
+    state: Path
+    runtime: Path
+
+
+async def pod_here(
+    cluster: Cluster, doors: PodDoors, named: tuple[str, str], reader: PartReader
+) -> ObservedPod:
+    """The pod by the API server, by its processes, by the runtime and by the agent's journal."""
+    seen, whole = await pod_by_api(cluster, *named)
+    uid = uid_of(whole)
+    limits = reader.part("pod.limits", lambda: observed_limits(doors.host, uid))
+    seen = replace(seen, limits=limits)
+    records = reader.part(
+        "pod.attachments", lambda: _records(doors.state, seen, PodName(*named), uid)
+    )
+    if records is not None:
+        state = reader.part("pod.attachments", lambda: checked(records)) if records else ()
+        seen = replace(seen, attachments=state)
+    return await _inside(seen, whole, doors, records or (), reader)
+
+
+async def _inside(
+    seen: ObservedPod,
+    whole: FullPod,
+    doors: PodDoors,
+    records: tuple[Attachment, ...],
+    reader: PartReader,
+) -> ObservedPod:
+    """The same with its containers, and with what its network namespace shows."""
+    folder = processes_folder(doors.host)
+    inside = reader.part("pod.containers", lambda: with_containers(seen, whole, folder))
+    if inside:
+        seen = inside[0]
+    if any(None in (one.variables, one.nodes) for one in seen.containers or ()):
+        made = await reader.asked(
+            "pod.containers", lambda: with_specs(seen, whole, doors.runtime, doors.host)
+        )
+        seen = made or seen
+    namespace = next(filter(is_open, _namespaces(inside and inside[1], records)), None)
+    if namespace is None:
+        namespace = await reader.asked(
+            "pod.links", lambda: namespace_by_runtime(whole, doors.runtime)
+        )
+    if namespace is None:
+        return seen
+    entered = namespace
+    seen = reader.part("pod.links", lambda: with_namespace(seen, entered)) or seen
+    if not proc.processes_of(uid_of(whole), PROC):
+        return seen  # the kernel tells of no process that is not in sight of this one
+    names = {container: name for name, container in container_ids(whole).items()}
+    pairs = reader.part(
+        "pod.queue_pairs", lambda: queue_pairs_inside(entered, uid_of(whole), names)
+    )
+    return replace(seen, queue_pairs=pairs)
+
+
+def _namespaces(process: Path | None, records: tuple[Attachment, ...]) -> Iterator[Path]:
+    """Where the pod's network namespace may be open to this process."""
+    if process:
+        yield process
+    if records:
+        yield Path(records[0].sandbox.netns_path)
+
+
+def _records(state: Path, seen: ObservedPod, pod: PodName, uid: str) -> tuple[Attachment, ...]:
+    """The journal's word of the pod; of one with networks, no word is not that all is well."""
+    records = recorded(state, pod, uid)
+    if not records and (seen.networks or seen.attached):
+        raise Unavailable(f"the agent's journal in {state} has no attachment of the pod")
+    return records or ()
