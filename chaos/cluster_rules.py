@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from chaos.finding import Account, Discrepancy, Thing, repeated
-from chaos.kernel_rules import in_use
+from chaos.kernel_rules import explains, in_use
 from chaos.seen import Seen
 
 
@@ -17,6 +17,7 @@ def judge(seen: Seen, before: Seen, living: frozenset[str]) -> Iterable[Discrepa
     _holdings(account, seen)
     _claims(account, seen, living)
     _offers(account, seen, before)
+    _transfers(account, seen)
     return account
 
 
@@ -81,3 +82,12 @@ def _offers(account: Account, seen: Seen, before: Seen) -> None:
             account.lost(Thing.OFFER, f"{first.node} reports {offer.healthy} cards as healthy")
         for card in sorted({*first.by_claims} - {*offer.by_claims}):
             account.lost(Thing.OFFER, f"{card} of {first.node} is in no slice")
+
+
+def _transfers(account: Account, seen: Seen) -> None:
+    """Two Ready pods on a rail move bytes by verbs, or a pod of them says why not."""
+    saying = {pod.name for pod in seen.pods if explains(pod)}
+    for each in seen.transfers:
+        if each.why and not saying & {each.server, each.client}:
+            text = f"{each.client} writes nothing to {each.server} over {each.card}: {each.why}"
+            account.silent(Thing.TRANSFER, text)
