@@ -87,7 +87,7 @@ def _offers(account: Account, seen: Seen, before: Seen) -> None:
 def _transfers(account: Account, seen: Seen) -> None:
     """Two Ready pods on a rail move bytes by verbs, or a pod of them says why not."""
     saying = {pod.name for pod in seen.pods if explains(pod)}
-    for each in seen.transfers:
-        if each.why and not saying & {each.server, each.client}:
-            text = f"{each.client} writes nothing to {each.server} over {each.card}: {each.why}"
-            account.silent(Thing.TRANSFER, text)
+    for transfer in seen.transfers:
+        if transfer.why and not saying & {transfer.server, transfer.client}:
+            way = f"{transfer.client} to {transfer.server} over {transfer.card}"
+            account.silent(Thing.TRANSFER, f"no bytes from {way}: {transfer.why}")

@@ -50,7 +50,7 @@ class Faults:
         self._site = sites.of(lab)
         self._numbers = itertools.count()
         hand = self._hand = Hand(lab)
-        self._acts: Mapping[Fault, Acts] = {
+        self.acts: Mapping[Fault, Acts] = {
             Fault.AGENT_KILLED: self._killed(AGENT),
             Fault.AGENT_FROZEN: Acts(
                 lambda target: hand.signal(target.node, "STOP", AGENT),
@@ -73,11 +73,11 @@ class Faults:
 
     def begin(self, fault: Fault, target: Target) -> None:
         """Let a fault begin; one that lasts goes on until `end`."""
-        self._acts[fault].begin(target)
+        self.acts[fault].begin(target)
 
     def end(self, fault: Fault, target: Target) -> None:
         """End a fault that lasts."""
-        act = self._acts[fault].end
+        act = self.acts[fault].end
         assert act is not None
         act(target)
 

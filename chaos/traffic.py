@@ -78,13 +78,13 @@ def pairs(seen: Seen) -> tuple[Pair, ...]:
     cards: dict[str, dict[str, list[End]]] = {}
     for end in ends(seen):
         cards.setdefault(end.card, {}).setdefault(end.node, []).append(end)
-    found: list[Pair] = []
+    chosen: list[Pair] = []
     for card in sorted(cards):
         for left, right in itertools.combinations(cards[card].values(), 2):
             count = max(len(left), len(right))
             twice = (itertools.islice(itertools.cycle(side), count) for side in (left, right))
-            found += zip(*twice, strict=True)
-    return tuple(found)
+            chosen += zip(*twice, strict=True)
+    return tuple(chosen)
 
 
 def transfer(lab: Lab, pair: Pair) -> SeenTransfer:
@@ -151,7 +151,7 @@ class Talker:
             try:
                 possible = pairs(collect(self._lab))
             except (Unavailable, ValueError, KeyError) as error:
-                self._say(f"talk: nobody can be asked: {str(error)[-80:]}")
+                self._say(f"talk: nobody can be asked: {' '.join(str(error).split())[-80:]}")
                 continue
             if possible and not self._is_over.is_set():
                 self._take(possible[number % len(possible)])

@@ -121,8 +121,6 @@ def kubelet_configuration(node: NodeSpec, release: Release = Release.NEWEST) -> 
         "cgroupRoot": "/",
         "enforceNodeAllocatable": [],
         "evictionHard": {"memory.available": "50Mi"},
-        # No image that is removed could be fetched again.
-        "imageGCHighThresholdPercent": 100,
         "failSwapOn": False,
         # There is no quota on the disk that /var/lib/kubelet lies on.
         "localStorageCapacityIsolation": False,
