@@ -97,11 +97,19 @@ class Run:
         with contextlib.ExitStack() as stack:
             talker = Talker(self._lab, self._say)
             if self._has_verbs:
+                self._writers(open_faults)
                 stack.enter_context(talker)
             for step in steps:
                 self._say(describe(step))
                 self._step(step, open_faults)
         return f"{talker.moved} of {talker.tried} under faults" if self._has_verbs else ""
+
+    def _writers(self, open_faults: list[Begin]) -> None:
+        """Make the pods that write from the first step on: a seed's own may be late for a fault."""
+        for writer in traffic.WRITERS:
+            self._say(describe(writer))
+            self._step(writer, open_faults)
+        cluster.ready(self._lab, *(writer.name for writer in traffic.WRITERS))
 
     def _leftovers(self) -> tuple[Discrepancy, ...]:
         """What an earlier run that was interrupted left, and what is wrong without its pods."""

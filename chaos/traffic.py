@@ -17,9 +17,11 @@ from ipaddress import IPv4Address
 from types import TracebackType
 from typing import Self
 
+from chaos import sites
 from chaos.collect import collect
-from chaos.kernel_rules import addresses_of
-from chaos.seen import Seen, SeenTransfer
+from chaos.kernel_rules import VETH, addresses_of
+from chaos.schedule import Create, Way
+from chaos.seen import Seen, SeenNamespace, SeenTransfer
 from kube_base.errors import Unavailable
 from kube_base.frozen import Frozen
 from kube_rdma_lab.demo.perftest import Endpoint, measure
@@ -29,27 +31,35 @@ STRAY_SECONDS = 60  # of the reference, for transfers that take two
 PAUSE_SECONDS = 2.0  # between two transfers under faults: the machines have other work
 TRIES = 3  # of a transfer after all faults
 MOST_WORDS = 300  # of what a transfer says, in characters
-# The kernel knows which device has an address; perftest, left alone, takes the node's first one.
+# The kernel knows which device has an address; perftest, left alone, takes the node's first one. A
+# table of GIDs has a thousand places, and those that are used are its first.
 SCRIPT = """
-for file in $(grep -lsx "$GID" /sys/class/infiniband/*/ports/1/gids/*); do
+for file in $(grep -lsx "$GID" /sys/class/infiniband/*/ports/1/gids/?); do
   device=${file%/ports/*}
   exec ib_write_bw -d "${device##*/}" -x "${file##*/}" "$@"
 done
 echo "no RDMA device has the GID $GID" >&2
 exit 1
 """
+# A pod on each node, on all rails of shares, from before the first step to the end.
+WRITERS = tuple(Create(f"writer-{at}", node, Way.SHARE, 2) for at, node in enumerate(sites.NODES))
 WRITES = ("sh", "-c", SCRIPT, "writes", "-n", "50", "-s", "4096", "-u", "18", "-F")
 # A server whose client was lost has the port for as long as it may.
 ALONE = 'pkill ib_write_bw; exec "$@"'
 
 
 class End(Frozen):
-    """An interface of a pod that is Ready: the card that it stands on, its address."""
+    """An interface of a pod that is Ready: the card that it stands on, its address.
+
+    `dialled` is the pod's address on the cluster's network. A program that dials one of two networks
+    of a subnet has to bind its own address there (docs/networks.md), and perftest does not.
+    """
 
     pod: str
     node: str
     card: str
     address: str
+    dialled: str
 
     @property
     def gid(self) -> str:
@@ -67,10 +77,17 @@ def ends(seen: Seen) -> Iterator[End]:
     for node in seen.nodes:
         for space in node.others:
             for uid in space.pods:
+                dialled = _dialled(space)
                 for link in space.links:
                     addresses = addresses_of(link, seen)
                     if uid in ready and link.parent and link.is_up and addresses:
-                        yield End(ready[uid].name, node.name, link.parent, addresses[0])
+                        yield End(ready[uid].name, node.name, link.parent, addresses[0], dialled)
+
+
+def _dialled(space: SeenNamespace) -> str:
+    """The first address of the pair that leads to the node's bridge."""
+    texts = (text for link in space.links if link.kind == VETH for text in link.addresses)
+    return next(texts, "").partition("/")[0]
 
 
 def pairs(seen: Seen) -> tuple[Pair, ...]:
@@ -104,7 +121,7 @@ def transfer(lab: Lab, pair: Pair) -> SeenTransfer:
 
 def _place(lab: Lab, end: End) -> Endpoint:
     inside = ("exec", end.pod, "--", "env", f"GID={end.gid}", "sh", "-c", ALONE, "alone")
-    return Endpoint(end.pod, end.address, lambda *words: lab.kubectl(*inside, *words))
+    return Endpoint(end.pod, end.dialled, lambda *words: lab.kubectl(*inside, *words))
 
 
 def transfers(lab: Lab, seen: Seen) -> tuple[SeenTransfer, ...]:
@@ -145,20 +162,23 @@ class Talker:
         self._thread.join()
 
     def _talk(self) -> None:
+        """Pairs are asked for when one has failed: a pod may be another, elsewhere, or gone."""
+        possible: tuple[Pair, ...] = ()
         for number in itertools.count():
             if self._is_over.wait(PAUSE_SECONDS):
                 return
             try:
-                possible = pairs(collect(self._lab))
+                possible = possible or pairs(collect(self._lab))
             except (Unavailable, ValueError, KeyError) as error:
                 self._say(f"talk: nobody can be asked: {' '.join(str(error).split())[-80:]}")
                 continue
-            if possible and not self._is_over.is_set():
-                self._take(possible[number % len(possible)])
+            if possible and not self._take(possible[number % len(possible)]):
+                possible = ()
 
-    def _take(self, pair: Pair) -> None:
+    def _take(self, pair: Pair) -> bool:
         outcome = transfer(self._lab, pair)
         self.tried += 1
         self.moved += not outcome.why
         what = outcome.why[-80:] or "bytes"
         self._say(f"talk: {outcome.client} to {outcome.server} over {outcome.card}: {what}")
+        return not outcome.why

@@ -25,6 +25,7 @@ from kube_base.frozen import replace
 NODES = ("node-1", "node-2")
 CARDS = ("0000:04:00.0", "0000:84:00.0")
 OWN = (SeenLink("eth0", "veth", addresses=("10.89.0.11/24",)), SeenLink("ib0"), SeenLink("ib4"))
+CLUSTER = "10.244.1.7"  # of each pod on the cluster's own network
 DEVICE = "/dev/infiniband/uverbs0"
 ROUTE = "route default dev eth0 via 10.89.0.1 in main"
 
@@ -138,7 +139,7 @@ def _file(pod):
 
 def _namespace(pod, addresses):
     links = (
-        SeenLink("eth0", "veth"),
+        SeenLink("eth0", "veth", addresses=(f"{CLUSTER}/24",)),
         *(
             SeenLink(f"net{n}", "macvlan", addresses=(f"{text}/24",), parent=f"ib{n * 4 - 4}")
             for n, text in enumerate(addresses, 1)

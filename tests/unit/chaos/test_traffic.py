@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from chaos.traffic import End, ends, pairs
 from kube_base.frozen import replace
-from tests.kit.chaos_world import ChaosWorld
+from tests.kit.chaos_world import CLUSTER, ChaosWorld
 
 PODS = st.lists(st.tuples(st.integers(0, 1), st.booleans(), st.integers(1, 2)), max_size=8)
 
@@ -19,6 +19,7 @@ def test_every_end_with_a_partner_is_in_a_pair(pods):
         assert one.card == other.card
     everyone = tuple(ends(seen))
     assert len(everyone) == sum(pod.interfaces for pod in seen.pods)
+    assert {end.dialled for end in everyone} <= {CLUSTER}
     for end in everyone:
         has_partner = any(o.node != end.node and o.card == end.card for o in everyone)
         assert has_partner == any(end in pair for pair in chosen)
@@ -38,5 +39,5 @@ def test_a_pod_that_is_not_ready_is_no_end():
 
 def test_a_gid_is_written_as_the_kernel_does():
     """As /sys/class/infiniband/rxe0/ports/1/gids/1 of a machine with this address reads."""
-    end = End("pod", "node-1", "ens2f0", "192.168.50.11")
+    end = End("pod", "node-1", "ens2f0", "192.168.50.11", "10.244.1.2")
     assert end.gid == "0000:0000:0000:0000:0000:ffff:c0a8:320b"
