@@ -51,8 +51,8 @@ ALONE = 'pkill ib_write_bw; exec "$@"'
 class End(Frozen):
     """An interface of a pod that is Ready: the card that it stands on, its address.
 
-    `dialled` is the pod's address on the cluster's network. A program that dials one of two networks
-    of a subnet has to bind its own address there (docs/networks.md), and perftest does not.
+    `dialled` is the pod's address on the cluster's network. Of two interfaces in one subnet, a
+    program that binds no address of its own dials by the first, and perftest's ends meet by TCP.
     """
 
     pod: str
@@ -142,12 +142,15 @@ class Talker:
     def __init__(self, lab: Lab, say: Callable[[str], None]) -> None:
         self._lab = lab
         self._say = say
+        self._possible: tuple[Pair, ...] = ()
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._talk, daemon=True)
         self.moved = 0
         self.tried = 0
 
     def __enter__(self) -> Self:
+        """Begin with whoever is Ready now."""
+        self._possible = pairs(collect(self._lab))
         self._thread.start()
         return self
 
@@ -162,18 +165,16 @@ class Talker:
         self._thread.join()
 
     def _talk(self) -> None:
-        """Pairs are asked for when one has failed: a pod may be another, elsewhere, or gone."""
-        possible: tuple[Pair, ...] = ()
+        """Who is Ready is asked when a transfer has failed: a pod may be another, or gone."""
         for number in itertools.count():
             if self._is_over.wait(PAUSE_SECONDS):
                 return
-            try:
-                possible = possible or pairs(collect(self._lab))
-            except (Unavailable, ValueError, KeyError) as error:
-                self._say(f"talk: nobody can be asked: {' '.join(str(error).split())[-80:]}")
+            if self._possible and self._take(self._possible[number % len(self._possible)]):
                 continue
-            if possible and not self._take(possible[number % len(possible)]):
-                possible = ()
+            try:
+                self._possible = pairs(collect(self._lab))
+            except (Unavailable, ValueError, KeyError) as error:  # it may be a fault's doing
+                self._say(f"talk: nobody can be asked: {' '.join(str(error).split())[-80:]}")
 
     def _take(self, pair: Pair) -> bool:
         outcome = transfer(self._lab, pair)
