@@ -19,7 +19,7 @@ import msgspec
 from chaos import record, setup, sites
 from chaos.collect import collect
 from chaos.run import Run, describe
-from chaos.schedule import Fault, Size, schedule
+from chaos.schedule import Fault, schedule
 from chaos.seen import Seen
 from chaos.sites import Site
 from kube_base.errors import KubeError, Refused
@@ -31,7 +31,6 @@ from kube_rdma_tools.release.version import commit_of
 
 CHECKOUT = Path(__file__).parents[1]
 BEFORE = "chaos-before.json"  # in the lab's folder, until a run was not clean
-SIZE = Size()
 NAMES_OF_LABS = {sites.NATIVE: "chaos", sites.MACHINES: "chaos-machines"}  # of those that go
 NAMES = {fault.value.replace(" ", "-").lower(): fault for fault in Fault}
 CLEAN, NOT_CLEAN = 0, 1  # exit codes
@@ -143,7 +142,7 @@ def main(**options: Any) -> None:
     if wish.show:
         for number in seeds:
             click.echo(f"seed {number}")
-            for step in schedule(number, site.place, SIZE, faults):
+            for step in schedule(number, site.place, site.size, faults):
                 click.echo(f"  {describe(step)}")
         return
     with ground(wish.kept or NAMES_OF_LABS[site], site, keep=bool(wish.kept)) as place:
@@ -177,7 +176,8 @@ def row(place: Ground, seeds: Iterable[int], faults: tuple[Fault, ...], runs: Pa
 def run(place: Ground, seed: int, faults: tuple[Fault, ...], runs: Path) -> bool:
     """Run one seed and write its line; whether it was clean."""
     lab, before = place.ready()
-    steps = schedule(seed, place.site.place, SIZE, faults)
+    site = place.site
+    steps = schedule(seed, site.place, site.size, faults)
     begin = time.monotonic()
     click.echo(f"seed {seed}")
 
@@ -186,10 +186,10 @@ def run(place: Ground, seed: int, faults: tuple[Fault, ...], runs: Path) -> bool
 
     outcome = Run(lab, before, say).take(steps)
     seconds = time.monotonic() - begin
-    choice = () if faults == place.site.faults else tuple(fault.value for fault in faults)
-    facts = record.Facts(commit_of(CHECKOUT, "-dirty"), place.site.topology, choice, seconds)
+    choice = () if faults == site.faults else tuple(fault.value for fault in faults)
+    facts = record.Facts(commit_of(CHECKOUT, "-dirty"), site.topology, choice, seconds)
     with runs.open("a") as file:
-        file.write(f"{record.line(seed, SIZE, steps, outcome, facts)}\n")
+        file.write(f"{record.line(seed, site.size, steps, outcome, facts)}\n")
     for wrong in (*outcome.under_load, *outcome.at_rest, *filter(None, [outcome.stuck])):
         say(str(wrong))
     say("clean" if outcome.is_clean else "NOT CLEAN")

@@ -9,7 +9,7 @@ seed means the same on every lab of one kind; machines have faults that natives 
 
 from __future__ import annotations
 
-from chaos.schedule import GROUPS, OF_A_CARD, Fault, Place
+from chaos.schedule import GROUPS, OF_A_CARD, Fault, Place, Size
 from kube_base.errors import Refused
 from kube_base.frozen import Frozen
 from kube_rdma_lab.lab import Lab
@@ -28,6 +28,7 @@ class Site(Frozen):
     by_claim: tuple[str, ...]
     faults: tuple[Fault, ...]
     has_verbs: bool = False
+    size: Size = Size()
     groups: tuple[frozenset[Fault], ...] = GROUPS
 
     @property
@@ -50,6 +51,8 @@ MACHINES = Site(
     ("ens4f0", "ens5f0"),
     tuple(Fault),
     has_verbs=True,
+    # An emulated node takes ten times as long for a pod, and two more write from the beginning.
+    size=Size(pods=4, faults=3, longest=3),
     # All cards are there, and up, after a boot.
     groups=(*GROUPS, frozenset((*OF_A_CARD, Fault.NODE_OFF))),
 )
