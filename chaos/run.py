@@ -29,6 +29,7 @@ from kube_rdma_lab.patience import Patience
 
 CHAOS = f"{load.LABEL}=yes"
 LOOK_SECONDS = 1.0  # between two audits: each asks all nodes and the API server
+PAUSES = 3  # times as long as a look took: an emulated node does nothing else meanwhile
 QUIET_SECONDS = 60.0  # of a machine of the usual pace; a node that was cut is retried after 40
 Say = Callable[[str], None]
 
@@ -151,8 +152,10 @@ class Run:
         answers, shown = 0, ""
         while True:
             self._faults.keep_control_plane()
+            begin = time.monotonic()
             try:
                 seen = collect(self._lab)
+                took = time.monotonic() - begin
                 wrong = audit(seen, self._before)
                 late = [pod for pod in seen.pods if is_empty or not _is_settled(pod)]
                 if not (wrong or late):
@@ -160,7 +163,7 @@ class Run:
                 answers += 1
                 if (words := _still(wrong, late)) != shown:
                     self._say(shown := words)
-                time.sleep(LOOK_SECONDS)
+                time.sleep(max(LOOK_SECONDS, PAUSES * took))
                 facts = (*map(str, wrong), *(f"{pod.uid} {pod.phase} {pod.notes}" for pod in late))
             except Unavailable as error:
                 if patience.lost((str(error),)):

@@ -28,7 +28,7 @@ from kube_rdma_lab.demo.perftest import Endpoint, measure
 from kube_rdma_lab.lab import Lab
 
 STRAY_SECONDS = 60  # of the reference, for transfers that take two
-PAUSE_SECONDS = 2.0  # between two transfers under faults: the machines have other work
+PAUSE_SECONDS = 5.0  # between two transfers under faults: the machines have other work
 TRIES = 3  # of a transfer after all faults
 MOST_WORDS = 300  # of what a transfer says, in characters
 # The kernel knows which device has an address; perftest, left alone, takes the node's first one. A
