@@ -28,8 +28,9 @@ from kube_rdma_lab.lab import Lab
 from kube_rdma_lab.patience import Patience
 
 CHAOS = f"{load.LABEL}=yes"
-LOOK_SECONDS = 1.0  # between two audits: each asks all nodes and the API server
-PAUSES = 3  # times as long as a look took: an emulated node does nothing else meanwhile
+# Between two audits: each asks all nodes and the API server, and an emulated node does little else
+# meanwhile. So a look that took long is followed by as long a pause, within these.
+LOOK_SECONDS, LONGEST_SECONDS = 1.0, 8.0
 QUIET_SECONDS = 60.0  # of a machine of the usual pace; a node that was cut is retried after 40
 Say = Callable[[str], None]
 
@@ -163,7 +164,7 @@ class Run:
                 answers += 1
                 if (words := _still(wrong, late)) != shown:
                     self._say(shown := words)
-                time.sleep(max(LOOK_SECONDS, PAUSES * took))
+                time.sleep(min(max(LOOK_SECONDS, took), LONGEST_SECONDS))
                 facts = (*map(str, wrong), *(f"{pod.uid} {pod.phase} {pod.notes}" for pod in late))
             except Unavailable as error:
                 if patience.lost((str(error),)):
