@@ -8,14 +8,16 @@ import os
 
 import pytest
 
-from chaos import setup, sites, traffic
+from chaos import machine_acts, setup, sites, traffic
+from chaos.acts import Hand
 from chaos.audit import audit
 from chaos.collect import collect
+from chaos.faults import Faults
 from chaos.load import LABEL, documents
 from chaos.run import Run
-from chaos.schedule import Begin, Create, Fault, Size, Way, schedule
+from chaos.schedule import OF_A_CARD, Begin, Create, Fault, Size, Target, Way, schedule
 from kube_base.frozen import replace
-from kube_rdma_lab import cluster
+from kube_rdma_lab import cluster, waiting
 from tests.groups import own
 from tests.lab.conftest import up
 
@@ -48,7 +50,7 @@ def ground():
 
 @pytest.fixture(scope="module")
 def loaded(ground):
-    """A pod on each node, on one rail."""
+    """A pod on each node, on one rail, for the tests behind those that need none."""
     lab, before = ground
     cluster.apply(lab, *(each for made in PODS for each in documents(made, has_verbs=True)))
     cluster.ready(lab, *(made.name for made in PODS))
@@ -63,6 +65,26 @@ def kinds(lab, before):
     seen = replace(seen, transfers=traffic.transfers(lab, seen))
     assert seen.transfers
     return {(each.wrong, each.thing) for each in audit(seen, before)}
+
+
+@pytest.mark.parametrize("fault", [*machine_acts.acts(Hand(None))], ids=lambda fault: fault.value)
+def test_a_fault_of_a_machine_is_over_when_it_ended(ground, fault):
+    """With no pods: the node, its cards and what is offered are as before."""
+    lab, before = ground
+    target = Target(NODE, sites.MACHINES.by_share[0] if fault in OF_A_CARD else "")
+    faults = Faults(lab)
+    faults.begin(fault, target)
+    faults.end(fault, target)
+    waiting.until(lab, "an audit without a finding", lambda: not audit(collect(lab), before))
+
+
+def test_a_short_run_of_faults_of_machines_leaves_nothing_behind(ground):
+    """A power cut, a card that goes, a clock that jumps."""
+    lab, before = ground
+    steps = schedule(SEED, sites.MACHINES.place, SHORT, FAULTS)
+    assert {step.fault for step in steps if isinstance(step, Begin)} == {*FAULTS}
+    outcome = Run(lab, before, print).take(steps)
+    assert outcome.is_clean, outcome
 
 
 def test_two_pods_write_to_each_other_by_verbs(loaded):
@@ -87,12 +109,3 @@ def test_an_rdma_device_that_nobody_has_is_found(loaded):
         }
     finally:
         cluster.shell(lab, NODE, "rdma link delete rxe9")
-
-
-def test_a_short_run_of_faults_of_machines_leaves_nothing_behind(ground):
-    """A power cut, a card that goes, a clock that jumps."""
-    lab, before = ground
-    steps = schedule(SEED, sites.MACHINES.place, SHORT, FAULTS)
-    assert {step.fault for step in steps if isinstance(step, Begin)} == {*FAULTS}
-    outcome = Run(lab, before, print).take(steps)
-    assert outcome.is_clean, outcome
