@@ -1,4 +1,4 @@
-"""`python -m chaos`: run seeds on one lab of native nodes, and append what came of each to a file.
+"""`python -m chaos`: run seeds on one lab of two nodes, and append what came of each to a file.
 
 The lab stays up between seeds; behind a run that was not clean it is booted anew, so that no run
 has the leftovers of another.
@@ -11,37 +11,49 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
 
-from chaos import record, setup
+from chaos import record, setup, sites
 from chaos.collect import collect
 from chaos.run import Run, describe
-from chaos.schedule import Fault, Place, Size, schedule
+from chaos.schedule import Fault, schedule
 from chaos.seen import Seen
+from chaos.sites import Site
 from kube_base.errors import KubeError, Refused
+from kube_base.frozen import Frozen
 from kube_rdma_lab import lab as labs
 from kube_rdma_lab.lab import Lab
 from kube_rdma_lab.printer import Printer
 from kube_rdma_tools.release.version import commit_of
 
 CHECKOUT = Path(__file__).parents[1]
-TOPOLOGY = "native"
 BEFORE = "chaos-before.json"  # in the lab's folder, until a run was not clean
-NODES = ("node-1", "node-2")
-PLACE = Place(NODES, (*setup.BY_SHARE, *setup.BY_CLAIM))
-SIZE = Size()
-NAME = "chaos"  # of the lab that goes
+NAMES_OF_LABS = {sites.NATIVE: "chaos", sites.MACHINES: "chaos-machines"}  # of those that go
 NAMES = {fault.value.replace(" ", "-").lower(): fault for fault in Fault}
 CLEAN, NOT_CLEAN = 0, 1  # exit codes
+
+
+class Wish(Frozen):
+    """What the command line asks for; `kept` is the name of a lab that stays up."""
+
+    seed: int
+    count: int
+    on_machines: bool
+    chosen: tuple[str, ...]
+    kept: str
+    show: bool
+    runs: Path
 
 
 class Ground:
     """The lab that runs take place on: a running one that is clean, else a fresh one."""
 
-    def __init__(self, name: str, *, keep: bool) -> None:
+    def __init__(self, name: str, site: Site, *, keep: bool) -> None:
         self._name = name
+        self.site = site
         self.keep = keep
         self._ready: tuple[Lab, Seen] | None = None
 
@@ -55,6 +67,8 @@ class Ground:
         """What an earlier call left up, with what it saw first."""
         try:
             lab = labs.find(self._name)
+            if sites.of(lab) is not self.site:
+                return None
             return lab, msgspec.json.decode((lab.home / BEFORE).read_bytes(), type=Seen)
         except (Refused, FileNotFoundError):
             return None
@@ -62,7 +76,7 @@ class Ground:
     def _fresh(self) -> tuple[Lab, Seen]:
         labs.down(self._name)
         with Printer() as report:
-            lab = labs.up(self._name, TOPOLOGY, None, report)
+            lab = labs.up(self._name, self.site.topology, None, report)
         setup.install(lab)
         before = collect(lab)
         (lab.home / BEFORE).write_bytes(msgspec.json.encode(before))
@@ -76,10 +90,10 @@ class Ground:
 
 
 @contextmanager
-def ground(name: str, *, keep: bool) -> Iterator[Ground]:
+def ground(name: str, site: Site, *, keep: bool) -> Iterator[Ground]:
     """A lab for a while; `keep` leaves it up."""
     try:
-        yield Ground(name, keep=keep)
+        yield Ground(name, site, keep=keep)
     finally:
         if not keep:
             labs.down(name)
@@ -89,11 +103,17 @@ def ground(name: str, *, keep: bool) -> Iterator[Ground]:
 @click.option("--seed", type=int, default=1, show_default=True, help="Of the first run.")
 @click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="Of runs.")
 @click.option(
+    "--machines",
+    "on_machines",
+    is_flag=True,
+    help="Run on nodes with kernels and verbs of their own. Default: native nodes.",
+)
+@click.option(
     "--fault",
     "chosen",
     multiple=True,
     type=click.Choice(list(NAMES)),
-    help="A fault that runs may have; may be repeated. Default: all of them.",
+    help="A fault that runs may have; may be repeated. Default: all that such nodes can have.",
 )
 @click.option(
     "--lab",
@@ -110,21 +130,35 @@ def ground(name: str, *, keep: bool) -> Iterator[Ground]:
     default=record.RUNS,
     help="File that a line for each run is appended to. Default: runs.jsonl beside this program.",
 )
-def main(seed: int, count: int, chosen: tuple[str, ...], kept: str, show: bool, runs: Path) -> None:
+def main(**options: Any) -> None:
     """Let faults happen to a lab under a load of pods, and audit what is left, seed by seed.
 
     Exit codes: 0 every run was clean, 1 some run was not.
     """
-    faults = tuple(NAMES[name] for name in chosen) or tuple(Fault)
-    seeds = range(seed, seed + count)
-    if show:
+    wish = Wish(**options)
+    site = sites.MACHINES if wish.on_machines else sites.NATIVE
+    faults = faults_of(site, wish.chosen)
+    seeds = range(wish.seed, wish.seed + wish.count)
+    if wish.show:
         for number in seeds:
             click.echo(f"seed {number}")
-            for step in schedule(number, PLACE, SIZE, faults):
+            for step in schedule(number, site.place, site.size, faults):
                 click.echo(f"  {describe(step)}")
         return
-    with ground(kept or NAME, keep=bool(kept)) as place:
-        sys.exit(CLEAN if row(place, seeds, faults, runs) else NOT_CLEAN)
+    with ground(wish.kept or NAMES_OF_LABS[site], site, keep=bool(wish.kept)) as place:
+        sys.exit(CLEAN if row(place, seeds, faults, wish.runs) else NOT_CLEAN)
+
+
+def faults_of(site: Site, chosen: Iterable[str]) -> tuple[Fault, ...]:
+    """The faults of these names, else all of a site; Refused for one that its nodes cannot have."""
+    faults = tuple(NAMES[name] for name in chosen) or site.faults
+    for fault in faults:
+        if fault not in site.faults:
+            raise Refused(
+                f"a node of the topology {site.topology} cannot have the fault {fault.value!r}",
+                remedy="Add --machines",
+            )
+    return faults
 
 
 def row(place: Ground, seeds: Iterable[int], faults: tuple[Fault, ...], runs: Path) -> bool:
@@ -142,7 +176,8 @@ def row(place: Ground, seeds: Iterable[int], faults: tuple[Fault, ...], runs: Pa
 def run(place: Ground, seed: int, faults: tuple[Fault, ...], runs: Path) -> bool:
     """Run one seed and write its line; whether it was clean."""
     lab, before = place.ready()
-    steps = schedule(seed, PLACE, SIZE, faults)
+    site = place.site
+    steps = schedule(seed, site.place, site.size, faults)
     begin = time.monotonic()
     click.echo(f"seed {seed}")
 
@@ -151,10 +186,10 @@ def run(place: Ground, seed: int, faults: tuple[Fault, ...], runs: Path) -> bool
 
     outcome = Run(lab, before, say).take(steps)
     seconds = time.monotonic() - begin
-    choice = () if len(faults) == len(Fault) else tuple(fault.value for fault in faults)
-    facts = record.Facts(commit_of(CHECKOUT, "-dirty"), TOPOLOGY, choice, seconds)
+    choice = () if faults == site.faults else tuple(fault.value for fault in faults)
+    facts = record.Facts(commit_of(CHECKOUT, "-dirty"), site.topology, choice, seconds)
     with runs.open("a") as file:
-        file.write(f"{record.line(seed, SIZE, steps, outcome, facts)}\n")
+        file.write(f"{record.line(seed, site.size, steps, outcome, facts)}\n")
     for wrong in (*outcome.under_load, *outcome.at_rest, *filter(None, [outcome.stuck])):
         say(str(wrong))
     say("clean" if outcome.is_clean else "NOT CLEAN")
@@ -165,5 +200,4 @@ if __name__ == "__main__":
     try:
         main()
     except KubeError as error:
-        remedy = f". {error.remedy}" if isinstance(error, Refused) else ""
-        sys.exit(f"{error}{remedy}")
+        sys.exit(str(error))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from chaos.finding import Account, Discrepancy, Thing, repeated
-from chaos.kernel_rules import in_use
+from chaos.kernel_rules import explains, in_use
 from chaos.seen import Seen
 
 
@@ -17,6 +17,7 @@ def judge(seen: Seen, before: Seen, living: frozenset[str]) -> Iterable[Discrepa
     _holdings(account, seen)
     _claims(account, seen, living)
     _offers(account, seen, before)
+    _transfers(account, seen)
     return account
 
 
@@ -81,3 +82,12 @@ def _offers(account: Account, seen: Seen, before: Seen) -> None:
             account.lost(Thing.OFFER, f"{first.node} reports {offer.healthy} cards as healthy")
         for card in sorted({*first.by_claims} - {*offer.by_claims}):
             account.lost(Thing.OFFER, f"{card} of {first.node} is in no slice")
+
+
+def _transfers(account: Account, seen: Seen) -> None:
+    """Two Ready pods on a rail move bytes by verbs, or a pod of them says why not."""
+    saying = {pod.name for pod in seen.pods if explains(pod)}
+    for transfer in seen.transfers:
+        if transfer.why and not saying & {transfer.server, transfer.client}:
+            way = f"{transfer.client} to {transfer.server} over {transfer.card}"
+            account.silent(Thing.TRANSFER, f"no bytes from {way}: {transfer.why}")

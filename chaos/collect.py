@@ -1,4 +1,4 @@
-"""Reads a Seen from a lab: the nodes by `ip`, /proc and files, the API by kubectl.
+"""Reads a Seen from a lab: the nodes by `ip`, `rdma`, /proc and files, the API by kubectl.
 
 No reader of kube-rdma takes part, so that one that errs is not believed twice. The forms of its
 records are those of docs/decisions/0017; what they mean here stands in seen.py.
@@ -45,13 +45,14 @@ CHECKPOINT = "kubelet_internal_checkpoint"
 CDI_KIND = b"kube-rdma.io/"  # in an answer that names devices to come, of no other
 DRIVER = "rdma.kube-rdma.io"
 KERNELS_OWN = frozenset(("local", "main", "default"))  # tables that three rules of the kernel name
+STANDING = frozenset(("macvlan", "ipvlan"))  # kinds of links that stand on another
 BUS_ID = "resource.kubernetes.io/pciBusID"
 
 
 def collect(lab: Lab) -> Seen:
     """What all nodes and the API show now; the nodes are asked at the same time."""
     script = SCRIPT.read_text()
-    names = [spec.name for spec in lab.topology.natives]
+    names = [spec.name for spec in lab.topology.nodes]
     with ThreadPoolExecutor() as pool:
         listed = pool.submit(cluster.get, lab, KINDS, "-A")
         texts = pool.map(lambda name: cluster.shell(lab, name, script), names)
@@ -120,7 +121,7 @@ def sections(text: str) -> Iterator[Section]:
 
 
 def _json(lines: list[str]) -> list[Document]:
-    """What `ip -j` printed; nothing for a namespace that cannot be entered."""
+    """What `ip -j` and its kin printed; nothing for a namespace that cannot be entered."""
     text = "\n".join(lines).strip()
     return list(json.loads(text)) if text else []
 
@@ -135,20 +136,30 @@ def _pods_by_namespace(lines: Iterable[str]) -> dict[str, set[str]]:
 
 
 def _namespaces(parts: list[Section], pods: Mapping[str, set[str]]) -> Iterator[SeenNamespace]:
+    names: dict[int, str] = {}  # of the node's own interfaces, which it tells first, by index
     for index, (words, lines) in enumerate(parts):
         if words[0] == "netns":
             _, name, inode = words
             is_own = name == "-"
+            links = [each for each in _json(lines) if each and each["ifname"] != "lo"]
+            if is_own:
+                names = {each.get("ifindex", 0): each["ifname"] for each in links}
             yield SeenNamespace(
                 "" if is_own else name,
                 () if is_own else tuple(sorted(pods.get(inode, ()))),
-                tuple(_link(each) for each in _json(lines) if each and each["ifname"] != "lo"),
+                tuple(_link(each, names) for each in links),
                 tuple(_rules(_json(parts[index + 1][1]))),
                 tuple(_routes(_json(parts[index + 2][1]))),
+                tuple(_verbs(_json(parts[index + 3][1]))),
             )
 
 
-def _link(document: Document) -> SeenLink:
+def _verbs(documents: Iterable[Document]) -> Iterator[tuple[str, str]]:
+    """Devices with their interfaces; of those of other namespaces no interface is told."""
+    return ((each["ifname"], each["netdev"]) for each in documents if "netdev" in each)
+
+
+def _link(document: Document, names: Mapping[int, str]) -> SeenLink:
     addresses = tuple(
         f"{each['local']}/{each['prefixlen']}"
         for each in document.get("addr_info", ())
@@ -156,7 +167,9 @@ def _link(document: Document) -> SeenLink:
     )
     kind = document.get("linkinfo", {}).get("info_kind", "")
     is_up = "UP" in document["flags"]
-    return SeenLink(document["ifname"], kind, is_up, document.get("master", ""), addresses)
+    master = document.get("master", "")
+    parent = names.get(document.get("link_index", 0), "") if kind in STANDING else ""
+    return SeenLink(document["ifname"], kind, is_up, master, addresses, parent)
 
 
 def _rules(documents: Iterable[Document]) -> Iterator[SeenRule]:
@@ -269,6 +282,7 @@ def _pod(pod: Document, notes: tuple[str, ...]) -> SeenPod:
         status["phase"],
         is_ready and "deletionTimestamp" not in metadata,
         (*notes, *own, *filter(None, [status.get("message")])),
+        load.VERBS in metadata["annotations"],
     )
 
 

@@ -31,6 +31,7 @@ class Thing(Enum):
     CLAIM = "claim"
     SETTINGS = "settings"
     POD = "pod"
+    TRANSFER = "transfer"
     OFFER = "offer"
     CNI = "place in the CNI configuration"
 

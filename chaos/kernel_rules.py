@@ -48,7 +48,8 @@ def judge(
     """What is wrong in the kernel of a node; `pods` are those of the load there, by uid."""
     account = Account(node.name)
     _own_links(account, node, before)
-    _same(account, Thing.RDMA, node.rdma, before.rdma)
+    of_pods = {name for space in node.others for name, _ in space.rdma}
+    _same(account, Thing.RDMA, (name for name in node.rdma if name not in of_pods), before.rdma)
     own, first = node.own, before.own
     _same(account, Thing.RULE, map(str, own.rules), map(str, first.rules))
     _same(account, Thing.RULE, own.routes, first.routes)
@@ -126,6 +127,19 @@ def _pod(account: Account, space: SeenNamespace, pod: SeenPod, seen: Seen) -> No
             account.lost(Thing.ADDRESS, f"{link.name} of pod {pod.name} has none")
         elif count > 1:
             account.doubled(Thing.ADDRESS, f"{link.name} of pod {pod.name} has {count}")
+    if pod.has_verbs:
+        _devices(account, space, pod, [link.name for link in links])
+
+
+def _devices(account: Account, space: SeenNamespace, pod: SeenPod, links: Iterable[str]) -> None:
+    """Each of a pod's interfaces has one RDMA device of its own."""
+    standing = [link for _, link in space.rdma]
+    for name in links:
+        count = standing.count(name)
+        if not count:
+            account.lost(Thing.RDMA, f"{name} of pod {pod.name} has none")
+        elif count > 1:
+            account.doubled(Thing.RDMA, f"{name} of pod {pod.name} has {count}")
 
 
 def _rules(account: Account, space: SeenNamespace, seen: Seen) -> None:

@@ -16,14 +16,17 @@ Document = dict[str, Any]
 IMAGE = "kube-rdma.io/lab/verbs:1"
 LABEL = "chaos"  # of all pods of all runs
 INTERFACES = "chaos/interfaces"  # how many a pod asked for, for the audit
+VERBS = "chaos/verbs"  # whether each of them has an RDMA device
 NETWORKS = "k8s.v1.cni.cncf.io/networks"
 # The first process of a container ends of no signal that it has no handler for.
 UNTIL_ASKED = ("sh", "-c", "trap 'exit 0' TERM; sleep 1000000 & wait")
 
 
-def documents(made: Create) -> list[Document]:
+def documents(made: Create, *, has_verbs: bool = False) -> list[Document]:
     """The pod, after the template of its claim where it has one."""
     pod = _pod(made)
+    if has_verbs:
+        pod["metadata"]["annotations"] |= {VERBS: "yes"}
     if made.way is Way.SHARE:
         pod["spec"]["containers"][0]["resources"] = {"limits": {SHARES: made.interfaces}}
         pod["metadata"]["annotations"] |= {NETWORKS: ",".join([NETWORK] * made.interfaces)}

@@ -8,6 +8,8 @@ own() {
   "$@" ip -j rule
   echo "@@ routes"
   "$@" ip -j route show table all
+  echo "@@ verbs"
+  "$@" rdma -j link 2>/dev/null
 }
 own - "$(stat -Lc %i /proc/1/ns/net)" env
 for path in /run/netns/*; do
@@ -15,10 +17,10 @@ for path in /run/netns/*; do
   own "${path##*/}" "$inode" nsenter --net="$path" 2>/dev/null
 done
 echo "@@ processes"
-for folder in /proc/[0-9]*; do
-  pod=$(grep -m1 -o 'pod[0-9a-f][0-9a-f-]*' "$folder/cgroup" 2>/dev/null) &&
-    echo "$(stat -Lc %i "$folder/ns/net" 2>/dev/null) ${pod#pod}"
-done
+grep -H -m1 -o 'pod[0-9a-f][0-9a-f-]*' /proc/[0-9]*/cgroup 2>/dev/null |
+  while IFS=: read -r path pod; do
+    echo "$(stat -Lc %i "${path%cgroup}ns/net" 2>/dev/null) ${pod#pod}"
+  done
 echo "@@ rdma"
 ls /sys/class/infiniband
 echo "@@ devices"

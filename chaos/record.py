@@ -38,6 +38,7 @@ def line(seed: int, size: Size, steps: tuple[Step, ...], outcome: Outcome, facts
         "faults": [f"{step.fault.value} {step.target}".rstrip() for step in begun],
         "outcome": "clean" if outcome.is_clean else "not clean",
         "ready": outcome.ready,
+        "transfers": outcome.talks,
         "refused": list(outcome.refused),
         "wrong": [*map(str, outcome.under_load), *map(str, outcome.at_rest)],
         "stuck": outcome.stuck[:2000],

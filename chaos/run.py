@@ -1,30 +1,36 @@
 """One run: the steps of a seed on a lab, an audit under the load that is left, and one at rest.
 
+Where there are verbs, pods write to each other meanwhile (traffic.py).
+
 A step that needs the API server is tried until it is taken. When every fault has ended, the run
 waits for as long as what is wrong changes, then says what is left.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Callable
 
-from chaos import load
+from chaos import load, sites, traffic
 from chaos.audit import ENDED, audit
 from chaos.collect import collect
 from chaos.faults import Faults, kubectl
 from chaos.finding import Discrepancy
 from chaos.schedule import LASTING, Begin, Create, Delete, End, Pause, Step
 from chaos.seen import Seen, SeenPod
+from chaos.traffic import Talker
 from kube_base.errors import Unavailable
-from kube_base.frozen import Frozen
+from kube_base.frozen import Frozen, replace
 from kube_rdma_lab import cluster
 from kube_rdma_lab.lab import Lab
 from kube_rdma_lab.patience import Patience
 
 CHAOS = f"{load.LABEL}=yes"
-LOOK_SECONDS = 1.0  # between two audits: each asks all nodes and the API server
+# Between two audits: each asks all nodes and the API server, and an emulated node does little else
+# meanwhile. So a look that took long is followed by as long a pause, within these.
+LOOK_SECONDS, LONGEST_SECONDS = 1.0, 8.0
 QUIET_SECONDS = 60.0  # of a machine of the usual pace; a node that was cut is retried after 40
 Say = Callable[[str], None]
 
@@ -32,7 +38,8 @@ Say = Callable[[str], None]
 class Outcome(Frozen):
     """What came of a run: what is wrong with pods there and without them, pods that were refused.
 
-    `stuck` says what was waited for in vain, where a run did not come to its audits.
+    `stuck` says what was waited for in vain, where a run did not come to its audits. Where there
+    are verbs, `talks` says how many transfers moved bytes, while faults lasted and after them.
     """
 
     under_load: tuple[Discrepancy, ...] = ()
@@ -40,6 +47,7 @@ class Outcome(Frozen):
     ready: int = 0
     refused: tuple[str, ...] = ()
     stuck: str = ""
+    talks: str = ""
 
     @property
     def is_clean(self) -> bool:
@@ -55,6 +63,7 @@ class Run:
         self._before = before
         self._say = say
         self._faults = Faults(lab)
+        self._has_verbs = sites.of(lab).has_verbs
 
     def take(self, steps: tuple[Step, ...]) -> Outcome:
         """Take all steps, then audit twice; faults that a failure left open are ended."""
@@ -62,11 +71,14 @@ class Run:
         try:
             if left := self._leftovers():
                 return Outcome(at_rest=left)
-            for step in steps:
-                self._say(describe(step))
-                self._step(step, open_faults)
+            talks = self._steps(steps, open_faults)
             self._say("audit under load")
             seen, under_load = self._audited()
+            if self._has_verbs:
+                seen = replace(seen, transfers=traffic.transfers(self._lab, seen))
+                under_load = audit(seen, self._before)
+                moved = sum(not each.why for each in seen.transfers)
+                talks += f", {moved} of {len(seen.transfers)} after them"
         except Unavailable as error:
             return Outcome(stuck=str(error))
         finally:
@@ -79,8 +91,27 @@ class Run:
         try:
             at_rest = self.rest()
         except Unavailable as error:
-            return Outcome(under_load, (), ready, refused, str(error))
-        return Outcome(under_load, at_rest, ready, refused)
+            return Outcome(under_load, (), ready, refused, str(error), talks)
+        return Outcome(under_load, at_rest, ready, refused, "", talks)
+
+    def _steps(self, steps: tuple[Step, ...], open_faults: list[Begin]) -> str:
+        """Take all steps, where there are verbs under traffic; what came of that."""
+        with contextlib.ExitStack() as stack:
+            talker = Talker(self._lab, self._say)
+            if self._has_verbs:
+                self._writers(open_faults)
+                stack.enter_context(talker)
+            for step in steps:
+                self._say(describe(step))
+                self._step(step, open_faults)
+        return f"{talker.moved} of {talker.tried} under faults" if self._has_verbs else ""
+
+    def _writers(self, open_faults: list[Begin]) -> None:
+        """Make the pods that write from the first step on: a seed's own may be late for a fault."""
+        for writer in traffic.WRITERS:
+            self._say(describe(writer))
+            self._step(writer, open_faults)
+        cluster.ready(self._lab, *(writer.name for writer in traffic.WRITERS))
 
     def _leftovers(self) -> tuple[Discrepancy, ...]:
         """What an earlier run that was interrupted left, and what is wrong without its pods."""
@@ -98,7 +129,7 @@ class Run:
     def _step(self, step: Step, open_faults: list[Begin]) -> None:
         match step:
             case Create():
-                items = load.documents(step)
+                items = load.documents(step, has_verbs=self._has_verbs)
                 text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
                 words = ("--server-side", "--validate=false", "-f", "-")
                 kubectl(self._lab, "apply", *words, stdin=text)
@@ -122,8 +153,10 @@ class Run:
         answers, shown = 0, ""
         while True:
             self._faults.keep_control_plane()
+            begin = time.monotonic()
             try:
                 seen = collect(self._lab)
+                took = time.monotonic() - begin
                 wrong = audit(seen, self._before)
                 late = [pod for pod in seen.pods if is_empty or not _is_settled(pod)]
                 if not (wrong or late):
@@ -131,7 +164,7 @@ class Run:
                 answers += 1
                 if (words := _still(wrong, late)) != shown:
                     self._say(shown := words)
-                time.sleep(LOOK_SECONDS)
+                time.sleep(min(max(LOOK_SECONDS, took), LONGEST_SECONDS))
                 facts = (*map(str, wrong), *(f"{pod.uid} {pod.phase} {pod.notes}" for pod in late))
             except Unavailable as error:
                 if patience.lost((str(error),)):

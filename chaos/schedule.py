@@ -40,6 +40,8 @@ class Fault(Enum):
     CARD_REMOVED = "card removed"
     CONFIG_GARBAGE = "configuration is garbage"
     DEFINITIONS_GONE = "definitions deleted"
+    CLOCK_AHEAD = "clock ahead"
+    CLOCK_BEHIND = "clock behind"
 
 
 AT_ONCE = (
@@ -72,6 +74,7 @@ GROUPS = (
     frozenset((Fault.STORE_RESTORED, Fault.DEFINITIONS_GONE, Fault.CONFIG_GARBAGE)),
     frozenset((Fault.STORE_RESTORED, Fault.AGENT_ROLLED_BACK)),
     OF_A_CARD,
+    frozenset((Fault.CLOCK_AHEAD, Fault.CLOCK_BEHIND, Fault.NODE_OFF)),
 )
 
 
@@ -133,10 +136,11 @@ class Size(Frozen):
 
 
 class Place(Frozen):
-    """What a run may hit: nodes, and the cards of each."""
+    """What a run may hit: nodes, and the cards of each; `groups`: which faults exclude others."""
 
     nodes: tuple[str, ...]
     cards: tuple[str, ...]
+    groups: tuple[frozenset[Fault], ...] = GROUPS
 
 
 def schedule(seed: int, place: Place, size: Size, faults: tuple[Fault, ...]) -> tuple[Step, ...]:
@@ -187,13 +191,13 @@ def _faults(chance: Random, place: Place, size: Size, faults: tuple[Fault, ...])
         length = chance.randint(1, size.longest)
         end = min(begin + length, last) if fault in LASTING else None
         span = (begin, end, fault, Target(node, card))
-        if not any(_exclude(span, other) for other in spans):
+        if not any(_exclude(span, other, place.groups) for other in spans):
             spans.append(span)
     return spans
 
 
-def _exclude(new: Span, old: Span) -> bool:
+def _exclude(new: Span, old: Span, groups: tuple[frozenset[Fault], ...]) -> bool:
     """Whether two faults cannot both be: they last at the same time and are of one group."""
     if new[1] is None or old[1] is None or new[0] > old[1] or old[0] > new[1]:
         return False
-    return new[2] is old[2] or any({new[2], old[2]} <= group for group in GROUPS)
+    return new[2] is old[2] or any({new[2], old[2]} <= group for group in groups)

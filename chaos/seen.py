@@ -10,13 +10,17 @@ from kube_base.frozen import Frozen
 
 
 class SeenLink(Frozen):
-    """An interface: its kind as the kernel has it, the bridge it is in, its own IP addresses."""
+    """An interface: its kind as the kernel has it, the bridge it is in, its own IP addresses.
+
+    `parent` is the interface of the node that a virtual one stands on.
+    """
 
     name: str
     kind: str = ""
     is_up: bool = True
     bridge: str = ""
     addresses: tuple[str, ...] = ()
+    parent: str = ""
 
 
 class SeenRule(Frozen):
@@ -29,7 +33,8 @@ class SeenRule(Frozen):
 class SeenNamespace(Frozen):
     """A network namespace; without a name it is the node's own.
 
-    `pods` are the uids of pods that have a process in it, read from its control groups.
+    `pods` are the uids of pods that have a process in it, read from its control groups; `rdma` are
+    RDMA devices whose interface is in it, each with the name of that.
     """
 
     name: str
@@ -37,6 +42,7 @@ class SeenNamespace(Frozen):
     links: tuple[SeenLink, ...] = ()
     rules: tuple[SeenRule, ...] = ()
     routes: tuple[str, ...] = ()
+    rdma: tuple[tuple[str, str], ...] = ()
 
 
 class SeenBooking(Frozen):
@@ -120,7 +126,10 @@ class SeenNode(Frozen):
 
 
 class SeenPod(Frozen):
-    """A pod of the load: what it asked for, what became of it, and what was told of it."""
+    """A pod of the load: what it asked for, what became of it, and what was told of it.
+
+    `has_verbs`: each of its interfaces has an RDMA device of its own.
+    """
 
     uid: str
     name: str
@@ -130,6 +139,7 @@ class SeenPod(Frozen):
     phase: str = "Running"
     is_ready: bool = True
     notes: tuple[str, ...] = ()  # warnings about it: Events, its own status
+    has_verbs: bool = False
 
 
 class SeenClaim(Frozen):
@@ -159,6 +169,15 @@ class SeenOffer(Frozen):
     by_claims: tuple[str, ...]
 
 
+class SeenTransfer(Frozen):
+    """Bytes by verbs from a pod to another over one card of both nodes; `why`, if none arrived."""
+
+    server: str
+    client: str
+    card: str
+    why: str = ""
+
+
 class Seen(Frozen):
     """All of it. `others` are uids of living pods that are not of the load."""
 
@@ -169,3 +188,4 @@ class Seen(Frozen):
     offers: tuple[SeenOffer, ...] = ()
     others: tuple[str, ...] = ()
     subnet: str = "10.77.0.0/24"
+    transfers: tuple[SeenTransfer, ...] = ()

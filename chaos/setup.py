@@ -1,8 +1,8 @@
 """Installs what a run of chaos stands on: kube-rdma with networks and claims, pools, a network.
 
-Half of the recorded cards are given as shares of the device plugin, half by claims. Their
-interfaces are Ethernet here, as they are on native nodes; the recorded ones were of InfiniBand.
-The journals lie on a small file system of their own on each node, so that it can be full.
+Half of the cards are given as shares of the device plugin, half by claims. On native nodes the
+interfaces of recorded cards are Ethernet; the recorded ones were of InfiniBand. There the journals
+lie on a small file system of their own, so that it can be full; a machine's disk is its own.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from chaos import sites
+from chaos.sites import Site
 from kube_rdma.model.claims.device import DRIVER
 from kube_rdma.programs.install.installation import assignment, objects
 from kube_rdma_lab import cluster
@@ -24,35 +26,31 @@ SHARES, CLAIMS = "rdma/shares", "rdma/claims"
 POOL, NETWORK, CLASS = "chaos", "chaos", "chaos"
 SUBNET = "10.77.0.0/24"
 JOURNALS, JOURNAL_SIZE = "/var/lib/kube-rdma", "4m"
-BY_SHARE = ("mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3")
-BY_CLAIM = ("mlx5_4", "mlx5_5", "mlx5_6", "mlx5_7")
 SLOTS = 16  # shares of a card in mode shared-multi
-POLICY = {
-    "apiVersion": "kube-rdma.io/v1alpha1",
-    "kind": "NodePolicy",
-    "metadata": {"name": "chaos"},
-    "spec": {
-        "pools": [
-            {
-                "resource": SHARES,
-                "mode": "shared-multi",
-                "selectors": [{"rdmaDevices": list(BY_SHARE)}],
-            },
-            {
-                "resource": CLAIMS,
-                "mode": "shared-multi",
-                "serve": "claims",
-                "selectors": [{"rdmaDevices": list(BY_CLAIM)}],
-            },
-        ]
-    },
-}
 
 
-def own_objects() -> tuple[Document, ...]:
+def policy(site: Site) -> Document:
+    """The agents' file: half of the cards by shares of the device plugin, half by claims."""
+    pools = (
+        {"resource": SHARES, "selectors": [{site.selector: list(site.by_share)}]},
+        {
+            "resource": CLAIMS,
+            "selectors": [{site.selector: list(site.by_claim)}],
+            "serve": "claims",
+        },
+    )
+    return {
+        "apiVersion": "kube-rdma.io/v1alpha1",
+        "kind": "NodePolicy",
+        "metadata": {"name": "chaos"},
+        "spec": {"pools": [{**pool, "mode": "shared-multi"} for pool in pools]},
+    }
+
+
+def own_objects(site: Site) -> tuple[Document, ...]:
     """What a run needs besides the installation: a class of devices, a pool, a network."""
     ipam = {"type": "kube-rdma-ipam", "pool": POOL}
-    config = {"cniVersion": "1.0.0", "type": "kube-rdma", "rdma": False, "ipam": ipam}
+    config = {"cniVersion": "1.0.0", "type": "kube-rdma", "rdma": site.has_verbs, "ipam": ipam}
     selector = {"cel": {"expression": f'device.driver == "{DRIVER}"'}}
     return (
         {
@@ -81,17 +79,18 @@ def pool() -> Document:
     }
 
 
-def installation() -> list[Document]:
+def installation(site: Site) -> list[Document]:
     """The objects of kube-rdma itself, with the pools of this file."""
     made = list(objects([assignment("claims.enabled=true")], "default"))
     for document in made:
         if document["kind"] == "ConfigMap" and "policy.yaml" in document["data"]:
-            document["data"] = {"policy.yaml": json.dumps(POLICY)}
+            document["data"] = {"policy.yaml": json.dumps(policy(site))}
     return made
 
 
 def install(lab: Lab) -> None:
     """Install all of it on a fresh lab, and wait until every card is offered."""
+    site = sites.of(lab)
     as_ethernet(lab)
     for spec in lab.topology.natives:
         cluster.shell(
@@ -101,7 +100,7 @@ def install(lab: Lab) -> None:
             f" mount -t tmpfs -o size={JOURNAL_SIZE} journals {JOURNALS}",
         )
     scc.install_kinds(lab)
-    cluster.apply(lab, *installation())
+    cluster.apply(lab, *installation(site))
     cluster.rollout(lab, AGENT, NAMESPACE)
-    cluster.apply(lab, *own_objects())
-    cluster.wait_for_resource(lab, SHARES, SLOTS * len(BY_SHARE))
+    cluster.apply(lab, *own_objects(site))
+    cluster.wait_for_resource(lab, SHARES, SLOTS * len(site.by_share))

@@ -165,7 +165,8 @@ async def machine(node: NodeSpec, boot: Boot, state: Path, files: Path) -> Async
     write_initrd(boot.parts.initrd, files, initrd)
 
     async def new_disk() -> None:
-        # Before each start: a boot that was broken off leaves a disk that nobody should mount.
+        # Before each first boot: one that was broken off leaves a disk that nobody should mount. A
+        # machine that is switched on again (switch.py) goes on with its own.
         backing = ("-b", boot.parts.image_disk, "-F", "raw")
         await call((*boot.parts.qemu.img_argv, "create", "-q", "-f", "qcow2", *backing, disk))
 

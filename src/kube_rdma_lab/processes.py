@@ -65,8 +65,11 @@ class Program:
         self._is_wanted.set()
 
     async def start(self) -> None:
-        """Start the program."""
+        """Prepare what the program begins with, and start it."""
         await self._prepare()
+        await self._launch()
+
+    async def _launch(self) -> None:
         with self.log.open("ab") as sink:
             self._process = await asyncio.create_subprocess_exec(
                 *self._argv, stdin=asyncio.subprocess.DEVNULL, stdout=sink, stderr=sink
@@ -92,9 +95,9 @@ class Program:
             await self._process.wait()
 
     async def resume(self) -> None:
-        """Start a program that was paused; nothing to do for one that runs."""
+        """Start a program that was paused, with what it left; nothing to do for one that runs."""
         if not self.running:
-            await self.start()
+            await self._launch()
         self._is_wanted.set()
 
     @property
@@ -170,7 +173,7 @@ async def running(
 ) -> AsyncIterator[Program]:
     """Run a program until the scope closes, which then gets the signal `farewell`.
 
-    `prepare` comes before each start of it.
+    `prepare` comes before each start of it from nothing, not before it is resumed.
     """
     program = Program(name, argv, log, prepare, farewell)
     await program.start()

@@ -79,7 +79,10 @@ class Supervisor:
                     group.create_task(self._follow(node, program))
             if boot:
                 self._report(Event(pace.describe(self._slowness, "machines"), Phase.DONE))
-            await stack.enter_async_context(switch.listening(self._home, plane.programs))
+            switched = [nodes[node] for node in self._topology.machines]
+            await stack.enter_async_context(
+                switch.listening(self._home, (*plane.programs, *switched))
+            )
             state.update(self._home, phase="up", pace=self._slowness)
             self.ready = True
             self._report(Event("lab", Phase.READY))

@@ -1,8 +1,9 @@
-"""Ends and starts the programs of a running lab's control plane, one by one.
+"""Ends and starts the programs of a running lab's control plane, and its machines, one by one.
 
 The supervisor listens (`listening`), for it alone is in the lab's namespaces; whoever has the lab
 asks it over a socket in the lab's folder (`turn`). A program that was ended so is no loss.
-backups.py takes and restores the cluster's store with these words; `kill` is for chaos.
+backups.py takes and restores the cluster's store with these words; `kill` is for chaos, and so is
+the `end` of a machine, which to its kernel is a power cut.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ async def listening(home: Path, programs: Sequence[Program]) -> AsyncIterator[No
 
 
 def turn(home: Path, word: Word, program: str) -> None:
-    """Have a program of a lab's control plane ended, killed, or started anew as it was.
+    """Have a program of a lab's control plane, or a machine, ended, killed, or started as it was.
 
     Raise Refused for one that there is not, Unavailable when no supervisor answers.
     """
@@ -67,5 +68,6 @@ def turn(home: Path, word: Word, program: str) -> None:
     if answer != _DONE:
         raise Refused(
             f"the lab cannot {word} it: {answer.decode()}",
-            remedy="Name etcd, kube-apiserver, kube-controller-manager, kube-scheduler or coredns",
+            remedy="Name etcd, kube-apiserver, kube-controller-manager, kube-scheduler, coredns or"
+            " a node that is a machine",
         )

@@ -25,20 +25,27 @@ from kube_base.frozen import replace
 NODES = ("node-1", "node-2")
 CARDS = ("0000:04:00.0", "0000:84:00.0")
 OWN = (SeenLink("eth0", "veth", addresses=("10.89.0.11/24",)), SeenLink("ib0"), SeenLink("ib4"))
+CLUSTER = "10.244.1.7"  # of each pod on the cluster's own network
 DEVICE = "/dev/infiniband/uverbs0"
 ROUTE = "route default dev eth0 via 10.89.0.1 in main"
 
 
 class ChaosWorld:
-    """Makes a Seen of pods: each is (node's number, by claim, interfaces)."""
+    """Makes a Seen of pods: each is (node's number, by claim, interfaces).
 
-    def __init__(self, *pods):
+    `has_verbs`: on machines, where each interface has an RDMA device of its own.
+    """
+
+    def __init__(self, *pods, has_verbs=False):
         self._wanted = pods
+        self._has_verbs = has_verbs
 
     def seen(self):
         """With these pods."""
         pods = [
-            SeenPod(f"uid-{at}", f"pod-{at}", NODES[node], count, by_claim)
+            SeenPod(
+                f"uid-{at}", f"pod-{at}", NODES[node], count, by_claim, has_verbs=self._has_verbs
+            )
             for at, (node, by_claim, count) in enumerate(self._wanted)
         ]
         nodes = tuple(
@@ -61,7 +68,7 @@ class ChaosWorld:
 
     def before(self):
         """Without any."""
-        return ChaosWorld().seen()
+        return ChaosWorld(has_verbs=self._has_verbs).seen()
 
     def _first(self, pods):
         """The number of each pod's first address on its node."""
@@ -95,7 +102,7 @@ def _node(name, pods, first):
     return SeenNode(
         name,
         (own, *(_namespace(pod, _addresses(pod, first)) for pod in pods)),
-        ("mlx5_0", "mlx5_4"),
+        ("mlx5_0", "mlx5_4", *(name for pod in pods for name, _ in _verbs(pod))),
         (DEVICE,),
         tuple(SeenBooking(_c(pod), pod.uid, tuple(_addresses(pod, first))) for pod in pods),
         tuple(
@@ -132,14 +139,20 @@ def _file(pod):
 
 def _namespace(pod, addresses):
     links = (
-        SeenLink("eth0", "veth"),
+        SeenLink("eth0", "veth", addresses=(f"{CLUSTER}/24",)),
         *(
-            SeenLink(f"net{n}", "macvlan", addresses=(f"{text}/24",))
+            SeenLink(f"net{n}", "macvlan", addresses=(f"{text}/24",), parent=f"ib{n * 4 - 4}")
             for n, text in enumerate(addresses, 1)
         ),
     )
     rules = tuple(SeenRule(text, f"{100 + n}") for n, text in enumerate(addresses, 1))
-    return SeenNamespace(f"cni-{pod.uid}", (pod.uid,), links, rules)
+    return SeenNamespace(f"cni-{pod.uid}", (pod.uid,), links, rules, rdma=_verbs(pod))
+
+
+def _verbs(pod):
+    """The RDMA devices of a pod, each with its interface."""
+    count = pod.interfaces if pod.has_verbs else 0
+    return tuple((f"rxe-{pod.uid}-{n}", f"net{n}") for n in range(1, count + 1))
 
 
 def on(seen, name, **changes):

@@ -81,12 +81,20 @@ def parse(text: str) -> Measurement:
     return Measurement(row.iterations, row.figure, tuple(_GID.findall(text)))
 
 
-def measure(lab: Lab, server: Endpoint, client: Endpoint, words: tuple[str, ...]) -> Measurement:
+def measure(
+    lab: Lab,
+    server: Endpoint,
+    client: Endpoint,
+    words: tuple[str, ...],
+    *,
+    stray: int = STRAY_SECONDS,
+) -> Measurement:
     """Run `words` as a server and, with its address, as a client; return what the client saw.
 
     `words` name a number of iterations, never a time: a slow machine moves nothing in 3 seconds.
+    `stray`: seconds of the reference after which either end is in vain.
     """
-    seconds = round(STRAY_SECONDS * max(1.0, lab.state.pace))
+    seconds = round(stray * max(1.0, lab.state.pace))
     serving = server.command("sh", "-c", server_script(words, TCP_PORT, seconds))
     asking = client.command("sh", "-c", client_script((*words, server.address), seconds))
 

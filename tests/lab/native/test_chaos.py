@@ -6,13 +6,12 @@ undone again, so that the next audit begins with none.
 
 import pytest
 
-from chaos import setup
-from chaos.__main__ import PLACE
+from chaos import setup, sites
 from chaos.audit import audit
 from chaos.collect import collect
 from chaos.load import LABEL, documents
 from chaos.run import Run
-from chaos.schedule import Create, Fault, Size, Way, schedule
+from chaos.schedule import Create, Size, Way, schedule
 from kube_rdma_lab import cluster, waiting
 from tests.groups import own
 from tests.lab.conftest import up
@@ -113,7 +112,8 @@ def test_what_is_planted_on_a_node_is_found(loaded, wrong, thing):
 def clean(ground, seed):
     """Run a seed; what was wrong, when it was."""
     lab, before = ground
-    outcome = Run(lab, before, print).take(schedule(seed, PLACE, Size(), tuple(Fault)))
+    site = sites.NATIVE
+    outcome = Run(lab, before, print).take(schedule(seed, site.place, Size(), site.faults))
     assert outcome.is_clean, outcome
 
 

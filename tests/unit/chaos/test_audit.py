@@ -5,7 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaos.audit import audit
-from chaos.seen import SeenBinding, SeenBooking, SeenCdiFile, SeenLink, SeenNamespace, SeenRule
+from chaos.seen import (
+    SeenBinding,
+    SeenBooking,
+    SeenCdiFile,
+    SeenLink,
+    SeenNamespace,
+    SeenRule,
+    SeenTransfer,
+)
 from kube_base.frozen import replace
 from tests.kit.chaos_world import ChaosWorld, in_namespace, on, shares_of
 
@@ -19,9 +27,9 @@ def kinds(seen):
     return {(each.wrong, each.thing) for each in audit(seen, WORLD.before())}
 
 
-@given(PODS)
-def test_nothing_is_wrong_where_all_is_well(pods):
-    world = ChaosWorld(*pods)
+@given(PODS, st.booleans())
+def test_nothing_is_wrong_where_all_is_well(pods, has_verbs):
+    world = ChaosWorld(*pods, has_verbs=has_verbs)
     assert audit(world.seen(), world.before()) == ()
 
 
@@ -177,3 +185,38 @@ def test_a_pod_that_goes_without_a_word_leaves_all_of_it_leaked(pods, data):
     wanted = {"address", "record", "namespace", "claim" if gone.by_claim else "share"}
     assert wanted <= {each.thing for each in wrong}
     assert shares_of(gone)
+
+
+MACHINES = ChaosWorld((0, False, 2), (0, True, 1), (1, False, 1), has_verbs=True)
+MOVED = SeenTransfer("pod-0", "pod-2", "ib0")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "left"),
+    [
+        ("lost", (("rxe-uid-0-1", "net1"),)),
+        (
+            "doubled",
+            (("rxe-uid-0-1", "net1"), ("rxe-uid-0-2", "net2"), ("rxe-uid-0-3", "net2")),
+        ),
+    ],
+)
+def test_each_interface_of_a_pod_has_one_rdma_device_where_there_are_verbs(wrong, left):
+    seen = in_namespace(MACHINES.seen(), NODE, SPACE, rdma=lambda _: left)
+    assert (wrong, "RDMA device") in kinds(seen)
+
+
+def test_a_pod_s_rdma_device_that_came_to_the_node_is_leaked():
+    """It stays when the pod's namespace is gone, for all namespaces see all devices."""
+    gone = in_namespace(MACHINES.seen(), NODE, SPACE, rdma=lambda _: ())
+    assert ("leaked", "RDMA device") in kinds(gone)
+
+
+def test_two_ready_pods_that_move_no_bytes_are_silent_unless_one_says_why():
+    seen = MACHINES.seen()
+    assert not kinds(replace(seen, transfers=(MOVED,)))
+    failed = replace(seen, transfers=(MOVED, replace(MOVED, why="Couldn't connect")))
+    assert kinds(failed) == {("silent", "transfer")}
+    first, *others = seen.pods
+    tells = replace(first, notes=("RDMACardUnhealthy: ens2f0 is down",))
+    assert not kinds(replace(failed, pods=(tells, *others)))

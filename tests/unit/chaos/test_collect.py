@@ -6,8 +6,11 @@ from base64 import b64encode
 from chaos.collect import node_of, sections, spread
 from chaos.seen import KubeletShare, SeenLink, SeenRule
 
+CARD = {"ifindex": 5, "ifname": "ens2f0", "flags": ["UP"]}
 LINK = {
     "ifname": "net1",
+    "link_index": 5,
+    "link_netnsid": 0,
     "flags": ["UP"],
     "linkinfo": {"info_kind": "macvlan"},
     "addr_info": [
@@ -22,6 +25,11 @@ RULES = [
 ROUTES = [
     {"dst": "default", "dev": "eth0", "gateway": "10.89.0.1"},
     {"dst": "10.77.0.0/24", "dev": "net1", "protocol": "kernel"},
+]
+PAIR = {"ifname": "eth0", "link_index": 5, "flags": ["UP"], "linkinfo": {"info_kind": "veth"}}
+VERBS = [
+    {"ifname": "rxe0", "port": 1, "state": "ACTIVE"},
+    {"ifname": "rxe-a", "port": 1, "state": "ACTIVE", "netdev": "net1", "netdev_index": 3},
 ]
 BOOKING = {
     "container": "c",
@@ -55,9 +63,11 @@ def printed():
         "/run/cdi/kube-rdma-c-n.json": "{}",
         "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint": checkpoint(),
     }
-    lines = ["@@ netns - 1", "[{}]", "@@ rules", json.dumps(RULES[:1]), "@@ routes", "[]"]
-    lines += ["@@ netns cni-a 2", json.dumps([LINK]), "@@ rules", json.dumps(RULES)]
-    lines += ["@@ routes", json.dumps(ROUTES), "@@ netns cni-broken 3", "@@ rules", "@@ routes"]
+    lines = ["@@ netns - 1", json.dumps([{}, CARD]), "@@ rules", json.dumps(RULES[:1])]
+    lines += ["@@ routes", "[]", "@@ verbs", "@@ netns cni-a 2", json.dumps([LINK, PAIR])]
+    lines += ["@@ rules", json.dumps(RULES), "@@ routes", json.dumps(ROUTES)]
+    lines += ["@@ verbs", json.dumps(VERBS)]
+    lines += ["@@ netns cni-broken 3", "@@ rules", "@@ routes", "@@ verbs"]
     lines += ["@@ processes", "2 uid", "1 uid", "@@ rdma", "mlx5_0", "@@ devices", "uverbs0"]
     lines += ["@@ settings", "claims", "claims/c", "@@ chained"]
     lines += [line for path, text in files.items() for line in (f"@@ file {path}", text)]
@@ -67,9 +77,13 @@ def printed():
 def test_a_node_is_read_from_what_it_printed():
     node = node_of("node-1", printed())
     own, space, broken = node.namespaces
-    assert (own.name, own.pods, own.links, own.rules) == ("", (), (), ())
+    assert (own.name, own.pods, own.links, own.rules) == ("", (), (SeenLink("ens2f0"),), ())
     assert space.pods == ("uid",)
-    assert space.links == (SeenLink("net1", "macvlan", True, "", ("10.77.0.4/24",)),)
+    assert space.links == (
+        SeenLink("net1", "macvlan", True, "", ("10.77.0.4/24",), "ens2f0"),
+        SeenLink("eth0", "veth"),
+    )
+    assert space.rdma == (("rxe-a", "net1"),)
     assert space.rules == (SeenRule("10.77.0.4", "101"),)
     assert space.routes == ("route default dev eth0 via 10.89.0.1 in main",)
     assert (broken.name, broken.links) == ("cni-broken", ())

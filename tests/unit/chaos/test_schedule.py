@@ -1,8 +1,14 @@
 """A schedule is its seed's alone, and can be done: what begins ends, and in this order."""
 
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chaos import sites
+from chaos.__main__ import faults_of, main
 from chaos.schedule import (
     GROUPS,
     LASTING,
@@ -17,6 +23,7 @@ from chaos.schedule import (
     Size,
     schedule,
 )
+from kube_base.errors import Refused
 
 PLACE = Place(("node-1", "node-2"), ("mlx5_0", "mlx5_4"))
 SEEDS = st.integers(0, 2**32)
@@ -86,3 +93,36 @@ def test_pods_are_made_before_they_are_deleted_and_some_stay(seed, size):
 def test_only_the_chosen_faults_happen(seed, chosen):
     steps = schedule(seed, PLACE, Size(), tuple(chosen))
     assert {step.fault for step in steps if isinstance(step, Begin)} <= chosen
+
+
+GOLDEN = Path(__file__).with_name("native_seeds.txt")
+
+
+def test_seeds_that_ran_on_native_nodes_are_still_what_they_were():
+    """Else the lines of runs.jsonl name runs that nobody can repeat. Never write this file anew."""
+    shown = CliRunner().invoke(main, ["--show", "--seed", "1", "--count", "4"])
+    assert shown.output == GOLDEN.read_text()
+
+
+@pytest.mark.parametrize("site", sites.SITES, ids=lambda site: site.topology)
+def test_fifty_seeds_have_every_fault_of_a_site_and_no_other(site):
+    steps = (step for n in range(50) for step in schedule(n, site.place, Size(), site.faults))
+    assert {step.fault for step in steps if isinstance(step, Begin)} == {*site.faults}
+
+
+@given(SEEDS, SIZES)
+def test_no_card_of_a_machine_goes_while_the_machine_is_off(seed, size):
+    """A boot brings all cards back."""
+    site, still = sites.MACHINES, set()
+    for step in schedule(seed, site.place, size, site.faults):
+        if isinstance(step, Begin) and step.fault in LASTING:
+            still.add(step.fault)
+        elif isinstance(step, End):
+            still.discard(step.fault)
+        assert not (Fault.NODE_OFF in still and still & OF_A_CARD)
+
+
+def test_natives_have_no_clock_to_set():
+    assert faults_of(sites.MACHINES, ["clock-ahead"]) == (Fault.CLOCK_AHEAD,)
+    with pytest.raises(Refused, match="topology native cannot have the fault 'clock ahead'"):
+        faults_of(sites.NATIVE, ["clock-ahead"])

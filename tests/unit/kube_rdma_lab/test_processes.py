@@ -105,3 +105,20 @@ def test_a_session_weighs_as_its_process():
     words = (sys.executable, "-c", WEIGHED)
     ended = subprocess.run(words, capture_output=True, text=True, check=True)
     assert ended.stdout.split()[1:] == ["nice", "7"]
+
+
+async def test_what_a_program_begins_with_is_not_made_again_when_it_is_resumed(tmp_path):
+    """A machine that is switched on again has its disk; one that is started anew has a new one."""
+    made = []
+
+    async def prepare():
+        made.append(len(made))
+
+    log = tmp_path / "log"
+    async with running("node-1", ("sleep", "60"), log, prepare) as program:
+        await program.pause()
+        await program.resume()
+        assert program.running
+        assert made == [0]
+        await program.restart("its console stayed silent")
+        assert made == [0, 1]
