@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 import msgspec
+import structlog
 
 from bench.results import FOLDER, this_machine
+from kube_base.errors import Refused
 from kube_rdma_tools.release.version import commit_of
 from tests.fuzz import corpus
-from tests.fuzz.engine import TARGETS, FuzzOutcome, FuzzPlan, run
+from tests.fuzz.engine import FuzzOutcome, FuzzPlan, run, silent
+from tests.fuzz.table import chosen
 from tests.fuzz.target import ROOT, FuzzTarget
 
 RESULTS = FOLDER / "fuzz"
@@ -55,12 +57,6 @@ def keep(target: FuzzTarget, folder: Path, outcome: FuzzOutcome) -> None:
     corpus.write(target, (*kept, *(defect.data for defect in outcome.defects)))
 
 
-def _chosen(names: Sequence[str]) -> tuple[FuzzTarget, ...]:
-    if unknown := [name for name in names if name not in TARGETS]:
-        raise click.BadParameter(f"{unknown[0]!r} is none of {', '.join(TARGETS)}")
-    return tuple(TARGETS[name] for name in names or TARGETS)
-
-
 @click.command()
 @click.option("--target", "names", multiple=True, help="Name of a target; all without it.")
 @click.option("--inputs", default=20_000, show_default=True, help="Inputs of each target.")
@@ -72,10 +68,15 @@ def main(
     names: tuple[str, ...], inputs: int, seconds: int, seed: int, keeps: bool, records: bool
 ) -> None:
     """Feed readers of foreign bytes; the exit code is 1 if one of them has a defect."""
+    try:
+        targets = chosen(names)
+    except Refused as refused:
+        raise click.ClickException(str(refused)) from refused
+    structlog.configure(processors=[silent])
     commit = commit_of(ROOT, "+")
     fed = defects = 0
     click.echo(_ROW.format("target", "inputs", "features", "time", "defects"))
-    for target in _chosen(names):
+    for target in targets:
         with tempfile.TemporaryDirectory(prefix="kube-rdma-fuzz-") as folder:
             outcome = run(target, FuzzPlan(inputs, seconds, seed), Path(folder))
             if keeps:
@@ -88,7 +89,7 @@ def main(
             RESULTS.mkdir(parents=True, exist_ok=True)
             with (RESULTS / f"{datetime.now(UTC):%Y-%m-%d}.jsonl").open("ab") as file:
                 file.write(record(outcome, seed, commit))
-    click.echo(f"{fed:,} inputs, {defects} defects")
+    click.echo(f"{fed:,} inputs, {defects} {'defect' if defects == 1 else 'defects'}")
     sys.exit(bool(defects))
 
 

@@ -7,8 +7,9 @@ line); all others are added to the table of the neighbour that writes the bytes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from kube_base.errors import Refused
 from tests.fuzz.kernel import KERNEL
 from tests.fuzz.kubelet import KUBELET
 from tests.fuzz.others import OTHERS
@@ -31,3 +32,11 @@ TARGETS: Mapping[str, FuzzTarget] = {
     )
 }
 """By name, as `--target` has it."""
+
+
+def chosen(names: Sequence[str]) -> tuple[FuzzTarget, ...]:
+    """The targets of these names, all without names; raise Refused for one that there is not."""
+    if unknown := [name for name in names if name not in TARGETS]:
+        known = ", ".join(TARGETS)
+        raise Refused(f"there is no target {unknown[0]!r}", remedy=f"Known: {known}")
+    return tuple(TARGETS[name] for name in names or TARGETS)

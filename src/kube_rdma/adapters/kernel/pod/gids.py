@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import suppress
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from ipaddress import IPv6Address
 from pathlib import Path
 
