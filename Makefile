@@ -2,7 +2,7 @@
 # tools/bootstrap, which takes no time when there is nothing to do.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-lab ci test-all check bench chaos fail-open house mutants rights audit conformance docs image release clean ready ready-docs
+.PHONY: help demo test test-lab ci test-all check bench chaos fuzz fail-open house mutants rights audit conformance docs image release clean ready ready-docs
 export PATH := $(PATH):/usr/sbin:/sbin
 # Without compiled files each worker would compile all tests, and each program that they start.
 unexport PYTHONDONTWRITEBYTECODE
@@ -52,6 +52,9 @@ bench: ready ## measure; ARGS="lab devices --json" chooses what and how
 
 chaos: ready ## faults by a seed on a lab under load, and an audit of it; ARGS="--seed 7 --count 10", docs/chaos.md
 	@.venv/bin/python -m chaos $(ARGS)
+
+fuzz: ready ## feed random bytes to what reads foreign ones; ARGS="--target NAME --inputs N", docs/fuzz.md
+	@.venv/bin/python -m tests.fuzz $(ARGS)
 
 fail-open: ready ## break the agent at each step of an attach, count pods without their NIC; docs/fail-open.md
 	@.venv/bin/python -m bench.fail_open $(ARGS)

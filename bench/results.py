@@ -46,7 +46,7 @@ class Result(Frozen):
 def recording(show: Show, folder: Path = FOLDER) -> Show:
     """Return a Show that also appends each figure to the file of today, in UTC."""
     file = folder / f"{datetime.now(UTC):%Y-%m-%d}.jsonl"
-    commit, machine = commit_of(FOLDER.parent, "+"), _machine()
+    commit, machine = commit_of(FOLDER.parent, "+"), this_machine()
 
     def both(name: str, row: Row) -> None:
         show(name, row)
@@ -88,7 +88,7 @@ def newest(results: Iterable[Result]) -> Mapping[str, list[Result]]:
     return by_benchmark
 
 
-def _machine() -> str:
+def this_machine() -> str:
     """Return what a figure depends on: processors, memory in GiB, kernel."""
     cpu = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     model = re.search(r"^model name\s*: (.+)$", cpu, re.MULTILINE)

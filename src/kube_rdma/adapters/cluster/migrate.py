@@ -16,7 +16,7 @@ from kube_client.kinds import NOTHING, ObjectCodec, Stored, Where
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.claim_objects import DEVICE_CLASS
 from kube_rdma.adapters.cluster.kinds.nic_cluster_policy import NIC_CLUSTER_POLICY
-from kube_rdma.adapters.cluster.kinds.node import NODE, NodeObjectSpec, NodeStatus
+from kube_rdma.adapters.cluster.kinds.node import NODE, NodeObjectSpec, NodeStatus, units
 from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
 from kube_rdma.adapters.cluster.kinds.pod import FULL_POD, FullPodSpec, PodStatus, status_of
 from kube_rdma.adapters.cluster.kinds.workload import CONFIG_MAP, DAEMON_SET, DEPLOYMENTS, DOCUMENT
@@ -27,7 +27,6 @@ from kube_rdma.model.migrate import (
     SharingPod,
     VendorPolicy,
 )
-from kube_rdma.model.quantity import quantity
 
 CLUSTER_POLICIES = NIC_CLUSTER_POLICY.read_as(DOCUMENT, NOTHING)  # of the cluster too
 NODE_POLICIES = replace(CLUSTER_POLICIES, kind="NicNodePolicy", plural="nicnodepolicies")
@@ -160,7 +159,7 @@ def _sharing(pod: Stored[FullPodSpec, _SharingStatus]) -> SharingPod:
     for container in (*pod.spec.init_containers, *pod.spec.containers):
         for name in container.extended:
             amounts = {**container.resources.requests, **container.resources.limits}
-            asked[name] = max(asked.get(name, 0), int(quantity(str(amounts[name]))))
+            asked[name] = max(asked.get(name, 0), units(str(amounts[name])))
     claim = pod.status.extended_resource_claim_status if pod.status else None
     mapped = claim.request_mappings if claim else ()
     by_claim = frozenset(one.resource_name for one in mapped)

@@ -180,7 +180,7 @@ class RecordCodec:
                 tags = {self._forms[of].tag: of for of in choices if of in self._forms}
                 self._choices[choices] = tags
             tag = data.get(TAG)
-            if tag not in tags:
+            if not isinstance(tag, str) or tag not in tags:
                 raise ValueError(f"{tag!r} is not one of {', '.join(tags)}")
             return self._record(tags[tag], data)
         for choice in choices:

@@ -25,7 +25,7 @@ def glance(folder: Path, of: type[T]) -> T | None:
         if path is None:
             return None
         return CODEC.decode(of, json.loads(path.read_bytes())["data"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise Unavailable(f"the record in {folder} is not readable ({error})") from error
 
 
@@ -49,5 +49,5 @@ def _records(text: bytes, kind: str, of: type[T]) -> list[T]:
     try:
         envelope = json.loads(text)
         return [CODEC.decode(of, envelope["data"])] if envelope["kind"] == kind else []
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return []

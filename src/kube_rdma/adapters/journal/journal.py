@@ -190,7 +190,10 @@ class Journal(Generic[T]):
         return msgspec.json.encode(envelope)
 
     def _read(self, file: str) -> T:
-        envelope = json.loads(self._disk.read(file))
+        try:
+            envelope = json.loads(self._disk.read(file))
+        except RecursionError as error:
+            raise ValueError("it is nested deeper than any record") from error
         if not isinstance(envelope, dict) or "version" not in envelope:
             raise ValueError("it is not a record of kube-rdma")
         if (version := envelope["version"]) != VERSION:
@@ -198,7 +201,7 @@ class Journal(Generic[T]):
         if not envelope.keys() >= _ENVELOPE:
             raise ValueError("it is not a record of kube-rdma")
         kind, data = envelope["kind"], envelope["data"]
-        if kind not in self._types:
+        if not isinstance(kind, str) or kind not in self._types:
             raise _Foreign(f"its kind is {kind!r:.60}, known are {', '.join(self._types)}")
         try:
             value = self._codec.decode(self._types[kind], data)

@@ -20,6 +20,8 @@ _IPC_LOCK = 1 << 14  # CAP_IPC_LOCK (include/uapi/linux/capability.h)
 _UNLIMITED = -1
 _PINNED = re.compile(r"VmPin:\s*(\d{1,15}) kB")
 _CONTAINER = re.compile(r"([0-9a-f]{64})(?:\.scope)?$")
+_FLAGS = re.compile(r"0x[0-9a-fA-F]{1,8}")
+_MEMLOCK = re.compile(r"Max locked memory\s+(unlimited|[0-9]{1,20})\s")
 
 
 def read_modules(proc: Path = Path("/proc"), sysfs: Path = Path("/sys")) -> tuple[str, ...]:
@@ -42,7 +44,7 @@ def read_neighbours(proc: Path = Path("/proc")) -> tuple[ObservedNeighbour, ...]
     return tuple(
         ObservedNeighbour(row[5], row[0], bool(int(row[2], 16) & _COMPLETE))
         for row in rows
-        if len(row) == 6 and row[2].startswith("0x")
+        if len(row) == 6 and _FLAGS.fullmatch(row[2])
     )
 
 
@@ -68,9 +70,8 @@ def read_hypervisor(proc: Path = Path("/proc")) -> bool:
 def memlock(pid: int, proc: Path = Path("/proc")) -> int:
     """The soft limit of locked memory in bytes, -1 without limit; raise Unavailable."""
     for line in _read(proc / str(pid) / "limits").splitlines():
-        if line.startswith("Max locked memory"):
-            word = line.removeprefix("Max locked memory").split()[0]
-            return _UNLIMITED if word == "unlimited" else int(word)
+        if match := _MEMLOCK.match(f"{line} "):
+            return _UNLIMITED if match[1] == "unlimited" else int(match[1])
     raise Unavailable(f"{proc}/{pid}/limits says nothing of locked memory")
 
 

@@ -177,20 +177,47 @@ def _namespace(manifest: dict[str, Any]) -> str:
 
 
 def _manifest(file: Path) -> dict[str, Any]:
-    import yaml
-
+    """The pod of a file; raise Refused."""
     from kube_base.errors import Refused
+    from kube_rdma.api.text import document, reader
 
+    where, remedy = str(file), "Give the manifest of one pod, as your jobs have it"
     try:
-        documents = [entry for entry in yaml.safe_load_all(file.read_text()) if entry]
-    except (yaml.YAMLError, ValueError, OSError) as error:
-        reason = " ".join(str(error).split())
-        raise Refused(f"it cannot be read: {reason}", remedy="Mend it", where=str(file)) from error
-    pods = [one for one in documents if isinstance(one, dict) and one.get("kind") == "Pod"]
+        parts = reader.read_all(file.read_bytes(), where)
+    except OSError as error:
+        raise document.unreadable(where, error) from error
+    pods: list[dict[str, Any]] = []
+    for part in parts:
+        if isinstance(part, Refused):
+            raise part
+        if isinstance(part.value, dict) and part.value.get("kind") == "Pod":
+            pods.append(part.value)
     if len(pods) != 1:
-        raise Refused(
-            f"it holds {len(pods)} pods, and exactly 1 is needed",
-            remedy="Give the manifest of one pod, as your jobs have it",
-            where=str(file),
-        )
+        problem = f"it holds {len(pods)} pods, and exactly 1 is needed"
+        raise Refused(problem, remedy=remedy, where=where)
+    if field := _misshapen(pods[0]):
+        raise Refused(f"{field} has not the form of a pod's", remedy=remedy, where=where)
     return pods[0]
+
+
+def _misshapen(pod: dict[str, Any]) -> str:
+    """The first field that is read of a pod and holds another kind of value; "" where none does."""
+    metadata, spec = pod.get("metadata", {}), pod.get("spec", {})
+    if not isinstance(metadata, dict) or not isinstance(spec, dict):
+        return "spec" if isinstance(metadata, dict) else "metadata"
+    containers = spec.get("containers") or []
+    maps = {
+        "metadata.labels": metadata.get("labels"),
+        "spec.nodeSelector": spec.get("nodeSelector"),
+    }
+    if not isinstance(containers, list):
+        return "spec.containers"
+    for number, container in enumerate(containers):
+        place = f"spec.containers[{number}]"
+        if not isinstance(container, dict):
+            return place
+        resources = container.get("resources") or {}
+        maps[f"{place}.resources"] = resources
+        if isinstance(resources, dict):
+            maps[f"{place}.resources.limits"] = resources.get("limits")
+    return next((name for name, value in maps.items() if not isinstance(value, dict | None)), "")

@@ -2,10 +2,12 @@
 
 import pytest
 
+from kube_base.errors import Refused
 from kube_client import wire
 from kube_client.kinds import Wanted
 from kube_rdma.adapters.cluster.bandwidth_checks import BANDWIDTH_CHECK, seen_check
-from kube_rdma.adapters.cluster.kinds.node import NODE, NodeObjectSpec, whole
+from kube_rdma.adapters.cluster.kinds.node import NODE, NodeObjectSpec, node_state, whole
+from kube_rdma.adapters.cluster.kinds.resource_claim import OWN_CLAIM, allocated_claim
 from kube_rdma.adapters.cluster.kinds.workload import DAEMON_SET
 from tests.kit.api_server import TRIAL, Spec
 
@@ -33,6 +35,27 @@ def test_quantities(text, value):
 def test_what_is_no_quantity(text):
     with pytest.raises(ValueError, match="not a quantity"):
         whole(text)
+
+
+@pytest.mark.parametrize("text", ["1e99999999999", "1e-37", "9" * 65, "0." + "0" * 64])
+def test_a_number_that_nobody_can_hold_is_no_quantity(text):
+    """Kubernetes keeps none of more than 19 digits; to write this one out would fill the memory."""
+    with pytest.raises(ValueError, match="not a quantity"):
+        whole(text)
+
+
+def test_a_node_with_an_amount_that_is_no_quantity_is_read():
+    status = b'{"allocatable": {"rdma/hca": "2k", "rdma/nic": "many"}}'
+    stored = wire.stored(NODE, b'{"metadata": {"name": "n"}, "spec": {}, "status": %s}' % status)
+    assert node_state(stored).allocatable == (("rdma/hca", 2000), ("rdma/nic", 0))
+
+
+def test_a_claim_with_an_amount_that_is_no_quantity_is_refused():
+    result = b'{"driver": "a", "consumedCapacity": {"slots": "many"}}'
+    status = b'{"allocation": {"devices": {"results": [%s]}}}' % result
+    stored = wire.stored(OWN_CLAIM, b'{"metadata": {"name": "c"}, "status": %s}' % status)
+    with pytest.raises(Refused, match="'many' is no quantity"):
+        allocated_claim(stored)
 
 
 def test_a_kind_that_is_only_read_is_not_written():

@@ -7,7 +7,7 @@ import pytest
 from kube_base.errors import Unavailable
 from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.adapters.journal.format import BINDINGS
-from kube_rdma.adapters.journal.glance import glances
+from kube_rdma.adapters.journal.glance import glance, glances
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.model.late_binding.binding import Binding, Promise
 
@@ -23,10 +23,17 @@ def test_records_of_one_kind_are_read_while_another_writes(tmp_path):
         (folder / "half.json").write_text('{"kind": "promise", "data"')
         (folder / "odd.json").write_text('{"kind": "promise", "data": 7}')
         (folder / "word.json").write_text('"promise"')
+        (folder / "deep.json").write_text("[" * 2000 + "]" * 2000)
         before = sorted(folder.iterdir())
         assert glances(folder, "promise", Promise) == (("p", PROMISE),)
         assert glances(folder, "binding", Binding) == ()
         assert sorted(folder.iterdir()) == before
+
+
+def test_a_record_that_is_nested_too_deeply_is_told(tmp_path):
+    (tmp_path / "a.json").write_text("[" * 2000 + "]" * 2000)
+    with pytest.raises(Unavailable, match="is not readable"):
+        glance(tmp_path, Promise)
 
 
 def test_no_folder_is_no_journal(tmp_path):

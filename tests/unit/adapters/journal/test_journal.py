@@ -207,10 +207,12 @@ BROKEN = {
     "another form": b"[]",
     "no version": b'{"kind": "note", "data": {"is": "Note", "text": "x"}}',
     "no data": b'{"version": 1, "kind": "note"}',
+    "deep": b'{"version": 1, "kind": "note", "data": ' + b"[" * 2000 + b"]" * 2000 + b"}",
 }
 FOREIGN = {
     "newer": b'{"version": 2, "notes": ["x"]}',
     "unknown kind": b'{"version": 1, "kind": "tune", "data": {"is": "Note", "text": "x"}}',
+    "a list as kind": b'{"version": 1, "kind": ["note"], "data": {"is": "Note", "text": "x"}}',
     "unknown tag": b'{"version": 1, "kind": "note", "data": {"is": "Tune", "text": "x"}}',
     "missing key": b'{"version": 1, "kind": "note", "data": {"is": "Note"}}',
     "wrong type": b'{"version": 1, "kind": "note", "data": {"is": "Note", "text": 1}}',

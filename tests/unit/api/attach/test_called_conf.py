@@ -49,6 +49,17 @@ def test_what_the_pod_asks_for_is_found_in_all_places():
     assert ask.interface == "net1"
 
 
+def test_static_takes_an_address_with_its_length_and_asks_for_one_without():
+    """As the plugin static reads CNI_ARGS: with a length it is the interface's own."""
+    definition, ask = called(
+        cni_args=[("IP", "10.0.0.1,10.0.0.2/24")],
+        ipam={"type": "static", "addresses": [{"address": "10.0.1.1/24"}]},
+    )
+    own = [(str(one.address), one.prefix) for one in definition.network.static]
+    assert own == [("10.0.1.1", 24), ("10.0.0.2", 24)]
+    assert [(str(one.address), one.prefix) for one in ask.addresses] == [("10.0.0.1", None)]
+
+
 def test_nothing_is_asked_for_by_a_bare_call():
     """As by most of them."""
     _, ask = called()

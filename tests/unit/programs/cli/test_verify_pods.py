@@ -254,7 +254,19 @@ def test_a_node_over_quota_and_a_full_one_are_told(nodes, tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("a: [", "cannot be read"), ("kind: Job", "holds 0 pods"), (f"{POD}---\n{POD}", "2 pods")],
+    [
+        ("a: [", "neither JSON nor YAML"),
+        ("kind: Job", "holds 0 pods"),
+        (f"{POD}---\n{POD}", "2 pods"),
+        ("kind: Pod\nmetadata: x", "metadata has not the form"),
+        ("kind: Pod\nmetadata: {labels: x}", "metadata.labels has not the form"),
+        ("kind: Pod\nspec: []", "spec has not the form"),
+        ("kind: Pod\nspec: {nodeSelector: x}", "spec.nodeSelector has not the form"),
+        ("kind: Pod\nspec: {containers: x}", "spec.containers has not the form"),
+        ("kind: Pod\nspec: {containers: [x]}", "spec.containers[0] has not the form"),
+        ("kind: Pod\nspec: {containers: [{resources: x}]}", "[0].resources has not"),
+        ("kind: Pod\nspec: {containers: [{resources: {limits: x}}]}", "limits has not"),
+    ],
 )
 def test_what_is_no_pod_is_refused(world, tmp_path, text, words):
     (tmp_path / "pod.yaml").write_text(text)

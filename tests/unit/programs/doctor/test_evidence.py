@@ -256,6 +256,18 @@ def test_a_process_is_read_by_its_files(tmp_path):
         proc.memlock(8, tmp_path)
 
 
+@pytest.mark.parametrize("text", ["Max locked memory", "Max locked memory   many  many bytes"])
+def test_a_limit_that_is_no_number_is_not_told(tmp_path, text):
+    put(tmp_path, "7/limits", text)
+    with pytest.raises(Unavailable, match="says nothing of locked memory"):
+        proc.memlock(7, tmp_path)
+
+
+def test_a_neighbour_whose_flags_are_no_number_is_passed_over(tmp_path):
+    put(tmp_path, "net/arp", "head\n10.0.0.2 0x1 0x 00:00:00:00:00:00 * eth1\n")
+    assert proc.read_neighbours(tmp_path) == ()
+
+
 @pytest.mark.parametrize(
     ("flags", "is_virtual"), [("fpu hypervisor lm", True), ("fpu lm", False), ("", False)]
 )

@@ -254,6 +254,16 @@ def test_addresses_of_a_card_stand_behind_those_of_a_pool():
     assert second == pooled
 
 
+def test_a_card_brings_no_addresses_where_others_were_given():
+    """It takes the place of a pool that has none; where they are required it brings its own too."""
+    leased = (given(1, "10.0.0.7/24"),)
+    lenient = seated(wish(of=network(card_addresses=CardAddresses.MOVE)), addresses=[TEN])
+    assert with_card_addresses(lenient, leased) == leased
+    required = seated(wish(of=OWN), addresses=[TEN])
+    (both,) = with_card_addresses(required, leased)
+    assert [one.address for one in both.addresses] == [leased[0].addresses[0].address, TEN[0]]
+
+
 @pytest.mark.parametrize(
     ("mode", "addresses", "sentence"),
     [

@@ -377,6 +377,12 @@ def test_what_follows_comes_behind_with_the_code_of_its_root():
     assert [(one.code, one.follows) for one in findings[2:]] == [("KR204", "KR120")]
 
 
+def test_a_missing_node_of_a_device_is_told_once():
+    """The card is not allocatable for it; that needs no finding of its own."""
+    findings = diagnose(FAULTS["node of a device removed"][1]).findings
+    assert "KR133" not in [one.code for one in findings]
+
+
 def test_a_bond_that_no_pool_takes_apart_is_advice():
     seen = with_device(port={"bond": "bond0"}, netdev={"master": "bond0", "bonded": True})
     (finding,) = diagnose(seen).findings

@@ -13,6 +13,7 @@ from kube_rdma.model.card import Use
 from kube_rdma.model.device import Gid, GidType
 from kube_rdma.model.link import PodLink
 from kube_rdma.model.pools.pool import Mode, PoolSpec
+from kube_rdma.rules.health.absence import DEVICE_GONE
 from kube_rdma.rules.health.evaluate import LEAVING, UNMANAGED, NodeFacts, evaluate, node_cards
 from tests.kit.nodes import device, function, node, nodes, seat, specs
 
@@ -67,6 +68,16 @@ def test_a_card_that_a_pod_holds_by_a_former_resource_is_told_with_its_name():
     assert len(verdict.taken) == 1
     assert "default/train still has it, of rdma/alone" in verdict.taken[0]
     assert reasons(verdict) == ()  # the card itself is well
+
+
+@pytest.mark.parametrize("driver", ["mlx5_core", None])
+def test_why_the_device_of_a_card_is_gone_is_told_once(driver):
+    """That no driver is bound says it; where one is, the device itself is what is missing."""
+    survey = node(replace(CARD, driver=driver)).survey
+    (card,) = node_cards(survey)
+    told = reasons(evaluate(facts(survey, gone={card.id})))
+    assert told == (card.reasons if driver is None else (DEVICE_GONE, *card.reasons))
+    assert card.reasons or driver
 
 
 def test_a_card_that_returns_waits_although_every_pass_calls_it_good():

@@ -232,6 +232,15 @@ def test_a_node_gives_what_is_wanted_and_spare():
     )
 
 
+def test_what_one_block_gives_the_next_one_keeps():
+    key = BlockKey("default", Family.V4, int(ip_address("10.0.0.64")))
+    pool = subpools(IPPool("p", (IPRange(ip_network("10.0.0.0/25")),), block_size=4))
+    held = confirm(*plan(state(0b11110), key, None, claim=0b11110))
+    full = FULL | {key: Block(key, (NodeHolding("n1", 2**64 - 1),))}
+    lent = lendable(held, BorrowQueue("p", (wanting(count=5),)), pool, False, full)
+    assert lent == ((KEY0, 0b11110), (key, 0b10))
+
+
 def test_free_addresses_serve_borrow_requests_first():
     """Each node with spare addresses sees a request; what others gave back is not given twice."""
     held = state(0b11110)

@@ -145,6 +145,14 @@ def test_a_part_is_what_its_slice_says(prefix, gateway, excludes):
             assert address in node_slice
 
 
+@pytest.mark.parametrize("excludes", [(), ("10.0.0.0", "10.0.0.9")])
+def test_slices_of_nothing_but_a_gateway_are_refused(excludes):
+    """The first one that no exclude touches tells it of all, also where no exclude is behind it."""
+    spans = (Span(*map(ip_address, excludes)),) if excludes else ()
+    with pytest.raises(Refused, match="nothing is left to give"):
+        subpools(pool(32, 0, excludes=spans))
+
+
 @given(st.integers(26, 31), st.lists(st.integers(0, 40), min_size=1, max_size=30))
 def test_no_two_nodes_share_a_slice(prefix, nodes):
     """Whoever comes in whatever order; and a node that asks again has what it had."""

@@ -164,3 +164,17 @@ def test_the_work_is_that_of_the_pairs():
         tally.take_out(worst)
     assert looks == len(rated)
     assert tally.pushes <= 4 * len(rated)
+
+
+def test_a_pair_of_two_suspects_is_counted_out_once():
+    """What is left of each end is what was not explained, whoever explained it."""
+    outcomes = measured(5, 1, lambda pair, _: pair[0] in ("node-0", "node-1"), NOISE())
+
+    def ends(pair):
+        return ((pair.outcome.client,), (pair.outcome.server,))
+
+    tally = rule.Tally(rate(outcomes, PairStandard()), ends)
+    for node in ("node-0", "node-1"):
+        tally.take_out((node,))
+        for cause, count in tally._every.items():
+            assert count == len(tally.pairs(cause))

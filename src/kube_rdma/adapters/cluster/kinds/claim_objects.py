@@ -12,9 +12,9 @@ from fractions import Fraction
 
 import msgspec
 
-from kube_base.errors import Refused
 from kube_base.frozen import replace
 from kube_client.kinds import NOTHING, ObjectCodec, ObjectKind, Stored
+from kube_rdma.adapters.cluster.kinds.amounts import amount
 from kube_rdma.adapters.cluster.kinds.resource_claim import GivenDevice, OwnClaimStatus
 from kube_rdma.adapters.cluster.kinds.resource_slice import (
     GROUP,
@@ -43,7 +43,6 @@ from kube_rdma.model.claims.listed import (
     NodeChoice,
     Version,
 )
-from kube_rdma.model.quantity import quantity
 
 _Quantities = Mapping[str, str | float]
 
@@ -257,7 +256,7 @@ def _device(device: _WholeDevice) -> ListedDevice:
         name=device.name,
         attributes={name: _attribute(one) for name, one in device.attributes.items()},
         capacity={
-            name: ListedCapacity(_amount(one.value), _policy(one.request_policy))
+            name: ListedCapacity(amount(one.value), _policy(one.request_policy))
             for name, one in device.capacity.items()
         },
         taints=device.taints,
@@ -281,7 +280,7 @@ def _policy(policy: _WholePolicy | None) -> CapacityPolicy | None:
     limits = policy.valid_range or _WholeRange()
     return CapacityPolicy(
         default=_maybe(policy.default),
-        values=tuple(map(_amount, policy.valid_values)),
+        values=tuple(map(amount, policy.valid_values)),
         least=_maybe(limits.min),
         most=_maybe(limits.max),
         step=_maybe(limits.step),
@@ -290,7 +289,7 @@ def _policy(policy: _WholePolicy | None) -> CapacityPolicy | None:
 
 
 def _counters(counted: _Counters) -> Mapping[str, Fraction]:
-    return {name: _amount(counter.value) for name, counter in counted.counters.items()}
+    return {name: amount(counter.value) for name, counter in counted.counters.items()}
 
 
 def _request(request: _WholeRequest) -> RequestChoices:
@@ -333,17 +332,8 @@ def _expressions(selectors: tuple[_CelSelector, ...]) -> tuple[str, ...]:
 
 
 def _amounts(quantities: _Quantities) -> Mapping[str, Fraction]:
-    return {name: _amount(text) for name, text in quantities.items()}
+    return {name: amount(text) for name, text in quantities.items()}
 
 
 def _maybe(text: str | int | None) -> Fraction | None:
-    return None if text is None else _amount(text)
-
-
-def _amount(text: str | float) -> Fraction:
-    try:
-        return quantity(str(text))
-    except ValueError as error:
-        raise Refused(
-            f"{text!r} is no quantity", remedy="Ask the owner of the driver or of the claim"
-        ) from error
+    return None if text is None else amount(text)

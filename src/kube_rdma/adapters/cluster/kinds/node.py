@@ -77,7 +77,7 @@ def node_state(node: Stored[NodeObjectSpec, NodeStatus]) -> NodeState:
         uid=node.uid,
         labels=node.labels,
         annotations=node.annotations,
-        allocatable=tuple(sorted((name, whole(n)) for name, n in status.allocatable.items())),
+        allocatable=tuple(sorted((name, units(n)) for name, n in status.allocatable.items())),
         kubelet_version=status.node_info.kubelet_version,
         runtime_version=status.node_info.container_runtime_version,
         unschedulable=node.spec.unschedulable,
@@ -91,3 +91,11 @@ def node_state(node: Stored[NodeObjectSpec, NodeStatus]) -> NodeState:
 def whole(text: str) -> int:
     """The whole units of a quantity (resource.Quantity): 1k is 1000, 3920m is 3, 1Ki is 1024."""
     return int(quantity(text))
+
+
+def units(text: str) -> int:
+    """The same, and 0 for what is no quantity, which no API server takes into such a field."""
+    try:
+        return whole(text)
+    except ValueError:
+        return 0

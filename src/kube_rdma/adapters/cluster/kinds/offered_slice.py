@@ -12,7 +12,7 @@ import msgspec
 
 from kube_base.frozen import replace
 from kube_client.kinds import NOTHING, ObjectCodec, Owner, Stored, Wanted
-from kube_rdma.adapters.cluster.kinds.node import NODE, whole
+from kube_rdma.adapters.cluster.kinds.node import NODE, units
 from kube_rdma.adapters.cluster.kinds.resource_slice import RESOURCE_SLICE
 from kube_rdma.model.claims.offered import (
     ClaimFeature,
@@ -172,15 +172,15 @@ def _read_value(value: _Value) -> str | int:
 def _read_capacity(capacity: _Capacity) -> DeviceCapacity:
     policy = capacity.request_policy
     if policy is None or policy.valid_range is None or policy.default is None:
-        return DeviceCapacity(whole(capacity.value))
+        return DeviceCapacity(units(capacity.value))
     span = policy.valid_range
     return DeviceCapacity(
-        whole(capacity.value),
+        units(capacity.value),
         RequestPolicy(
-            whole(policy.default),
-            whole(span.min),
-            whole(span.max or capacity.value),
-            None if span.step is None else whole(span.step),
+            units(policy.default),
+            units(span.min),
+            units(span.max or capacity.value),
+            None if span.step is None else units(span.step),
         ),
     )
 

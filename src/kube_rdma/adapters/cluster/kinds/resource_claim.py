@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from kube_client.kinds import NOTHING, ObjectCodec, Stored
+from kube_rdma.adapters.cluster.kinds.amounts import amount
 from kube_rdma.adapters.cluster.kinds.pod import POD, Container, ContainerResources
 from kube_rdma.adapters.cluster.kinds.resource_slice import RESOURCE_CLAIM
 from kube_rdma.model.claims.device import DRIVER
@@ -20,7 +21,6 @@ from kube_rdma.model.claims.parameters import ConfigOrigin, OpaqueConfig
 from kube_rdma.model.claims.prepared import AllocatedClaim, AllocatedDevice, ClaimName, ClaimUser
 from kube_rdma.model.claims.status import DeviceStatus
 from kube_rdma.model.claims.users import ClaimUse, PodClaims
-from kube_rdma.model.quantity import quantity
 
 POD_CLAIM = "resource.kubernetes.io/pod-claim-name"  # PodResourceClaimAnnotation, resource/v1
 SLOTS = "slots"  # the capacity of a device that several claims share
@@ -129,7 +129,10 @@ CLAIMING_POD = POD.read_as(
 
 
 def allocated_claim(stored: Stored[None, OwnClaimStatus]) -> AllocatedClaim:
-    """The model value of a claim; no device before it is allocated."""
+    """The model value of a claim; no device before it is allocated.
+
+    Raise Refused for what is no quantity.
+    """
     status = stored.status or OwnClaimStatus()
     given = status.allocation.devices if status.allocation else _GivenDevices()
     return AllocatedClaim(
@@ -234,7 +237,7 @@ def _device(result: GivenDevice) -> AllocatedDevice:
         pool=result.pool,
         device=result.device,
         share=result.share_id,
-        slots=None if consumed is None else math.ceil(quantity(str(consumed))),
+        slots=None if consumed is None else math.ceil(amount(consumed)),
         admin=bool(result.admin_access),
         tolerant=bool(result.tolerations),
     )

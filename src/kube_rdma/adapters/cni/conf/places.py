@@ -135,7 +135,7 @@ def _read(path: Path) -> dict[str, Any]:
     """What cannot be read says nothing: the runtime would not run with it either."""
     try:
         return tomllib.loads(path.read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
 
 
@@ -143,20 +143,24 @@ def _read_containerd(host: Path, config: Path) -> _Settings:
     """Of all versions of its format: the CRI plugin has had three names, the folder two."""
     main = _read(config)
     settings = _Settings()
-    imported = [
-        path
-        for pattern in main.get("imports", [])
-        if isinstance(pattern, str) and pattern.startswith("/")
-        for path in sorted(host.glob(pattern.lstrip("/")))
-    ]
+    imported = [path for one in _list(main.get("imports")) for path in _imported(host, one)]
     for document in (main, *map(_read, imported)):
-        plugins = document.get("plugins", {})
         for name in ("cri", "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"):
-            cni = plugins.get(name, {}).get("cni", {})
+            cni = _table(document, "plugins", name, "cni")
             settings = settings.then(
-                cni.get("conf_dir"), *(cni.get("bin_dirs") or [cni.get("bin_dir")])
+                cni.get("conf_dir"), *(_list(cni.get("bin_dirs")) or [cni.get("bin_dir")])
             )
     return settings
+
+
+def _imported(host: Path, pattern: object) -> list[Path]:
+    """The files that an entry of `imports` means; none for what is no pattern of a path."""
+    if not isinstance(pattern, str) or not pattern.startswith("/"):
+        return []
+    try:
+        return sorted(host.glob(pattern.lstrip("/")))
+    except ValueError:
+        return []
 
 
 def _read_crio(config: Path) -> _Settings:
@@ -165,7 +169,19 @@ def _read_crio(config: Path) -> _Settings:
     if config.is_dir():
         files.insert(0, config.with_name("crio.conf"))
     for file in files:
-        network = _read(file).get("crio", {}).get("network", {})
-        folders = network.get("plugin_dirs") or [network.get("plugin_dir")]
+        network = _table(_read(file), "crio", "network")
+        folders = _list(network.get("plugin_dirs")) or [network.get("plugin_dir")]
         settings = settings.then(network.get("network_dir"), *folders)
     return settings
+
+
+def _table(document: dict[str, Any], *names: str) -> dict[str, Any]:
+    """A table inside of tables; an empty one where something else has one of the names."""
+    for name in names:
+        inside = document.get(name)
+        document = inside if isinstance(inside, dict) else {}
+    return document
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []

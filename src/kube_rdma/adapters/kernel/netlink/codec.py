@@ -31,6 +31,7 @@ _SOL_NETLINK, _CAP_ACK, _EXT_ACK, _STRICT = 270, 10, 11, 12
 _BUFFER = 1 << 16  # a dump never sends more than 32 KiB at once
 _PATIENCE = 2.0  # seconds; the kernel answers while sendmsg() runs, so this is a safety net
 _TRIES = 3
+_MOST_ERRNO = 4095  # MAX_ERRNO, include/linux/err.h
 
 
 class Control(IntEnum):
@@ -190,6 +191,8 @@ def _raise_refusal(message: Message) -> None:
     code = -_ERROR.unpack_from(message.payload)[0]
     if code == 0:
         return
+    if not 0 < code <= _MOST_ERRNO:
+        raise Unavailable("netlink: an acknowledgement whose result is no error number")
     cause = OSError(code, os.strerror(code))
     sentence = _kernel_sentence(message)
     words = f"{sentence} ({cause.strerror})" if sentence else cause.strerror

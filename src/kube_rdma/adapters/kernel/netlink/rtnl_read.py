@@ -214,7 +214,7 @@ def decode_interface(payload: bytes) -> Interface:
         kind=text(info, _INFO_KIND),
         parent=number(attributes, _PARENT) or None,
         alias=text(attributes, _ALIAS),
-        pci=PciAddress(text(attributes, _DEVICE)) if on_pci else None,
+        pci=_pci(text(attributes, _DEVICE)) if on_pci else None,
     )
     permanent = attributes.get(_PERMANENT, b"").hex(":")
     return Interface(
@@ -225,6 +225,13 @@ def decode_interface(payload: bytes) -> Interface:
         frozenset(_alternative_names(attributes.get(_PROPERTIES, b""))),
         bool(number(attributes, _CARRIER, _U8)) if link.up else None,
     )
+
+
+def _pci(address: str) -> PciAddress:
+    try:
+        return PciAddress(address)
+    except ValueError as error:
+        raise Unavailable(f"routing netlink: {error}") from error
 
 
 def _alternative_names(properties: bytes) -> Iterator[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from ipaddress import IPv6Address
 from pathlib import Path
 
@@ -43,8 +44,9 @@ def listed(devices: Path, device: str) -> tuple[tuple[str, Address], ...]:
     for port in _ports(devices / device):
         for entry in _entries(port, gap=None):
             if entry.type == GidType.ROCE_V2 and entry.netdev:
-                gid = IPv6Address(entry.value)
-                gids.append((entry.netdev, gid.ipv4_mapped or gid))
+                with suppress(ValueError):  # a text that is no GID is none that anybody asks for
+                    gid = IPv6Address(entry.value)
+                    gids.append((entry.netdev, gid.ipv4_mapped or gid))
     return tuple(gids)
 
 

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from kube_base.frozen import Frozen
 
 _RANGE = re.compile(r"(.*)/\{(\d+)\.\.(\d+)\}")
+_MOST_INDEXES = 4096  # of one range; a GID table has at most 1024
 _MOST_LINKS = 40  # on one way: MAXSYMLINKS, include/linux/namei.h
 
 
@@ -70,7 +71,10 @@ def _expanded(path: str) -> list[str]:
     match = _RANGE.fullmatch(path)
     if not match:
         return [path]
-    return [f"{match[1]}/{index}" for index in range(int(match[2]), int(match[3]) + 1)]
+    indexes = range(int(match[2]), int(match[3]) + 1)
+    if len(indexes) > _MOST_INDEXES:
+        raise ValueError(f"a range of more than {_MOST_INDEXES} files: {path!r}")
+    return [f"{match[1]}/{index}" for index in indexes]
 
 
 class RecordedText:

@@ -16,10 +16,15 @@ from kube_rdma.model.quantity import quantity
 from kube_rdma.rules.claims.cel.syntax import NotEvaluated
 
 _INT64 = range(-(2**63), 2**63)
-_WHOLE = r"(?:0|[1-9]\d*)"
+_WHOLE = r"(?:0|[1-9][0-9]*)"
 _SEMVER = re.compile(
     rf"({_WHOLE})\.({_WHOLE})\.({_WHOLE})(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?"
 )
+
+_MOST_VERSION = 256  # characters of a version; an attribute of a device has 64
+# What one selector may cost, for whoever evaluates it did not write it.
+_MOST_REPEATS, _MOST_SEARCHED = 4, 256  # repeats in a pattern, characters of what it is sought in
+_MOST_JOINED = 1 << 16  # characters, or values of a list
 
 
 class EvaluationError(ValueError):
@@ -57,8 +62,8 @@ def semver(text: str) -> Semver:
     match = _SEMVER.fullmatch(text)
     before = tuple(match[4].split(".")) if match and match[4] else ()
     wrong = any(not one or (one.isdigit() and len(one) > 1 and one[0] == "0") for one in before)
-    if match is None or wrong:
-        raise EvaluationError(f"{text!r} is not a version")
+    if match is None or wrong or len(text) > _MOST_VERSION:
+        raise EvaluationError(f"{text!r:.80} is not a version")
     return Semver((int(match[1]), int(match[2]), int(match[3])), before)
 
 
@@ -97,6 +102,8 @@ def kind(value: object) -> str:
 def operated(sign: str, left: object, right: object) -> object:
     """A sum and its like, of two numbers of a kind, or of texts or lists."""
     if sign == "+" and type(left) is type(right) and isinstance(left, str | tuple):
+        if len(left) + len(right) > _MOST_JOINED:  # type: ignore[arg-type]  # the line above
+            raise NotEvaluated("such a long text or list is not evaluated")
         return left + right  # type: ignore[operator]  # the line above
     if type(left) is not type(right) or not _is_number(left):
         raise EvaluationError(f"no {sign} for {kind(left)} and {kind(right)}")
@@ -169,6 +176,11 @@ def _is(make: Callable[[str], object]) -> Callable[[str], bool]:
 
 
 def _matches(text: str, pattern: str) -> bool:
+    """Kubernetes searches in linear time (RE2), Python by trying: a costly pattern is left out."""
+    repeats = sum(pattern.count(sign) for sign in "*+?{")
+    repeats_group = any(f"){sign}" in pattern for sign in "*+?{")
+    if repeats_group or repeats > _MOST_REPEATS or len(text) > _MOST_SEARCHED:
+        raise NotEvaluated(f"the pattern {pattern!r:.80} may take too long")
     try:
         return re.search(pattern, text, re.ASCII) is not None
     except re.error as error:

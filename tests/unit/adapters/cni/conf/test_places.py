@@ -73,6 +73,33 @@ def test_imported_files_of_containerd_have_the_last_word(host):
     assert found(host)[1] == "/b"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "plugins = 1",
+        "plugins = [1]",
+        "plugins.cri = 1",
+        "plugins.cri.cni = 'x'",
+        "plugins.cri.cni.bin_dirs = 1",
+        "imports = 1",
+        "imports = ['/', '/a**', 1]",
+        "a = " + "[" * 2000 + "]" * 2000,
+    ],
+)
+def test_what_has_another_form_says_nothing(host, text):
+    """The runtime would not run with it either, so the folders are the usual ones."""
+    folders(host, "/etc/cni/net.d")
+    put(host, CONTAINERD, text)
+    assert found(host) == ("/etc/cni/net.d", "/opt/cni/bin", CONTAINERD)
+
+
+@pytest.mark.parametrize("text", ["crio = 1", "crio.network = 1", "crio.network.plugin_dirs = 1"])
+def test_crio_with_another_form_says_nothing(host, text):
+    folders(host, "/etc/cni/net.d")
+    put(host, "/etc/crio/crio.conf", text)
+    assert found(host) == ("/etc/cni/net.d", "/opt/cni/bin", "/etc/crio/crio.conf")
+
+
 def test_k3s_comes_before_a_containerd_of_the_host(host):
     """Its own containerd is told where; without flannel it is not, and looks where all do."""
     net = "/var/lib/rancher/k3s/agent/etc/cni/net.d"

@@ -117,6 +117,13 @@ def test_a_refusal_without_a_sentence_says_the_errno():
         answer([reply(refused)], SEQUENCE)
 
 
+@pytest.mark.parametrize("number", [-(2**31), -4096, 5])
+def test_a_result_that_is_no_error_number_is_said_to_be_none(number):
+    message = Message(Control.ERROR, 0, SEQUENCE, struct.pack("=i", number))
+    with pytest.raises(Unavailable, match="no error number"):
+        answer([encode(message)], SEQUENCE)
+
+
 def test_a_dump_that_ends_in_an_error_is_refused_with_its_sentence():
     done = result(
         errno.ENODEV, kind=Control.DONE, flags=Flag.ACK_TLVS | Flag.MULTI, more=said("gone")

@@ -103,6 +103,8 @@ def test_an_interface_names_the_function_it_sits_on():
     assert (link.seen.up, link.carrier, link.seen.pci) == (True, True, "0000:81:00.0")
     virtio = decode_interface(head + attributes(**facts, parent=b"virtio2\0", bus=b"virtio\0"))
     assert virtio.seen.pci is None
+    with pytest.raises(Unavailable, match="not a PCI address: '0000'"):
+        decode_interface(head + attributes(**facts, parent=b"0000\0", bus=b"pci\0"))
 
 
 def test_the_carrier_of_an_interface_that_is_down_says_nothing():

@@ -63,6 +63,12 @@ def test_only_a_routable_gid_of_this_interface_counts(tmp_path, kind, netdev):
         await_gid(STEP, tmp_path, patience=0)
 
 
+def test_a_text_that_is_no_gid_is_none(tmp_path):
+    put(tmp_path, 0, "no gid")
+    put(tmp_path, 1, gid_of(V4))
+    assert listed(tmp_path, "mlx5_0") == (("net1", V4),)
+
+
 def test_a_gid_that_comes_later_is_waited_for(tmp_path):
     table(tmp_path, 4)
     later = Thread(target=put, args=(tmp_path, 2, gid_of(V4)))

@@ -35,6 +35,11 @@ gone -> /devices/gone
 """
 
 
+def test_a_range_without_end_is_refused():
+    with pytest.raises(ValueError, match="more than 4096 files"):
+        list(read_entries("gids/{0..99999999999}: x"))
+
+
 @pytest.fixture(scope="module", params=[*machines.names(), "links"])
 def both(request, tmp_path_factory):
     """A text, and the files that the lab writes of it."""

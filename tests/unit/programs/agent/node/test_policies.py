@@ -1,9 +1,11 @@
 """NodePolicies of the cluster: wishes of the nodes that they select, beside file and label."""
 
+import asyncio
 from functools import partial
 
 import pytest
 
+from kube_base.errors import Refused
 from kube_base.frozen import replace
 from kube_client.calls import RequestTiming
 from kube_client.objects import Cluster
@@ -142,6 +144,27 @@ async def test_without_the_kind_the_node_serves_and_follows_it_later(world, reco
         world.server.add(NODE_POLICY)
         world.policy("a", ("rdma/hca", "hca"))
         await world.kubelet.until(lambda: world.kubelet.healthy("rdma/hca") == 1000)
+
+
+async def test_what_is_refused_is_asked_for_again_after_a_pause():
+    asked, paused = [], asyncio.Event()
+
+    async def watch():
+        asked.append(len(asked))
+        assert len(asked) == 1, "it asks again at once"
+        raise Refused("you may not read it", remedy="Ask for the right")
+        yield
+
+    def wait(error, failures):
+        paused.set()
+        return 3600.0
+
+    following = asyncio.create_task(NodePolicies(watch, wait=wait).follow(lambda *_: None))
+    pausing = asyncio.create_task(paused.wait())
+    await asyncio.wait({following, pausing}, return_when=asyncio.FIRST_COMPLETED)
+    assert not following.done()
+    following.cancel()
+    await asyncio.wait({following})
 
 
 async def test_an_api_server_that_is_away_takes_no_wish_along(world):

@@ -1,0 +1,1 @@
+"""Random bytes for each reader of foreign bytes: targets, their corpora, what drives them."""

@@ -1,0 +1,355 @@
+"""Readers of what the API server, other drivers, people and agents write, beside tests/kit.
+
+One of the tables of target.py. The kit's own lists (foreign_parsers, foreign_texts, foreign_files)
+have most readers of JSON and YAML; here is what needs more than a function of bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import h11
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from kube_base.errors import KubeError, Unavailable
+from kube_client import wire
+from kube_client.http import HttpConnection, HttpRequest
+from kube_client.pod_commands import CommandOutput
+from kube_client.websocket import OpenWebsocket, WebsocketFault
+from kube_rdma.adapters.cluster import agent_metrics
+from kube_rdma.adapters.cluster.claims import claimed_pod
+from kube_rdma.adapters.cluster.kinds import (
+    claim_objects,
+    node,
+    offered_slice,
+    resource_claim,
+    resource_slice,
+)
+from kube_rdma.adapters.pki import certificates
+from kube_rdma.api.admission.pod_manifest import counted
+from kube_rdma.api.claims import claim_configs, parameters
+from kube_rdma.api.text import reader
+from kube_rdma.model.claims.device import DRIVER
+from kube_rdma.model.claims.listed import ListedCapacity, ListedDevice, Version
+from kube_rdma.model.quantity import quantity
+from kube_rdma.programs.claims.parameters import parameters_by_request
+from kube_rdma.programs.cli import verify_pods
+from kube_rdma.rules.claims.cel.evaluate import selects
+from kube_rdma.rules.claims.cel.functions import EvaluationError
+from kube_rdma.rules.claims.cel.syntax import NotEvaluated
+from kube_rdma.rules.verify import copies
+from tests.fuzz.kubelet import _LOOP, _Reader, _run, _Writer
+from tests.fuzz.target import FuzzTarget, each
+from tests.kit.foreign_parsers import META, POD_OBJECT, _of, text_of
+from tests.kit.foreign_texts import as_file, as_text
+
+PARAMETERS = {
+    "apiVersion": "kube-rdma.io/v1alpha1",
+    "kind": "ClaimParameters",
+    "network": "team-a/rdma-net",
+    "routes": [{"dst": "10.0.0.0/8", "gw": "10.0.0.1"}],
+}
+OPAQUE = {"driver": DRIVER, "parameters": PARAMETERS}
+RESULT = {
+    "request": "nic",
+    "driver": DRIVER,
+    "pool": "n",
+    "device": "mlx5-0",
+    "shareID": "s",
+    "consumedCapacity": {"slots": "1"},
+}
+CLAIM = META | {
+    "spec": {
+        "devices": {
+            "requests": [
+                {
+                    "name": "nic",
+                    "exactly": {
+                        "deviceClassName": "c",
+                        "count": 2,
+                        "selectors": [{"cel": {"expression": "true"}}],
+                        "capacity": {"requests": {"slots": "1k"}},
+                        "tolerations": [{"key": "a", "operator": "Exists"}],
+                    },
+                },
+                {"name": "b", "firstAvailable": [{"name": "x", "deviceClassName": "c"}]},
+            ],
+            "constraints": [{"requests": ["nic"], "matchAttribute": "a/b"}],
+            "config": [{"requests": ["nic"], "opaque": OPAQUE}],
+        }
+    },
+    "status": {
+        "allocation": {
+            "devices": {
+                "results": [RESULT],
+                "config": [{"source": "FromClaim", "requests": ["nic"], "opaque": OPAQUE}],
+            }
+        },
+        "reservedFor": [{"resource": "pods", "name": "a", "uid": "u"}],
+    },
+}
+TEMPLATE = META | {"spec": {"spec": CLAIM["spec"]}}
+CLASS = META | {
+    "spec": {"selectors": [{"cel": {"expression": "true"}}], "extendedResourceName": "rdma/hca"}
+}
+SLICE = META | {
+    "spec": {
+        "driver": "d.test",
+        "nodeName": "n",
+        "pool": {"name": "n", "generation": 1, "resourceSliceCount": 1},
+        "sharedCounters": [{"name": "c", "counters": {"x": {"value": "8"}}}],
+        "devices": [
+            {
+                "name": "a",
+                "attributes": {
+                    "resource.kubernetes.io/pciBusID": {"string": "0000:81:00.0"},
+                    "d.test/ifName": {"string": "eth1"},
+                    "rail": {"int": 1},
+                    "rdma": {"bool": True},
+                    "firmware": {"version": "28.39.1"},
+                },
+                "capacity": {
+                    "slots": {
+                        "value": "64",
+                        "requestPolicy": {
+                            "default": "1",
+                            "validValues": ["1", "2"],
+                            "validRange": {"min": "1", "max": "4", "step": "1"},
+                        },
+                    }
+                },
+                "taints": [{"key": "a", "effect": "NoSchedule"}],
+                "consumesCounters": [{"counterSet": "c", "counters": {"x": {"value": "1"}}}],
+                "allowMultipleAllocations": True,
+            }
+        ],
+    }
+}
+NODE = META | {
+    "spec": {"unschedulable": True, "taints": [{"key": "a", "effect": "NoSchedule", "value": "x"}]},
+    "status": {
+        "allocatable": {"rdma/hca": "1k", "cpu": "3920m"},
+        "nodeInfo": {"kubeletVersion": "v1.36.0", "containerRuntimeVersion": "containerd://2"},
+        "conditions": [{"type": "Ready", "status": "True"}],
+        "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
+    },
+}
+CLAIMING = POD_OBJECT | {
+    "spec": {
+        "nodeName": "n",
+        "containers": [
+            {
+                "name": "c",
+                "image": "i",
+                "resources": {"limits": {"rdma/hca": "1"}, "claims": [{"name": "nic"}]},
+            }
+        ],
+        "resourceClaims": [{"name": "nic", "resourceClaimName": "x"}],
+    },
+    "status": {
+        "resourceClaimStatuses": [{"name": "nic", "resourceClaimName": "x"}],
+        "extendedResourceClaimStatus": {
+            "resourceClaimName": "y",
+            "requestMappings": [{"containerName": "c", "requestName": "nic"}],
+        },
+    },
+}
+DEVICE = ListedDevice(
+    "a",
+    attributes={"rail": 1, "model": "ConnectX-7", "fast": True, "firmware": Version("28.39.1")},
+    capacity={"memory": ListedCapacity(quantity("40Gi"))},
+    shared=True,
+)
+SELECTORS = (
+    b'device.driver == "d.test" && device.attributes["d.test"].rail in [0, 1 + 2 * 3 % 4]',
+    b'has(device.attributes["d.test"].rail) ? -1 < 2.5 : !(true || false)',
+    b"device.attributes['d.test'].?rate.orValue(400) == 400",
+    b'device.attributes["d.test"].model.matches("^C.*-[67]$")',
+    b'device.attributes["d.test"].firmware.isLessThan(semver("28.39.2"))',
+    b'device.capacity["d.test"].memory.compareTo(quantity("40Gi")) >= 0',
+    b'cel.bind(own, device.attributes["d.test"], own.fast && own.model.size() > 2)',
+)
+METRICS = b"""\
+# HELP kube_rdma_cards Cards.
+# TYPE kube_rdma_cards gauge
+kube_rdma_cards{state="healthy",name="a\\"b\\n"} 3
+kube_rdma_seconds_bucket{le="+Inf"} 1.5e3 1700000000
+"""
+POD_YAML = b"""\
+apiVersion: v1
+kind: Pod
+metadata: {name: a, namespace: b}
+spec:
+  containers:
+  - {name: c, image: i, resources: {limits: {rdma/hca: 1}}}
+"""
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"
+_ENDED = b'\3{"status": "Success"}'
+FRAMES = b"\x82\x04\1abc\x89\x01x\x02\x02\1d\x80\x01e\x82" + bytes((len(_ENDED),)) + _ENDED
+_FIRST = datetime(2026, 11, 22, tzinfo=UTC)
+
+
+def _selector(data: bytes) -> None:
+    with suppress(EvaluationError, NotEvaluated):  # no value, as for the scheduler
+        selects(as_text(data), "d.test", DEVICE)
+
+
+_SLICE = each(
+    _of(resource_slice.RESOURCE_SLICE, resource_slice.node_slice),
+    _of(claim_objects.WHOLE_SLICE, claim_objects.listed_slice),
+    _of(offered_slice.OFFERED_SLICE, offered_slice.published),
+)
+_CLAIM = each(
+    _of(resource_slice.RESOURCE_CLAIM, resource_slice.claimed_devices),
+    _of(claim_objects.WHOLE_CLAIM, claim_objects.claim_of),
+)
+
+
+def _allocated(data: bytes) -> None:
+    parameters_by_request(
+        resource_claim.allocated_claim(wire.stored(resource_claim.OWN_CLAIM, data))
+    )
+
+
+def _claiming(data: bytes) -> None:
+    pod = wire.stored(resource_claim.CLAIMING_POD, data)
+    resource_claim.pod_claims(pod)
+    claimed_pod(reader.read(data, "a").value)  # type: ignore[arg-type]
+
+
+def _written_claim(data: bytes) -> None:
+    document = reader.read(data, "claim.yaml")
+    for kind in claim_configs.PLACES:
+        for place in claim_configs.places(document, claim_configs.GROUP, kind):
+            claim_configs.load(document, place)
+    claim_configs.places(document, "a", "b")
+
+
+def _metrics(data: bytes) -> None:
+    async def proxied(*_: str) -> str:
+        return as_text(data)
+
+    cluster: Any = SimpleNamespace(proxied=proxied)
+    agent: Any = SimpleNamespace(namespace="a", pod="b", port=1)
+    _run(agent_metrics.samples_of(cluster, agent))
+
+
+def _manifest(data: bytes) -> None:
+    pod = verify_pods._manifest(as_file(data, "pod.yaml"))
+    verify_pods._namespace(pod)
+    copies.asked(pod)
+    claimed_pod(copies.pod_for(pod, "n", "r", "pod.yaml"))
+
+
+class _SocketWriter(_Writer):
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return SimpleNamespace(setsockopt=lambda *_: None)
+
+    def is_closing(self) -> bool:
+        return False
+
+
+async def _exchange(data: bytes) -> None:
+    stream: Any = _Reader(data)
+    stream.at_eof = lambda: False
+    writer: Any = _SocketWriter()
+    connection = HttpConnection(stream, writer, lambda: None)
+    await connection.ask(HttpRequest("GET", "/", (("Host", "a"),)), 3)
+    async for _ in connection.body(3):
+        pass
+
+
+class _Octets:
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    async def read(self) -> bytes:
+        piece, self._data = self._data[:64], self._data[64:]
+        return piece
+
+    async def write(self, data: bytes) -> None:
+        pass
+
+
+@contextmanager
+def _asking() -> Iterator[None]:
+    """As connect.py has it: what breaks is Unavailable."""
+    try:
+        yield
+    except (WebsocketFault, OSError) as error:
+        raise Unavailable(f"it does not answer ({error})") from error
+
+
+def _websocket(data: bytes) -> None:
+    async def run() -> None:
+        output = CommandOutput(1 << 12)
+        async for message in OpenWebsocket(_Octets(data), "v5", _asking).messages():
+            output.take(message)
+            if output.outcome:
+                break
+        output.check("sh in pod a")
+
+    _run(run())
+
+
+def _pem() -> bytes:
+    key = partial(ec.generate_private_key, ec.SECP256R1())
+    made = certificates.new_authority(key, _FIRST, _FIRST + timedelta(days=9))
+    return made.certificate + made.key
+
+
+def _secret(data: bytes) -> None:
+    """The same bytes as each part of a Secret, for one can hold certificate and key."""
+    certificates.bundle(data)
+    names = (certificates.AUTHORITY, certificates.AUTHORITY_KEY)
+    certificates.read(dict.fromkeys((*names, certificates.CERTIFICATE, certificates.KEY), data))
+
+
+def _quantity(data: bytes) -> None:
+    text = as_text(data)
+    with suppress(ValueError):
+        counted(text)
+    quantity(text)
+
+
+OTHERS = (
+    FuzzTarget("ResourceSlice", _SLICE, (text_of(SLICE),)),
+    FuzzTarget("ResourceClaim", _CLAIM, (text_of(CLAIM),)),
+    FuzzTarget("allocated claim", _allocated, (text_of(CLAIM),)),
+    FuzzTarget(
+        "ResourceClaimTemplate",
+        _of(claim_objects.CLAIM_TEMPLATE, claim_objects.claim_of_template),
+        (text_of(TEMPLATE),),
+    ),
+    FuzzTarget(
+        "DeviceClass",
+        _of(claim_objects.DEVICE_CLASS, claim_objects.device_class),
+        (text_of(CLASS),),
+    ),
+    FuzzTarget("Node", _of(node.NODE, node.node_state), (text_of(NODE),)),
+    FuzzTarget("pod with claims", _claiming, (text_of(CLAIMING),)),
+    FuzzTarget("claim as people write it", _written_claim, (text_of(CLAIM), text_of(TEMPLATE))),
+    FuzzTarget(
+        "parameters of a claim",
+        lambda data: parameters.of_bytes(data, "claim a"),
+        (text_of(PARAMETERS),),
+    ),
+    FuzzTarget("selector in CEL", _selector, SELECTORS, most=1024),
+    FuzzTarget("quantity", _quantity, (b"40Gi", b"1e3", b"500m", b"-1.5k"), (ValueError,), 64),
+    FuzzTarget("metrics of an agent", _metrics, (METRICS,)),
+    FuzzTarget("manifest of a pod to verify", _manifest, (POD_YAML,)),
+    FuzzTarget(
+        "answer of the API server",
+        lambda data: _LOOP.run_until_complete(_exchange(data)),
+        (ANSWER, CHUNKED),
+        (KubeError, h11.ProtocolError, OSError),
+    ),
+    FuzzTarget("WebSocket of a command", _websocket, (FRAMES,)),
+    FuzzTarget("certificates of the webhook", _secret, (_pem(),)),
+)
