@@ -70,7 +70,7 @@ def commit_of(root: Path, changed: str) -> str:
     """
 
     def git(*words: str) -> str:
-        argv = ("git", "-C", root, *words)
+        argv = ("git", "-C", str(root), *words)
         return subprocess.run(argv, capture_output=True, text=True, check=False).stdout.strip()
 
     commit = git("describe", "--always", "--exclude=*")
