@@ -18,6 +18,7 @@ from pathlib import Path
 
 from kube_base.errors import Unavailable
 from kube_rdma_lab import accelerator, pace, paths
+from kube_rdma_lab.bare import user_mode
 from kube_rdma_lab.bare.machine import command_line
 from kube_rdma_lab.bare.results import InnerResult, ReportLine, ReportReader
 from kube_rdma_lab.build import cpio, testroot
@@ -33,6 +34,8 @@ INSIDE = NODE / "bare"
 NODE_FILES = "config/node-files"  # what users install on a node, which the machine installs too
 # A kernel with this word boots a root with a policy of SELinux, by the name of testroot.Policy.
 POLICY = "lab.policy="
+# A machine with this word is a user-mode kernel (bare/user_mode.py), not QEMU's.
+USER_MODE = "lab.kernel=user-mode"
 # How many boots' time the machine may be silent: Python's start takes two, the longest test ten.
 QUIET_BOOTS = 40
 # What the machine writes before it tells where a test stands (node/bare/inside.py).
@@ -125,7 +128,11 @@ async def _machine(
         initrd.write_bytes(
             parts.initrd.read_bytes() + cpio.archive(files(checkout, tests, parts.sources))
         )
-        argv = command_line(parts, accelerated(), initrd, results, kernel)
+        if USER_MODE in words:
+            program = await asyncio.to_thread(testroot.user_mode_kernel, store)
+            argv = user_mode.command_line(program, parts.disk, initrd, results)
+        else:
+            argv = command_line(parts, accelerated(), initrd, results, kernel)
         try:
             async with aclosing(follow(argv, console, results)) as events:
                 async for event in events:

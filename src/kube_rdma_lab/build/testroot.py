@@ -27,6 +27,7 @@ from kube_rdma_lab.build import (
     qemu,
     resolution,
     root,
+    user_mode,
     wheels,
 )
 from kube_rdma_lab.build.shell import Shell, need_root
@@ -97,6 +98,12 @@ def build(store: Store, checkout: Path, policy: Policy = Policy.NONE) -> BarePar
         disk=_disk(store, base, chosen, python, policy, _policy(store, stamp, policy)),
         sources=_sources(store, python),
     )
+
+
+def user_mode_kernel(store: Store) -> Path:
+    """Return the kernel that runs as a program, of the same version; raises as `build` does."""
+    resolved = resolution.current_kernel(store, update=False)
+    return user_mode.build(store, resolved, resolution.archive())
 
 
 def _python(store: Store, stamp: str, locks: Path) -> Path:

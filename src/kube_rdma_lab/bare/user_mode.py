@@ -1,0 +1,27 @@
+"""The bare machine as a user-mode kernel: the same root, and cards of the same MACs.
+
+Its cards and its GPU are functions that exist in software only (user_mode/soft_card.c), on two
+buses, for such a kernel has no NUMA nodes. Programs run at the processor's own speed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kube_rdma_lab.bare.machine import MEMORY_MIB
+from kube_rdma_lab.machine import LOUDNESS
+
+PROCESSORS = 2
+# Its console is its output; `seccomp` catches system calls at a quarter of the cost of ptrace.
+ARGUMENTS = f"con=null con0=fd:0,fd:1 seccomp=on panic=-1 {LOUDNESS} net.ifnames=0 audit=0"
+
+
+def command_line(program: Path, disk: Path, initrd: Path, results: Path) -> list[str]:
+    """Return the whole command line; the kernel sees the folder of `results` and no other.
+
+    It dies with the thread that starts it: kill -9 leaves no machine behind.
+    """
+    argv = ["setpriv", "--pdeathsig", "KILL", "--", str(program)]
+    argv += [f"mem={MEMORY_MIB}M", f"ncpus={PROCESSORS}", f"initrd={initrd}", f"ubd0r={disk}"]
+    argv += [f"hostfs={results.parent}", f"uml_dir={results.parent}/", "umid=user-mode"]
+    return [*argv, *ARGUMENTS.split()]

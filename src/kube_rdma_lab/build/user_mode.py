@@ -1,0 +1,119 @@
+"""The user-mode kernel: Linux as a program of this machine, made from Debian's own source.
+
+The bare machine runs most of its tests on it (bare/): programs in it run on the processor itself,
+and only their system calls and faults cost more. It is the version of the machines' kernel with
+another configuration, user_mode/kernel.config, and with the cards of user_mode/soft_card.c.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from kube_base.errors import Broken, Refused
+from kube_rdma_lab.build import debian, kernel
+from kube_rdma_lab.build.shell import Shell, need
+from kube_rdma_lab.build.store import Store
+from kube_rdma_lab.paths import PACKAGE
+
+FILES = PACKAGE / "user_mode"
+CONFIG, CARD = FILES / "kernel.config", FILES / "soft_card.c"
+PROGRAM = "linux"
+PROGRAMS = ("tar", "xz", "make", "gcc", "flex", "bison", "bc")
+# Not read by this kind of kernel, and two thirds of what would be unpacked.
+LEFT_OUT = ("drivers/gpu/drm/amd/include", "drivers/gpu/drm/amd/display", "tools/testing")
+ARCHITECTURE = "ARCH=um"
+RECIPE = "1"
+
+
+def build(store: Store, resolved: kernel.Resolved, archive: debian.Archive) -> Path:
+    """Return the program; one boots a kernel by starting it.
+
+    Raises Refused where a program is missing that compiles, Unavailable when a program of the build
+    fails or the archive has the version no more, Broken when the source does not have an option.
+    """
+
+    def make(folder: Path, shell: Shell) -> None:
+        for program in PROGRAMS:
+            need(program)
+        source = _source(folder / "source", resolved, archive, shell)
+        compiled = _compile(source, folder / "build", shell)
+        shutil.copy2(compiled, folder / PROGRAM)
+        shutil.rmtree(folder / "source")
+        shutil.rmtree(folder / "build")
+
+    note = f"{resolved.version}, compiled here"
+    return store.get("user-mode-kernel", inputs_of(resolved), make, note) / PROGRAM
+
+
+def inputs_of(resolved: kernel.Resolved) -> dict[str, str]:
+    """Return what decides the program, the compiler excepted."""
+    files = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (CONFIG, CARD)}
+    return {**files, "package": package(resolved), "version": resolved.version, "recipe": RECIPE}
+
+
+def package(resolved: kernel.Resolved) -> str:
+    """Return the name of the package with a kernel's source: linux-source-7.3."""
+    first, second, *_ = kernel.numbers(resolved.release)
+    return f"linux-source-{first}.{second}"
+
+
+def options(text: str) -> Mapping[str, str]:
+    """Return the options of a configuration by name; Refused names one that has no reason.
+
+    A block, which an empty line ends, begins with a comment that says why it is there.
+    """
+    found: dict[str, str] = {}
+    for block in text.split("\n\n"):
+        lines = block.strip().splitlines()
+        chosen = [line for line in lines if not line.startswith("#")]
+        if chosen and not lines[0].startswith("# "):
+            raise Refused(
+                f"`{chosen[0]}` begins a block without a reason",
+                remedy="Write a comment above the first option of the block",
+                where=CONFIG.name,
+            )
+        found.update(line.split("=", 1) for line in chosen)
+    return found
+
+
+def lost(wanted: Mapping[str, str], configuration: str) -> list[str]:
+    """Return the options that a configuration written by the kernel's own tool does not have."""
+    there = set(configuration.splitlines())
+    return [name for name, value in wanted.items() if f"{name}={value}" not in there]
+
+
+def _source(
+    folder: Path, resolved: kernel.Resolved, archive: debian.Archive, shell: Shell
+) -> Path:
+    """Unpack the kernel's source into `folder`, and put the cards where network drivers are."""
+    folder.mkdir()
+    name = package(resolved)
+    archive.refresh(shell)  # the kernel may have been fetched long ago
+    wanted = debian.Package(name, resolved.version, "", ())  # apt compares the file's digest
+    debian.unpack_packages(archive.download([wanted], folder, shell), folder, shell)
+    left_out = [f"--exclude={name}/{path}" for path in LEFT_OUT]
+    packed = folder / "usr/src" / f"{name}.tar.xz"
+    shell.run(["tar", "-xf", packed, "-C", folder, *left_out])
+    drivers = folder / name / "drivers/net"
+    shutil.copyfile(CARD, drivers / CARD.name)
+    with (drivers / "Makefile").open("a") as makefile:
+        makefile.write(f"obj-y += {CARD.stem}.o\n")
+    return folder / name
+
+
+def _compile(source: Path, folder: Path, shell: Shell) -> Path:
+    """Configure and compile the kernel in `folder`; Broken names options that it does not have."""
+    folder.mkdir()
+    wanted = options(CONFIG.read_text())
+    chosen = folder / "wanted.config"
+    chosen.write_text("".join(f"{name}={value}\n" for name, value in wanted.items()))
+    words = ["make", "-s", "-C", source, f"O={folder}", ARCHITECTURE]
+    shell.run([*words, f"KCONFIG_ALLCONFIG={chosen}", "allnoconfig"])
+    if missing := lost(wanted, (folder / ".config").read_text()):
+        raise Broken(f"the kernel's source does not have {', '.join(missing)}; see {CONFIG.name}")
+    shell.run([*words, f"-j{len(os.sched_getaffinity(0))}", PROGRAM])
+    return folder / PROGRAM
