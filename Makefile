@@ -2,7 +2,7 @@
 # tools/bootstrap, which takes no time when there is nothing to do.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-lab ci test-all check bench chaos fuzz fail-open house mutants rights audit conformance docs image release clean ready ready-docs
+.PHONY: help demo test test-lab ci test-all check bench chaos fuzz fail-open house mutants rights audit conformance docs image release clean ready ready-docs ready-kernel
 export PATH := $(PATH):/usr/sbin:/sbin
 # Without compiled files each worker would compile all tests, and each program that they start.
 unexport PYTHONDONTWRITEBYTECODE
@@ -33,14 +33,14 @@ test: ready ## ten minutes: every test without a lab, then those with one that t
 	@.venv/bin/kube-rdma lab down --if-only-demo
 	@$(call both,$(UNIT) -m "not slow and not lab",$(LAB) -m "not slow and core")
 
-test-lab: ready ## all other tests that need a lab, but the slow ones
+test-lab: ready-kernel ## all other tests that need a lab, but the slow ones
 	@$(PARTS)
 	@$(LAB) -m "not slow and lab and not core"
 
-ci: ready ## what `make test` and `make test-lab` run, in one run of labs
+ci: ready-kernel ## what `make test` and `make test-lab` run, in one run of labs
 	@$(call both,$(UNIT) -m "not slow and not lab",$(PARTS) && $(LAB) -m "not slow and lab")
 
-test-all: ready-docs ## the slow tests too, then the same in a new Debian that holds only git, make and python3
+test-all: ready-docs ready-kernel ## the slow tests too, then the same in a new Debian that holds only git, make and python3
 	@$(call both,$(UNIT) --hypothesis-profile=thorough -m "not lab",$(PARTS) --slow && $(LAB) -m lab)
 	@tools/fresh-root --full
 
@@ -93,3 +93,6 @@ ready:
 
 ready-docs:
 	@tools/bootstrap docs
+
+ready-kernel:
+	@tools/bootstrap kernel

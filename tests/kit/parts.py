@@ -22,7 +22,8 @@ MACHINES = CHECKOUT / "tests/lab/machines"
 
 
 def compiled(store, *, slow):
-    """What Go's compiler makes: it keeps all processors busy by itself."""
+    """What compilers make: they keep all processors busy by themselves."""
+    testroot.user_mode_kernel(store)
     for name in (helm.NEWEST, helm.OLDER):
         helm.build(store, name)
     shared_plugin.build(store)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from kube_rdma_lab.bare import progress
+from kube_rdma_lab.bare.run import USER_MODE
 
 from .outside import Inside, Machine
 
 GUEST = Path(__file__).parent / "guest"
 MACHINES = pytest.StashKey[dict[str, Machine]]()  # by what their kernels are given
 TOLD = pytest.StashKey[list[str]]()
+VARIABLE = "KUBE_RDMA_BARE"
 LINES = "bare machine"  # the same, in what a worker sends
 
 
@@ -37,9 +40,14 @@ def pytest_collection_modifyitems(session, config, items):
 
 
 def kernel_words(item):
-    """What the kernel of a test's machine is given besides; nothing as a rule."""
+    """What the kernel of a test's machine is given besides; nothing as a rule.
+
+    KUBE_RDMA_BARE=emulated has a test on QEMU that runs on a user-mode kernel otherwise.
+    """
     mark = item.get_closest_marker("kernel")
-    return mark.args[0] if mark else ""
+    words = mark.args[0] if mark else ""
+    emulated = os.environ.get(VARIABLE) == "emulated"
+    return "" if emulated and words == USER_MODE else words
 
 
 @pytest.hookimpl(wrapper=True)

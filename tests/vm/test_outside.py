@@ -11,11 +11,11 @@ import pytest
 from kube_base.errors import Refused, Unavailable
 from kube_rdma_lab.bare import InnerOutcome, InnerResult, Progress
 from kube_rdma_lab.bare.machine import command_line, words
-from kube_rdma_lab.bare.run import Silent, files, follow, with_another
+from kube_rdma_lab.bare.run import USER_MODE, Silent, files, follow, with_another
 from kube_rdma_lab.build.qemu import Qemu
 from kube_rdma_lab.build.testroot import BareParts, select
 
-from .conftest import kernel_words
+from .conftest import VARIABLE, kernel_words
 from .outside import CHECKOUT, FailedInsideError, Inside, Machine
 
 LOCK = (
@@ -274,3 +274,13 @@ def test_the_words_of_a_kernel_are_those_of_the_mark(request):
     assert kernel_words(request.node) == ""
     request.node.add_marker(pytest.mark.kernel("quiet"))
     assert kernel_words(request.node) == "quiet"
+
+
+def test_the_environment_has_all_that_can_run_on_qemu_run_there(request, monkeypatch):
+    request.node.add_marker(pytest.mark.kernel(USER_MODE))
+    monkeypatch.delenv(VARIABLE, raising=False)
+    assert kernel_words(request.node) == USER_MODE
+    monkeypatch.setenv(VARIABLE, "emulated")
+    assert kernel_words(request.node) == ""
+    request.node.add_marker(pytest.mark.kernel("security=selinux"), append=False)
+    assert kernel_words(request.node) == "security=selinux"

@@ -131,10 +131,12 @@ async def _machine(
         if USER_MODE in words:
             program = await asyncio.to_thread(testroot.user_mode_kernel, store)
             argv = user_mode.command_line(program, parts.disk, initrd, results)
+            quiet_boots = user_mode.QUIET_BOOTS
         else:
             argv = command_line(parts, accelerated(), initrd, results, kernel)
+            quiet_boots = QUIET_BOOTS
         try:
-            async with aclosing(follow(argv, console, results)) as events:
+            async with aclosing(follow(argv, console, results, quiet_boots)) as events:
                 async for event in events:
                     yield event
         finally:

@@ -11,6 +11,8 @@ from kube_rdma_testing.kubelet.kubelet import FakeKubelet
 
 from .world import PATIENCE, agent, port_of, run, until
 
+pytestmark = pytest.mark.kernel("lab.kernel=user-mode")
+
 HCA = "rdma/hca"
 SHARES = 1000
 

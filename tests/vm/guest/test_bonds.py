@@ -39,6 +39,8 @@ from .world import (
     until,
 )
 
+pytestmark = pytest.mark.kernel("lab.kernel=user-mode")
+
 BOND, POD, PEER = "bonded", "on-bond", "peer"
 PODS, PEERS = "10.9.7.1", "10.9.7.2"
 

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.kernel("lab.kernel=user-mode")
+
 LOADED = "# code object from "
 
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 import sys
 
+import pytest
+
 from .world import run
+
+pytestmark = pytest.mark.kernel("lab.kernel=user-mode")
 
 DEVICES = (sys.executable, "-m", "kube_rdma.programs.cli.main", "devices")
 

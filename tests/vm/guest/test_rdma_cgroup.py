@@ -14,6 +14,8 @@ from kube_rdma.adapters.kernel.cgroups.rdma import RdmaGroups
 from .rdma_cgroup_contract import ONE, OTHER, Limits, Processes, Taken
 from .world import run
 
+pytestmark = pytest.mark.kernel("lab.kernel=user-mode")
+
 DEVICE = "rxe-limited"
 # Enters a group, opens the device, makes a protection domain, a completion queue, then memory
 # regions and queue pairs in turn; prints what it got and keeps it until its input ends.

@@ -16,6 +16,8 @@ import pytest
 
 from .world import CARDS, inside, interface, links, run, until
 
+pytestmark = pytest.mark.kernel("lab.kernel=user-mode")
+
 POD = "rdma-cm"
 ADDRESS = "10.9.0.1"
 PODS_DEVICE, CARDS_DEVICE = "rxe-pod", "rxe-card"

@@ -14,6 +14,8 @@ from kube_rdma.model.device import PortState
 
 from .world import NET, PATIENCE, PHYSICAL_FUNCTION, interface, links, port_of, run, until
 
+pytestmark = pytest.mark.kernel("lab.kernel=user-mode")
+
 WORDS = ("-m", "kube_rdma.programs.cli.main", "verify", "--hardware-selftest")
 SELFTEST = (sys.executable, *WORDS)
 

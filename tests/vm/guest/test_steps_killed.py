@@ -53,6 +53,8 @@ from .killed_plans import PLANS, SANDBOX, planned
 from .steps_contract_killed import Agent, Killed, clean, each_death
 from .world import CARDS, NET, PHYSICAL_FUNCTION, before_6_15, interface, links, run, until
 
+pytestmark = pytest.mark.kernel("lab.kernel=user-mode")
+
 ADDRESSES = ("192.0.2.1/24", "2001:db8::1/64")
 HERE, THERE = "kr-pod", "eth0"  # the ends of a pod's veth
 NEWLINK, GETLINK, NEW = 16, 18, 0x600  # RTM_*, NLM_F_CREATE | NLM_F_EXCL
