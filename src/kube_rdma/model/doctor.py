@@ -354,17 +354,31 @@ class CardByClaim(Frozen):
     rdma: str = ""
 
 
+class ContainerUse(Frozen):
+    """What the processes of a container with a card use of RDMA now.
+
+    `pinned` are bytes of memory. `pairs` are its queue pairs, `unused` the devices that it has and
+    no queue pair is on. None is not seen.
+    """
+
+    container: str
+    pinned: int | None = None
+    pairs: tuple[ObservedQueuePairs, ...] | None = None
+    unused: tuple[str, ...] = ()
+
+
 class Diagnosis(Frozen):
     """What a doctor comes to: Findings, root causes first, and the checks that found nothing.
 
     `passed` are codes of checks that saw what they need and have nothing to say. `claimed` are the
-    cards that the pod has by claims, of any driver.
+    cards that the pod has by claims, of any driver. `uses` are of its containers with cards.
     """
 
     findings: tuple[Finding, ...]
     passed: tuple[str, ...]
     unseen: tuple[UnseenCheck, ...]
     claimed: tuple[CardByClaim, ...] = ()
+    uses: tuple[ContainerUse, ...] = ()
 
     @property
     def ill(self) -> bool:

@@ -10,15 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from kube_base.frozen import asdict
 from kube_rdma.model.claims.device import DRIVER
-from kube_rdma.model.doctor import CardByClaim, Diagnosis, Observation, ObservedQueuePairs
+from kube_rdma.model.doctor import CardByClaim, Diagnosis, Observation
 from kube_rdma.model.finding import Finding, Severity
-from kube_rdma.rules.doctor.holders import sharing
-from kube_rdma.rules.doctor.use import container_pairs, unused_devices
-from kube_rdma.rules.phrases import listed
 from kube_rdma.views.findings import also, counted, folded, labelled, not_seen, titled
 from kube_rdma.views.page import Page, PageState, Part, Sentence
+from kube_rdma.views.text import first_names
 
 MARKS: Mapping[Severity, str] = {Severity.ERROR: "✗", Severity.WARNING: "!", Severity.ADVICE: "·"}
+_PROGRAMS = 3  # that are named; a job may have a hundred
 _FOLLOWING = " " * len("    Cause  ")
 
 
@@ -29,7 +28,7 @@ def doctor_page(seen: Observation, diagnosis: Diagnosis) -> Page:
     return (
         (Sentence(_head(seen), "    "),),
         tuple(_claimed(diagnosis)),
-        tuple(_uses(seen)),
+        tuple(_uses(diagnosis)),
         *(tuple(_root_parts(one, others, diagnosis)) for one, others in alike),
         tuple(_unseen(seen, diagnosis)),
         (Sentence(_verdict(diagnosis)),),
@@ -67,13 +66,11 @@ def doctor_document(seen: Observation, diagnosis: Diagnosis) -> dict[str, object
         ],
         "uses": [
             {
-                "container": one.name,
+                "container": one.container,
                 "pinnedBytes": one.pinned,
-                "queuePairs": None
-                if seen.pod is None or seen.pod.queue_pairs is None
-                else [asdict(pair) for pair in container_pairs(seen, one)],
+                "queuePairs": None if one.pairs is None else list(map(asdict, one.pairs)),
             }
-            for one in sharing(seen)
+            for one in diagnosis.uses
         ],
         "passed": list(diagnosis.passed),
         "notSeen": [asdict(one) for one in diagnosis.unseen],
@@ -95,24 +92,23 @@ def _claimed(diagnosis: Diagnosis) -> Iterator[Part]:
         yield Sentence(text, "    ")
 
 
-def _uses(seen: Observation) -> Iterator[Part]:
+def _uses(diagnosis: Diagnosis) -> Iterator[Part]:
     """What each container with a card uses of RDMA now, as far as that was seen."""
-    for container in sharing(seen):
+    for use in diagnosis.uses:
         words = [
             f"{counted(one.count, f'{one.type} queue pair')} on {one.device}"
-            f"{_of(one)}, {one.ready} connected"
-            for one in container_pairs(seen, container)
+            f"{_by(one.programs)}, {one.ready} connected"
+            for one in use.pairs or ()
         ]
-        if container.pinned:
-            words.append(f"{container.pinned / (1 << 20):.1f} MiB of memory pinned")
+        if use.pinned:
+            words.append(f"{use.pinned / (1 << 20):.1f} MiB of memory pinned")
         if words:
-            unused = unused_devices(seen, container)
-            other = f" No queue pair on {listed(unused)}." if unused else ""
-            yield Sentence(f"In use by {container.name}: {'; '.join(words)}.{other}", "    ")
+            other = f" No queue pair on {', '.join(use.unused)}." if use.unused else ""
+            yield Sentence(f"In use by {use.container}: {'; '.join(words)}.{other}", "    ")
 
 
-def _of(pairs: ObservedQueuePairs) -> str:
-    return f" of {listed(pairs.programs)}" if pairs.programs else ""
+def _by(programs: Sequence[str]) -> str:
+    return f" of {first_names(programs, _PROGRAMS)}" if programs else ""
 
 
 def _card(card: CardByClaim) -> str:

@@ -66,7 +66,7 @@ def options(text: str) -> Mapping[str, str]:
 
     A block, which an empty line ends, begins with a comment that says why it is there.
     """
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for block in text.split("\n\n"):
         lines = block.strip().splitlines()
         chosen = [line for line in lines if not line.startswith("#")]
@@ -76,19 +76,17 @@ def options(text: str) -> Mapping[str, str]:
                 remedy="Write a comment above the first option of the block",
                 where=CONFIG.name,
             )
-        found.update(line.split("=", 1) for line in chosen)
-    return found
+        values.update(line.split("=", 1) for line in chosen)
+    return values
 
 
 def lost(wanted: Mapping[str, str], configuration: str) -> list[str]:
     """Return the options that a configuration written by the kernel's own tool does not have."""
-    there = set(configuration.splitlines())
-    return [name for name, value in wanted.items() if f"{name}={value}" not in there]
+    written = set(configuration.splitlines())
+    return [name for name, value in wanted.items() if f"{name}={value}" not in written]
 
 
-def _source(
-    folder: Path, resolved: kernel.Resolved, archive: debian.Archive, shell: Shell
-) -> Path:
+def _source(folder: Path, resolved: kernel.Resolved, archive: debian.Archive, shell: Shell) -> Path:
     """Unpack the kernel's source into `folder`, and put the cards where network drivers are."""
     folder.mkdir()
     name = package(resolved)

@@ -14,6 +14,7 @@ from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.rules.doctor import cards, kubelet, network, pod
 from kube_rdma.rules.doctor.check import Check
 from kube_rdma.rules.doctor.claimed_cards import listed_cards
+from kube_rdma.rules.doctor.use import uses
 
 CHECKS: tuple[Check, ...] = (
     *cards.CHECKS,
@@ -42,7 +43,7 @@ def diagnose(seen: Observation) -> Diagnosis:
         if not findings:
             passed.append(check.code)
     ordered = tuple(_ordered(every))
-    return Diagnosis(ordered, tuple(passed), tuple(unseen), listed_cards(seen))
+    return Diagnosis(ordered, tuple(passed), tuple(unseen), listed_cards(seen), uses(seen))
 
 
 def _is_of_pod(check: Check) -> bool:

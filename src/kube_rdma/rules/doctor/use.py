@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kube_rdma.model.doctor import Observation, ObservedContainer, ObservedQueuePairs
+from kube_rdma.model.doctor import ContainerUse, Observation, ObservedContainer
 from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.rules.doctor.check import Check
 from kube_rdma.rules.doctor.holders import devices_of, sharing
@@ -18,21 +18,19 @@ _RUNNING = "Running"
 _TOLD = ("UCX_TLS", "UCX_NET_DEVICES", "NCCL_NET", "NCCL_IB_HCA")
 
 
-def container_pairs(
-    seen: Observation, container: ObservedContainer
-) -> tuple[ObservedQueuePairs, ...]:
-    """The queue pairs of a container's processes, by device and transport."""
-    pairs = (seen.pod.queue_pairs or ()) if seen.pod else ()
-    return tuple(one for one in pairs if one.container == container.name)
+def uses(seen: Observation) -> tuple[ContainerUse, ...]:
+    """Of each container with a card, as far as it was seen."""
+    return tuple(_use(seen, container) for container in sharing(seen))
 
 
-def unused_devices(seen: Observation, container: ObservedContainer) -> list[str]:
-    """Devices that a container has and none of its queue pairs is on; none where nobody saw."""
-    if seen.pod is None or seen.pod.queue_pairs is None:
-        return []
-    used = {one.device for one in container_pairs(seen, container)}
-    mine = (device.name for owner, device in devices_of(seen) if owner == container)
-    return sorted(set(mine) - used)
+def _use(seen: Observation, container: ObservedContainer) -> ContainerUse:
+    every = seen.pod.queue_pairs if seen.pod else None
+    if every is None:
+        return ContainerUse(container.name, container.pinned)
+    pairs = tuple(one for one in every if one.container == container.name)
+    mine = {device.name for owner, device in devices_of(seen) if owner == container}
+    unused = sorted(mine - {one.device for one in pairs})
+    return ContainerUse(container.name, container.pinned, pairs, tuple(unused))
 
 
 def _unused(seen: Observation) -> Iterator[Finding]:
@@ -41,7 +39,7 @@ def _unused(seen: Observation) -> Iterator[Finding]:
     if pod.phase != _RUNNING:
         return
     for container in sharing(seen):
-        if container.pinned or container_pairs(seen, container):
+        if container.pinned or _use(seen, container).pairs:
             continue
         words = ["No process of it has pinned memory"]
         if pod.queue_pairs is not None:
