@@ -20,6 +20,7 @@ INSIDE = {
     "programs/admission/certificate_keeper.py": "inside of the controller's part",
     "programs/doctor/evidence.py": "a command, which waits for it",
     "programs/ipam/gc.py": "inside of the controller's part",
+    "programs/ipam/pool_status_reporter.py": "inside of the controller's part",
     "programs/ipam/node_addresses.py": "one request; who asks waits for it",
     "programs/controller/leadership.py": "the work of the lead, which is waited for",
     "programs/operator/reconcile.py": "inside of the controller's part",

@@ -76,7 +76,8 @@ def options(text: str) -> Mapping[str, str]:
                 remedy="Write a comment above the first option of the block",
                 where=CONFIG.name,
             )
-        values.update(line.split("=", 1) for line in chosen)
+        pairs = (line.partition("=") for line in chosen)
+        values.update((name, value) for name, _, value in pairs)
     return values
 
 
@@ -109,7 +110,7 @@ def _compile(source: Path, folder: Path, shell: Shell) -> Path:
     wanted = options(CONFIG.read_text())
     chosen = folder / "wanted.config"
     chosen.write_text("".join(f"{name}={value}\n" for name, value in wanted.items()))
-    words = ["make", "-s", "-C", source, f"O={folder}", ARCHITECTURE]
+    words: list[str | Path] = ["make", "-s", "-C", source, f"O={folder}", ARCHITECTURE]
     shell.run([*words, f"KCONFIG_ALLCONFIG={chosen}", "allnoconfig"])
     if missing := lost(wanted, (folder / ".config").read_text()):
         raise Broken(f"the kernel's source does not have {', '.join(missing)}; see {CONFIG.name}")
