@@ -31,6 +31,8 @@ from kube_rdma_lab import cluster, pace, state
 HERE = Path(__file__).parents[1]
 NAME = "beside"
 BESIDE = "beside_"
+VARIABLE = "KUBE_RDMA_BESIDE"
+NO_OTHER = Absent("beside", f"{VARIABLE} names no other checkout", failed=False)
 NODES = ("node-1", "node-2")  # of the topology two-nodes
 RESOURCE = "rdma/hca_shared_devices_a"
 FOLDER = f"examples/{rest.NETWORK}"
@@ -156,12 +158,17 @@ def ratios(ours: Sequence[Figure], others: Sequence[Figure], note: str) -> tuple
     )
 
 
+def other_checkout() -> Path | None:
+    """The checkout that is to stand beside this one, where one is named."""
+    beside = os.environ.get(VARIABLE)
+    return Path(beside).resolve() if beside else None
+
+
 def measure(context: Context) -> Iterator[Row]:
     """Measure both, the other first; nothing where no other is named."""
-    if not (beside := os.environ.get("KUBE_RDMA_BESIDE")):
-        yield Absent("beside", "KUBE_RDMA_BESIDE names no other checkout", failed=False)
+    if not (other := other_checkout()):
+        yield NO_OTHER
         return
-    other = Path(beside).resolve()
     others: list[Figure] = []
     ours: list[Figure] = []
     for checkout, prefix, taken in ((other, BESIDE, others), (HERE, "", ours)):

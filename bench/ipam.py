@@ -22,9 +22,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bench.clients import expect, talking, tell
 from bench.context import Context, control_plane
 from bench.figures import Figure, Row, attempt
-from kube_base.errors import Unavailable
 from kube_rdma_lab import cluster
 from kube_rdma_lab.lab import Lab
 
@@ -229,9 +229,7 @@ def run(lab: Lab, load: Run) -> Result:
             expect(process, "ready")
         before = writes(lab)
         for process in clients:
-            assert process.stdin
-            process.stdin.write("\n")
-            process.stdin.flush()
+            tell(process)
         with ThreadPoolExecutor(len(clients)) as threads:  # a full pipe would hold others up
             parts = list(threads.map(lambda process: expect(process, "{"), clients))
         return result([json.loads(part) for part in parts], writes(lab) - before)
@@ -268,23 +266,8 @@ def client(
         *("--kubeconfig", f"{lab.home}/pki/admin.kubeconfig", "--journals", str(journals)),
         *names,
     ]
-    process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
-    with process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def expect(process: subprocess.Popen[str], start: str) -> str:
-    """The next line that begins so; raise Unavailable when the client ends before."""
-    assert process.stdout
-    for line in process.stdout:
-        if line.startswith(start):
-            return line
-    raise Unavailable(f"A client of the benchmark ended with {process.wait()}.")
+    with talking(command) as process:
+        yield process
 
 
 def writes(lab: Lab) -> int:

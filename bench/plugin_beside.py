@@ -14,21 +14,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from bench.beside import HERE, NO_OTHER, VARIABLE, other_checkout
 from bench.context import Context
-from bench.figures import Absent, Figure, Row, attempt
+from bench.figures import Figure, Row, attempt
 from kube_base.errors import Unavailable
 
-HERE = Path(__file__).parents[1]
 BENCHMARKS = ("allocate", "events", "attach", "imports")
-BESIDE = "KUBE_RDMA_BESIDE"
 
 
 def measure(context: Context) -> Iterator[Row]:
     """Measure both; nothing where no other is named."""
-    if not (beside := os.environ.get(BESIDE)):
-        yield Absent("beside", f"{BESIDE} names no other checkout", failed=False)
+    if not (other := other_checkout()):
+        yield NO_OTHER
         return
-    other = Path(beside).resolve()
     for benchmark in BENCHMARKS:
         yield from attempt(benchmark, partial(_beside, benchmark, other, context))
 
@@ -44,7 +42,7 @@ def figures(checkout: Path, benchmark: str, *, short: bool) -> dict[str, float]:
     """Let a checkout measure itself, by its own sources; raise Unavailable where it cannot."""
     python = checkout / ".venv/bin/python"
     argv = (str(python), "-m", "bench", "--json", *["--short"][: int(short)], benchmark)
-    inherited = {name: text for name, text in os.environ.items() if name != BESIDE}
+    inherited = {name: text for name, text in os.environ.items() if name != VARIABLE}
     sources = f"{checkout}/src{os.pathsep}{checkout}"
     done = subprocess.run(
         argv,

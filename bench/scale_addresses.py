@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from bench import scale_site as site
+from bench.clients import expect, talking, tell
 from bench.figures import Figure
-from bench.ipam import expect
 from bench.operator import cpu
 from bench.scale_fleet import fleet
 from bench.scale_holders import hold, report
@@ -82,18 +82,12 @@ def _group(lab: Lab, names: Sequence[str], journals: Path) -> list[Document]:
         for process in clients:
             expect(process, "ready")
         for process in clients:
-            _go_on(process)
+            tell(process)
         parts = [json.loads(expect(process, "{")) for process in clients]
         for process in clients:  # all have what they asked for: they may end
-            _go_on(process)
+            tell(process)
             process.wait()
     return [pod for part in parts for pod in part["pods"]]
-
-
-def _go_on(process: subprocess.Popen[str]) -> None:
-    assert process.stdin
-    process.stdin.write("\n")
-    process.stdin.flush()
 
 
 @contextmanager
@@ -101,15 +95,8 @@ def _client(lab: Lab, names: Sequence[str], journals: Path) -> Iterator[subproce
     words = ["-m", "kube_rdma_tools.address_load", "--pool", "scale", "--pods", "1"]
     words += ["--nics", str(CARDS), "--namespace", site.SPACE, "--journals", str(journals)]
     words += ["--kubeconfig", f"{lab.home}/pki/admin.kubeconfig", *names]
-    pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
-    process = subprocess.Popen(
-        site.inside(lab, *words), stdin=pipe, stdout=pipe, stderr=nothing, text=True
-    )
-    with process:
-        try:
-            yield process
-        finally:
-            process.kill()
+    with talking(site.inside(lab, *words)) as process:
+        yield process
 
 
 def _listed(lab: Lab) -> Iterator[Figure]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import scale_site
+from bench.clients import talking, tell
 from kube_base.errors import Unavailable
 from kube_rdma_lab.lab import Lab
 
@@ -33,12 +34,12 @@ class Fleet:
     def tell(self, *words: object) -> list[Answer]:
         """Tell all processes, then wait for all answers."""
         for process in self._processes:
-            _write(process, *words)
+            tell(process, *words)
         return [_read(process) for process in self._processes]
 
     def tell_one(self, *words: object) -> Answer:
         """Tell the first process alone."""
-        _write(self._processes[0], *words)
+        tell(self._processes[0], *words)
         return _read(self._processes[0])
 
     def traffic(self) -> Traffic:
@@ -99,22 +100,11 @@ def _process(
         *("-m", "bench.scale_agents", "--kubeconfig", str(admin), "--namespace", namespace),
         *("--account", scale_site.AGENT, "--folder", str(lab.home / "scale"), *names),
     ]
-    pipe = subprocess.PIPE
-    with (lab.home / f"agents-{number}.log").open("wb") as log:
-        process = subprocess.Popen(
-            scale_site.inside(lab, *words), stdin=pipe, stdout=pipe, stderr=log, text=True
-        )
-    with process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def _write(process: subprocess.Popen[str], *words: object) -> None:
-    assert process.stdin
-    process.stdin.write(" ".join(map(str, words)) + "\n")
-    process.stdin.flush()
+    with (
+        (lab.home / f"agents-{number}.log").open("wb") as log,
+        talking(scale_site.inside(lab, *words), log) as process,
+    ):
+        yield process
 
 
 def _read(process: subprocess.Popen[str]) -> Answer:

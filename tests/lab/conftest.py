@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 
 from kube_base.errors import Refused
+from kube_rdma.adapters.kernel.sysfs.devices import read_survey
 from kube_rdma_lab import cluster, preflight
 from kube_rdma_lab import lab as labs
 from kube_rdma_lab.demo import scc
+from kube_rdma_lab.native import trees
 from kube_rdma_lab.native.replay import as_ethernet
 from kube_rdma_lab.topology import find
 from kube_rdma_tools.rights import used
@@ -109,6 +111,14 @@ def native():
     command = "kube-rdma lab up --topology native"
     with up(own(NATIVE_NAME), "native", command, NATIVE_VARIABLE) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def survey(tmp_path_factory):
+    """What each native node of the topology `native` shows."""
+    folder = tmp_path_factory.mktemp("tree") / "sys"
+    trees.write("dgx-like", folder)
+    return read_survey(folder)
 
 
 @pytest.fixture(scope="module")

@@ -9,12 +9,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from kube_rdma.adapters.kernel.sysfs.devices import read_survey
 from kube_rdma.programs.cli.exit_codes import ExitCode
 from kube_rdma.rules.pools.topology import nearness
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.ghost import install
-from kube_rdma_lab.native import trees
 from tests.documents.shell import Shell
 from tests.kit.pods import sleeping_pod
 
@@ -31,14 +29,6 @@ def lab(recorded):
 @pytest.fixture(scope="module")
 def proof():
     """No demo on this lab."""
-
-
-@pytest.fixture(scope="module")
-def survey(tmp_path_factory):
-    """What the nodes show."""
-    folder = tmp_path_factory.mktemp("tree") / "sys"
-    trees.write("dgx-like", folder)
-    return read_survey(folder)
 
 
 @pytest.fixture(scope="module")

@@ -11,12 +11,10 @@ import pytest
 import yaml
 
 from kube_base.errors import Unavailable
-from kube_rdma.adapters.kernel.sysfs.devices import read_survey
 from kube_rdma.model.claims.device import DRIVER
 from kube_rdma.rules.claims.metadata import FOLDER
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.demo import scc
-from kube_rdma_lab.native import trees
 from tests.kit.claiming import (
     ADDRESS,
     CARDS,
@@ -42,14 +40,6 @@ from tests.kit.claiming import (
 from tests.kit.pods import IMAGE, UNTIL_ASKED
 
 METADATA = f"{FOLDER}/resourceclaimtemplates/nic/nic/{DRIVER}-metadata.json"
-
-
-@pytest.fixture(scope="module")
-def survey(tmp_path_factory):
-    """What the nodes show."""
-    folder = tmp_path_factory.mktemp("tree") / "sys"
-    trees.write("dgx-like", folder)
-    return read_survey(folder)
 
 
 @pytest.fixture(scope="module")

@@ -9,11 +9,9 @@ import json
 import pytest
 import yaml
 
-from kube_rdma.adapters.kernel.sysfs.devices import read_survey
 from kube_rdma.model.claims.device import DRIVER
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.ghost import install
-from kube_rdma_lab.native import trees
 from tests.documents.shell import Shell
 from tests.kit.claiming import NODE, agents, applied, claim_status, doors, pod, template
 from tests.kit.pods import IMAGE, UNTIL_ASKED
@@ -23,14 +21,6 @@ PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
 
 # Agents of its own: over 30 s.
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def survey(tmp_path_factory):
-    """What the nodes show."""
-    folder = tmp_path_factory.mktemp("tree") / "sys"
-    trees.write("dgx-like", folder)
-    return read_survey(folder)
 
 
 @pytest.fixture(scope="module")

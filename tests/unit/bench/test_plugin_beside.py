@@ -45,7 +45,7 @@ def test_a_figure_that_a_run_lacks_or_that_is_zero_has_no_ratio():
 
 def test_each_checkout_runs_by_its_own_sources(tmp_path, monkeypatch):
     other, mine = (checkout(tmp_path / name) for name in ("o", "mine"))
-    monkeypatch.setenv(plugin_beside.BESIDE, str(other))
+    monkeypatch.setenv(plugin_beside.VARIABLE, str(other))
     monkeypatch.setattr(plugin_beside, "HERE", mine)
     rows = list(plugin_beside.measure(Context(short=True)))
     longer = len(f"{mine}/src") / len(f"{other}/src")
@@ -60,6 +60,6 @@ def test_a_checkout_that_cannot_measure_is_named(tmp_path):
 
 
 def test_nothing_is_measured_where_no_checkout_is_named(monkeypatch):
-    monkeypatch.delenv(plugin_beside.BESIDE, raising=False)
+    monkeypatch.delenv(plugin_beside.VARIABLE, raising=False)
     (row,) = plugin_beside.measure(Context(short=True))
     assert not row.failed

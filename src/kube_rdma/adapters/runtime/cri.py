@@ -124,9 +124,8 @@ def made_container(info: Mapping[str, str]) -> MadeContainer | None:
 
 def netns(info: Mapping[str, str]) -> str | None:
     """The path by what is printed of a sandbox; None where that has no namespaces."""
-    spec = _document(info, "info").get("runtimeSpec")
-    linux = spec.get("linux") if isinstance(spec, dict) else None
-    spaces = linux.get("namespaces") if isinstance(linux, dict) else None
+    spec = _part(_document(info, "info"), "runtimeSpec")
+    spaces = _part(spec, "linux").get("namespaces")
     if not isinstance(spaces, list):
         return None
     for space in spaces:
