@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import structlog
 
@@ -35,7 +36,7 @@ def watched(tick: float = TICK, patience: float = PATIENCE) -> Iterator[None]:
     Where the kernel does not count what threads wait for processors, nothing is watched: a starved
     program could not be told from a hung one.
     """
-    if not waits():
+    if not threads():
         log.warning("hang detection disabled", why=f"{_THREADS}/*/schedstat counts nothing")
         yield
         return
@@ -51,19 +52,24 @@ def watched(tick: float = TICK, patience: float = PATIENCE) -> Iterator[None]:
         thread.join()
 
 
-def waits() -> Mapping[str, float]:
-    """Seconds for which each thread of this process has waited for a processor so far.
+class Counted(NamedTuple):
+    """What the kernel counts of a thread (Documentation/scheduler/sched-stats.rst)."""
 
-    The second number of schedstat (Documentation/scheduler/sched-stats.rst); a kernel that does
-    not count has zeros everywhere.
-    """
-    seconds = {}
+    waited: float  # seconds without a processor, up to when it last got one
+    slices: int  # times that it got one
+    ready: bool  # it has one, or waits for one, now
+
+
+def threads() -> Mapping[str, Counted]:
+    """The threads of this process that the kernel counts; none where it counts nothing."""
+    counted = {}
     for thread in _THREADS.iterdir():
         with suppress(FileNotFoundError, ProcessLookupError):  # it has ended, or no kernel counts
             _, waited, slices = (thread / "schedstat").read_text().split()
+            state = (thread / "stat").read_text().rpartition(")")[2].split()[0]
             if int(slices):
-                seconds[thread.name] = int(waited) / 1e9
-    return seconds
+                counted[thread.name] = Counted(int(waited) / 1e9, int(slices), state == "R")
+    return counted
 
 
 def _watch(
@@ -89,12 +95,28 @@ class _Look:
     """What the clocks show now."""
 
     def __init__(self) -> None:
-        self._clock, self._ran, self._waited = time.monotonic(), time.process_time(), waits()
+        self._clock, self._ran, self._threads = time.monotonic(), time.process_time(), threads()
 
     def since(self, before: _Look) -> Spent:
         """What went by between two looks."""
-        waited = (now - before._waited.get(name, 0.0) for name, now in self._waited.items())
-        return Spent(self._clock - before._clock, self._ran - before._ran, sum(waited))
+        passed = self._clock - before._clock
+        waited = (
+            thread.waited - then.waited if _had_a_turn(then, thread) else passed
+            for name, thread in self._threads.items()
+            for then in (before._threads.get(name, _NEW),)
+        )
+        return Spent(passed, self._ran - before._ran, sum(waited))
+
+
+_NEW = Counted(0.0, 0, ready=False)
+
+
+def _had_a_turn(before: Counted, now: Counted) -> bool:
+    """Whether a thread got a processor, or asked for none, since the look before.
+
+    The kernel adds a wait to its count when it ends: one that lasts is seen by its state alone.
+    """
+    return not now.ready or now.slices > before.slices
 
 
 def _end(patience: float) -> None:

@@ -1,13 +1,22 @@
 """The frames of a probe, and who counts as an answer; tests/vm/guest has what probing means."""
 
+import socket
 import struct
 from ipaddress import ip_address
+from itertools import count
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_rdma.adapters.kernel.pod import probe
 from kube_rdma.adapters.kernel.pod.announce import advertisement, arp_announcement
-from kube_rdma.adapters.kernel.pod.probe import advertiser, arp_probe, arp_speaker, solicitation
+from kube_rdma.adapters.kernel.pod.probe import (
+    advertiser,
+    arp_probe,
+    arp_speaker,
+    frames,
+    solicitation,
+)
 
 MAC = bytes.fromhex("020000000001")
 V4, V6 = ip_address("10.9.0.1"), ip_address("fd00:9::1:2345")
@@ -62,3 +71,38 @@ def test_noise_is_no_answer(noise):
     """Whatever comes, nothing breaks."""
     assert arp_speaker(noise, V4) is None
     assert advertiser(noise, V6) is None
+
+
+class Heard:
+    """A packet socket in which frames lie; `flood` has no end of them."""
+
+    def __init__(self, flood=False):
+        ours, others = socket.PACKET_HOST, socket.PACKET_OTHERHOST
+        self.lie = (
+            (b"%d" % number, ("eth0", 0x0806, others if number % 2 else ours, 1, MAC))
+            for number in (count() if flood else range(4))
+        )
+
+    def settimeout(self, seconds):
+        """As the real one: 0 never waits."""
+        self.waits = seconds > 0
+
+    def recvfrom(self, _size):
+        """The next one."""
+        for frame in self.lie:
+            return frame
+        raise TimeoutError if self.waits else BlockingIOError
+
+
+def test_who_comes_late_reads_the_answers_that_came_in_time(monkeypatch):
+    """The process had no processor: its time was over before its first look."""
+    times = count(0, 100)
+    monkeypatch.setattr(probe.time, "monotonic", lambda: next(times))
+    assert list(frames(Heard(), 0.1)) == [b"0", b"2"]
+
+
+def test_a_flood_ends_with_the_time(monkeypatch):
+    """Whoever fills the network holds no pod's start up."""
+    times = count(0, 0.01)
+    monkeypatch.setattr(probe.time, "monotonic", lambda: next(times))
+    assert len(list(frames(Heard(flood=True), 0.1))) < 1000
