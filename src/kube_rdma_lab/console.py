@@ -14,6 +14,10 @@ from kube_rdma_lab.processes import tail
 STAGE = "lab: stage "
 FAILED = "lab: failed "
 ENDED = re.compile(r"lab: (\S+) ended with code")
+# What a kernel says of a task that waits inside it (kernel/hung_task.c), every two minutes.
+BLOCKED = re.compile(r"INFO: task (\S+) blocked for more than (\d+) seconds")
+# Told twice of one task: it holds or waits for a lock that nobody gives back.
+HUNG_SECONDS = 240
 # A service may end once or twice before what it needs is there; one that never lives will not.
 MOST_ENDS = 5
 
@@ -30,6 +34,7 @@ class Console:
         self._rest = ""
         self._stages: dict[str, float] = {}
         self._ends: Counter[str] = Counter()
+        self.hung = ""  # the task that its kernel will not let go
 
     async def reached(self, stage: str) -> bool:
         """Read what is new; True once `stage` was reached, Unavailable when the boot failed."""
@@ -52,6 +57,8 @@ class Console:
         if (start := line.find(FAILED)) >= 0:
             reason = line[start + len(FAILED) :]
             raise Unavailable(f"{self._node} did not boot: {reason}; its console is {self._log}")
+        if (blocked := BLOCKED.search(line)) and int(blocked[2]) >= HUNG_SECONDS:
+            self.hung = blocked[1]
         if ended := ENDED.search(line):
             self._ends[ended[1]] += 1
             if self._ends[ended[1]] == MOST_ENDS:

@@ -87,6 +87,21 @@ def test_a_machine_that_falls_silent_tells_where_it_stood(followed):
         followed(f"{script}; exec sleep 600", quiet_boots=0)
 
 
+HANGS = "INFO: task udevadm:2638 blocked for more than"
+
+
+def test_a_machine_whose_kernel_reports_a_task_that_hangs_is_given_up(followed):
+    """Though it goes on reporting it."""
+    often = f"for seconds in 121 242 363; do echo {HANGS} $seconds seconds.; done; exec sleep 600"
+    with pytest.raises(Silent, match="has a task that hangs, udevadm:2638, during x"):
+        followed(f"say '{BEGUN}'; {BOOT}; cat heard; {often}")
+
+
+def test_a_machine_that_was_starved_for_two_minutes_goes_on(followed):
+    begins = f"{BOOT}; say '{BEGUN}'; heard; echo {HANGS} 121 seconds."
+    assert followed(f"{begins}; say '{ENDED}'; say '{LAST}'") == [("x", None), ("x", PASSED)]
+
+
 class Machines:
     """Machines that stand still in these tests, each once; `runs` is what they were given."""
 

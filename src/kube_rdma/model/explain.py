@@ -211,6 +211,7 @@ class Explanation(Frozen):
     doors_from: SeenFrom = SeenFrom.RULES
     rdma_cm: tuple[RdmaCmAddress, ...] = ()
     claims: tuple[ExplainedClaim, ...] = ()
+    pinned: tuple[tuple[str, int], ...] = ()  # by container with devices the bytes in use by verbs
 
     @property
     def is_refused(self) -> bool:

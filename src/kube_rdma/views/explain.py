@@ -96,6 +96,7 @@ def explain_document(explanation: Explanation) -> dict[str, object]:
             "interfaces": [_seen_document(one) for one in explanation.interfaces],
             "deviceNodes": {name: list(paths) for name, paths in explanation.doors},
             "settings": {name: list(lines) for name, lines in explanation.settings},
+            "pinnedBytes": dict(explanation.pinned),
             "rdmaCm": [asdict(one) for one in explanation.rdma_cm],
             "from": {
                 "interfaces": explanation.interfaces_from,
@@ -206,9 +207,17 @@ def _inside(explanation: Explanation) -> Iterator[Part]:
     for container, paths in explanation.doors:
         line = f"{_INDENT}container {container}, in /dev/infiniband{doubt}: {'; '.join(paths)}"
         yield Sentence(line, _INDENT * 2)
+    for container, size in explanation.pinned:
+        yield Sentence(f"{_INDENT}container {container} {_uses(size)}", _INDENT * 2)
     for name, lines in explanation.settings:
         yield Line(f"{_INDENT}{name}{plan}")
         yield from (Line(f"{_INDENT * 3}{line}") for line in lines)
+
+
+def _uses(pinned: int) -> str:
+    if pinned:
+        return f"uses RDMA now: its programs have pinned {pinned / (1 << 20):.1f} MiB"
+    return "does not use RDMA now: it is idle, or UCX or NCCL chose another transport"
 
 
 def _rdma_cm(way: RdmaCmAddress) -> str:

@@ -27,7 +27,7 @@ from kube_rdma_lab.build.parts import open_store
 from kube_rdma_lab.console import Console
 from kube_rdma_lab.patience import Patience
 from kube_rdma_lab.processes import POLL_SECONDS, running, tail
-from kube_rdma_lab.watchdog import awake
+from kube_rdma_lab.watchdog import BOOTED, awake
 
 NAME = "the bare machine"
 INSIDE = NODE / "bare"
@@ -169,7 +169,8 @@ async def follow(
     reader = ReportReader(results)
     async with running(NAME, argv, console) as program:
         slowness = pace.measure()
-        await awake(program, Console(NAME, console), lambda _: None, slowness)
+        reading = Console(NAME, console)
+        await awake(program, reading, lambda _: None, slowness)
         boot = (time.monotonic() - begin) / max(1.0, slowness)
         patience = Patience(slowness, quiet_boots * boot)
         last: ReportLine | None = None
@@ -179,6 +180,9 @@ async def follow(
             for last in reader.new():
                 if last.test:
                     yield Progress(time.monotonic() - begin, last.test, last.result)
+            await reading.reached(BOOTED)
+            if reading.hung:  # what it goes on saying of that is no sign of life
+                raise Silent(_death(f"has a task that hangs, {reading.hung},", last, console))
             if patience.lost([(reader.size, program.log.stat().st_size)]):
                 raise Silent(_death(f"said nothing for {patience.seconds:.0f} s", last, console))
             await asyncio.sleep(POLL_SECONDS)

@@ -19,10 +19,12 @@ from msgspec import Struct
 
 from kube_base.backoff import full_jitter
 from kube_base.errors import Refused, Unavailable
-from kube_base.frozen import Frozen
+from kube_base.frozen import Frozen, replace
 from kube_client import wire
 from kube_client.errors import Conflict, Lost
 from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.kinds.pod import POD
+from kube_rdma.adapters.cluster.pods import Pods
 
 CAPACITY = 256  # different sentences that wait, and as many that are remembered for repeats
 _REPEAT = timedelta(seconds=30)  # repeats are written no more often
@@ -33,7 +35,10 @@ _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 class About(Frozen):
-    """The object that an Event is about; an empty namespace is an object of the cluster."""
+    """The object that an Event is about; an empty namespace is an object of the cluster.
+
+    Who has a pod's name only leaves `uid` empty: it is read before the Event is written.
+    """
 
     kind: str
     name: str
@@ -75,6 +80,7 @@ class Events:
         pause: Callable[[int], float] = full_jitter,
     ) -> None:
         self._cluster = cluster
+        self._pods = Pods(cluster)
         self._instance = instance
         self._now = now
         self._pause = pause
@@ -155,7 +161,8 @@ class Events:
     async def _write(self, sentence: _Sentence, line: _SentenceCount) -> None:
         count = line.count
         try:
-            await self._cluster.write(self._request(sentence, line))
+            about = sentence.about if line.written else await self._with_uid(sentence.about)
+            await self._cluster.write(self._request(sentence, about, line))
         except Conflict as conflict:
             if conflict.lost is Lost.EXISTS:  # an answer was lost: the first telling is there
                 line.written = 1
@@ -167,13 +174,22 @@ class Events:
         line.written = count
         line.due = self._now() + _REPEAT
 
-    def _request(self, sentence: _Sentence, line: _SentenceCount) -> wire.ApiRequest:
+    async def _with_uid(self, about: About) -> About:
+        """`kubectl describe` shows only the Events that carry the object's uid."""
+        if about.uid or about.kind != POD.kind:
+            return about
+        with suppress(Refused):  # who may not read pods tells all the same
+            if pod := await self._pods.read(about.namespace, about.name):
+                return replace(about, uid=pod.uid)
+        return about
+
+    def _request(self, sentence: _Sentence, about: About, line: _SentenceCount) -> wire.ApiRequest:
         series = {"count": line.count, "lastObservedTime": _micro(line.last)}
         if line.written:
             body = msgspec.json.encode({"series": series})
             verb, name, content_type = "patch", line.name, wire.MERGE
         else:
-            event = _event(sentence, line, self._instance)
+            event = _event(sentence, about, line, self._instance)
             body = msgspec.json.encode(event | ({"series": series} if line.count > 1 else {}))
             verb, name, content_type = "create", "", wire.JSON
         return wire.ApiRequest(
@@ -215,8 +231,9 @@ def _namespace(about: About) -> str:
     return about.namespace or "default"  # where the API wants Events about the cluster's objects
 
 
-def _event(sentence: _Sentence, line: _SentenceCount, instance: str) -> dict[str, object]:
-    about = sentence.about
+def _event(
+    sentence: _Sentence, about: About, line: _SentenceCount, instance: str
+) -> dict[str, object]:
     regarding = {
         "apiVersion": about.api_version,
         "kind": about.kind,

@@ -153,6 +153,16 @@ def _present_doors(evidence: PodEvidence) -> list[tuple[str, tuple[str, ...]]]:
     return [(one.name, one.nodes) for one in seen if one.nodes]
 
 
+def pinned(evidence: PodEvidence) -> Iterator[tuple[str, int]]:
+    """By container with device nodes the bytes that its programs have pinned, where that was seen.
+
+    Verbs pin what they register: this is what UCX or NCCL chose, settings are what they were told.
+    """
+    for container in (evidence.seen.containers or ()) if evidence.seen else ():
+        if container.nodes and container.pinned is not None:
+            yield container.name, container.pinned
+
+
 def settings(evidence: PodEvidence, plan: Planned) -> Iterator[tuple[str, tuple[str, ...]]]:
     """By file its lines without comments; nothing where late binding writes none."""
     asked = dict(evidence.template.annotations).get(ANNOTATION)

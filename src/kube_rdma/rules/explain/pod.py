@@ -33,6 +33,7 @@ from kube_rdma.rules.explain.inside import (
     interfaces,
     interfaces_from,
     missing,
+    pinned,
     settings,
 )
 from kube_rdma.rules.explain.planning import Planned, is_unplannable, judged, planned, unreported
@@ -82,6 +83,7 @@ def explain(evidence: PodEvidence) -> Explanation:
         doors_from=doors_from(evidence),
         rdma_cm=tuple(connections(evidence, plan, seen)),
         claims=tuple(explained_claims(evidence)),
+        pinned=tuple(pinned(evidence)),
     )
 
 

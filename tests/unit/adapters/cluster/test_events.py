@@ -8,6 +8,7 @@ import pytest
 
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.events import CAPACITY, About, Events
+from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma_testing.recording import recorded
 from tests.kit.api_server import QUICK
 
@@ -129,3 +130,26 @@ async def test_an_event_that_expired_is_written_anew(events, server):
         events.tell(NODE, "CardIll", "rxe0 is down")
         assert await events.settle(10)
     assert notes(server) == {"rxe0 is down": 2}
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["there", "gone"])
+async def test_a_pod_that_is_known_by_its_name_gets_its_events_by_uid(events, server, there):
+    """`kubectl describe pod` shows no others; of a pod that is gone the Event is written too."""
+    if there:
+        metadata = {"name": "train-0", "namespace": "team", "uid": "u-7"}
+        server.put(POD, {"metadata": metadata, "spec": {}})
+    async with running(events):
+        events.tell(About("Pod", "train-0", "team"), "RDMACardUnhealthy", "rxe0 is down")
+        assert await events.settle(10)
+    ((event,),) = [server.documents("events")]
+    uid = server.documents("pods")[0]["metadata"]["uid"] if there else None
+    assert event["regarding"].get("uid") == uid
+    assert event["metadata"]["namespace"] == event["regarding"]["namespace"] == "team"
+
+
+async def test_who_may_not_read_pods_tells_all_the_same(events, server):
+    server.forbidden.add(("get", "pods"))
+    async with running(events):
+        events.tell(About("Pod", "train-0", "team"), "RDMACardUnhealthy", "rxe0 is down")
+        assert await events.settle(10)
+    assert notes(server) == {"rxe0 is down": 1}

@@ -293,6 +293,25 @@ def test_what_the_pod_shows_counts_more_than_what_it_was_told():
     assert "Not in the pod any more: net1, which the agent has made" in gone.notes
 
 
+@pytest.mark.parametrize(
+    ("size", "says"),
+    [
+        (3 << 20, "container main uses RDMA now: its programs have pinned 3.0 MiB"),
+        (0, "container main does not use RDMA now: it is idle, or UCX or NCCL chose another"),
+        (None, None),
+    ],
+)
+def test_what_the_programs_chose_is_said_by_what_they_pin(size, says):
+    """Settings are what they were told; who cannot be seen is not spoken of."""
+    seen = inside(ObservedLink("net1", 1500, True))
+    (main,) = seen.containers
+    explanation = explain(running(seen=replace(seen, containers=(replace(main, pinned=size),))))
+    text = " ".join(text_of(explanation).split())
+    assert says in text if says else "RDMA now" not in text
+    chosen = explain_document(explanation)["seen"]["pinnedBytes"]
+    assert chosen == ({} if size is None else {"main": size})
+
+
 def test_the_address_for_rdma_cm_is_the_pods_own():
     explanation = explain(running())
     (way,) = explanation.rdma_cm

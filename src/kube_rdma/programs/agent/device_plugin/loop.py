@@ -448,6 +448,8 @@ class _Plugin:
                 of_pools = pods_with(holdings, whole_pools.get(change.card, ()))
                 pods = dict.fromkeys((*pods_of(held, change.card), *of_pools))
                 self._doors.node.card(change, name, tuple(pods))
+            if change.healthy and self._doors.networks:  # also one that was gone for long
+                self._doors.networks.returned(change.card)
         reported = {change.card for change in changes}
         write(log_lines.of_cards(before, names, reported) if self._health else ())
 

@@ -394,6 +394,11 @@ class AttachPipeline:
                     raise Broken(" ".join(f"{line}." for line in wrong))
         return CniResult()
 
+    async def lost(self, key: AttachmentKey, namespace: int) -> tuple[Plan, ...]:
+        """The plans whose interfaces are not in the namespace; raises KubeError."""
+        async with self._sandboxes.taken(key.container):
+            return await self._attachments.lost(key, namespace)
+
     async def recover(self) -> None:
         """After a start: end what no ADD has answered for, and what has lost its pod."""
         for key, attachment in self._attachments.by_key.items():

@@ -277,6 +277,20 @@ class PlanExecutor:
 
         return await self._threads.run(see, plugins=calls_plugins(attachment.plans))
 
+    async def lost(self, key: AttachmentKey, namespace: int) -> tuple[Plan, ...]:
+        """The plans whose interfaces are not in the namespace; none where nothing is recorded."""
+        attachment = self.of(key)
+        if attachment is None:
+            return ()
+        plans = attachment.plans
+
+        def see() -> tuple[Plan, ...]:
+            with self._open(namespace) as pod:
+                names = {link.name for link in pod.links()}
+            return tuple(plan for plan in plans if plan.interface not in names)
+
+        return await self._threads.run(see, plugins=False)
+
     def _run(
         self, key: AttachmentKey, wanted: Attachment, namespace: int, done: Sequence[Plan]
     ) -> PodView:

@@ -53,6 +53,7 @@ from kube_rdma.model.card import CardId
 from kube_rdma.model.cni_conf import HOOK_PROGRAM, PLUGIN, ConfFile, ConfPlan, Wiring
 from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings
 from kube_rdma.model.ipam import BootId, NodeName
+from kube_rdma.model.late_binding.binding import PodName
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.pools.pool import Pool
 from kube_rdma.model.pools.rdma_limits import PodDeviceUse
@@ -86,6 +87,7 @@ from kube_rdma.programs.agent.pod_networks.repair import (
     RepairTiming,
     SandboxRepair,
 )
+from kube_rdma.programs.agent.pod_networks.returned_cards import ReturnedCards
 from kube_rdma.programs.agent.pod_networks.router import CniRouter
 from kube_rdma.programs.agent.pod_networks.share_limits import (
     RoundDependencies,
@@ -187,6 +189,7 @@ class NodeNetworks:
         self._places = HostPlaces(site.host, site.runtime)
         self._limits = ShareLimits(_groups(site.host), lambda: self._context.pools)
         self._attachments: PlanExecutor | None = None
+        self._returned: ReturnedCards | None = None
         definitions = NetworkObjects(cluster)
         self._wired = CniWiring(site.host, definitions, self._places, self._context)
 
@@ -208,6 +211,11 @@ class NodeNetworks:
         if self._attachments is None or self._attachments.foreign:
             return None
         return frozenset(attached_cards(self._attachments.by_key.values()))
+
+    def returned(self, card: CardId) -> None:
+        """A card that was bad or gone is good again."""
+        if self._returned:
+            self._returned.returned(card)
 
     def shim_of_host(self) -> str | None:
         """Where the host has the shim, for the runtime to run for containers with a share."""
@@ -255,12 +263,18 @@ class NodeNetworks:
             socket = await stack.enter_async_context(CniSocket(site.socket, calls.answer))
             pods = self._node_pods()
             rounds = self._rounds(calls.pods, pods)
+            returned = self._returned = ReturnedCards(
+                lambda: needs.attachments.by_key,
+                calls.pipeline.lost,
+                partial(_tell_sandbox, self._events),
+            )
             async with asyncio.TaskGroup() as tasks:
                 parts: dict[str, Part] = {
                     "CNI socket": socket.serve,
                     "CNI configuration": partial(self._keep, self._keeper(pods, rounds)),
                     "pods of the node": partial(pods.follow, rounds.wake),
                     "sandboxes": partial(self._go_round, rounds),
+                    "cards that came back": returned.run,
                     "unfinished attachments": calls.run,
                     "share limits": self._limit_rounds(needs.node).run,
                     "address trouble": partial(
@@ -447,6 +461,10 @@ def _groups(host: Path) -> RdmaGroups | None:
 def _tell_pod(events: Events, pod: PodState, reason: str, note: str, warning: bool) -> None:
     about = About("Pod", pod.name, pod.namespace, pod.uid)
     events.tell(about, reason, note, warning=warning)
+
+
+def _tell_sandbox(events: Events, pod: PodName, reason: str, note: str) -> None:
+    events.tell(About("Pod", pod.name, pod.namespace), reason, note, warning=True)
 
 
 def _log(kept: FolderRound) -> None:
