@@ -28,6 +28,7 @@ from tests.kit.claiming import (
     of_template,
     slices,
 )
+from tests.kit.pods import in_network
 
 # Each waits for things that a node or an agent does when it comes back: over 30 s.
 pytestmark = pytest.mark.slow
@@ -176,6 +177,27 @@ def test_a_card_that_vanishes_before_its_claim_is_prepared_is_an_event_until_it_
             assert "claim default/" in note
         cluster.ready(lab, "late")
         assert device_of(lab, "late") == name
+
+
+def test_a_pod_whose_interface_went_with_its_card_is_told_where_its_owner_looks(lab):
+    """A native link is moved and not removed, so what stood on it is removed by hand."""
+    replay = Replay(lab, NODE)
+    with applied(lab, *networked("loses", ADDRESS)):
+        cluster.ready(lab, "loses")
+        (address,) = (
+            address_of(one)
+            for devices in slices(lab).values()
+            for one in devices
+            if one["name"] == device_of(lab, "loses")
+        )
+        with ExitStack() as pulled:
+            pulled.callback(replay.plug, replay.pull(address))
+            uid = cluster.get(lab, "pod/loses")["metadata"]["uid"]
+            cluster.shell(lab, NODE, in_network(uid, "ip link del net1"))
+            cluster.until_event(lab, "RDMACardUnhealthy", address)
+        note = cluster.until_event(lab, "NetworksLost")
+        assert note.startswith(f"net1 (default/{NETWORK}) went with the card")
+        assert "NetworksLost" in cluster.kubectl(lab, "describe", "pod", "loses")
 
 
 def allocated(lab, name):

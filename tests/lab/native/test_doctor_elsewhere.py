@@ -17,7 +17,7 @@ from kube_rdma.programs.cli.exit_codes import ExitCode
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.demo import scc
 from tests.documents.shell import Shell
-from tests.kit.pods import UNTIL_ASKED, sleeping_pod
+from tests.kit.pods import UNTIL_ASKED, in_network, sleeping_pod
 
 EXAMPLE = scc.examples() / "s1-vke"
 NAMESPACE, LABEL = "kube-rdma-vke", "vke.node.rdma.mode"
@@ -196,21 +196,12 @@ def test_an_address_that_vanished_in_a_pod_is_the_cause(lab, kubeconfig):
     assert before["pod"] == f"{SPACE}/{POD}"
     assert "KR404" in before["passed"], before
     uid = cluster.get(lab, "-n", SPACE, f"pod/{POD}")["metadata"]["uid"]
-    cluster.shell(lab, NODE, vanish(uid))
+    cluster.shell(lab, NODE, in_network(uid, "ip addr flush dev net1"))
     after, code = asked(kubeconfig, OF_POD)
     assert code == ExitCode.PROBLEM
     first = after["findings"][0]
     assert (first["code"], first["about"]) == ("KR404", "net1")
     assert "10.79.0." in first["evidence"]
-
-
-def vanish(uid):
-    """The script of a node's root that takes a pod's address away: it finds it by its cgroup."""
-    group = uid.replace("-", "[-_]")
-    return (
-        f"pid=$(grep -lE 'pod{group}' /proc/[0-9]*/cgroup | head -n1 | cut -d/ -f3); "
-        "nsenter -t $pid -n ip addr flush dev net1"
-    )
 
 
 # What is wrong with a container, and the code that has to stand first. The agent starts nothing in

@@ -20,9 +20,8 @@ from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.native.replay import Replay
 from tests.documents.pages import ROOT
-from tests.kit.pods import sleeping_pod
+from tests.kit.pods import in_network, sleeping_pod
 from tests.kit.walks import Walker
-from tests.lab.native.test_doctor_elsewhere import vanish
 
 # Slow: the installation alone takes a minute, and the full disk begins agents anew.
 pytestmark = pytest.mark.slow
@@ -304,7 +303,7 @@ def test_a_fault_of_the_node_stands_first(lab, on_call, name):
 def test_an_address_that_vanished_in_a_pod_stands_first(lab, on_call, pod):
     """Once this ended in the sentence that nothing is wrong."""
     uid = cluster.get(lab, "-n", SPACE, f"pod/{pod}")["metadata"]["uid"]
-    cluster.shell(lab, NODE, vanish(uid))
+    cluster.shell(lab, NODE, in_network(uid, "ip addr flush dev net1"))
     code, printed = on_call.does(OF_POD, POD=pod, NAMESPACE=SPACE)
     assert code == ExitCode.PROBLEM
     assert first_of(printed) == ("KR404", "net1")
