@@ -50,6 +50,7 @@ class NodeReporter(NodeKeeper[NodeReport]):
         self._reports = reports
         self._now = now
         self._stored: StoredReport | None = None
+        self._shown = False  # whether the watch has it; its lists tell nothing of what it never had
         self._synced = False  # so `_stored` is what the API server has
         self._heard = 0  # events: one that comes during a write may be newer than its answer
 
@@ -100,11 +101,13 @@ class NodeReporter(NodeKeeper[NodeReport]):
         self._heard += 1
         match event:
             case Changed(stored):
-                self._stored = stored
+                self._stored, self._shown = stored, True
             case Deleted() | Muddled():  # what is not understood is written again
-                self._stored = None
+                self._stored, self._shown = None, False
             case Synced():
                 self._synced = True
+                if not self._shown:  # what a write was answered with came and went in an outage
+                    self._stored = None
                 self._hope.set()  # the kind is served, also where it was gone a moment ago
             case Cut():
                 return  # what is known may be old; a write changes nothing that is right

@@ -8,6 +8,7 @@ import pytest
 from kube_base.frozen import replace
 from kube_client.calls import RequestTiming
 from kube_client.objects import Cluster
+from kube_client.watching import Synced
 from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
 from kube_rdma.adapters.cluster.node_reports import NodeReports
@@ -124,6 +125,30 @@ async def test_a_deleted_or_edited_report_comes_again(world):
         world.server.remove(NODE_REPORT, NODE_NAME)
         await until(lambda: world.summary.get("healthy") == 4)
         world.server.put(NODE_REPORT, world.stored | {"status": {"agentVersion": "mine"}})
+        await until(lambda: world.summary.get("healthy") == 4)
+
+
+class Lists(NodeReports):
+    """Reports whose watch was in an outage whenever something changed: it brings lists alone."""
+
+    lists: asyncio.Queue[Synced]
+
+    async def watch(self):
+        """No object is in them."""
+        while True:
+            yield await self.lists.get()
+
+
+async def test_what_a_list_does_not_show_is_written_again_though_it_was_answered(world):
+    """Definitions that went twice: the report came and went while the agent's watch was cut."""
+    lists = asyncio.Queue()
+    cluster = Cluster(world.server.line(), EAGER)
+    report = NodeReporter(Lists(cluster, NODE_NAME, lists), AT_ONCE)
+    async with world.serving(replace(world.doors(None), keepers=(report,))):
+        lists.put_nowait(Synced(0.0))
+        await until(lambda: world.summary.get("healthy") == 4)
+        world.server.remove(NODE_REPORT, NODE_NAME)
+        lists.put_nowait(Synced(1.0))
         await until(lambda: world.summary.get("healthy") == 4)
 
 
