@@ -31,8 +31,8 @@ CHAOS = f"{load.LABEL}=yes"
 # Between two audits: each asks all nodes and the API server, and an emulated node does little else
 # meanwhile. So a look that took long is followed by as long a pause, within these.
 LOOK_SECONDS, LONGEST_SECONDS = 1.0, 8.0
-# Of a machine of the usual pace. A node that was cut is retried after 40; a promise that nobody holds
-# is forgotten after 60 to 90 (GRACE and SWEEP_SECONDS of late binding).
+# Of a machine of the usual pace. A node that was cut is retried after 40; a promise that nobody
+# holds is forgotten after 60 to 90 (GRACE and SWEEP_SECONDS of late binding).
 QUIET_SECONDS = 100.0
 Say = Callable[[str], None]
 
