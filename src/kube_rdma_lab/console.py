@@ -38,6 +38,11 @@ class Console:
 
     async def reached(self, stage: str) -> bool:
         """Read what is new; True once `stage` was reached, Unavailable when the boot failed."""
+        self.read()
+        return stage in self._stages
+
+    def read(self) -> None:
+        """Take what is new; raise Unavailable when the boot failed."""
         with self._log.open("rb") as source:
             source.seek(self._offset)
             new = source.read()
@@ -47,7 +52,6 @@ class Console:
         *lines, self._rest = (self._rest + new.decode(errors="replace")).split("\n")
         for line in lines:
             self._take(line.strip())
-        return stage in self._stages
 
     def silent_seconds(self) -> float:
         """Return how long nothing came; what was not read yet counts as silence."""

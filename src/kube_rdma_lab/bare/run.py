@@ -27,7 +27,7 @@ from kube_rdma_lab.build.parts import open_store
 from kube_rdma_lab.console import Console
 from kube_rdma_lab.patience import Patience
 from kube_rdma_lab.processes import POLL_SECONDS, running, tail
-from kube_rdma_lab.watchdog import BOOTED, awake
+from kube_rdma_lab.watchdog import awake
 
 NAME = "the bare machine"
 INSIDE = NODE / "bare"
@@ -180,7 +180,7 @@ async def follow(
             for last in reader.new():
                 if last.test:
                     yield Progress(time.monotonic() - begin, last.test, last.result)
-            await reading.reached(BOOTED)
+            reading.read()
             if reading.hung:  # what it goes on saying of that is no sign of life
                 raise Silent(_death(f"has a task that hangs, {reading.hung},", last, console))
             if patience.lost([(reader.size, program.log.stat().st_size)]):

@@ -161,8 +161,9 @@ class Events:
     async def _write(self, sentence: _Sentence, line: _SentenceCount) -> None:
         count = line.count
         try:
-            about = sentence.about if line.written else await self._with_uid(sentence.about)
-            await self._cluster.write(self._request(sentence, about, line))
+            if not line.written:
+                sentence = replace(sentence, about=await self._with_uid(sentence.about))
+            await self._cluster.write(self._request(sentence, line))
         except Conflict as conflict:
             if conflict.lost is Lost.EXISTS:  # an answer was lost: the first telling is there
                 line.written = 1
@@ -183,13 +184,13 @@ class Events:
                 return replace(about, uid=pod.uid)
         return about
 
-    def _request(self, sentence: _Sentence, about: About, line: _SentenceCount) -> wire.ApiRequest:
+    def _request(self, sentence: _Sentence, line: _SentenceCount) -> wire.ApiRequest:
         series = {"count": line.count, "lastObservedTime": _micro(line.last)}
         if line.written:
             body = msgspec.json.encode({"series": series})
             verb, name, content_type = "patch", line.name, wire.MERGE
         else:
-            event = _event(sentence, about, line, self._instance)
+            event = _event(sentence, line, self._instance)
             body = msgspec.json.encode(event | ({"series": series} if line.count > 1 else {}))
             verb, name, content_type = "create", "", wire.JSON
         return wire.ApiRequest(
@@ -231,9 +232,8 @@ def _namespace(about: About) -> str:
     return about.namespace or "default"  # where the API wants Events about the cluster's objects
 
 
-def _event(
-    sentence: _Sentence, about: About, line: _SentenceCount, instance: str
-) -> dict[str, object]:
+def _event(sentence: _Sentence, line: _SentenceCount, instance: str) -> dict[str, object]:
+    about = sentence.about
     regarding = {
         "apiVersion": about.api_version,
         "kind": about.kind,

@@ -20,7 +20,7 @@ from kube_rdma.model.attach.attachment import (
 )
 from kube_rdma.model.card import Card
 from kube_rdma.model.device import CharKind, LinkLayer
-from kube_rdma.model.doctor import ObservedLink
+from kube_rdma.model.doctor import ObservedContainer, ObservedLink
 from kube_rdma.model.explain import (
     ExplainedPlan,
     PodEvidence,
@@ -149,8 +149,12 @@ def doors_from(evidence: PodEvidence) -> SeenFrom:
 
 
 def _present_doors(evidence: PodEvidence) -> list[tuple[str, tuple[str, ...]]]:
-    seen = evidence.seen.containers or () if evidence.seen else ()
-    return [(one.name, one.nodes) for one in seen if one.nodes]
+    return [(one.name, one.nodes) for one in _containers(evidence) if one.nodes]
+
+
+def _containers(evidence: PodEvidence) -> Sequence[ObservedContainer]:
+    """Those of the pod, where they were seen."""
+    return evidence.seen.containers or () if evidence.seen else ()
 
 
 def pinned(evidence: PodEvidence) -> Iterator[tuple[str, int]]:
@@ -158,7 +162,7 @@ def pinned(evidence: PodEvidence) -> Iterator[tuple[str, int]]:
 
     Verbs pin what they register: this is what UCX or NCCL chose, settings are what they were told.
     """
-    for container in (evidence.seen.containers or ()) if evidence.seen else ():
+    for container in _containers(evidence):
         if container.nodes and container.pinned is not None:
             yield container.name, container.pinned
 

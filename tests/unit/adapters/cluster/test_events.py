@@ -141,7 +141,7 @@ async def test_a_pod_that_is_known_by_its_name_gets_its_events_by_uid(events, se
     async with running(events):
         events.tell(About("Pod", "train-0", "team"), "RDMACardUnhealthy", "rxe0 is down")
         assert await events.settle(10)
-    ((event,),) = [server.documents("events")]
+    (event,) = server.documents("events")
     uid = server.documents("pods")[0]["metadata"]["uid"] if there else None
     assert event["regarding"].get("uid") == uid
     assert event["metadata"]["namespace"] == event["regarding"]["namespace"] == "team"

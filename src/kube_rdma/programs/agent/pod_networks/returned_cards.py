@@ -12,7 +12,7 @@ be used again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager
 
 import structlog
@@ -60,7 +60,7 @@ class ReturnedCards:
             self._news.clear()
             cards, self._returned = frozenset(self._returned), set()
             for key, attachment in tuple(self._attachments().items()):
-                if attachment.complete and not cards.isdisjoint(_cards(attachment)):
+                if attachment.complete and not cards.isdisjoint(attached_cards((attachment,))):
                     await self._look(key, attachment)
 
     async def _look(self, key: AttachmentKey, attachment: Attachment) -> None:
@@ -75,7 +75,3 @@ class ReturnedCards:
             names = " and ".join(f"{plan.interface} ({plan.network})" for plan in lost)
             note = f"{names} went with the card, which came back without: delete the pod."
             self._tell(sandbox.pod, "NetworksLost", note)
-
-
-def _cards(attachment: Attachment) -> Iterable[CardId]:
-    return attached_cards((attachment,))
