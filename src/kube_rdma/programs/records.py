@@ -8,6 +8,7 @@ stays on disk, a person is told of it, and whatever needs it is refused until it
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import suppress
@@ -49,6 +50,7 @@ class Records(Generic[T]):
         self._values = {name: read(name, value) for name, value in loaded.records}
         self._left: set[str] = set()  # what is over, and lies on the disk all the same
         self._ending = asyncio.Lock()  # while that is removed
+        self._removing = threading.Lock()  # the same for threads
         self.broken, self.foreign = loaded.broken, loaded.foreign
         for fault in loaded.faults:
             log.error("journal record not understood", why=str(fault))
@@ -106,6 +108,8 @@ class Records(Generic[T]):
         A disk that fails may have it all the same, so whoever gives up has to remove it.
         """
         self._journal.refuse_foreign(name)
+        with self._removing:
+            self._left.discard(name)
         self._values[name] = value
         self._journal.put(name, value)
 
@@ -115,6 +119,7 @@ class Records(Generic[T]):
         await self._run(self._journal.rename, old, new)
         del self._values[old]
         self._values[new] = value
+        await self._end_left()
 
     async def remove(self, *names: str) -> None:
         """Remove records for good; a missing one is not an error. Raise Unavailable."""
@@ -151,10 +156,14 @@ class Records(Generic[T]):
         if not self._left or self._ending.locked():
             return
         async with self._ending:
-            left = tuple(self._left)
             with suppress(Unavailable):
-                await self._run(self._journal.remove, *left)
-                self._left.difference_update(left)
+                await self._run(self._remove_left)
+
+    def _remove_left(self) -> None:
+        with self._removing:
+            left = tuple(self._left)
+            self._journal.remove(*left)
+            self._left.difference_update(left)
 
     def close(self) -> None:
         """Let the next writer in."""

@@ -78,10 +78,27 @@ async def test_what_a_read_only_disk_kept_goes_with_the_next_write(kept, disk, a
     assert "over" not in on_disk(disk)
 
 
+async def test_an_attachment_s_two_writes_end_what_was_left(kept, disk):
+    """It is begun from a thread and complete by its name: `make chaos`, seed 69, had no other."""
+    await left(kept, disk)
+    disk.is_read_only = False
+    kept.begin("begun", "b")
+    await kept.rename("begun", "complete", "b")
+    assert on_disk(disk) == {"complete"}
+
+
 async def test_a_record_that_came_again_is_not_what_was_left(kept, disk):
     await left(kept, disk)
     disk.is_read_only = False
     await kept.put("over", "again")
+    await kept.put("new", "b")
+    assert on_disk(disk) == {"over", "new"}
+
+
+async def test_a_record_that_was_begun_again_is_not_what_was_left(kept, disk):
+    await left(kept, disk)
+    disk.is_read_only = False
+    kept.begin("over", "again")
     await kept.put("new", "b")
     assert on_disk(disk) == {"over", "new"}
 
