@@ -17,6 +17,7 @@ from typing import Any
 
 from chaos import load, setup
 from chaos.seen import (
+    KubeletClaim,
     KubeletShare,
     Seen,
     SeenAttachment,
@@ -41,7 +42,7 @@ Section = tuple[list[str], list[str]]  # the words of its first line, the lines 
 
 KINDS = "pods,events,resourceclaims,ipblocks,nodereports,resourceslices,nodes"
 SCRIPT = Path(__file__).with_name("look.sh")
-CHECKPOINT = "kubelet_internal_checkpoint"
+CHECKPOINT, CLAIMS_CHECKPOINT = "kubelet_internal_checkpoint", "dra_manager_state"
 CDI_KIND = b"kube-rdma.io/"  # in an answer that names devices to come, of no other
 DRIVER = "rdma.kube-rdma.io"
 KERNELS_OWN = frozenset(("local", "main", "default"))  # tables that three rules of the kernel name
@@ -101,6 +102,7 @@ def node_of(name: str, text: str) -> SeenNode:
         cdi=tuple(_cdi(files)),
         settings=tuple(each for each in plain["settings"] if each not in ("claims", "metadata")),
         kubelet=tuple(_kubelet(files)),
+        kubelet_claims=tuple(_kubelet_claims(files)),
         is_chained=bool(plain["chained"]),
     )
 
@@ -251,6 +253,14 @@ def _kubelet(files: Mapping[str, str]) -> Iterator[KubeletShare]:
                         yield KubeletShare(entry["PodUID"], share, is_late)
 
 
+def _kubelet_claims(files: Mapping[str, str]) -> Iterator[KubeletClaim]:
+    """The kubelet's other checkpoint (pkg/kubelet/cm/dra/state/checkpoint.go)."""
+    for path, text in files.items():
+        if path.endswith(CLAIMS_CHECKPOINT):
+            for entry in json.loads(json.loads(text)["Data"])["ClaimInfoStateList"] or ():
+                yield KubeletClaim(entry["ClaimUID"], tuple(entry["PodUIDs"]))
+
+
 # --- the API --------------------------------------------------------------------------------------
 
 
@@ -272,6 +282,9 @@ def _pod(pod: Document, notes: tuple[str, ...]) -> SeenPod:
     metadata, status = pod["metadata"], pod["status"]
     conditions = {each["type"]: each for each in status.get("conditions", ())}
     own = [each["message"] for each in conditions.values() if each.get("message")]
+    states = (each.get("state", {}) for each in status.get("containerStatuses", ()))
+    ends = (state["terminated"] for state in states if "terminated" in state)
+    own += [f"{end.get('reason')}: exit code {end['exitCode']}" for end in ends]
     is_ready = conditions.get("Ready", {}).get("status") == "True"
     return SeenPod(
         metadata["uid"],

@@ -34,8 +34,8 @@ def in_use(node: SeenNode, seen: Seen) -> tuple[tuple[str, SeenNamespace], ...]:
 
 
 def explains(pod: SeenPod) -> bool:
-    """Whether somebody has told of the pod that its card is away."""
-    return any(note.startswith("RDMACard") for note in pod.notes)
+    """Whether somebody has told of the pod that its card is away, or what went with it."""
+    return any(note.startswith(("RDMACard", "NetworksLost")) for note in pod.notes)
 
 
 def judge(
@@ -58,7 +58,7 @@ def judge(
         for uid in space.pods:
             if uid in pods:
                 _pod(account, space, pods[uid], seen)
-        _rules(account, space, seen)
+        _rules(account, space, seen, frozenset(uid for uid in space.pods if _lost(pods.get(uid))))
     with_one = {uid for space in node.others for uid in space.pods}
     for uid, pod in pods.items():
         if pod.is_ready and uid not in with_one:
@@ -142,11 +142,19 @@ def _devices(account: Account, space: SeenNamespace, pod: SeenPod, links: Iterab
             account.doubled(Thing.RDMA, f"{name} of pod {pod.name} has {count}")
 
 
-def _rules(account: Account, space: SeenNamespace, seen: Seen) -> None:
-    """Each address of a pod has one rule, and each rule an address."""
+def _lost(pod: SeenPod | None) -> bool:
+    """Whether a pod was told that its interface went with a card, so that it is to be deleted."""
+    return pod is not None and any(note.startswith("NetworksLost") for note in pod.notes)
+
+
+def _rules(account: Account, space: SeenNamespace, seen: Seen, has_lost: frozenset[str]) -> None:
+    """Each address of a pod has one rule, and each rule an address; `has_lost` are such pods.
+
+    The kernel keeps a rule whose interface is gone. It is inside of the pod, and goes with it.
+    """
     have = {address for link in space.links for address in addresses_of(link, seen)}
     sources = [rule.source for rule in space.rules]
-    for source in sorted({*sources} - have):
+    for source in () if has_lost else sorted({*sources} - have):
         account.leaked(Thing.RULE, f"{space.name} has one from {source}, which is not there")
     for source in repeated(sources):
         account.doubled(Thing.RULE, f"{space.name} has more than one from {source}")

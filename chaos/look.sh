@@ -29,7 +29,7 @@ echo "@@ settings"
 cd /run/kube-rdma/settings 2>/dev/null && ls -d -- * claims/* metadata/* 2>/dev/null
 echo "@@ chained"
 grep -l kube-rdma /etc/cni/net.d/*.conflist
-for path in /var/lib/kube-rdma/*/* /run/cdi/kube-rdma* \
+for path in /var/lib/kube-rdma/*/* /run/cdi/kube-rdma* /var/lib/kubelet/dra_manager_state \
   /var/lib/kubelet/device-plugins/kubelet_internal_checkpoint; do
   [ -f "$path" ] || continue
   echo "@@ file $path"

@@ -126,13 +126,19 @@ def _claims(
     pods: Mapping[str, SeenPod],
     claims: Mapping[str, SeenClaim],
 ) -> None:
-    """Prepared are the claims of living pods, and all of those that are Ready."""
+    """Prepared are the claims of living pods, and all of those that are Ready.
+
+    A restore of etcd takes claims from running pods, which are made others: a pod then has what the
+    kubelet had prepared for it.
+    """
+    had = {each.uid: {*each.pods} & pods.keys() for each in node.kubelet_claims}
     for uid in node.claims:
-        if uid not in claims:
+        if uid not in claims and not had.get(uid):
             account.leaked(Thing.CLAIM, f"{uid} is prepared, and no living pod has it")
+    served = {pod for uid in node.claims for pod in had.get(uid, ())}
     for uid, claim in claims.items():
         pod = pods.get(claim.owner)
-        if pod and pod.is_ready and uid not in node.claims:
+        if pod and pod.is_ready and uid not in node.claims and pod.uid not in served:
             account.lost(Thing.CLAIM, f"{claim.name} of pod {pod.name} is not prepared")
 
 

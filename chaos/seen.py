@@ -96,6 +96,13 @@ class KubeletShare(Frozen):
     is_late: bool = True
 
 
+class KubeletClaim(Frozen):
+    """A claim that the kubelet has had prepared, and the pods that it had this done for."""
+
+    uid: str
+    pods: tuple[str, ...]
+
+
 class SeenNode(Frozen):
     """A node: its kernel, its records, its files."""
 
@@ -112,6 +119,7 @@ class SeenNode(Frozen):
     cdi: tuple[SeenCdiFile, ...] = ()
     settings: tuple[str, ...] = ()  # folders of settings of containers
     kubelet: tuple[KubeletShare, ...] = ()
+    kubelet_claims: tuple[KubeletClaim, ...] = ()
     is_chained: bool = True
 
     @property

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from chaos.audit import audit
 from chaos.seen import (
+    KubeletClaim,
     SeenBinding,
     SeenBooking,
     SeenCdiFile,
@@ -158,6 +159,28 @@ def test_who_was_told_that_its_card_is_away_may_lack_its_interface():
     seen = fewer_in_a_pod("links")(fewer_in_a_pod("rules")(WORLD.seen()))
     tells = replace(pods[0], notes=("RDMACardUnhealthy: mlx5_0 is gone",))
     assert not kinds(replace(seen, pods=(tells, *pods[1:])))
+
+
+def test_a_pod_that_was_told_of_its_lost_interface_keeps_the_rule():
+    """A card that comes back alone: machines, seed 5."""
+    pods = WORLD.seen().pods
+    seen = fewer_in_a_pod("links")(WORLD.seen())
+    assert ("leaked", "rule") in kinds(seen)
+    tells = replace(pods[0], notes=("NetworksLost: net2 is gone",))
+    assert not kinds(replace(seen, pods=(tells, *pods[1:])))
+
+
+def test_a_pod_has_the_claim_that_the_kubelet_had_prepared_for_it():
+    """A restore of etcd took the claim of a running pod, which was made another: seed 81."""
+    seen = WORLD.seen()
+    mine = next(claim for claim in seen.claims if claim.owner == "uid-1")
+    another = replace(mine, uid="another")
+    restored = replace(seen, claims=tuple({mine: another}.get(one, one) for one in seen.claims))
+    assert kinds(restored) == {("leaked", "claim"), ("lost", "claim")}
+    had = (KubeletClaim(mine.uid, ("uid-1",)),)
+    assert not kinds(on(restored, NODE, kubelet_claims=lambda _: had))
+    gone = (KubeletClaim(mine.uid, ("uid-of-before",)),)
+    assert kinds(on(restored, NODE, kubelet_claims=lambda _: gone))
 
 
 def test_shares_that_came_with_allocate_need_no_record():

@@ -3,8 +3,8 @@
 import json
 from base64 import b64encode
 
-from chaos.collect import node_of, sections, spread
-from chaos.seen import KubeletShare, SeenLink, SeenRule
+from chaos.collect import CLAIMS_CHECKPOINT, node_of, sections, spread
+from chaos.seen import KubeletClaim, KubeletShare, SeenLink, SeenRule
 
 CARD = {"ifindex": 5, "ifname": "ens2f0", "flags": ["UP"]}
 LINK = {
@@ -43,6 +43,7 @@ ENTRIES = [
     {"PodUID": "uid", "DeviceIDs": {"0": ["card-0"]}, "AllocResp": "late"},
     {"PodUID": "old", "DeviceIDs": {"0": ["card-1"]}, "AllocResp": "early"},
 ]
+CLAIMS = {"ClaimInfoStateList": [{"ClaimUID": "claim", "PodUIDs": {"uid": {}}}]}
 ANSWERS = {"late": b"2\n0kube-rdma.io/hca=card-0-n", "early": b"/usr/share/kube-rdma/bin"}
 
 
@@ -62,6 +63,7 @@ def printed():
         "/var/lib/kube-rdma/addresses/.lock": "17",
         "/run/cdi/kube-rdma-c-n.json": "{}",
         "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint": checkpoint(),
+        f"/var/lib/kubelet/{CLAIMS_CHECKPOINT}": json.dumps({"Data": json.dumps(CLAIMS)}),
     }
     lines = ["@@ netns - 1", json.dumps([{}, CARD]), "@@ rules", json.dumps(RULES[:1])]
     lines += ["@@ routes", "[]", "@@ verbs", "@@ netns cni-a 2", json.dumps([LINK, PAIR])]
@@ -91,6 +93,7 @@ def test_a_node_is_read_from_what_it_printed():
     assert booking.addresses == ("10.77.0.4",)
     assert node.unreadable == ("addresses/torn.json",)
     assert node.kubelet == (KubeletShare("uid", "card-0"), KubeletShare("old", "card-1", False))
+    assert node.kubelet_claims == (KubeletClaim("claim", ("uid",)),)
     assert [file.name for file in node.cdi] == ["kube-rdma-c-n.json"]
     assert node.settings == ("claims/c",)
     assert not node.is_chained

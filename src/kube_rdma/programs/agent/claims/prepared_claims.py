@@ -163,7 +163,9 @@ class PreparedClaims:
     async def restore(self) -> None:
         """After a start, and before the kubelet hears of the driver: every file is there again.
 
-        A claim that is gone, while neither kubelet nor agent ran, is forgotten.
+        A claim that is gone, while neither kubelet nor agent ran, is forgotten, unless a pod that
+        it was given to is there: a restore of etcd makes pods new claims, and they keep the devices
+        of the old ones. The kubelet gives these back when their pods are gone.
         """
         async with self._turn:
             for prepared in self.booked:
@@ -325,13 +327,21 @@ class PreparedClaims:
             log.info("claim given back", claim=str(claim))
 
     async def _is_over(self, prepared: PreparedClaim) -> bool:
-        """Whether the claim is surely gone; while nobody can say, it is not."""
+        """Whether the claim and its pods are surely gone; while nobody can say, they are not."""
+        name = prepared.claim
         try:
-            claim = await self._to.read(prepared.claim)
+            claim = await self._to.read(name)
+            if claim and claim.claim.uid == name.uid:
+                return False
+            for user in prepared.users:
+                pod = await self._to.pod(PodName(name.namespace, user.name))
+                if pod and pod.uid == user.uid:
+                    log.warning("claim gone under its pod", claim=str(name), pod=user.name)
+                    return False
         except KubeError as error:
-            log.warning("claim not read", claim=str(prepared.claim), why=str(error))
+            log.warning("claim not read", claim=str(name), why=str(error))
             return False
-        return claim is None or claim.claim.uid != prepared.claim.uid
+        return True
 
     def _node(self) -> BookingNode:
         if self._pools is None:

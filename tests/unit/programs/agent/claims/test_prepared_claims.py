@@ -204,13 +204,29 @@ async def test_a_card_that_is_gone_after_a_reboot_is_told_when_the_kubelet_asks(
     assert world.container(*devices).char_paths == DOORS_OF_FIRST
 
 
-async def test_a_claim_that_went_while_nobody_ran_is_forgotten(world, recording):
+@pytest.mark.parametrize("pods", [{}, {JOB: replace(POD, uid="another")}], ids=["none", "a later"])
+async def test_a_claim_that_went_while_nobody_ran_is_forgotten(world, recording, pods):
     await world.agent().prepare(CLAIM)
     world.claims.clear()
+    world.pods = pods
     agent = world.agent()
     await agent.restore()
     assert (agent.booked, world.files) == ((), [])
     assert recording.of("claim ended without a word")
+
+
+@pytest.mark.parametrize("claims", [{}, {"nic-b2": "uid-2"}], ids=["none", "a later"])
+async def test_a_pod_whose_claim_a_restore_of_etcd_took_keeps_its_devices(world, recording, claims):
+    """`make chaos`, seed 81: its new claim is another, and nobody else may be given its card."""
+    devices = await world.agent().prepare(CLAIM)
+    world.claims.clear()
+    for name, uid in claims.items():
+        world.put(ClaimName("team", name, uid))
+    agent = world.agent()
+    await agent.restore()
+    assert agent.cards() == {FIRST.id}
+    assert world.container(*devices).char_paths == DOORS_OF_FIRST
+    assert recording.of("claim gone under its pod")
 
 
 async def test_while_the_cluster_does_not_tell_a_claim_is_kept(world, recording):
