@@ -12,9 +12,13 @@ PYTEST := .venv/bin/python -m pytest
 # a name on this machine. Folders of tests that passed go at once.
 UNIT := $(PYTEST) -n auto --dist loadfile -o tmp_path_retention_policy=failed
 # The folders of all tests with the mark `lab` (tests/conftest.py): to read the others takes seconds.
-# A process for the machines, one for the bare VM, one for native nodes; whichever is done first goes
-# on with native files (tests/groups.py).
-LAB := $(PYTEST) tests/lab tests/vm --dist loadscope -n 3 -v
+# A process for each kind of lab: machines, the bare VM, native nodes, and but for `make test` emulated
+# machines; whichever is done first goes on with native files (tests/groups.py).
+LABS := $(PYTEST) tests/lab tests/vm --dist loadscope -v
+CORE := $(LABS) -n 3
+LAB := $(LABS) -n 4
+# Machines are user-mode kernels, where one has been compiled (tests/lab/machines/conftest.py).
+test-lab ci: export KUBE_RDMA_MACHINES := user-mode
 # All that tests need and the demo does not: built before the first lab boots, not beside it.
 PARTS := .venv/bin/python -m tests.kit.parts
 # $(call both,FIRST,SECOND): the second run comes also if the first failed, so that one word tells all;
@@ -31,7 +35,7 @@ demo: ready ## boot the lab, install kube-rdma, run the SCC example, end with a 
 # The labs come after all else, for their machines want the cores for themselves; the demo's goes before.
 test: ready ## ten minutes: every test without a lab, then those with one that tell whether a checkout works
 	@.venv/bin/kube-rdma lab down --if-only-demo
-	@$(call both,$(UNIT) -m "not slow and not lab",$(LAB) -m "not slow and core")
+	@$(call both,$(UNIT) -m "not slow and not lab",$(CORE) -m "not slow and core")
 
 test-lab: ready-kernel ## all other tests that need a lab, but the slow ones
 	@$(PARTS)

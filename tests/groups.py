@@ -1,11 +1,11 @@
 """Which tests of the lab run in one process: a run has several such processes side by side.
 
-All that needs the machines is one group, and so is all that runs in the bare VM. A file that uses
-native nodes is a group: whichever process is done with its own takes the next one, on a native lab
-of that process. For pytest-xdist's `--dist loadscope`; without it all runs in one row, in the same
-order.
+All that needs the machines is one group, and so is all that needs emulated ones or runs in the bare
+VM. A file that uses native nodes is a group: whichever process is done with its own takes the next
+one, on a native lab of that process. For pytest-xdist's `--dist loadscope`; without it all runs in
+one row, in the same order.
 
-The machines take longest, so they come first at the processors too: a process of another group
+Machines take longest, so they come first at the processors too: a process of another group
 gives way to them (nice), and so does the lab that it starts.
 """
 
@@ -26,13 +26,15 @@ class Place(IntEnum):
     """What a test runs on, in the order of a run: that which takes longest begins first."""
 
     WITHOUT_LAB = 0
-    MACHINES = 1
-    BARE = 2
-    NATIVE = 3
+    EMULATED = 1
+    MACHINES = 2
+    BARE = 3
+    NATIVE = 4
 
 
-LABS = (Place.MACHINES, Place.BARE, Place.NATIVE)
+LABS = (Place.EMULATED, Place.MACHINES, Place.BARE, Place.NATIVE)
 FOLDERS = {
+    "lab/emulated": Place.EMULATED,
     "lab/machines": Place.MACHINES,
     "vm/guest": Place.BARE,
     "vm/test_killed.py": Place.BARE,
@@ -68,7 +70,7 @@ def pytest_runtest_setup(item):
 def group(nodeid):
     """The tests that run in one process and one row: those of a file, or of one kind of machine."""
     where = place(nodeid)
-    shared = where in (Place.MACHINES, Place.BARE)
+    shared = where in (Place.EMULATED, Place.MACHINES, Place.BARE)
     return where.name.lower() if shared else nodeid.partition("::")[0]
 
 

@@ -11,6 +11,9 @@ from pathlib import Path
 from kube_base.errors import Unavailable
 from kube_rdma_lab.processes import tail
 
+# The kernel's notices, as signs of life (watchdog.py), until the first program of user space runs:
+# from then on the console is for `lab: stage`, with only errors of the kernel between.
+LOUDNESS = "loglevel=6 sysctl.kernel.printk=4"
 STAGE = "lab: stage "
 FAILED = "lab: failed "
 ENDED = re.compile(r"lab: (\S+) ended with code")

@@ -1,4 +1,4 @@
-"""The lab's wires: one bridge for the cluster, one per rail, a tap for every NIC of every node.
+"""The lab's wires: one bridge for the cluster, one per rail, an end for every NIC of every node.
 
 All of it is made in the supervisor's own network namespace and vanishes with it, so names and
 addresses need not differ between two labs on one machine.
@@ -20,7 +20,7 @@ def tap(node: NodeSpec, position: int) -> str:
 
 
 def end(node: NodeSpec, position: int) -> str:
-    """Name of a native node's side, until the node takes it."""
+    """Name of the node's side: a native node takes it, a user-mode kernel opens it there."""
     return f"n{node.index}e{position}"
 
 
@@ -48,17 +48,20 @@ def commands(topology: Topology, cards: Cards) -> tuple[str, ...]:
 
 
 def _plug(node: NodeSpec, position: int, bridge: str, mtu: int) -> list[str]:
-    """A machine's interface is a tap that QEMU opens, a native node's one end of a veth pair."""
-    name = tap(node, position)
-    made = f"tuntap add dev {name} mode tap"
-    if node.kind is NodeKind.NATIVE:
-        mac = f"address {node.mac(position)}"
-        made = f"link add {name} type veth peer name {end(node, position)} {mac}"
-    return [
-        made,
-        f"link set {name} mtu {mtu}",
-        f"link set {name} master {bridge} up",
-    ]
+    """QEMU opens a tap; of other nodes an interface is one end of a veth pair."""
+    name, other = tap(node, position), end(node, position)
+    match node.kind:
+        case NodeKind.MACHINE:
+            lines = [f"tuntap add dev {name} mode tap"]
+        case NodeKind.NATIVE:
+            lines = [f"link add {name} type veth peer name {other} address {node.mac(position)}"]
+        case NodeKind.USER_MODE:
+            # The lab's own stack must not answer what is said there.
+            lines = [
+                f"link add {name} type veth peer name {other}",
+                f"link set {other} addrgenmode none arp off mtu {mtu} up",
+            ]
+    return [*lines, f"link set {name} mtu {mtu}", f"link set {name} master {bridge} up"]
 
 
 async def build(topology: Topology, cards: Cards) -> None:

@@ -126,7 +126,7 @@ def kubelet_configuration(node: NodeSpec, release: Release = Release.NEWEST) -> 
         "localStorageCapacityIsolation": False,
         "resolvConf": "",
         # A native node has the control groups of this machine, which may be of version 1.
-        "failCgroupV1": node.kind is NodeKind.MACHINE,
+        "failCgroupV1": node.kind is not NodeKind.NATIVE,
         "clusterDNS": [dns.SERVICE_IP],
         "clusterDomain": dns.DOMAIN,
         "topologyManagerPolicy": str(node.topology_manager),

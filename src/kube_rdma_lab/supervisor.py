@@ -57,9 +57,11 @@ class Supervisor:
             stack.enter_context(self._parts.held())
             boot = None
             if self._parts.machine:
-                with step(self._report, "accelerator"):
-                    chosen = await accelerator.choose(self._parts.machine, self._slowness)
-                    boot = Boot(self._parts.machine, chosen)
+                chosen: tuple[str, ...] = ()
+                if NodeKind.MACHINE in self._topology.kinds:
+                    with step(self._report, "accelerator"):
+                        chosen = await accelerator.choose(self._parts.machine, self._slowness)
+                boot = Boot(self._parts.machine, chosen)
             with step(self._report, "network"):
                 shown = native.write_cards(self._home, self._topology)
                 await network.build(self._topology, shown)
@@ -122,7 +124,7 @@ class Supervisor:
         """Wait until a node has booted, its kubelet serves and the cluster calls it Ready."""
         console = Console(node.name, program.log)
         with step(self._report, f"{node.name} booted"):
-            if node.kind is NodeKind.MACHINE:
+            if node.kind is not NodeKind.NATIVE:
                 begin = time.monotonic()
                 await watchdog.awake(program, console, self._report, self._slowness)
                 # Emulation may be slower than the pace says; all later waits know that.

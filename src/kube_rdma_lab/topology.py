@@ -1,8 +1,8 @@
 """What a lab consists of, as data: nodes, their cards, ghosts, and every address derived from them.
 
 The first value in the flow: supervisor.py boots a Topology, machine.py turns one NodeSpec into a
-QEMU command line, node_files.py into the files the node finds at boot. People write their own in a
-file, which topology_file.py reads.
+machine's command line, node_files.py into the files the node finds at boot. People write their own
+in a file, which topology_file.py reads.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ MAX_VFS = 7  # what QEMU's igb has
 class NodeKind(StrEnum):
     """What a node is made of."""
 
-    MACHINE = "machine"  # a QEMU machine with a kernel and cards of its own (machine.py)
+    MACHINE = "machine"  # QEMU, with a kernel and cards of its own (qemu_machine.py)
+    USER_MODE = "user-mode"  # a kernel as a program, with cards in software (user_mode_machine.py)
     NATIVE = "native"  # namespaces on this machine's kernel; its cards are a recorded tree
 
 
@@ -163,8 +164,8 @@ class Topology:
 
     @property
     def machines(self) -> tuple[NodeSpec, ...]:
-        """The nodes that are machines."""
-        return tuple(node for node in self.nodes if node.kind is NodeKind.MACHINE)
+        """The nodes with a kernel and cards of their own, QEMU's and user-mode kernels."""
+        return tuple(node for node in self.nodes if node.kind is not NodeKind.NATIVE)
 
     @property
     def wants_drivers(self) -> bool:
@@ -173,7 +174,7 @@ class Topology:
 
     @property
     def natives(self) -> tuple[NodeSpec, ...]:
-        """The nodes that are none."""
+        """The nodes on this machine's kernel."""
         return tuple(node for node in self.nodes if node.kind is NodeKind.NATIVE)
 
     @property
@@ -223,6 +224,7 @@ EIGHT_GPUS = tuple(
     GpuGhost(socket, switch) for socket in (0, 1) for switch in (socket + 1, socket + 1, 0, 0)
 )
 TWO_GPUS = (GpuGhost(0), GpuGhost(1))
+GPUS_APART = tuple(GpuGhost(socket) for socket in (0, 1) for _ in range(4))
 
 TOPOLOGIES = {
     topology.name: topology
@@ -253,6 +255,14 @@ TOPOLOGIES = {
             "two nodes with two cards and two GPU ghosts, without RDMA until a driver's container"
             " brings it; the lab has such images",
             tuple(NodeSpec(index, TWO_CARDS, TWO_GPUS, rdma_at_boot=False) for index in (1, 2)),
+        ),
+        Topology(
+            "user-mode",
+            "the same as two-nodes on user-mode kernels: cards in software, no NUMA, no switches",
+            tuple(
+                NodeSpec(index, TWO_CARDS_AND_IGB, GPUS_APART, kind=NodeKind.USER_MODE)
+                for index in (1, 2)
+            ),
         ),
         Topology(
             "native",

@@ -24,6 +24,7 @@ from kube_rdma_lab.patience import Patience
 if TYPE_CHECKING:
     from kube_rdma_lab.lab import Lab
 
+STILL = "nothing moved"  # what is said of a wait that is given up
 LOOK_SECONDS = 2.0  # between two looks at the whole cluster
 ASK_SECONDS = 0.3  # between two questions whether the condition holds
 
@@ -54,7 +55,7 @@ class Vigil:
         consoles = ((log.name, log.stat().st_size) for log in self._lab.consoles())
         if self._patience.lost([*signs.facts(documents), *consoles]):
             raise Unavailable(
-                f"{self._purpose}: nothing moved for {self._patience.seconds:.0f} s\n"
+                f"{self._purpose}: {STILL} for {self._patience.seconds:.0f} s\n"
                 + signs.summary(documents)
             )
         self._next = time.monotonic() + LOOK_SECONDS

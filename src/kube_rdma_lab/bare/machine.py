@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kube_rdma_lab.build.testroot import BareParts
-from kube_rdma_lab.machine import BUS_NUMBERS, KERNEL_ARGUMENTS
+from kube_rdma_lab.qemu_machine import BUS_NUMBERS, KERNEL_ARGUMENTS
 from kube_rdma_lab.topology import RDMA_MTU
 
 MEMORY_MIB = 1024

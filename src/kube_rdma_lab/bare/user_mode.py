@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kube_rdma_lab.bare.machine import MEMORY_MIB
-from kube_rdma_lab.machine import LOUDNESS
+from kube_rdma_lab.bare.machine import CARDS, GHOST_SOCKET, MAC, MEMORY_MIB
+from kube_rdma_lab.console import LOUDNESS
 
 PROCESSORS = 2
 # How many boots' time it may be silent: it boots in a tenth of QEMU's time, and what waits for a
 # timer takes as long as there.
 QUIET_BOOTS = 200
 # Its console is its output; `seccomp` lets it catch system calls without ptrace.
+# As in bare/machine.py; two plain cards and one with virtual functions, the ghost behind the first.
+CARD_KINDS = ("card", "card", "sriov")
 ARGUMENTS = f"con=null con0=fd:0,fd:1 seccomp=on panic=-1 {LOUDNESS} net.ifnames=0 audit=0"
 
 
@@ -27,4 +29,13 @@ def command_line(program: Path, disk: Path, initrd: Path, results: Path) -> list
     argv = ["setpriv", "--pdeathsig", "KILL", "--", str(program)]
     argv += [f"mem={MEMORY_MIB}M", f"ncpus={PROCESSORS}", f"initrd={initrd}", f"ubd0r={disk}"]
     argv += [f"hostfs={results.parent}", f"uml_dir={results.parent}/", "umid=user-mode"]
-    return [*argv, *ARGUMENTS.split()]
+    return [*argv, f"soft_card.cards={_functions()}", *ARGUMENTS.split()]
+
+
+def _functions() -> str:
+    """The PCI functions in the words of soft_card.c; no wire, so they share a hub."""
+    cards = [
+        f"{kind}/{socket}/{MAC}:{ending}"
+        for kind, (_, socket, ending) in zip(CARD_KINDS, CARDS, strict=True)
+    ]
+    return ",".join([cards[0], f"ghost/{GHOST_SOCKET}", *cards[1:]])

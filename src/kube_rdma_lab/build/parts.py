@@ -26,6 +26,7 @@ from kube_rdma_lab.build import (
     qemu,
     resolution,
     root,
+    user_mode,
     wheels,
 )
 from kube_rdma_lab.build.shell import need_root
@@ -39,7 +40,8 @@ class MachineParts:
     """What nodes of kind machine boot from.
 
     `initrd` takes a further archive per node at its end; `root_disk` is read-only; `image_disk`
-    is a containerd data root, the backing file of each node's own disk.
+    is a containerd data root, the backing file of each node's own disk. `user_mode` is the kernel
+    that is a program, for nodes of that kind.
     """
 
     qemu: qemu.Qemu
@@ -48,6 +50,7 @@ class MachineParts:
     initrd: Path
     root_disk: Path
     image_disk: Path
+    user_mode: Path | None = None
 
     @classmethod
     def from_fields(cls, fields: dict[str, Any]) -> MachineParts:
@@ -55,12 +58,15 @@ class MachineParts:
         release, tree = fields["kernel_release"], Path(fields["qemu"]["tree"])
         names = ("kernel", "initrd", "root_disk", "image_disk")
         paths = {name: Path(fields[name]) for name in names}
-        return cls(qemu=qemu.Qemu(tree), kernel_release=release, **paths)
+        user_mode = fields["user_mode"] and Path(fields["user_mode"])
+        return cls(qemu=qemu.Qemu(tree), kernel_release=release, **paths, user_mode=user_mode)
 
     @property
     def folders(self) -> tuple[Path, ...]:
         """Where the parts lie."""
-        return (self.qemu.tree, self.kernel, self.initrd, self.root_disk, self.image_disk)
+        user_mode = (self.user_mode,) if self.user_mode else ()
+        common = (self.qemu.tree, self.kernel, self.initrd, self.root_disk, self.image_disk)
+        return (*common, *user_mode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +136,7 @@ class Demand:
     `drivers`: the images of build/drivers.py too, for machines without RDMA at boot.
     """
 
-    kinds: Collection[NodeKind] = tuple(NodeKind)
+    kinds: Collection[NodeKind] = (NodeKind.MACHINE, NodeKind.NATIVE)
     release: Release = Release.NEWEST
     drivers: bool = False
 
@@ -178,6 +184,7 @@ class _Hardware:
     qemu: qemu.Qemu
     kernel: kernel.Kernel
     initrd: Path
+    user_mode: Path | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,11 +205,14 @@ def _installed(store: Store, kinds: Collection[NodeKind], *, update: bool) -> _I
         product.build(store, stamp),
     )
     hardware = None
-    if NodeKind.MACHINE in kinds:
+    if set(kinds) - {NodeKind.NATIVE}:
         resolved = resolution.current_kernel(store, update=update)
         chosen = kernel.build(store, resolved, resolution.archive())
         ramdisk = initrd.build(store, base, chosen)
-        hardware = _Hardware(qemu.build(store, stamp), chosen, ramdisk)
+        program = None
+        if NodeKind.USER_MODE in kinds:
+            program = user_mode.build(store, resolved, resolution.archive())
+        hardware = _Hardware(qemu.build(store, stamp), chosen, ramdisk, program)
     return _Installed(base, written, hardware)
 
 
@@ -228,5 +238,6 @@ def _joined(
         initrd=made.hardware.initrd,
         root_disk=root.build_disk(store, made.base, chosen, binaries),
         image_disk=image_disk.build_disk(store, filled),
+        user_mode=made.hardware.user_mode,
     )
     return Parts(binaries.folder, native, machine, release)

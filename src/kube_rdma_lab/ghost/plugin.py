@@ -29,7 +29,7 @@ DISPLAY = 0x03  # base class, the upper eight of 24 bits
 
 @dataclass(frozen=True, slots=True)
 class Ghost:
-    """One PCI device of display class; `numa_node` is None where the firmware names none."""
+    """One PCI device of display class; `numa_node` is None where firmware or kernel names none."""
 
     pci: str
     numa_node: int | None
@@ -39,8 +39,13 @@ def find_ghosts(devices: Path) -> Iterator[Ghost]:
     """Yield the ghosts below /sys/bus/pci/devices, sorted by address."""
     for function in sorted(devices.iterdir()):
         if int((function / "class").read_text(), 16) >> 16 == DISPLAY:
-            node = int((function / "numa_node").read_text())
-            yield Ghost(function.name, node if node >= 0 else None)
+            yield Ghost(function.name, _numa_node(function / "numa_node"))
+
+
+def _numa_node(file: Path) -> int | None:
+    """Its NUMA node; a kernel without NUMA has no such file."""
+    node = int(file.read_text()) if file.exists() else -1
+    return node if node >= 0 else None
 
 
 def offer(ghosts: Sequence[Ghost]) -> Offer:

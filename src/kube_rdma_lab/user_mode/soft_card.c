@@ -1,18 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * PCIe network cards that exist in software only: two plain ones, one with virtual functions
- * (SR-IOV), and a display without a driver. Configuration space is a table in this file; all else
- * (PCI core, SR-IOV core, sysfs, rtnetlink) is the kernel's own. Every card is plugged into one hub.
+ * PCIe network cards that exist in software only: plain ones, ones with virtual functions (SR-IOV),
+ * and displays without a driver. Configuration space is a table in this file; all else (PCI core,
+ * SR-IOV core, sysfs, rtnetlink) is the kernel's own.
+ *
+ * What there is stands on the kernel's command line, as user_mode_machine.py writes it:
+ * soft_card.cards= and a word for each function, with commas between: KIND/SOCKET[/MAC[/WIRE]].
+ * WIRE is the network device that a card and its virtual functions send through; cards without one
+ * share a hub.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/etherdevice.h>
 #include <linux/ethtool.h>
+#include <linux/hex.h>
 #include <linux/if_link.h>
 #include <linux/module.h>
 #include <linux/netdevice.h>
 #include <linux/pci.h>
 #include <linux/rtnetlink.h>
+#include <linux/string.h>
 
 #define VENDOR 0x1b36 /* QEMU's own, as for its root ports */
 #define ROOT_PORT 0x000c
@@ -20,6 +27,7 @@
 #define CARD_SRIOV 0x7e02
 #define CARD_VF 0x7e03
 #define GHOST 0x7e04
+#define MOST_FUNCTIONS 16
 #define MOST_VFS 7
 #define VF_OFFSET 0x80
 #define VF_STRIDE 2
@@ -27,6 +35,9 @@
 #define PCIE_CAP 0x40
 #define SRIOV_CAP 0x100
 #define SPEED 1000
+/* What may wait for a wire. A processor that this program's machine takes away for a moment leaves
+ * the other one to fill the queue, and Soft-RoCE does not send again what it could not send. */
+#define WIRE_FRAMES 16384
 
 struct vf {
 	u8 mac[ETH_ALEN];
@@ -43,6 +54,9 @@ struct function {
 	u32 class;
 	int socket;
 	u8 mac[ETH_ALEN];
+	char wire[IFNAMSIZ];
+	unsigned int open; /* devices that use the wire; by RTNL */
+	struct net_device *wire_dev; /* held while some do */
 	u8 port[CFG_SIZE]; /* of the root port above */
 	u8 cfg[CFG_SIZE];
 	struct vf *vfs; /* MOST_VFS of them, or none */
@@ -51,15 +65,15 @@ struct function {
 struct card {
 	struct net_device *dev;
 	struct list_head list;
-	struct function *function; /* of a physical function */
+	struct function *function; /* a virtual one has its physical one's */
 };
 
-static struct function functions[] = {
-	{ .device = CARD, .class = 0x020000, .socket = 0, .mac = { 0x52, 0x54, 0, 0, 0, 1 } },
-	{ .device = GHOST, .class = 0x038000, .socket = 0 },
-	{ .device = CARD, .class = 0x020000, .socket = 1, .mac = { 0x52, 0x54, 0, 0, 0, 2 } },
-	{ .device = CARD_SRIOV, .class = 0x020000, .socket = 1, .mac = { 0x52, 0x54, 0, 0, 0, 3 } },
-};
+static char *cards = "";
+module_param(cards, charp, 0444);
+MODULE_PARM_DESC(cards, "functions: card|sriov|ghost/SOCKET[/MAC[/WIRE]],...");
+
+static struct function functions[MOST_FUNCTIONS];
+static int number_of_functions;
 
 static const u8 root_bus[] = { 0x20, 0x40 };
 static LIST_HEAD(hub);
@@ -110,7 +124,7 @@ static u8 *find_cfg(int socket, u8 bus, unsigned int devfn)
 {
 	int slot = 0;
 
-	for (int i = 0; i < ARRAY_SIZE(functions); i++) {
+	for (int i = 0; i < number_of_functions; i++) {
 		struct function *fn = &functions[i];
 
 		if (fn->socket != socket)
@@ -183,7 +197,7 @@ static struct resource buses[] = {
 
 static struct function *function_of(struct pci_dev *pdev)
 {
-	for (int i = 0; i < ARRAY_SIZE(functions); i++)
+	for (int i = 0; i < number_of_functions; i++)
 		if (find_cfg((long)pdev->bus->sysdata, pdev->bus->number, pdev->devfn) ==
 		    functions[i].cfg)
 			return &functions[i];
@@ -192,16 +206,17 @@ static struct function *function_of(struct pci_dev *pdev)
 
 /* ---- the network device ---- */
 
-static netdev_tx_t card_xmit(struct sk_buff *skb, struct net_device *dev)
+/* Give a frame to all cards of a function's hub or wire but the one that sent it. */
+static void deliver(struct sk_buff *skb, struct function *fn, struct net_device *sender)
 {
 	struct card *other;
 
-	dev_sw_netstats_tx_add(dev, 1, skb->len);
 	rcu_read_lock();
 	list_for_each_entry_rcu(other, &hub, list) {
 		struct sk_buff *copy;
 
-		if (other->dev == dev || !netif_running(other->dev))
+		if (other->dev == sender || !netif_running(other->dev) ||
+		    strcmp(other->function->wire, fn->wire))
 			continue;
 		copy = skb_clone(skb, GFP_ATOMIC);
 		if (copy) {
@@ -212,12 +227,79 @@ static netdev_tx_t card_xmit(struct sk_buff *skb, struct net_device *dev)
 		}
 	}
 	rcu_read_unlock();
-	consume_skb(skb);
+}
+
+static netdev_tx_t card_xmit(struct sk_buff *skb, struct net_device *dev)
+{
+	struct card *card = netdev_priv(dev);
+	struct net_device *wire = READ_ONCE(card->function->wire_dev);
+
+	dev_sw_netstats_tx_add(dev, 1, skb->len);
+	deliver(skb, card->function, dev);
+	if (wire) {
+		skb->dev = wire;
+		dev_queue_xmit(skb);
+	} else {
+		consume_skb(skb);
+	}
 	return NETDEV_TX_OK;
+}
+
+static rx_handler_result_t wire_receive(struct sk_buff **pskb)
+{
+	struct sk_buff *skb = skb_share_check(*pskb, GFP_ATOMIC);
+
+	if (skb) {
+		skb_push(skb, ETH_HLEN);
+		deliver(skb, rcu_dereference(skb->dev->rx_handler_data), NULL);
+		consume_skb(skb);
+	}
+	return RX_HANDLER_CONSUMED;
+}
+
+/* The first device of a function that is up takes its wire, the last one leaves it. */
+static int take_wire(struct function *fn)
+{
+	struct net_device *wire;
+	int err;
+
+	if (!*fn->wire || fn->open++)
+		return 0;
+	wire = dev_get_by_name(&init_net, fn->wire);
+	if (wire) {
+		wire->priv_flags |= IFF_NO_ADDRCONF; /* it is a cable, not an interface */
+		wire->tx_queue_len = WIRE_FRAMES;
+	}
+	err = wire ? dev_open(wire, NULL) : -ENODEV;
+	err = err ?: netdev_rx_handler_register(wire, wire_receive, fn);
+	if (err) {
+		dev_put(wire);
+		fn->open--;
+		return err;
+	}
+	WRITE_ONCE(fn->wire_dev, wire);
+	return 0;
+}
+
+static void leave_wire(struct function *fn)
+{
+	struct net_device *wire = fn->wire_dev;
+
+	if (!wire || --fn->open)
+		return;
+	WRITE_ONCE(fn->wire_dev, NULL);
+	netdev_rx_handler_unregister(wire);
+	synchronize_net();
+	dev_put(wire);
 }
 
 static int card_open(struct net_device *dev)
 {
+	struct card *card = netdev_priv(dev);
+	int err = take_wire(card->function);
+
+	if (err)
+		return err;
 	netif_carrier_on(dev);
 	netif_start_queue(dev);
 	return 0;
@@ -225,8 +307,11 @@ static int card_open(struct net_device *dev)
 
 static int card_stop(struct net_device *dev)
 {
+	struct card *card = netdev_priv(dev);
+
 	netif_stop_queue(dev);
 	netif_carrier_off(dev);
+	leave_wire(card->function);
 	return 0;
 }
 
@@ -340,18 +425,17 @@ static const struct ethtool_ops card_ethtool_ops = {
 
 static void first_mac(struct net_device *dev, struct pci_dev *pdev)
 {
+	struct card *card = netdev_priv(dev);
+
+	card->function = function_of(pci_physfn(pdev));
 	if (pdev->is_virtfn) {
-		struct function *fn = function_of(pdev->physfn);
-		struct vf *vf = &fn->vfs[(pdev->devfn - VF_OFFSET) / VF_STRIDE];
+		struct vf *vf = &card->function->vfs[(pdev->devfn - VF_OFFSET) / VF_STRIDE];
 
 		if (is_zero_ether_addr(vf->mac))
 			eth_hw_addr_random(dev);
 		else
 			eth_hw_addr_set(dev, vf->mac);
 	} else {
-		struct card *card = netdev_priv(dev);
-
-		card->function = function_of(pdev);
 		eth_hw_addr_set(dev, card->function->mac);
 	}
 }
@@ -373,7 +457,7 @@ static int card_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	dev->max_mtu = 9216;
 	dev->lltx = true;
 	dev->pcpu_stat_type = NETDEV_PCPU_STAT_TSTATS;
-	dev->priv_flags |= IFF_LIVE_ADDR_CHANGE;
+	dev->priv_flags |= IFF_LIVE_ADDR_CHANGE | IFF_NO_QUEUE; /* the wire has one */
 	dev->features = dev->hw_features = NETIF_F_SG | NETIF_F_HW_CSUM | NETIF_F_HIGHDMA;
 	netif_carrier_off(dev);
 	err = register_netdev(dev);
@@ -456,24 +540,42 @@ static int scan(int socket)
 	return err;
 }
 
+/* Make one function of its word on the command line. */
+static int __init add(char *word)
+{
+	char *kind = strsep(&word, "/"), *socket = strsep(&word, "/"), *mac = strsep(&word, "/");
+	struct function *fn = &functions[number_of_functions];
+
+	if (number_of_functions == MOST_FUNCTIONS || !socket || kstrtoint(socket, 10, &fn->socket) ||
+	    fn->socket < 0 || fn->socket >= ARRAY_SIZE(root_bus) || (mac && !mac_pton(mac, fn->mac)) ||
+	    (word && strscpy(fn->wire, word) < 0))
+		return -EINVAL;
+	fn->device = !strcmp(kind, "ghost") ? GHOST : !strcmp(kind, "sriov") ? CARD_SRIOV : CARD;
+	fn->class = fn->device == GHOST ? 0x038000 : 0x020000;
+	fill(fn->port, VENDOR, ROOT_PORT, 0x060400, PCI_HEADER_TYPE_BRIDGE, PCI_EXP_TYPE_ROOT_PORT);
+	fill(fn->cfg, VENDOR, fn->device, fn->class, PCI_HEADER_TYPE_NORMAL, PCI_EXP_TYPE_ENDPOINT);
+	if (fn->device == CARD_SRIOV) {
+		fill_sriov(fn->cfg);
+		fn->vfs = kcalloc(MOST_VFS, sizeof(*fn->vfs), GFP_KERNEL);
+		if (!fn->vfs)
+			return -ENOMEM;
+	}
+	number_of_functions++;
+	return 0;
+}
+
 static int __init soft_card_init(void)
 {
 	int err = pci_register_driver(&card_driver) ?: pci_register_driver(&vf_driver);
+	char *left = kstrdup(cards, GFP_KERNEL), *word, *begin = left;
 
-	for (int i = 0; !err && i < ARRAY_SIZE(functions); i++) {
-		struct function *fn = &functions[i];
-
-		fill(fn->port, VENDOR, ROOT_PORT, 0x060400, PCI_HEADER_TYPE_BRIDGE,
-		     PCI_EXP_TYPE_ROOT_PORT);
-		fill(fn->cfg, VENDOR, fn->device, fn->class, PCI_HEADER_TYPE_NORMAL,
-		     PCI_EXP_TYPE_ENDPOINT);
-		if (fn->device == CARD_SRIOV) {
-			fill_sriov(fn->cfg);
-			fn->vfs = kcalloc(MOST_VFS, sizeof(*fn->vfs), GFP_KERNEL);
-			if (!fn->vfs)
-				err = -ENOMEM;
-		}
+	while (!err && (word = strsep(&left, ",")) && *word) {
+		err = add(word);
+		if (err)
+			pr_err("soft_card.cards: function %d is not KIND/SOCKET[/MAC[/WIRE]]\n",
+			       number_of_functions + 1);
 	}
+	kfree(begin);
 	for (int socket = 0; !err && socket < ARRAY_SIZE(root_bus); socket++)
 		err = scan(socket);
 	return err;

@@ -1,8 +1,14 @@
-"""The lab of two machines, booted as `make demo` does, for all tests that need them.
+"""The lab of two machines for all tests that need verbs or a kernel of their own.
 
 It ends with the last of these, not with the process that ran them, which goes on with files of
-native nodes: two emulated nodes take two thirds of a processor for doing nothing.
+native nodes: two machines cost a processor something while nobody asks them.
+
+`make test-lab` and CI have user-mode kernels, which are ten times as fast as QEMU's emulation;
+`make test` does not compile a kernel, and `make test-all` boots what `make demo` boots. What a
+user-mode kernel does not have is in emulated/.
 """
+
+import os
 
 import pytest
 
@@ -12,12 +18,16 @@ from tests.groups import own
 from tests.lab.conftest import up
 
 NAME = "test"
+VARIABLE = "KUBE_RDMA_MACHINES"
+TOPOLOGIES = {"emulated": "two-nodes", "user-mode": "user-mode"}
 
 
 @pytest.fixture(scope="package")
 def lab():
     """Two machines; KUBE_RDMA_TEST_LAB=NAME takes a running lab instead."""
-    with up(own(NAME), "two-nodes", "kube-rdma lab up", "KUBE_RDMA_TEST_LAB") as running:
+    topology = TOPOLOGIES[os.environ.get(VARIABLE, "emulated")]
+    command = f"kube-rdma lab up --topology {topology}"
+    with up(own(NAME), topology, command, "KUBE_RDMA_TEST_LAB") as running:
         yield running
 
 

@@ -12,9 +12,10 @@ from kube_rdma_lab.build import images
 from kube_rdma_lab.build.initrd import NODE_ROOT
 from kube_rdma_lab.build.parts import MachineParts, NativeParts, Parts
 from kube_rdma_lab.build.qemu import Qemu
-from kube_rdma_lab.machine import Boot, command_line, kernel_arguments, write_initrd
+from kube_rdma_lab.machine import write_initrd
 from kube_rdma_lab.native import node as native
 from kube_rdma_lab.pki import Authority
+from kube_rdma_lab.qemu_machine import command_line, kernel_arguments
 from kube_rdma_lab.release import Release
 from kube_rdma_lab.topology import find
 
@@ -31,7 +32,7 @@ PARTS = MachineParts(
 
 
 def options(flag):
-    argv = command_line(NODE, Boot(PARTS, ("-accel", "tcg")), Path("/i"), Path("/d"))
+    argv = command_line(NODE, PARTS, ("-accel", "tcg"), Path("/i"), Path("/d"))
     return [value for name, value in pairwise(argv) if name == flag]
 
 

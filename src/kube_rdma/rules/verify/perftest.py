@@ -76,13 +76,17 @@ def server_script(words: Sequence[str], tcp_port: int, seconds: int) -> str:
 
 
 def client_script(words: Sequence[str], seconds: int) -> str:
-    """A shell script that runs a client for so long at most; by RDMA_CM until a server answers."""
+    """A shell script that runs a client for so long at most; by RDMA_CM until a server answers.
+
+    It begins after a second: a server that is dialled just before it listens may go on waiting for
+    that client, and hears no other.
+    """
     command = shlex.join(words)
     if "-R" not in words:
         return f"exec timeout {seconds} {command}"
     tries = (
-        f"for again in $(seq {_TRIES}); do"
-        f' if text=$({command} 2>&1); then echo "$text"; exit; fi; sleep 1; done;'
+        f"for again in $(seq {_TRIES}); do sleep 1;"
+        f' if text=$({command} 2>&1); then echo "$text"; exit; fi; done;'
         ' echo "$text" >&2; exit 1'
     )
     return f"exec timeout {seconds} sh -c {shlex.quote(tries)}"

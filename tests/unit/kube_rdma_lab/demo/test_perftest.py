@@ -94,6 +94,7 @@ def test_a_server_that_ends_before_it_listens_is_told_with_its_words(tmp_path):
         (2, "Completion with error at client", None),
         (3, "Completion with error at client", "Completion with error"),
         (1, "Correlation coefficient r^2: 0.84 < 0.9; Can't produce a report", None),
+        (1, "nothing moved for 90 s", None),
         (1, "no device", "no device"),
     ],
 )
