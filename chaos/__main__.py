@@ -31,7 +31,9 @@ from kube_rdma_tools.release.version import commit_of
 
 CHECKOUT = Path(__file__).parents[1]
 BEFORE = "chaos-before.json"  # in the lab's folder, until a run was not clean
-NAMES_OF_LABS = {sites.NATIVE: "chaos", sites.MACHINES: "chaos-machines"}  # of those that go
+# Kinds of nodes, by the option that chooses them; labs that go are called by it.
+NATIVE = "native"
+KINDS = {NATIVE: sites.NATIVE, "machines": sites.MACHINES, "user-mode": sites.USER_MODE}
 NAMES = {fault.value.replace(" ", "-").lower(): fault for fault in Fault}
 CLEAN, NOT_CLEAN = 0, 1  # exit codes
 
@@ -41,7 +43,7 @@ class Wish(Frozen):
 
     seed: int
     count: int
-    on_machines: bool
+    nodes: str | None
     chosen: tuple[str, ...]
     kept: str
     show: bool
@@ -104,9 +106,15 @@ def ground(name: str, site: Site, *, keep: bool) -> Iterator[Ground]:
 @click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="Of runs.")
 @click.option(
     "--machines",
-    "on_machines",
-    is_flag=True,
+    "nodes",
+    flag_value="machines",
     help="Run on nodes with kernels and verbs of their own. Default: native nodes.",
+)
+@click.option(
+    "--user-mode",
+    "nodes",
+    flag_value="user-mode",
+    help="The same, on kernels that are programs of this machine instead of QEMU's.",
 )
 @click.option(
     "--fault",
@@ -136,7 +144,8 @@ def main(**options: Any) -> None:
     Exit codes: 0 every run was clean, 1 some run was not.
     """
     wish = Wish(**options)
-    site = sites.MACHINES if wish.on_machines else sites.NATIVE
+    kind = wish.nodes or NATIVE
+    site = KINDS[kind]
     faults = faults_of(site, wish.chosen)
     seeds = range(wish.seed, wish.seed + wish.count)
     if wish.show:
@@ -145,7 +154,8 @@ def main(**options: Any) -> None:
             for step in schedule(number, site.place, site.size, faults):
                 click.echo(f"  {describe(step)}")
         return
-    with ground(wish.kept or NAMES_OF_LABS[site], site, keep=bool(wish.kept)) as place:
+    name = wish.kept or f"chaos-{kind}"
+    with ground(name, site, keep=bool(wish.kept)) as place:
         sys.exit(CLEAN if row(place, seeds, faults, wish.runs) else NOT_CLEAN)
 
 
@@ -156,7 +166,7 @@ def faults_of(site: Site, chosen: Iterable[str]) -> tuple[Fault, ...]:
         if fault not in site.faults:
             raise Refused(
                 f"a node of the topology {site.topology} cannot have the fault {fault.value!r}",
-                remedy="Add --machines",
+                remedy="Add --machines or --user-mode",
             )
     return faults
 

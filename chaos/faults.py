@@ -29,6 +29,7 @@ KINDS = "crds"
 OF_A_KIND = {
     sites.NATIVE.topology: native_acts.acts,
     sites.MACHINES.topology: machine_acts.acts,
+    sites.USER_MODE.topology: machine_acts.acts,
 }
 
 

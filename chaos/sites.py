@@ -1,17 +1,19 @@
 """What a lab of each kind gives a run: nodes and cards, faults, and whether verbs move bytes there.
 
-    NATIVE     namespaces on this machine's kernel; cards are recorded
-    MACHINES   kernels of their own under QEMU; cards are emulated, with Soft-RoCE
+    NATIVE      namespaces on this machine's kernel; cards are recorded
+    MACHINES    kernels of their own under QEMU; cards are emulated, with Soft-RoCE
+    USER_MODE   the same on user-mode kernels, whose cards are software
 
 setup.py installs what a site has, schedule.py draws from its place, faults.py takes its acts. A
-seed means the same on every lab of one kind; machines have faults that natives cannot have.
+seed means the same on every lab of one kind, and on both kinds of machines, which have faults that
+natives cannot have.
 """
 
 from __future__ import annotations
 
 from chaos.schedule import GROUPS, OF_A_CARD, Fault, Place, Size
 from kube_base.errors import Refused
-from kube_base.frozen import Frozen
+from kube_base.frozen import Frozen, replace
 from kube_rdma_lab.lab import Lab
 
 NODES = ("node-1", "node-2")
@@ -56,7 +58,8 @@ MACHINES = Site(
     # All cards are there, and up, after a boot.
     groups=(*GROUPS, frozenset((*OF_A_CARD, Fault.NODE_OFF))),
 )
-SITES = (NATIVE, MACHINES)
+USER_MODE = replace(MACHINES, topology="user-mode-four-cards")
+SITES = (NATIVE, MACHINES, USER_MODE)
 
 
 def of(lab: Lab) -> Site:

@@ -265,6 +265,20 @@ TOPOLOGIES = {
             ),
         ),
         Topology(
+            "user-mode-four-cards",
+            "the same with the cards of four-cards, and the kubelet's best-effort alignment",
+            tuple(
+                NodeSpec(
+                    index,
+                    FOUR_CARDS,
+                    GPUS_APART,
+                    topology_manager=TopologyManager.BEST_EFFORT,
+                    kind=NodeKind.USER_MODE,
+                )
+                for index in (1, 2)
+            ),
+        ),
+        Topology(
             "native",
             "two nodes without machines and without verbs, up in seconds; each shows eight recorded"
             " InfiniBand cards",

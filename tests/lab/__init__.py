@@ -1,1 +1,1 @@
-"""What needs the lab: `native/` on native nodes, `machines/` on emulated ones."""
+"""What needs the lab: `native/` on native nodes, `machines/` on machines, `emulated/` on QEMU's."""

@@ -16,7 +16,8 @@ from .outside import Inside, Machine
 GUEST = Path(__file__).parent / "guest"
 MACHINES = pytest.StashKey[dict[str, Machine]]()  # by what their kernels are given
 TOLD = pytest.StashKey[list[str]]()
-VARIABLE = "KUBE_RDMA_BARE"
+VARIABLE, MACHINES_VARIABLE = "KUBE_RDMA_BARE", "KUBE_RDMA_MACHINES"
+EITHER = "lab.kernel=any"  # the kernel of QEMU's machine or the other one
 LINES = "bare machine"  # the same, in what a worker sends
 
 
@@ -42,10 +43,13 @@ def pytest_collection_modifyitems(session, config, items):
 def kernel_words(item):
     """What the kernel of a test's machine is given besides; nothing as a rule.
 
-    KUBE_RDMA_BARE=emulated has a test on QEMU that runs on a user-mode kernel otherwise.
+    KUBE_RDMA_BARE=emulated has a test on QEMU that runs on a user-mode kernel otherwise. One that
+    may run on either is there where one has been compiled: KUBE_RDMA_MACHINES=user-mode.
     """
     mark = item.get_closest_marker("kernel")
     words = mark.args[0] if mark else ""
+    if words == EITHER:
+        words = USER_MODE if os.environ.get(MACHINES_VARIABLE) == "user-mode" else ""
     emulated = os.environ.get(VARIABLE) == "emulated"
     return "" if emulated and words == USER_MODE else words
 

@@ -19,14 +19,16 @@ from tests.lab.conftest import up
 
 NAME = "test"
 VARIABLE = "KUBE_RDMA_MACHINES"
-TOPOLOGIES = {"emulated": "two-nodes", "user-mode": "user-mode"}
+LABS = {
+    "emulated": ("two-nodes", "kube-rdma lab up"),
+    "user-mode": ("user-mode", "kube-rdma lab up --topology user-mode"),
+}
 
 
 @pytest.fixture(scope="package")
 def lab():
     """Two machines; KUBE_RDMA_TEST_LAB=NAME takes a running lab instead."""
-    topology = TOPOLOGIES[os.environ.get(VARIABLE, "emulated")]
-    command = f"kube-rdma lab up --topology {topology}"
+    topology, command = LABS[os.environ.get(VARIABLE, "emulated")]
     with up(own(NAME), topology, command, "KUBE_RDMA_TEST_LAB") as running:
         yield running
 

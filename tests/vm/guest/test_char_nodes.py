@@ -12,7 +12,7 @@ from kube_rdma.programs.survey import take_survey
 
 from .world import PATIENCE, device, run
 
-pytestmark = pytest.mark.core
+pytestmark = [pytest.mark.core, pytest.mark.kernel("lab.kernel=any")]
 
 
 def test_the_node_of_a_new_device_is_told_and_there(cards, link):

@@ -12,7 +12,7 @@ from kube_rdma.model.survey import NamespaceMode
 
 from .world import run, until
 
-pytestmark = pytest.mark.core
+pytestmark = [pytest.mark.core, pytest.mark.kernel("lab.kernel=any")]
 
 NLDEV = 5 << 10
 

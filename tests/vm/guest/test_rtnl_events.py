@@ -13,7 +13,7 @@ from kube_rdma.adapters.kernel.netlink.rtnl_events import News, RtnlEvent, RtnlE
 
 from .world import PATIENCE, run
 
-pytestmark = pytest.mark.core
+pytestmark = [pytest.mark.core, pytest.mark.kernel("lab.kernel=any")]
 
 NEW_LINK = 16
 LINK_GROUP = 1

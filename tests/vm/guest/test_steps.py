@@ -36,7 +36,7 @@ from .steps_contract_rdma import Made, Rdma, macvlan
 from .steps_contract_vf import WANTED, Functions, reset, setting
 from .world import CARDS, NET, PHYSICAL_FUNCTION, before_6_15, interface, links, run, until
 
-pytestmark = pytest.mark.core
+pytestmark = [pytest.mark.core, pytest.mark.kernel("lab.kernel=any")]
 
 POD = "steps"
 PATH = Path("/run/netns", POD)

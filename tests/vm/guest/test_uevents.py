@@ -11,7 +11,7 @@ from kube_rdma.adapters.kernel.netlink.uevents import Uevent, Uevents
 
 from .world import PATIENCE, run
 
-pytestmark = pytest.mark.core
+pytestmark = [pytest.mark.core, pytest.mark.kernel("lab.kernel=any")]
 
 KOBJECT_UEVENT = 15
 KERNEL_GROUP = 1

@@ -11,7 +11,7 @@ from kube_rdma.model.card import Use
 
 from .world import run
 
-pytestmark = pytest.mark.core
+pytestmark = [pytest.mark.core, pytest.mark.kernel("lab.kernel=any")]
 
 
 def test_a_macvlan_inside_a_pod_is_seen_by_its_mac(cards, pod):
