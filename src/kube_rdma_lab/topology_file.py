@@ -65,9 +65,10 @@ class GpuEntry(_Entry):
 
 
 class NodeEntry(_Entry):
-    """A node: a machine, or a native one, which has a tree instead of hardware."""
+    """A node: a machine, also as a user-mode kernel, or a native one, with a tree for hardware."""
 
     native: bool = False
+    user_mode: bool = False
     tree: str = ""
     nics: list[NicEntry] = []
     gpus: list[GpuEntry] = []
@@ -85,7 +86,7 @@ class TopologyEntry(_Entry):
 
 
 # What only a machine has.
-HARDWARE = ("nics", "gpus", "memory_mib", "rdma_netns", "rdma_at_boot")
+HARDWARE = ("user_mode", "nics", "gpus", "memory_mib", "rdma_netns", "rdma_at_boot")
 
 # What may stand in a field; no name means two things.
 ALLOWED = {
@@ -103,6 +104,7 @@ ALLOWED = {
     "topology_manager": ", ".join(TopologyManager),
     "summary": "a text",
     "native": "true, false",
+    "user_mode": "true, false",
     "tree": "a recorded tree by its name or its folder",
     "nodes": f"a list of up to {MAX_NODES} nodes, each with fields out of"
     f" {', '.join(NodeEntry.model_fields)}",
@@ -194,6 +196,27 @@ def _contradictions(entry: TopologyEntry, text: Document) -> Iterator[Refused]:
         yield from _of_kind(node, place, text)
         yield from _of_cards(node, place, text)
         yield from _of_ghosts(node, place, text)
+        if node.user_mode:
+            yield from _of_user_mode(node, place, text)
+
+
+def _of_user_mode(node: NodeEntry, place: document.Path, text: Document) -> Iterator[Refused]:
+    """Yield what a user-mode kernel does not have; its RDMA is no module."""
+    remedy = "Remove it, or leave user_mode out"
+    if not node.rdma_at_boot:
+        problem = "a user-mode kernel has RDMA from the beginning"
+        yield Refused(problem, remedy=remedy, where=text.where((*place, "rdma_at_boot")))
+    for number, gpu in enumerate(node.gpus):
+        if gpu.switch:
+            problem = "a user-mode kernel has no switches"
+            path = (*place, "gpus", number, "switch")
+            yield Refused(problem, remedy=remedy, where=text.where(path))
+
+
+def _kind(entry: NodeEntry) -> NodeKind:
+    if entry.native:
+        return NodeKind.NATIVE
+    return NodeKind.USER_MODE if entry.user_mode else NodeKind.MACHINE
 
 
 def _of_kind(node: NodeEntry, place: document.Path, text: Document) -> Iterator[Refused]:
@@ -269,6 +292,6 @@ def _node(index: int, entry: NodeEntry, folder: Path) -> NodeSpec:
         rdma_netns=RdmaNetns(entry.rdma_netns),
         rdma_at_boot=entry.rdma_at_boot,
         topology_manager=TopologyManager(entry.topology_manager),
-        kind=NodeKind.NATIVE if entry.native else NodeKind.MACHINE,
+        kind=_kind(entry),
         tree=_tree(entry, folder),
     )

@@ -39,14 +39,15 @@ def test_a_file_says_everything_that_a_topology_has():
     assert (second.name, second.nics) == ("node-2", ())
 
 
-def test_a_file_may_mix_both_kinds_of_nodes(tmp_path):
+def test_a_file_may_mix_all_kinds_of_nodes(tmp_path):
     """A tree is named, or lies at a path relative to the file."""
     (tmp_path / "recorded/class").mkdir(parents=True)
-    text = b"nodes: [{}, {native: true, tree: efa}, {native: true, tree: ./recorded}]"
+    natives = b"{native: true, tree: efa}, {native: true, tree: ./recorded}"
+    text = b"nodes: [{}, {user_mode: true}, %b]" % natives
     made = parse(text, f"{tmp_path}/mixed.yaml")
-    assert [node.kind for node in made.nodes] == ["machine", "native", "native"]
-    assert made.nodes[1].tree == "efa"
-    assert Path(made.nodes[2].tree) == tmp_path / "recorded"
+    assert [node.kind for node in made.nodes] == ["machine", "user-mode", "native", "native"]
+    assert made.nodes[2].tree == "efa"
+    assert Path(made.nodes[3].tree) == tmp_path / "recorded"
     assert find(made.reference) == made
 
 
@@ -71,7 +72,10 @@ NICS = "nodes:\n- nics:\n  - "
             f"nodes: [{'{native: true}, ' * 33}]",
             ["t.yaml:1:8: nodes: ", "a list of up to 32 nodes"],
         ),
-        ("nodes: [x]", ['t.yaml:1:9: nodes[0]: "x" is not a value', "fields out of native, tree"]),
+        (
+            "nodes: [x]",
+            ['t.yaml:1:9: nodes[0]: "x" is not a value', "out of native, user_mode, tree"],
+        ),
         (
             "nodes:\n- nisc: []",
             ["t.yaml:2:3: nodes[0].nisc: there is no such field. Did you mean nics? Known: native"],
@@ -90,6 +94,17 @@ NICS = "nodes:\n- nics:\n  - "
                 "t.yaml:2:42: nodes[0].nics: a native node has no nics. Remove it, or leave native",
                 "t.yaml:2:30: nodes[0].memory_mib: a native node has no memory_mib. Remove it",
             ],
+        ),
+        (
+            "nodes:\n- {user_mode: true, rdma_at_boot: false, gpus: [{switch: 1}]}",
+            [
+                "t.yaml:2:35: nodes[0].rdma_at_boot: a user-mode kernel has RDMA from the be",
+                "nodes[0].gpus[0].switch: a user-mode kernel has no switches",
+            ],
+        ),
+        (
+            "nodes: [{native: true, user_mode: true}]",
+            ["nodes[0].user_mode: a native node has no user_mode. Remove it"],
         ),
         ("nodes: [{tree: efa}]", ["nodes[0].tree: a machine has no recorded tree. Write native"]),
         (

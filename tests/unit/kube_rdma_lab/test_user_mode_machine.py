@@ -5,7 +5,7 @@ from pathlib import Path
 
 from kube_rdma_lab.build.parts import MachineParts, Parts
 from kube_rdma_lab.build.qemu import Qemu
-from kube_rdma_lab.network import end
+from kube_rdma_lab.network import commands, end
 from kube_rdma_lab.topology import NodeKind, find
 from kube_rdma_lab.user_mode_machine import command_line
 
@@ -66,3 +66,12 @@ def test_its_nodes_count_as_machines():
     topology = find("user-mode")
     assert topology.machines == topology.nodes
     assert topology.kinds == {NodeKind.USER_MODE}
+
+
+def test_the_lab_s_own_stack_answers_nothing_on_a_node_s_end():
+    """It has the control plane's address: its ARP would answer for that on each end."""
+    lines = commands(find("user-mode"), {})
+    for position in range(len(NODE.nics) + 1):
+        (line,) = [each for each in lines if each.startswith(f"link set {end(NODE, position)} ")]
+        assert "arp off" in line
+        assert "addrgenmode none" in line
