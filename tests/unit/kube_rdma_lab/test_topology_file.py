@@ -74,7 +74,7 @@ NICS = "nodes:\n- nics:\n  - "
         ),
         (
             "nodes: [x]",
-            ['t.yaml:1:9: nodes[0]: "x" is not a value', "out of native, user_mode, tree"],
+            ['t.yaml:1:9: nodes[0]: "x" is not a value', "out of native, user_mode"],
         ),
         (
             "nodes:\n- nisc: []",
