@@ -266,16 +266,9 @@ TOPOLOGIES = {
         ),
         Topology(
             "user-mode-four-cards",
-            "the same with the cards of four-cards, and the kubelet's best-effort alignment",
+            "the same with the cards of four-cards",
             tuple(
-                NodeSpec(
-                    index,
-                    FOUR_CARDS,
-                    GPUS_APART,
-                    topology_manager=TopologyManager.BEST_EFFORT,
-                    kind=NodeKind.USER_MODE,
-                )
-                for index in (1, 2)
+                NodeSpec(index, FOUR_CARDS, GPUS_APART, kind=NodeKind.USER_MODE) for index in (1, 2)
             ),
         ),
         Topology(
