@@ -103,6 +103,10 @@ NICS = "nodes:\n- nics:\n  - "
             ],
         ),
         (
+            "nodes: [{user_mode: true, topology_manager: restricted}]",
+            ["nodes[0].topology_manager: a user-mode kernel has no NUMA nodes, without which"],
+        ),
+        (
             "nodes: [{native: true, user_mode: true}]",
             ["nodes[0].user_mode: a native node has no user_mode. Remove it"],
         ),
