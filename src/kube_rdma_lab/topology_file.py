@@ -206,7 +206,7 @@ def _of_user_mode(node: NodeEntry, place: document.Path, text: Document) -> Iter
     if not node.rdma_at_boot:
         problem = "a user-mode kernel has RDMA from the beginning"
         yield Refused(problem, remedy=remedy, where=text.where((*place, "rdma_at_boot")))
-    if node.topology_manager != TopologyManager.NONE:
+    if node.topology_manager != "none":
         problem = "a user-mode kernel has no NUMA nodes, without which its kubelet does not start"
         yield Refused(problem, remedy=remedy, where=text.where((*place, "topology_manager")))
     for number, gpu in enumerate(node.gpus):
