@@ -58,7 +58,8 @@ def judge(
         for uid in space.pods:
             if uid in pods:
                 _pod(account, space, pods[uid], seen)
-        _rules(account, space, seen, frozenset(uid for uid in space.pods if _lost(pods.get(uid))))
+        told = any(uid in pods and pods[uid].has_lost_networks for uid in space.pods)
+        _rules(account, space, seen, told=told)
     with_one = {uid for space in node.others for uid in space.pods}
     for uid, pod in pods.items():
         if pod.is_ready and uid not in with_one:
@@ -142,19 +143,15 @@ def _devices(account: Account, space: SeenNamespace, pod: SeenPod, links: Iterab
             account.doubled(Thing.RDMA, f"{name} of pod {pod.name} has {count}")
 
 
-def _lost(pod: SeenPod | None) -> bool:
-    """Whether a pod was told that its interface went with a card, so that it is to be deleted."""
-    return pod is not None and any(note.startswith("NetworksLost") for note in pod.notes)
+def _rules(account: Account, space: SeenNamespace, seen: Seen, *, told: bool) -> None:
+    """Each address of a pod has one rule, and each rule an address.
 
-
-def _rules(account: Account, space: SeenNamespace, seen: Seen, has_lost: frozenset[str]) -> None:
-    """Each address of a pod has one rule, and each rule an address; `has_lost` are such pods.
-
-    The kernel keeps a rule whose interface is gone. It is inside of the pod, and goes with it.
+    The kernel keeps a rule whose interface is gone. It is inside of the pod, and goes with it; so
+    it is no leak where the pod was `told`.
     """
     have = {address for link in space.links for address in addresses_of(link, seen)}
     sources = [rule.source for rule in space.rules]
-    for source in () if has_lost else sorted({*sources} - have):
+    for source in () if told else sorted({*sources} - have):
         account.leaked(Thing.RULE, f"{space.name} has one from {source}, which is not there")
     for source in repeated(sources):
         account.doubled(Thing.RULE, f"{space.name} has more than one from {source}")

@@ -33,7 +33,7 @@ def judge(
     _shares(account, node, pods, living)
     claims = {claim.uid: claim for claim in seen.claims if claim.owner in living}
     _claims(account, node, pods, claims)
-    _cdi(account, node)
+    _cdi(account, node, _told(node, pods, seen))
     _settings(account, node)
     return account
 
@@ -142,8 +142,21 @@ def _claims(
             account.lost(Thing.CLAIM, f"{claim.name} of pod {pod.name} is not prepared")
 
 
-def _cdi(account: Account, node: SeenNode) -> None:
-    """A file for each claim and each binding, and no other; its device nodes are there."""
+def _told(node: SeenNode, pods: Mapping[str, SeenPod], seen: Seen) -> frozenset[str]:
+    """The CDI files of pods that were told to be deleted, for an interface went with its card."""
+    told = {uid for uid, pod in pods.items() if pod.has_lost_networks}
+    bound = [
+        f"kube-rdma-{one.container}-{one.nonce}.json" for one in node.bindings if one.pod in told
+    ]
+    claimed = [f"{CLAIM_FILE}{claim.uid}.json" for claim in seen.claims if claim.owner in told]
+    return frozenset((*bound, *claimed))
+
+
+def _cdi(account: Account, node: SeenNode, told: frozenset[str]) -> None:
+    """A file for each claim and each binding, and no other; its device nodes are there.
+
+    Those of an interface that is gone are not; `told` are files of pods that know it.
+    """
     names = {each.name for each in node.cdi}
     bound = {f"kube-rdma-{each.container}-{each.nonce}.json": each for each in node.bindings}
     claimed = {f"{CLAIM_FILE}{uid}.json" for uid in node.claims}
@@ -152,7 +165,7 @@ def _cdi(account: Account, node: SeenNode) -> None:
         account.leaked(Thing.CDI, f"{name} is of no record")
     for name in sorted((bound.keys() | claimed) - names):
         account.lost(Thing.CDI, f"{name} is not there")
-    for file in node.cdi:
+    for file in (file for file in node.cdi if file.name not in told):
         for path in sorted({*file.nodes} - {*node.device_nodes}):
             account.lost(Thing.CDI, f"{file.name} names {path}, which is not there")
 

@@ -149,6 +149,11 @@ class SeenPod(Frozen):
     notes: tuple[str, ...] = ()  # warnings about it: Events, its own status
     has_verbs: bool = False
 
+    @property
+    def has_lost_networks(self) -> bool:
+        """Whether it was told that an interface went with its card, so that it is to be deleted."""
+        return any(note.startswith("NetworksLost") for note in self.notes)
+
 
 class SeenClaim(Frozen):
     """A claim of the load: the pod that owns it, its share of each device."""

@@ -170,6 +170,13 @@ def test_a_pod_that_was_told_of_its_lost_interface_keeps_the_rule():
     assert not kinds(replace(seen, pods=(tells, *pods[1:])))
 
 
+def test_a_pod_that_was_told_of_its_lost_interface_keeps_a_file_of_device_nodes_that_are_gone():
+    seen = on(WORLD.seen(), NODE, device_nodes=lambda _: ())
+    assert ("lost", "CDI file") in kinds(seen)
+    tells = tuple(replace(pod, notes=("NetworksLost: net1 is gone",)) for pod in seen.pods)
+    assert not kinds(replace(seen, pods=tells))
+
+
 def test_a_pod_has_the_claim_that_the_kubelet_had_prepared_for_it():
     """A restore of etcd took the claim of a running pod, which was made another: seed 81."""
     seen = WORLD.seen()
