@@ -58,8 +58,8 @@ def judge(
         for uid in space.pods:
             if uid in pods:
                 _pod(account, space, pods[uid], seen)
-        told = any(uid in pods and pods[uid].has_lost_networks for uid in space.pods)
-        _rules(account, space, seen, told=told)
+        is_informed = any(uid in pods and pods[uid].has_lost_networks for uid in space.pods)
+        _rules(account, space, seen, is_informed=is_informed)
     with_one = {uid for space in node.others for uid in space.pods}
     for uid, pod in pods.items():
         if pod.is_ready and uid not in with_one:
@@ -143,15 +143,15 @@ def _devices(account: Account, space: SeenNamespace, pod: SeenPod, links: Iterab
             account.doubled(Thing.RDMA, f"{name} of pod {pod.name} has {count}")
 
 
-def _rules(account: Account, space: SeenNamespace, seen: Seen, *, told: bool) -> None:
+def _rules(account: Account, space: SeenNamespace, seen: Seen, *, is_informed: bool) -> None:
     """Each address of a pod has one rule, and each rule an address.
 
     The kernel keeps a rule whose interface is gone. It is inside of the pod, and goes with it; so
-    it is no leak where the pod was `told`.
+    it is no leak where the pod knows of it (`is_informed`).
     """
     have = {address for link in space.links for address in addresses_of(link, seen)}
     sources = [rule.source for rule in space.rules]
-    for source in () if told else sorted({*sources} - have):
+    for source in () if is_informed else sorted({*sources} - have):
         account.leaked(Thing.RULE, f"{space.name} has one from {source}, which is not there")
     for source in repeated(sources):
         account.doubled(Thing.RULE, f"{space.name} has more than one from {source}")

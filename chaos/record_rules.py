@@ -33,7 +33,7 @@ def judge(
     _shares(account, node, pods, living)
     claims = {claim.uid: claim for claim in seen.claims if claim.owner in living}
     _claims(account, node, pods, claims)
-    _cdi(account, node, _told(node, pods, seen))
+    _cdi(account, node, _excused_files(node, pods, seen))
     _settings(account, node)
     return account
 
@@ -142,20 +142,22 @@ def _claims(
             account.lost(Thing.CLAIM, f"{claim.name} of pod {pod.name} is not prepared")
 
 
-def _told(node: SeenNode, pods: Mapping[str, SeenPod], seen: Seen) -> frozenset[str]:
+def _excused_files(node: SeenNode, pods: Mapping[str, SeenPod], seen: Seen) -> frozenset[str]:
     """The CDI files of pods that were told to be deleted, for an interface went with its card."""
-    told = {uid for uid, pod in pods.items() if pod.has_lost_networks}
+    informed = {uid for uid, pod in pods.items() if pod.has_lost_networks}
     bound = [
-        f"kube-rdma-{one.container}-{one.nonce}.json" for one in node.bindings if one.pod in told
+        f"kube-rdma-{one.container}-{one.nonce}.json"
+        for one in node.bindings
+        if one.pod in informed
     ]
-    claimed = [f"{CLAIM_FILE}{claim.uid}.json" for claim in seen.claims if claim.owner in told]
+    claimed = [f"{CLAIM_FILE}{claim.uid}.json" for claim in seen.claims if claim.owner in informed]
     return frozenset((*bound, *claimed))
 
 
-def _cdi(account: Account, node: SeenNode, told: frozenset[str]) -> None:
+def _cdi(account: Account, node: SeenNode, excused: frozenset[str]) -> None:
     """A file for each claim and each binding, and no other; its device nodes are there.
 
-    Those of an interface that is gone are not; `told` are files of pods that know it.
+    Those of an interface that is gone are not; `excused` are files of pods that know it.
     """
     names = {each.name for each in node.cdi}
     bound = {f"kube-rdma-{each.container}-{each.nonce}.json": each for each in node.bindings}
@@ -165,7 +167,7 @@ def _cdi(account: Account, node: SeenNode, told: frozenset[str]) -> None:
         account.leaked(Thing.CDI, f"{name} is of no record")
     for name in sorted((bound.keys() | claimed) - names):
         account.lost(Thing.CDI, f"{name} is not there")
-    for file in (file for file in node.cdi if file.name not in told):
+    for file in (file for file in node.cdi if file.name not in excused):
         for path in sorted({*file.nodes} - {*node.device_nodes}):
             account.lost(Thing.CDI, f"{file.name} names {path}, which is not there")
 
