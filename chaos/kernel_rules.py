@@ -35,7 +35,7 @@ def in_use(node: SeenNode, seen: Seen) -> tuple[tuple[str, SeenNamespace], ...]:
 
 def explains(pod: SeenPod) -> bool:
     """Whether somebody has told of the pod that its card is away, or what went with it."""
-    return any(note.startswith(("RDMACard", "NetworksLost")) for note in pod.notes)
+    return pod.has_lost_networks or any(note.startswith("RDMACard") for note in pod.notes)
 
 
 def judge(

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from chaos.finding import Account, Discrepancy, Thing, repeated
 from chaos.kernel_rules import explains, in_use
-from chaos.seen import Seen, SeenClaim, SeenNode, SeenPod
+from chaos.seen import Seen, SeenBinding, SeenClaim, SeenNode, SeenPod
 
 CLAIM_FILE = "kube-rdma_claim-"
 START_FILE = "kube-rdma-start-"
@@ -142,14 +142,14 @@ def _claims(
             account.lost(Thing.CLAIM, f"{claim.name} of pod {pod.name} is not prepared")
 
 
+def _bound_file(binding: SeenBinding) -> str:
+    return f"kube-rdma-{binding.container}-{binding.nonce}.json"
+
+
 def _excused_files(node: SeenNode, pods: Mapping[str, SeenPod], seen: Seen) -> frozenset[str]:
     """The CDI files of pods that were told to be deleted, for an interface went with its card."""
     informed = {uid for uid, pod in pods.items() if pod.has_lost_networks}
-    bound = [
-        f"kube-rdma-{one.container}-{one.nonce}.json"
-        for one in node.bindings
-        if one.pod in informed
-    ]
+    bound = [_bound_file(one) for one in node.bindings if one.pod in informed]
     claimed = [f"{CLAIM_FILE}{claim.uid}.json" for claim in seen.claims if claim.owner in informed]
     return frozenset((*bound, *claimed))
 
@@ -160,12 +160,12 @@ def _cdi(account: Account, node: SeenNode, excused: frozenset[str]) -> None:
     Those of an interface that is gone are not; `excused` are files of pods that know it.
     """
     names = {each.name for each in node.cdi}
-    bound = {f"kube-rdma-{each.container}-{each.nonce}.json": each for each in node.bindings}
+    bound = {*map(_bound_file, node.bindings)}
     claimed = {f"{CLAIM_FILE}{uid}.json" for uid in node.claims}
     starts = {f"{START_FILE}{each.nonce}.json" for each in node.promises}
-    for name in sorted(names - bound.keys() - claimed - starts):
+    for name in sorted(names - bound - claimed - starts):
         account.leaked(Thing.CDI, f"{name} is of no record")
-    for name in sorted((bound.keys() | claimed) - names):
+    for name in sorted((bound | claimed) - names):
         account.lost(Thing.CDI, f"{name} is not there")
     for file in (file for file in node.cdi if file.name not in excused):
         for path in sorted({*file.nodes} - {*node.device_nodes}):

@@ -20,6 +20,7 @@ import pytest
 from kube_rdma_lab.processes import weigh_session
 
 RUN = "KUBE_RDMA_TEST_RUN"  # the name of a run beside another
+MACHINES = "KUBE_RDMA_MACHINES"  # what machines of a run are: emulated, user-mode
 
 
 class Place(IntEnum):
@@ -72,6 +73,11 @@ def group(nodeid):
     where = place(nodeid)
     shared = where in (Place.EMULATED, Place.MACHINES, Place.BARE)
     return where.name.lower() if shared else nodeid.partition("::")[0]
+
+
+def kind_of_machines():
+    """What machines of this run are."""
+    return os.environ.get(MACHINES, "emulated")
 
 
 def own(name):

@@ -11,7 +11,7 @@ from pathlib import Path
 from kube_rdma_lab.build.parts import MachineParts
 from kube_rdma_lab.console import LOUDNESS
 from kube_rdma_lab.network import tap
-from kube_rdma_lab.topology import RDMA_MTU, NicKind, NodeSpec, RdmaNetns
+from kube_rdma_lab.topology import RDMA_MTU, NicKind, NodeSpec
 
 # What costs an emulated processor much and gives a lab nothing (docs/decisions/0015).
 FRUGAL = (
@@ -100,9 +100,8 @@ def _tap(node: NodeSpec, position: int) -> str:
 
 
 def kernel_arguments(node: NodeSpec) -> str:
-    """Return the kernel's command line; the RDMA namespace mode can only be chosen there."""
-    exclusive = node.rdma_netns is RdmaNetns.EXCLUSIVE
-    return f"{KERNEL_ARGUMENTS} ib_core.netns_mode=0" if exclusive else KERNEL_ARGUMENTS
+    """Return the kernel's command line."""
+    return " ".join((KERNEL_ARGUMENTS, *node.kernel_words))
 
 
 def command_line(

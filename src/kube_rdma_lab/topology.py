@@ -121,6 +121,12 @@ class NodeSpec:
         return f"node-{self.index}"
 
     @property
+    def kernel_words(self) -> tuple[str, ...]:
+        """What the kernel is given besides; the RDMA namespace mode can only be chosen there."""
+        exclusive = self.rdma_netns is RdmaNetns.EXCLUSIVE
+        return ("ib_core.netns_mode=0",) if exclusive else ()
+
+    @property
     def ip(self) -> str:
         """Address on the cluster network, the node's InternalIP."""
         return f"{CLUSTER_PREFIX}.{10 + self.index}"

@@ -13,10 +13,10 @@ from pathlib import Path
 from kube_rdma_lab.build.parts import MachineParts
 from kube_rdma_lab.console import LOUDNESS
 from kube_rdma_lab.network import end
-from kube_rdma_lab.topology import RDMA_MTU, NicKind, NodeSpec, RdmaNetns
+from kube_rdma_lab.topology import RDMA_MTU, NicKind, NodeSpec
 
 # Its console is its output; `seccomp` lets it catch system calls without ptrace.
-CONSOLE = "con=null con0=fd:0,fd:1 seccomp=on panic=-1"
+KERNEL_ARGUMENTS = f"con=null con0=fd:0,fd:1 seccomp=on panic=-1 {LOUDNESS} net.ifnames=0 audit=0"
 CARD_KINDS = {NicKind.VIRTIO: "card", NicKind.IGB: "sriov"}
 
 
@@ -57,7 +57,4 @@ def command_line(node: NodeSpec, parts: MachineParts, initrd: Path, disk: Path) 
     argv += [f"mem={node.memory_mib}M", f"ncpus={node.cpus}"]
     argv += [f"initrd={initrd}", f"ubd0rc={parts.root_disk}", f"ubd1={disk},{parts.image_disk}"]
     argv += [f"uml_dir={disk.parent}/", "umid=user-mode", *wires(node), cards(node)]
-    argv += [*CONSOLE.split(), *LOUDNESS.split(), "net.ifnames=0", "audit=0"]
-    if node.rdma_netns is RdmaNetns.EXCLUSIVE:
-        argv.append("ib_core.netns_mode=0")
-    return argv
+    return [*argv, *KERNEL_ARGUMENTS.split(), *node.kernel_words]

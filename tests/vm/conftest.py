@@ -10,13 +10,14 @@ import pytest
 
 from kube_rdma_lab.bare import progress
 from kube_rdma_lab.bare.run import USER_MODE
+from tests.groups import kind_of_machines
 
 from .outside import Inside, Machine
 
 GUEST = Path(__file__).parent / "guest"
 MACHINES = pytest.StashKey[dict[str, Machine]]()  # by what their kernels are given
 TOLD = pytest.StashKey[list[str]]()
-VARIABLE, MACHINES_VARIABLE = "KUBE_RDMA_BARE", "KUBE_RDMA_MACHINES"
+VARIABLE = "KUBE_RDMA_BARE"
 EITHER = "lab.kernel=any"  # the kernel of QEMU's machine or the other one
 LINES = "bare machine"  # the same, in what a worker sends
 
@@ -49,7 +50,7 @@ def kernel_words(item):
     mark = item.get_closest_marker("kernel")
     words = mark.args[0] if mark else ""
     if words == EITHER:
-        words = USER_MODE if os.environ.get(MACHINES_VARIABLE) == "user-mode" else ""
+        words = USER_MODE if kind_of_machines() == "user-mode" else ""
     emulated = os.environ.get(VARIABLE) == "emulated"
     return "" if emulated and words == USER_MODE else words
 

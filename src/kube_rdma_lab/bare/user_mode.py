@@ -9,16 +9,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from kube_rdma_lab.bare.machine import CARDS, GHOST_SOCKET, MAC, MEMORY_MIB
-from kube_rdma_lab.console import LOUDNESS
+from kube_rdma_lab.user_mode_machine import KERNEL_ARGUMENTS
 
 PROCESSORS = 2
 # How many boots' time it may be silent: it boots in a tenth of QEMU's time, and what waits for a
 # timer takes as long as there.
 QUIET_BOOTS = 200
-# Its console is its output; `seccomp` lets it catch system calls without ptrace.
 # As in bare/machine.py; two plain cards and one with virtual functions, the ghost behind the first.
 CARD_KINDS = ("card", "card", "sriov")
-ARGUMENTS = f"con=null con0=fd:0,fd:1 seccomp=on panic=-1 {LOUDNESS} net.ifnames=0 audit=0"
 
 
 def command_line(program: Path, disk: Path, initrd: Path, results: Path) -> list[str]:
@@ -29,7 +27,7 @@ def command_line(program: Path, disk: Path, initrd: Path, results: Path) -> list
     argv = ["setpriv", "--pdeathsig", "KILL", "--", str(program)]
     argv += [f"mem={MEMORY_MIB}M", f"ncpus={PROCESSORS}", f"initrd={initrd}", f"ubd0r={disk}"]
     argv += [f"hostfs={results.parent}", f"uml_dir={results.parent}/", "umid=user-mode"]
-    return [*argv, f"soft_card.cards={_functions()}", *ARGUMENTS.split()]
+    return [*argv, f"soft_card.cards={_functions()}", *KERNEL_ARGUMENTS.split()]
 
 
 def _functions() -> str:

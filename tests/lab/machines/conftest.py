@@ -8,17 +8,14 @@ native nodes: two machines cost a processor something while nobody asks them.
 user-mode kernel does not have is in emulated/.
 """
 
-import os
-
 import pytest
 
 from kube_rdma_lab.demo.main import demonstrate
 from kube_rdma_lab.printer import Printer
-from tests.groups import own
+from tests.groups import kind_of_machines, own
 from tests.lab.conftest import up
 
 NAME = "test"
-VARIABLE = "KUBE_RDMA_MACHINES"
 LABS = {
     "emulated": ("two-nodes", "kube-rdma lab up"),
     "user-mode": ("user-mode", "kube-rdma lab up --topology user-mode"),
@@ -28,7 +25,7 @@ LABS = {
 @pytest.fixture(scope="package")
 def lab():
     """Two machines; KUBE_RDMA_TEST_LAB=NAME takes a running lab instead."""
-    topology, command = LABS[os.environ.get(VARIABLE, "emulated")]
+    topology, command = LABS[kind_of_machines()]
     with up(own(NAME), topology, command, "KUBE_RDMA_TEST_LAB") as running:
         yield running
 

@@ -1,24 +1,17 @@
 """A node as a user-mode kernel: its wires are the lab's, its cards those of the topology."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
-from kube_rdma_lab.build.parts import MachineParts, Parts
-from kube_rdma_lab.build.qemu import Qemu
+from kube_rdma_lab.build.parts import Parts
 from kube_rdma_lab.network import commands, end
 from kube_rdma_lab.topology import NodeKind, find
 from kube_rdma_lab.user_mode_machine import command_line
+from tests.unit.kube_rdma_lab.test_machine import PARTS as EMULATED
 
 NODE = find("user-mode").nodes[0]
-PARTS = MachineParts(
-    qemu=Qemu(Path("/p/qemu")),
-    kernel=Path("/p/vmlinuz"),
-    kernel_release="7.3",
-    initrd=Path("/p/initrd"),
-    root_disk=Path("/p/root"),
-    image_disk=Path("/p/images"),
-    user_mode=Path("/p/linux"),
-)
+PARTS = replace(EMULATED, user_mode=Path("/p/linux"))
 ARGV = command_line(NODE, PARTS, Path("/n/initrd"), Path("/n/cow"))
 
 
