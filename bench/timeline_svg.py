@@ -21,6 +21,7 @@ _ROOM = 64  # pixels behind the last bar, for its time
 _LETTERS = 40  # of the work, whose end says how much more it is; all of it is in the tip
 _HEAD = 92
 _THINNEST = 2.0
+_SHORTEST = 1.0  # ms that there is room for at least: of a moment alone no scale could be made
 _STEPS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 _MOST_TICKS = 7
 _LANES = {
@@ -37,13 +38,14 @@ _TONES = (*_LANES.values(), Tone("grid", "#dfe5ec", "#262d36", of="stroke"))
 def timeline_svg(spans: Sequence[TimelineSpan], title: str, note: str) -> str:
     """The whole picture; `note` says below the title where the spans are from."""
     rows = list(merged(spans))
-    end = max((row.end for row in rows), default=0.0) or 1.0
-    scale = (_WIDTH - _ROOM - _LEFT) / end
+    end = max((row.end for row in rows), default=0.0)
+    width = max(end, _SHORTEST)
+    scale = (_WIDTH - _ROOM - _LEFT) / width
     bottom = _HEAD + _LINE * len(rows)
     parts = [
         heading(_MARGIN, title),
         text(_MARGIN, 50, note, "faint", ' style="font-size: 11px"'),
-        *_grid(end, scale, bottom),
+        *_grid(width, scale, bottom),
     ]
     for number, row in enumerate(rows):
         parts += _row(row, _HEAD + _LINE * number, scale)

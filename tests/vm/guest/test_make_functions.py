@@ -14,6 +14,8 @@ from kube_rdma.programs.survey import take_survey
 from .sriov_contract import KilledMaking, Making, functions
 from .world import NET, PHYSICAL_FUNCTION, interface, run
 
+pytestmark = pytest.mark.kernel("lab.kernel=any")
+
 
 class RealWorld:
     """The bare machine's card; it has 7 functions to give and none at first."""

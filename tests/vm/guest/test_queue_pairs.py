@@ -17,6 +17,8 @@ from kube_rdma.programs.doctor.in_use import counted_pairs
 from .test_rdma_cgroup import TAKE
 from .world import run
 
+pytestmark = pytest.mark.kernel("lab.kernel=any")
+
 DEVICE, UID, CONTAINER = "rxe-used", "7a1c-09", "ab" * 32
 MADE = 8  # a protection domain, a completion queue, then regions and queue pairs in turn
 COUNT = "from kube_rdma.adapters.kernel.netlink.rdma_resources import read_queue_pairs as read"

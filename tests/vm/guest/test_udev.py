@@ -25,6 +25,8 @@ from .steps_contract import Links
 from .test_steps import PATH, POD, RealWorld, numbers, one_function, real_world
 from .world import CARDS, NET, PATIENCE, PHYSICAL_FUNCTION, interface, run, until
 
+pytestmark = pytest.mark.kernel("lab.kernel=any")
+
 ROUNDS = 5
 MARKS = {"KUBE_RDMA": "1", "NM_UNMANAGED": "1"}  # systemd-networkd's and NetworkManager's
 UDEVD = "/usr/lib/systemd/systemd-udevd"
