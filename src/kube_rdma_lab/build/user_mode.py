@@ -26,11 +26,20 @@ PROGRAMS = ("tar", "xz", "make", "gcc", "flex", "bison", "bc")
 # Headers of hardware, and tests, which no configuration of this kind of kernel reads.
 LEFT_OUT = ("drivers/gpu/drm/amd/include", "tools/testing")
 ARCHITECTURE = "ARCH=um"
-# The kubelet and perftest ask a kernel for its processor's speed, and this kind of kernel says
-# none. perftest takes what it measures itself where the two differ.
-CPUINFO = "arch/um/kernel/um_arch.c"
-BEFORE_SPEED, SPEED = 'seq_printf(m, "bogomips', 'seq_puts(m, "cpu MHz\\t\\t: 1000.000\\n");\n\t'
-RECIPE = "2"
+BOGOMIPS = 'seq_printf(m, "bogomips'
+# What stands in a file of the source, and what is written in its place.
+CHANGES = {
+    # The kubelet and perftest ask a kernel for its processor's speed, and this kind of kernel says
+    # none. perftest takes what it measures itself where the two differ.
+    "arch/um/kernel/um_arch.c": (
+        BOGOMIPS,
+        f'seq_puts(m, "cpu MHz\\t\\t: 1000.000\\n");\n\t{BOGOMIPS}',
+    ),
+    # A thread holds its process's mutex while it runs (mmu.c, enter_turnstile), and a mutex that
+    # spins makes every other thread burn a processor until then. Only this word lets mutexes spin.
+    "arch/x86/um/Kconfig": ("select ARCH_SUPPORTS_ATOMIC_RMW\n", "\n"),
+}
+RECIPE = "3"
 
 
 def build(store: Store, resolved: kernel.Resolved, archive: debian.Archive) -> Path:
@@ -105,12 +114,17 @@ def _source(folder: Path, resolved: kernel.Resolved, archive: debian.Archive, sh
     shutil.copyfile(CARD, drivers / CARD.name)
     with (drivers / "Makefile").open("a") as makefile:
         makefile.write(f"obj-y += {CARD.stem}.o\n")
-    cpuinfo = folder / name / CPUINFO
-    text = cpuinfo.read_text()
-    if BEFORE_SPEED not in text:
-        raise Broken(f"{CPUINFO} of {name} has no line `{BEFORE_SPEED}`; see {Path(__file__).name}")
-    cpuinfo.write_text(text.replace(BEFORE_SPEED, SPEED + BEFORE_SPEED, 1))
+    change(folder / name)
     return folder / name
+
+
+def change(source: Path) -> None:
+    """Change the lines of a kernel's source that CHANGES names; Broken if one is not there."""
+    for path, (before, after) in CHANGES.items():
+        text = (source / path).read_text()
+        if before not in text:
+            raise Broken(f"{path} of {source.name} has no `{before.strip()}`; see CHANGES")
+        (source / path).write_text(text.replace(before, after, 1))
 
 
 def _compile(source: Path, folder: Path, shell: Shell) -> Path:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kube_base.errors import Refused
+from kube_base.errors import Broken, Refused
 from kube_rdma_lab.bare import user_mode as machine
 from kube_rdma_lab.build import kernel, user_mode
 
@@ -35,6 +35,19 @@ def test_the_source_is_of_the_machines_kernel_s_version():
     inputs = user_mode.inputs_of(RESOLVED)
     assert inputs["package"] == "linux-source-7.3"
     assert user_mode.inputs_of(replace(RESOLVED, version="7.3.5-1")) != inputs
+
+
+def test_a_source_is_changed_once_and_one_without_a_line_is_broken(tmp_path):
+    """Another version of Linux may have written it otherwise."""
+    for path, (before, _) in user_mode.CHANGES.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(f"\t{before} a\n\t{before} b\n")
+    user_mode.change(tmp_path)
+    for path, (before, after) in user_mode.CHANGES.items():
+        assert (tmp_path / path).read_text() == f"\t{after} a\n\t{before} b\n"
+    (tmp_path / "arch/x86/um/Kconfig").write_text("config UML_X86\n")
+    with pytest.raises(Broken, match=r"arch/x86/um/Kconfig .* `select ARCH_SUPPORTS_ATOMIC_RMW`"):
+        user_mode.change(tmp_path)
 
 
 def test_the_machine_sees_one_folder_and_no_disk_that_it_could_write():
