@@ -13,10 +13,10 @@ PYTEST := .venv/bin/python -m pytest
 UNIT := $(PYTEST) -n auto --dist loadfile -o tmp_path_retention_policy=failed
 # The folders of all tests with the mark `lab` (tests/conftest.py): to read the others takes seconds.
 # A process for each kind of lab: machines, the bare VM, native nodes, and but for `make test` emulated
-# machines and one more of native nodes; whichever is done first goes on with native files (tests/groups.py).
+# machines; whichever is done first goes on with native files (tests/groups.py).
 LABS := $(PYTEST) tests/lab tests/vm --dist loadscope -v
 CORE := $(LABS) -n 3
-LAB := $(LABS) -n 5
+LAB := $(LABS) -n 4
 # Machines are user-mode kernels, where one has been compiled (tests/lab/machines/conftest.py).
 test-lab ci: export KUBE_RDMA_MACHINES := user-mode
 # All that tests need and the demo does not: built before the first lab boots, not beside it.

@@ -37,13 +37,20 @@ class ApiClient:
 
     def items(self, path: str) -> list[dict[str, Any]]:
         """Return the objects of a list; none when the cluster has no such kind."""
-        answer = self._ask(path)
-        return [] if answer is None else list(json.loads(answer)["items"])
+        answer = self.document(path)
+        return [] if answer is None else list(answer["items"])
 
-    def _ask(self, path: str) -> bytes | None:
+    def document(self, path: str, form: str = "application/json") -> dict[str, Any] | None:
+        """Return what there is at a path, in a `form` (a media type); None if there is nothing."""
+        answer = self._ask(path, form)
+        return None if answer is None else dict(json.loads(answer))
+
+    def _ask(self, path: str, form: str = "*/*") -> bytes | None:
         """Return the body of an answer, None when there is nothing at this path."""
+        # The server is the lab's, at an https address.
+        request = urllib.request.Request(f"{self._server}{path}", headers={"Accept": form})  # noqa: S310
         try:
-            with self._open(f"{self._server}{path}", timeout=ANSWER_SECONDS) as answer:
+            with self._open(request, timeout=ANSWER_SECONDS) as answer:
                 return bytes(answer.read())
         except urllib.error.HTTPError as error:
             if error.code == 404:  # HTTP: not found

@@ -1,5 +1,6 @@
 """The cluster is a real one: who may do what, Services, logs and exec."""
 
+import json
 import sys
 
 import pytest
@@ -55,6 +56,18 @@ while True:
 """
 
 
+# Of each kind of question that the lab's own reader answers (kube_rdma_lab/reading.py).
+QUESTIONS = [
+    ("nodes",),
+    ("node/node-1",),
+    ("ds", "-n", "kube-system"),
+    ("pods", "-A", "-l", "app"),
+    ("pods", "-A", "--field-selector=spec.nodeName=node-1"),
+    ("clusterrole", "admin"),
+    ("service", "kubernetes"),
+]
+
+
 @pytest.fixture(scope="module")
 def lab(recorded):
     """Native nodes: who may do what, Services and logs are no matter of verbs."""
@@ -103,3 +116,19 @@ def test_a_cluster_ip_answers_from_its_own_node_and_from_the_other(lab):
         assert '"GET / HTTP/1.1" 200' in cluster.kubectl(lab, "logs", "hello")
     finally:
         cluster.kubectl(lab, "delete", "pod/hello", "service/hello", "--grace-period=0", "--force")
+
+
+@pytest.mark.parametrize("words", QUESTIONS, ids=" ".join)
+def test_objects_are_read_as_kubectl_prints_them(lab, words):
+    """Their status and version may change in between, what they are does not."""
+    printed = json.loads(cluster.kubectl(lab, "get", *words, "-o", "json"))
+    assert facts(cluster.get(lab, *words)) == facts(printed)
+
+
+def facts(document):
+    """What of an object or the objects of a list nobody changes here."""
+    objects = document.get("items", [document])
+    return [
+        (each["apiVersion"], each["kind"], each["metadata"]["uid"], each.get("spec"), sorted(each))
+        for each in objects
+    ]
