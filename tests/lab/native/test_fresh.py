@@ -62,6 +62,7 @@ LOOKS = {
     "files of the day": "find /run/kube-rdma | sort",
     "namespaces": "ls /var/run/netns | wc -l",
 }
+NEXT = "=== the next look ==="
 
 
 @pytest.fixture(scope="module")
@@ -99,14 +100,22 @@ def agent():
 @pytest.fixture(scope="module")
 def fresh(lab):
     """The node on the day of the installation, once nothing of an earlier file's pods is left."""
-    cluster.until_on_node(lab, NODE, f'[ -z "$({LEFT})" ]')
+    nothing_left(lab)
     return picture(lab)
 
 
+def nothing_left(lab):
+    cluster.until_on_node(lab, NODE, f'[ -z "$({LEFT})" ]')
+
+
 def picture(lab):
-    """What a node shows; the lines of each look."""
-    looks = {what: cluster.shell(lab, NODE, script).splitlines() for what, script in LOOKS.items()}
-    return {what: [line for line in lines if BRIDGE not in line] for what, lines in looks.items()}
+    """What a node shows; the lines of each look, all by one shell."""
+    script = f"; echo {NEXT}; ".join(f"({look})" for look in LOOKS.values())
+    shown = cluster.shell(lab, NODE, script).split(f"{NEXT}\n")
+    looks = zip(LOOKS, shown, strict=True)
+    return {
+        what: [line for line in text.splitlines() if BRIDGE not in line] for what, text in looks
+    }
 
 
 def served(lab):
@@ -163,6 +172,7 @@ def as_fresh(lab, fresh):
             raise Unavailable(f"the node is not as it was: {others}")
         return True
 
+    nothing_left(lab)  # takes longest, and less to look at
     until(lab, "the end of every trace of the pods", same)
 
 
