@@ -92,6 +92,12 @@ def test_the_root_disk_that_nodes_share_is_never_written():
     assert "readonly=on" in root
 
 
+def test_what_lies_below_a_node_s_disk_may_be_locked_by_others():
+    """A node that is a user-mode kernel locks the same file for reading."""
+    images = next(drive for drive in options("-drive") if "id=images" in drive)
+    assert "backing.file.locking=off" in images.split(",")
+
+
 def test_memory_and_processors_are_split_over_the_sockets():
     assert options("-numa") == [
         "node,nodeid=0,cpus=0,memdev=mem0",
