@@ -53,7 +53,7 @@ class Reader:
     def get(self, words: Sequence[str]) -> dict[str, Any] | None:
         """Return an object or a list as kubectl prints it; None: only kubectl can tell."""
         try:
-            question = _parser().parse_args(words)
+            question = _PARSER.parse_args(words)
             kind, name = self._named(question.things)
             document = self._client.document(kind.at(question, name))
         except (UnknownWordsError, Unavailable):
@@ -106,6 +106,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--field-selector")
     parser.add_argument("things", nargs="+")
     return parser
+
+
+_PARSER = _parser()
 
 
 def _as_printed(document: dict[str, Any]) -> dict[str, Any]:

@@ -51,8 +51,13 @@ class Networkd:
 
     @staticmethod
     def let_go(node, name):
-        """The word of docs/unmanaged-interfaces.md."""
-        node.run("networkctl", "reload")
+        """The word of docs/unmanaged-interfaces.md, again until networkd has read udev's event."""
+
+        def reloaded():
+            node.run("networkctl", "reload")
+            return Networkd.leaves(node, name)
+
+        node.until(reloaded)
 
 
 class NetworkManager:
@@ -68,8 +73,8 @@ class NetworkManager:
 
     @staticmethod
     def let_go(node, name):
-        """The words of docs/unmanaged-interfaces.md; the first is an error the second time."""
-        node.run("nmcli", "device", "disconnect", name, check=False)
+        """The words of docs/unmanaged-interfaces.md."""
+        node.run("nmcli", "device", "disconnect", name)
         node.run("nmcli", "device", "set", name, "managed", "no")
 
 
@@ -149,12 +154,7 @@ def test_files_that_come_later_count_after_the_words_of_the_page(node, manager):
     install(node)
     node.run("udevadm", "trigger", "--subsystem-match=net", "--action=change")
     node.settle()
-
-    def let_go():
-        """As often as the page says: the manager may not have read udev's event yet."""
-        manager.let_go(node, FUNCTION)
-        return manager.leaves(node, FUNCTION)
-
-    node.until(let_go)
+    manager.let_go(node, FUNCTION)
+    node.until(lambda: manager.leaves(node, FUNCTION))
     node.until(lambda: not addressed(node, FUNCTION))
     assert addressed(node, CARD)
