@@ -24,7 +24,7 @@ from chaos.schedule import Create, Way
 from chaos.seen import Seen, SeenNamespace, SeenTransfer
 from kube_base.errors import Unavailable
 from kube_base.frozen import Frozen
-from kube_rdma_lab.demo.perftest import Endpoint, measure
+from kube_rdma_lab.demo.perftest import Endpoint, in_pod, measure
 from kube_rdma_lab.lab import Lab
 
 STRAY_SECONDS = 60  # of the reference, for transfers that take two
@@ -120,8 +120,8 @@ def transfer(lab: Lab, pair: Pair) -> SeenTransfer:
 
 
 def _place(lab: Lab, end: End) -> Endpoint:
-    inside = ("exec", end.pod, "--", "env", f"GID={end.gid}", "sh", "-c", ALONE, "alone")
-    return Endpoint(end.pod, end.dialled, lambda *words: lab.kubectl(*inside, *words))
+    words = ("env", f"GID={end.gid}", "sh", "-c", ALONE, "alone")
+    return in_pod(lab, end.pod, end.dialled, *words)
 
 
 def transfers(lab: Lab, seen: Seen) -> tuple[SeenTransfer, ...]:

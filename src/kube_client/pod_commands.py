@@ -3,7 +3,8 @@
 Every message of the protocol begins with a byte, its channel; the last one is a Status in JSON
 (apimachinery remotecommand: v4.channel.k8s.io, and v5, which can also close a channel; KEP-4006).
 API servers of every version speak v4, through the kubelet, which asks the runtime. Who is away
-leaves the command running: it has to end by itself. How long it may take is the caller's to say.
+leaves the command running: it has to end by itself, or with its stdin. How long it may take is the
+caller's to say.
 """
 
 from __future__ import annotations
@@ -147,10 +148,12 @@ class PodCommands:
     ) -> AsyncIterator[None]:
         """While a command runs that has printed a line `until`.
 
-        Raise Unavailable when it ends without.
+        Its stdin is open and empty; it ends with the context, by whatever that ends (a lost
+        connection, a process that is killed), so a command that reads it leaves nothing behind.
+        Raise Unavailable when it ends without the line.
         """
         output, line = CommandOutput(self._most), AwaitedLine(until)
-        request = _request(namespace, pod, argv, stdin=False)
+        request = _request(namespace, pod, argv, stdin=True)
         async with self._cluster.websocket(request, self._protocols) as socket:
             messages = socket.messages()
             async for message in messages:

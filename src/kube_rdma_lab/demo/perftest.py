@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from statistics import median
 
@@ -25,18 +25,28 @@ from kube_rdma_lab import waiting
 from kube_rdma_lab.lab import Lab
 
 STRAY_SECONDS = 900  # of the reference: what a lost run may live on in a pod
+END_SECONDS = 30  # of the reference, until a server that has no stdin any more is gone
 TCP_PORT = 18515  # perftest's own
-RUNS = 3  # of a test that fails because the machine is starved
+RUNS = 5  # of a test that may pass when it is done again
 _GID = re.compile(r"^ GID: (?P<gid>[0-9:]+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A place where perftest can run: its name, the address to dial, the way to enter it."""
+    """A place where perftest can run: its name, the address to dial, the way to enter it.
+
+    Its commands have the stdin of their command line, which a server needs.
+    """
 
     label: str
     address: str
     command: Callable[..., list[str]]
+
+
+def in_pod(lab: Lab, pod: str, address: str, *words: str, namespace: str = "default") -> Endpoint:
+    """A pod, or what `words` start in it, as a place to run perftest in."""
+    enter = ("-n", namespace, "exec", "-i", pod, "--", *words)
+    return Endpoint(pod, address, lambda *more: lab.kubectl(*enter, *more))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +109,7 @@ def measure(
     asking = client.command("sh", "-c", client_script((*words, server.address), seconds))
 
     def once() -> Measurement:
-        with _serving(serving, server.label):
+        with _serving(lab, serving, server.label):
             return parse(waiting.run(lab, asking))
 
     return _retried(once)
@@ -109,8 +119,8 @@ def _retried(measurement: Callable[[], Measurement]) -> Measurement:
     """Measure again when a work request fails, which on a starved machine Soft-RoCE's do.
 
     Its responder then takes a packet that was sent again for an invalid request (status 9). Where
-    perftest compares two clocks while others have the cores, they do not agree. And a server that
-    was dialled too early waits for a client that is gone.
+    perftest compares two clocks while others have the cores, they do not agree. And a server may
+    wait for a client that is gone (rules/verify/perftest.py, client_script).
     """
     for _ in range(RUNS - 1):
         try:
@@ -122,15 +132,22 @@ def _retried(measurement: Callable[[], Measurement]) -> Measurement:
 
 
 @contextmanager
-def _serving(argv: list[str], label: str) -> Iterator[None]:
-    """While a perftest server can be dialled."""
+def _serving(lab: Lab, argv: list[str], label: str) -> Iterator[None]:
+    """While a perftest server can be dialled.
+
+    It ends with its stdin. What brought its command to the place is not killed before: an ssh that
+    shares its connection takes the others' with it.
+    """
+    pipe = subprocess.PIPE
     with subprocess.Popen(
-        argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        argv, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, text=True
     ) as process:
         try:
             _wait_until_listening(process, label)
             yield
         finally:
+            with suppress(subprocess.TimeoutExpired):
+                process.communicate(timeout=END_SECONDS * max(1.0, lab.state.pace))
             process.terminate()
 
 

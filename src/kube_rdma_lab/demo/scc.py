@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kube_rdma_lab.cluster import apply, get, kubectl, ready, rollout, wait, wait_for_resource
-from kube_rdma_lab.demo.perftest import Endpoint, Measurement, Series, measure
+from kube_rdma_lab.demo.perftest import Endpoint, Measurement, Series, in_pod, measure
 from kube_rdma_lab.lab import Lab
 
 RESOURCE = "rdma/hca"
@@ -153,8 +153,7 @@ def pod_row(lab: Lab, name: str) -> PodRow:
 
 def pod_endpoint(lab: Lab, pod: PodRow) -> Endpoint:
     """Return a pod as a place to run perftest in."""
-    enter = ("-n", NAMESPACE, "exec", pod.name, "--")
-    return Endpoint(pod.name, pod.ip, lambda *words: lab.kubectl(*enter, *words))
+    return in_pod(lab, pod.name, pod.ip, namespace=NAMESPACE)
 
 
 def host_endpoint(lab: Lab, node: str) -> Endpoint:

@@ -13,7 +13,7 @@ import pytest
 from kube_rdma.programs.install.installation import assignment, objects
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.demo import scc
-from kube_rdma_lab.demo.perftest import Endpoint, measure
+from kube_rdma_lab.demo.perftest import in_pod, measure
 from tests.documents.shell import Shell
 from tests.kit import share_pods
 
@@ -117,4 +117,4 @@ def test_a_transfer_goes_on_while_its_node_goes_to_claims_and_back(agents, shell
 def place(lab, pod):
     """A pod as a place to run perftest in."""
     address = cluster.get(lab, f"pod/{pod}")["status"]["podIP"]
-    return Endpoint(pod, address, lambda *words: lab.kubectl("exec", pod, "--", *words))
+    return in_pod(lab, pod, address)

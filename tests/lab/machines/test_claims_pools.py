@@ -13,7 +13,7 @@ from kube_rdma.model.claims.device import DRIVER
 from kube_rdma.programs.install.installation import assignment, objects
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.demo import scc
-from kube_rdma_lab.demo.perftest import Endpoint, measure
+from kube_rdma_lab.demo.perftest import in_pod, measure
 from tests.kit.pods import sleeping_pod
 
 pytestmark = pytest.mark.slow  # a second installation, and transfers between emulated machines
@@ -92,7 +92,7 @@ def inside(lab, pod, script):
 
 def place(lab, pod, address):
     """A pod as a place to run perftest in."""
-    return Endpoint(pod, address, lambda *words: lab.kubectl("exec", pod, "--", *words))
+    return in_pod(lab, pod, address)
 
 
 def device_class(name, resource):

@@ -7,7 +7,7 @@ import pytest
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc, table
 from kube_rdma_lab.demo.main import demonstrate
-from kube_rdma_lab.demo.perftest import Endpoint, measure
+from kube_rdma_lab.demo.perftest import in_pod, measure
 from tests.documents.pages import blocks, pages
 
 CM_TEST = ("ib_read_bw", "-R", "-F", "-q", "1", "-u", "18", "-n", "100")
@@ -58,8 +58,7 @@ def host_pod(lab, node):
     field = f"--field-selector=spec.nodeName={node.name}"
     (pod,) = cluster.get(lab, "pods", *words, field)["items"]
     name = pod["metadata"]["name"]
-    enter = ("-n", scc.NAMESPACE, "exec", name, "--")
-    return Endpoint(name, node.rdma_ip(node.nics[0]), lambda *more: lab.kubectl(*enter, *more))
+    return in_pod(lab, name, node.rdma_ip(node.nics[0]), namespace=scc.NAMESPACE)
 
 
 @pytest.mark.core

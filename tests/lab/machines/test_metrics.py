@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kube_rdma.rules.metrics import families
 from kube_rdma_lab import cluster
-from kube_rdma_lab.demo.perftest import Endpoint, measure
+from kube_rdma_lab.demo.perftest import in_pod, measure
 from tests.documents.on_lab import followed
 from tests.kit import mpi
 
@@ -70,8 +70,7 @@ def endpoint(lab, pod):
     _, status = own(lab, pod)
     words = ("env", f"DEVICE={status['rdmaDevice']}", f"GID={status['gidIndex']}")
     (address,) = status["ips"]
-    place = address.partition("/")[0]
-    return Endpoint(pod, place, lambda *more: lab.kubectl("exec", pod, "--", *words, *more))
+    return in_pod(lab, pod, address.partition("/")[0], *words)
 
 
 def test_a_pod_s_bytes_are_there_at_the_next_scrape(measured):

@@ -14,7 +14,7 @@ from kube_base.errors import Unavailable
 from kube_rdma.rules.verify.copies import LABEL
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
-from kube_rdma_lab.demo.perftest import Endpoint, measure
+from kube_rdma_lab.demo.perftest import in_pod, measure
 from kube_rdma_lab.waiting import until
 from tests.documents.on_lab import followed
 from tests.documents.shell import Shell
@@ -231,9 +231,7 @@ def endpoint(lab, pod):
     """A pod as a place to run perftest in, on its own device and GID."""
     (own,) = annotation(lab, pod, OWN)
     words = ("env", f"DEVICE={own['rdmaDevice']}", f"GID={own['gidIndex']}")
-    return Endpoint(
-        pod, address(lab, pod), lambda *more: lab.kubectl("exec", pod, "--", *words, *more)
-    )
+    return in_pod(lab, pod, address(lab, pod), *words)
 
 
 def test_the_pool_says_how_full_it_is(networks):

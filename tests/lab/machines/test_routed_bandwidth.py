@@ -12,7 +12,7 @@ import subprocess
 import pytest
 
 from kube_rdma_lab import cluster
-from kube_rdma_lab.demo.perftest import Endpoint, measure
+from kube_rdma_lab.demo.perftest import in_pod, measure
 
 from .test_vke_network import NODES, OWN, cards, page, s1, start, switch  # noqa: F401  fixtures
 
@@ -88,12 +88,7 @@ def endpoints(lab, pod):
     for one in told:
         (address,) = one["ips"]
         words = ("env", f"DEVICE={one['rdmaDevice']}", f"GID={one['gidIndex']}")
-        rail = int(address.split(".")[2])
-        found[rail] = Endpoint(
-            f"{pod} rail {rail}",
-            address,
-            lambda *more, words=words: lab.kubectl("exec", pod, "--", *words, *more),
-        )
+        found[int(address.split(".")[2])] = in_pod(lab, pod, address, *words)
     return found
 
 

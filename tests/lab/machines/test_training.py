@@ -6,7 +6,7 @@ import re
 import pytest
 
 from kube_rdma_lab import cluster
-from kube_rdma_lab.demo.perftest import Endpoint, measure
+from kube_rdma_lab.demo.perftest import in_pod, measure
 from tests.documents.on_lab import followed
 
 PODS = ("training-1", "training-2")
@@ -67,7 +67,7 @@ def endpoint(lab, pod):
     shown = inside(lab, pod, "ip", "-4", "-o", "address", "show", "dev", "net1")
     (address,) = re.findall(r"inet ([\d.]+)/", shown)
     words = ("env", f"DEVICE={own['rdmaDevice']}", f"GID={own['gidIndex']}")
-    return Endpoint(pod, address, lambda *more: lab.kubectl("exec", pod, "--", *words, *more))
+    return in_pod(lab, pod, address, *words)
 
 
 def test_a_function_returns_as_it_was(training):

@@ -13,7 +13,7 @@ import yaml
 from kube_base.errors import Unavailable
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
-from kube_rdma_lab.demo.perftest import Endpoint, measure
+from kube_rdma_lab.demo.perftest import in_pod, measure
 from kube_rdma_lab.waiting import until
 from tests.documents.on_lab import followed
 from tests.kit import mpi
@@ -232,4 +232,4 @@ def endpoint(lab, pod, own):
     """A pod as a place to run perftest in, with the address of its own card."""
     shown = inside(lab, pod, "ip", "-4", "-o", "address", "show", "dev", own["interface"])
     (address,) = re.findall(r"inet ([\d.]+)/", shown)
-    return Endpoint(pod, address, lambda *words: lab.kubectl("exec", pod, "--", *words))
+    return in_pod(lab, pod, address)

@@ -82,6 +82,19 @@ def test_a_server_is_there_when_its_line_came(lab, protocols):
     assert ask(lab, protocols, work).split()
 
 
+def test_a_server_s_stdin_ends_with_its_context(lab, protocols):
+    """Nothing says so to the command but its connection, which is closed as a lost one is."""
+    mark = f"/tmp/ended-{len(protocols)}"
+
+    async def work(commands):
+        script = f"echo ready; cat; touch {mark}"
+        async with commands.serving(SPACE, POD, ("sh", "-c", script), until="ready"):
+            return await commands.run(SPACE, POD, ("sh", "-c", f"ls {mark} 2>/dev/null; true"))
+
+    assert ask(lab, protocols, work) == ""
+    waiting.until(lab, "its end", lambda: mark in run(lab, protocols, "ls /tmp/ended-*; true"))
+
+
 def test_the_end_of_a_pod_ends_its_commands(lab, protocols):
     name = f"ended-{len(protocols)}"
     cluster.apply(lab, sleeping_pod(name, terminationGracePeriodSeconds=1))

@@ -18,9 +18,10 @@ from kube_base.plain_text import plain
 from kube_rdma.model.verify.bandwidth import PerftestRow, PerftestRun, PodDevice
 
 LISTENING = "listening"  # what a server's script prints when it can be dialled
-# perftest's words for what passes: a packet was lost too often; two clocks did not agree, for the
-# cores were busy while it compared them (get_clock.c: a correlation below 0.9).
-_PASSING = "Completion with error", "Can't produce a report"
+SIGNALLED = "a client was ended by signal"  # with the number behind it
+# The words for what passes: a packet was lost too often; two clocks did not agree, for the cores
+# were busy while perftest compared them (get_clock.c: a correlation below 0.9); see client_script.
+_PASSING = "Completion with error", "Can't produce a report", SIGNALLED
 _TRIES = 60  # of a client by RDMA_CM, one each second
 MOST_COLUMNS = 16  # of a table; perftest's widest has 9
 _MEGABYTE_BITS = 8 * 2**20  # perftest's "MB" is 2**20 bytes (src/perftest_resources.c)
@@ -61,17 +62,23 @@ def server_script(words: Sequence[str], tcp_port: int, seconds: int) -> str:
     """A shell script that runs a server for so long at most, and says when it can be dialled.
 
     Ends exchange their queue pair numbers by TCP, or by RDMA_CM, which listens where no file tells.
+    The server ends with the script's stdin, so with the connection that has it: one whose client
+    died polls for what comes no more, with a whole core.
     """
-    command = shlex.join(("timeout", str(seconds), *words))
-    if "-R" in words:
-        return f"echo {LISTENING}; exec {command}"
     # In /proc/net/tcp: that port in hexadecimal, any peer, state 0A (LISTEN).
     listens = f":{tcp_port:04X} 0*:0000 0A"
+    awaited = (
+        f"until grep -qs '{listens}' /proc/net/tcp /proc/net/tcp6;"
+        " do kill -0 $server 2>/dev/null || { wait $server; exit; }; sleep 0.1; done; "
+    )
     return (
-        f"{command} & server=$!;"
-        f" until grep -qs '{listens}' /proc/net/tcp /proc/net/tcp6;"
-        " do kill -0 $server 2>/dev/null || { wait $server; exit; }; sleep 0.1; done;"
-        f" echo {LISTENING}; wait $server"
+        # A shell gives what is in its background /dev/null for stdin, so a copy is read. timeout
+        # (coreutils) leads a group: a signal that comes as it starts misses its child otherwise.
+        f"exec 3<&0; {shlex.join(('timeout', str(seconds), *words))} & server=$!;"
+        " { while read -r line <&3; do :; done; kill -- -$server || kill $server; }"
+        " >/dev/null 2>&1 & watch=$!;"
+        " trap 'kill $watch 2>/dev/null' EXIT;"
+        f" {'' if '-R' in words else awaited}echo {LISTENING}; wait $server"
     )
 
 
@@ -79,14 +86,17 @@ def client_script(words: Sequence[str], seconds: int) -> str:
     """A shell script that runs a client for so long at most; by RDMA_CM until a server answers.
 
     It begins after a second: a server that is dialled just before it listens may go on waiting for
-    that client, and hears no other.
+    that client, and hears no other. So does that of a client which connected and was ended by a
+    signal: by RDMA_CM perftest connects twice, and 4.5 ends so when the server does not listen
+    again yet. A client that is refused at once exits with 1, and has spoilt nothing.
     """
     command = shlex.join(words)
     if "-R" not in words:
         return f"exec timeout {seconds} {command}"
     tries = (
-        f"for again in $(seq {_TRIES}); do sleep 1;"
-        f' if text=$({command} 2>&1); then echo "$text"; exit; fi; done;'
+        f"for again in $(seq {_TRIES}); do sleep 1; text=$({command} 2>&1); code=$?;"
+        ' if [ $code = 0 ]; then echo "$text"; exit; fi;'
+        f' if [ $code -gt 128 ]; then text="$text; {SIGNALLED} $((code - 128))"; break; fi; done;'
         ' echo "$text" >&2; exit 1'
     )
     return f"exec timeout {seconds} sh -c {shlex.quote(tries)}"

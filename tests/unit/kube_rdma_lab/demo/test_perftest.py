@@ -1,12 +1,11 @@
 """Reading perftest's table: the units, the identities, and output that holds no result."""
 
 import shlex
-import subprocess
 
 import pytest
 
 from kube_base.errors import Unavailable
-from kube_rdma.rules.verify.perftest import LISTENING, client_script
+from kube_rdma.rules.verify.perftest import LISTENING
 from kube_rdma_lab.demo.perftest import Endpoint, measure, parse
 from kube_rdma_lab.lab import Lab
 from kube_rdma_lab.state import State
@@ -66,21 +65,6 @@ def test_output_without_figures_is_no_result(text):
         parse(text)
 
 
-def test_a_client_by_rdma_cm_asks_until_a_server_answers(tmp_path):
-    """It is refused once here, for its server does not listen yet."""
-    (tmp_path / "answer").write_text(printed("0.24"))
-    program = tmp_path / "ib_read_bw"
-    program.write_text(
-        f"#!/bin/sh\ncd {tmp_path}\n[ -e asked ] && exec cat answer\n"
-        "echo refused | tee asked; exit 1\n"
-    )
-    program.chmod(0o755)
-    script = client_script((str(program), "-R", "127.0.0.1"), 600)
-    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
-    assert parse(done.stdout).gbps == 0.24
-    assert "refused" not in done.stdout
-
-
 def test_a_server_that_ends_before_it_listens_is_told_with_its_words(tmp_path):
     lab = Lab(tmp_path, State("x", "two-nodes", 0, "up", 0.0))
     place = Endpoint("pod-a", "127.0.0.1", lambda *words: ["sh", "-c", "echo no device; exit 1"])
@@ -92,7 +76,7 @@ def test_a_server_that_ends_before_it_listens_is_told_with_its_words(tmp_path):
     ("failures", "words", "sentence"),
     [
         (2, "Completion with error at client", None),
-        (3, "Completion with error at client", "Completion with error"),
+        (5, "Completion with error at client", "Completion with error"),
         (1, "Correlation coefficient r^2: 0.84 < 0.9; Can't produce a report", None),
         (1, "nothing moved for 90 s", None),
         (1, "no device", "no device"),
@@ -109,7 +93,7 @@ def test_a_request_that_fails_on_a_starved_machine_is_made_again(
         f"echo {shlex.quote(words)} >&2; exit 1"
     )
     lab = Lab(tmp_path, State("x", "two-nodes", 0, "up", 0.0))
-    server = Endpoint("pod-a", "127.0.0.1", lambda *_: ["sh", "-c", f"echo {LISTENING}; sleep 60"])
+    server = Endpoint("pod-a", "127.0.0.1", lambda *_: ["sh", "-c", f"echo {LISTENING}; cat"])
     client = Endpoint("pod-b", "127.0.0.2", lambda *_: ["sh", "-c", script])
     if sentence is None:
         assert measure(lab, server, client, ("ib_write_bw",)).gbps == 0.24
