@@ -3,7 +3,7 @@
 Every message of the protocol begins with a byte, its channel; the last one is a Status in JSON
 (apimachinery remotecommand: v4.channel.k8s.io, and v5, which can also close a channel; KEP-4006).
 API servers of every version speak v4, through the kubelet, which asks the runtime. Who is away
-leaves the command running: it has to end by itself, or with its stdin. How long it may take is the
+leaves the command running: it has to end by itself, or by its stdin. How long it may take is the
 caller's to say.
 """
 
@@ -148,9 +148,9 @@ class PodCommands:
     ) -> AsyncIterator[None]:
         """While a command runs that has printed a line `until`.
 
-        Its stdin is open and empty; it ends with the context, by whatever that ends (a lost
-        connection, a process that is killed), so a command that reads it leaves nothing behind.
-        Raise Unavailable when it ends without the line.
+        Its stdin gets an empty line at the end of the context. By v5 it also ends with the
+        connection, however that ends (by v4 a read goes on). Raise Unavailable when the command
+        ends without the line.
         """
         output, line = CommandOutput(self._most), AwaitedLine(until)
         request = _request(namespace, pod, argv, stdin=True)
@@ -170,9 +170,12 @@ class PodCommands:
             try:
                 yield
             finally:
-                rest.cancel()
+                lasts = rest.cancel()
                 with suppress(asyncio.CancelledError, Unavailable):
                     await rest
+                if lasts:  # else the connection takes nothing any more
+                    with suppress(Unavailable):
+                        await _feed(socket, b"\n")
 
 
 async def _feed(socket: Websocket, data: bytes) -> None:

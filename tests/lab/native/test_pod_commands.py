@@ -1,6 +1,7 @@
 """Commands in pods through the real API server, kubelet and runtime, by both protocols of exec."""
 
 import asyncio
+import subprocess
 
 import pytest
 
@@ -82,17 +83,31 @@ def test_a_server_is_there_when_its_line_came(lab, protocols):
     assert ask(lab, protocols, work).split()
 
 
-def test_a_server_s_stdin_ends_with_its_context(lab, protocols):
-    """Nothing says so to the command but its connection, which is closed as a lost one is."""
-    mark = f"/tmp/ended-{len(protocols)}"
+def ended(lab, mark):
+    return waiting.until(lab, mark, lambda: mark in run(lab, (V5, V4), "ls /tmp; true").split())
+
+
+def test_a_server_s_stdin_gets_a_line_at_the_end(lab, protocols):
+    mark = f"ended-{len(protocols)}"
+    argv = ("sh", "-c", f"echo ready; read -r line; touch /tmp/{mark}")
 
     async def work(commands):
-        script = f"echo ready; cat; touch {mark}"
-        async with commands.serving(SPACE, POD, ("sh", "-c", script), until="ready"):
-            return await commands.run(SPACE, POD, ("sh", "-c", f"ls {mark} 2>/dev/null; true"))
+        async with commands.serving(SPACE, POD, argv, until="ready"):
+            return await commands.run(SPACE, POD, ("ls", "/tmp"))
 
-    assert ask(lab, protocols, work) == ""
-    waiting.until(lab, "its end", lambda: mark in run(lab, protocols, "ls /tmp/ended-*; true"))
+    assert mark not in ask(lab, protocols, work).split()
+    ended(lab, mark)
+
+
+def test_the_stdin_of_a_command_ends_with_its_connection(lab):
+    """However that ends: whoever has the connection is killed, and says nothing."""
+    script = "echo ready; cat; touch /tmp/ended-lost"
+    argv = lab.kubectl("-n", SPACE, "exec", "-i", POD, "--", "sh", "-c", script)
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as asking:
+        assert asking.stdout.readline() == "ready\n"
+        assert "ended-lost" not in run(lab, (V5, V4), "ls /tmp").split()
+        asking.kill()
+    ended(lab, "ended-lost")
 
 
 def test_the_end_of_a_pod_ends_its_commands(lab, protocols):

@@ -230,7 +230,21 @@ async def test_a_server_is_there_when_its_line_came_and_is_left_at_the_end(tmp_p
     async with asyncio.timeout(30), server.running(tmp_path) as commands:
         async with commands.serving(*PLACE, until="ready"):
             assert not server.gone.is_set()
+            assert ("stdin", "true") in server.query
         await server.gone.wait()
+    line, close, *_ = (event.data for event in server.heard if isinstance(event, BytesMessage))
+    assert (line, close) == (bytes((STDIN,)) + b"\n", bytes((CLOSE, STDIN)))
+
+
+async def test_a_server_that_has_ended_gets_no_line(tmp_path):
+    last = frames((STDOUT, b"ready\n"), (ERROR, WELL), CloseConnection(1000))
+    server = ExecServer(last, hold=True)
+    async with asyncio.timeout(30), server.running(tmp_path) as commands:
+        async with commands.serving(*PLACE, until="ready"):
+            (rest,) = (task for task in asyncio.all_tasks() if task.get_coro().__name__ == "_read")
+            await rest
+        await server.gone.wait()
+    assert not [event for event in server.heard if isinstance(event, BytesMessage)]
 
 
 @pytest.mark.parametrize(

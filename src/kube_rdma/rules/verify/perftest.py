@@ -62,8 +62,8 @@ def server_script(words: Sequence[str], tcp_port: int, seconds: int) -> str:
     """A shell script that runs a server for so long at most, and says when it can be dialled.
 
     Ends exchange their queue pair numbers by TCP, or by RDMA_CM, which listens where no file tells.
-    The server ends with the script's stdin, so with the connection that has it: one whose client
-    died polls for what comes no more, with a whole core.
+    The server ends at a line of the script's stdin or at its end, so with the connection that has
+    it: one whose client died polls for what comes no more, with a whole core.
     """
     # In /proc/net/tcp: that port in hexadecimal, any peer, state 0A (LISTEN).
     listens = f":{tcp_port:04X} 0*:0000 0A"
@@ -75,8 +75,7 @@ def server_script(words: Sequence[str], tcp_port: int, seconds: int) -> str:
         # A shell gives what is in its background /dev/null for stdin, so a copy is read. timeout
         # (coreutils) leads a group: a signal that comes as it starts misses its child otherwise.
         f"exec 3<&0; {shlex.join(('timeout', str(seconds), *words))} & server=$!;"
-        " { while read -r line <&3; do :; done; kill -- -$server || kill $server; }"
-        " >/dev/null 2>&1 & watch=$!;"
+        " { read -r line <&3; kill -- -$server || kill $server; } >/dev/null 2>&1 & watch=$!;"
         " trap 'kill $watch 2>/dev/null' EXIT;"
         f" {'' if '-R' in words else awaited}echo {LISTENING}; wait $server"
     )
