@@ -23,6 +23,7 @@ from kube_client.wire import ApiRequest, Websocket
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 STDIN, STDOUT, STDERR, ERROR, CLOSE = 0, 1, 2, 3, 255
 MOST_OUTPUT = 1 << 16  # bytes of one command by default; perftest's longest table has 3 kB
+END_SECONDS = 5.0
 _SHOWN = 300  # characters of what a program printed that a person gets to see
 
 
@@ -103,7 +104,8 @@ class AwaitedLine:
 class PodCommands:
     """Commands in containers of pods, with the rights of a cluster's client.
 
-    Without a name it is the first container. `most` is how many bytes a command may print.
+    Without a name it is the first container. `most` is how many bytes a command may print; a server
+    that is asked to end is waited for no longer than `end_seconds`.
     """
 
     def __init__(
@@ -112,7 +114,9 @@ class PodCommands:
         protocols: Sequence[str] = (V5, V4),
         *,
         most: int = MOST_OUTPUT,
+        end_seconds: float = END_SECONDS,
     ) -> None:
+        self._end_seconds = end_seconds
         self._cluster = cluster
         self._protocols = protocols
         self._most = most
@@ -148,9 +152,9 @@ class PodCommands:
     ) -> AsyncIterator[None]:
         """While a command runs that has printed a line `until`.
 
-        Its stdin gets an empty line at the end of the context. By v5 it also ends with the
-        connection, however that ends (by v4 a read goes on). Raise Unavailable when the command
-        ends without the line.
+        Its stdin ends with the connection, however that ends. Before v5 a read goes on there, so
+        it gets an empty line at the end of the context, which waits for the command's end a little.
+        Raise Unavailable when the command ends without the line `until`.
         """
         output, line = CommandOutput(self._most), AwaitedLine(until)
         request = _request(namespace, pod, argv, stdin=True)
@@ -170,12 +174,18 @@ class PodCommands:
             try:
                 yield
             finally:
-                lasts = rest.cancel()
+                if socket.protocol == V4 and not rest.done():
+                    await self._asked_to_end(socket, rest)
+                rest.cancel()
                 with suppress(asyncio.CancelledError, Unavailable):
                     await rest
-                if lasts:  # else the connection takes nothing any more
-                    with suppress(Unavailable):
-                        await _feed(socket, b"\n")
+
+    async def _asked_to_end(self, socket: Websocket, rest: asyncio.Task[None]) -> None:
+        """A line may be lost with its connection, which therefore stays a little."""
+        with suppress(Unavailable, TimeoutError):
+            await _feed(socket, b"\n")
+            async with asyncio.timeout(self._end_seconds):
+                await rest
 
 
 async def _feed(socket: Websocket, data: bytes) -> None:
