@@ -1,6 +1,6 @@
-"""Asks the lab's API server for objects, with the admin's certificate: readiness, and what moves.
+"""Asks the lab's API server, with the admin's certificate: for readiness, objects, and new ones.
 
-For the lab's own waits, which ask often: starting kubectl costs more than an answer does.
+For what the lab does often: starting kubectl costs more than an answer does.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ANSWER_SECONDS = 30.0  # of one request; who waits asks again
 
 
 class ApiClient:
-    """GET requests to one API server; `pki` is the folder of a lab's certificates."""
+    """Requests to one API server; `pki` is the folder of a lab's certificates."""
 
     def __init__(self, pki: Path, server: str) -> None:
         context = ssl.create_default_context(cafile=str(pki / "ca.crt"))
@@ -44,6 +44,19 @@ class ApiClient:
         """Return what there is at a path, in a `form` (a media type); None if there is nothing."""
         answer = self._ask(path, form)
         return None if answer is None else dict(json.loads(answer))
+
+    def create(self, path: str, document: dict[str, Any]) -> bool:
+        """Create an object; False when the API server refuses, with whatever reason."""
+        body = json.dumps(document).encode()
+        headers = {"Accept": "application/json", "Content-Type": "application/json"}
+        request = urllib.request.Request(f"{self._server}{path}", body, headers)  # noqa: S310
+        try:
+            with self._open(request, timeout=ANSWER_SECONDS):
+                return True
+        except urllib.error.HTTPError:
+            return False
+        except OSError as error:
+            raise Unavailable(f"the API server does not answer {path}: {error}") from error
 
     def _ask(self, path: str, form: str = "*/*") -> bytes | None:
         """Return the body of an answer, None when there is nothing at this path."""

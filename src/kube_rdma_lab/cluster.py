@@ -9,12 +9,15 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kube_base.errors import Unavailable
 from kube_rdma_lab import waiting
 from kube_rdma_lab.api_client import ApiClient
+from kube_rdma_lab.creating import Creator
+from kube_rdma_lab.kinds import Kinds
 from kube_rdma_lab.lab import Lab
 from kube_rdma_lab.native.offers import until_offered
 from kube_rdma_lab.reading import Reader
@@ -37,16 +40,30 @@ def shell(lab: Lab, node: str, *words: str) -> str:
     return waiting.run(lab, lab.on_node(node, *script))
 
 
+@dataclass(frozen=True, slots=True)
+class _Direct:
+    """What is done without kubectl."""
+
+    reader: Reader
+    creator: Creator
+
+
 @functools.lru_cache(maxsize=8)
-def _reader(pki: Path, api: str, started: float) -> Reader:
+def _direct(pki: Path, api: str, started: float) -> _Direct:
     """Another lab at the same place has other certificates and kinds, and has started later."""
     del started
-    return Reader(ApiClient(pki, api))
+    client = ApiClient(pki, api)
+    kinds = Kinds(client)
+    return _Direct(Reader(client, kinds), Creator(client, kinds))
+
+
+def _of(lab: Lab) -> _Direct:
+    return _direct(lab.home / "pki", lab.api, lab.state.started)
 
 
 def get(lab: Lab, *words: str) -> dict[str, Any]:
     """Return an object of the cluster, or a list of them."""
-    if document := _reader(lab.home / "pki", lab.api, lab.state.started).get(words):
+    if document := _of(lab).reader.get(words):
         return document
     document = json.loads(kubectl(lab, "get", *words, "-o", "json"))
     if not isinstance(document, dict):
@@ -56,8 +73,9 @@ def get(lab: Lab, *words: str) -> dict[str, Any]:
 
 def apply(lab: Lab, *documents: dict[str, Any]) -> None:
     """Create or change objects."""
-    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": documents})
-    kubectl(lab, "apply", "-f", "-", stdin=text)
+    if left := _of(lab).creator.create(documents):
+        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": left})
+        kubectl(lab, "apply", "-f", "-", stdin=text)
 
 
 def wait(lab: Lab, *words: str) -> None:

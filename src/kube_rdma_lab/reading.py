@@ -9,88 +9,44 @@ from __future__ import annotations
 
 import argparse
 import urllib.parse
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from kube_base.errors import Unavailable
 from kube_rdma_lab.api_client import ApiClient
-
-# Every kind of a group in one answer (KEP-3352, stable since 1.30).
-KINDS = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+from kube_rdma_lab.kinds import Kinds, UnknownKindError
 
 
 class UnknownWordsError(Exception):
     """These are words that only kubectl understands."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """Where objects of a kind are: at `path`, and in a namespace's part of it if `namespaced`."""
-
-    path: str  # /apis/apps/v1
-    plural: str
-    namespaced: bool
-
-    def at(self, question: argparse.Namespace, name: str) -> str:
-        """Return the path that answers a question."""
-        parts = [self.path]
-        if self.namespaced and not question.all_namespaces:
-            parts += ["namespaces", question.namespace]
-        parts += [self.plural, *([name] if name else [])]
-        selectors = {"labelSelector": question.selector, "fieldSelector": question.field_selector}
-        query = urllib.parse.urlencode({key: value for key, value in selectors.items() if value})
-        return "/".join(parts) + (f"?{query}" if query else "")
-
-
 class Reader:
-    """Answers questions to one API server; it learns its kinds from it, and again for a new one."""
+    """Answers questions to one API server."""
 
-    def __init__(self, client: ApiClient) -> None:
+    def __init__(self, client: ApiClient, kinds: Kinds) -> None:
         self._client = client
-        self._kinds: dict[str, Kind] = {}
+        self._kinds = kinds
 
     def get(self, words: Sequence[str]) -> dict[str, Any] | None:
         """Return an object or a list as kubectl prints it; None: only kubectl can tell."""
         try:
             question = _PARSER.parse_args(words)
-            kind, name = self._named(question.things)
-            document = self._client.document(kind.at(question, name))
-        except (UnknownWordsError, Unavailable):
+            document = self._client.document(self._place(question))
+        except (UnknownKindError, UnknownWordsError, Unavailable):
             return None
         return document and _as_printed(document)
 
-    def _named(self, things: Sequence[str]) -> tuple[Kind, str]:
+    def _place(self, question: argparse.Namespace) -> str:
+        things = question.things
         word, *names = things[0].split("/") if len(things) == 1 else things
-        word, name = word.lower(), names[0] if names else ""
         if len(names) > 1 or "," in word:
             raise UnknownWordsError
-        if word not in self._kinds:
-            self._kinds = dict(self._served())
-        if word not in self._kinds:
-            raise UnknownWordsError
-        return self._kinds[word], name
-
-    def _served(self) -> Iterator[tuple[str, Kind]]:
-        """Yield every word for a kind; the last of the same word is the one that kubectl takes."""
-        for root in ("/apis", "/api"):
-            document = self._client.document(root, KINDS) or {"items": []}
-            for group in reversed(document["items"]):
-                name = group["metadata"].get("name", "")
-                for version in reversed(group["versions"]):
-                    path = "/".join(filter(None, (root, name, version["version"])))
-                    for resource in version.get("resources", ()):
-                        kind = Kind(path, resource["resource"], resource["scope"] == "Namespaced")
-                        yield from ((word, kind) for word in _words(resource, name))
-
-
-def _words(resource: dict[str, Any], group: str) -> Iterator[str]:
-    """Yield what people call a kind: pods, pod, po; daemonsets.apps."""
-    singular = resource.get("singularResource") or resource["responseKind"]["kind"].lower()
-    for word in (resource["resource"], singular, *resource.get("shortNames", ())):
-        yield word
-        if group:
-            yield f"{word}.{group}"
+        kind = self._kinds.called(word.lower())
+        place = kind.at("" if question.all_namespaces else question.namespace, *names)
+        selectors = {"labelSelector": question.selector, "fieldSelector": question.field_selector}
+        query = urllib.parse.urlencode({key: value for key, value in selectors.items() if value})
+        return place + (f"?{query}" if query else "")
 
 
 class _Parser(argparse.ArgumentParser):

@@ -7,6 +7,7 @@ import pytest
 
 from kube_base.errors import Unavailable
 from kube_rdma_lab import cluster, waiting
+from kube_rdma_lab.creating import LAST_APPLIED
 
 pytestmark = pytest.mark.core
 
@@ -67,6 +68,12 @@ QUESTIONS = [
     ("service", "kubernetes"),
 ]
 
+UNSCHEDULED = {
+    "schedulerName": "none",
+    "automountServiceAccountToken": False,
+    "containers": [{"name": "a", "image": "x"}],
+}
+
 
 @pytest.fixture(scope="module")
 def lab(recorded):
@@ -123,6 +130,38 @@ def test_objects_are_read_as_kubectl_prints_them(lab, words):
     """Their status and version may change in between, what they are does not."""
     printed = json.loads(cluster.kubectl(lab, "get", *words, "-o", "json"))
     assert facts(cluster.get(lab, *words)) == facts(printed)
+
+
+def test_a_new_object_is_applied_as_kubectl_applies_it(lab):
+    """Its annotations, its defaults, its manager; and it may be applied again, by either."""
+    made = {}
+    for name, applied in (("by-kubectl", by_kubectl), ("by-the-lab", cluster.apply)):
+        metadata = {"name": name, "labels": {"a": "1", "b": "2"}}
+        document = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": UNSCHEDULED}
+        try:
+            applied(lab, document)
+            text = cluster.kubectl(lab, "get", f"pod/{name}", "-o", "json", "--show-managed-fields")
+            del metadata["labels"]["b"]
+            cluster.apply(lab, document)
+            assert "b" not in cluster.get(lab, f"pod/{name}")["metadata"]["labels"]
+        finally:
+            cluster.kubectl(lab, "delete", "pod", name, "--ignore-not-found")
+        made[name] = lasting(json.loads(text.replace(name, "x")))
+    assert made["by-kubectl"] == made["by-the-lab"]
+
+
+def by_kubectl(lab, document):
+    cluster.kubectl(lab, "apply", "-f", "-", stdin=json.dumps(document))
+
+
+def lasting(document):
+    """An object without what is another with each one."""
+    metadata = document["metadata"]
+    managers = [(each["manager"], each["operation"]) for each in metadata.pop("managedFields")]
+    annotation = json.loads(metadata["annotations"].pop(LAST_APPLIED))
+    for own in ("uid", "resourceVersion", "creationTimestamp"):
+        del metadata[own]
+    return document, managers, annotation["spec"]
 
 
 def facts(document):

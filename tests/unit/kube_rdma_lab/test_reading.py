@@ -3,7 +3,8 @@
 import pytest
 
 from kube_base.errors import Unavailable
-from kube_rdma_lab.reading import KINDS, Reader
+from kube_rdma_lab.kinds import DISCOVERY, Kinds
+from kube_rdma_lab.reading import Reader
 
 
 def served(*resources):
@@ -37,7 +38,7 @@ class Answers:
         self.asked = []
 
     def document(self, path, form="application/json"):
-        if form == KINDS:
+        if form == DISCOVERY:
             core = {"metadata": {}, "versions": [CORE]}
             return {"items": [core] if path == "/api" else self.groups}
         self.asked.append(path)
@@ -52,6 +53,11 @@ class Answers:
 @pytest.fixture
 def server():
     return Answers()
+
+
+@pytest.fixture
+def reader(server):
+    return Reader(server, Kinds(server))
 
 
 @pytest.mark.parametrize(
@@ -69,35 +75,34 @@ def server():
         ),
     ],
 )
-def test_words_name_a_path(server, words, path):
-    assert Reader(server).get(words)
+def test_words_name_a_path(server, reader, words, path):
+    assert reader.get(words)
     assert server.asked == [path]
 
 
-def test_objects_are_printed_as_kubectl_prints_them(server):
+def test_objects_are_printed_as_kubectl_prints_them(reader):
     shown = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}
-    assert Reader(server).get(("pod/a",)) == shown
-    assert Reader(server).get(("pods",))["items"] == [shown]
+    assert reader.get(("pod/a",)) == shown
+    assert reader.get(("pods",))["items"] == [shown]
 
 
 @pytest.mark.parametrize(
     "words",
     [("pods,nodes",), ("pods", "a", "b"), ("pod/a/b",), ("pods", "-w"), ("pod/none",), ("x",), ()],
 )
-def test_what_is_not_understood_or_not_there_is_left_to_kubectl(server, words):
-    assert Reader(server).get(words) is None
+def test_what_is_not_understood_or_not_there_is_left_to_kubectl(reader, words):
+    assert reader.get(words) is None
 
 
-def test_a_server_that_does_not_answer_is_left_to_kubectl(server, monkeypatch):
+def test_a_server_that_does_not_answer_is_left_to_kubectl(server, reader, monkeypatch):
     def away(path, form=""):
         raise Unavailable("away")
 
     monkeypatch.setattr(server, "document", away)
-    assert Reader(server).get(("pods",)) is None
+    assert reader.get(("pods",)) is None
 
 
-def test_a_kind_that_came_later_is_found(server):
-    reader = Reader(server)
+def test_a_kind_that_came_later_is_found(server, reader):
     assert reader.get(("widgets",)) is None
     widgets = served(("widgets", "Widget", False, "w"))
     server.groups.append({"metadata": {"name": "example.org"}, "versions": [widgets]})

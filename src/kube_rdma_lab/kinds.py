@@ -1,0 +1,82 @@
+"""The kinds that an API server has: by the words that people say for them, and by a document's own.
+
+The lab reads and creates objects without kubectl (reading.py, creating.py), which starts by asking
+the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from kube_rdma_lab.api_client import ApiClient
+
+# Every kind of a group in one answer (KEP-3352, stable since 1.30).
+DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+
+class UnknownKindError(Exception):
+    """The API server has no kind of that name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Where objects of a kind are: at `path`, and in a namespace's part of it if `namespaced`."""
+
+    path: str  # /apis/apps/v1
+    plural: str
+    namespaced: bool
+
+    def at(self, namespace: str, name: str = "") -> str:
+        """Return the path of an object or, without a name, of all; no namespace is any."""
+        parts = [self.path]
+        if self.namespaced and namespace:
+            parts += ["namespaces", namespace]
+        return "/".join([*parts, self.plural, *([name] if name else [])])
+
+
+class Kinds:
+    """Learns them from one API server, and again when it is asked for a new one."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self._client = client
+        self._by_name: dict[str, Kind] = {}
+
+    def called(self, word: str) -> Kind:
+        """Return the kind of a word for it in lower case: pods, pod, po, daemonsets.apps."""
+        return self._named(word)
+
+    def of(self, document: dict[str, Any]) -> Kind:
+        """Return the kind of a document, in the version that it is written in."""
+        return self._named(f"{document['apiVersion']} {document['kind']}")
+
+    def _named(self, name: str) -> Kind:
+        if name not in self._by_name:
+            self._by_name = dict(self._served())
+        if name not in self._by_name:
+            raise UnknownKindError(name)
+        return self._by_name[name]
+
+    def _served(self) -> Iterator[tuple[str, Kind]]:
+        """Yield every name of a kind; the last of the same is the one that kubectl takes."""
+        for root in ("/apis", "/api"):
+            document = self._client.document(root, DISCOVERY) or {"items": []}
+            for group in reversed(document["items"]):
+                name = group["metadata"].get("name", "")
+                for version in reversed(group["versions"]):
+                    kind_version = "/".join(filter(None, (name, version["version"])))
+                    for resource in version.get("resources", ()):
+                        namespaced = resource["scope"] == "Namespaced"
+                        kind = Kind(f"{root}/{kind_version}", resource["resource"], namespaced)
+                        yield from ((word, kind) for word in _words(resource, name))
+                        yield f"{kind_version} {resource['responseKind']['kind']}", kind
+
+
+def _words(resource: dict[str, Any], group: str) -> Iterator[str]:
+    """Yield what people call a kind: pods, pod, po; daemonsets.apps."""
+    singular = resource.get("singularResource") or resource["responseKind"]["kind"].lower()
+    for word in (resource["resource"], singular, *resource.get("shortNames", ())):
+        yield word
+        if group:
+            yield f"{word}.{group}"
