@@ -46,8 +46,12 @@ class ApiClient:
         return None if answer is None else dict(json.loads(answer))
 
     def create(self, path: str, document: dict[str, Any]) -> bool:
-        """Create an object; False when the API server refuses, with whatever reason."""
-        body = json.dumps(document).encode()
+        """Create an object; False when the API server refuses, with whatever reason.
+
+        In JSON as Go's maps have it: an API server keeps a RawExtension, such as the parameters of
+        a claim, byte by byte, and takes another order of its fields for another value later.
+        """
+        body = json.dumps(document, separators=(",", ":"), sort_keys=True).encode()
         headers = {"Accept": "application/json", "Content-Type": "application/json"}
         request = urllib.request.Request(f"{self._server}{path}", body, headers)  # noqa: S310
         try:

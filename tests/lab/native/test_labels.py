@@ -107,9 +107,8 @@ def test_labels_go_with_the_last_card_and_come_back(lab):
     addresses = [replay.pull(card) for card in CARDS]
     try:
         waiting.until(lab, "no card", lambda: label_of(lab, VENDOR) is None)
-        labels = metadata(lab)["labels"]
-        assert table.LINK_LAYER not in labels
-        assert labels[KERNEL]
+        waiting.until(lab, "no port", lambda: label_of(lab, table.LINK_LAYER) is None)
+        assert metadata(lab)["labels"][KERNEL]
     finally:
         for address in addresses:
             replay.plug(address)

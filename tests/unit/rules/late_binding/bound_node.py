@@ -145,12 +145,19 @@ class Node:
             journal.remove(f"promise-{one.nonce}")
 
     def blocks(self, pod):
-        """Whether a deleted pod's sandbox lives on with a share, by its pod or by the journal."""
+        """Whether a deleted pod's sandbox lives on with a share, by its pod or by the journal.
+
+        What an ended pod of the same name was promised beside a share of this one counts too: it
+        may be of an init container, of which the kubelet does not say what it holds.
+        """
+        known = self.known()
         bound = {}
-        for one in self.known().bindings:
+        for one in known.bindings:
             bound[one.container] = bound.get(one.container, frozenset()) | set(one.shares)
+        beside = (set(one.shares) for one in known.promises if pod.ids & set(one.shares))
+        wanted = pod.ids.union(*beside)
         return any(
-            other.sandbox and (other.ids | bound.get(other.sandbox, frozenset())) & pod.ids
+            other.sandbox and (other.ids | bound.get(other.sandbox, frozenset())) & wanted
             for other in self.ending
         )
 

@@ -1,5 +1,6 @@
 """Late binding on a node where all that can happen happens: late, twice, half, in any order."""
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -177,3 +178,29 @@ class BoundNode(RuleBasedStateMachine):
 
 TestBoundNode = BoundNode.TestCase
 TestBoundNode.settings = settings(max_examples=settings().max_examples // 2, stateful_step_count=40)
+
+
+def test_a_share_that_an_ended_pod_of_the_name_was_promised_is_waited_for():
+    """It may be of an init container; the sandbox that has it still is another pod's."""
+    node = Node()
+
+    def admitted(uid, *ids):
+        pod = Pod("a", uid, {"app": frozenset(ids)}, networked=True)
+        assert node.agent(None, node.allocate, pod, "app")
+        node.pods = [pod]
+        return pod
+
+    forced = admitted("u1", "s1")
+    forced.sandbox = "c1"
+    node.living["c1"] = forced
+    assert node.agent(None, node.add, forced)
+    node.ending.append(forced)
+    admitted("u2", "s1", "s2")
+    pod = admitted("u3", "s2")
+    pod.sandbox = "c2"
+    node.living["c2"] = pod
+    with pytest.raises(Refused, match="s1 is still attached to pod default/a, sandbox c1"):
+        node.agent(None, node.add, pod)
+    assert node.blocks(pod)
+    node.sandbox_dies(node.ending.pop())
+    assert node.agent(None, node.add, pod)
