@@ -23,7 +23,7 @@ from kube_client.wire import ApiRequest, Websocket
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 STDIN, STDOUT, STDERR, ERROR, CLOSE = 0, 1, 2, 3, 255
 MOST_OUTPUT = 1 << 16  # bytes of one command by default; perftest's longest table has 3 kB
-END_SECONDS = 5.0
+END_SECONDS = 5.0  # that a server which is asked to end may take
 _SHOWN = 300  # characters of what a program printed that a person gets to see
 
 
