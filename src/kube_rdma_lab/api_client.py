@@ -46,26 +46,19 @@ class ApiClient:
         return None if answer is None else dict(json.loads(answer))
 
     def create(self, path: str, document: dict[str, Any]) -> bool:
-        """Create an object; False when the API server refuses, with whatever reason.
+        """Create an object; False where there is no such place, Unavailable when it is refused.
 
         In JSON as Go's maps have it: an API server keeps a RawExtension, such as the parameters of
         a claim, byte by byte, and takes another order of its fields for another value later.
         """
         body = json.dumps(document, separators=(",", ":"), sort_keys=True).encode()
-        headers = {"Accept": "application/json", "Content-Type": "application/json"}
-        request = urllib.request.Request(f"{self._server}{path}", body, headers)  # noqa: S310
-        try:
-            with self._open(request, timeout=ANSWER_SECONDS):
-                return True
-        except urllib.error.HTTPError:
-            return False
-        except OSError as error:
-            raise Unavailable(f"the API server does not answer {path}: {error}") from error
+        return self._ask(path, "application/json", body) is not None
 
-    def _ask(self, path: str, form: str = "*/*") -> bytes | None:
-        """Return the body of an answer, None when there is nothing at this path."""
+    def _ask(self, path: str, form: str = "*/*", body: bytes | None = None) -> bytes | None:
+        """Return an answer, None where there is nothing; with a `body` it is a POST."""
         # The server is the lab's, at an https address.
-        request = urllib.request.Request(f"{self._server}{path}", headers={"Accept": form})  # noqa: S310
+        headers = {"Accept": form} | ({"Content-Type": form} if body else {})
+        request = urllib.request.Request(f"{self._server}{path}", body, headers)  # noqa: S310
         try:
             with self._open(request, timeout=ANSWER_SECONDS) as answer:
                 return bytes(answer.read())
