@@ -75,7 +75,10 @@ def followed(
 
 
 def _walk(lab: Lab, shell: Shell, listed: Iterable[Block]) -> None:
-    """Run blocks; a failure shows the pods and the last events too."""
+    """Run blocks; before a failure stand the pods and the last events.
+
+    The failure is last: where only the end of a run's output is kept, it is what tells the cause.
+    """
     try:
         shell.walk(
             replace(command, text=patient(command.text, lab.state.pace))
@@ -85,7 +88,7 @@ def _walk(lab: Lab, shell: Shell, listed: Iterable[Block]) -> None:
     except Failed as failed:
         pods = cluster.kubectl(lab, "get", "pods", "-A", "-o", "wide")
         events = cluster.kubectl(lab, "get", "events", "-A", "--sort-by=.lastTimestamp")
-        raise Failed("\n".join([str(failed), pods, *events.splitlines()[-20:]])) from None
+        raise Failed("\n".join([pods, *events.splitlines()[-20:], str(failed)])) from None
 
 
 def patient(text: str, pace: float) -> str:

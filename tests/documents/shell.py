@@ -68,8 +68,8 @@ class Shell:
             place = f"{command.page}:{command.line}: "
             printed = self.check(command.text, place)
             if command.shown is not None and not shows(command.shown, printed):
-                what = f"{place}`{command.text}` printed\n{printed}"
-                raise Failed(f"{what}\nand the page shows\n{command.shown}")
+                what = f"{place}`{command.text}` is shown with\n{command.shown}"
+                raise Failed(f"{what}\nand printed\n{printed}")
 
     def check(self, text: str, place: str = "") -> str:
         """Run a command and return what it printed; Failed unless it ended well."""

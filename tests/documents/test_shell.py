@@ -46,7 +46,7 @@ def test_commands_share_a_shell_in_the_root_and_read_nothing(shell):
         ("ls /nowhere", None, r"p.md:7: `ls /nowhere` ended with 2:\n.*/nowhere"),
         ("false | cat", None, "p.md:7: `false | cat` ended with 1"),
         ("echo 'open", None, "p.md:7: .* ended with [12]"),
-        ("echo two", "one", r"p.md:7: `echo two` printed\ntwo\n\nand the page shows\none"),
+        ("echo two", "one", r"p.md:7: `echo two` is shown with\none\nand printed\ntwo"),
         ("echo before; exit 3", None, r"ended the shell:\nbefore"),
     ],
 )
