@@ -4,6 +4,7 @@ import pytest
 
 from kube_rdma_lab import cluster
 from kube_rdma_lab import lab as labs
+from kube_rdma_lab.demo import scc
 from kube_rdma_lab.printer import Printer
 
 from .test_vke_network import *  # noqa: F403  the same tests, and their fixtures
@@ -29,11 +30,16 @@ def proof():
 
 
 @pytest.fixture(scope="module")
-def example(vke):
+def page(lab):
     """What the example's page makes, whose figures are those of two cards per node."""
-    manifest = f"{EXAMPLE}/deployment.yaml"
-    switch(vke, "shared", *NODES)
-    cluster.kubectl(vke, "apply", "-f", manifest)
-    cluster.wait(vke, "deployment/rdma", "--for=condition=Available")
-    yield vke
-    cluster.kubectl(vke, "delete", "-f", manifest, "--cascade=foreground")
+    scc.install_kinds(lab)
+    for name in ("daemonset", "controller"):
+        cluster.kubectl(lab, "apply", "-f", f"{EXAMPLE}/{name}.yaml")
+    cluster.rollout(lab, "rdma-device-plugin", "kube-rdma-vke")
+    switch(lab, "shared", *NODES)
+
+    def workload():
+        cluster.kubectl(lab, "apply", "-f", f"{EXAMPLE}/deployment.yaml")
+        cluster.wait(lab, "deployment/rdma", "--for=condition=Available")
+
+    return workload
