@@ -6,6 +6,7 @@ rail, so a /31 leads through it although the bridge is one. native/test_routed_r
 router with a port for each card.
 """
 
+import ipaddress
 import json
 import subprocess
 
@@ -86,9 +87,9 @@ def endpoints(lab, pod):
     told = json.loads(cluster.get(lab, f"pod/{pod}")["metadata"]["annotations"][OWN])
     found = {}
     for one in told:
-        (address,) = one["ips"]
+        (interface,) = map(ipaddress.ip_interface, one["ips"])
         words = ("env", f"DEVICE={one['rdmaDevice']}", f"GID={one['gidIndex']}")
-        found[int(address.split(".")[2])] = in_pod(lab, pod, address, *words)
+        found[interface.ip.packed[2]] = in_pod(lab, pod, str(interface.ip), *words)
     return found
 
 
