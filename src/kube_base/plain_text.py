@@ -1,15 +1,18 @@
-"""Words of strangers as a person may see them: what a pod prints decides nothing about a terminal.
+"""Text from outside as one printable line, for pages, errors and logs.
 
-Pods' output, annotations and Events go through here on their way into sentences and onto screens.
+Pods' output, annotations, images, versions, conditions and Events go through here before a person's
+terminal or shell sees them.
 """
 
 from __future__ import annotations
 
-_KEPT = "\n\t"
-
 
 def plain(text: str) -> str:
-    """The text without control sequences: what is no printable character becomes ``?``."""
+    """Return the text as one line: ends of lines and tabs become blanks.
+
+    Every other character that is not printable, as an escape sequence or a bidirectional
+    override, becomes ``?``.
+    """
     if text.isprintable():
         return text
-    return "".join(sign if sign.isprintable() or sign in _KEPT else "?" for sign in text)
+    return "".join(c if c.isprintable() else " " if c in "\n\t" else "?" for c in text)

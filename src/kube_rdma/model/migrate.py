@@ -27,16 +27,14 @@ class StartingPoint(StrEnum):
 
 
 class PluginDaemonSet(Frozen):
-    """A DaemonSet that serves the kubelet: `spec` as it was read, `is_ours` if it is kube-rdma's.
-
-    `owner` is the kind and the name of the object that controls it, empty without one.
-    """
+    """A DaemonSet that looks like a device plugin."""
 
     namespace: str
     name: str
-    spec: Document
-    owner: tuple[str, str] | tuple[()] = ()
-    is_ours: bool = False
+    spec: Document  # as it was read
+    owner: tuple[str, str] | tuple[()] = ()  # kind and name of its controller, empty without one
+    is_ours: bool = False  # it is an agent of kube-rdma
+    ready: int = 0  # pods; whoever may create a DaemonSet writes all else of it
 
     @property
     def title(self) -> str:

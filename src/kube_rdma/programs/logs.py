@@ -13,6 +13,7 @@ from collections.abc import Iterable
 import structlog
 
 from kube_base.frozen import Frozen, field
+from kube_base.plain_text import plain
 
 _FIRST = ["timestamp", "level", "event"]
 
@@ -31,6 +32,7 @@ def configure() -> None:
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
+        _plain,
     ]
     render = structlog.processors.LogfmtRenderer(key_order=_FIRST, drop_missing=True)
     structlog.configure(
@@ -46,6 +48,16 @@ def configure() -> None:
         )
     )
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
+
+
+def _plain(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """Replace what a terminal would act on; a traceback keeps its lines, which are escaped."""
+    return {
+        key: value
+        if isinstance(value, int | float | None)
+        else "\n".join(map(plain, str(value).split("\n")))
+        for key, value in event.items()
+    }
 
 
 def write(lines: Iterable[LogLine]) -> None:

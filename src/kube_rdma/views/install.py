@@ -26,4 +26,7 @@ _Dumper.add_representer(str, _text)
 def manifests(objects: Iterable[dict[str, Any]]) -> str:
     """All objects as one text, each behind a line of dashes but the first."""
     plain = json.loads(json.dumps(list(objects)))  # nothing twice: YAML would refer to it
-    return yaml.dump_all(plain, Dumper=_Dumper, sort_keys=False, width=_WIDTH, allow_unicode=True)
+    is_printable = json.dumps(plain, ensure_ascii=False).isprintable()
+    return yaml.dump_all(
+        plain, Dumper=_Dumper, sort_keys=False, width=_WIDTH, allow_unicode=is_printable
+    )

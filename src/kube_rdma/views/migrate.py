@@ -1,7 +1,8 @@
 """The way from another plugin to kube-rdma for people and programs: `kube-rdma migrate plan`.
 
 The text is a shell script that is meant to be pasted step by step: what is not a command is a
-comment, and no command is indented, for here-documents end at the first column.
+comment, and no command is indented, for here-documents end at the first column. What others wrote,
+as an image or a version, ends no line: a page makes one line of it, and commands quote it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from kube_rdma.model.migrate import (
     StartingPoint,
     TakeoverPlan,
 )
-from kube_rdma.views.page import Block, Line, Page, PageState, Sentence
+from kube_rdma.views.page import Block, Page, PageState, Sentence, lines_of
 from kube_rdma.views.text import first_names
 
 _NAMED = 3  # pods of a node; JSON has all
@@ -147,7 +148,8 @@ def _node(plan: TakeoverPlan, node: MigratingNode) -> str:
 def _steps(name: str, steps: Sequence[PlanStep]) -> Iterator[Block]:
     for number, step in enumerate(steps, 1):
         title = f"# {name}, step {number} of {len(steps)}. {step.title}"
-        yield (_comment(title), Sentence(f"# {step.why}", "# "), *map(Line, step.commands))
+        commands = lines_of("\n".join(step.commands))
+        yield (_comment(title), Sentence(f"# {step.why}", "# "), *commands)
 
 
 def _comment(text: str) -> Sentence:

@@ -14,6 +14,7 @@ from typing import TypeAlias, TypeVar
 
 from kube_base.frozen import Frozen, replace
 from kube_base.natural import natural
+from kube_base.plain_text import plain
 from kube_rdma.views.text import GAP, aligned, fitted, widths, wrapped
 
 
@@ -81,9 +82,9 @@ class PageList(Frozen):
 
 
 class Sentence(Frozen):
-    """What is wrapped at the width of the page; lines behind the first begin with `indent`.
+    """A sentence that is wrapped at the width of the page; later lines begin with `indent`.
 
-    In a pipe a `loose` one is a line, however long.
+    In a pipe a `loose` one is one line, however long.
     """
 
     text: str
@@ -93,7 +94,7 @@ class Sentence(Frozen):
 
 
 class Line(Frozen):
-    """What stands as it is, however wide: a title, a line to copy."""
+    """A line that is never wrapped, such as a title or a line of a command."""
 
     text: str
     state: PageState = PageState.NONE
@@ -119,8 +120,8 @@ def marked(rows: Iterable[tuple[str, ...]]) -> tuple[PageRow, ...]:
 
 
 def lines_of(text: str) -> Block:
-    """Lines that stand as they are."""
-    return tuple(map(Line, text.splitlines()))
+    """Split a text into lines that are never wrapped."""
+    return tuple(map(Line, text.removesuffix("\n").split("\n")))
 
 
 def page_text(page: Page, width: int) -> str:
@@ -130,16 +131,16 @@ def page_text(page: Page, width: int) -> str:
 
 
 def block_lines(block: Iterable[Part], width: int) -> Iterator[str]:
-    """The lines of a block in plain characters."""
+    """Yield the lines of a block in printable characters; a value from outside ends no line."""
     for part in block:
         if isinstance(part, PageTable):
-            yield from _table_lines(part, width)
+            yield from map(plain, _table_lines(part, width))
         elif isinstance(part, PageList):
-            yield from _list_lines(part, width)
+            yield from map(plain, _list_lines(part, width))
         elif isinstance(part, Sentence) and not part.loose:
-            yield from wrapped(part.text, width, part.indent)
+            yield from wrapped(plain(part.text), width, part.indent)
         else:
-            yield part.text
+            yield plain(part.text)
 
 
 def widened(page: Page) -> Page:

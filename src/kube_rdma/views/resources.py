@@ -7,6 +7,7 @@ be seen. The values come from rules/resources.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from shlex import quote
 
 from kube_base.frozen import asdict
 from kube_rdma.model.resources import AllowedNetwork, CardClass, NamedResource, ResourceListing
@@ -93,7 +94,7 @@ def pod_lines(resource: NamedResource, networks: dict[str, AllowedNetwork]) -> l
 def claim_lines(card_class: CardClass) -> list[str]:
     """What makes the template of the class, and what a pod says that uses it."""
     return [
-        f"# kube-rdma claim --class {card_class.name} | kubectl apply -f -",
+        f"# kube-rdma claim --class {quote(card_class.name)} | kubectl apply -f -",
         "spec:",
         "  resourceClaims:",
         "  - {name: rdma, resourceClaimTemplateName: rdma}",

@@ -7,7 +7,7 @@ PROGRAM = """
 import logging, structlog
 from kube_rdma.programs import logs
 logs.configure()
-structlog.get_logger().warning("two lines", why="a\\nb", resource="rdma/hca")
+structlog.get_logger().warning("two lines", why=ValueError("a\\nb\\x1b[2J"), resource="rdma/hca")
 logging.getLogger("grpclib.server").error("foreign")
 logging.getLogger("grpclib.server").info("not worth it")
 try:
@@ -23,7 +23,7 @@ def test_ours_and_foreign_lines_look_alike():
     )
     lines = run.stderr.splitlines()
     assert len(lines) == 3, run.stderr
-    assert lines[0].endswith(r'level=warning event="two lines" why=a\nb resource=rdma/hca')
+    assert lines[0].endswith(r'level=warning event="two lines" why=a\nb?[2J resource=rdma/hca')
     assert lines[1].endswith("level=error event=foreign")
     assert "ZeroDivisionError" in lines[2]
     assert all(line.startswith("timestamp=20") for line in lines)

@@ -105,7 +105,11 @@ async def config_text(cluster: Cluster, namespace: str, name: str) -> str | None
 def _daemon_set(stored: Stored[dict[str, Any], Any]) -> PluginDaemonSet:
     owner = next((one for one in stored.owners if one.controller), None)
     return PluginDaemonSet(
-        stored.namespace, stored.name, stored.spec, (owner.kind, owner.name) if owner else ()
+        stored.namespace,
+        stored.name,
+        stored.spec,
+        (owner.kind, owner.name) if owner else (),
+        ready=stored.status.number_ready if stored.status else 0,
     )
 
 

@@ -7,6 +7,7 @@ documents too: whether one differs is a matter of all its fields.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from shlex import quote
 from typing import Any
 
 from kube_client.errors import NotInstalled
@@ -157,7 +158,7 @@ def _unpulled(pods: Collection[FullPod]) -> str:
         return ""
     pod, why = lacking[0]
     more = f", and {len(lacking) - 1} more nodes" if lacking[1:] else ""
-    where = f"kubectl -n {pod.namespace} describe pod {pod.name}"
+    where = f"kubectl -n {quote(pod.namespace)} describe pod {quote(pod.name)}"
     return f"node {pod.spec.node_name} cannot pull {why}; see {where}{more}"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from kube_base.frozen import Frozen
 from kube_rdma.programs.cli.examples import examples
 from kube_rdma.programs.cli.exit_codes import ExitCode
 from kube_rdma.programs.cli.options import ADMISSION_SET, ClusterOptions, cluster_options
-from kube_rdma.programs.cli.output import show
+from kube_rdma.programs.cli.output import show, show_document, tell
 from kube_rdma.programs.cli.progress import ProgressLine
 from kube_rdma.programs.cli.recorded import sysfs_option
 
@@ -117,7 +116,7 @@ def check(
     except Refused as error:
         if output != "json":
             raise
-        click.echo(json.dumps({"errors": list(_errors(error))}, indent=2))
+        show_document({"errors": list(_errors(error))}, "json")
         sys.exit(ExitCode.REFUSED)
 
 
@@ -214,7 +213,7 @@ def _check_manifests(
 
     checked = judge(parts, settings)
     if output == "json":
-        click.echo(json.dumps(check_document(checked), indent=2))
+        show_document(check_document(checked), "json")
         if checked.errors:
             sys.exit(ExitCode.REFUSED)
         return
@@ -241,7 +240,7 @@ def _show(configuration: Config, on_node: OnNode | None, title: str, output: str
         document = pools_document(
             specs, configuration.rescan, configuration.warnings, on_node, configuration.functions
         )
-        click.echo(json.dumps(document, indent=2))
+        show_document(document, "json")
         return
     takes = {mode: row.takes.value for mode, row in MODES.items()}
     show(
@@ -267,10 +266,7 @@ def _own_addresses(place: _Place) -> Mapping[str, str]:
         why = "give --node-name"
     except KubeError as error:
         why = str(error)
-    click.echo(
-        f"The agent also spares cards with the node's own addresses, not known here: {why}",
-        err=True,
-    )
+    tell(f"The agent also spares cards with the node's own addresses, not known here: {why}")
     return {}
 
 

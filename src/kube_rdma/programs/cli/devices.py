@@ -111,7 +111,7 @@ def devices(
     elif output == "ibdev2netdev":
         from kube_rdma.views.devices.ibdev2netdev import ibdev2netdev
 
-        click.echo(ibdev2netdev(survey_at(sysfs)), nl=False)
+        show_names(ibdev2netdev(survey_at(sysfs)).splitlines())
     else:
         _show(survey_at(sysfs), output)
 
@@ -150,6 +150,7 @@ def _topology(survey: Survey, output: str) -> None:
     """The matrix, or the whole document with the key ``topology``."""
     from kube_rdma.rules.pools.topology import matrix
     from kube_rdma.views.devices.topology import topology_document, topology_text
+    from kube_rdma.views.page import lines_of
 
     marks = matrix(survey)
     if output in DOCUMENTS:
@@ -157,7 +158,7 @@ def _topology(survey: Survey, output: str) -> None:
         whole["topology"] = topology_document(survey, marks)
         show_document(whole, output)
     else:
-        click.echo(topology_text(survey, marks))
+        show((lines_of(topology_text(survey, marks)),))
 
 
 def _nccl(sysfs: SysfsRoot | None) -> None:

@@ -6,7 +6,6 @@ It looks at this machine, or runs itself in the containers of agents; it changes
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import sys
 from collections.abc import Callable
@@ -31,7 +30,7 @@ from kube_rdma.programs.cli.options import (
     named_pod,
     root_of_host,
 )
-from kube_rdma.programs.cli.output import AS_JSON, TEXT_OUTPUT, show
+from kube_rdma.programs.cli.output import AS_JSON, TEXT_OUTPUT, show, show_document
 from kube_rdma.programs.cli.progress import ProgressLine
 
 if TYPE_CHECKING:
@@ -193,7 +192,7 @@ def _show(seen: Observation, *, as_json: bool) -> None:
 
     diagnosis = diagnose(seen)
     if as_json:
-        click.echo(json.dumps(doctor_document(seen, diagnosis), indent=2))
+        show_document(doctor_document(seen, diagnosis), "json")
     else:
         show(doctor_page(seen, diagnosis))
     _end(ill=diagnosis.ill, blind=diagnosis.is_blind)
@@ -246,7 +245,7 @@ def _show_fleet(answers: tuple[NodeAnswer, ...], *, as_json: bool) -> None:
 
     fleet = diagnose_fleet(answers)
     if as_json:
-        click.echo(json.dumps(fleet_document(fleet), indent=2))
+        show_document(fleet_document(fleet), "json")
     else:
         show(fleet_page(fleet))
     _end(ill=fleet.ill, blind=fleet.is_blind)

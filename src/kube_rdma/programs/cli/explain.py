@@ -7,7 +7,6 @@ changes nothing.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import sys
 from functools import partial
@@ -20,7 +19,7 @@ from kube_rdma.programs.cli import completion
 from kube_rdma.programs.cli.examples import examples
 from kube_rdma.programs.cli.exit_codes import ExitCode
 from kube_rdma.programs.cli.options import ClusterOptions, cluster_options, named_pod, root_of_host
-from kube_rdma.programs.cli.output import AS_JSON, TEXT_OUTPUT, show
+from kube_rdma.programs.cli.output import AS_JSON, TEXT_OUTPUT, show, show_document
 from kube_rdma.programs.cli.progress import ProgressLine
 from kube_rdma.programs.cli.recorded import sysfs_option
 
@@ -157,7 +156,7 @@ def _explain_claim(
     with ProgressLine("Reading the cluster."):
         explanation = explain_claim(asyncio.run(read_claim(*key, node, door)))
     if as_json:
-        click.echo(json.dumps(claim_document(explanation), indent=2))
+        show_document(claim_document(explanation), "json")
     else:
         show(claim_page(explanation))
     if not explanation.is_met:
@@ -240,7 +239,7 @@ def _show(evidence: PodEvidence, *, as_json: bool) -> None:
 
     explanation = explained(evidence)
     if as_json:
-        click.echo(json.dumps(explain_document(explanation), indent=2))
+        show_document(explain_document(explanation), "json")
     else:
         show(explain_page(explanation))
     if explanation.is_refused:

@@ -7,7 +7,6 @@ what they will do.
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
@@ -18,7 +17,7 @@ from kube_rdma.programs.cli.beside import beside
 from kube_rdma.programs.cli.examples import examples
 from kube_rdma.programs.cli.exit_codes import ExitCode
 from kube_rdma.programs.cli.options import ClusterOptions, cluster_options
-from kube_rdma.programs.cli.output import OUTPUT, show_sentence
+from kube_rdma.programs.cli.output import OUTPUT, show_document, show_sentence, tell
 from kube_rdma.programs.cli.output import show as show_page
 from kube_rdma.programs.cli.progress import ProgressLine
 
@@ -54,7 +53,7 @@ def list_(opener: Opener | None, cluster: ClusterOptions, output: str) -> None:
 
     pool_states = states(_snapshot(opener, cluster))
     if output == "json":
-        click.echo(json.dumps(pools_document(pool_states), indent=2))
+        show_document(pools_document(pool_states), "json")
     else:
         show_page(pools_page(pool_states))
 
@@ -74,7 +73,7 @@ def show(opener: Opener | None, pool: str, cluster: ClusterOptions, output: str)
 
     pool_state = _named(_snapshot(opener, cluster), pool)
     if output == "json":
-        click.echo(json.dumps(pools_document([pool_state])[0], indent=2))
+        show_document(pools_document([pool_state])[0], "json")
     else:
         show_page(pool_page(pool_state))
 
@@ -96,7 +95,7 @@ def check(opener: Opener | None, cluster: ClusterOptions, output: str) -> None:
 
     problems = findings(_snapshot(opener, cluster))
     if output == "json":
-        click.echo(json.dumps(findings_document(problems), indent=2))
+        show_document(findings_document(problems), "json")
     else:
         show_page(findings_page(problems))
     if any(each.is_error for each in problems):
@@ -140,7 +139,7 @@ def release(
     _run(opener, cluster, lambda api: free(api, held))
     if output == "json":
         document = {"address": str(wanted), "network": network, "from": list(held.nodes)}
-        click.echo(json.dumps(document, indent=2))
+        show_document(document, "json")
     else:
         show_sentence(f"{wanted} is free.")
 
@@ -165,7 +164,7 @@ def migrate(opener: Opener | None, dry_run: bool, cluster: ClusterOptions, outpu
     plan = _run(opener, cluster, lambda api: whereabouts.take_over(api, is_dry=dry_run))
     migration = whereabouts.shown(plan)
     if output == "json":
-        click.echo(json.dumps(migration_document(migration), indent=2))
+        show_document(migration_document(migration), "json")
     else:
         show_page(migration_page(migration, is_done=not dry_run))
     if migration.unmapped:
@@ -197,7 +196,7 @@ def translate(files: tuple[str, ...]) -> None:
         raise Refused("there is no CIDRPool in what was read", remedy=remedy)
     for entry in pools:
         for note in entry.notes:
-            click.echo(f"{entry.pool.name}: {note}.", err=True)
+            tell(f"{entry.pool.name}: {note}.")
     click.echo(manifests(ip_pool.manifest(entry.pool) for entry in pools), nl=False)
 
 

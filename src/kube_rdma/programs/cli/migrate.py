@@ -6,7 +6,6 @@ With a kubeconfig or inside of a pod; it only reads. Whoever runs the commands w
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import TYPE_CHECKING
 
 import click
@@ -14,7 +13,7 @@ import click
 from kube_rdma.programs.cli import completion
 from kube_rdma.programs.cli.examples import examples
 from kube_rdma.programs.cli.options import ClusterOptions, cluster_options
-from kube_rdma.programs.cli.output import TEXT_OUTPUT, show
+from kube_rdma.programs.cli.output import TEXT_OUTPUT, show, show_document
 from kube_rdma.programs.cli.progress import ProgressLine
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ def plan(
     with ProgressLine("Reading the cluster."):
         made = asyncio.run(_plan(opener, cluster, MigrationOptions(daemonset, image, values)))
     if output == "json":
-        click.echo(json.dumps(plan_document(made), indent=2))
+        show_document(plan_document(made), "json")
     else:
         show(plan_page(made))
 
@@ -108,7 +107,7 @@ def node(opener: Opener | None, node: str, cluster: ClusterOptions, output: str)
     with ProgressLine("Reading the cluster."):
         made = asyncio.run(_node_plan(opener, cluster, node))
     if output == "json":
-        click.echo(json.dumps(node_plan_document(made), indent=2))
+        show_document(node_plan_document(made), "json")
     else:
         show(node_plan_page(made))
 

@@ -99,7 +99,7 @@ def written(page: Page, *, wide: bool = False) -> str:
 
     page = widened(page) if wide else page
     if not for_people():
-        return plain(page_text(page, page_width()))
+        return page_text(page, page_width())
     from kube_rdma.programs.cli.terminal import rendered
 
     return rendered(page, page_width(), colour=in_colour())
@@ -117,6 +117,11 @@ def show_document(document: object, output: str) -> None:
     click.echo(document_text(document, output), nl=output == "json")
 
 
+def tell(sentence: str) -> None:
+    """Print a sentence to standard error, beside the result."""
+    click.echo(plain(sentence), err=True)
+
+
 def show_names(names: Iterable[str]) -> None:
     """Print what `-o name` asked for, a line each."""
     for name in names:
@@ -124,13 +129,14 @@ def show_names(names: Iterable[str]) -> None:
 
 
 def document_text(document: object, output: str) -> str:
-    """The document in this format; YAML ends with its last line."""
+    """Return the document in this format, in printable characters; YAML ends with its last line."""
     if output == "json":
-        return json.dumps(document, indent=2)
+        return json.dumps(document, indent=2).replace("\x7f", "\\u007f")  # all else it escapes
     import yaml
 
     plain_values = json.loads(json.dumps(document))  # YAML takes no subclasses of str
-    return str(yaml.safe_dump(plain_values, sort_keys=False, allow_unicode=True))
+    is_printable = json.dumps(document, ensure_ascii=False).isprintable()
+    return str(yaml.safe_dump(plain_values, sort_keys=False, allow_unicode=is_printable))
 
 
 def page_size() -> tuple[int, int]:
@@ -159,7 +165,7 @@ def keep(text: str, file: Path | None = None) -> None:
     """
     try:
         if file is not None:
-            file.write_text(text)
+            file.write_text("\n".join(map(plain, text.split("\n"))))  # a picture has no colours
         else:
             _print(text)
     except OSError as error:

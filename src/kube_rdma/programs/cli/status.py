@@ -23,6 +23,7 @@ from kube_rdma.programs.cli.output import (
     show,
     show_document,
     show_names,
+    tell,
     writable,
 )
 from kube_rdma.programs.cli.progress import ProgressLine
@@ -121,10 +122,5 @@ async def _look(opener: Opener | None, options: ClusterOptions, seconds: float) 
 
     with ProgressLine("Reading the cluster.") as line:
         async with options.open(opener) as cluster:
-            tell = line.tell if line.is_shown else _tell
-            return await until_well(partial(take, cluster), seconds, tell)
-
-
-def _tell(sentence: str) -> None:
-    """What is waited for, beside the result."""
-    click.echo(sentence, err=True)
+            show_progress = line.tell if line.is_shown else tell
+            return await until_well(partial(take, cluster), seconds, show_progress)

@@ -9,7 +9,6 @@ its output was not taken (output.keep).
 from __future__ import annotations
 
 import asyncio
-import json
 import resource
 import signal
 import sys
@@ -23,7 +22,15 @@ from kube_base.foreign_json import Undecodable, decoded
 from kube_base.frozen import Frozen, replace
 from kube_rdma.model.verify.bandwidth import Pairing
 from kube_rdma.programs.cli.exit_codes import ExitCode
-from kube_rdma.programs.cli.output import for_people, keep, page_size, writable, written
+from kube_rdma.programs.cli.output import (
+    document_text,
+    for_people,
+    keep,
+    page_size,
+    tell,
+    writable,
+    written,
+)
 from kube_rdma.programs.cli.progress import ProgressLine
 from kube_rdma.programs.cli.verify_options import VerifyOptions
 from kube_rdma.views.findings import counted
@@ -121,7 +128,7 @@ async def _claimed(cluster: Cluster, who: Participants) -> ClaimedCards:
 
     cards, why = await cards_or_why(cluster, who.taking.pods)
     if why:
-        click.echo(why, err=True)
+        tell(why)
     return cards
 
 
@@ -154,7 +161,7 @@ def _show(proof: PairProof, options: VerifyOptions, unshown: list[str]) -> None:
     if options.output == "table":
         text = written(proof_page(proof, *page_size(), verbose=options.verbose))
     else:
-        text = json.dumps(proof_document(proof), indent=2)
+        text = document_text(proof_document(proof), "json")
     try:
         if options.svg is not None and proof.rated:
             keep(_drawn(proof), options.svg)

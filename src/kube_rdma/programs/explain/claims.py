@@ -6,6 +6,8 @@ part that cannot be read leaves no verdict, so each one raises: half of the devi
 
 from __future__ import annotations
 
+from shlex import quote
+
 from kube_base.errors import Refused
 from kube_client.kinds import EVERYWHERE, Where
 from kube_client.objects import Cluster
@@ -32,7 +34,7 @@ async def read_claim(
         if stored is None:
             raise Refused(
                 f"there is no claim {namespace}/{name}",
-                remedy=f"Name one of kubectl -n {namespace} get resourceclaims",
+                remedy=f"Name one of kubectl -n {quote(namespace)} get resourceclaims",
             )
         claim = claim_of(stored)
         if claim.held is not None:

@@ -17,6 +17,7 @@ too and has another name there (docs/decisions/0011-infiniband.md).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from shlex import quote
 from types import MappingProxyType
 
 from kube_base.frozen import replace
@@ -163,8 +164,8 @@ def refuse_infiniband(
         place = link.virtual
         remedy = (
             'Write an "infiniband-guid" into the entry, or set one: ip link set '
-            f"{place.physical.name} vf {place.number} node_guid …, port_guid too, and rebind its "
-            "driver; those that a NodePolicy asks for as virtualFunctions have one"
+            f"{quote(place.physical.name)} vf {place.number} node_guid …, port_guid too, and "
+            "rebind its driver; those that a NodePolicy asks for as virtualFunctions have one"
         )
         raise refused(wish, "infiniband-guid", problem, remedy)
 

@@ -12,6 +12,7 @@ them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from shlex import quote
 
 from kube_base.errors import Refused
 from kube_base.frozen import Frozen, replace
@@ -386,10 +387,10 @@ def _refuse_link(wish: Wish, way: Way, link: HostLink) -> None:
         raise refused(wish, "type", problem, 'Write "type": "macvlan"')
     if not link.up:
         problem = f"{link.name} is down, so no interface on it would work"
-        raise refused(wish, "master", problem, f"Run: ip link set {link.name} up")
+        raise refused(wish, "master", problem, f"Run: ip link set {quote(link.name)} up")
     if mtu is not None and mtu > link.mtu:
         problem = f"an MTU of {mtu} does not fit on {link.name}, which has {link.mtu}"
-        remedy = f"Write {link.mtu} or less, or run: ip link set {link.name} mtu {mtu}"
+        remedy = f"Write {link.mtu} or less, or run: ip link set {quote(link.name)} mtu {mtu}"
         raise refused(wish, "mtu", problem, remedy)
 
 

@@ -23,6 +23,7 @@ function without one is refused here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from shlex import quote
 
 from kube_base.errors import Refused
 from kube_base.frozen import replace
@@ -142,8 +143,8 @@ def refuse_late_mac(wish: Wish, link: HostLink, card: Card | None) -> None:
             "makes it from the administrative MAC that it finds when it is bound, and it is bound"
         )
         remedy = (
-            f"Run: ip link set {place.physical.name} vf {place.number} mac …, and rebind its "
-            "driver; those that a NodePolicy asks for as virtualFunctions have one"
+            f"Run: ip link set {quote(place.physical.name)} vf {place.number} mac …, and rebind "
+            "its driver; those that a NodePolicy asks for as virtualFunctions have one"
         )
         raise refused(wish, "mac", problem, remedy)
 

@@ -8,6 +8,7 @@ which of its rules they come from, and an order.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from shlex import quote
 from types import MappingProxyType
 
 from kube_rdma.model.card import Function
@@ -158,7 +159,7 @@ def _bonds(seen: Observation) -> Iterator[Finding]:
                     device.name,
                     f"{port.netdev} is enslaved to {port.bond}",
                     "A card in a bond never moves into a pod, and has no GID of its own",
-                    f"Share it on {port.bond}, or: ip link set {port.netdev} nomaster",
+                    f"Share it on {port.bond}, or: ip link set {quote(port.netdev or '')} nomaster",
                     Severity.ERROR if ill else Severity.ADVICE,
                 )
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from ipaddress import ip_address, ip_network
+from shlex import quote
 
 from kube_rdma.model.doctor import AddressUse, Observation, ObservedCni, ObservedLink
 from kube_rdma.model.finding import Finding, Severity
@@ -27,7 +28,7 @@ def _mtu(seen: Observation) -> Iterator[Finding]:
                 rail.name,
                 f"MTU {rail.mtu}, and {widest} on other cards of this node",
                 "RoCE takes the largest of 256 to 4096 bytes that fits into the interface's MTU",
-                f"ip link set {rail.name} mtu {widest}; the switches and peers need the same",
+                f"ip link set {quote(rail.name)} mtu {widest}; the switches and peers need it too",
                 Severity.WARNING,
             )
 
@@ -60,7 +61,7 @@ def _strict_filter(seen: Observation) -> Iterator[Finding]:
                 rail.name,
                 f"rp_filter is {_STRICT} (strict) on {rail.name}",
                 "What comes in on another rail than the route back is dropped without a word",
-                f"sysctl -w net.ipv4.conf.{rail.name}.rp_filter=2, and of all",
+                f"sysctl -w net.ipv4.conf.{quote(rail.name)}.rp_filter=2, and of all",
                 Severity.WARNING,
             )
 

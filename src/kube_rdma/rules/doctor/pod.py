@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from shlex import quote
 
 from kube_base.frozen import replace
 from kube_rdma.model.admission.facts import USUAL
@@ -353,7 +354,7 @@ def _pool_refuses(seen: Observation) -> Iterator[Finding]:
             name,
             why or problem,
             "The pool gives this pod no address, so its sandbox is not made",
-            remedy or f"kubectl describe {name.lower().replace(' ', '/')}; kube-rdma ip check",
+            remedy or f"kubectl describe {quote(name.lower())}; kube-rdma ip check",
         )
 
 
@@ -370,7 +371,7 @@ def _waits(seen: Observation) -> Iterator[Finding]:
             "CNI" if "FailedCreatePodSandBox" in pod.why else about,
             pod.why or f"It is {pod.phase}, and gives no reason",
             "The pod does not run",
-            f"kubectl -n {pod.namespace} describe pod {pod.name}",
+            f"kubectl -n {quote(pod.namespace)} describe pod {quote(pod.name)}",
         )
 
 

@@ -10,6 +10,7 @@ other drivers the name is told.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from shlex import quote
 
 from kube_base.errors import KubeError, Refused
 from kube_base.frozen import Frozen
@@ -92,7 +93,8 @@ def claim_findings(evidence: PodEvidence) -> Iterator[Finding]:
             yield Finding(
                 f"claim {claim.claim}",
                 "the scheduler has allocated nothing to it yet",
-                remedy=f"kube-rdma explain claim/{namespace}/{claim.claim.name} says why",
+                remedy=f"kube-rdma explain {quote(f'claim/{namespace}/{claim.claim.name}')} "
+                "says why",
                 severity=Severity.WARNING,
                 stage=Stage.SCHEDULER,
             )

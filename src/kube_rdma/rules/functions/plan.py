@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations
+from shlex import quote
 from types import MappingProxyType
 
 from kube_base.errors import Refused
@@ -282,7 +283,7 @@ def _down(card: Function, wish: FunctionsWish) -> Refused | None:
     if not wish.count or not card.netdevs or any(netdev.up for netdev in card.netdevs):
         return None
     problem = f"{_name(card)} is down, and so would be its virtual functions"
-    remedy = f"Set it up, on the node and for good: ip link set {_name(card)} up"
+    remedy = f"Set it up, on the node and for good: ip link set {quote(_name(card))} up"
     return Refused(problem, remedy=remedy, where=wish.source)
 
 

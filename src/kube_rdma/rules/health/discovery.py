@@ -11,6 +11,7 @@ addresses by themselves, and EFA has no connection manager at all.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from shlex import quote
 
 from kube_rdma.model.device import CharKind, Device, LinkLayer, PhysicalState, Port, PortState
 from kube_rdma.model.survey import NamespaceMode, Survey, Verdict
@@ -86,7 +87,7 @@ def _without_gid(port: Port) -> str:
     if port.bond:
         bond = f"{port.bond}, which {port.netdev} is enslaved to"
         return f"{has_none}: use the device that carries {bond}, or take it out of the bond"
-    return f"{has_none}: ip link set {port.netdev} up and give it an IP address"
+    return f"{has_none}: ip link set {quote(port.netdev)} up and give it an IP address"
 
 
 def _inactive(device: Device, port: Port) -> str:
@@ -99,7 +100,7 @@ def _remedy(device: Device, port: Port) -> str:
         return "its state could not be read, see the faults"
     disabled = port.physical_state is PhysicalState.DISABLED
     if disabled and port.link_layer is LinkLayer.ETHERNET:
-        return f"ip link set {port.netdev} up" if port.netdev else "set its interface up"
+        return f"ip link set {quote(port.netdev)} up" if port.netdev else "set its interface up"
     if disabled:
         return "enable the port (ibportstate)"
     if port.physical_state is PhysicalState.LINK_UP and port.link_layer is LinkLayer.INFINIBAND:

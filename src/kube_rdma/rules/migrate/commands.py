@@ -7,8 +7,8 @@ the API server learns of a node's resources seconds later, so the old number pro
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from shlex import quote
 
 from kube_rdma.model.migrate import Document, MigratingNode, PluginDaemonSet, VendorPolicy
 
@@ -32,7 +32,7 @@ def uncordon(nodes: Sequence[MigratingNode]) -> tuple[str, ...]:
 
 def drain(node: MigratingNode) -> str:
     """The same, and all pods go elsewhere; one that nobody would start again stops it."""
-    return f"kubectl drain {node.name} --ignore-daemonsets --delete-emptydir-data"
+    return f"kubectl drain {quote(node.name)} --ignore-daemonsets --delete-emptydir-data"
 
 
 def mark(nodes: Sequence[MigratingNode], value: str) -> str:
@@ -43,9 +43,9 @@ def mark(nodes: Sequence[MigratingNode], value: str) -> str:
 
 def gone(namespace: str, labels: str, node: MigratingNode | None = None) -> str:
     """Wait until pods have ended, on a node or on all."""
-    where = f" --field-selector=spec.nodeName={node.name}" if node else ""
+    where = f" --field-selector=spec.nodeName={quote(node.name)}" if node else ""
     return (
-        f"kubectl -n {namespace} wait pod -l {labels}{where}{_TURN}"
+        f"kubectl -n {quote(namespace)} wait pod -l {quote(labels)}{where}{_TURN}"
         f"--for=delete --timeout={_RATHER_LONG}"
     )
 
@@ -55,8 +55,9 @@ def offered(
 ) -> str:
     """Wait until nodes offer so many shares of a resource."""
     path = f"{{.status.allocatable.{resource.replace('.', chr(92) + '.')}}}"
-    which = " ".join(f"node/{node.name}" for node in nodes)
-    return f"kubectl wait {which} --timeout={timeout}{_TURN}--for=jsonpath='{path}'={quantity}"
+    which = " ".join(f"node/{quote(node.name)}" for node in nodes)
+    value = f"{quote(path)}={quote(quantity)}"
+    return f"kubectl wait {which} --timeout={timeout}{_TURN}--for=jsonpath={value}"
 
 
 def all_offered(nodes: Sequence[MigratingNode], resources: Iterable[str]) -> tuple[str, ...]:
@@ -82,13 +83,16 @@ def none_offered(nodes: Sequence[MigratingNode], resources: Iterable[str]) -> tu
 def registered(namespace: str, labels: str, node: MigratingNode) -> str:
     """Wait until kube-rdma's agent on a node has told the kubelet of its shares."""
     pods = (
-        f"kubectl -n {namespace} get pod -o name -l {labels} "
-        f"--field-selector=spec.nodeName={node.name}"
+        f"kubectl -n {quote(namespace)} get pod -o name -l {quote(labels)} "
+        f"--field-selector=spec.nodeName={quote(node.name)}"
     )
-    return (
-        f"timeout 600 sh -c 'until kubectl -n {namespace} logs{_TURN}$({pods}) |{_TURN}"
-        "grep -q registered; do sleep 1; done'"
-    )
+    logs = f"kubectl -n {quote(namespace)} logs{_TURN}$({pods})"
+    return until(f"{logs} |{_TURN}grep -q registered")
+
+
+def until(condition: str) -> str:
+    """Try a condition of the shell once a second, for ten minutes at most."""
+    return f"timeout 600 sh -c {quote(f'until {condition}; do sleep 1; done')}"
 
 
 def held_off(plugin: PluginDaemonSet) -> str:
@@ -117,32 +121,32 @@ def let_in_again(plugin: PluginDaemonSet) -> str:
 
 def rolled_out(plugin: PluginDaemonSet) -> str:
     """Wait until all pods of a DaemonSet are of its present template."""
-    where = f"-n {plugin.namespace}"
-    return f"kubectl {where} rollout status daemonset/{plugin.name} --timeout={_RATHER_LONG}"
+    what = f"-n {quote(plugin.namespace)} rollout status daemonset/{quote(plugin.name)}"
+    return f"kubectl {what} --timeout={_RATHER_LONG}"
 
 
 def ended(plugin: PluginDaemonSet) -> tuple[str, str]:
     """Wait until a DaemonSet is gone, and its pods."""
-    where = f"kubectl -n {plugin.namespace} wait daemonset/{plugin.name}"
+    where = f"kubectl -n {quote(plugin.namespace)} wait daemonset/{quote(plugin.name)}"
     whole = f"{where} --for=delete --timeout={_RATHER_LONG}"
     return whole, gone(plugin.namespace, plugin.labels)
 
 
 def restarted(plugin: PluginDaemonSet) -> str:
     """End the pods of a DaemonSet, which starts others."""
-    return f"kubectl -n {plugin.namespace} delete pod -l {plugin.labels}"
+    return f"kubectl -n {quote(plugin.namespace)} delete pod -l {quote(plugin.labels)}"
 
 
 def policy_says(policy: VendorPolicy, section: Document | None) -> str:
     """Have a policy say this of the shared device plugin, or nothing."""
-    space = f"-n {policy.namespace} " if policy.namespace else ""
-    name = f"{space}patch {policy.kind.lower()} {policy.name}"
+    space = f"-n {quote(policy.namespace)} " if policy.namespace else ""
+    name = f"{space}patch {policy.kind.lower()} {quote(policy.name)}"
     return _patch(name, {"spec": {policy.field: section}})
 
 
 def values_file(path: str, text: str) -> str:
     """Write the values of an installation."""
-    return f"cat > {path} <<'VALUES'\n{text}VALUES"
+    return f"cat > {quote(path)} <<'VALUES'\n{text}VALUES"
 
 
 def yaml(values: Mapping[str, Document | str | bool], depth: int = 0) -> str:
@@ -173,21 +177,21 @@ def _quoted(value: object) -> str:
 def _printable(text: str) -> bool:
     """Whether a block of YAML, and of a shell's here-document, can hold a text as it is."""
     lines = text.removesuffix("\n").split("\n")
-    plain = all(line.replace("\t", " ").isprintable() and line != "VALUES" for line in lines)
+    plain = all(line.isprintable() and line != "VALUES" for line in lines)
     return plain and bool(lines[-1].strip())
 
 
 def _names(nodes: Iterable[MigratingNode]) -> str:
-    return " ".join(node.name for node in nodes)
+    return " ".join(quote(node.name) for node in nodes)
 
 
 def _object(kind: str, plugin: PluginDaemonSet) -> str:
-    return f"-n {plugin.namespace} patch {kind} {plugin.name}"
+    return f"-n {quote(plugin.namespace)} patch {kind} {quote(plugin.name)}"
 
 
 def _patch(what: str, document: Document) -> str:
     text = json.dumps(document, separators=(",", ":"))
-    return f"kubectl {what} --type=merge -p{_TURN}{shlex.quote(text)}"
+    return f"kubectl {what} --type=merge -p{_TURN}{quote(text)}"
 
 
 def _daemon_set(strategy: Document, affinity: Document | None) -> Document:

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from shlex import quote
 
 from kube_base.errors import Refused
 from kube_rdma.model.claims.device import DRIVER
 from kube_rdma.model.migrate import PlanStep, ServingPlan, ServingView, SharingPod
-from kube_rdma.rules.migrate.commands import cordon, offered, uncordon
+from kube_rdma.model.pools.resource_name import is_extended_resource
+from kube_rdma.rules.migrate.commands import cordon, offered, uncordon, until
 from kube_rdma.rules.phrases import listed
 
 SERVE = "kube-rdma.io/serve"  # the label of api/pools/serve_label
@@ -34,7 +36,7 @@ def plan_node(view: ServingView) -> ServingPlan:
         "publishes the cards as devices. Pods that run keep what they have.",
         (
             cordon([view.node]),
-            f"kubectl label node {view.node.name} {SERVE}=claims --overwrite",
+            f"kubectl label node {quote(view.node.name)} {SERVE}=claims --overwrite",
             *(offered([view.node], name, "0") for name in view.resources),
             *(_in_slices(view, name) for name in view.resources),
             *uncordon([view.node]),
@@ -47,7 +49,7 @@ def plan_node(view: ServingView) -> ServingPlan:
         "that run keep what they have.",
         (
             cordon([view.node]),
-            f"kubectl label node {view.node.name} {SERVE}=plugin --overwrite",
+            f"kubectl label node {quote(view.node.name)} {SERVE}=plugin --overwrite",
             *(_out_of_slices(view, name) for name in view.resources),
             *(_some_offered(view, name) for name in view.resources),
             *uncordon([view.node]),
@@ -67,6 +69,11 @@ def _faults(view: ServingView) -> Sequence[Refused]:
     if not view.serves_claims:
         problem = "no agent of kube-rdma has the option --claims"
         faults.append(Refused(problem, remedy="Install kube-rdma with claims.enabled=true"))
+    for resource in view.resources:
+        if not is_extended_resource(resource):  # a report is its node's to write
+            problem = f"the report of node {name} has a resource of no valid name: {resource!r}"
+            remedy = "Delete the report; a sound agent writes it again"
+            faults.append(Refused(problem, remedy=remedy))
     missing = [resource for resource in view.resources if resource not in view.classes]
     for resource in missing:
         label = resource.replace("/", "-").replace("_", "-").lower()
@@ -109,24 +116,21 @@ def _by_plugin(pod: SharingPod, resources: Sequence[str]) -> bool:
 
 
 def _in_slices(view: ServingView, resource: str) -> str:
-    return _until(f"{_slices(view)} | grep -qwF {resource}")
+    return until(f"{_slices(view)} | grep -qwF {resource}")
 
 
 def _out_of_slices(view: ServingView, resource: str) -> str:
     """An API server that does not answer has not said that a device is gone."""
-    return _until(f"seen=$({_slices(view)}) &&{_TURN}! echo $seen | grep -qwF {resource}")
+    return until(f"seen=$({_slices(view)}) &&{_TURN}! echo $seen | grep -qwF {resource}")
 
 
 def _some_offered(view: ServingView, resource: str) -> str:
     path = f"{{.status.allocatable.{resource.replace('.', chr(92) + '.')}}}"
-    return _until(f'kubectl get node {view.node.name} -o jsonpath="{path}" |{_TURN}grep -q "[1-9]"')
+    node = quote(view.node.name)
+    return until(f'kubectl get node {node} -o jsonpath="{path}" |{_TURN}grep -q "[1-9]"')
 
 
 def _slices(view: ServingView) -> str:
-    fields = f"spec.driver={DRIVER},spec.nodeName={view.node.name}"
+    fields = f"spec.driver={DRIVER},spec.nodeName={quote(view.node.name)}"
     path = "{.items[*].spec.devices[*].attributes.resource.string}"
     return f'kubectl get resourceslices{_TURN}--field-selector={fields}{_TURN}-o jsonpath="{path}"'
-
-
-def _until(condition: str) -> str:
-    return f"timeout 600 sh -c 'until {condition}; do sleep 1; done'"

@@ -13,6 +13,7 @@ Decision 0076 says why.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from shlex import quote
 
 from kube_base.errors import Refused
 from kube_base.frozen import replace
@@ -31,7 +32,7 @@ from kube_rdma.model.quantity import quantity_text
 from kube_rdma.rules.install.presets import merged
 from kube_rdma.rules.migrate import commands as words
 from kube_rdma.rules.migrate.commands import BETWEEN, HERE, MARK
-from kube_rdma.rules.migrate.starts import ACK_RESOURCE, VKE_RESOURCE, source
+from kube_rdma.rules.migrate.starts import ACK_RESOURCE, VKE_RESOURCE, idle, source
 from kube_rdma.rules.phrases import listed
 
 NAMESPACE, FILE = "kube-rdma", "kube-rdma-values.yaml"
@@ -51,7 +52,7 @@ def plan(view: MigrationView, options: MigrationOptions) -> TakeoverPlan:
     """What to do; raise Refused where the plugin is not known, or serves no node."""
     origin = source(view, options)
     if origin is None:
-        return TakeoverPlan(None, notes=(_nothing(view), *view.unread))
+        return TakeoverPlan(None, notes=(_nothing(view), *_idle(view), *view.unread))
     resources = _resources(origin)
     nodes = tuple(_expected(node, resources, origin.config) for node in view.nodes)
     nodes = tuple(node for node in nodes if _takes_part(node, resources))
@@ -122,7 +123,7 @@ class _Way:
         )
 
     def _render(self, part: str = "") -> str:
-        more = f" --values {self._options.values}" if self._options.values else ""
+        more = f" --values {quote(self._options.values)}" if self._options.values else ""
         only = f" --part {part}" if part else ""
         return f"kube-rdma render --preset {self._preset}{more} --values {FILE}{only}"
 
@@ -255,10 +256,11 @@ class _Way:
         if not image:
             made = merged({"preset": self._preset})["image"]
             image = f"{made['repository']}:{made['tag']}"
-        debug = f"kubectl debug node/{node.name} --image={image} --profile=sysadmin --attach --"
+        name = quote(node.name)
+        debug = f"kubectl debug node/{name} --image={quote(image)} --profile=sysadmin --attach --"
         return [
             *(f"{debug} \\\n    kube-rdma network {command} --host /host" for command in commands),
-            f"kubectl get pods -o name | grep node-debugger-{node.name} | xargs kubectl delete",
+            f"kubectl get pods -o name | grep node-debugger-{name} | xargs kubectl delete",
         ]
 
     def _beside(self, node: MigratingNode) -> PlanStep:
@@ -345,10 +347,18 @@ def _nothing(view: MigrationView) -> str:
     return "No device plugin of RDMA cards was seen; docs/install.md says how to begin"
 
 
+def _idle(view: MigrationView, origin: MigrationSource | None = None) -> list[str]:
+    """Return a sentence about DaemonSets that were passed over."""
+    names = [one.title for one in idle(view) if origin is None or one != origin.plugin]
+    many = "have no ready pod and are" if len(names) > 1 else "has no ready pod and is"
+    return [f"{listed(names)} {many} passed over, but --daemonset can name it"] if names else []
+
+
 def _notes(
     view: MigrationView, origin: MigrationSource, nodes: Sequence[MigratingNode]
 ) -> list[str]:
     notes = [f"Of its configuration: {text}" for text in (origin.config or _NO_CONFIG).warnings]
+    notes += _idle(view, origin)
     offering = {node.name for node in nodes}
     silent = [node.name for node in view.nodes if node.name not in offering]
     if silent:

@@ -8,7 +8,7 @@ ACK and VKE. What is not recognized is refused with what was seen, for a wrong w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from kube_base.errors import Refused
@@ -21,6 +21,7 @@ from kube_rdma.model.migrate import (
     StartingPoint,
     VendorPolicy,
 )
+from kube_rdma.rules.phrases import listed
 
 SHARED_FOLDER, SCC_FOLDER = "/k8s-rdma-shared-dev-plugin", "/k8s-rdma-sriov-dev-plugin"
 VKE_RESOURCE, ACK_RESOURCE = "vke.volcengine.com/rdma", "rdma/hca"
@@ -48,11 +49,21 @@ def config_map(plugin: PluginDaemonSet) -> str:
 
 
 def source(view: MigrationView, options: MigrationOptions) -> MigrationSource | None:
-    """The plugin to leave; None where kube-rdma alone serves the nodes, or nobody does.
+    """Return the plugin to leave; None where kube-rdma alone serves the nodes, or nobody does.
 
-    Raise Refused for several at once, for one that is not known, and for one that nobody may move.
+    A DaemonSet without a ready pod serves nobody, and its author need not be an administrator:
+    it counts only if the options name it. Raise Refused for several at once, for one that is not
+    known, and for one that nobody may move.
     """
     others = [one for one in view.plugins if not one.is_ours and serves(one)]
+    waiting = idle(view)
+    if waiting and not options.daemonset:
+        others = [one for one in others if one.ready]
+        if not others and not any(one.is_ours for one in view.plugins):
+            raise Refused(
+                f"no pod of {_listed(waiting)} is ready, so it serves no node",
+                remedy="If it is the plugin to leave, write --daemonset NAMESPACE/NAME",
+            )
     if options.daemonset:
         others = [one for one in others if one.title == options.daemonset]
         if not others:
@@ -62,7 +73,7 @@ def source(view: MigrationView, options: MigrationOptions) -> MigrationSource | 
             )
     recognized = [(one, start) for one in others if (start := _start(one, view))]
     if len(recognized) > 1:
-        names = ", ".join(one.title for one, _ in recognized)
+        names = listed([one.title for one, _ in recognized])
         raise Refused(
             f"{len(recognized)} device plugins serve RDMA cards: {names}",
             remedy="Take one at a time: write --daemonset NAMESPACE/NAME",
@@ -77,6 +88,11 @@ def source(view: MigrationView, options: MigrationOptions) -> MigrationSource | 
             remedy=f"Nothing was changed; {_PAGE}",
         )
     return None
+
+
+def idle(view: MigrationView) -> list[PluginDaemonSet]:
+    """Return the DaemonSets of others that look like a device plugin and have no ready pod."""
+    return [one for one in view.plugins if not (one.is_ours or one.ready) and serves(one)]
 
 
 def _start(plugin: PluginDaemonSet, view: MigrationView) -> StartingPoint | None:
@@ -117,8 +133,8 @@ def _config(
     return view.configs[name]
 
 
-def _listed(plugins: tuple[PluginDaemonSet, ...] | list[PluginDaemonSet]) -> str:
-    return "; ".join(map(_shown, plugins)) or "none"
+def _listed(plugins: Sequence[PluginDaemonSet]) -> str:
+    return listed([*map(_shown, plugins)]) or "none"
 
 
 def _shown(plugin: PluginDaemonSet) -> str:

@@ -7,6 +7,7 @@ Each Finding has a code that stays, one sentence and the next step; docs/reports
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from shlex import quote
 
 from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.reports.cluster import (
@@ -83,7 +84,8 @@ def _workload(workload: Workload) -> Iterator[Finding]:
     is_agent = workload.role is ProgramRole.AGENT
     kind = "daemonset" if is_agent else "deployment"
     about = f"{kind}/{workload.title}"
-    describe = f"kubectl -n {workload.namespace} describe {kind} {workload.name}"
+    space, name = quote(workload.namespace), quote(workload.name)
+    describe = f"kubectl -n {space} describe {kind} {name}"
     if is_agent and not workload.desired:
         yield Finding.of(
             "NoNodeMatches",
@@ -94,7 +96,7 @@ def _workload(workload: Workload) -> Iterator[Finding]:
     elif not is_agent and workload.ready < workload.desired:
         code = "ControllerNotReady"
         sentence = f"{workload.ready} of {workload.desired} replicas of the controller are ready"
-        remedy = f"See {describe}, and kubectl -n {workload.namespace} logs deploy/{workload.name}"
+        remedy = f"See {describe}, and kubectl -n {space} logs deploy/{name}"
         yield Finding.of(
             code, about, sentence, remedy, Severity.ADVICE if workload.ready > 0 else Severity.ERROR
         )
@@ -103,7 +105,7 @@ def _workload(workload: Workload) -> Iterator[Finding]:
             "UpdateUnderWay",
             about,
             f"{workload.updated} of {workload.desired} pods are of its present template",
-            f"Wait: kubectl -n {workload.namespace} rollout status {kind}/{workload.name}. "
+            f"Wait: kubectl -n {space} rollout status {kind}/{name}. "
             "With OnDelete, delete the old pods",
             Severity.ADVICE,
         )
@@ -148,10 +150,10 @@ def _node_policies(policies: Sequence[NodePolicyState]) -> Iterator[Finding]:
             remedy = "Fix the field; nodes keep its previous version"
             yield Finding.of("PolicyRefused", about, policy.message, remedy)
         elif policy.refused:
-            remedy = f"See kubectl describe {about}, and fix what the nodes report"
+            remedy = f"See kubectl describe {quote(about)}, and fix what the nodes report"
             yield Finding.of("PolicyRefused", about, policy.message, remedy)
         elif policy.reason:
-            remedy = f"Wait, or see kubectl describe {about}"
+            remedy = f"Wait, or see kubectl describe {quote(about)}"
             if policy.reason == "NoNodeMatches":
                 remedy = "Label nodes as its nodeSelector asks, or change that"
             yield Finding.of("PolicyPending", about, policy.message, remedy, Severity.ADVICE)
@@ -161,7 +163,7 @@ def _pools(pools: Sequence[AddressPool]) -> Iterator[Finding]:
     for pool in pools:
         about = f"ippool/{pool.name}"
         if pool.broken:
-            remedy = f"See kube-rdma ip show {pool.name}, and kube-rdma ip check"
+            remedy = f"See kube-rdma ip show {quote(pool.name)}, and kube-rdma ip check"
             yield Finding.of("AddressPoolBroken", about, pool.broken, remedy)
         if pool.short:
             yield Finding.of(

@@ -6,6 +6,7 @@ A part of rules/reports/cluster, which puts the rest beside it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from shlex import quote
 
 from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.node import NodeState
@@ -57,7 +58,7 @@ def _kubelet(node: NodeState) -> Iterator[Finding]:
             "NodeNotReady",
             f"node/{node.name}",
             "The node is not ready, so its report and the state of its agent may be old",
-            f"See kubectl describe node {node.name}, and the kubelet's log on it",
+            f"See kubectl describe node {quote(node.name)}, and the kubelet's log on it",
         )
 
 
@@ -67,8 +68,8 @@ def _agent(name: str, facts: ClusterFacts, pods: tuple[ProgramPod, ...]) -> Iter
         if not pod.ready:
             why = f": {pod.why}" if pod.why else ""
             sentence = f"The agent {pod.namespace}/{pod.name} is not ready{why}"
-            describe = f"kubectl -n {pod.namespace} describe pod {pod.name}"
-            remedy = f"See kubectl -n {pod.namespace} logs {pod.name}, and {describe}"
+            describe = f"kubectl -n {quote(pod.namespace)} describe pod {quote(pod.name)}"
+            remedy = f"See kubectl -n {quote(pod.namespace)} logs {quote(pod.name)}, and {describe}"
             if "Image" in pod.why.partition(":")[0]:  # then there is no log
                 remedy = "Push the image, or name in image.repository and image.tag one that the "
                 remedy += f"nodes can pull; {describe} has the rest"
@@ -86,7 +87,7 @@ def _agent(name: str, facts: ClusterFacts, pods: tuple[ProgramPod, ...]) -> Iter
             about,
             "The node has a report and no agent that writes it, so what it says is old",
             "Let the DaemonSet of the agent select the node, or delete the report: "
-            f"kubectl delete nodereport {name}",
+            f"kubectl delete nodereport {quote(name)}",
         )
 
 
@@ -98,7 +99,7 @@ def _no_report(name: str, pods: Iterable[ProgramPod]) -> Iterator[Finding]:
                 "ReportMissing",
                 f"node/{name}",
                 f"The agent {pod.namespace}/{pod.name} runs and writes no report",
-                f"See kubectl -n {pod.namespace} logs {pod.name}: "
+                f"See kubectl -n {quote(pod.namespace)} logs {quote(pod.name)}: "
                 "it says which right its role lacks",
             )
 

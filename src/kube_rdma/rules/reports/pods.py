@@ -7,6 +7,7 @@ those of pods that wait now count.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from shlex import quote
 
 from kube_rdma.model.finding import Finding
 from kube_rdma.model.reports.cluster import ClusterEvent, ClusterFacts, WaitingPod
@@ -84,6 +85,6 @@ def _networks(pod: WaitingPod, words: Mapping[tuple[str, str, str], str]) -> Ite
             "PodWaitsForNetworks",
             f"pod/{pod.title}",
             f"Its networks cannot be made: {note}",
-            f"Do what the sentence says; kubectl -n {pod.namespace} describe pod {pod.name} "
-            "has the rest",
+            f"Do what the sentence says; kubectl -n {quote(pod.namespace)} describe pod "
+            f"{quote(pod.name)} has the rest",
         )

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from ipaddress import ip_interface
+from shlex import quote
 from typing import Any
 
 from kube_base.errors import Refused
@@ -93,7 +94,7 @@ def paired_pod(
     if not status.get("podIP"):
         raise Refused(
             "it has no address, so it does not run",
-            remedy=f"See `kubectl describe {where}`",
+            remedy=f"See `kubectl describe {quote(where)}`",
             where=where,
         )
     rates = {

@@ -17,6 +17,7 @@ from tests.kit.opener import opener_of
 
 KINDS = (DAEMON_SET, CONFIG_MAP, DEPLOYMENTS)
 SPACE = "kube-system"
+READY = {"status": {"numberReady": 2}}
 
 
 class World:
@@ -24,7 +25,7 @@ class World:
 
     def __init__(self):
         self.server = FakeServer(KINDS)
-        self.server.put(DAEMON_SET, kit.shared())
+        self.server.put(DAEMON_SET, kit.shared() | READY)
         self.config(kit.SHARED_TEXT)
         for number in (1, 2):
             status = {"allocatable": {"cpu": "4", kit.SHARED_RESOURCE: "12"}}
@@ -48,7 +49,7 @@ class World:
         self.server.add(objects.CLUSTER_POLICIES)
         space = namespace or "nvidia-network-operator"
         self.server.remove(DAEMON_SET, "rdma-shared-dp-ds", SPACE)
-        self.server.put(DAEMON_SET, kit.nvidia(space, "p"))
+        self.server.put(DAEMON_SET, kit.nvidia(space, "p") | READY)
         self.config(kit.SHARED_TEXT, space)
         field = "devicePlugin" if namespace else "rdmaSharedDevicePlugin"
         spec = {field: {"config": kit.SHARED_TEXT}, "ofedDriver": {"image": "x"}}

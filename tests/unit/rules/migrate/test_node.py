@@ -82,3 +82,11 @@ def test_all_that_stands_in_the_way_is_said_at_once():
     assert all(
         word in str(caught.value) for word in ("v1.30.1", "--claims", "extendedResourceName")
     )
+
+
+def test_a_name_that_a_report_makes_up_becomes_no_command():
+    """A node's own token writes its report."""
+    name = 'rdma/x$(touch PWNED)"'
+    view = replace(VIEW, resources=(HCA, name), classes={HCA: "rdma-hca", name: "c"})
+    with pytest.raises(Refused, match="has a resource of no valid name"):
+        plan_node(view)

@@ -410,3 +410,19 @@ def test_the_policy_that_is_read_is_the_one_that_owns_the_plugin():
     other = replace(CLUSTER_POLICY, namespace="elsewhere")
     seen = replace(STARTS["nvidia-operator"], policies=(other, CLUSTER_POLICY))
     assert plan(seen, ANY).source.policy == CLUSTER_POLICY
+
+
+def test_a_daemonset_without_a_ready_pod_is_passed_over():
+    """Whoever may create one in any namespace needs no running pod to look like a plugin."""
+    real = STARTS["shared-plugin"]
+    (plugin_,) = real.plugins
+    idle = replace(plugin_, namespace="tenant", ready=0)
+    made = plan(replace(real, plugins=(plugin_, idle)), ANY)
+    assert made.source.plugin == plugin_
+    assert [note for note in made.notes if "tenant/rdma-shared-dp-ds has no ready pod" in note]
+    with pytest.raises(Refused, match=r"no pod of DaemonSet tenant/.* is ready.*--daemonset"):
+        plan(replace(real, plugins=(idle,)), ANY)
+    configs = {"tenant/rdma-devices": real.configs["kube-system/rdma-devices"]}
+    named = replace(real, plugins=(plugin_, idle), configs=configs)
+    assert plan(named, replace(ANY, daemonset="tenant/rdma-shared-dp-ds")).source.plugin == idle
+    assert plan(replace(real, plugins=(ours(), idle)), ANY).source is None

@@ -24,6 +24,7 @@ def plugin(document, **more):
     meta = document["metadata"]
     owners = meta.get("ownerReferences", ())
     owner = next(((one["kind"], one["name"]) for one in owners), ())
+    more = {"ready": 2} | more
     return PluginDaemonSet(meta["namespace"], meta["name"], document["spec"], owner, **more)
 
 
