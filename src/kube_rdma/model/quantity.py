@@ -18,8 +18,8 @@ _SUFFIXES |= {f"{suffix}i": Fraction(1024) ** (n + 1) for n, suffix in enumerate
 
 def quantity(text: str) -> Fraction:
     """What a quantity is: 1k is 1000, 500m one half, 1Ki 1024; ValueError for another text."""
-    match = _QUANTITY.fullmatch(text)
-    if not match or not any(c.isdigit() for c in match[1]) or len(text) > _MOST_SIGNS:
+    match = _QUANTITY.fullmatch(text) if len(text) <= _MOST_SIGNS else None
+    if not match or not any(c.isdigit() for c in match[1]):
         raise ValueError(f"not a quantity: {text!r:.80}")
     number, suffix = Fraction(match[1]), match[2]
     if suffix in _SUFFIXES:

@@ -10,6 +10,7 @@ from kube_rdma.model.claims.verdict import ClaimOutcome, Reason
 from kube_rdma.rules.claims.verdicts import judge
 from tests.kit import allocator
 from tests.kit.claim_worlds import world
+from tests.unit.rules.claims.test_cel import DRIVER, TRUE, WITHOUT_VALUE
 
 SOME, MORE, MANY = range(400), range(3_000), range(400, 10_400)
 # What the allocator logs of a device that it does not take, where it logs the very reason.
@@ -21,6 +22,21 @@ LOGGED = {
     "Insufficient counters": {Reason.COUNTER},
     "Device not usable": {Reason.COUNTER, Reason.TAINT, Reason.CONSTRAINT},
 }
+
+
+DEVICE = {  # that of the selectors' own tests
+    "name": "a",
+    "attributes": {
+        "rail": {"int": 1},
+        "model": {"string": "ConnectX-7"},
+        "fast": {"bool": True},
+        "firmware": {"version": "28.39.1002-rc.1+build"},
+        "std.test/root": {"string": "pci0000:15"},
+    },
+    "capacity": {"memory": {"value": "40Gi"}},
+    "allowMultipleAllocations": True,
+}
+NOT_STORED = "CEL compile error"  # the API server refuses such a selector
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +63,42 @@ def test_the_verdicts_are_the_allocators(program):
 @pytest.mark.slow
 def test_ten_thousand_verdicts_are_the_allocators(program):
     assert list(differences(program, MANY)) == []
+
+
+def test_the_values_of_selectors_are_the_allocators(program):
+    """Those of the unit tests, and what is written around them there."""
+    texts = [*TRUE, *(f"!({text})" for text in TRUE if "//" not in text), *WITHOUT_VALUE]
+    worlds = [of_one_device(text) for text in texts]
+    compared = 0
+    for made, answer in zip(worlds, allocator.asked(program, worlds), strict=True):
+        (node,) = allocator.read(made).nodes
+        theirs = answer[node.name]
+        if NOT_STORED not in theirs.get("error", ""):
+            assert allocator.ours(judge(allocator.read(made), node)) == allocator.told(theirs), made
+            compared += 1
+    assert compared > 0.8 * len(texts)
+
+
+def of_one_device(selector):
+    """A world whose claim asks with a selector for the only device."""
+    made = next(one for one in map(world, MORE) if wants_one_device(one) and one["slices"])
+    node = made["nodes"][0]["metadata"]["name"]
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": DRIVER, "nodeName": node, "pool": pool, "devices": [DEVICE]}
+    asked = {
+        "deviceClassName": "any",
+        "allocationMode": "ExactCount",
+        "count": 1,
+        "selectors": [{"cel": {"expression": selector}}],
+    }
+    wanted = {"devices": {"requests": [{"name": "r0", "exactly": asked}]}}
+    return {
+        "nodes": made["nodes"][:1],
+        "classes": made["classes"],
+        "slices": [{**made["slices"][0], "spec": spec}],
+        "claims": [],
+        "claim": {**made["claim"], "spec": wanted},
+    }
 
 
 def test_the_reasons_are_those_that_the_allocator_logs(program):

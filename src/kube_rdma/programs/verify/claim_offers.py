@@ -17,6 +17,7 @@ from kube_client.errors import NotInstalled
 from kube_rdma.adapters.cluster.verify import VerifyObjects
 from kube_rdma.model.claims.claim import Claim, ClaimNode, DeviceClass
 from kube_rdma.model.claims.listed import ListedSlice
+from kube_rdma.rules.claims.cel.evaluate import Selectors
 from kube_rdma.rules.verify.claimed_nodes import ClaimOffers, amounts, claims_for, unmet
 from kube_rdma.rules.verify.copies import unshared
 
@@ -69,19 +70,21 @@ def _judged(read: _Read, nodes: Sequence[Mapping[str, Any]]) -> ClaimOffers:
     """Each node by itself; a resource is given where one of its classes gives it."""
     resources: dict[str, dict[str, str]] = {name: {} for name in read.resources}
     templates: dict[str, str] = {}
+    selectors = Selectors()
     for document in nodes:
         metadata = document["metadata"]
         node = ClaimNode(metadata["name"], metadata.get("labels") or {})
         for name, claims in read.resources.items():
-            resources[name][node.name] = min(unmet(claims, node, read.classes, read.slices))
-        templates[node.name] = next(filter(None, _unmet_templates(read, node)), "")
+            reasons = unmet(claims, node, read.classes, read.slices, selectors)
+            resources[name][node.name] = min(reasons)
+        templates[node.name] = next(filter(None, _unmet_templates(read, node, selectors)), "")
     return ClaimOffers(resources, templates)
 
 
-def _unmet_templates(read: _Read, node: ClaimNode) -> list[str]:
+def _unmet_templates(read: _Read, node: ClaimNode, selectors: Selectors) -> list[str]:
     missing = [f"there is no claim template {n}" for n, one in read.templates.items() if not one]
     claims = [one for one in read.templates.values() if one]
-    reasons = unmet(claims, node, read.classes, read.slices)
+    reasons = unmet(claims, node, read.classes, read.slices, selectors)
     return [
         *missing,
         *(f"claim template {c.name}: {why}" for c, why in zip(claims, reasons, strict=True) if why),

@@ -12,7 +12,8 @@ from kube_rdma.model.claims.claim import ClaimNode, ClaimRequest, DeviceClass
 from kube_rdma.model.claims.device import SliceDevice
 from kube_rdma.model.claims.verdict import Objection, Reason
 from kube_rdma.model.claims.world import ClaimWorld
-from kube_rdma.rules.claims.cel.evaluate import selects
+from kube_rdma.model.conditions import cut
+from kube_rdma.rules.claims.cel.evaluate import MOST_STEPS_TOGETHER, Selectors
 from kube_rdma.rules.claims.cel.functions import EvaluationError
 from kube_rdma.rules.claims.constraints import ConstraintState
 from kube_rdma.rules.claims.device_state import Candidate, DeviceChoice, DeviceState
@@ -21,6 +22,8 @@ from kube_rdma.rules.claims.pools import is_for, pools_of
 MOST_RESULTS = 32  # AllocationResultsMaxSize of k8s.io/api v0.36.3, resource/v1/types.go
 MOST_STEPS = 20_000
 """After so many looks at a device nobody waits longer: the scheduler ends after ten seconds."""
+_MOST_SHOWN = 400  # characters of a selector, for each device that it does not take
+STEPS_OF_A_LOOK = 5  # of those that judging a claim on all nodes may take
 
 
 class ClaimRefused(ValueError):
@@ -55,8 +58,9 @@ class BestAttempt(Frozen):
 class ClaimSearch:
     """One claim on one node."""
 
-    def __init__(self, world: ClaimWorld, node: ClaimNode) -> None:
+    def __init__(self, world: ClaimWorld, node: ClaimNode, selectors: Selectors) -> None:
         self.claim, self.node = world.claim, node
+        self._selectors = selectors
         self.pools = pools_of(node, world.slices)
         self.candidates = tuple(
             Candidate(id_, device, part, pool)
@@ -116,6 +120,7 @@ class ClaimSearch:
             if fault:
                 text = f"request {request.name} asks for all devices, and pool {pool.name}"
                 raise ClaimRefused(f"{text} cannot be used now: {fault}")
+        self._look(len(self.candidates))
         devices = tuple(
             one
             for one in self.candidates
@@ -140,15 +145,23 @@ class ClaimSearch:
     def _judged(self, request: ClaimRequest, candidate: Candidate) -> Objection | None:
         device_class = self._classes[request.device_class]
         for selector in device_class.selectors:
-            if not _selects(selector, candidate, f"class {device_class.name}"):
-                text = f"class {device_class.name} does not select it: {selector}"
+            if not self._takes(selector, candidate, f"class {device_class.name}"):
+                text = f"class {device_class.name} does not select it: {cut(selector, _MOST_SHOWN)}"
                 return Objection(Reason.CLASS_SELECTOR, text)
         for selector in request.selectors:
-            if not _selects(selector, candidate, f"request {request.name}"):
-                return Objection(Reason.SELECTOR, f"the selector does not take it: {selector}")
+            if not self._takes(selector, candidate, f"request {request.name}"):
+                text = f"the selector does not take it: {cut(selector, _MOST_SHOWN)}"
+                return Objection(Reason.SELECTOR, text)
         if candidate.part.per_device and not is_for(candidate.device.nodes, self.node):
             return Objection(Reason.NODE_SELECTOR, "it is for other nodes")
         return None
+
+    def _takes(self, selector: str, candidate: Candidate, whose: str) -> bool:
+        try:
+            return self._selectors.take(selector, candidate.id.driver, candidate.device)
+        except EvaluationError as error:
+            text = f"a selector of {whose} has no value for device {candidate.id.name}: {error}"
+            raise ClaimRefused(f"{text} ({cut(selector, _MOST_SHOWN)})") from error
 
     def _request(self, index: int) -> bool:
         """Find devices for this request and all behind it."""
@@ -169,6 +182,7 @@ class ClaimSearch:
 
     def _fill(self, index: int, asked: _PreparedRequest, number: int, start: int) -> bool:
         """Find the device of this number for the request, and all that come after it."""
+        self._look()
         self._note(index, asked, number)
         if asked.all_of == ():
             return False
@@ -206,10 +220,11 @@ class ClaimSearch:
                 self.state.give_back()
         return done
 
-    def _look(self) -> None:
-        self._steps += 1
-        if self._steps > MOST_STEPS:
-            raise NotJudged(f"after {MOST_STEPS} looks at a device there is no answer")
+    def _look(self, devices: int = 1) -> None:
+        self._steps += devices
+        self._selectors.steps += devices * STEPS_OF_A_LOOK
+        if self._steps > MOST_STEPS or self._selectors.steps > MOST_STEPS_TOGETHER:
+            raise NotJudged(f"after {self._steps} looks at a device there is no answer")
 
     def _note(self, index: int, asked: _PreparedRequest, number: int) -> None:
         """Remember the search's deepest place."""
@@ -223,11 +238,3 @@ class ClaimSearch:
 
 def _fresh(world: ClaimWorld) -> DeviceState:
     return DeviceState(world.others, map(ConstraintState, world.claim.constraints))
-
-
-def _selects(selector: str, candidate: Candidate, whose: str) -> bool:
-    try:
-        return selects(selector, candidate.id.driver, candidate.device)
-    except EvaluationError as error:
-        text = f"a selector of {whose} has no value for device {candidate.id.name}: {error}"
-        raise ClaimRefused(f"{text} ({selector})") from error

@@ -20,6 +20,7 @@ from kube_rdma.model.claims.verdict import (
     Reason,
 )
 from kube_rdma.model.claims.world import ClaimWorld
+from kube_rdma.rules.claims.cel.evaluate import Selectors
 from kube_rdma.rules.claims.cel.syntax import NotEvaluated
 from kube_rdma.rules.claims.claim_search import ClaimRefused, ClaimSearch, NotJudged
 from kube_rdma.rules.claims.device_state import Candidate, DeviceChoice
@@ -53,16 +54,17 @@ def explain_claim(world: ClaimWorld) -> ClaimExplanation:
     """The claim on every node, the worst first; of those that fail the nearest first."""
     if world.claim.held is not None:
         return ClaimExplanation(world.claim, (), _allocated(world))
+    selectors = Selectors()
     nodes = sorted(
-        (judge(world, node) for node in world.nodes),
+        (judge(world, node, selectors) for node in world.nodes),
         key=lambda one: (_ORDER.index(one.outcome), one.lacking, one.node),
     )
     return ClaimExplanation(world.claim, tuple(nodes), _headline(world, nodes), (_ALONE, _GATES))
 
 
-def judge(world: ClaimWorld, node: ClaimNode) -> ClaimVerdict:
-    """The claim on one node."""
-    search = ClaimSearch(world, node)
+def judge(world: ClaimWorld, node: ClaimNode, selectors: Selectors | None = None) -> ClaimVerdict:
+    """The claim on one node; whoever judges several ones has the same `selectors` for all."""
+    search = ClaimSearch(world, node, selectors or Selectors())
     try:
         choices = search.search()
     except ClaimRefused as error:

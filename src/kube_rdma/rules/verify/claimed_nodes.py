@@ -20,6 +20,7 @@ from kube_rdma.model.claims.listed import ListedSlice
 from kube_rdma.model.claims.verdict import ClaimOutcome
 from kube_rdma.model.claims.world import ClaimWorld
 from kube_rdma.model.quantity import quantity
+from kube_rdma.rules.claims.cel.evaluate import Selectors
 from kube_rdma.rules.claims.verdicts import judge, objections
 
 # The name of every class as an extended resource, whatever it says itself (KEP-5004).
@@ -87,14 +88,17 @@ def unmet(
     node: ClaimNode,
     classes: tuple[DeviceClass, ...],
     slices: tuple[ListedSlice, ...],
+    selectors: Selectors,
 ) -> tuple[str, ...]:
     """Of each claim why this node never meets it, empty for one that it may meet."""
     near = tuple(one for one in slices if one.nodes.node in ("", node.name))
-    return tuple(_why(ClaimWorld(claim, (node,), classes, near), node) for claim in claims)
+    return tuple(
+        _why(ClaimWorld(claim, (node,), classes, near), node, selectors) for claim in claims
+    )
 
 
-def _why(world: ClaimWorld, node: ClaimNode) -> str:
-    verdict = judge(world, node)
+def _why(world: ClaimWorld, node: ClaimNode, selectors: Selectors) -> str:
+    verdict = judge(world, node, selectors)
     if verdict.outcome in (ClaimOutcome.MET, ClaimOutcome.NOT_JUDGED):
         return ""
     if verdict.outcome is ClaimOutcome.REFUSED:

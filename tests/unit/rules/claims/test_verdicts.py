@@ -29,7 +29,7 @@ from kube_rdma.model.claims.listed import (
 )
 from kube_rdma.model.claims.verdict import ClaimOutcome, Reason
 from kube_rdma.model.claims.world import ClaimWorld
-from kube_rdma.rules.claims import capacity
+from kube_rdma.rules.claims import capacity, claim_search
 from kube_rdma.rules.claims.verdicts import explain_claim, judge
 from tests.kit.claim_worlds import world as made_world
 
@@ -177,6 +177,65 @@ def test_a_search_that_takes_too_long_ends_without_a_verdict():
     rules = (ClaimConstraint(f"{DRIVER}/n"),)
     found = verdict(asked(count=16), offered(*devices), constraints=rules)
     assert found.outcome == ClaimOutcome.NOT_JUDGED
+
+
+def test_requests_for_all_devices_that_another_may_stand_for_end_without_a_verdict():
+    """Eight ways for each of thirty requests, and one that no device meets."""
+    ways = [ClaimRequest(f"r/{number}", "any", every=True) for number in range(8)]
+    requests = [RequestChoices(f"r{number}", tuple(ways)) for number in range(30)]
+    requests.append(RequestChoices("none", (asked(every=True, selectors=("false",)),)))
+    part = offered(ListedDevice("a", shared=True))
+    world = ClaimWorld(Claim("team", "wanted", tuple(requests)), (NODE,), (ANY,), (part,))
+    assert judge(world, NODE).outcome == ClaimOutcome.NOT_JUDGED
+
+
+@pytest.mark.parametrize(
+    ("selector", "outcome"),
+    [
+        ("!" * 3_000 + "true", ClaimOutcome.MET),
+        ("&&".join(["true"] * 1_000), ClaimOutcome.MET),
+        ("+".join(["1"] * 1_000) + " == 1000", ClaimOutcome.MET),
+        ("(" * 1_000 + "true" + ")" * 1_000, ClaimOutcome.NOT_JUDGED),
+    ],
+)
+def test_a_selector_of_one_sign_has_a_verdict(selector, outcome):
+    found = verdict(asked(selectors=(selector,)), offered(ListedDevice("a")))
+    assert found.outcome == outcome
+
+
+def test_many_requests_for_all_of_many_devices_end_without_a_verdict():
+    """As many as a claim may have, each of which looks at all devices before the search."""
+    ways = tuple(ClaimRequest(f"r/{number}", "any", every=True) for number in range(8))
+    requests = tuple(RequestChoices(f"r{number}", ways) for number in range(32))
+    part = offered(*(ListedDevice(f"d{number}") for number in range(100)))
+    world = ClaimWorld(Claim("team", "wanted", requests), (NODE,), (ANY,), (part,))
+    assert judge(world, NODE).outcome == ClaimOutcome.NOT_JUDGED
+
+
+@pytest.mark.parametrize("value", ["false", "device.x == 1"])
+def test_a_long_selector_is_not_repeated_for_each_device(value):
+    """It may have 10 KiB, and there are thousands of devices and nodes."""
+    found = verdict(
+        asked(selectors=(f"{value} //{'x' * 9_000}",)),
+        offered(ListedDevice("a")),
+    )
+    assert len(found.why) < 600
+    assert all(len(one.objection.text) < 500 for one in found.devices)
+
+
+def test_all_nodes_together_have_an_end(monkeypatch):
+    """Each search by itself would be let go on to its end."""
+    monkeypatch.setattr(claim_search, "MOST_STEPS", 2_000)
+    monkeypatch.setattr(claim_search, "MOST_STEPS_TOGETHER", 100_000)
+    nodes = tuple(ClaimNode(f"node-{number}") for number in range(30))
+    devices = [ListedDevice(f"d{number}", attributes={"n": number % 2}) for number in range(30)]
+    part = offered(*devices, nodes=NodeChoice(every=True))
+    claim = Asked((asked(count=16),), (ClaimConstraint(f"{DRIVER}/n"),)).claim()
+    explained = explain_claim(ClaimWorld(claim, nodes, (ANY,), (part,)))
+    looks = [int(one.why.split()[1]) for one in explained.nodes]
+    assert {one.outcome for one in explained.nodes} == {ClaimOutcome.NOT_JUDGED}
+    assert max(looks) == 2_001
+    assert sum(looks) <= 100_000 // claim_search.STEPS_OF_A_LOOK + len(nodes)
 
 
 def test_the_nearest_node_comes_first_and_the_sentence_names_it():

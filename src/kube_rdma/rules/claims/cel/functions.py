@@ -9,7 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from fractions import Fraction
+from operator import add, attrgetter, mul, not_, sub
+from string import ascii_lowercase, ascii_uppercase
+from types import UnionType
+from typing import Any
 
 from kube_base.frozen import Frozen
 from kube_rdma.model.quantity import quantity
@@ -22,32 +27,40 @@ _SEMVER = re.compile(
 )
 
 _MOST_VERSION = 256  # characters of a version; an attribute of a device has 64
-# What one selector may cost, for whoever evaluates it did not write it.
-_MOST_REPEATS, _MOST_SEARCHED = 4, 256  # repeats in a pattern, characters of what it is sought in
-_MOST_JOINED = 1 << 16  # characters, or values of a list
+_OPERATIONS = {"+": add, "-": sub, "*": mul}
+_MOST_JOINED = 4096  # characters, or values of a list
+_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
+_UPPER = str.maketrans(ascii_lowercase, ascii_uppercase)
+# Of patterns what RE2 and Python read alike. No group is repeated, so no repeat is in another.
+_PATTERN = re.compile(
+    r"""(?:\(\?i\))?
+    (?:\\[dDsSwWbB] | \\[!-/:-@\[-`{-~]
+    |\[\^?(?:[^\[\]\\] | \\[dDsSwW] | \\[!-/:-@\[-`{-~])+\]
+    |(?:[*+?] | \{[0-9]{1,3}(?:,[0-9]{0,3})?\})\??(?![*+?{])
+    |[()](?![*+?{]) | \(\?: | [^\\\[\](){}*+?])*+""",
+    re.VERBOSE,
+)
+Spend = Callable[[int], None]
 
 
 class EvaluationError(ValueError):
     """The expression has no value for this device: the scheduler then gives the claim up."""
 
 
-class Quantity(Frozen):
+class Quantity(Frozen, order=True):
     """A quantity of Kubernetes."""
 
     number: Fraction
 
 
-class Semver(Frozen):
+class Semver(Frozen, order=True):
     """A version by its precedence (semver.org 2.0.0, 11): what is built has no part in it."""
 
-    numbers: tuple[int, int, int]
-    before: tuple[str, ...] = ()
-
-    @property
-    def rank(self) -> tuple[object, ...]:
-        """What sorts versions: numbers below words, and a version without words above all."""
-        words = tuple((0, int(one), "") if one.isdigit() else (1, 0, one) for one in self.before)
-        return (self.numbers, not self.before, words)
+    major: int
+    minor: int
+    patch: int
+    final: bool
+    before: tuple[tuple[int, int, str], ...]  # numbers below words
 
 
 class Optional(Frozen):
@@ -59,31 +72,42 @@ class Optional(Frozen):
 
 def semver(text: str) -> Semver:
     """The version; raise EvaluationError for what is none."""
-    match = _SEMVER.fullmatch(text)
-    before = tuple(match[4].split(".")) if match and match[4] else ()
-    wrong = any(not one or (one.isdigit() and len(one) > 1 and one[0] == "0") for one in before)
-    if match is None or wrong or len(text) > _MOST_VERSION:
+    match = _SEMVER.fullmatch(text) if len(text) <= _MOST_VERSION else None
+    words = match[4].split(".") if match and match[4] else []
+    wrong = any(not one or (one.isdigit() and len(one) > 1 and one[0] == "0") for one in words)
+    if match is None or wrong:
         raise EvaluationError(f"{text!r:.80} is not a version")
-    return Semver((int(match[1]), int(match[2]), int(match[3])), before)
+    before = tuple((0, int(one), "") if one.isdigit() else (1, 0, one) for one in words)
+    return Semver(int(match[1]), int(match[2]), int(match[3]), not before, before)
 
 
-def equal(left: object, right: object) -> bool:
+def equal(left: object, right: object, spend: Spend) -> bool:
     """Whether two values are equal; those of two kinds never are."""
+    pairs = [(left, right)]
+    while pairs:
+        spend(1)
+        left, right = pairs.pop()
+        if isinstance(left, Optional) and isinstance(right, Optional):
+            left, right = (left.has, left.value), (right.has, right.value)
+        if isinstance(left, tuple) and isinstance(right, tuple) and len(left) == len(right):
+            pairs += zip(left, right, strict=True)
+        elif not _same(left, right):
+            return False
+    return True
+
+
+def _same(left: object, right: object) -> bool:
     if _is_number(left) and _is_number(right):
         return left == right
-    if isinstance(left, Semver) and isinstance(right, Semver):
-        return left.rank == right.rank
-    if isinstance(left, tuple) and isinstance(right, tuple):
-        return len(left) == len(right) and all(map(equal, left, right))
     if isinstance(left, Mapping) and isinstance(right, Mapping):
         raise NotEvaluated("maps are not compared")
-    return type(left) is type(right) and left == right
+    return type(left) is type(right) and not isinstance(left, tuple) and left == right
 
 
 def ordered(left: object, right: object) -> int:
     """-1, 0 or 1; raise EvaluationError for kinds that have no order with each other."""
     if (_is_number(left) and _is_number(right)) or (
-        type(left) is type(right) and isinstance(left, str | bool)
+        type(left) is type(right) and isinstance(left, str | bool | Quantity | Semver)
     ):
         return (left > right) - (left < right)  # type: ignore[operator,no-any-return]
     raise EvaluationError(f"{kind(left)} and {kind(right)} have no order")
@@ -91,45 +115,44 @@ def ordered(left: object, right: object) -> int:
 
 def kind(value: object) -> str:
     """What CEL calls the type of a value."""
-    if value is None:
-        return "null"
-    if isinstance(value, Mapping):
-        return "map"
     names = {bool: "bool", int: "int", float: "double", str: "string", tuple: "list"}
-    return names.get(type(value), type(value).__name__)
+    return "map" if isinstance(value, Mapping) else names.get(type(value), type(value).__name__)
 
 
-def operated(sign: str, left: object, right: object) -> object:
+def operated(sign: str, left: Any, right: Any) -> object:
     """A sum and its like, of two numbers of a kind, or of texts or lists."""
     if sign == "+" and type(left) is type(right) and isinstance(left, str | tuple):
-        if len(left) + len(right) > _MOST_JOINED:  # type: ignore[arg-type]  # the line above
+        if len(left) + len(right) > _MOST_JOINED:
             raise NotEvaluated("such a long text or list is not evaluated")
-        return left + right  # type: ignore[operator]  # the line above
+        return left + right
     if type(left) is not type(right) or not _is_number(left):
         raise EvaluationError(f"no {sign} for {kind(left)} and {kind(right)}")
-    return _whole(sign, left, right) if isinstance(left, int) else _floating(sign, left, right)
+    if sign in _OPERATIONS:
+        result = _OPERATIONS[sign](left, right)
+    elif isinstance(left, float):
+        raise NotEvaluated(f"{sign} of such numbers is not evaluated")
+    elif right == 0:
+        raise EvaluationError("a division by zero")
+    else:
+        quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
+        result = quotient if sign == "/" else left - quotient * right
+    if isinstance(result, int) and result not in _INT64:
+        raise EvaluationError("a number is too large")
+    return result
 
 
-def method(name: str, target: object, arguments: Sequence[object]) -> object:
-    """A method of a value; raise NotEvaluated for one that is not here."""
-    for owner, methods in _METHODS:
-        if name in methods and isinstance(target, owner):
-            return _applied(methods[name], name, (target, *arguments))
-    if any(name in methods for _, methods in _METHODS):
-        raise EvaluationError(f"{kind(target)} has no {name}()")
-    raise NotEvaluated(f"{name}() is not evaluated")
-
-
-def function(name: str, arguments: Sequence[object]) -> object:
-    """A function; raise NotEvaluated for one that is not here."""
-    if name not in _FUNCTIONS:
+def called(name: str, values: Sequence[object], spend: Spend) -> object:
+    """A function, or a method of the first value; raise NotEvaluated for one that is not here."""
+    named = [(owner, methods[name]) for owner, methods in _METHODS if name in methods]
+    if not named or not values:
         raise NotEvaluated(f"{name}() is not evaluated")
-    return _applied(_FUNCTIONS[name], name, arguments)
-
-
-def _applied(call: Callable[..., object], name: str, arguments: Sequence[object]) -> object:
+    call = next((call for owner, call in named if isinstance(values[0], owner)), None)
+    if call is None:
+        raise EvaluationError(f"{kind(values[0])} has no {name}()")
     try:
-        return call(*arguments)
+        if name == "matches":
+            spend(_most_tries(*values))  # type: ignore[arg-type]  # a TypeError is caught
+        return call(*values)
     except (TypeError, AttributeError) as error:
         raise EvaluationError(f"{name}() does not take these values") from error
 
@@ -138,65 +161,40 @@ def _is_number(value: object) -> bool:
     return type(value) in (int, float)
 
 
-def _whole(sign: str, left: object, right: object) -> object:
-    if not isinstance(left, int) or not isinstance(right, int):
-        raise EvaluationError(f"no {sign} for these values")
-    if sign in "/%" and right == 0:
-        raise EvaluationError("a division by zero")
-    quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1) if right else 0
-    results = {"+": left + right, "-": left - right, "*": left * right, "/": quotient}
-    result = results.get(sign, left - quotient * right)
-    if result not in _INT64:
-        raise EvaluationError("a number is too large")
-    return result
-
-
-def _floating(sign: str, left: object, right: object) -> object:
-    if not isinstance(left, float) or not isinstance(right, float) or sign in "/%":
-        raise NotEvaluated(f"{sign} of such numbers is not evaluated")
-    return {"+": left + right, "-": left - right, "*": left * right}[sign]
-
-
 def _quantity(text: str) -> Quantity:
     try:
         return Quantity(quantity(text))
     except ValueError as error:
-        raise EvaluationError(f"{text!r} is not a quantity") from error
+        raise EvaluationError(f"{text!r:.80} is not a quantity") from error
 
 
 def _is(make: Callable[[str], object]) -> Callable[[str], bool]:
     def check(text: str) -> bool:
-        try:
+        with suppress(EvaluationError):
             make(text)
-        except EvaluationError:
-            return False
-        return True
+            return True
+        return False
 
     return check
 
 
+def _most_tries(text: str, pattern: str) -> int:
+    """Steps that Python may take, which tries all ways where Kubernetes (RE2) goes one.
+
+    Each repeat ends at any character, and each choice goes both ways, independent of all others.
+    """
+    repeats, choices = (sum(map(pattern.count, signs)) for signs in ("*+{", "?|("))
+    ways: int = (len(text) + 1) ** (repeats + 1) << choices
+    return len(pattern) + len(pattern) * ways // 100
+
+
 def _matches(text: str, pattern: str) -> bool:
-    """Kubernetes searches in linear time (RE2), Python by trying: a costly pattern is left out."""
-    repeats = sum(pattern.count(sign) for sign in "*+?{")
-    repeats_group = any(f"){sign}" in pattern for sign in "*+?{")
-    if repeats_group or repeats > _MOST_REPEATS or len(text) > _MOST_SEARCHED:
-        raise NotEvaluated(f"the pattern {pattern!r:.80} may take too long")
+    if not _PATTERN.fullmatch(pattern) or "\n" in text:
+        raise NotEvaluated(f"the pattern {pattern!r:.80} is not understood")
     try:
         return re.search(pattern, text, re.ASCII) is not None
     except re.error as error:
-        raise NotEvaluated(f"the pattern {pattern!r} is not understood") from error
-
-
-def _ascii(text: str, change: Callable[[str], str]) -> str:
-    return "".join(change(one) if one.isascii() else one for one in text)
-
-
-def _compared(left: Semver | Quantity, right: Semver | Quantity) -> int:
-    if isinstance(left, Quantity) and isinstance(right, Quantity):
-        return (left.number > right.number) - (left.number < right.number)
-    if isinstance(left, Semver) and isinstance(right, Semver):
-        return (left.rank > right.rank) - (left.rank < right.rank)
-    raise TypeError
+        raise NotEvaluated(f"the pattern {pattern!r:.80} is not understood") from error
 
 
 def _as_integer(value: Quantity) -> int:
@@ -211,14 +209,15 @@ def _value(optional: Optional) -> object:
     return optional.value
 
 
-_ORDER: Mapping[str, Callable[..., object]] = {
-    "compareTo": _compared,
-    "isLessThan": lambda left, right: _compared(left, right) < 0,
-    "isGreaterThan": lambda left, right: _compared(left, right) > 0,
-}
-_METHODS: tuple[tuple[type, Mapping[str, Callable[..., object]]], ...] = (
-    (Quantity, _ORDER),
-    (Semver, _ORDER),
+_METHODS: tuple[tuple[type | UnionType, Mapping[str, Callable[..., object]]], ...] = (
+    (
+        Quantity | Semver,
+        {
+            "compareTo": ordered,
+            "isLessThan": lambda left, right: ordered(left, right) < 0,
+            "isGreaterThan": lambda left, right: ordered(left, right) > 0,
+        },
+    ),
     (
         Quantity,
         {
@@ -228,14 +227,7 @@ _METHODS: tuple[tuple[type, Mapping[str, Callable[..., object]]], ...] = (
             "asApproximateFloat": lambda value: float(value.number),
         },
     ),
-    (
-        Semver,
-        {
-            "major": lambda value: value.numbers[0],
-            "minor": lambda value: value.numbers[1],
-            "patch": lambda value: value.numbers[2],
-        },
-    ),
+    (Semver, {name: attrgetter(name) for name in ("major", "minor", "patch")}),
     (
         str,
         {
@@ -243,12 +235,17 @@ _METHODS: tuple[tuple[type, Mapping[str, Callable[..., object]]], ...] = (
             "endsWith": str.endswith,
             "contains": str.__contains__,
             "matches": _matches,
-            "lowerAscii": lambda text: _ascii(text, str.lower),
-            "upperAscii": lambda text: _ascii(text, str.upper),
-            "size": len,
+            "lowerAscii": lambda text: text.translate(_LOWER),
+            "upperAscii": lambda text: text.translate(_UPPER),
+            "quantity": _quantity,
+            "isQuantity": _is(_quantity),
+            "semver": semver,
+            "isSemver": _is(semver),
         },
     ),
-    (tuple, {"size": len}),
+    (str | tuple | Mapping, {"size": len}),
+    (bool, {"!": not_}),
+    (int | float, {"negate": lambda value: operated("-", type(value)(), value)}),
     (
         Optional,
         {
@@ -258,11 +255,3 @@ _METHODS: tuple[tuple[type, Mapping[str, Callable[..., object]]], ...] = (
         },
     ),
 )
-_FUNCTIONS: Mapping[str, Callable[..., object]] = {
-    "quantity": _quantity,
-    "isQuantity": _is(_quantity),
-    "semver": semver,
-    "isSemver": _is(semver),
-    "size": len,
-    "matches": _matches,
-}

@@ -3,11 +3,14 @@
 The grammar is that of github.com/google/cel-spec, doc/langdef.md. What selectors of devices have no
 use for (bytes, unsigned numbers, messages, three quotes, maps) is NotEvaluated, and so is all that
 cannot be read: the API server takes no wrong selector, so what fails here is only unknown here.
+Whoever writes a selector chooses its length: runs of one sign become lists, which nothing recurses
+into, and only what stands between brackets is nested.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 from functools import lru_cache
 
 from kube_base.frozen import Frozen
@@ -16,15 +19,17 @@ _TOKEN = re.compile(
     r"""\s+|//[^\n]*
     |(?P<number>0x[0-9a-fA-F]+|(?:\d+\.\d+|\.\d+|\d+)(?:[eE][+-]?\d+)?)(?![\w])
     |(?P<text>[rR]?(?:"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'))(?!["'])
-    |(?P<word>[A-Za-z_]\w*)
+    |(?P<word>cel\.bind\b|[A-Za-z_]\w*)
     |(?P<sign>\.\?|\[\?|&&|\|\||==|!=|<=|>=|[-+*/%!<>?:.,()\[\]])""",
-    re.VERBOSE,
+    re.VERBOSE | re.ASCII,
 )
 _ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
 _ESCAPES = dict(zip("abfnrtv\\'\"`?", "\a\b\f\n\r\t\v\\'\"`?", strict=True))
 _CONSTANTS = {"true": True, "false": False, "null": None}
 _BINARY = (("||",), ("&&",), ("==", "!=", "<=", ">=", "<", ">", "in"), ("+", "-"), ("*", "/", "%"))
-_DEEPEST = 60
+_LONGEST = 10 << 10  # CELSelectorExpressionMaxLength of k8s.io/api v0.36.3, resource/v1/types.go
+_DEEPEST = 20  # brackets in brackets
+_MOST_DIGITS = 20
 
 
 class NotEvaluated(ValueError):
@@ -43,42 +48,45 @@ class Name(Frozen):
     name: str
 
 
-class Select(Frozen):
-    """``target.field``; `optional` with a question mark."""
-
-    target: Expression
-    field: str
-    optional: bool = False
-
-
-class Index(Frozen):
-    """``target[key]``."""
-
-    target: Expression
-    key: Expression
-    optional: bool = False
-
-
-class FunctionCall(Frozen):
-    """A function, a method of `target`, or an operator by its sign."""
-
-    name: str
-    arguments: tuple[Expression, ...]
-    target: Expression | None = None
-
-
 class ListOf(Frozen):
     """``[a, b]``."""
 
     items: tuple[Expression, ...]
 
 
-Expression = Literal | Name | Select | Index | FunctionCall | ListOf
+class FunctionCall(Frozen):
+    """A function, a method, or an operator by its sign.
+
+    ``&&`` and ``||`` have all operands of a run, ``?:`` conditions and values in turn and the else.
+    """
+
+    name: str
+    arguments: tuple[Expression, ...]
 
 
-@lru_cache(maxsize=256)
+class Index(Frozen):
+    """``[key]``, or ``.key``; `optional` with a question mark."""
+
+    key: Expression
+    optional: bool = False
+
+
+class Chain(Frozen):
+    """A value and what is done with it from left to right: ``a.b[c].d(e)``, ``a + b - c``."""
+
+    start: Expression
+    steps: Steps
+
+
+Steps = tuple[Index | FunctionCall, ...]
+Expression = Literal | Name | ListOf | FunctionCall | Chain
+
+
+@lru_cache(maxsize=32)
 def parsed(text: str) -> Expression:
     """The expression; raise NotEvaluated."""
+    if len(text) > _LONGEST:
+        raise NotEvaluated("it is too long")
     reader = _Reader(_tokens(text))
     whole = reader.ternary()
     reader.take("")
@@ -110,18 +118,18 @@ class _Reader:
         self._depth += 1
         if self._depth > _DEEPEST:
             raise NotEvaluated("it is nested too deeply")
-        condition = self._binary(0)
-        if self._has("?"):
-            first = self.ternary()
+        parts = [self._binary(0)]
+        while self._has("?"):
+            parts.append(self.ternary())
             self.take(":")
-            condition = FunctionCall("?:", (condition, first, self.ternary()))
+            parts.append(self._binary(0))
         self._depth -= 1
-        return condition
+        return FunctionCall("?:", tuple(parts)) if len(parts) > 1 else parts[0]
 
     def take(self, sign: str) -> None:
         """Go past a sign that has to be here; empty is the end."""
         if not self._has(sign):
-            raise NotEvaluated(f"{self._tokens[self._place][1]!r} is not understood")
+            raise NotEvaluated(f"{self._tokens[self._place][1]!r:.40} is not understood")
 
     def _has(self, sign: str) -> bool:
         kind, text = self._tokens[self._place]
@@ -133,47 +141,40 @@ class _Reader:
     def _binary(self, level: int) -> Expression:
         if level == len(_BINARY):
             return self._unary()
-        left = self._binary(level + 1)
-        while True:
-            sign = next((one for one in _BINARY[level] if self._has(one)), None)
-            if sign is None:
-                return left
-            left = FunctionCall(sign, (left, self._binary(level + 1)))
+        first = self._binary(level + 1)
+        steps: list[FunctionCall] = []
+        while sign := next((one for one in _BINARY[level] if self._has(one)), None):
+            steps.append(FunctionCall(sign, (self._binary(level + 1),)))
+        if steps and steps[0].name in ("&&", "||"):
+            return FunctionCall(steps[0].name, (first, *(one.arguments[0] for one in steps)))
+        return Chain(first, tuple(steps)) if steps else first
 
     def _unary(self) -> Expression:
-        if self._has("!"):
-            return FunctionCall("!", (self._unary(),))
-        if self._has("-"):
-            inner = self._unary()
-            if isinstance(inner, Literal) and type(inner.value) in (int, float):
-                return Literal(-inner.value)  # type: ignore[operator]  # the line above
-            return FunctionCall("negate", (inner,))
-        return self._member()
+        """Of a run of one sign two take each other back, as in cel-go."""
+        sign, odd = "", False
+        while again := next((one for one in sign or "!-" if self._has(one)), ""):
+            sign, odd = again, not odd
+        inner = self._member()
+        if not odd:
+            return inner
+        if sign == "-" and isinstance(inner, Literal) and type(inner.value) in (int, float):
+            return Literal(-inner.value)  # type: ignore[operator]  # the line above
+        return FunctionCall("!" if sign == "!" else "negate", (inner,))
 
     def _member(self) -> Expression:
-        inner = self._primary()
-        while True:
-            if self._has("."):
-                inner = self._selected(inner)
-            elif self._has(".?"):
-                inner = Select(inner, self._word(), optional=True)
-            elif self._has("["):
-                inner = self._indexed(inner, optional=False)
-            elif self._has("[?"):
-                inner = self._indexed(inner, optional=True)
+        start = self._primary()
+        steps: list[Index | FunctionCall] = []
+        while sign := next((one for one in (".", ".?", "[", "[?") if self._has(one)), None):
+            if sign[0] == "[":
+                steps.append(Index(self.ternary(), sign == "[?"))
+                self.take("]")
+                continue
+            word = self._word()
+            if sign == "." and self._has("("):
+                steps.append(FunctionCall(word, self._arguments(")")))
             else:
-                return inner
-
-    def _selected(self, target: Expression) -> Expression:
-        word = self._word()
-        if self._has("("):
-            return FunctionCall(word, self._arguments(")"), target)
-        return Select(target, word)
-
-    def _indexed(self, target: Expression, *, optional: bool) -> Expression:
-        key = self.ternary()
-        self.take("]")
-        return Index(target, key, optional)
+                steps.append(Index(Literal(word), sign == ".?"))
+        return Chain(start, tuple(steps)) if steps else start
 
     def _primary(self) -> Expression:
         kind, text = self._tokens[self._place]
@@ -181,7 +182,8 @@ class _Reader:
         if kind == "number":
             return Literal(_number(text))
         if kind == "text":
-            return Literal(_text(text))
+            raw = text[0] in "rR"
+            return Literal(text[2:-1] if raw else _ESCAPE.sub(_escaped, text[1:-1]))
         if kind == "word":
             if text in _CONSTANTS:
                 return Literal(_CONSTANTS[text])
@@ -192,7 +194,7 @@ class _Reader:
             return inner
         if text == "[":
             return ListOf(self._arguments("]"))
-        raise NotEvaluated(f"{text or 'its end'!r} is not understood")
+        raise NotEvaluated(f"{text or 'its end'!r:.40} is not understood")
 
     def _arguments(self, end: str) -> tuple[Expression, ...]:
         arguments: list[Expression] = []
@@ -207,27 +209,26 @@ class _Reader:
     def _word(self) -> str:
         kind, text = self._tokens[self._place]
         if kind != "word":
-            raise NotEvaluated(f"{text or 'its end'!r} is not understood")
+            raise NotEvaluated(f"{text or 'its end'!r:.40} is not understood")
         self._place += 1
         return text
 
 
 def _number(text: str) -> object:
-    if text.startswith("0x"):
-        return int(text, 16)
-    return int(text) if text.isdigit() else float(text)
-
-
-def _text(text: str) -> str:
-    if text[0] in "rR":
-        return text[2:-1]
-    return _ESCAPE.sub(_escaped, text[1:-1])
+    if not text.startswith("0x") and not text.isdigit():
+        return float(text)
+    number = int(text[:_MOST_DIGITS], 16 if text.startswith("0x") else 10)
+    if len(text) > _MOST_DIGITS or number > 1 << 63:
+        raise NotEvaluated(f"the number {text:.40} is too large")
+    return number
 
 
 def _escaped(match: re.Match[str]) -> str:
-    code = match[1] or match[2] or match[3]
-    if code:
-        return chr(int(code, 16))
+    if code := match[1] or match[2] or match[3]:
+        number = int(code, 16)
+        if number > sys.maxunicode or 0xD800 <= number < 0xE000:
+            raise NotEvaluated(f"{match[0]} is no character")
+        return chr(number)
     if match[4] not in _ESCAPES:  # octal digits
         raise NotEvaluated(f"{match[0]!r} is not understood")
     return _ESCAPES[match[4]]
