@@ -13,8 +13,8 @@ from kube_rdma.model.doctor import Observation
 from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.rules.install.kubernetes_version import OLDEST
 
-_KUBELET = re.compile(r"v?1\.(\d+)\.(\d+)(?:-vke\.(\d+))?")
-_PLUGIN = re.compile(r"v?(\d+)\.(\d+)\.(\d+)")
+_KUBELET = re.compile(r"v?1\.(\d{1,9})\.(\d{1,9})(?:-vke\.(\d{1,9}))?")
+_PLUGIN = re.compile(r"v?(\d{1,9})\.(\d{1,9})\.(\d{1,9})")
 # By the minor version of Kubernetes the patch and VKE's own number from which on it has RDMA.
 _VKE_PATCHES = {20: (15, 18), 24: (15, 12)}
 _VKE_OLDEST = min(_VKE_PATCHES)

@@ -22,7 +22,7 @@ CONTAINERD: Version = (1, 7)
 # The CRI field is read (cri-o#6944, May 2023); from 1.23 on there were only annotations.
 CRIO: Version = (1, 28)
 
-_VERSION = re.compile(r"v?(\d+)\.(\d+)")
+_VERSION = re.compile(r"v?(\d{1,9})\.(\d{1,9})")
 
 
 def cdi_works(kubelet_version: str | None, runtime: Runtime | None) -> tuple[bool, str]:

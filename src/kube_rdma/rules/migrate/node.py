@@ -22,7 +22,7 @@ from kube_rdma.rules.phrases import listed
 SERVE = "kube-rdma.io/serve"  # the label of api/pools/serve_label
 KUBELET = (1, 36)  # the first in which a name of a class is served without a gate (KEP-5004)
 _TURN = " \\\n    "
-_VERSION = re.compile(r"v?(\d+)\.(\d+)")
+_VERSION = re.compile(r"v?(\d{1,9})\.(\d{1,9})")
 
 
 def plan_node(view: ServingView) -> ServingPlan:

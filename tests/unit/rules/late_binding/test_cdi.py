@@ -15,6 +15,7 @@ from kube_rdma.rules.late_binding.cdi import cdi_works
         ("v1.29.0-eks-5e0fdde", Runtime("containerd", "2.0.2-k3s2", True), "CDI is on"),
         ("1.31", Runtime("containerd", "1.7.13~ds1", True), "CDI is on"),
         ("v1.30.1+k0s.0", Runtime("cri-o", "1.30.1"), "cri-o is 1.30.1."),
+        (f"v1.{'9' * 5_000}", Runtime("cri-o", f"1.{'9' * 5_000}"), "cri-o is 1.9999"),
     ],
 )
 def test_where_it_works(kubelet, runtime, sentence):

@@ -76,6 +76,12 @@ def test_what_stands_in_the_way_is_a_sentence_with_what_to_do(change, sentence):
         plan_node(replace(VIEW, **change))
 
 
+def test_a_node_that_reports_a_version_of_thousands_of_digits_gets_its_plan():
+    """Python reads no such number, and whoever has a node's token writes its version."""
+    version = f"v1.{'9' * 5_000}"
+    assert plan_node(replace(VIEW, kubelet_version=version)).steps == plan_node(VIEW).steps
+
+
 def test_all_that_stands_in_the_way_is_said_at_once():
     with pytest.raises(Refused) as caught:
         plan_node(replace(VIEW, kubelet_version="v1.30.1", serves_claims=False, classes={}))
