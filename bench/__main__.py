@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from bench import (
-    admission,
     agent,
     allocate,
     attach,
@@ -46,7 +45,6 @@ from bench.run import Run
 # one that the later ones use.
 BENCHMARKS = {
     "devices": devices,
-    "admission": admission,
     "imports": imports,
     "survey": survey,
     "allocate": allocate,

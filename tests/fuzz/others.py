@@ -9,13 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime, timedelta
-from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import h11
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from kube_base.errors import KubeError, Unavailable
 from kube_client import wire
@@ -31,7 +28,6 @@ from kube_rdma.adapters.cluster.kinds import (
     resource_claim,
     resource_slice,
 )
-from kube_rdma.adapters.pki import certificates
 from kube_rdma.api.admission.pod_manifest import counted
 from kube_rdma.api.claims import claim_configs, parameters
 from kube_rdma.api.text import reader
@@ -200,7 +196,6 @@ ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"
 _ENDED = b'\3{"status": "Success"}'
 FRAMES = b"\x82\x04\1abc\x89\x01x\x02\x02\1d\x80\x01e\x82" + bytes((len(_ENDED),)) + _ENDED
-_FIRST = datetime(2026, 11, 22, tzinfo=UTC)
 
 
 def _selector(data: bytes) -> None:
@@ -309,19 +304,6 @@ def _websocket(data: bytes) -> None:
     _run(run())
 
 
-def _pem() -> bytes:
-    key = partial(ec.generate_private_key, ec.SECP256R1())
-    made = certificates.new_authority(key, _FIRST, _FIRST + timedelta(days=9))
-    return made.certificate + made.key
-
-
-def _secret(data: bytes) -> None:
-    """The same bytes as each part of a Secret, for one can hold certificate and key."""
-    certificates.bundle(data)
-    names = (certificates.AUTHORITY, certificates.AUTHORITY_KEY)
-    certificates.read(dict.fromkeys((*names, certificates.CERTIFICATE, certificates.KEY), data))
-
-
 def _quantity(data: bytes) -> None:
     text = as_text(data)
     with suppress(ValueError):
@@ -362,5 +344,4 @@ OTHERS = (
         (KubeError, h11.ProtocolError, OSError),
     ),
     FuzzTarget("WebSocket of a command", _websocket, (FRAMES,)),
-    FuzzTarget("certificates of the webhook", _secret, (_pem(),)),
 )

@@ -17,7 +17,6 @@ INSIDE = {
     "adapters/kubelet/resource_server.py": "inside of the server of one resource",
     "programs/verify/pairs.py": "one pair; who measures waits for it",
     "programs/verify/bandwidth_checks.py": "inside of the controller's part",
-    "programs/admission/certificate_keeper.py": "inside of the controller's part",
     "programs/doctor/evidence.py": "a command, which waits for it",
     "programs/ipam/gc.py": "inside of the controller's part",
     "programs/ipam/pool_status_reporter.py": "inside of the controller's part",

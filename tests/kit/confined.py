@@ -18,10 +18,7 @@ FOLDER = "/var/lib/kubelet/seccomp/kube-rdma"
 SPACE, AGENT, CONTROLLER = "kube-rdma", "kube-rdma-agent", "kube-rdma-controller"
 NODE, POD, NETWORK = "node-1", "confined", "confined"
 NETWORKS = "k8s.v1.cni.cncf.io/networks"
-VALUES = (
-    *("crds.install=false", "controller.replicas=1", "claims.enabled=true"),
-    "admission.webhook.certificate=own",
-)
+VALUES = ("crds.install=false", "controller.replicas=1", "claims.enabled=true")
 PROFILE_VALUES = (
     "agent.seccompProfile=kube-rdma/agent.json",
     "controller.seccompProfile=kube-rdma/controller.json",
@@ -38,7 +35,7 @@ def put_profiles(lab):
 
 @contextmanager
 def installed(lab, *values, change=lambda document: document):
-    """The preset `default` with claims and the webhook, each object as `change` has it."""
+    """The preset `default` with claims, each object as `change` has it."""
     scc.install_kinds(lab)
     made = objects([assignment(text) for text in (*VALUES, *values)], "default")
     documents = [change(document) for document in made]
@@ -80,7 +77,7 @@ def _network():
 
 
 def attached(lab, name=POD):
-    """Start a pod with the network, past the webhook; return its address on it."""
+    """Start a pod with the network; return its address on it."""
     cluster.apply(lab, sleeping_pod(name, annotations={NETWORKS: NETWORK}, nodeName=NODE))
     cluster.ready(lab, name)
     shown = cluster.kubectl(lab, "exec", name, "--", "ip", "-4", "-o", "addr", "show", "net1")

@@ -17,7 +17,7 @@ from kube_client.credentials import CredentialPlugin, Person
 from kube_client.kubeconfig import Access, PluginEntry, ServerEntry, UserEntry, read_access
 from kube_client.pod_commands import ERROR, CommandOutput
 from kube_rdma.adapters.cluster import ipam
-from kube_rdma.adapters.cluster.admission import WEBHOOK_CONFIGURATIONS, WEBHOOK_SECRET
+from kube_rdma.adapters.cluster.admission import WEBHOOK_CONFIGURATIONS
 from kube_rdma.adapters.cluster.election import ELECTION
 from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION
 from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
@@ -183,7 +183,6 @@ BUNDLE = bundle.encode(
         settings=(("net/ipv4/conf/all/rp_filter", "1"),),
     )
 ).decode()
-SECRET = META | {"data": {"tls.crt": "YQ==", "tls.key": "Yg=="}}
 WEBHOOKS = META | {
     "webhooks": [{"name": "w", "clientConfig": {"caBundle": "YQ==", "service": {"namespace": "a"}}}]
 }
@@ -298,7 +297,6 @@ FILE_PARSERS: Mapping[str, tuple[object, Parser]] = {
         META | {"spec": {"config": json.dumps(MACVLAN)}},
         _whereabouts,
     ),
-    "Secret of the webhook": (SECRET, lambda data: wire.stored(WEBHOOK_SECRET, data)),
     "configuration of webhooks": (
         WEBHOOKS,
         lambda data: wire.stored(WEBHOOK_CONFIGURATIONS[0], data),

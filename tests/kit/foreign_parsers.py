@@ -29,7 +29,6 @@ from kube_rdma.api.text.document import of_json
 from kube_rdma.model.attach.cni import CniResult
 from kube_rdma.model.attach.restart import RESTART
 from kube_rdma.model.pod import PodState
-from kube_rdma.programs.admission.review import completed, validated
 from kube_rdma.rules.attach.restarts import evictable
 
 Parser = Callable[[bytes], object]
@@ -107,15 +106,6 @@ CONF = {
     "ipam": {"type": "whereabouts", "range": "10.0.0.0/24", "exclude": ["10.0.0.1/32"]},
     "prevResult": RESULT,
 }
-REVIEW = {
-    "request": {
-        "uid": "u",
-        "namespace": "n",
-        "operation": "CREATE",
-        "kind": {"group": "", "version": "v1", "kind": "Pod"},
-        "object": POD_OBJECT | {"apiVersion": "v1", "kind": "Pod"},
-    }
-}
 STATUS = {
     "status": "Failure",
     "message": "x",
@@ -190,8 +180,6 @@ PARSERS: Mapping[str, tuple[object, Parser]] = {
     "CNI call": (CONF, _call),
     "network of a CNI call": (CONF, _network),
     "result of a CNI plugin": (RESULT, _result),
-    "review, validated": (REVIEW, validated),
-    "review, completed": (REVIEW, completed),
     "blocks of pod-networks": (BLOCKS, lambda data: called_conf.blocks(_text(data))),
     "object": (POD_OBJECT, of_json),
 }

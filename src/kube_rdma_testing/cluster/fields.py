@@ -1,9 +1,8 @@
 """Who owns which field of an object, for the fake API server: merge and server-side apply.
 
 A field is a path of names down to anything but a map; a list is one field, as in the schema of
-a custom resource that does not say otherwise, but for the entries of webhook configurations, which
-go by their name. Follows structured-merge-diff in what it refuses:
-a field that another manager owns with another value is a conflict unless it is forced.
+a custom resource that does not say otherwise. Follows structured-merge-diff in what it refuses: a
+field that another manager owns with another value is a conflict unless it is forced.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ Path = tuple[str, ...]
 Manager = tuple[str, str, str]  # name, Apply or Update, subresource
 Owners = dict[Path, set[Manager]]
 
-_KEYED = "webhooks"
 _SERVERS_OWN = {
     *("name", "namespace", "uid", "resourceVersion", "generation"),
     *("creationTimestamp", "deletionTimestamp"),
@@ -26,7 +24,7 @@ _SERVERS_OWN = {
 def fields(document: Mapping[str, Any]) -> dict[Path, Any]:
     """Every field that a manager can own, with its value."""
     leaves = dict(
-        _leaves({k: v for k, v in _keyed(document).items() if k not in {"apiVersion", "kind"}}, ())
+        _leaves({k: v for k, v in document.items() if k not in {"apiVersion", "kind"}}, ())
     )
     return {p: v for p, v in leaves.items() if p[0] != "metadata" or p[1] not in _SERVERS_OWN}
 
@@ -98,7 +96,6 @@ def applied(
     """The object and its owners after an apply without conflicts, or one that is forced."""
     requested = fields(wanted)
     now = fields(live)
-    live, wanted = _keyed(live), _keyed(wanted)
     result = merge(live, {k: v for k, v in wanted.items() if k not in {"apiVersion", "kind"}})
     after = {path: set(who) for path, who in owners.items()}
     for path, value in requested.items():
@@ -109,21 +106,7 @@ def applied(
         if not after[path]:
             del after[path]
             result = without(result, path)
-    return _listed(result), after
-
-
-def _keyed(document: Mapping[str, Any]) -> Document:
-    """With a map in place of the one list whose entries have owners of their own."""
-    entries = document.get(_KEYED)
-    if not isinstance(entries, list):
-        return dict(document)
-    return {**document, _KEYED: {entry["name"]: entry for entry in entries}}
-
-
-def _listed(document: Document) -> Document:
-    """The list again."""
-    entries = document.get(_KEYED)
-    return {**document, _KEYED: [*entries.values()]} if isinstance(entries, dict) else document
+    return result, after
 
 
 def without(document: Document, path: Path) -> Document:

@@ -21,8 +21,6 @@ _NAMES = {
     "Role agent": "agent, Role",
     "ClusterRole controller": "controller and operator, ClusterRole",
     "Role controller": "controller and operator, Role",
-    "ClusterRole admission": "controller with the webhook, ClusterRole",
-    "Role admission": "controller with the webhook, Role",
     "ClusterRole retirement": "hooks of `helm uninstall`, ClusterRole",
     "Role retirement": "hooks of `helm uninstall`, Role",
     "Role retirement-drivers": "hooks of an operator's end, Role",

@@ -15,6 +15,7 @@ _CLASSES = "deviceclasses.resource.k8s.io"
 _TEMPLATES = "resourceclaimtemplates.resource.k8s.io"
 _LEASES = "leases.coordination.k8s.io"
 _ADMISSION = "admissionregistration.k8s.io"
+_FORMER_WEBHOOK = "to delete, by its name, what asks the webhook of an earlier version"
 _OF_NETWORKS = "networks of pods, `explain` and `resources`"
 _OF_KINDS = {
     f"nodepolicies.{OWN}": "to look at",
@@ -69,7 +70,8 @@ REASONS: Mapping[str, Mapping[str, str]] = {
         f"bandwidthchecks/status.{OWN}": "what was measured",
         _CLASSES: "for a check: which nodes offer a resource by claims",
         _SLICES: "for a check: which cards nodes and pods have by claims",
-        NETWORKS: "with the webhook: which resources are shares",
+        f"validatingwebhookconfigurations.{_ADMISSION}": _FORMER_WEBHOOK,
+        f"mutatingwebhookconfigurations.{_ADMISSION}": _FORMER_WEBHOOK,
         _EVENTS: "faults of policies, pools and checks",
         **_OF_POLICIES,
     },
@@ -79,11 +81,6 @@ REASONS: Mapping[str, Mapping[str, str]] = {
         "configmaps": "configurations of what a policy deploys",
         "pods": "drivers, whose end is their upgrade",
         **_OF_POLICIES,
-    },
-    "Role admission": {"secrets": "the webhook's own certificate, by its name"},
-    "ClusterRole admission": {
-        f"{kind}webhookconfigurations.{_ADMISSION}": "the authority in it, by its name"
-        for kind in ("validating", "mutating")
     },
     "ClusterRole bandwidth-check": _OF_PERFTEST,
     "ClusterRole view": {

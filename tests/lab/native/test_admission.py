@@ -1,15 +1,18 @@
 """Pods at a real API server with the policies of docs/admission.md: what they refuse and complete.
 
 What they refuse the rules refuse, and what they complete is what the rules complete; each pod here
-is shown to both. Nothing runs: the API server is asked without keeping the pod.
+is shown to both. So are workloads with such pods, which are warned of, and parameters of claims.
+Nothing runs: the API server is asked without keeping the object.
 """
 
 import json
 
 import pytest
+import yaml
 
-from kube_base.errors import Unavailable
+from kube_base.errors import Refused, Unavailable
 from kube_rdma.api.admission import pod_manifest
+from kube_rdma.api.claims import parameters
 from kube_rdma.api.text.document import of_value
 from kube_rdma.model.admission.facts import Completes
 from kube_rdma.model.finding import Severity
@@ -19,6 +22,7 @@ from kube_rdma.rules.admission.findings import findings
 from kube_rdma.rules.attach.requests import POD_NETWORKS, POD_NETWORKS_DEFINITION
 from kube_rdma_lab import cluster
 from kube_rdma_lab.waiting import until
+from tests.house.tree import ROOT
 from tests.kit.admission import VKE, asking, blocks, container, networks, pod
 
 LABEL = "vke.node.rdma.mode"
@@ -31,20 +35,53 @@ WISH = "kube-rdma.io/complete"
 VALUES = ("check=true", "complete=true", "hostNetworkResources=rdma/hca")
 
 
+FOREIGN = {
+    "JobSet": ("jobset.x-k8s.io", "JobSet"),
+    "LeaderWorkerSet": ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"),
+    "PyTorchJob": ("kubeflow.org", "PyTorchJob"),
+    "RayCluster": ("ray.io", "RayCluster"),
+    "RayJob": ("ray.io", "RayJob"),
+    "volcano's Job": ("batch.volcano.sh", "Job"),
+    "nobody knows": ("example.org", "Trainer"),
+}
+
+
+def definition(group, kind):
+    """A kind of another project, with any fields."""
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    names = {"kind": kind, "plural": f"{kind.lower()}s", "singular": kind.lower()}
+    spec = {"group": group, "scope": "Namespaced", "names": names, "versions": [version]}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        # As kubernetes-sigs has it: groups of its own need somebody's approval.
+        "metadata": {
+            "name": f"{names['plural']}.{group}",
+            "annotations": {"api-approved.kubernetes.io": "unapproved, of a test"},
+        },
+        "spec": spec,
+    }
+
+
 @pytest.fixture(scope="module")
 def lab(native):
     """Native nodes with the policies for pods in force, and two namespaces."""
     values = [assignment(f"admission.pods.{one}") for one in VALUES]
-    values.append(assignment("admission.install=false"))
+    values += map(assignment, ("admission.install=false", "claims.enabled=true"))
     policies = objects(values, "vke", "admission")
     level = {"pod-security.kubernetes.io/enforce": "baseline"}
     for name, labels in ((TEAM, {}), (BASELINE, level)):
         metadata = {"name": name, "labels": labels}
         cluster.apply(native, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
-    cluster.apply(native, *policies)
+    cluster.apply(native, *policies, *(definition(*words) for words in FOREIGN.values()))
+    for group, kind in FOREIGN.values():
+        cluster.wait(native, f"crd/{kind.lower()}s.{group}", "--for=condition=Established")
     try:
         yield native
     finally:
+        for group, kind in FOREIGN.values():
+            cluster.kubectl(native, "delete", "crd", f"{kind.lower()}s.{group}")
         for one in policies:
             cluster.kubectl(native, "delete", one["kind"], one["metadata"]["name"])
         cluster.kubectl(native, "delete", "namespace", TEAM, BASELINE)
@@ -181,24 +218,31 @@ SILENT = (pod(asking(), annotations=TWO), pod(asking("rdma/hca", 1), hostNetwork
 
 
 @pytest.fixture(scope="module")
-def warnings(lab, create, tmp_path_factory):
-    """Say what the API server warns of."""
-    path = tmp_path_factory.mktemp("warned") / "pod.json"
+def warned(lab, create, tmp_path_factory):
+    """Say what the API server warns of, or refuses, of an object that it does not keep."""
+    path = tmp_path_factory.mktemp("warned") / "object.json"
 
-    def ask(manifest):
-        metadata = {**manifest["metadata"], "namespace": TEAM}
-        spec = json.loads(json.dumps(manifest["spec"]))
-        for one in spec["containers"]:
-            one["image"] = "example.org/none:1"
-        path.write_text(
-            json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
-        )
-        words = ("create", "--dry-run=server", "--warnings-as-errors", "-f", str(path))
+    def ask(document, verb="create"):
+        document = json.loads(json.dumps(document))
+        document["metadata"]["namespace"] = TEAM
+        path.write_text(json.dumps(document))
+        words = (verb, "--dry-run=server", "--warnings-as-errors", "-f", str(path))
         try:
             cluster.kubectl(lab, *words)
         except Unavailable as error:
             return str(error)
         return ""
+
+    return ask
+
+
+@pytest.fixture(scope="module")
+def warnings(warned):
+    """Say what the API server warns of in a pod."""
+
+    def ask(manifest):
+        head = {"apiVersion": "v1", "kind": "Pod"}
+        return warned(template_of(manifest, "Never") | head | {"metadata": manifest["metadata"]})
 
     return ask
 
@@ -214,6 +258,222 @@ def test_what_is_not_recommended_is_a_warning(create, warnings, text):
 @pytest.mark.parametrize("manifest", SILENT)
 def test_what_is_recommended_is_silent(warnings, manifest):
     assert warnings(manifest) == ""
+
+
+def template_of(manifest, restart="Always"):
+    """The pod as a template: with an image, and a label to be selected by."""
+    spec = json.loads(json.dumps(manifest["spec"]))
+    for one in (*spec["containers"], *spec.get("initContainers", ())):
+        one["image"] = "example.org/none:1"
+    annotations = manifest["metadata"]["annotations"]
+    metadata = {"labels": {"app": "a"}, "annotations": annotations}
+    return {"metadata": metadata, "spec": spec | {"restartPolicy": restart}}
+
+
+def job(template):
+    return {"template": template}
+
+
+GOOD = pod(asking("rdma/hca", 1), hostNetwork=True)
+# Kind by kind: API version, restart policy, and the object around one template or two.
+WORKLOADS = {
+    **dict.fromkeys(
+        ("Deployment", "ReplicaSet", "DaemonSet", "StatefulSet"),
+        ("apps/v1", "Always", lambda t, _: {"selector": APP, "template": t}),
+    ),
+    "ReplicationController": (
+        "v1",
+        "Always",
+        lambda t, _: {"selector": {"app": "a"}, "template": t},
+    ),
+    "Job": ("batch/v1", "Never", lambda t, _: job(t)),
+    "CronJob": (
+        "batch/v1",
+        "Never",
+        lambda t, _: {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": job(t)}},
+    ),
+    "JobSet": (
+        "jobset.x-k8s.io/v1",
+        "Never",
+        lambda t, good: {
+            "replicatedJobs": [
+                {"name": name, "template": {"spec": job(each)}}
+                for name, each in (("good", good), ("a", t))
+            ]
+        },
+    ),
+    "LeaderWorkerSet": (
+        "leaderworkerset.x-k8s.io/v1",
+        "Always",
+        lambda t, good: {"leaderWorkerTemplate": {"leaderTemplate": good, "workerTemplate": t}},
+    ),
+    "PyTorchJob": (
+        "kubeflow.org/v1",
+        "Never",
+        lambda t, good: {
+            "pytorchReplicaSpecs": {"Master": {"template": good}, "Worker": {"template": t}}
+        },
+    ),
+    "RayCluster": (
+        "ray.io/v1",
+        "Always",
+        lambda t, good: {
+            "headGroupSpec": {"template": good},
+            "workerGroupSpecs": [{"groupName": "a", "template": t}],
+        },
+    ),
+    "RayJob": (
+        "ray.io/v1",
+        "Never",
+        lambda t, _: {"rayClusterSpec": {"headGroupSpec": {"template": t}}},
+    ),
+    "volcano's Job": (
+        "batch.volcano.sh/v1",
+        "Never",
+        lambda t, good: {"tasks": [{"template": good}, {"template": t}]},
+    ),
+}
+APP = {"matchLabels": {"app": "a"}}
+
+
+def workload(name, manifest):
+    """An object of a kind whose pods, or some of them, are like this one."""
+    version, restart, around = WORKLOADS[name]
+    spec = around(template_of(manifest, restart), template_of(GOOD, restart))
+    return {
+        "apiVersion": version,
+        "kind": name.split()[-1],
+        "metadata": {"name": "a"},
+        "spec": spec,
+    }
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_a_workload_whose_pods_would_be_refused_or_warned_of_is_made_with_a_warning(warned, name):
+    """The pod's author sees it, not the controller that makes the pod."""
+    assert "RDMA and mGPU cannot be used together" in warned(workload(name, REFUSED["mGPU"]))
+    assert "the pod has 2 blocks" in warned(workload(name, REFUSED["too few blocks"]))
+    for text, manifest in WARNED.items():
+        answer = warned(workload(name, manifest))
+        assert text in answer
+        assert "denied request" not in answer
+    assert warned(workload(name, GOOD)) == ""
+
+
+def test_a_template_of_pods_alone_is_warned_of(warned):
+    head = {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "a"}}
+    wrong, right = template_of(WARNED["Add hostNetwork"]), template_of(GOOD)
+    assert "Add hostNetwork" in warned(head | {"template": wrong})
+    assert warned(head | {"template": right}) == ""
+
+
+def test_a_workload_of_a_kind_that_no_policy_knows_is_made_in_silence(warned):
+    head = {"apiVersion": "example.org/v1", "kind": "Trainer", "metadata": {"name": "a"}}
+    spec = {"template": template_of(REFUSED["mGPU"])}
+    assert warned(head | {"spec": spec}) == ""
+
+
+def test_a_kind_of_another_form_than_the_policy_knows_is_made(warned):
+    """What cannot be evaluated is admitted."""
+    for spec in ({}, {"pytorchReplicaSpecs": 7}, {"pytorchReplicaSpecs": {"a": {}}}):
+        head = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "a"}}
+        assert warned(head | {"spec": spec}) == ""
+
+
+def test_the_job_of_seed_0_without_host_network_is_warned_of(warned):
+    """The document's own workload is a Job, and its own pod is not what a person creates."""
+    document = yaml.safe_load((ROOT / "examples/s0-ack/job.yaml").read_text())
+    assert warned(document) == ""
+    del document["spec"]["template"]["spec"]["hostNetwork"]
+    assert "Add hostNetwork: true" in warned(document)
+
+
+def test_only_what_a_person_writes_of_a_workload_is_looked_at(lab, warned):
+    """Not what a controller makes of it, nor a change of anything but its spec."""
+    made = workload("ReplicaSet", WARNED["Add hostNetwork"])
+    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "a", "uid": "u"}
+    assert "Add hostNetwork" in warned(made)
+    made["metadata"]["ownerReferences"] = [owner | {"controller": True}]
+    assert warned(made) == ""
+    del made["metadata"]["ownerReferences"]
+    made["spec"]["replicas"] = 0
+    made["metadata"]["namespace"] = TEAM
+    cluster.apply(lab, made)
+    made["metadata"]["labels"] = {"a": "b"}
+    assert warned(made, "replace") == ""
+    made["spec"]["replicas"] = 1
+    assert "Add hostNetwork" in warned(made, "replace")
+
+
+HEAD = {"apiVersion": parameters.API_VERSION, "kind": parameters.KIND}
+RIGHT = (
+    {},
+    {"network": "team-a/rdma-net", "mtu": 9000, "mac": "02:00:0a:00:00:01"},
+    {"network": None, "mtu": None, "type": None, "addresses": None, "defaultRoute": None},
+    {"type": "macvlan", "mode": "bridge", "pool": "rail-0", "interface": "rdma0", "mtu": 0},
+    {"type": "ipoib", "guid": "02:00:0a:00:00:00:00:01", "defaultRoute": True},
+    {"addresses": [f"10.0.0.{n}/24" for n in range(16)], "routes": []},
+    {"routes": [{"dst": "10.0.0.0/8", "gw": "10.0.0.1"}, {"dst": "10.1.0.0/16", "gw": None}]},
+)
+WRONG = (
+    {"kind": "Parameters"},
+    {"apiVersion": "kube-rdma.io/v2"},
+    {"mtus": 9000},
+    {"mtu": "9000"},
+    {"mtu": 70000},
+    {"mtu": -1},
+    {"network": 7},
+    {"type": "sriov"},
+    {"mode": "passthru"},
+    {"interface": ["rdma0"]},
+    {"defaultRoute": "true"},
+    {"addresses": "10.0.0.1/24"},
+    {"addresses": [f"10.0.{n}.1/24" for n in range(17)]},
+    {"addresses": [7]},
+    {"routes": [{"gw": "10.0.0.1"}]},
+    {"routes": [{"dst": "10.0.0.0/8", "via": "10.0.0.1"}]},
+    {"routes": [{"dst": "10.0.0.0/8"}] * 17},
+    {"pool": "a" * 400},
+)
+
+
+def claims(fields, driver="rdma.kube-rdma.io"):
+    """A claim, a template and a class with these parameters."""
+    config = [{"opaque": {"driver": driver, "parameters": HEAD | fields}}]
+    request = {"name": "card", "exactly": {"deviceClassName": "rdma"}}
+    devices = {"devices": {"requests": [request], "config": config}}
+    for kind, spec in (
+        ("ResourceClaim", devices),
+        ("ResourceClaimTemplate", {"spec": devices}),
+        ("DeviceClass", {"config": config}),
+    ):
+        version = "resource.k8s.io/v1"
+        yield {"apiVersion": version, "kind": kind, "metadata": {"name": "a"}, "spec": spec}
+
+
+def is_read(fields):
+    """Whether kube-rdma's driver takes the parameters."""
+    try:
+        parameters.of_document(of_value(HEAD | fields))
+    except Refused:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("fields", RIGHT, ids=range(len(RIGHT)))
+def test_parameters_that_the_driver_reads_are_admitted(warned, fields):
+    assert is_read(fields)
+    for document in claims(fields):
+        assert warned(document) == ""
+
+
+@pytest.mark.parametrize("fields", WRONG, ids=range(len(WRONG)))
+def test_parameters_of_another_form_are_refused_in_claims_templates_and_classes(warned, fields):
+    assert not is_read(fields)
+    for document in claims(fields):
+        assert "denied request: opaque.parameters" in warned(document)
+    for document in claims(fields, "gpu.example.com"):
+        assert warned(document) == ""
 
 
 COMPLETED = {

@@ -15,15 +15,12 @@ from tests.kit import helm as kit
 from tests.kit.pods import sleeping_pod
 
 RELEASE, RECORDS = "rdma", "kube-system"
-# docs/admission.md has it.
-ADMISSION = """
-helm upgrade rdma charts/kube-rdma -n kube-system --reuse-values --set admission.webhook.certificate=own
-"""  # noqa: E501
 NAMESPACE, DAEMON_SET = "mlnx-network-operator", "rdma-shared-dp-ds"
 RESOURCE = "rdma/hca_shared_devices_a"
 POOL = "installed"
 POD, VIEWER = "holder", "viewer"
 NETWORKS = "kube-rdma.io/network-status"
+FORMER = "kube-rdma-admission"
 CARD = "mlx5_0"  # of the recorded nodes
 NODES = ("node-1", "node-2")
 OURS = "kube-rdma"
@@ -117,10 +114,30 @@ def kinds(lab):
     }
 
 
-def webhooks(lab):
-    """The names of the webhooks that the API server asks."""
-    listed = cluster.get(lab, "validatingwebhookconfigurations,mutatingwebhookconfigurations")
-    return {each["metadata"]["name"] for each in listed["items"]}
+def left_behind(lab):
+    """What a version with an admission webhook left: both configurations, and a Secret of one."""
+    webhook = {
+        "name": "pods.kube-rdma.io",
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "failurePolicy": "Ignore",
+        "clientConfig": {"service": {"name": FORMER, "namespace": NAMESPACE, "path": "/validate"}},
+    }
+    api, name = "admissionregistration.k8s.io/v1", "pods.kube-rdma.io"
+    for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
+        head = {"apiVersion": api, "kind": kind, "metadata": {"name": name}}
+        cluster.apply(lab, head | {"webhooks": [webhook]})
+    made = cluster.get(lab, f"validatingwebhookconfiguration/{name}")
+    owner = {"apiVersion": api, "kind": made["kind"], "name": name, "uid": made["metadata"]["uid"]}
+    metadata = {"name": FORMER, "namespace": NAMESPACE, "ownerReferences": [owner]}
+    cluster.apply(lab, {"apiVersion": "v1", "kind": "Secret", "metadata": metadata})
+
+
+def of_webhooks(lab):
+    """All configurations of webhooks, and Secrets of the installation's namespace."""
+    kinds = "validatingwebhookconfigurations,mutatingwebhookconfigurations,secrets"
+    listed = cluster.get(lab, "-n", NAMESPACE, kinds)["items"]
+    return {(each["kind"], each["metadata"]["name"]) for each in listed}
 
 
 def seen_by_a_viewer(lab, tmp_path):
@@ -203,14 +220,16 @@ def test_a_release_lives_and_goes(lab, helm, values, tmp_path):
     waiting.until(lab, "new agents alone", lambda: not first & agents(lab))
     second = agents(lab)
 
-    helm(*ADMISSION.replace("charts/kube-rdma", str(kit.CHART)).split()[1:])
+    before_upgrade = of_webhooks(lab)
+    left_behind(lab)
+    former = ("--reuse-values", "--set", "admission.webhook.certificate=own")
+    helm("upgrade", RELEASE, str(kit.CHART), *former, "--set", "controller.podLabels.a=b")
     assert memory(lab) == "300Mi"
-    assert webhooks(lab)
+    waiting.until(lab, "no former webhook", lambda: of_webhooks(lab) <= before_upgrade)
 
     helm("rollback", RELEASE, "1")
     cluster.rollout(lab, DAEMON_SET, NAMESPACE)
     assert memory(lab) == "256Mi"
-    assert not webhooks(lab)
     waiting.until(lab, "older agents alone", lambda: not second & agents(lab))
     assert holder(lab) == running
     assert cluster.get(lab, f"ippool/{POOL}")["metadata"]["uid"] == pool

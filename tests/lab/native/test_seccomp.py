@@ -1,4 +1,4 @@
-"""Agent, controller and webhook under kube-rdma's own seccomp profiles: networks come and go.
+"""Agent and controller under kube-rdma's own seccomp profiles: networks come and go.
 
 The shim and the CNI plugin are started by the runtime, outside of any profile.
 """
@@ -57,7 +57,7 @@ def test_what_the_profile_lacks_is_refused_inside(lab, agent, controller):
             confined.inside(lab, pod, PYTHON, "-c", SENSITIVE)
 
 
-def test_a_pod_gets_its_network_past_the_webhook_and_gives_it_back(lab):
+def test_a_pod_gets_its_network_and_gives_it_back(lab):
     """Twice, so that what the first left would be seen."""
     for _ in range(2):
         assert confined.attached(lab).startswith("10.83.0.")

@@ -12,6 +12,7 @@ from kube_rdma.rules.install.notes import (
     NO_LABEL,
     NO_POOL,
     NO_RAIL_POOL,
+    NO_WEBHOOK,
     OF_DOCUMENTS,
     ONE_OPERATOR,
     READ_ONLY,
@@ -56,7 +57,7 @@ def test_names_and_nodes_are_told_of_for_the_same_presets_and_distributions_as_i
 
 
 @pytest.mark.parametrize(
-    "sentence", [NO_LABEL, ONE_OPERATOR, VKE_VERSIONS, NO_CONFIG, NO_CONFIG_OF_POLICY]
+    "sentence", [NO_LABEL, NO_WEBHOOK, ONE_OPERATOR, VKE_VERSIONS, NO_CONFIG, NO_CONFIG_OF_POLICY]
 )
 def test_each_sentence_of_render_s_is_there_once(sentence):
     assert " ".join(NOTES.read_text().split()).count(sentence) == 1

@@ -1,7 +1,6 @@
 """The manifests of docs/gitops.md: Flux and Argo CD are not run, so what can be read is read.
 
-They are YAML, their values are values of the chart, and their IPPools are understood. What is
-ignored in comparisons is what the chart leaves to the controllers.
+They are YAML, their values are values of the chart, and their IPPools are understood.
 """
 
 import json
@@ -56,27 +55,6 @@ def test_values_are_values_of_the_chart_without_pools(values):
     assert "IPPool" not in kinds
     assert "DaemonSet" in kinds
     assert ("CustomResourceDefinition" in kinds) is values.get("crds", {}).get("install", True)
-
-
-def test_what_is_ignored_is_what_the_chart_leaves_to_the_controller(values):
-    """caBundle, where no value gives it; and the Secret is in no manifest."""
-    made = rendered(values)
-    webhooks = [each for each in made if each["kind"].endswith("WebhookConfiguration")]
-    assert webhooks
-    clients = [one["clientConfig"] for each in webhooks for one in each["webhooks"]]
-    assert all("caBundle" not in client for client in clients)
-    assert not [each for each in made if each["kind"] == "Secret"]
-    longest = max(len(each["webhooks"]) for each in webhooks)
-    (release,) = of_kind("HelmRelease")
-    (application,) = of_kind("Application")
-    drift = {
-        each["target"]["kind"]: each["paths"]
-        for each in release["spec"]["driftDetection"]["ignore"]
-    }
-    paths = [f"/webhooks/{n}/clientConfig/caBundle" for n in range(longest)]
-    assert drift == {each["kind"]: paths for each in webhooks}
-    ignored = {each["kind"] for each in application["spec"]["ignoreDifferences"]}
-    assert ignored == {each["kind"] for each in webhooks}
 
 
 def test_argo_cd_s_rules_of_health_name_every_kind_that_has_ready():

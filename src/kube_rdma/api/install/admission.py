@@ -1,12 +1,10 @@
-"""The values of an installation below `admission`: policies of the API server, and the webhook."""
+"""The values of an installation below `admission`: policies of the API server."""
 
 from __future__ import annotations
 
-from typing import Literal
+from pydantic import Field
 
-from pydantic import ConfigDict
-
-from kube_rdma.api.install.words import Base64, CertificateName, Names, ObjectName, Resources, Size
+from kube_rdma.api.install.words import Names, Object, Resources, Size
 from kube_rdma.api.text.typed import Typed
 
 
@@ -60,44 +58,8 @@ class PodPolicies(Typed):
     """
 
 
-# What a webhook with a certificate of its own does not have; rules/install/webhook says it.
-_GIVEN = ("secret", "caBundle", "injectCaFrom")
-
-
-class InstalledWebhook(Typed):
-    """The settings of the admission webhook, see docs/admission.md."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "if": {"properties": {"certificate": {"const": "own"}}, "required": ["certificate"]},
-            "then": {"properties": {name: {"const": ""} for name in _GIVEN}},
-        }
-    )
-
-    certificate: Literal["", "own"] = ""
-    """
-    certificate is where the webhook's certificate comes from. own: the controllers make and renew
-    it; secret, caBundle and injectCaFrom have to be empty then. Empty: from secret.
-    """
-    secret: ObjectName = ""
-    """
-    secret is the name of the Secret of type kubernetes.io/tls with a certificate for
-    kube-rdma-admission.NAMESPACE.svc. It is in the namespace of the installation.
-    """
-    ca_bundle: Base64 = ""
-    """
-    caBundle is the certificate of the authority that signed the certificate in secret, as PEM in
-    base64.
-    """
-    inject_ca_from: CertificateName = ""
-    """
-    injectCaFrom is the Certificate of cert-manager, as NAMESPACE/NAME. cert-manager then writes the
-    authority, and caBundle stays empty. Example: kube-rdma-vke/admission.
-    """
-
-
 class InstalledPolicy(Typed):
-    """The settings of admission policies and of the admission webhook."""
+    """The settings of admission policies."""
 
     install: bool = True
     """
@@ -107,12 +69,10 @@ class InstalledPolicy(Typed):
     """
     pods: PodPolicies = PodPolicies()
     """
-    pods has the settings of policies for pods that ask for RDMA. The webhook uses all but check and
-    complete. See docs/admission.md.
+    pods has the settings of policies for pods that ask for RDMA. See docs/admission.md.
     """
-    webhook: InstalledWebhook = InstalledWebhook()
+    webhook: Object = Field(default_factory=dict)
     """
-    webhook has the settings of the admission webhook in the controller. It finds more than the
-    policies, for it knows NodePolicies and IPPools. Without certificate and secret there is no
-    webhook. See docs/admission.md.
+    webhook has no effect. It was for an admission webhook, which kube-rdma no longer has, and is
+    read so that `helm upgrade --reuse-values` works.
     """

@@ -232,8 +232,8 @@ class InstalledController(Typed):
 
     enabled: bool = True
     """
-    enabled is whether the chart deploys the controller. Without it there is no webhook, and no
-    ClusterRole of roles.
+    enabled is whether the chart deploys the controller. Without it there is no ClusterRole of
+    roles.
     """
     name: OptionalLabel = ""
     """
@@ -250,7 +250,7 @@ class InstalledController(Typed):
     replicas: Replicas = 2
     """
     replicas is how many copies of the controller run, on different nodes where possible. One copy
-    works, and another takes over when it fails. All copies answer the webhook.
+    works, and another takes over when it fails.
     """
     resources: Object = Field(default_factory=dict)
     """
@@ -297,7 +297,7 @@ class InstalledController(Typed):
     """
     extraArgs lists further options of kube-rdma controller, which stand behind those of the chart.
     An option that the controller does not have keeps it from starting. Example:
-    [--admission-set=vepfsFolders=/data].
+    [--metrics-address=:9879].
     """
 
 

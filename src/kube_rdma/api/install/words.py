@@ -72,17 +72,6 @@ FullName: TypeAlias = Annotated[
         "rdma-a",
     ),
 ]
-Base64: TypeAlias = Annotated[
-    str, TextForm(r"([A-Za-z0-9+/]+={0,2})?", "one text in base64", "LS0tLS1CRUdJTg==")
-]
-CertificateName: TypeAlias = Annotated[
-    str,
-    TextForm(
-        r"([a-z0-9-]+/[a-z0-9.-]+)?",
-        "a Certificate with its namespace",
-        "kube-rdma-vke/admission",
-    ),
-]
 SelinuxType: TypeAlias = Annotated[
     str, TextForm(r"([a-z][a-z0-9_]{0,62})?", "an SELinux type", "spc_t")
 ]

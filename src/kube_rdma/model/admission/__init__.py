@@ -1,1 +1,1 @@
-"""A pod before it runs, what is wrong with it, and the certificate of the webhook that says so."""
+"""A pod before it runs, and what is known beside it."""

@@ -94,7 +94,6 @@ class AdmissionSettings(Frozen):
     block: str = "rdma"  # the network that a completed block names
     shm_size: str = "8Gi"
     completes: tuple[Completes, ...] = (Completes.IPC_LOCK,)  # without the pod's asking
-    never: tuple[Completes, ...] = ()  # although the pod asks
     everybodys: tuple[str, ...] | None = None  # namespaces of networks for all pods; None: any
 
 

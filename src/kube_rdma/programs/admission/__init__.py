@@ -1,1 +1,1 @@
-"""The admission webhook with its certificate, and `kube-rdma config check` of manifests."""
+"""`kube-rdma config check` of manifests: which objects files hold, and what the rules say."""

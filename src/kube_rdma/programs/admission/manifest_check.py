@@ -3,8 +3,8 @@
     files ─► documents ─► objects (api/admission/manifests) ─┬─► facts: pools, networks, claims
                                 pods (api/admission/pod_places) └─► judged by these facts
 
-`kube-rdma config check` shows the outcome. The rules are those of the admission webhook
-(rules/admission); what only the cluster knows, such as other objects there, is not held against
+`kube-rdma config check` shows the outcome. The rules are rules/admission, which explain applies to
+a pod of the cluster; what only the cluster knows, such as other objects there, is not held against
 a pod.
 """
 

@@ -2,8 +2,8 @@
 
     object ─► api/claims/claim_configs ─► rules/claims/parameters ─► faults, each at its field
 
-`kube-rdma config check` and the admission webhook come here. What a class and a claim say together
-is known when a claim is allocated, so a field that another document may add is not missed.
+`kube-rdma config check` comes here. What a class and a claim say together is known when a claim is
+allocated, so a field that another document may add is not missed.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     configuration of the allocation ─► api/claims/parameters ─► rules/claims/parameters ─► merged
 
-A claim may have passed no webhook, so whatever JSON stands in it is judged here again.
+The API server judges the form of a claim at most, so whatever JSON stands in it is judged here.
 """
 
 from __future__ import annotations

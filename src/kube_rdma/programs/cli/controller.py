@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from kube_rdma.programs.cli.options import (
-    ADMISSION_SET,
     METRICS_ADDRESS,
     ClusterOptions,
     listen_address,
@@ -18,9 +16,7 @@ from kube_rdma.programs.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from kube_rdma.model.admission.facts import AdmissionSettings
     from kube_rdma.model.install.blueprint import Values
-    from kube_rdma.programs.admission.server import SecretPlace
     from kube_rdma.programs.controller.exporter import ControllerExporter
     from kube_rdma.programs.controller.leadership import Leadership
     from kube_rdma.programs.controller.parts import ControllerOptions
@@ -49,25 +45,12 @@ LEASE = "kube-rdma-controller"  # of the copy that works
     "host.runtime=/run/crio. May be repeated. Those of distribution and host count.",
 )
 @click.option(
-    "--admission",
-    metavar="DIR",
-    type=click.Path(path_type=Path),
-    help="Serve the admission webhook on port 9443, with tls.crt and tls.key of this folder.",
-)
-@click.option(
-    "--admission-own",
-    is_flag=True,
-    help="Serve the admission webhook on port 9443, with a certificate that the controllers make "
-    "and renew. It is in the Secret kube-rdma-admission of the namespace.",
-)
-@click.option(
     "--fullname",
     metavar="NAME",
     default="",
-    help="Value fullnameOverride of the installation, by which the webhook's objects and the Lease "
-    "are named. Default: the names of an installation without it.",
+    help="Value fullnameOverride of the installation, by which the Lease is named. Default: the "
+    "name of an installation without it.",
 )
-@ADMISSION_SET
 @METRICS_ADDRESS
 def controller(
     cluster: ClusterOptions,
@@ -76,7 +59,6 @@ def controller(
     policy_set: tuple[str, ...],
     fullname: str,
     metrics_address: str | None,
-    **webhook: Any,
 ) -> None:
     """Do cluster-wide work; the Deployment runs it.
 
@@ -84,52 +66,23 @@ def controller(
     of NodePolicies. It evicts pods without their networks when an agent asks for it. It runs the
     BandwidthChecks of namespaces that allow it.
 
-    With --admission or --admission-own it also serves the webhook that checks and completes new
-    pods.
-
-    When several copies run, the one that holds the Lease kube-rdma-controller works; all of them
-    serve the webhook. A controller runs until SIGTERM or SIGINT.
+    When several copies run, the one that holds the Lease kube-rdma-controller works. A controller
+    runs until SIGTERM or SIGINT.
     """
     from kube_rdma.programs import logs
     from kube_rdma.programs.controller.parts import ControllerOptions
     from kube_rdma.programs.process import until_signal
 
     namespace, metrics = cluster.namespace, listen_address(metrics_address)
-    served = _webhook(namespace, fullname, **webhook)
     options = ControllerOptions(
         namespace,
         policies is not None,
         policies == "Cluster",
         _values(policy_set),
-        served,
         fullname,
     )
     logs.configure()
     asyncio.run(until_signal(_run(cluster, options, metrics)))
-
-
-def _webhook(
-    namespace: str,
-    fullname: str,
-    admission: Path | None,
-    admission_own: bool,
-    assignments: tuple[str, ...],
-) -> tuple[Path | SecretPlace, AdmissionSettings] | None:
-    """Where the webhook's certificate is, with its settings; None where there is no webhook."""
-    from kube_base.errors import Refused
-    from kube_rdma.api.admission import settings as admission_settings
-    from kube_rdma.programs.admission.server import SecretPlace
-    from kube_rdma.rules.install.webhook import webhook_names
-
-    settings = admission_settings.load(assignments, "--admission-set")
-    if admission and admission_own:
-        raise Refused(
-            "a certificate of a folder and one of kube-rdma's own are asked for",
-            remedy="Leave out --admission DIR or --admission-own",
-        )
-    own = SecretPlace(namespace, webhook_names(fullname).secret) if admission_own else None
-    source = admission or own
-    return (source, settings) if source else None
 
 
 def _values(assignments: tuple[str, ...]) -> Values:
@@ -155,7 +108,7 @@ async def _run(
         lease = f"{options.fullname}-controller" if options.fullname else LEASE
         lead = Leadership(ElectionLease(cluster, lease, access.namespace), own_identity())
         exporter = _exporter(metrics, lead) if metrics else None
-        beside = always(cluster, events, options, exporter)
+        beside = always(events, exporter)
         await run_controller(lead, beside, leading(cluster, events, options, exporter))
 
 

@@ -1,8 +1,8 @@
 """The parts of a controller, each behind walls of its own (adapters/bulkhead).
 
-    every copy          events, the admission webhook, metrics
+    every copy          events, metrics
     the copy that leads garbage collection of addresses, reports of pools, evictions, status of
-                        policies, bandwidth checks, the webhook's certificate, the operator
+                        policies, bandwidth checks, the end of a former webhook, the operator
 
 Opened by the command of the same name. A part that fails is begun anew, as a fresh object, while
 the others go on; all of them are cancelled when the lead is lost, or the program is asked to end.
@@ -13,25 +13,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kube_base.frozen import Frozen, field
 from kube_client.objects import Cluster
 from kube_rdma.adapters.bulkhead import Part, start
 from kube_rdma.adapters.cluster.events import Events
-from kube_rdma.model.admission.facts import AdmissionSettings
 from kube_rdma.model.install.blueprint import Values
 from kube_rdma.model.ipam import Usage
-from kube_rdma.programs.admission.server import AdmissionServer, SecretPlace
 from kube_rdma.programs.controller.evictions import Evictions
 from kube_rdma.programs.controller.leadership import Leadership
+from kube_rdma.programs.install.retirement import retire_webhook
 from kube_rdma.programs.ipam.gc import run_gc
 from kube_rdma.programs.ipam.pool_status_reporter import PoolStatusReporter
 from kube_rdma.programs.operator.reconcile import Operator, OperatorPlace
 from kube_rdma.programs.reports.policies import PolicyStatuses
 from kube_rdma.programs.verify.bandwidth_checks import BandwidthChecks
-from kube_rdma.rules.install.webhook import webhook_names
 
 if TYPE_CHECKING:  # prometheus-client is imported where somebody asks
     from kube_rdma.programs.controller.exporter import ControllerExporter
@@ -40,7 +37,7 @@ Parts = Mapping[str, Part]
 
 
 class ControllerOptions(Frozen):
-    """The options of the command; `webhook` is where its certificate is, with what counts.
+    """The options of the command.
 
     `values` are those of the installation, for the agents that policies deploy. With
     `cluster_wide` policies are those of the cluster, not of the namespace. `fullname` is what the
@@ -51,23 +48,13 @@ class ControllerOptions(Frozen):
     policies: bool = False
     cluster_wide: bool = False
     values: Values = field(default_factory=dict)
-    webhook: tuple[Path | SecretPlace, AdmissionSettings] | None = None
     fullname: str = ""
 
 
-def always(
-    cluster: Cluster,
-    events: Events,
-    options: ControllerOptions,
-    exporter: ControllerExporter | None = None,
-) -> Parts:
-    """What every copy does; raise Refused for a certificate that cannot be used."""
-    parts: dict[str, Part] = {"events": events.run}
-    if options.webhook:
-        parts["admission"] = AdmissionServer(cluster, *options.webhook).run
-    if exporter:
-        parts["metrics"] = exporter.run
-    return parts
+def always(events: Events, exporter: ControllerExporter | None = None) -> Parts:
+    """Return what every copy does."""
+    metrics: Parts = {"metrics": exporter.run} if exporter else {}
+    return {"events": events.run, **metrics}
 
 
 def leading(
@@ -85,14 +72,8 @@ def leading(
         "evictions": lambda: Evictions(cluster, events).run(),
         "policy status": lambda: PolicyStatuses(cluster).run(),
         "bandwidth checks": lambda: BandwidthChecks(cluster, events).run(),
+        "former webhook": partial(retire_webhook, cluster, namespace, options.fullname),
     }
-    if options.webhook and isinstance(options.webhook[0], SecretPlace):
-        from kube_rdma.programs.admission.certificate_keeper import CertificateKeeper
-
-        names = webhook_names(options.fullname)
-        parts["certificate"] = lambda: CertificateKeeper(
-            cluster, events, namespace, names=names
-        ).run()
     if options.policies:
         place = OperatorPlace(namespace, options.cluster_wide, options.values)
         parts["operator"] = lambda: Operator(cluster, place, events).run()

@@ -27,7 +27,6 @@ from kube_rdma.rules.install.fill import filled
 from kube_rdma.rules.install.kubernetes_version import lacking
 from kube_rdma.rules.install.parts import PARTS, parts
 from kube_rdma.rules.install.presets import DEFAULT_PRESET, merged, over, written
-from kube_rdma.rules.install.webhook import check_webhook
 
 CONFIG = "agent.config"
 
@@ -76,7 +75,6 @@ def objects(
     with every fault of a layer, and of the agent's configuration in them.
     """
     values = _values(layers, preset)
-    check_webhook(values)
     if values["platform"]["configMap"] and values["agent"]["enabled"]:
         parse_config(values["agent"]["config"].encode(), CONFIG)
     return tuple(

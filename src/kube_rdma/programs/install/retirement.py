@@ -4,7 +4,8 @@
 
 An agent that ends takes back what it wrote at its node, and needs its rights for that. So this
 comes before whatever takes them: Helm's hook, or a person who deletes manifests. An operator's end
-is refused while its drivers run, which it alone unloads node by node.
+is refused while its drivers run, which it alone unloads node by node. Of the admission webhook that
+controllers once served, what an upgrade without Helm leaves behind is deleted.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from kube_base.frozen import Frozen
 from kube_client.kinds import Where
 from kube_client.objects import Cluster
 from kube_client.watching import Changed, Deleted, Synced
+from kube_rdma.adapters.cluster.admission import WEBHOOK_CONFIGURATIONS, WebhookService
 from kube_rdma.adapters.cluster.kinds.pod import FULL_POD, POD, pod_state
 from kube_rdma.adapters.cluster.kinds.workload import DAEMON_SET
 from kube_rdma.adapters.cluster.operator import progress_of
@@ -22,6 +24,8 @@ from kube_rdma.api.attach.network_status import OWN_ANNOTATION
 from kube_rdma.model.operator.cluster_policy import ComponentName
 from kube_rdma.rules.install.retirement import drivers_run, still_needed
 from kube_rdma.rules.operator.daemon_sets import COMPONENT_LABEL
+
+FORMER_WEBHOOK = "pods.kube-rdma.io"
 
 
 class Retirement(Frozen):
@@ -74,6 +78,20 @@ async def retire_drivers(cluster: Cluster, namespace: str) -> None:
     nodes = (pod.spec.node_name for pod in pods if pod.spec.node_name)
     if refusal := drivers_run(nodes, (each.name for each in daemon_sets)):
         raise refusal
+
+
+async def retire_webhook(cluster: Cluster, namespace: str, fullname: str = "") -> None:
+    """Delete the configurations that ask this installation's former webhook, which nobody serves.
+
+    Its Secret is owned by one of them, so Kubernetes deletes it too. Needs the verbs get and delete
+    of both by name. Another installation's of the same name stay.
+    """
+    name = f"{fullname}.{FORMER_WEBHOOK}" if fullname else FORMER_WEBHOOK
+    ours = WebhookService(namespace, f"{fullname or 'kube-rdma'}-admission")
+    for kind in WEBHOOK_CONFIGURATIONS:
+        stored = await cluster.get(kind, name)
+        if stored and {each.client_config.service for each in stored.spec} == {ours}:
+            await cluster.delete(kind, stored, unchanged=False)
 
 
 async def available(cluster: Cluster, namespace: str, daemon_set: str) -> None:

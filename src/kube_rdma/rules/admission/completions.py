@@ -85,13 +85,12 @@ def completions(
     if not wishing:
         return ()
     chosen = wanted(template, settings)
-    parts = [part for part in chosen.parts if part not in settings.never]
     made: list[Completion] = []
-    if Completes.IPC_LOCK in parts:
+    if Completes.IPC_LOCK in chosen.parts:
         made += [each for one in wishing.values() for each in _ipc_lock(one)]
-    if Completes.SHM in parts:
+    if Completes.SHM in chosen.parts:
         made += _shm(template, wishing, chosen.shm_size)
-    if Completes.POD_NETWORKS in parts:
+    if Completes.POD_NETWORKS in chosen.parts:
         made += _pod_networks(template, settings)
     return tuple(made)
 

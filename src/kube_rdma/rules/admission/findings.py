@@ -1,8 +1,8 @@
 """All that is wrong with a pod: the limits that the documents of S0 and S1 name, rule by rule.
 
-The webhook and `kube-rdma config check` ask here, rules/install/pod_admission says in CEL what CEL
-can say. The first rules are about containers and volumes, those about networks stand in networks;
-near_misses and surroundings have what no document names, and what pods get wrong most.
+`kube-rdma explain` and `kube-rdma config check` ask here, rules/install/pod_admission says in CEL
+what CEL can say. The first rules are about containers and volumes, those about networks stand in
+networks; near_misses and surroundings have what no document names, and what pods get wrong most.
 """
 
 from __future__ import annotations

@@ -38,12 +38,22 @@ def lacking(values: Values) -> tuple[str, ...]:
     platform, admission = values["platform"], values["admission"]
     pods = admission["pods"]
     wishes = (
-        ("ValidatingAdmissionPolicy", "validatingPolicies", admission["install"] or pods["check"]),
-        ("MutatingAdmissionPolicy", "mutatingPolicies", pods["complete"]),
+        (
+            "ValidatingAdmissionPolicy",
+            "validatingPolicies",
+            admission["install"] or pods["check"],
+            "left out",
+        ),
+        (
+            "MutatingAdmissionPolicy",
+            "mutatingPolicies",
+            pods["complete"],
+            "left out, and no pod is completed",
+        ),
     )
     policies = tuple(
-        f"Kubernetes {values[VALUE]} has no {kind}, which comes with 1.{SINCE[name]}: left out."
-        for kind, name, wanted in wishes
+        f"Kubernetes {values[VALUE]} has no {kind}, which comes with 1.{SINCE[name]}: {effect}."
+        for kind, name, wanted, effect in wishes
         if wanted and not platform[name]
     )
     if _minor(values[VALUE]) < OLDEST:

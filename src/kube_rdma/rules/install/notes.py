@@ -57,6 +57,10 @@ NO_CONFIG_OF_POLICY = (
     "agent.config has no effect with preset nvidia-operator: write the configuration into "
     "devicePlugin.config of the NicClusterPolicy in its place."
 )
+NO_WEBHOOK = (
+    "admission.webhook has no effect: kube-rdma has no webhook any more. Set "
+    "admission.pods.check=true in its place, and take the value out (docs/admission.md)."
+)
 BEFORE = (NO_IMAGE, DOCUMENTS_NAMES, ONE_OPERATOR, NO_DEFINITION)
 """What is to be known before anything is applied."""
 OF_DOCUMENTS = {
@@ -82,6 +86,7 @@ def notes(values: Values) -> tuple[str, ...]:
         (DOCUMENTS_NAMES, names and not values["fullnameOverride"]),
         (ONE_OPERATOR, operator and defines),
         (NO_LABEL, selected and not values["labeller"]["enabled"]),
+        (NO_WEBHOOK, any(map(values["admission"]["webhook"].get, ("certificate", "secret")))),
         (READ_ONLY_NODES, operator and values["distribution"] in READ_ONLY),
         *_of_networks(values),
         *_of_configuration(values),

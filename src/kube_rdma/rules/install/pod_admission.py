@@ -1,8 +1,9 @@
 """Admission policies for pods that ask for shares: what CEL can say of rules/admission/findings.
 
-Where no webhook is wanted the API server judges pods itself. CEL sees the pod alone: no policies,
-networks, claims or pools, and no JSON inside of an annotation, whose blocks are counted by a
-pattern that never counts too few. So a part of what the rules find is found, and nothing else.
+CEL sees the pod alone: no NodePolicies, networks, claims or pools, and no JSON inside of an
+annotation, whose blocks are counted by a pattern that never counts too few. So a part of what the
+rules find is found, and nothing else. The same rules look at the templates of workloads, where
+people see a warning: a pod that a controller makes has nobody to warn.
 """
 
 from __future__ import annotations
@@ -22,9 +23,11 @@ from kube_rdma.rules.attach.requests import (
 from kube_rdma.rules.install.pod_cel import (
     CARDS,
     LIMITS,
+    PODS,
     SHARED,
-    VARIABLES,
+    SHARES,
     binding,
+    of_pod,
     policy,
     values,
 )
@@ -33,8 +36,66 @@ from kube_rdma.rules.phrases import listed
 
 REFUSED, WARNED = "pods-refused.kube-rdma.io", "pods-warned.kube-rdma.io"
 
+WORKLOADS = "workloads-warned.kube-rdma.io"
+
+_KINDS = {
+    ("", "v1"): "podtemplates replicationcontrollers",
+    ("apps", "v1"): "daemonsets deployments replicasets statefulsets",
+    ("batch", "v1"): "cronjobs jobs",
+    ("batch.volcano.sh", "*"): "jobs",
+    ("jobset.x-k8s.io", "*"): "jobsets",
+    ("kubeflow.org", "*"): "mpijobs paddlejobs pytorchjobs tfjobs xgboostjobs",
+    ("leaderworkerset.x-k8s.io", "*"): "leaderworkersets",
+    ("ray.io", "*"): "rayclusters rayjobs rayservices",
+}
+_RULES: tuple[Json, ...] = tuple(
+    {
+        "apiGroups": [group],
+        "apiVersions": [version],
+        "resources": kinds.split(),
+        "operations": ["CREATE", "UPDATE"],
+    }
+    for (group, version), kinds in _KINDS.items()
+)
+_IS_POD = "request.resource.group == '' && request.resource.resource == 'pods'"
+# Of workloads what somebody writes counts, not what a controller makes, nor a new status.
+_WRITTEN = (
+    f"({_IS_POD}) || (!object.metadata.?ownerReferences.orValue([]).exists(owner, "
+    "owner.?controller.orValue(false)) && (request.operation == 'CREATE' || dyn(object).?spec != "
+    "dyn(oldObject).?spec || dyn(object).?template != dyn(oldObject).?template))"
+)
+_TEMPLATES: dict[str, Node] = {
+    "spec": "dyn(object).?spec.orValue({})",
+    "ray": (
+        "variables.spec.?rayClusterSpec.or(variables.spec.?rayClusterConfig)"
+        ".orValue(variables.spec)"
+    ),
+    "roles": "".join(
+        f"{before}variables.spec.?{framework}ReplicaSpecs{after}"
+        for framework, before, after in (
+            ("mpi", "", ""),
+            *((name, ".or(", ")") for name in ("paddle", "pytorch", "tf", "xgb")),
+        )
+    )
+    + ".orValue({})",
+    "templates": (
+        f"{_IS_POD} ? [dyn(object)] : ([?dyn(object).?template, ?variables.spec.?template, "
+        "?variables.spec.?jobTemplate.?spec.?template, "
+        "?variables.spec.?leaderWorkerTemplate.?leaderTemplate, "
+        "?variables.spec.?leaderWorkerTemplate.?workerTemplate, "
+        "?variables.ray.?headGroupSpec.?template] + "
+        "variables.ray.?workerGroupSpecs.orValue([]).map(group, group.template) + "
+        "variables.spec.?replicatedJobs.orValue([]).map(job, job.template.spec.template) + "
+        "variables.spec.?tasks.orValue([]).map(task, task.template) + "
+        "variables.roles.map(role, variables.roles[role].template))"
+        ".filter(template, has(template.spec) && has(template.spec.containers))"
+    ),
+    "pods": "variables.templates.map(template, {{'spec': dyn(template.spec), {}}})".format(
+        ", ".join(f"'{name}': dyn({text})" for name, text in of_pod("template").items())
+    ),
+}
 _TERMS = (
-    "object.spec.?affinity.?nodeAffinity.?requiredDuringSchedulingIgnoredDuringExecution"
+    "pod.spec.?affinity.?nodeAffinity.?requiredDuringSchedulingIgnoredDuringExecution"
     ".?nodeSelectorTerms.orValue([])"
 )
 
@@ -47,7 +108,7 @@ def _fixed(label: str, modes: Sequence[Mode]) -> str:
         f"one.operator == 'In' && one.values.all(value, value in {among}))"
     )
     return (
-        f"object.spec.?nodeSelector[?'{label}'].orValue('') in {among} || "
+        f"pod.spec.?nodeSelector[?'{label}'].orValue('') in {among} || "
         f"({_TERMS}.size() > 0 && {_TERMS}.all(term, {holds}))"
     )
 
@@ -55,67 +116,56 @@ def _fixed(label: str, modes: Sequence[Mode]) -> str:
 def _only(modes: Sequence[Mode]) -> str:
     """Whether a share of the pod can have these modes alone."""
     return (
-        f"(variables.cards > 0 && ({_fixed(VKE_LABEL, modes)})) || "
-        f"(variables.rdma && ({_fixed(MODE, modes)}))"
+        f"((pod.cards > 0 && ({_fixed(VKE_LABEL, modes)})) || "
+        f"(pod.rdma && ({_fixed(MODE, modes)})))"
     )
 
 
-_BLOCKS: dict[str, Node] = {
-    # What Cello is still to complete, and the cluster's own network, are left to the agent.
-    "counted": (
-        f"'{POD_NETWORKS}' in variables.annotations && "
-        f"!('{POD_NETWORKS_DEFINITION}' in variables.annotations) && "
-        "!variables.text.lowerAscii().contains('master')"
-    ),
-    "blocks": "variables.text.findAll(r'(?i)\"?cniConf\"?\\s*:').size()",
-    "named": (
-        'variables.text.findAll(r\'(?i)"?cniConf"?\\s*:\\s*\\{\\s*"?name"?\\s*:\\s*"'
-        f"{USUAL.block}\"\\s*[,}}]').size()"
-    ),
-    "others": (
-        f"variables.containers.exists(c, {LIMITS}.exists(key, key != '{RESOURCE}' && {SHARED}))"
-    ),
-    "mgpu": values("mgpuResources"),
-    "drivers": values("vepfsDrivers"),
-    "classes": values("vepfsStorageClasses"),
-    "exclusive": _only(USUAL.without_vepfs),
-}
-_WARNED: dict[str, Node] = {
-    "gpus": values("gpuResources"),
-    "host": values("hostNetworkResources"),
-    "multi": _only(USUAL.without_gpus),
-}
+def _without(resources: str) -> str:
+    """Whether no container of the pod asks for one of a list of resources."""
+    return f"pod.containers.all(c, {LIMITS}.all(key, !(key in variables.{resources})))"
+
+
+# What Cello is still to complete, and the cluster's own network, are left to the agent.
+_COUNTED = (
+    f"'{POD_NETWORKS}' in pod.annotations && !('{POD_NETWORKS_DEFINITION}' in pod.annotations) && "
+    "!pod.text.lowerAscii().contains('master')"
+)
+_BLOCKS = "pod.text.findAll(r'(?i)\"?cniConf\"?\\s*:').size()"
+_NAMED = (
+    'pod.text.findAll(r\'(?i)"?cniConf"?\\s*:\\s*\\{\\s*"?name"?\\s*:\\s*"'
+    f"{USUAL.block}\"\\s*[,}}]').size()"
+)
+_OTHERS = f"pod.containers.exists(c, {LIMITS}.exists(key, key != '{RESOURCE}' && {SHARED}))"
+_ON_HOST = "pod.spec.?hostNetwork.orValue(false)"
 _VEPFS = (
     "volume.?csi.?driver.orValue('') in variables.drivers || "
     "volume.?ephemeral.?volumeClaimTemplate.?spec.?storageClassName.orValue('') "
     "in variables.classes.filter(name, name != '')"
 )
 
-# What has to hold, and an expression that makes the sentence for what does not.
+# What has to hold of each `pod`, and an expression that makes the sentence for what does not.
 _REFUSALS = (
     (
-        (
-            f"!variables.rdma || variables.containers.all(c, {LIMITS}.all(key, "
-            "!(key in variables.mgpu)))"
-        ),
+        f"!pod.rdma || {_without('mgpu')}",
         (
             "'spec.containers: RDMA and mGPU cannot be used together. Ask for whole GPUs, or for "
             "no RDMA.'"
         ),
     ),
     (
+        (f"!({_COUNTED}) || (pod.cards <= {_BLOCKS} && ({_NAMED} <= pod.cards || {_OTHERS}))"),
         (
-            "!variables.counted || (variables.cards <= variables.blocks && "
-            "(variables.named <= variables.cards || variables.others))"
-        ),
-        (
-            f"'metadata.annotations[{POD_NETWORKS}]: the pod has ' + string(variables.blocks) + "
-            f"' blocks, and its containers ask for ' + string(variables.cards) + ' of {RESOURCE}. "
+            f"'metadata.annotations[{POD_NETWORKS}]: the pod has ' + string({_BLOCKS}) + "
+            f"' blocks, and its containers ask for ' + string(pod.cards) + ' of {RESOURCE}. "
             "Write a block for each.'"
         ),
     ),
     (
-        f"!variables.exclusive || object.spec.?volumes.orValue([]).all(volume, !({_VEPFS}))",
+        (
+            f"!{_only(USUAL.without_vepfs)} || "
+            f"pod.spec.?volumes.orValue([]).all(volume, !({_VEPFS}))"
+        ),
         (
             f"'spec.volumes: vePFS cannot be used in mode {listed(USUAL.without_vepfs)}. Select "
             "nodes of another mode, or remove the volume.'"
@@ -125,37 +175,31 @@ _REFUSALS = (
 _WARNINGS = (
     (
         (
-            f"['{POD_NETWORKS}', '{ANNOTATION}'].exists(key, key in variables.annotations) || "
-            "variables.cards == 0 || object.spec.?hostNetwork.orValue(false)"
+            f"['{POD_NETWORKS}', '{ANNOTATION}'].exists(key, key in pod.annotations) || "
+            f"pod.cards == 0 || {_ON_HOST}"
         ),
         (
             f"'metadata.annotations[{POD_NETWORKS}]: the pod asks for ' + "
-            f"string(variables.cards) + ' of {RESOURCE} and for no network, so it gets their "
+            f"string(pod.cards) + ' of {RESOURCE} and for no network, so it gets their "
             "device nodes alone. Write a block for each.'"
         ),
     ),
     (
-        f"variables.containers.all(c, {CARDS} in {[0, *USUAL.advised]})",
+        f"pod.containers.all(c, {CARDS} in {[0, *USUAL.advised]})",
         (
             f"'spec.containers: a container asks for another number of {RESOURCE} than the "
             f"recommended {' or '.join(map(str, USUAL.advised))}.'"
         ),
     ),
     (
-        (
-            f"!variables.multi || variables.containers.all(c, {LIMITS}.all(key, "
-            "!(key in variables.gpus)))"
-        ),
+        f"!{_only(USUAL.without_gpus)} || {_without('gpus')}",
         (
             f"'spec.nodeSelector: mode {listed(USUAL.without_gpus)} is not recommended for pods "
             "with GPUs. Select nodes of another mode.'"
         ),
     ),
     (
-        (
-            "object.spec.?hostNetwork.orValue(false) || variables.containers.all(c, "
-            f"{LIMITS}.all(key, !(key in variables.host)))"
-        ),
+        f"{_ON_HOST} || {_without('host')}",
         (
             "'spec.hostNetwork: the pod asks for a resource of pods on the node\\'s own network. "
             "Add hostNetwork: true.'"
@@ -166,18 +210,44 @@ _WARNINGS = (
 
 def pod_policies() -> tuple[Blueprint, ...]:
     """The policies, each with what puts it into force, where the installation wants them."""
-    check = ("admission.pods.check", "platform.validatingPolicies")
-    refusing = VARIABLES | _BLOCKS
-    return (
-        Blueprint(_validating(REFUSED, refusing, _REFUSALS), check),
-        Blueprint(binding("Validating", REFUSED, validationActions=["Deny"]), check),
-        Blueprint(_validating(WARNED, VARIABLES | _WARNED, _WARNINGS), check),
-        Blueprint(binding("Validating", WARNED, validationActions=["Warn"]), check),
+    of_refusals = {
+        "mgpu": values("mgpuResources"),
+        "drivers": values("vepfsDrivers"),
+        "classes": values("vepfsStorageClasses"),
+    }
+    of_warnings = {"gpus": values("gpuResources"), "host": values("hostNetworkResources")}
+    pods = {"resourceRules": [{**PODS, "operations": ["CREATE"]}]}
+    bodies = (
+        _validating(REFUSED, of_refusals, _REFUSALS),
+        binding("Validating", REFUSED, validationActions=["Deny"], matchResources=pods),
+        binding(
+            "Validating",
+            WORKLOADS,
+            REFUSED,
+            validationActions=["Warn"],
+            matchResources={"resourceRules": [*_RULES]},
+        ),
+        _validating(WARNED, of_warnings, _WARNINGS),
+        binding("Validating", WARNED, validationActions=["Warn"]),
     )
+    wanted = ("admission.pods.check", "platform.validatingPolicies")
+    return tuple(Blueprint(body, wanted) for body in bodies)
 
 
 def _validating(name: str, variables: dict[str, Node], rules: tuple[tuple[str, str], ...]) -> Json:
     validations = [
-        {"expression": expression, "messageExpression": sentence} for expression, sentence in rules
+        {
+            "expression": f"variables.pods.all(pod, {holds})",
+            "messageExpression": f"variables.pods.filter(pod, !({holds})).map(pod, {sentence})[0]",
+        }
+        for holds, sentence in rules
     ]
-    return policy("Validating", name, variables, validations=validations)
+    written = [{"name": "written", "expression": _WRITTEN}]
+    return policy(
+        "Validating",
+        name,
+        SHARES | _TEMPLATES | variables,
+        _RULES,
+        matchConditions=written,
+        validations=validations,
+    )

@@ -7,6 +7,8 @@ namespace of the installation alone: so they can lock nobody out.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kube_rdma.model.install.blueprint import (
     NAMESPACE,
     OWN_NAMES,
@@ -21,10 +23,11 @@ from kube_rdma.rules.attach.requests import POD_NETWORKS, RESOURCE
 API = "admissionregistration.k8s.io/v1"
 
 LIMITS = "c.?resources.?limits.orValue({})"
-CARDS = f"quantity(string(c.?resources.?limits[?'{RESOURCE}'].orValue('0'))).asInteger()"
-_INIT = "object.spec.?initContainers.orValue([])"
-_SIDECAR = "c.?restartPolicy.orValue('') == 'Always'"
+# In pods a quantity is a text; in kinds of other projects it may be a number, as it was written.
+CARDS = f"quantity(string(c.?resources.?limits[?'{RESOURCE}'].orValue(dyn('0')))).asInteger()"
 SHARED = "(key in variables.shares || key.split('/')[0] + '/*' in variables.shares)"
+_SIDECAR = "c.?restartPolicy.orValue('') == 'Always'"
+PODS: Json = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
 
 
 def values(path: str) -> Joined:
@@ -32,27 +35,35 @@ def values(path: str) -> Joined:
     return joined("'", Hole(f"admission.pods.{path}"), "'.split(',')")
 
 
-# Expressions by name; each may use those before it.
-VARIABLES: dict[str, Node] = {
-    "shares": values("shareResources"),
-    "containers": f"object.spec.containers + {_INIT}",
-    "annotations": "object.metadata.?annotations.orValue({})",
-    "rdma": f"variables.containers.exists(c, {LIMITS}.exists(key, {SHARED}))",
-    "beside": (f"(object.spec.containers + {_INIT}.filter(c, {_SIDECAR})).map(c, {CARDS}).sum()"),
-    "most": f"([0] + {_INIT}.filter(c, !({_SIDECAR})).map(c, {CARDS})).max()",
-    "cards": "variables.beside > 0 ? variables.beside : variables.most",
-    "text": f"variables.annotations[?'{POD_NETWORKS}'].orValue('')",
-}
+def of_pod(pod: str) -> dict[str, str]:
+    """Expressions about a pod, or the template of one, by name."""
+    init = f"{pod}.spec.?initContainers.orValue([])"
+    every = f"({pod}.spec.containers + {init})"
+    annotations = f"{pod}.?metadata.?annotations.orValue({{}})"
+    beside = f"({pod}.spec.containers + {init}.filter(c, {_SIDECAR})).map(c, {CARDS}).sum()"
+    most = f"([0] + {init}.filter(c, !({_SIDECAR})).map(c, {CARDS})).max()"
+    return {
+        "containers": every,
+        "annotations": annotations,
+        "rdma": f"{every}.exists(c, {LIMITS}.exists(key, {SHARED}))",
+        "cards": f"([{beside}, {most}].filter(count, count > 0) + [0])[0]",
+        "text": f"{annotations}[?'{POD_NETWORKS}'].orValue('')",
+    }
 
 
-def policy(kind: str, name: str, variables: dict[str, Node], **spec: Node) -> Json:
-    """A policy about new pods. What it cannot evaluate it lets pass."""
+SHARES: dict[str, Node] = {"shares": values("shareResources")}
+"""The first variable, which all other expressions may use."""
+
+
+def policy(
+    kind: str, name: str, variables: dict[str, Node], rules: Sequence[Node] = (), **spec: Node
+) -> Json:
+    """A policy about new pods and what `rules` match besides. What it cannot evaluate it admits."""
     elsewhere = {
         "key": "kubernetes.io/metadata.name",
         "operator": "NotIn",
         "values": ["kube-system", NAMESPACE],
     }
-    pods = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
     return {
         "apiVersion": API,
         "kind": f"{kind}AdmissionPolicy",
@@ -61,7 +72,7 @@ def policy(kind: str, name: str, variables: dict[str, Node], **spec: Node) -> Js
             "failurePolicy": "Ignore",
             "matchConstraints": {
                 "namespaceSelector": {"matchExpressions": [elsewhere]},
-                "resourceRules": [{**pods, "operations": ["CREATE"]}],
+                "resourceRules": [{**PODS, "operations": ["CREATE"]}, *rules],
             },
             "variables": [{"name": key, "expression": text} for key, text in variables.items()],
             **spec,
@@ -69,11 +80,11 @@ def policy(kind: str, name: str, variables: dict[str, Node], **spec: Node) -> Js
     }
 
 
-def binding(kind: str, name: str, **spec: Node) -> Json:
-    """What puts the policy of this name into force."""
+def binding(kind: str, name: str, policy_name: str = "", **spec: Node) -> Json:
+    """What puts a policy into force, the one of this name unless another is named."""
     return {
         "apiVersion": API,
         "kind": f"{kind}AdmissionPolicyBinding",
         "metadata": {"name": joined(OWN_NAMES, name)},
-        "spec": {"policyName": joined(OWN_NAMES, name), **spec},
+        "spec": {"policyName": joined(OWN_NAMES, policy_name or name), **spec},
     }

@@ -14,7 +14,7 @@ from kube_rdma.model.install.blueprint import Blueprint, Hole, Node, joined
 from kube_rdma.rules.admission.completions import ANNOTATION as COMPLETE
 from kube_rdma.rules.admission.completions import MOST_BLOCKS, VOLUME
 from kube_rdma.rules.attach.requests import ANNOTATION, POD_NETWORKS, POD_NETWORKS_DEFINITION
-from kube_rdma.rules.install.pod_cel import LIMITS, SHARED, VARIABLES, binding, policy
+from kube_rdma.rules.install.pod_cel import LIMITS, SHARED, SHARES, binding, of_pod, policy
 
 COMPLETED = "pods-completed.kube-rdma.io"
 
@@ -68,7 +68,7 @@ def completing_policy() -> tuple[Blueprint, ...]:
     body = policy(
         "Mutating",
         COMPLETED,
-        VARIABLES | _CHOSEN,
+        SHARES | of_pod("object") | _CHOSEN,
         reinvocationPolicy="Never",
         mutations=mutations,
     )

@@ -110,7 +110,7 @@ DEFAULTS: Json = {
             "hostNetworkResources": "",
             "shmSize": USUAL.shm_size,
         },
-        "webhook": {"certificate": "", "secret": "", "caBundle": "", "injectCaFrom": ""},
+        "webhook": {},
     },
     "metrics": {
         "port": 0,

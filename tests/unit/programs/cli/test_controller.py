@@ -10,11 +10,6 @@ from kube_rdma.programs.cli.controller import controller
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (
-            ("--admission", "/keys", "--admission-own"),
-            "a certificate of a folder and one of kube-rdma's own are asked for. Leave out",
-        ),
-        (("--admission-own", "--admission-set", "shmSize=x"), "shmSize"),
         (("--policies", "--policy-set", "host.runtime"), "host.runtime' sets no value"),
         (("--policies", "--policy-set", "host.runtime=run"), "--policy-set:1:1: host.runtime"),
     ],

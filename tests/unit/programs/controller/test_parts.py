@@ -7,8 +7,6 @@ import pytest
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.election import ELECTION, ElectionLease
 from kube_rdma.adapters.cluster.events import Events
-from kube_rdma.model.admission.facts import USUAL
-from kube_rdma.programs.admission.server import SecretPlace
 from kube_rdma.programs.controller.exporter import ControllerExporter
 from kube_rdma.programs.controller.leadership import Leadership
 from kube_rdma.programs.controller.parts import ControllerOptions, always, leading, run_controller
@@ -18,12 +16,11 @@ from kube_rdma_testing.recording import recorded
 
 def parts(cluster):
     """All that a controller has: those of every copy, and those of the one that leads."""
-    webhook = SecretPlace("kube-rdma", "own"), USUAL
-    options = ControllerOptions("kube-rdma", policies=True, webhook=webhook)
+    options = ControllerOptions("kube-rdma", policies=True)
     events = Events(cluster, "controller")
     exporter = ControllerExporter("127.0.0.1", 0, lambda: True)
     return (
-        always(cluster, events, options, exporter),
+        always(events, exporter),
         leading(cluster, events, options, exporter),
     )
 
@@ -77,7 +74,7 @@ async def test_the_others_go_on(bad, error):
 
 def test_a_controller_has_these_parts():
     """Whoever adds one looks at what its failure means."""
-    always = {"events", "admission", "metrics"}
+    always = {"events", "metrics"}
     leading = {"addresses of gone nodes", "pool reports", "evictions", "policy status"}
-    chosen = {"bandwidth checks", "certificate", "operator"}
+    chosen = {"bandwidth checks", "former webhook", "operator"}
     assert set(NAMES) == always | leading | chosen

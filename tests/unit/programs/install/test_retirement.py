@@ -6,10 +6,16 @@ import pytest
 
 from kube_base.errors import Refused
 from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.admission import WEBHOOK_CONFIGURATIONS
 from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma.adapters.cluster.kinds.workload import DAEMON_SET
 from kube_rdma.api.attach.network_status import OWN_ANNOTATION
-from kube_rdma.programs.install.retirement import Retirement, available, retire_drivers
+from kube_rdma.programs.install.retirement import (
+    Retirement,
+    available,
+    retire_drivers,
+    retire_webhook,
+)
 from kube_rdma_testing.cluster.server import FakeServer
 from tests.unit.programs.agent.world import until
 
@@ -115,3 +121,42 @@ async def test_an_operator_stays_while_its_drivers_run(world):
     world.server.put(POD, pod)
     with pytest.raises(Refused, match=r"run on nodes node-1, .*Delete the policy"):
         await retire_drivers(cluster, NAMESPACE)
+
+
+def webhook(name="kube-rdma-admission", namespace=NAMESPACE):
+    service = {"name": name, "namespace": namespace, "path": "/validate"}
+    return {"name": "pods.kube-rdma.io", "clientConfig": {"service": service, "caBundle": "YQ=="}}
+
+
+@pytest.mark.parametrize("fullname", ["", "rdma-a"])
+async def test_what_asks_a_former_webhook_is_deleted(fullname):
+    """`kubectl apply` of a later version leaves it, and each pod would wait for nobody's answer."""
+    server = FakeServer(WEBHOOK_CONFIGURATIONS)
+    dot, dash = (f"{fullname}.", fullname) if fullname else ("", "kube-rdma")
+    name, asked = f"{dot}pods.kube-rdma.io", webhook(f"{dash}-admission")
+    for kind in WEBHOOK_CONFIGURATIONS:
+        for each in (name, "others"):
+            server.put(kind, {"metadata": {"name": each}, "webhooks": [asked, asked]})
+    for _ in range(2):  # nothing is left to do at the next start
+        await retire_webhook(Cluster(server.line()), NAMESPACE, fullname)
+        for kind in WEBHOOK_CONFIGURATIONS:
+            left = server.documents(kind.plural)
+            assert [each["metadata"]["name"] for each in left] == ["others"]
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        [],
+        [webhook(namespace="elsewhere")],
+        [webhook(), webhook("another")],
+        [{"name": "a", "clientConfig": {"url": "https://a"}}],
+    ],
+)
+async def test_what_asks_somebody_else_stays(entries):
+    """Another installation's configurations have the same name."""
+    server = FakeServer(WEBHOOK_CONFIGURATIONS)
+    for kind in WEBHOOK_CONFIGURATIONS:
+        server.put(kind, {"metadata": {"name": "pods.kube-rdma.io"}, "webhooks": entries})
+    await retire_webhook(Cluster(server.line()), NAMESPACE)
+    assert all(server.documents(kind.plural) for kind in WEBHOOK_CONFIGURATIONS)

@@ -3,16 +3,23 @@
 What they refuse and complete a real API server shows (tests/lab/native/test_admission.py).
 """
 
+import ast
 import json
+from typing import get_args
 
 import pytest
 
 from kube_base.errors import Refused
+from kube_rdma.api.admission import pod_places
+from kube_rdma.api.claims.claim_configs import PLACES
+from kube_rdma.api.claims.parameters import MOST_LISTED, ClaimParametersObject
 from kube_rdma.model.admission.facts import USUAL
+from kube_rdma.model.claims.device import DRIVER
 from kube_rdma.programs.install.installation import assignment, objects
 from kube_rdma.rules.install.presets import DEFAULTS, PRESETS
 
-OWN = "pods-"
+CLAIMS = "ValidatingAdmissionPolicy", "claims.kube-rdma.io"
+OWN = ("pods-", "workloads-")
 
 
 def made(*settings, preset="vke"):
@@ -44,14 +51,41 @@ def test_each_half_is_chosen():
     checks = made("check=true")
     assert kinds(checks) == [
         *["ValidatingAdmissionPolicy"] * 2,
-        *["ValidatingAdmissionPolicyBinding"] * 2,
+        *["ValidatingAdmissionPolicyBinding"] * 3,
     ]
-    actions = {spec["policyName"]: spec["validationActions"] for spec in bindings(checks)}
-    assert actions == {"pods-refused.kube-rdma.io": ["Deny"], "pods-warned.kube-rdma.io": ["Warn"]}
     assert kinds(made("check=false", "complete=true")) == [
         "MutatingAdmissionPolicy",
         "MutatingAdmissionPolicyBinding",
     ]
+
+
+def test_pods_alone_are_refused_and_workloads_are_warned_of():
+    """A binding that refuses would stop an object that its author cannot write otherwise."""
+    checks = made("check=true")
+    acts = {}
+    for (kind, name), spec in checks.items():
+        if kind.endswith("Binding"):
+            rules = spec.get("matchResources", {}).get("resourceRules", ())
+            matched = {one for rule in rules for one in rule["resources"]}
+            acts[name] = (spec["policyName"], spec["validationActions"], "pods" in matched)
+            assert not matched or ("deployments" in matched) is ("pods" not in matched)
+    assert acts == {
+        "pods-refused.kube-rdma.io": ("pods-refused.kube-rdma.io", ["Deny"], True),
+        "workloads-warned.kube-rdma.io": ("pods-refused.kube-rdma.io", ["Warn"], False),
+        "pods-warned.kube-rdma.io": ("pods-warned.kube-rdma.io", ["Warn"], False),
+    }
+
+
+def test_every_kind_of_kubernetes_that_has_a_template_is_looked_at():
+    """pod_places has the same list, for files."""
+    policy = made("check=true")["ValidatingAdmissionPolicy", "pods-warned.kube-rdma.io"]
+    matched = {
+        (group, resource)
+        for rule in policy["matchConstraints"]["resourceRules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+    assert {(group, f"{kind.lower()}s") for group, kind in pod_places._OWN} <= matched
 
 
 def bindings(policies):
@@ -69,8 +103,8 @@ def test_they_can_lock_nobody_out():
         (expression,) = constraints["namespaceSelector"]["matchExpressions"]
         assert expression["operator"] == "NotIn"
         assert expression["values"] == ["kube-system", "kube-rdma-vke"]
-        (rule,) = constraints["resourceRules"]
-        assert (rule["resources"], rule["operations"]) == (["pods"], ["CREATE"])
+        pods = constraints["resourceRules"][0]
+        assert (pods["resources"], pods["operations"]) == (["pods"], ["CREATE"])
     assert all("failurePolicy" not in spec for spec in bindings(policies))
 
 
@@ -93,3 +127,30 @@ def test_a_value_that_would_be_part_of_an_expression_is_refused(setting):
     with pytest.raises(Refused) as caught:
         made(setting)
     assert "admission.pods." in caught.value.where
+
+
+def test_the_policy_for_claims_knows_the_fields_that_the_driver_reads():
+    """It comes with claims, and judges the kinds that hold parameters."""
+    listed = {
+        enabled: [
+            one["spec"]
+            for one in objects([assignment(f"claims.enabled={enabled}")], "default", "admission")
+            if (one["kind"], one["metadata"]["name"]) == CLAIMS
+        ]
+        for enabled in ("false", "true")
+    }
+    assert not listed["false"]
+    (policy,) = listed["true"]
+    variables = {one["name"]: one["expression"] for one in policy["variables"]}
+    fields = ClaimParametersObject.model_fields.values()
+    assert set(ast.literal_eval(variables["known"])) == {field.alias for field in fields}
+    assert set(ast.literal_eval(variables["texts"])) <= set(ast.literal_eval(variables["known"]))
+    assert f"== '{DRIVER}'" in variables["documents"]
+    (rule,) = policy["matchConstraints"]["resourceRules"]
+    assert {f"{kind.lower()}{'e' * kind.endswith('s')}s" for kind in PLACES} == {*rule["resources"]}
+    assert policy["failurePolicy"] == "Ignore"
+    text = json.dumps(policy["validations"])
+    for name in ("type", "mode"):
+        words = get_args(get_args(ClaimParametersObject.model_fields[name].annotation)[0])
+        assert all(f"'{word}'" in text for word in words)
+    assert text.count(f"<= {MOST_LISTED}") == 2

@@ -15,10 +15,7 @@ EVERYTHING = {
     "namespace": {"name": "shared", "create": False},
     "crds": {"install": False},
     "roles": {"install": False},
-    "admission": {
-        "pods": {"check": True, "complete": True},
-        "webhook": {"certificate": "own"},
-    },
+    "admission": {"pods": {"check": True, "complete": True}},
     "metrics": {"port": 9879, "podMonitor": True, "rules": True, "dashboards": True},
 }
 # Selectors cannot be changed: an upgrade of an installed release is refused with others.

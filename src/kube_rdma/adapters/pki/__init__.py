@@ -1,1 +1,0 @@
-"""Certificates as files have them: made, and read with whatever is wrong in them."""
