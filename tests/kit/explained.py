@@ -25,7 +25,10 @@ HCA = "rdma/hca"
 NETWORKS = "k8s.v1.cni.cncf.io/networks"
 NODE_NAME = "node-1"
 NOW = "2026-01-01T00:00:00Z"
-KINDS = (objects.EVENT, IP_POOL, DEFINITION, NODE_REPORT, NODE_POLICY)
+KINDS = (
+    *(objects.EVENT, objects.DAEMON_SETS, objects.DEPLOYMENTS),
+    *(IP_POOL, DEFINITION, NODE_REPORT, NODE_POLICY),
+)
 GID = "0000:0000:0000:0000:0000:ffff:0a14:0005"
 STATUS = json.dumps(
     [

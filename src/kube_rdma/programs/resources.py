@@ -39,7 +39,9 @@ async def read(cluster: Cluster, namespace: str) -> AuthorFacts:
             f"the quotas of {namespace}", partial(objects.quotas, namespace=namespace)
         ),
         networks=await _networks(look, namespace),
-        everybodys=await look.at("whether networks are kept to their namespaces", _everybodys),
+        everybodys=await look.at(
+            "whether networks are kept to their namespaces", everybodys_of_agents
+        ),
         reports=await look.at("the modes and healthy shares of nodes", reports.reports),
         nodes=await look.at("the shares that nodes list", reports.nodes),
         pods=await look.at("what is free, which pods of all namespaces tell", objects.pods),
@@ -91,8 +93,11 @@ async def _of_shared(look: _AuthorReader, namespace: str) -> tuple[NamedNetwork,
         return ()
 
 
-async def _everybodys(cluster: Cluster) -> tuple[str, ...] | None:
-    """The strictest of the agents: a pod may come to any of them."""
+async def everybodys_of_agents(cluster: Cluster) -> tuple[str, ...] | None:
+    """The namespaces whose networks all pods may name, by the strictest of the agents.
+
+    A pod may come to any of them.
+    """
     agents = [
         everybodys(one.template.words)
         for one in await reports.workloads(cluster)

@@ -23,12 +23,12 @@ from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
 from kube_rdma.adapters.cluster.kinds.pod import FullPod
 from kube_rdma.adapters.journal.glance import glances
 from kube_rdma.api.attach import network_status
-from kube_rdma.model.admission.facts import AdmissionFacts, OfferedPool
+from kube_rdma.model.admission.facts import USUAL, AdmissionFacts, OfferedPool
 from kube_rdma.model.admission.pod_template import PodTemplate
 from kube_rdma.model.attach.attachment import Attachment, HostNetwork
 from kube_rdma.model.doctor import ObservedPod
 from kube_rdma.model.explain import NodeBasis, PodEvidence
-from kube_rdma.model.finding import NotSeen
+from kube_rdma.model.finding import Finding, NotSeen
 from kube_rdma.model.late_binding.binding import Binding, PodName
 from kube_rdma.model.node import NodeState
 from kube_rdma.model.pools.pool import PoolSpec
@@ -47,6 +47,7 @@ from kube_rdma.programs.explain.networks import with_documents
 from kube_rdma.programs.explain.node import node_here
 from kube_rdma.programs.explain.pod_claims import claims_evidence
 from kube_rdma.programs.part_reader import PartReader, first_sentence
+from kube_rdma.programs.resources import everybodys_of_agents
 from kube_rdma.rules.admission.findings import findings
 from kube_rdma.rules.explain.node import basis
 
@@ -110,6 +111,24 @@ class _PodReader(PartReader):
         host = self.places.host if exact else None
         return await with_documents(evidence, cluster, self, host)
 
+    async def admission(self, cluster: Cluster, evidence: PodEvidence) -> tuple[Finding, ...]:
+        """What the rules of admission say with all that the cluster has beside the pod.
+
+        The pools are those of its node, else of the NodePolicies whose nodes it can come to.
+        """
+        if evidence.basis is not None:
+            pools = tuple(OfferedPool(one.spec) for one in evidence.basis.pools)
+        else:
+            pools = await self.asked("the NodePolicies", lambda: _offers(cluster)) or ()
+        settings = USUAL
+        if any(one.namespace != evidence.template.namespace for one in evidence.asks):
+            what = "whether networks are kept to their namespaces"
+            shared = await self.asked(what, lambda: everybodys_of_agents(cluster))
+            settings = replace(USUAL, everybodys=shared)
+        ip_pools = tuple(evidence.ip_pools) if evidence.pools_seen else None
+        facts = AdmissionFacts(pools, evidence.networks, ip_pools)
+        return findings(evidence.template, facts, settings)
+
 
 async def explain_pod(
     places: ExplainPlaces, pod: PodName, node: str | None, opener: OpenCluster
@@ -148,10 +167,8 @@ async def explain_manifest(
                 await _refuse_unknown(cluster, node)
         offered = await reader.asked("the nodes' resources", lambda: _offered(cluster))
         full = await reader.documents(cluster, replace(seen, offered=offered))
-    pools = tuple(OfferedPool(one.spec) for one in (full.basis.pools if full.basis else ()))
-    ip_pools = tuple(full.ip_pools) if full.pools_seen else None
-    facts = AdmissionFacts(pools, full.networks, ip_pools)
-    return replace(full, findings=findings(template, facts), not_seen=tuple(reader.not_seen))
+        found = await reader.admission(cluster, full)
+    return replace(full, findings=found, not_seen=tuple(reader.not_seen))
 
 
 async def _by_api(
@@ -166,7 +183,6 @@ async def _by_api(
         seen.phase or "Pending",
         seen.why,
         attached=tuple(network_status.own_attached(attached)),
-        findings=seen.findings or (),
         basis=await reader.node(cluster, where, pod) if where else None,
         seen=seen,
         claims=await reader.asked("its claims", lambda: claims_evidence(cluster, pod)),
@@ -181,7 +197,8 @@ async def _by_api(
             inside = reader.part("the pod's processes", lambda: _with_processes(seen, whole))
             evidence = replace(evidence, seen=inside or seen)
     full = await reader.documents(cluster, evidence)
-    return replace(full, not_seen=tuple(reader.not_seen))
+    found = await reader.admission(cluster, full)
+    return replace(full, findings=found, not_seen=tuple(reader.not_seen))
 
 
 def _with_processes(seen: ObservedPod, whole: FullPod) -> ObservedPod:
@@ -239,6 +256,12 @@ async def _report(cluster: Cluster, name: str) -> NodeReport:
     if stored is None or stored.status is None:
         raise Unavailable(f"there is no NodeReport {name}, which an agent with --networks writes")
     return stored.status
+
+
+async def _offers(cluster: Cluster) -> tuple[OfferedPool, ...]:
+    parsed = await cluster.see(NODE_POLICY)
+    policies = map(policy_of, parsed.objects)
+    return tuple(OfferedPool(spec, one.selector) for one in policies for spec in one.pools)
 
 
 async def _specs(cluster: Cluster, report: NodeReport) -> tuple[PoolSpec, ...]:

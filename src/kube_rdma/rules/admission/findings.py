@@ -9,10 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from kube_rdma.model.admission.facts import NOTHING_KNOWN, USUAL, AdmissionFacts, AdmissionSettings
+from kube_rdma.model.admission.facts import (
+    NOTHING_KNOWN,
+    USUAL,
+    AdmissionFacts,
+    AdmissionSettings,
+    OfferedPool,
+)
 from kube_rdma.model.admission.pod_template import PodTemplate, VolumeTemplate
 from kube_rdma.model.finding import Finding, Severity
-from kube_rdma.model.pools.pool import Mode
+from kube_rdma.model.pools.pool import Mode, PoolSpec
 from kube_rdma.rules.admission.completions import completions, wrong_words
 from kube_rdma.rules.admission.near_misses import (
     unknown_network,
@@ -52,6 +58,13 @@ def findings(
     if any(one.path == BLOCKS for one in completions(template, settings)):
         every = [one for one in every if one.path != BLOCKS]  # they are yet to be written
     return tuple(sorted(every, key=lambda one: not one.is_error))
+
+
+def of_mode(template: PodTemplate, spec: PoolSpec) -> Iterator[Finding]:
+    """What does not go with the mode of the cards that the pod has on its node."""
+    facts = AdmissionFacts((OfferedPool(spec),))
+    for rule in (_vepfs, _gpu_in_shared_multi):
+        yield from rule(template, facts, USUAL)
 
 
 def _host_network(

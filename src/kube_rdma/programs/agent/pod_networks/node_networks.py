@@ -327,6 +327,7 @@ class NodeNetworks:
             watched=giver.pool,
             booked=self._kubelet.booked,
             attached=self._kubelet.attached,
+            warn=partial(_tell_pod, self._events),
         )
         await self._places.find()
         tell = partial(self._tell, "JournalTrouble", warning=True)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from kube_base.errors import Unavailable
+from kube_base.errors import KubeError, Unavailable
 from kube_base.frozen import Frozen, replace
 from kube_base.notices import Notices
 from kube_client.errors import Conflict, NotInstalled
@@ -25,6 +25,7 @@ from kube_rdma.adapters.cluster.pods import Pods
 from kube_rdma.adapters.kernel.pod.gids import crowded
 from kube_rdma.api.attach import network_status
 from kube_rdma.api.ipam import ip_pool
+from kube_rdma.model.admission.facts import USUAL
 from kube_rdma.model.attach.attachment import (
     Attached,
     GidTable,
@@ -81,7 +82,7 @@ class NodeViewDependencies(Frozen):
     `ways`, the node's routes over links, `functions`, what virtual functions are set to, `confs`,
     the files of the node's CNI configuration, and `gids`, the tables without room for so many
     addresses more. `booked` are the claims that are prepared here; `attached` hears what networks
-    made for a pod.
+    made for a pod. `warn` says something of a pod in an Event: reason, sentence, is it a warning.
     """
 
     cluster: Cluster
@@ -97,6 +98,7 @@ class NodeViewDependencies(Frozen):
     rail: Callable[[CardId], int | None] = lambda _: None
     booked: Callable[[], tuple[PreparedClaim, ...]] = tuple
     attached: Callable[[PodName, Sequence[Attached]], Awaitable[None]] = _nobody
+    warn: Callable[[PodState, str, str, bool], None] = lambda *_: None
 
 
 class NodeView:
@@ -311,6 +313,7 @@ class NodeView:
         """Write the pod's status annotations, the cluster's network first."""
         await self._networks.tell(pod, network_status.statuses(pod, interfaces, call))
         await self._asked.attached(PodName(pod.namespace, pod.name), interfaces)
+        await self.warn_of_mode(pod)
 
     async def tell_own(
         self, pod: PodState, interfaces: Sequence[Attached], others: frozenset[InterfaceName]
@@ -320,6 +323,29 @@ class NodeView:
         text = network_status.own_status(interfaces, dict(pod.annotations).get(key, ""), others)
         await self._networks.tell(pod, ((key, text),))
         await self._asked.attached(PodName(pod.namespace, pod.name), interfaces)
+        await self.warn_of_mode(pod)
+
+    async def warn_of_mode(self, pod: PodState) -> None:
+        """Warn a pod of VKE's limits of the mode that its node has, which admission did not know.
+
+        What it asks for and mounts is read only where the node has such a mode.
+        """
+        modes = (*USUAL.without_vepfs, *USUAL.without_gpus)
+        pool = (self._asked.context.pools or {}).get(USUAL.counted)
+        if pool is None or pool.spec.mode not in modes:
+            return
+        from kube_rdma.adapters.cluster.doctor import whole_pod
+        from kube_rdma.rules.admission.findings import of_mode
+
+        try:
+            read = await whole_pod(self._asked.cluster, pod.namespace, pod.name)
+        except KubeError as error:
+            log.warning(
+                "pod not judged by its mode", pod=f"{pod.namespace}/{pod.name}", why=str(error)
+            )
+            return
+        for one in of_mode(read[0], pool.spec) if read else ():
+            self._asked.warn(pod, "UnsuitableMode", f"{one.problem}. {one.remedy}.", True)
 
     async def _whole(self, definition: NetworkDefinition) -> NetworkDefinition:
         """The same, when the pool that it brings along is there; its warnings are said once."""

@@ -29,6 +29,7 @@ from kube_rdma.programs.agent.pod_networks.node_view import (
 from kube_rdma.rules.attach.seats import seats
 from kube_rdma.rules.attach.vf import places
 from kube_rdma_testing.cluster.server import FakeServer
+from tests.kit.claims import pool
 from tests.kit.nodes import device, function, physical_with_virtual, seat
 from tests.kit.nodes import node as survey_of
 from tests.kit.pod_networks import card, network, share, wish
@@ -237,3 +238,53 @@ async def test_the_rails_of_a_pod_s_cards_are_asked_for_only_by_networks_of_rail
     assert (await node.host((wish(),), granted)).rails == ()
     with pytest.raises(Unavailable):
         await node.host((by_rail,), granted)
+
+
+VEPFS = {"name": "data", "csi": {"driver": "vepfs.csi.volcengine.com"}}
+VKE = "vke.volcengine.com/rdma"
+
+
+@pytest.mark.parametrize(
+    ("resource", "mode", "more", "words"),
+    [
+        (VKE, Mode.EXCLUSIVE, {"volumes": [VEPFS]}, "vePFS, which cannot be used in mode excl"),
+        (VKE, Mode.SHARED, {"volumes": [VEPFS]}, None),
+        (VKE, Mode.EXCLUSIVE, {}, None),
+        (VKE, Mode.SHARED_MULTI, {}, "mode shared-multi is not recommended for pods with GPUs"),
+        ("rdma/hca", Mode.EXCLUSIVE, {"volumes": [VEPFS]}, None),
+    ],
+)
+async def test_a_mode_that_the_node_has_is_told_to_pods_that_do_not_go_with_it(
+    resource, mode, more, words
+):
+    """Admission knew no mode: a NodePolicy sets it. The pod is read again only in these modes."""
+    server = FakeServer()
+    limits = {resource: "1", "nvidia.com/gpu": "1"}
+    spec = {"containers": [{"name": "main", "resources": {"limits": limits}}], **more}
+    server.put(POD, {"metadata": {"name": "a", "namespace": "team"}, "spec": spec, "status": {}})
+    line, told = server.line(), []
+    pools = {resource: pool(mode=mode, resource=resource)}
+    asked = NodeViewDependencies(
+        Cluster(line), None, NodeContext(pools), None, None, warn=lambda *one: told.append(one)
+    )
+    node = NodeView(asked)
+    seen = await node.pod(PodName("team", "a"), "")
+    before = len(line.requests)
+    await node.warn_of_mode(seen)
+    assert len(line.requests) - before == (resource == VKE and mode is not Mode.SHARED)
+    assert len(told) == (words is not None)
+    for about, reason, note, is_warning in told:
+        assert (about, reason, is_warning) == (seen, "UnsuitableMode", True)
+        assert words in note
+        assert note.endswith("Select nodes of another mode.") or "remove the volume" in note
+
+
+async def test_a_pod_that_cannot_be_read_again_keeps_its_network():
+    server = FakeServer()
+    server.put(POD, {"metadata": {"name": "a", "namespace": "team"}, "spec": {}, "status": {}})
+    pools = {VKE: pool(mode=Mode.EXCLUSIVE, resource=VKE)}
+    cluster = Cluster(server.line())
+    node = NodeView(NodeViewDependencies(cluster, None, NodeContext(pools), None, None))
+    seen = await node.pod(PodName("team", "a"), "")
+    server.forbidden.add(("get", "pods"))
+    await node.warn_of_mode(seen)
