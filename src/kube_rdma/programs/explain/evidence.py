@@ -167,8 +167,8 @@ async def explain_manifest(
                 await _refuse_unknown(cluster, node)
         offered = await reader.asked("the nodes' resources", lambda: _offered(cluster))
         full = await reader.documents(cluster, replace(seen, offered=offered))
-        found = await reader.admission(cluster, full)
-    return replace(full, findings=found, not_seen=tuple(reader.not_seen))
+        judged = await reader.admission(cluster, full)
+    return replace(full, findings=judged, not_seen=tuple(reader.not_seen))
 
 
 async def _by_api(
@@ -197,8 +197,8 @@ async def _by_api(
             inside = reader.part("the pod's processes", lambda: _with_processes(seen, whole))
             evidence = replace(evidence, seen=inside or seen)
     full = await reader.documents(cluster, evidence)
-    found = await reader.admission(cluster, full)
-    return replace(full, findings=found, not_seen=tuple(reader.not_seen))
+    judged = await reader.admission(cluster, full)
+    return replace(full, findings=judged, not_seen=tuple(reader.not_seen))
 
 
 def _with_processes(seen: ObservedPod, whole: FullPod) -> ObservedPod:

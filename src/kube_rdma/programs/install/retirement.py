@@ -12,6 +12,9 @@ from __future__ import annotations
 
 from contextlib import aclosing
 
+import structlog
+
+from kube_base.errors import Refused
 from kube_base.frozen import Frozen
 from kube_client.kinds import Where
 from kube_client.objects import Cluster
@@ -26,6 +29,8 @@ from kube_rdma.rules.install.retirement import drivers_run, still_needed
 from kube_rdma.rules.operator.daemon_sets import COMPONENT_LABEL
 
 FORMER_WEBHOOK = "pods.kube-rdma.io"
+
+log = structlog.get_logger()
 
 
 class Retirement(Frozen):
@@ -84,14 +89,18 @@ async def retire_webhook(cluster: Cluster, namespace: str, fullname: str = "") -
     """Delete the configurations that ask this installation's former webhook, which nobody serves.
 
     Its Secret is owned by one of them, so Kubernetes deletes it too. Needs the verbs get and delete
-    of both by name. Another installation's of the same name stay.
+    of both by name, which the roles of an older chart do not have: then the log says so. Another
+    installation's of the same name stay.
     """
     name = f"{fullname}.{FORMER_WEBHOOK}" if fullname else FORMER_WEBHOOK
     ours = WebhookService(namespace, f"{fullname or 'kube-rdma'}-admission")
     for kind in WEBHOOK_CONFIGURATIONS:
-        stored = await cluster.get(kind, name)
-        if stored and {each.client_config.service for each in stored.spec} == {ours}:
-            await cluster.delete(kind, stored, unchanged=False)
+        try:
+            stored = await cluster.get(kind, name)
+            if stored and {each.client_config.service for each in stored.spec} == {ours}:
+                await cluster.delete(kind, stored, unchanged=False)
+        except Refused as error:
+            log.warning("former webhook not looked for", kind=kind.kind, why=str(error))
 
 
 async def available(cluster: Cluster, namespace: str, daemon_set: str) -> None:

@@ -17,6 +17,7 @@ from kube_rdma.programs.install.retirement import (
     retire_webhook,
 )
 from kube_rdma_testing.cluster.server import FakeServer
+from kube_rdma_testing.recording import recorded
 from tests.unit.programs.agent.world import until
 
 NAMESPACE, NAME = "kube-rdma-vke", "rdma-device-plugin"
@@ -160,3 +161,13 @@ async def test_what_asks_somebody_else_stays(entries):
         server.put(kind, {"metadata": {"name": "pods.kube-rdma.io"}, "webhooks": entries})
     await retire_webhook(Cluster(server.line()), NAMESPACE)
     assert all(server.documents(kind.plural) for kind in WEBHOOK_CONFIGURATIONS)
+
+
+async def test_a_role_without_the_right_ends_no_part_of_the_controller():
+    """An image may be newer than the chart's roles."""
+    server = FakeServer(WEBHOOK_CONFIGURATIONS)
+    for kind in WEBHOOK_CONFIGURATIONS:
+        server.forbidden.add(("get", kind.plural))
+    with recorded() as log:
+        await retire_webhook(Cluster(server.line()), NAMESPACE)
+    assert len(log.of("former webhook not looked for")) == 2

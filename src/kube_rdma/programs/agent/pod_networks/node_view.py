@@ -344,8 +344,8 @@ class NodeView:
                 "pod not judged by its mode", pod=f"{pod.namespace}/{pod.name}", why=str(error)
             )
             return
-        for one in of_mode(read[0], pool.spec) if read else ():
-            self._asked.warn(pod, "UnsuitableMode", f"{one.problem}. {one.remedy}.", True)
+        for finding in of_mode(read[0], pool.spec) if read else ():
+            self._asked.warn(pod, "UnsuitableMode", f"{finding.problem}. {finding.remedy}.", True)
 
     async def _whole(self, definition: NetworkDefinition) -> NetworkDefinition:
         """The same, when the pool that it brings along is there; its warnings are said once."""
