@@ -9,7 +9,7 @@ from tests.kit import bench_words
 from tests.lab.machines.test_bench import WITH_MACHINES
 from tests.lab.native.test_bench import WITHOUT_MACHINES
 
-QUICK = ("admission", "nccl-env", "survey")  # two seconds each: in every run of the tests
+QUICK = ("nccl-env", "survey")  # two seconds each: in every run of the tests
 WORDS = ("devices", "imports", "events", "hostile", "scrape", "shim")
 WITH_NAMESPACES = ("attach", "overload")  # which root may make
 WITH_ANOTHER_CHECKOUT = ("beside", "plugin-beside")  # their rows without one: test_*beside.py
