@@ -1,7 +1,6 @@
 """What an administrator sets about admission, one assignment each: ``mgpuResources=a/b,c/d``.
 
-The names are those of the chart's values below admission.pods, which the chart and `kube-rdma
-render` hand to the controller; `kube-rdma config check` takes the same.
+The names are those of the chart's values below admission.pods; `kube-rdma config check` takes them.
 """
 
 from __future__ import annotations

@@ -147,7 +147,7 @@ def test_more_than_kubernetes_takes_is_refused_before_it_is_read():
 
 @given(JSON)
 def test_whatever_json_comes_is_understood_or_refused_in_sentences(value):
-    """As a driver reads it, and as the files and the webhook do."""
+    """As a driver reads it, and as files are read."""
     data = json.dumps(value).encode()
     for outcome in (understood(of_bytes, data, "claim"), understood(of_document, of_value(value))):
         assert isinstance(outcome, ClaimParameters) or all(

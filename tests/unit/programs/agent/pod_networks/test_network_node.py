@@ -269,9 +269,10 @@ async def test_a_mode_that_the_node_has_is_told_to_pods_that_do_not_go_with_it(
     )
     node = NodeView(asked)
     seen = await node.pod(PodName("team", "a"), "")
-    before = len(line.requests)
-    await node.warn_of_mode(seen)
-    assert len(line.requests) - before == (resource == VKE and mode is not Mode.SHARED)
+    line.requests.clear()
+    await node.tell_own(seen, (), frozenset())
+    reads = [one for one in line.requests if one.verb == "get"]
+    assert len(reads) == (resource == VKE and mode is not Mode.SHARED)
     assert len(told) == (words is not None)
     for about, reason, note, is_warning in told:
         assert (about, reason, is_warning) == (seen, "UnsuitableMode", True)
@@ -287,4 +288,4 @@ async def test_a_pod_that_cannot_be_read_again_keeps_its_network():
     node = NodeView(NodeViewDependencies(cluster, None, NodeContext(pools), None, None))
     seen = await node.pod(PodName("team", "a"), "")
     server.forbidden.add(("get", "pods"))
-    await node.warn_of_mode(seen)
+    await node.tell_own(seen, (), frozenset())
