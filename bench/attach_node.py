@@ -352,7 +352,7 @@ async def running(folder: Path, scene: Scene, watch: Watch = UNWATCHED) -> Async
             survey=SurveyCache(scene.survey),
             links=host_links,
             functions=host_functions,
-            watched=giver.pool,
+            watched=giver.pools,
         )
         node.attachments = attachments(folder, stack, sizes, watch)
         to = AttachDependencies(

@@ -2,8 +2,9 @@
 
 It stands in ``opaque.parameters`` of ResourceClaims, their templates and DeviceClasses, whose
 driver is kube-rdma's. Names and forms are those of networks (api/attach) and pools (api/ipam). A
-document may say a part: rules/claims/parameters merges those of class and claim. What is set in a
-virtual function, such as its VLAN, is left to networks, which administrators write.
+document may say a part: rules/claims/parameters merges those of class and claim, and says what a
+claim, which a tenant writes, can say without a network. What is set in a virtual function, such as
+its VLAN, is left to networks, which administrators write.
 """
 
 from __future__ import annotations
@@ -101,24 +102,24 @@ class ClaimParametersObject(Typed):
     """
     addresses: Annotated[Many[Asked], _Few] | None = None
     """addresses are the addresses that the interface gets, at most 16. With a pool they are those
-    that the claim wants of it. Without a pool or network each needs its length. Left out: those
-    that the pool chooses. Example: 10.0.0.10/24.
+    that the claim wants of it. In a claim they need a pool or a network, and without either each
+    needs its length. Left out: those that the pool chooses. Example: 10.0.0.10/24.
     """
     routes: Annotated[Many[ClaimRoute], _Few] | None = None
     """routes lead through the interface, at most 16, and come before those of the network and the
-    pool. Left out: no further routes.
+    pool. In a claim they need a pool or a network. Left out: no further routes.
     """
     default_route: bool | None = None
-    """defaultRoute is true if the pod's default route leads to the gateway of this interface. Left
-    out: false.
+    """defaultRoute is true if the pod's default route leads to the gateway of this interface. In a
+    claim it needs a pool or a network. Left out: false.
     """
     mac: Mac | None = None
-    """mac is the MAC address of the interface. Left out: the kernel chooses it, or the network says
-    it. Example: 02:00:0a:00:00:01.
+    """mac is the MAC address of the interface. In a claim it needs a network. Left out: the kernel
+    chooses it, or the network says it. Example: 02:00:0a:00:00:01.
     """
     guid: Guid | None = None
-    """guid is the GUID of an InfiniBand interface, eight octets. Left out: that of the network,
-    else that of the device. Example: 02:00:0a:00:00:00:00:01.
+    """guid is the GUID of an InfiniBand interface, eight octets. In a claim it needs a network.
+    Left out: that of the network, else that of the device. Example: 02:00:0a:00:00:00:00:01.
     """
 
     @field_validator("interface")

@@ -19,7 +19,14 @@ from kube_rdma.model.claims.parameters import (
     OpaqueConfig,
 )
 from kube_rdma.model.claims.prepared import AllocatedClaim
-from kube_rdma.rules.claims.parameters import clashes, contradictions, covers, gaps, merged
+from kube_rdma.rules.claims.parameters import (
+    clashes,
+    contradictions,
+    covers,
+    gaps,
+    merged,
+    unbacked,
+)
 
 _WRITERS = {ConfigOrigin.CLASS: "its DeviceClass", ConfigOrigin.CLAIM: "the claim"}
 
@@ -60,12 +67,13 @@ def parameters_of(configs: Iterable[OpaqueConfig], request: str, claim: str) -> 
             parts[config.origin].append(parameters.of_bytes(config.parameters, where))
         except Refused as refused:
             faults.append(refused)
-    whole = merged((*parts[ConfigOrigin.CLASS], *parts[ConfigOrigin.CLAIM]))
+    own = merged(parts[ConfigOrigin.CLAIM])
+    whole = merged((*parts[ConfigOrigin.CLASS], own))
     if not faults:
         place = f"{claim}: request {request}"
         faults += (
             Refused(fault.problem, remedy=fault.remedy, where=f"{place}: {fault.field}")
-            for fault in (*contradictions(whole), *gaps(whole))
+            for fault in (*contradictions(whole), *gaps(whole), *unbacked(own, whole))
         )
     if faults:
         raise Refused.all(faults)

@@ -9,6 +9,7 @@ its own. Nothing cancels a request: half of one would leave a borrow request in 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from types import TracebackType
@@ -188,13 +189,14 @@ class NodeAddresses:
             raise self._trouble or Unavailable(f"node {self._node} has lost its right to grant")
         return self._lost()
 
-    def pool(self, name: PoolName) -> IPPool | None:
-        """A pool as the watch shows it, by which the node gives addresses too; None: it is unknown.
+    def pools(self) -> Mapping[PoolName, IPPool] | None:
+        """The pools as the watch shows them, by which the node gives addresses too.
 
-        It is unknown while the watch is interrupted too: what the watch showed may be old.
+        None before it has shown all and while it is interrupted: what it showed may be old.
         """
-        pool = None if self._pools.trouble else self._pools.values.get(name)
-        return pool.value if pool else None
+        if self._pools.trouble or not self._pools.synced.is_set():
+            return None
+        return {PoolName(name): one.value for name, one in self._pools.values.items()}
 
     def _refuse_unready(self) -> None:
         """Raise why the node has no right to give addresses yet."""

@@ -10,25 +10,28 @@ the plan (rules/attach/plan: `begun`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kube_base.frozen import replace
 from kube_rdma.model.attach.attachment import (
+    Attachment,
     CardAddresses,
     Given,
     InterfaceAddress,
     LinkWays,
     NetworkRoute,
     NetworkSeat,
+    Plan,
     Way,
+    Wish,
 )
 from kube_rdma.model.attach.cni import CniResult
-from kube_rdma.model.attach.steps import CallPlugin
+from kube_rdma.model.attach.steps import CallPlugin, MakeLink, SetLink
 from kube_rdma.model.ipam import Address, AddressAllocation, InterfaceName, IPPool, Owner, Route
 from kube_rdma.model.pod import PodState
 from kube_rdma.rules.attach.foreign_plugins import call, given_to_plugins
 from kube_rdma.rules.attach.plan import subnet_of
-from kube_rdma.rules.attach.requests import refused
+from kube_rdma.rules.attach.requests import argued_ips, refused
 from kube_rdma.rules.phrases import listed
 
 _OLDEST = "0.3.1"  # before 0.3.0 an answer has another form, and CNI_ARGS were all that pods had
@@ -49,6 +52,81 @@ def of_allocations(
         if any(_reaches(allocation, one) for allocation in own)
     )
     return Given(interface, addresses, routes, pool.probe)
+
+
+def unpooled(wishes: Iterable[Wish]) -> tuple[tuple[Wish, Address], ...]:
+    """As procedure.Wished has them."""
+    return tuple(
+        (wish, address)
+        for wish in wishes
+        if not wish.network.pools
+        for address in [one.address for one in wish.ask.addresses] or argued_ips(wish.ask)
+    )
+
+
+def refuse_reserved(
+    asked: Iterable[tuple[Wish, Address]], namespace: str, pools: Iterable[IPPool]
+) -> None:
+    """Raise Refused for an address in a subnet of a pool that is for other namespaces.
+
+    The whole subnet counts, for its gateway is nobody's to take either.
+    """
+    kept = [one for one in pools if one.namespaces and namespace not in one.namespaces]
+    for wish, address in asked:
+        for pool in kept:
+            if any(address in one.subnet for one in pool.ranges):
+                problem = (
+                    f"{address} is of IPPool {pool.name}, which is for pods of "
+                    f"{listed(pool.namespaces)}, and this pod is of namespace {namespace}"
+                )
+                remedy = "Ask for another address, or have the namespace added to the pool"
+                raise refused(wish, "ips", problem, remedy)
+
+
+def refuse_doubled(
+    placed: Sequence[NetworkSeat], attachments: Sequence[Attachment], reserved: Mapping[str, str]
+) -> None:
+    """Raise Refused for what a claim gives several pods, and one of them has already.
+
+    `attachments` are those of other sandboxes, `reserved` says by key who is about to get it.
+    """
+    for seat in placed:
+        for key, (field, value) in sole(seat).items():
+            holders = (
+                f"{one.sandbox.pod} has it, on {plan.interface}"
+                for one in attachments
+                for plan in one.plans
+                if key in _had(plan)
+            )
+            if holder := reserved.get(key) or next(holders, None):
+                remedy = f"Wait until that pod has ended, or give each pod its own {field}"
+                raise refused(seat.wish, field, f"{value} is taken, {holder}", remedy)
+
+
+def sole(seat: NetworkSeat) -> dict[str, tuple[str, str]]:
+    """By key the field and value of what a claim alone gives the interface, and IPAM does not.
+
+    A pool gives each pod its own. Without one it is one interface's of a network, and of a card.
+    """
+    ask, network = seat.wish.ask, seat.wish.network
+    if ask.held is None:
+        return {}
+    asked = () if network.pools or network.ipam_plugin else ask.addresses
+    own = (*(one.address for one in network.static), *(one.address for one in asked))
+    values = [("addresses", str(address)) for address in own]
+    if mac := ask.mac or network.mac:
+        values.append(("mac", mac.lower()))
+    places = (network.name, *((seat.card.id,) if seat.card else ()))
+    return {f"{place} {one[1]}": one for place in places for one in values}
+
+
+def _had(plan: Plan) -> Iterator[str]:
+    """The keys of what an interface was given, as `sole` has them."""
+    macs = [
+        one.mac.lower() for one in plan.steps if isinstance(one, MakeLink | SetLink) and one.mac
+    ]
+    for value in (*(str(one.address) for one in plan.addresses), *macs):
+        yield from (f"{place} {value}" for place in (plan.network, plan.card))
 
 
 def owner(pod: PodState, interface: InterfaceName) -> Owner | None:

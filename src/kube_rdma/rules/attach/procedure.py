@@ -35,7 +35,7 @@ from kube_rdma.model.attach.pod_view import PodView
 from kube_rdma.model.attach.steps import CallPlugin
 from kube_rdma.model.device import Device
 from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings
-from kube_rdma.model.ipam import InterfaceName
+from kube_rdma.model.ipam import Address, InterfaceName, IPPool
 from kube_rdma.model.late_binding.binding import Edits, HeldShare
 from kube_rdma.rules.attach import addresses, delegate, foreign_plugins, requests, result, vf
 from kube_rdma.rules.attach.infiniband import refuse_taken
@@ -73,6 +73,11 @@ class Wished(Frozen):
         """Whether binaries of others are called for it, if only for addresses."""
         return bool(foreign_plugins.called_for(self.wishes))
 
+    @property
+    def unpooled(self) -> tuple[tuple[Wish, Address], ...]:
+        """The addresses that the pod asks for and no pool gives; IPAM looks at those of pools."""
+        return addresses.unpooled(self.wishes)
+
 
 class Seated(Frozen):
     """Second stage: every network of kube-rdma's has its card and link.
@@ -106,10 +111,11 @@ class Placed(Seated):
         return (*foreign_plugins.plugin_calls(self.called), *ipam)
 
     @property
-    def guids(self) -> tuple[str, ...]:
-        """The GUIDs that interfaces of the pod are given."""
+    def sole(self) -> tuple[str, ...]:
+        """What interfaces of the pod are given and no other may have: GUIDs, keys of claims."""
         asked = (requests.asked_guid(seat.wish) for seat in self.seats)
-        return tuple(guid for _, guid in filter(None, asked))
+        keys = (key for seat in self.seats for key in addresses.sole(seat))
+        return (*(guid for _, guid in filter(None, asked)), *keys)
 
 
 class Addressed(Frozen):
@@ -191,27 +197,32 @@ def place(
     others: Sequence[Attachment] = (),
     claimed: Mapping[str, str] = NO_CLAIMS,
 ) -> Placed:
-    """Settle all that needs no address; raise Refused for GUIDs that are taken, and for documents
-    that plugins do not understand.
+    """Settle all that needs no address; raise Refused for GUIDs and addresses of claims that are
+    taken, and for documents that plugins do not understand.
 
     `settings` are those of `functions`; None: the links of the host have them. `others` are the
-    attachments of other keys, `claimed` says by GUID who is about to get it.
+    attachments of other keys, `claimed` says by GUID or key who is about to get it.
     """
     asked, host, placed_seats = before.wished, before.host, before.seats
     if settings is not None:
         placed_seats = vf.with_settings(placed_seats, settings)
     placed_seats = addresses.with_calls(placed_seats)
     refuse_taken(placed_seats, others, host, claimed)
+    addresses.refuse_doubled(placed_seats, others, claimed)
     called: tuple[Plan, ...] = ()
     if foreign_plugins.foreign(asked.wishes):
         called = foreign_plugins.plans(asked.wishes, asked.granted, host)
     return Placed(asked, host, placed_seats, before.beside, called)
 
 
-def address(before: Placed, sandbox: Sandbox, leased: Sequence[Given]) -> Addressed:
+def address(
+    before: Placed, sandbox: Sandbox, leased: Sequence[Given], pools: Iterable[IPPool] = ()
+) -> Addressed:
     """Add what cards bring along to what IPAM has `leased`; raise Refused where a card should bring
-    addresses and has none."""
+    addresses and has none, and for `unpooled` ones of `pools` that are for other namespaces.
+    """
     # Before a link is made for an IPAM plugin: what is refused here costs only addresses.
+    addresses.refuse_reserved(before.wished.unpooled, sandbox.pod.namespace, pools)
     given = addresses.with_card_addresses(before.seats, leased)
     alone = not before.wished.request.called
     first = begun(sandbox, before.seats, before.host, before.called, alone=alone)

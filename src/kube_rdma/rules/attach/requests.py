@@ -26,6 +26,7 @@ from kube_rdma.model.attach.attachment import (
     Plan,
     Wish,
 )
+from kube_rdma.model.ipam import Address
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.pools.pool import Bind
 from kube_rdma.rules.phrases import listed
@@ -308,12 +309,24 @@ def _with_argued(wish: Wish) -> Wish:
     if not ips:
         return wish
     try:
-        addresses = tuple(map(_asked, ips if isinstance(ips, list) else [ips]))
+        addresses = _argued(ips)
     except ValueError:
         problem = f"{json.dumps(ips)} is not a list of IP addresses"
         remedy = 'Write it like ["10.0.0.10/24"]'
         raise refused(wish, "cni-args.ips", problem, remedy) from None
     return _in_place(replace(wish, ask=replace(wish.ask, addresses=addresses)), "cni-args")
+
+
+def argued_ips(ask: NetworkAsk) -> tuple[Address, ...]:
+    """The addresses of its cni-args, which other plugins are told as they are."""
+    try:
+        return tuple(one.address for one in _argued(decoded(ask.arguments).get("ips") or []))
+    except ValueError:
+        return ()  # no plugin can set them either
+
+
+def _argued(ips: object) -> tuple[AskedAddress, ...]:
+    return tuple(map(_asked, ips if isinstance(ips, list) else [ips]))
 
 
 def _in_place(wish: Wish, field: str) -> Wish:

@@ -153,5 +153,6 @@ def _network(ask: NetworkAsk) -> tuple[str, str]:
 
 
 def _own_name(device: ClaimDevice) -> str:
+    """No name of an object, so that no annotation and no definition can mean the same."""
     request = device.share.request.replace("/", ".")
-    return f"{device.claim.name}.{request}"
+    return f"{device.claim.name}:{request}"

@@ -29,6 +29,16 @@ _FIELDS = {"kind": "type", "default_route": "defaultRoute"}
 _OF_NETWORKS = ("kind", "mode", "pool")
 """Fields of which a network has its own."""
 
+_BACKED: Mapping[str, tuple[str, ...]] = {
+    "addresses": ("network", "pool"),
+    "routes": ("network", "pool"),
+    "default_route": ("network", "pool"),
+    "mac": ("network",),
+    "guid": ("network",),
+}
+"""What a tenant may choose in a claim, and which of these has to allow it: a pool or network is for
+namespaces, and an IPPool knows addresses, but neither MACs nor GUIDs."""
+
 _OF_ONE_DEVICE = ("interface", "addresses", "mac", "guid")
 
 
@@ -91,6 +101,20 @@ def gaps(parameters: ClaimParameters) -> Iterator[ParameterFault]:
         problem = f"the address {bare[0]} has no length, and no pool says it"
         length = 24 if bare[0].version == 4 else 64
         yield ParameterFault("addresses", problem, f'Write "{bare[0]}/{length}", or add a pool')
+
+
+def unbacked(claim: ClaimParameters, whole: ClaimParameters) -> Iterator[ParameterFault]:
+    """What the claim itself says and no network or pool of the `whole` allows.
+
+    A DeviceClass may say it without either: an administrator writes that.
+    """
+    for attribute, backers in _BACKED.items():
+        if not getattr(claim, attribute) or any(getattr(whole, one) for one in backers):
+            continue
+        field, names = field_name(attribute), " or ".join(backers)
+        problem = f"a claim can say {field} only beside {names}"
+        remedy = f"Add {names}, or have the administrator write {field} into the DeviceClass"
+        yield ParameterFault(field, problem, remedy)
 
 
 def clashes(devices: Sequence[AskedDevices]) -> Iterator[tuple[str, ParameterFault]]:

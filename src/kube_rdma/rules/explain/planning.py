@@ -81,7 +81,9 @@ def planned(evidence: PodEvidence, basis: NodeBasis) -> Planned:
         so_far = replace(so_far, seats=seated.seats)
         placed = procedure.place(seated)
         leased, stand_ins = addresses(evidence, placed.seats)
-        addressed = procedure.address(placed, _sandbox(evidence.template), leased)
+        addressed = procedure.address(
+            placed, _sandbox(evidence.template), leased, evidence.ip_pools.values()
+        )
         plan = procedure.plan(addressed)
     except Refused as error:
         return replace(so_far, refused=error)

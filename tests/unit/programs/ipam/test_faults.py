@@ -290,19 +290,18 @@ async def test_a_pool_that_is_edited(world):
             await addresses.add(ask("c2", pool="late"))
 
 
-async def test_a_pool_is_shown_as_addresses_are_given_out_of_it(world):
-    """With its latest change; not while the API server tells none, for then it may be old."""
+async def test_pools_are_shown_as_addresses_are_given_out_of_them(world):
+    """With their latest change; not while the API server tells none, for then they may be old."""
     world.pool("late", subnet="10.2.0.0/24")
     async with world.node() as addresses:
-        assert addresses.pool("p").cooldown == 0
+        assert addresses.pools()["p"].cooldown == 0
         world.pool("p", rest=7, subnet="10.0.0.0/24")
-        await until(lambda: addresses.pool("p").cooldown == 7)
-        assert addresses.pool("late").name == "late"
-        assert addresses.pool("nobody's") is None
+        await until(lambda: addresses.pools()["p"].cooldown == 7)
+        assert set(addresses.pools()) == {"p", "late"}
         world.lines["node-1"].cut()
-        await until(lambda: addresses.pool("p") is None)
+        await until(lambda: addresses.pools() is None)
         world.lines["node-1"].mend()
-        await until(lambda: addresses.pool("p"))
+        await until(addresses.pools)
 
 
 async def test_a_caller_that_gives_up(world):

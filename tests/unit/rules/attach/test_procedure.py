@@ -95,7 +95,7 @@ def test_a_guid_that_another_add_is_about_to_give_is_refused():
     entry = wish(0, network(kind=NetworkKind.DEVICE, **facts), guid=GUID)
     wished = procedure.match(asked(entry), (share(of, mode=Mode.SRIOV),))
     seated = procedure.seat(wished, node(of))
-    assert procedure.place(seated).guids == (GUID,)
+    assert procedure.place(seated).sole == (GUID,)
     with pytest.raises(Refused, match="default/other is being given it"):
         procedure.place(seated, claimed={GUID: "default/other is being given it"})
 

@@ -99,7 +99,7 @@ def test_parameters_without_a_network_describe_their_own():
     assert (network.kind, network.mode, network.pools) == ("macvlan", "private", ("rail-0",))
     assert network.resource == "rdma/hca"
     ask = ask_of(mine)
-    assert network.name == f"{ask.namespace}/{ask.network}" == "team/job-0-nic-x7.nic.fast"
+    assert network.name == f"{ask.namespace}/{ask.network}" == "team/job-0-nic-x7:nic.fast"
     follows = own_network(device(ClaimParameters(mtu=9000)))
     assert follows is not None
     assert follows.kind is NetworkKind.CARD

@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from kube_base.frozen import replace
 from kube_rdma.model.attach.attachment import AskedAddress, NetworkKind
 from kube_rdma.model.claims.parameters import AskedDevices, ClaimParameters, NetworkReference
-from kube_rdma.rules.claims.parameters import clashes, contradictions, covers, gaps, merged
+from kube_rdma.rules.claims.parameters import (
+    clashes,
+    contradictions,
+    covers,
+    gaps,
+    merged,
+    unbacked,
+)
 
 NOTHING = ClaimParameters()
 BARE = AskedAddress(ip_address("10.0.0.10"))
@@ -45,6 +52,21 @@ def test_of_each_field_the_later_document_wins(of_class, of_claim):
     for name in NOTHING.__struct_fields__:
         late, early = getattr(of_claim, name), getattr(of_class, name)
         assert getattr(together, name) == (early if late is None else late)
+
+
+@given(DOCUMENTS, DOCUMENTS)
+def test_of_a_claim_that_passes_nothing_is_set_that_nobody_allowed(of_class, of_claim):
+    """What a class says by itself always counts."""
+    whole = merged((of_class, of_claim))
+    refused = {fault.field for fault in unbacked(of_claim, whole)}
+    if whole.network is None:
+        assert bool(of_claim.mac) == ("mac" in refused)
+        assert bool(of_claim.guid) == ("guid" in refused)
+    if whole.network is None and whole.pool is None:
+        assert bool(of_claim.addresses) == ("addresses" in refused)
+        assert bool(of_claim.default_route) == ("defaultRoute" in refused)
+    assert whole.network is None or not refused
+    assert not list(unbacked(NOTHING, of_class))
 
 
 def test_an_empty_list_and_a_false_are_words_too():

@@ -42,7 +42,7 @@ from kube_rdma.model.pod import PodState
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.programs.agent.late_binding.interface import LateBinding
 from kube_rdma.programs.agent.metrics.stopwatch import Stopwatch
-from kube_rdma.programs.agent.pod_networks.claims import GuidClaims, SandboxLocks
+from kube_rdma.programs.agent.pod_networks.claims import Reservations, SandboxLocks
 from kube_rdma.programs.agent.pod_networks.executor import PlanExecutor, calls_plugins, is_there
 from kube_rdma.programs.agent.pod_networks.outdated_pods import OutdatedPods
 from kube_rdma.programs.agent.pod_networks.share_limits import ShareLimits, not_counted
@@ -167,7 +167,7 @@ class AttachPipeline:
     def __init__(self, dependencies: AttachDependencies) -> None:
         self._needs = dependencies
         self._attachments = dependencies.attachments
-        self._guids = GuidClaims()
+        self._reserved = Reservations()
         self._sandboxes = SandboxLocks()
 
     async def add(self, call: Call, door: Door) -> CniResult:
@@ -187,7 +187,7 @@ class AttachPipeline:
                     await self._needs.outdated.refused(request.pod, request.key.interface, error)
                 raise
             finally:
-                self._guids.release(request.key)
+                self._reserved.release(request.key)
             if request.pod and self._needs.outdated:
                 await self._needs.outdated.attached(request.pod, request.key.interface)
             return answer
@@ -219,7 +219,7 @@ class AttachPipeline:
         return False
 
     async def _judge(self, request: AttachRequest) -> Judged | None:
-        """What a request gets and where, or a refusal; its GUIDs are claimed from now on."""
+        """What a request gets and where, or a refusal; what it alone gets is reserved."""
         if request.networks is None:
             return None
         node, attachments, key = self._needs.node, self._attachments, request.key
@@ -236,10 +236,10 @@ class AttachPipeline:
         every, beside = attachments.by_key.values(), attachments.beside(key)
         seated = procedure.seat(wished, host, every, beside)
         settings = await node.settings(seated.functions)
-        # Nothing is awaited between the look for GUIDs and the claim, so no other ADD takes one.
+        # Nothing is awaited between the look at what is taken and the claim of it.
         others = [one for other, one in attachments.by_key.items() if other != key]
-        placed = procedure.place(seated, settings, others, self._guids.of_others(key))
-        self._guids.claim(key, request.sandbox, placed.guids)
+        placed = procedure.place(seated, settings, others, self._reserved.of_others(key))
+        self._reserved.claim(key, request.sandbox, placed.sole)
         await attachments.ready(placed.plugin_calls)
         nics = [nic async for nic in self._nics(request, asked, placed)]
         return Judged(placed, tuple(nics), holdings)
@@ -286,7 +286,8 @@ class AttachPipeline:
         """Plan all steps and do them, and bind the pod's devices to what was made."""
         node, late, placed = self._needs.node, self._needs.late, judged.placed
         # Planned: an IPAM plugin is asked through its link (DHCP), so that is made before.
-        addressed = procedure.address(placed, request.sandbox, leased)
+        pools = await node.ip_pools() if placed.wished.unpooled else ()
+        addressed = procedure.address(placed, request.sandbox, leased, pools)
         answers = await self._ask_plugins(request, addressed)
         planned = procedure.plan(addressed, answers)
         await node.refuse_full(planned.own)  # with the addresses of plugins, which count too

@@ -1,4 +1,4 @@
-"""What one call keeps from all others while it goes on: its sandbox, and GUIDs of InfiniBand.
+"""What one call keeps from all others while it goes on: its sandbox, GUIDs, addresses of claims.
 
 Part of programs/agent/pod_networks/attach. Calls for one sandbox come from several sides: the
 runtime keeps order among its own, a meta-plugin's and the rounds of repair.py come besides, and a
@@ -63,20 +63,23 @@ class SandboxLocks:
         return turn
 
 
-class GuidClaims:
-    """Which GUIDs are being given to interfaces that have no record yet, and to whom."""
+class Reservations:
+    """What is being given to interfaces that have no record yet, and to whom.
+
+    GUIDs, and keys of what claims say (Placed.sole).
+    """
 
     def __init__(self) -> None:
-        self._claimed: dict[AttachmentKey, dict[str, str]] = {}  # who gets it, by GUID
+        self._claimed: dict[AttachmentKey, dict[str, str]] = {}  # who gets it
 
     def of_others(self, key: AttachmentKey) -> dict[str, str]:
-        """The GUIDs that another ADD than this one is about to give, with whom it gives them."""
+        """What another ADD than this one is about to give, with whom it gives it."""
         claims = [claim for other, claim in self._claimed.items() if other != key]
-        return {guid: pod for claim in claims for guid, pod in claim.items()}
+        return {value: pod for claim in claims for value, pod in claim.items()}
 
-    def claim(self, key: AttachmentKey, sandbox: Sandbox, guids: Iterable[str]) -> None:
+    def claim(self, key: AttachmentKey, sandbox: Sandbox, values: Iterable[str]) -> None:
         """Keep these from all others until `release`."""
-        if claim := dict.fromkeys(guids, f"{sandbox.pod} is being given it"):
+        if claim := dict.fromkeys(values, f"{sandbox.pod} is being given it"):
             self._claimed[key] = claim
 
     def release(self, key: AttachmentKey) -> None:

@@ -324,7 +324,7 @@ class NodeNetworks:
             functions=machine.functions,
             ways=machine.ways,
             rail=machine.rails.number,
-            watched=giver.pool,
+            watched=giver.pools,
             booked=self._kubelet.booked,
             attached=self._kubelet.attached,
             warn=partial(_tell_pod, self._events),

@@ -7,7 +7,7 @@ the adapters.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -76,7 +76,7 @@ AskFunctions = Callable[
 
 
 class NodeViewDependencies(Frozen):
-    """The neighbours. `watched` is an IPPool as the watch shows it, None where it shows none;
+    """The neighbours. `watched` are the IPPools as a watch shows them, None while it shows none;
     `rail` is the number of a card's rail (rules/pools/rails). What blocks is called in a thread:
     `survey`, `links`, the interfaces of the node's namespace, those of these names or all (None),
     `ways`, the node's routes over links, `functions`, what virtual functions are set to, `confs`,
@@ -92,7 +92,7 @@ class NodeViewDependencies(Frozen):
     links: Links
     confs: Callable[[], tuple[ConfFile, ...]] = tuple
     functions: AskFunctions = lambda _: ()
-    watched: Callable[[PoolName], IPPool | None] = lambda _: None
+    watched: Callable[[], Mapping[PoolName, IPPool] | None] = lambda: None
     ways: Callable[[Sequence[SeenLink]], tuple[LinkWays, ...]] = lambda _: ()
     gids: Callable[[Mapping[str, int]], tuple[GidTable, ...]] = crowded
     rail: Callable[[CardId], int | None] = lambda _: None
@@ -302,12 +302,19 @@ class NodeView:
 
         The watch by which addresses are given out of it knows; else the API server is asked.
         """
-        if watched := self._asked.watched(name):
+        if watched := (self._asked.watched() or {}).get(name):
             return watched
         document = await self._asked.cluster.get(IP_POOL, name)
         if document is None:
             raise Unavailable(f"IPPool {name} was just deleted.")
         return ip_pool.named(document.spec, name)
+
+    async def ip_pools(self) -> Collection[IPPool]:
+        """All pools that can be read, as they are now; raise Unavailable."""
+        if (watched := self._asked.watched()) is not None:
+            return watched.values()
+        seen = await self._asked.cluster.see(IP_POOL)
+        return [ip_pool.named(one.spec, one.name) for one in seen.objects]
 
     async def tell(self, pod: PodState, interfaces: Sequence[Attached], call: Call) -> None:
         """Write the pod's status annotations, the cluster's network first."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from ipaddress import ip_network
 from itertools import count
 
 import pytest
@@ -12,8 +14,10 @@ from kube_base.frozen import replace
 from kube_rdma.model.claims.device import DRIVER
 from kube_rdma.model.claims.parameters import ConfigOrigin, OpaqueConfig
 from kube_rdma.model.cni_conf import Wiring
+from kube_rdma.model.ipam import IPPool, IPRange, PoolName
 from kube_rdma.model.pools.pool import Mode
 from kube_rdma.rules.claims.holders import granted
+from kube_rdma_testing.ipam import FakeAddresses
 from kube_rdma_testing.kernel.network import KilledError
 from tests.unit.programs.agent.pod_networks.network_world import (
     POD,
@@ -27,6 +31,9 @@ from tests.unit.programs.agent.pod_networks.network_world import (
 from .test_attached import CLAIM, ClaimWorld, booking, pool_of
 
 OWN = "kube-rdma.io/network-status"
+TEAM_A = IPPool(PoolName("team-a"), (IPRange(ip_network("10.20.0.0/24")),), namespaces=("team-a",))
+MAC = "02:0a:14:00:00:05"
+BARE = json.dumps({"cniVersion": "1.0.0", "type": "macvlan"})
 
 
 def said(origin=ConfigOrigin.CLAIM, **fields):
@@ -92,13 +99,112 @@ async def test_class_and_claim_are_merged_and_win_over_the_network(tmp_path):
     assert "10.0.0.0/8" in str(world.inside(1))
 
 
+def with_pool(world, pool):
+    """The cluster has this IPPool alone."""
+    world.giver = FakeAddresses([pool])
+    world.node.pools = {pool.name: pool}
+    world.start()
+
+
 async def test_parameters_without_a_network_make_one(tmp_path):
-    world = await by_claim(tmp_path, said(type="macvlan", addresses=["10.4.0.5/24"]))
+    """An administrator's class may say its addresses too."""
+    world = await by_claim(
+        tmp_path,
+        said(type="macvlan"),
+        said(
+            ConfigOrigin.CLASS, addresses=["10.4.0.5/24"], mac=MAC, routes=[{"dst": "10.0.0.0/8"}]
+        ),
+    )
     await world.add(1)
     (mine,) = told(world).values()
-    assert mine["name"] == "default/train-0-nic.nic"
+    assert mine["name"] == "default/train-0-nic:nic"
+    assert world.inside(1)[0]["net1"][0] == MAC
     await world.delete(1)
     world.nothing_left(1)
+
+
+async def test_a_claim_that_says_a_type_alone_has_its_interface(tmp_path):
+    world = await by_claim(tmp_path, said(type="macvlan", mtu=4000))
+    await world.add(1)
+    assert list(told(world)) == ["net1"]
+
+
+async def test_a_pool_gives_a_claim_the_address_that_it_wants(tmp_path):
+    world = await by_claim(tmp_path, said(type="macvlan", pool="team-a", addresses=["10.20.0.5"]))
+    with_pool(world, replace(TEAM_A, namespaces=(POD.namespace,)))
+    await world.add(1)
+    assert "10.20.0.5" in json.dumps(told(world))
+
+
+@pytest.mark.parametrize(
+    ("configs", "network"),
+    [
+        ((said(pool="team-a", addresses=["10.20.0.5"]),), config("macvlan")[1]),
+        ((said(network="net", addresses=["10.20.0.5/24"]),), BARE),
+        ((said(network="net", addresses=["10.20.0.1/24"]),), BARE),  # the gateway's, say
+        ((said(ConfigOrigin.CLASS, network="net"), said(addresses=["10.20.0.5/24"])), BARE),
+    ],
+)
+async def test_an_address_of_a_pool_for_others_is_refused(tmp_path, configs, network):
+    """Whether the pool is named or not."""
+    world = await by_claim(tmp_path, *configs, networks={"default/net": (None, network)})
+    with_pool(world, TEAM_A)
+    sentence = (
+        r"IPPool team-a(, which)? is for pods of team-a, and this pod is of namespace default"
+    )
+    with pytest.raises(Refused, match=sentence):
+        await world.add(1)
+    world.nothing_left(1)
+
+
+async def test_an_annotation_says_nothing_of_an_interface_that_a_claim_alone_makes(tmp_path):
+    """Else it would say what the claim cannot."""
+    world = await by_claim(tmp_path, said(type="macvlan"))
+    for name in ("train-0-nic.nic", "train-0-nic:nic"):
+        world.ask(json.dumps([{"name": name, "ips": ["10.20.0.5/24"], "mac": MAC}]))
+        with pytest.raises(Refused, match=r"there is no network|is not the name of an object"):
+            await world.add(1)
+        world.nothing_left(1)
+
+
+@pytest.mark.parametrize(
+    ("configs", "taken"),
+    [
+        ((said(network="net", addresses=["10.4.0.5/24"]),), "addresses: 10.4.0.5"),
+        ((said(network="net", mac=MAC),), f"mac: {MAC}"),
+        ((said(ConfigOrigin.CLASS, type="macvlan", addresses=["10.4.0.5/24"]),), "10.4.0.5"),
+        ((said(ConfigOrigin.CLASS, type="macvlan", mac=MAC),), f"mac: {MAC}"),
+    ],
+)
+@pytest.mark.parametrize("at_once", [False, True])
+async def test_two_pods_of_a_claim_do_not_get_one_address(tmp_path, configs, taken, at_once):
+    """The second one is refused while the first one has it, and starts when that has ended."""
+    world = await by_claim(tmp_path, *configs, networks={"default/net": (None, BARE)})
+    second = world.sandbox()
+    if at_once:
+        answers = await asyncio.gather(world.add(1), world.add(second), return_exceptions=True)
+        (refused,) = [one for one in answers if isinstance(one, Exception)]
+        first, second = (1, second) if answers[1] is refused else (second, 1)
+    else:
+        first = 1
+        await world.add(1)
+        with pytest.raises(Refused) as caught:
+            await world.add(second)
+        refused = caught.value
+    assert taken in str(refused)
+    assert "is taken, default/train-0" in str(refused)
+    await world.delete(first)
+    await world.add(second)
+    await world.delete(second)
+    world.nothing_left(second)
+
+
+async def test_two_pods_of_a_claim_do_not_get_one_address_of_a_pool(tmp_path):
+    world = await by_claim(tmp_path, said(network="net", addresses=["10.9.0.77"]))
+    second = world.sandbox()
+    await world.add(1)
+    with pytest.raises(Refused, match="the pool is full"):
+        await world.add(second)
 
 
 async def test_a_network_of_the_annotation_is_beside_it(tmp_path):
@@ -168,6 +274,28 @@ async def test_an_add_that_was_killed_leaves_nothing(tmp_path):
         ({"speed": 9}, "speed: there is no such field. Remove it"),
         ({"network": "net", "pool": "p"}, "the network net has its own pool. Remove pool, or"),
         ({"mode": "l2"}, "request nic: mode: "),
+        *(
+            (
+                {"type": "macvlan", field: value},
+                f"nic: {field}: a claim can say {field} only beside {backers}. Add {backers}, or",
+            )
+            for field, value, backers in (
+                ("addresses", ["10.20.0.5/24"], "network or pool"),
+                ("routes", [{"dst": "0.0.0.0/1", "gw": "10.20.0.1"}], "network or pool"),
+                ("defaultRoute", True, "network or pool"),
+                ("mac", MAC, "network"),
+            )
+        ),
+        ({"guid": "02:00:0a:00:00:00:00:01"}, "guid only beside network. Add network, or have"),
+        ({"type": "macvlan", "pool": "p", "mac": MAC}, "mac only beside network"),
+        *(
+            ({"network": "net", field: value}, f"{field}: there is no such field")
+            for field, value in (
+                *(("vlan", 5), ("pkey", "0x8001"), ("master", "ens0f0"), ("deviceID", "ens0f0")),
+                *(("gateway", "10.20.0.1"), ("sysctls", {}), ("trust", "on"), ("ipam", {})),
+                *(("namespace", "infra"), ("resource", "rdma/x"), ("slots", 9)),
+            )
+        ),
     ],
 )
 async def test_wrong_parameters_are_refused_when_the_claim_is_prepared(tmp_path, fields, sentence):

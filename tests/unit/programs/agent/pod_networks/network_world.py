@@ -197,6 +197,10 @@ class Node:
         self._working()
         return self.pools[name]
 
+    async def ip_pools(self):
+        self._working()
+        return tuple(self.pools.values())
+
     async def tell(self, pod, found, call):
         self._working()
         self.life.alive()

@@ -73,7 +73,7 @@ async def test_a_pool_that_is_watched_is_not_asked_for():
     line = FakeServer((IP_POOL,)).line()
     node = NodeView(
         NodeViewDependencies(
-            Cluster(line), None, NodeContext({}), None, None, watched={POOL.name: POOL}.get
+            Cluster(line), None, NodeContext({}), None, None, watched=lambda: {POOL.name: POOL}
         )
     )
     assert await node.pool(POOL.name) == POOL
