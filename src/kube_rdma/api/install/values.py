@@ -176,8 +176,8 @@ class InstalledAgent(Typed):
     namespace_isolation: Names = ""
     """
     namespaceIsolation lists namespaces, with commas between them. All pods may name their networks,
-    besides those of the pod's own namespace. Empty: networks of any namespace. Example:
-    default,kube-system. See docs/tenancy.md.
+    besides those of the pod's own namespace, and no CNI configuration of the node. Empty: networks
+    of any namespace. Example: default,kube-system. See docs/tenancy.md.
     """
     se_linux_type: SelinuxType = ""
     """

@@ -11,7 +11,7 @@ from enum import StrEnum
 from kube_base.frozen import Frozen
 from kube_rdma.model.attach.attachment import Network
 from kube_rdma.model.finding import FieldPath
-from kube_rdma.model.ipam import PoolName
+from kube_rdma.model.ipam import IPPool, PoolName
 from kube_rdma.model.pools.pool import Mode, PoolSpec
 
 
@@ -45,13 +45,14 @@ class ClaimFacts(Frozen):
 class AdmissionFacts(Frozen):
     """What is known beside the pod. `ip_pools` is None where nobody looked for pools.
 
-    `resources` are names that policies and networks have besides those of `pools`. `handlers` are
-    those of runtime classes, by name.
+    `reserved` are pools of addresses that have namespaces. `resources` are names that policies and
+    networks have besides those of `pools`. `handlers` are those of runtime classes, by name.
     """
 
     pools: tuple[OfferedPool, ...] = ()
     networks: tuple[Network, ...] = ()
     ip_pools: tuple[PoolName, ...] | None = None
+    reserved: tuple[IPPool, ...] = ()
     claims: tuple[ClaimFacts, ...] = ()
     resources: tuple[str, ...] = ()
     handlers: tuple[tuple[str, str], ...] = ()

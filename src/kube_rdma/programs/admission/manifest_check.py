@@ -117,6 +117,7 @@ class _Checker:
             pools=tuple(self.pools),
             networks=tuple(one.network for one in self.definitions),
             ip_pools=names if self.ip_pools else None,
+            reserved=tuple(one for one in self.ip_pools if one.namespaces),
             claims=tuple(self.storage.bound()),
             resources=tuple(self.resources),
             handlers=tuple(self.handlers),

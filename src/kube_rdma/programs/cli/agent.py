@@ -97,8 +97,8 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
     flag_value="default,kube-system",
     metavar="NAMESPACE,...",
     help="Let a pod name only networks of its own namespace and of the listed ones, such as "
-    "default,shared. Without a list: default,kube-system. Needs --networks. Default: a pod may "
-    "name networks of any namespace.",
+    "default,shared, and no CNI configuration of the node. Without a list: default,kube-system. "
+    "Needs --networks. Default: a pod may name networks of any namespace.",
 )
 @click.option(
     "--startup-taint",

@@ -23,7 +23,7 @@ from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
 from kube_rdma.adapters.cluster.kinds.pod import FullPod
 from kube_rdma.adapters.journal.glance import glances
 from kube_rdma.api.attach import network_status
-from kube_rdma.model.admission.facts import USUAL, AdmissionFacts, OfferedPool
+from kube_rdma.model.admission.facts import AdmissionFacts, OfferedPool
 from kube_rdma.model.admission.pod_template import PodTemplate
 from kube_rdma.model.attach.attachment import Attachment, HostNetwork
 from kube_rdma.model.doctor import ObservedPod
@@ -47,7 +47,6 @@ from kube_rdma.programs.explain.networks import with_documents
 from kube_rdma.programs.explain.node import node_here
 from kube_rdma.programs.explain.pod_claims import claims_evidence
 from kube_rdma.programs.part_reader import PartReader, first_sentence
-from kube_rdma.programs.resources import everybodys_of_agents
 from kube_rdma.rules.admission.findings import findings
 from kube_rdma.rules.explain.node import basis
 
@@ -114,20 +113,16 @@ class _PodReader(PartReader):
     async def admission(self, cluster: Cluster, evidence: PodEvidence) -> tuple[Finding, ...]:
         """What the rules of admission say with all that the cluster has beside the pod.
 
-        The pools are those of its node, else of the NodePolicies whose nodes it can come to.
+        The pools are those of its node, else of the NodePolicies whose nodes it can come to. Of
+        networks of other tenants the agents have their say, in the documents.
         """
         if evidence.basis is not None:
             pools = tuple(OfferedPool(one.spec) for one in evidence.basis.pools)
         else:
             pools = await self.asked("the NodePolicies", lambda: _offers(cluster)) or ()
-        settings = USUAL
-        if any(one.namespace != evidence.template.namespace for one in evidence.asks):
-            what = "whether networks are kept to their namespaces"
-            shared = await self.asked(what, lambda: everybodys_of_agents(cluster))
-            settings = replace(USUAL, everybodys=shared)
         ip_pools = tuple(evidence.ip_pools) if evidence.pools_seen else None
         facts = AdmissionFacts(pools, evidence.networks, ip_pools)
-        return findings(evidence.template, facts, settings)
+        return findings(evidence.template, facts)
 
 
 async def explain_pod(

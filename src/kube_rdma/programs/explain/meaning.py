@@ -5,7 +5,7 @@ Part of programs/explain: networks.py looks in a cluster, recorded.py in files. 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Protocol
 
 from kube_base.errors import Refused, Unavailable
@@ -18,15 +18,16 @@ from kube_rdma.programs.annotated_networks import (
     AnnotatedNetworks,
     NamedNetworks,
     asking,
+    claimed_definitions,
     meant,
 )
-from kube_rdma.programs.explain.pod_claims import claimed_networks
 from kube_rdma.programs.part_reader import PartReader
 from kube_rdma.rules.attach.requests import (
     ANNOTATION,
     POD_NETWORKS,
     POD_NETWORKS_DEFINITION,
     refuse_host_network,
+    refuse_isolated,
 )
 from kube_rdma.rules.claims.interfaces import ask_of, with_claims
 from kube_rdma.rules.explain.claims import claimed_devices
@@ -42,21 +43,27 @@ class ListedNetworks(NamedNetworks, Protocol):
 
 
 async def with_meaning(
-    evidence: PodEvidence, documents: ListedNetworks, reader: PartReader
+    evidence: PodEvidence,
+    documents: ListedNetworks,
+    reader: PartReader,
+    everybodys: Collection[str] | None = None,
 ) -> PodEvidence:
     """The evidence with what the pod asks for, and the networks that this means.
 
-    It raises nothing: what is refused or unseen is in the answer, or with the reader.
+    `everybodys` is as for `meant`. It raises nothing: what is refused or unseen is in the answer,
+    or with the reader.
     """
     seen = evidence
     try:
         asked = _asking(evidence.template)
         seen = replace(seen, asks=asked.asks)
         refuse_host_network(_pod(evidence.template), asked.asks, asked.annotation)
-        asks, definitions = await meant(asked, documents)
+        asks, definitions = await meant(asked, documents, everybodys)
         devices = claimed_devices(evidence)
-        claimed = await claimed_networks(devices, documents)
-        asks = with_claims(asks, tuple(map(ask_of, devices))) if devices else asks
+        of_claims = tuple(map(ask_of, devices))
+        refuse_isolated(asked.namespace, of_claims, everybodys)
+        definitions |= await claimed_definitions(devices, documents)
+        asks = with_claims(asks, of_claims) if devices else asks
     except Refused as error:
         return replace(seen, misread=Finding.of_refused(error, Stage.AGENT))
     except Unavailable as error:
@@ -65,7 +72,6 @@ async def with_meaning(
     brought = {one.ipam.pool.name: one.ipam.pool for one in definitions.values() if one.ipam.pool}
     others: tuple[str, ...] = ()
     networks = {one.network.name: one.network for one in definitions.values()}
-    networks |= {one.name: one for one in claimed}
     if any(f"{one.namespace}/{one.network}" not in networks for one in asks):
         others = await documents.others(dict.fromkeys(one.namespace for one in asks))
     return replace(
@@ -82,7 +88,7 @@ def _asking(template: PodTemplate) -> AnnotatedNetworks:
     annotations = dict(template.annotations)
     alone = not any(annotations.get(key, "").strip() for key in _OTHERS)
     if template.blocks is not None and alone and not template.faults:
-        return AnnotatedNetworks(POD_NETWORKS, template.blocks)
+        return AnnotatedNetworks(POD_NETWORKS, template.blocks, template.namespace)
     return asking(_pod(template), "")
 
 

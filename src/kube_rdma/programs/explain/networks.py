@@ -27,6 +27,8 @@ from kube_rdma.model.explain import PodEvidence
 from kube_rdma.model.ipam import IPPool, PoolName
 from kube_rdma.programs.explain.meaning import with_meaning
 from kube_rdma.programs.part_reader import PartReader
+from kube_rdma.programs.resources import everybodys_of_agents
+from kube_rdma.rules.attach.requests import names_networks
 
 
 class _Documents:
@@ -39,7 +41,9 @@ class _Documents:
         self._confs = confs
         self._pools = pools
 
-    async def definition(self, namespace: str, name: str) -> NetworkDefinition | None:
+    async def definition(
+        self, namespace: str, name: str, resource: str | None = None
+    ) -> NetworkDefinition | None:
         try:
             document = await self._networks.read(namespace, name)
         except NotInstalled:
@@ -49,7 +53,8 @@ class _Documents:
         if document is None:
             return None
         text, host = document.config, cni_conf.text_of(self._confs, name)
-        return network_definition.load(namespace, name, text, document.resource, host)
+        tied = document.resource or resource
+        return network_definition.load(namespace, name, text, tied, host)
 
     async def configured(self, namespace: str, name: str) -> NetworkDefinition | None:
         text = cni_conf.text_of(self._confs, name)
@@ -79,7 +84,12 @@ async def with_documents(
     """
     pools = await reader.asked("pools of addresses", lambda: _pools(cluster))
     seen = replace(evidence, ip_pools=pools or {}, pools_seen=pools is not None)
-    return await with_meaning(seen, _Documents(cluster, _confs(host), seen.ip_pools), reader)
+    everybodys = None
+    if evidence.claims or names_networks(evidence.template.annotations):
+        what = "whether networks are kept to their namespaces"
+        everybodys = await reader.asked(what, lambda: everybodys_of_agents(cluster))
+    documents = _Documents(cluster, _confs(host), seen.ip_pools)
+    return await with_meaning(seen, documents, reader, everybodys)
 
 
 async def _pools(cluster: Cluster) -> dict[PoolName, IPPool]:

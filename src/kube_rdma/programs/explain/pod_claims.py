@@ -6,21 +6,15 @@ pod, and one for each of its claims.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from kube_base.errors import Refused
-from kube_base.frozen import replace
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.claims import allocated, claims_of_pod
-from kube_rdma.model.attach.attachment import Network
 from kube_rdma.model.claims.parameters import ClaimParameters
-from kube_rdma.model.claims.prepared import ClaimDevice, ClaimName
+from kube_rdma.model.claims.prepared import ClaimName
 from kube_rdma.model.explain import ClaimsEvidence
 from kube_rdma.model.finding import Finding, Stage
 from kube_rdma.model.late_binding.binding import PodName
-from kube_rdma.programs.annotated_networks import NamedNetworks
 from kube_rdma.programs.claims.parameters import parameters_by_request
-from kube_rdma.rules.claims.interfaces import ask_of, own_network
 
 
 async def claims_evidence(cluster: Cluster, pod: PodName) -> ClaimsEvidence | None:
@@ -44,19 +38,3 @@ async def claims_evidence(cluster: Cluster, pod: PodName) -> ClaimsEvidence | No
         misread,
         tuple(name for name, claim in read.items() if claim is None),
     )
-
-
-async def claimed_networks(
-    devices: Sequence[ClaimDevice], documents: NamedNetworks
-) -> tuple[Network, ...]:
-    """The networks of these devices; one that is not there is left out. Raise KubeError."""
-    networks: list[Network] = []
-    for device in devices:
-        if (network := own_network(device)) is None:
-            ask = ask_of(device)
-            definition = await documents.definition(ask.namespace, ask.network)
-            network = definition.network if definition else None
-        if network:
-            resource = network.resource or device.share.resource
-            networks.append(replace(network, resource=resource))
-    return tuple(networks)

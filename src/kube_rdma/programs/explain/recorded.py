@@ -43,7 +43,9 @@ class _WrittenNetworks:
         self._definitions = {one.network.name: one for one in written.definitions}
         self._pools = {one.name for one in written.ip_pools}
 
-    async def definition(self, namespace: str, name: str) -> NetworkDefinition | None:
+    async def definition(
+        self, namespace: str, name: str, resource: str | None = None
+    ) -> NetworkDefinition | None:
         return self._definitions.get(f"{namespace}/{name}")
 
     async def configured(self, namespace: str, name: str) -> NetworkDefinition | None:

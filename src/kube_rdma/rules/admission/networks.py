@@ -17,7 +17,14 @@ from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.pools.pool import Bind
 from kube_rdma.rules.admission.placement import candidates, fixed_mode
 from kube_rdma.rules.admission.shares import asked, held
-from kube_rdma.rules.attach.requests import ANNOTATION, POD_NETWORKS, isolated, wishes
+from kube_rdma.rules.attach.addresses import refuse_reserved, unpooled
+from kube_rdma.rules.attach.requests import (
+    ANNOTATION,
+    POD_NETWORKS,
+    SHARED,
+    refuse_isolated,
+    wishes,
+)
 from kube_rdma.rules.phrases import listed
 from kube_rdma.rules.pools.modes import MODES, terms
 
@@ -89,16 +96,21 @@ def isolation(
     template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
 ) -> Iterator[Finding]:
     """A network of another tenant, where agents keep namespaces apart."""
-    del facts
-    for ask in isolated(template.networks, template.namespace, settings.everybodys):
-        mine = listed([template.namespace, *(settings.everybodys or ())])
-        yield Finding.of(
-            "namespace-isolation",
-            NETWORKS,
-            f"{ask.source}: the network {ask.namespace}/{ask.network} is for pods of "
-            f"{ask.namespace}, and this pod is of namespace {template.namespace}",
-            f"Name a network of {mine}",
-        )
+    blocks = tuple(_shared(ask, facts) for ask in template.blocks or ())
+    for path, asks in ((NETWORKS, template.networks), (BLOCKS, blocks)):
+        try:
+            refuse_isolated(template.namespace, asks, settings.everybodys)
+        except Refused as refused:
+            for fault in (refused, *refused.more):
+                problem = f"{fault.where}: {fault.problem}"
+                yield Finding.of("namespace-isolation", path, problem, fault.remedy)
+
+
+def _shared(block: NetworkAsk, facts: AdmissionFacts) -> NetworkAsk:
+    """A block with the namespace of its network, where that is known to be the shared one."""
+    shared = replace(block, namespace=SHARED)
+    is_shared = network_of(block, facts) is None and network_of(shared, facts) is not None
+    return shared if is_shared else block
 
 
 def unfit_entries(
@@ -115,7 +127,8 @@ def unfit_entries(
             network = network_of(ask, facts)
             try:
                 if network is not None and not network.configured:
-                    wishes((ask,), (network,))
+                    asked_addresses = unpooled(wishes((ask,), (network,)))
+                    refuse_reserved(asked_addresses, template.namespace, facts.reserved)
             except Refused as refused:
                 severity = Severity.ERROR if path == BLOCKS else Severity.WARNING
                 for fault in (refused, *refused.more):

@@ -36,6 +36,9 @@ Made = TypeVar("Made", Plan, Attached)
 ANNOTATION = "k8s.v1.cni.cncf.io/networks"
 POD_NETWORKS = "k8s.volcengine.com/pod-networks"
 POD_NETWORKS_DEFINITION = "k8s.volcengine.com/pod-networks-definition"
+SHARED = "kube-system"
+"""Namespace of the definitions that a pod of any namespace can name by cniConf."""
+
 DEFAULT_NETWORK = "v1.multus-cni.io/default-network"
 RESOURCE = "vke.volcengine.com/rdma"
 """The resource that blocks are about when they say no other."""
@@ -94,31 +97,24 @@ def refuse_host_network(
         )
 
 
-def isolated(
-    asks: Sequence[NetworkAsk], namespace: str, everybodys: Collection[str] | None
-) -> tuple[NetworkAsk, ...]:
-    """The entries of a pod of `namespace` that name a network which is not for it.
+def refuse_isolated(
+    namespace: str, asks: Sequence[NetworkAsk], everybodys: Collection[str] | None
+) -> None:
+    """Raise Refused for entries of a pod of `namespace` that name networks of other tenants.
 
     `everybodys` are the namespaces whose networks pods of all others may use; None: any may.
     """
-    if everybodys is None:
-        return ()
-    return tuple(ask for ask in asks if ask.namespace not in (namespace, *everybodys))
-
-
-def refuse_isolated(
-    pod: PodState, asks: Sequence[NetworkAsk], everybodys: Collection[str] | None
-) -> None:
-    """Raise Refused for entries that name networks of other tenants."""
+    mine = (namespace, *(everybodys or ()))
     faults = [
         Refused(
             f"the network {ask.namespace}/{ask.network} is for pods of {ask.namespace}, and this "
-            f"pod is of namespace {pod.namespace}",
-            remedy=f"Name one of {listed([pod.namespace, *(everybodys or ())])}, or have the "
-            f"administrator add {ask.namespace} to --namespace-isolation",
+            f"pod is of namespace {namespace}",
+            remedy=f"Name one of {listed(mine)}, or have the administrator add {ask.namespace} to "
+            "--namespace-isolation",
             where=ask.source,
         )
-        for ask in isolated(asks, pod.namespace, everybodys)
+        for ask in asks
+        if everybodys is not None and ask.namespace not in mine
     ]
     if faults:
         raise Refused.all(faults)
@@ -199,13 +195,22 @@ def refuse_count(wishes: Sequence[Wish], granted: Sequence[GrantedShare]) -> Non
         raise Refused.all(faults)
 
 
-def unknown(asks: Sequence[NetworkAsk], names: Sequence[str], places: Sequence[str]) -> Refused:
+def unknown(
+    asks: Sequence[NetworkAsk], names: Sequence[str], places: Sequence[str], *, apart: bool
+) -> Refused:
     """The refusal of entries whose network is nowhere.
 
     `names` are those of the networks on the node and of kube-rdma's own, `places` the namespaces in
-    which a NetworkAttachmentDefinition was looked for.
+    which a NetworkAttachmentDefinition was looked for. `apart`: the node's are for no pod.
     """
     available = listed(names)
+    other = (
+        "or have the administrator lend the node's CNI configuration of this name by a "
+        "NetworkAttachmentDefinition without spec.config"
+        if apart
+        else "install a CNI configuration of this name on every node, or create the "
+        "NetworkAttachmentDefinition"
+    )
     faults = []
     for ask in asks:
         meant = get_close_matches(ask.network, names, n=1)
@@ -214,8 +219,7 @@ def unknown(asks: Sequence[NetworkAsk], names: Sequence[str], places: Sequence[s
             Refused(
                 f"there is no network {ask.network}: known are {available}, and no "
                 f"NetworkAttachmentDefinition of this name is in namespace {' or '.join(places)}",
-                remedy=f"{guess}Name one of these, install a CNI configuration of this name on "
-                "every node, or create the NetworkAttachmentDefinition",
+                remedy=f"{guess}Name one of these, {other}",
                 where=f"{ask.source}.cniConf.name",
             )
         )

@@ -11,7 +11,9 @@ from click.testing import CliRunner
 
 from kube_base.errors import Refused, Unavailable
 from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL
 from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION
+from kube_rdma.adapters.cluster.kinds.workload import DAEMON_SETS
 from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.adapters.journal.format import ATTACHMENTS
 from kube_rdma.adapters.journal.journal import Journal
@@ -158,6 +160,47 @@ def test_the_other_annotation_is_explained_too(tmp_path):
     document = json.loads(run(server, "-f", path, "--node", kit.NODE_NAME, "--json").stdout)
     stages = {one["stage"] for one in document["obstacles"] if one["fatal"]}
     assert stages == {"admission", "agent"}
+
+
+@pytest.mark.parametrize(
+    ("annotation", "text"),
+    [
+        (kit.NETWORKS, "other/storage"),
+        ("k8s.volcengine.com/pod-networks", '[{"cniConf": {"name": "storage"}}]'),
+    ],
+)
+def test_networks_of_other_tenants_are_refused_as_by_the_agents_of_the_cluster(
+    annotation, text, tmp_path
+):
+    server = kit.server()
+    for space in ("other", "kube-system"):
+        document = kit.definition("storage", type="kube-rdma")
+        document["metadata"]["namespace"] = space
+        server.put(DEFINITION, document)
+    path = written(tmp_path, kit.pod("new", node="", **{annotation: text}))
+    words = ("-f", path, "--node", kit.NODE_NAME)
+    assert "is for pods of" not in run(server, *words).stdout
+    container = {"image": "kube-rdma:1", "args": ["agent", "--namespace-isolation=shared"]}
+    spec = {"template": {"spec": {"containers": [container]}}}
+    server.put(DAEMON_SETS, {"metadata": {"name": "agent", "namespace": "kr"}, "spec": spec})
+    told = run(server, *words)
+    assert told.exit_code == 1
+    whose = "other" if annotation == kit.NETWORKS else "kube-system"
+    assert f"the network {whose}/storage is for pods of {whose}" in told.stdout
+
+
+def test_an_address_of_a_pool_for_others_is_refused_as_by_the_agent(tmp_path):
+    server = kit.server()
+    server.put(DEFINITION, kit.definition("plain", type="macvlan", ipam={}))
+    pool = {"ranges": [{"subnet": "10.30.0.0/24"}], "namespaces": ["team-a"]}
+    server.put(IP_POOL, {"metadata": {"name": "team-a"}, "spec": pool})
+    entry = json.dumps([{"name": "plain", "ips": ["10.30.0.5/24"]}])
+    path = written(tmp_path, kit.pod("new", node="", **{kit.NETWORKS: entry}))
+    told = run(server, "-f", path, "--node", kit.NODE_NAME)
+    assert told.exit_code == 1
+    assert "10.30.0.5 is of IPPool team-a, which is for pods of team-a" in " ".join(
+        told.stdout.split()
+    )
 
 
 def test_admission_has_its_say_with_its_rule(tmp_path):

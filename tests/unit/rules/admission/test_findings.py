@@ -1,11 +1,13 @@
 """Each limit of the documents S0 and S1: where it holds, where not, and what its sentence says."""
 
 import json
+from ipaddress import ip_network
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_base.frozen import replace
 from kube_rdma.model.admission.facts import (
     AdmissionFacts,
     AdmissionSettings,
@@ -14,6 +16,7 @@ from kube_rdma.model.admission.facts import (
 )
 from kube_rdma.model.attach.attachment import InterfaceAddress, Network, NetworkKind
 from kube_rdma.model.finding import Severity
+from kube_rdma.model.ipam import IPPool, IPRange, PoolName
 from kube_rdma.model.pools.pool import Bind, Mode, PoolSpec
 from kube_rdma.rules.admission.findings import findings
 from kube_rdma.rules.attach.requests import ANNOTATION, POD_NETWORKS
@@ -58,6 +61,37 @@ def test_a_network_of_another_namespace_is_refused_where_namespaces_are_apart():
     assert [(one.severity, one.path[-1]) for one in found] == [(Severity.ERROR, ANNOTATION)]
     assert found[0].problem.startswith("networks[1]: the network other/rdma is for pods of other")
     assert "namespace-isolation" not in rules(pod)
+
+
+def test_a_block_that_means_a_network_of_kube_system_is_refused_where_namespaces_are_apart():
+    """As the agent finds it: after one of the pod's own namespace."""
+    pod = template(asking(), annotations=blocks("storage", "storage"))
+    own = pod.namespace
+    apart = AdmissionSettings(everybodys=("shared",))
+    of = [replace(net("storage"), name=f"{space}/storage") for space in ("kube-system", own)]
+
+    def refused(networks, settings=apart):
+        found = findings(pod, AdmissionFacts(networks=networks), settings)
+        return [one for one in found if one.code == "namespace-isolation"]
+
+    first, _ = refused((of[0],))
+    assert (first.path[-1], first.severity) == (POD_NETWORKS, Severity.ERROR)
+    assert "the network kube-system/storage is for pods of kube-system" in first.problem
+    assert not refused(tuple(of))
+    assert not refused((of[0],), AdmissionSettings(everybodys=("kube-system",)))
+
+
+def test_an_address_of_a_pool_for_others_is_told():
+    """Where the network has no pool; a pool says itself whose it is."""
+    ranges = (IPRange(ip_network("10.20.0.0/24")),)
+    pool = IPPool(PoolName("team-a"), ranges, namespaces=("team-a",))
+    entry = json.dumps([{"name": "plain", "ips": ["10.20.0.5/24"]}])
+    pod = template(asking(HCA, 1), annotations={ANNOTATION: entry})
+    plain = replace(net("plain", resource=HCA), name=f"{pod.namespace}/plain")
+    facts = AdmissionFacts(networks=(plain,), reserved=(pool,))
+    (told,) = [one for one in findings(pod, facts) if one.code == "network-entry"]
+    assert "10.20.0.5 is of IPPool team-a, which is for pods of team-a" in told.problem
+    assert "network-entry" not in rules(pod, replace(facts, reserved=()))
 
 
 @given(st.integers(0, 9), st.integers(0, 9))

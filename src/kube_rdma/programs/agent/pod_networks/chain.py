@@ -31,12 +31,17 @@ from kube_rdma.programs.agent.pod_networks.attach import (
     AttachResult,
     sandbox_of,
 )
-from kube_rdma.programs.agent.pod_networks.claimed_networks import claimed_definitions
-from kube_rdma.programs.annotated_networks import SHARED, AnnotatedNetworks, asking, meant
+from kube_rdma.programs.annotated_networks import (
+    AnnotatedNetworks,
+    asking,
+    claimed_definitions,
+    meant,
+)
 from kube_rdma.rules.attach.procedure import NetworkRequest
 from kube_rdma.rules.attach.requests import (
     DEFAULT_NETWORK,
     POD_NETWORKS,
+    SHARED,
     default_refused,
     names_default,
     refuse_count,
@@ -91,9 +96,6 @@ class SandboxNetworks:
             if not devices:
                 await self._needs.node.settle(sandbox_of(call, self._needs.inode)[0], pod)
                 return None
-        if asked.annotation != POD_NETWORKS:  # whose names mean the pod's own namespace first
-            refuse_isolated(pod, asked.asks, self._needs.everybodys)
-        refuse_isolated(pod, tuple(map(ask_of, devices)), self._needs.everybodys)
         refuse_host_network(pod, asked.asks, asked.annotation)
         sandbox, netns = sandbox_of(call, self._needs.inode)
         return AttachRequest(
@@ -103,7 +105,7 @@ class SandboxNetworks:
             uid=PodUid(pod.uid),
             pod=pod,
             again=Again.ANSWERED,
-            networks=partial(_asked, asked, devices, self._needs.node),
+            networks=partial(_asked, asked, devices, self._needs),
         )
 
     async def report(self, call: Call, request: AttachRequest, result: AttachResult) -> CniResult:
@@ -174,13 +176,15 @@ class SandboxNetworks:
 
 
 async def _asked(
-    annotated: AnnotatedNetworks, devices: Sequence[ClaimDevice], node: NodeView
+    annotated: AnnotatedNetworks, devices: Sequence[ClaimDevice], needs: AttachDependencies
 ) -> AskedNetworks:
     """All entries of a pod's annotation and of its claims, with the documents that they name."""
-    asks, definitions = await meant(annotated, node)
+    asks, definitions = await meant(annotated, needs.node, needs.everybodys)
     if devices:
-        definitions |= await claimed_definitions(devices, node)
-        asks = with_claims(asks, tuple(map(ask_of, devices)))
+        claimed = tuple(map(ask_of, devices))
+        refuse_isolated(annotated.namespace, claimed, needs.everybodys)
+        definitions |= await claimed_definitions(devices, needs.node)
+        asks = with_claims(asks, claimed)
     networks = tuple(one.network for one in definitions.values())
     ipam = {name: one.ipam for name, one in definitions.items()}
     return AskedNetworks(NetworkRequest(asks, networks), ipam)

@@ -34,10 +34,9 @@ from kube_rdma.programs.agent.pod_networks.attach import (
     AttachResult,
     sandbox_of,
 )
-from kube_rdma.programs.annotated_networks import SHARED
 from kube_rdma.rules.attach import delegate
 from kube_rdma.rules.attach.procedure import NetworkRequest
-from kube_rdma.rules.attach.requests import DEFAULT_NETWORK
+from kube_rdma.rules.attach.requests import DEFAULT_NETWORK, SHARED, refuse_isolated
 from kube_rdma.rules.cni_conf.callers import FIRST
 
 if TYPE_CHECKING:
@@ -91,7 +90,7 @@ class DelegatedNetworks:
             uid=PodUid(pod.uid),
             pod=pod,
             again=Again.ANEW,
-            networks=partial(_asked, call, pod, self._needs.node),
+            networks=partial(_asked, call, pod, self._needs),
         )
 
     async def report(self, call: Call, request: AttachRequest, result: AttachResult) -> CniResult:
@@ -117,13 +116,15 @@ class DelegatedNetworks:
                 log.warning("device info file not written", why=str(error))
 
 
-async def _asked(call: Call, pod: PodState, node: NodeView) -> AskedNetworks:
+async def _asked(call: Call, pod: PodState, needs: AttachDependencies) -> AskedNetworks:
     """The network that the configuration means, its pool made, and what the pod asks of it."""
     from kube_rdma.api import cni_conf
     from kube_rdma.api.attach import called_conf
 
+    node = needs.node
     came = await origin(call, pod, node)
     definition, ask = called_conf.network(call, came.name, came.resource)
+    refuse_isolated(pod.namespace, (ask,), needs.everybodys)  # whatever its caller lets pods name
     if called_conf.is_built_in(call.config):
         pool = await node.has_pool(PoolName(cni_conf.BUILT_IN))
         definition = cni_conf.built_in(ask.namespace, pool=pool)

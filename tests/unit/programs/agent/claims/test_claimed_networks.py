@@ -129,6 +129,13 @@ async def test_a_claim_that_says_a_type_alone_has_its_interface(tmp_path):
     assert list(told(world)) == ["net1"]
 
 
+async def test_a_claim_takes_no_card_that_others_share(tmp_path):
+    world = await by_claim(tmp_path, said(type="host-device"))
+    with pytest.raises(Refused, match="cannot move into one pod: other pods share its card"):
+        await world.add(1)
+    world.nothing_left(1)
+
+
 async def test_a_pool_gives_a_claim_the_address_that_it_wants(tmp_path):
     world = await by_claim(tmp_path, said(type="macvlan", pool="team-a", addresses=["10.20.0.5"]))
     with_pool(world, replace(TEAM_A, namespaces=(POD.namespace,)))

@@ -406,7 +406,7 @@ async def test_the_network_rdma_needs_no_custom_resource():
     for pool, addresses in ((None, CardAddresses.MOVE), (POOL, CardAddresses.MOVE)):
         if pool:
             await cluster.create(IP_POOL, Wanted("rdma", spec=replace(pool, cooldown=60.0)))
-        asks, definitions = await meant(asking_for("rdma"), node_)
+        asks, definitions = await meant(asking_for("rdma"), node_, None)
         found = definitions["train/rdma"].network
         assert [one.namespace for one in asks] == ["train"]
         assert (found.kind, found.card_addresses) == (NetworkKind.CARD, addresses)
@@ -429,8 +429,8 @@ async def test_a_pool_of_a_configuration_is_made():
     plugin = {"type": "macvlan", "ipam": {"type": "whereabouts", "range": "10.9.0.0/24"}}
     conf = ConfFile("20-x.conf", json.dumps({"name": "x", **plugin, "master": "ens1f0"}))
     _, node_ = real((conf,))
-    _, definitions = await meant(asking_for("x"), node_)
+    _, definitions = await meant(asking_for("x"), node_, None)
     (pool,) = definitions["train/x"].network.pools
     assert await node_.has_pool(pool)
     with pytest.raises(Refused, match="there is no network y: known are x, rdma, and no"):
-        await meant(asking_for("y"), node_)
+        await meant(asking_for("y"), node_, None)
