@@ -127,6 +127,13 @@ def test_the_network_of_the_parameters_is_there_and_given_back(lab):
             assert metadata(lab, "networked")["networkData"]["ips"] == said
 
 
+def test_a_claim_takes_no_address_that_nobody_lets_it_have(lab):
+    """The scheduler allocates, and the Event of the pod says what is missing."""
+    wanted = {"type": "macvlan", "addresses": ["10.20.0.77/24"], "mac": "02:0a:14:00:00:4d"}
+    with applied(lab, *of_template("takes", wanted)):
+        cluster.until_event(lab, FAILED, "a claim can say addresses only beside network or pool")
+
+
 def test_an_agent_that_is_killed_between_prepare_and_the_network_goes_on(lab):
     """The pod waits for a network that is not there yet; the claim stays prepared."""
     with applied(lab, *of_template("waiting", {"network": "later", "addresses": [ADDRESS]})):

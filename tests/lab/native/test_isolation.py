@@ -75,17 +75,20 @@ def definition(namespace):
     }
 
 
-def ask(lab, name, namespace, whose):
+def ask(lab, name, namespace, whose="", blocks=()):
     """A pod of a namespace that names the network of another or its own."""
     asking = {"k8s.v1.cni.cncf.io/networks": f"{whose}/{NETWORK}"}
+    if blocks:
+        text = json.dumps([{"cniConf": {"name": name}} for name in blocks])
+        asking = {"k8s.volcengine.com/pod-networks": text}
     pod = sleeping_pod(name, namespace=namespace, annotations=asking, nodeName=NODE)
     cluster.apply(lab, pod)
 
 
-def until_attached(lab, name, namespace):
+def until_attached(lab, name, namespace, interface="net1"):
     cluster.ready(lab, name, namespace=namespace)
     link = cluster.kubectl(
-        lab, "-n", namespace, "exec", name, "--", "ip", "-d", "link", "show", "net1"
+        lab, "-n", namespace, "exec", name, "--", "ip", "-d", "link", "show", interface
     )
     assert "macvlan" in link
 
@@ -93,12 +96,17 @@ def until_attached(lab, name, namespace):
 def until_refused(lab, name, namespace, whose):
     """Until the pod's own Event has the sentence; AssertionError when the pod runs."""
     wanted = f"the network {whose}/{NETWORK} is for pods of {whose}, and this pod is of namespace"
+    until_told(lab, name, namespace, f"{wanted} {namespace}")
+
+
+def until_told(lab, name, namespace, wanted):
+    """The same of any sentence."""
 
     def said():
         assert cluster.get(lab, "-n", namespace, f"pod/{name}")["status"]["phase"] == "Pending"
         chosen = f"--field-selector=involvedObject.name={name},reason=FailedCreatePodSandBox"
         events = cluster.get(lab, "events", "-n", namespace, chosen)["items"]
-        return any(f"{wanted} {namespace}" in event["message"] for event in events)
+        return any(wanted in event["message"] for event in events)
 
     waiting.until(lab, "the refused pod's Event", said)
 
@@ -114,8 +122,15 @@ def test_a_network_is_for_pods_of_its_own_namespace_and_of_everybody_s_for_all(l
     for whose in VALUE.split(","):
         until_attached(lab, f"of-{whose}", OTHER)
 
+    ask(lab, "block", OTHER, blocks=(NETWORK,))
+    ask(lab, "node-s", OTHER, blocks=("lab",))
+    until_attached(lab, "block", OTHER, "eth1")
+    until_told(lab, "node-s", OTHER, "there is no network lab: known are rdma")
+
     release(OWN)
     until_attached(lab, "other", OTHER)
+    ask(lab, "late-block", OTHER, blocks=(NETWORK,))
+    until_refused(lab, "late-block", OTHER, "kube-system")
     ask(lab, "late", OTHER, "default")
     until_refused(lab, "late", OTHER, "default")
 

@@ -25,6 +25,7 @@ PAGE = [
     for document in yaml.safe_load_all(block)
 ]
 TENANTS = ("team-a", "team-b")
+POLICY = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 NETWORK = {
     "apiVersion": "k8s.cni.cncf.io/v1",
     "kind": "NetworkAttachmentDefinition",
@@ -61,9 +62,9 @@ def lab(native):
 
 
 @contextmanager
-def page(lab, *kinds):
-    """What the page has of these kinds, while it is needed."""
-    chosen = [document for document in PAGE if document["kind"] in kinds]
+def page(lab, name, *kinds):
+    """What the page has of these kinds under a name, while it is needed."""
+    chosen = [one for one in PAGE if one["kind"] in kinds and one["metadata"]["name"] == name]
     assert len(chosen) == len(kinds)
     for document in chosen:
         cluster.apply(lab, document)
@@ -90,11 +91,35 @@ def pod(name, namespace, *, shares=0, **annotations):
     }
 
 
+def claim(namespace, *, of="rdma", kind="ResourceClaim", slots=0, either=False):
+    """A claim, or a template, of one device of a class."""
+    asked = {"deviceClassName": of}
+    if slots:
+        asked["capacity"] = {"requests": {"slots": str(slots)}}
+    how = {"firstAvailable": [{"name": "big", **asked}]} if either else {"exactly": asked}
+    spec = {"devices": {"requests": [{"name": "nic", **how}]}}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": kind,
+        "metadata": {"name": "asks", "namespace": namespace},
+        "spec": spec if kind == "ResourceClaim" else {"spec": spec},
+    }
+
+
+def answer(lab, document):
+    """Why the API server does not take an object; nothing where it does."""
+    try:
+        cluster.kubectl(lab, "create", "--dry-run=server", "-f", "-", stdin=json.dumps(document))
+    except Unavailable as error:
+        return str(error)
+    return ""
+
+
 @pytest.mark.core
 def test_a_pool_of_a_namespace_refuses_pods_of_others_until_they_are_let_in(lab):
     """The Event of the pod that waits has the sentence; the pod goes on by itself afterwards."""
     asking = {"k8s.v1.cni.cncf.io/networks": "default/tenants"}
-    with page(lab, "IPPool"):
+    with page(lab, "team-a", "IPPool"):
         for tenant in TENANTS:
             cluster.apply(lab, pod("asks", tenant, **asking))
         cluster.wait(lab, "-n", "team-a", "pod/asks", "--for=condition=Ready")
@@ -133,30 +158,29 @@ def sentence(event):
 
 def test_a_resource_of_a_namespace_is_refused_to_others_when_the_pod_is_made(lab):
     """By the policy, for init containers too; pods that ask for nothing pass."""
-    with page(lab, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"):
+    with page(lab, "rdma-tenants", *POLICY):
         asking = pod("asks", "team-b", shares=1)
+        by_class = pod("asks", "team-b")
+        implied = {"deviceclass.resource.kubernetes.io/rdma-shared": "1"}
+        by_class["spec"]["containers"][0]["resources"] = {"limits": implied}
         early = pod("asks", "team-b")
         early["spec"]["initContainers"] = asking["spec"]["containers"]
         early["spec"]["initContainers"][0]["name"] = "early"
 
         def refusal(document):
-            try:
-                cluster.kubectl(
-                    lab, "create", "--dry-run=server", "-f", "-", stdin=json.dumps(document)
-                )
-            except Unavailable as error:
-                return "rdma/hca is for pods of team-a, and this pod is of team-b" in str(error)
-            return False
+            told = answer(lab, document)
+            return "rdma/hca is for pods of team-a, and this pod is of team-b" in told
 
         until(lab, "the policy's refusal", lambda: refusal(asking))
         assert refusal(early)
+        assert refusal(by_class)
         assert not refusal(pod("plain", "team-b"))
         assert not refusal(pod("asks", "team-a", shares=1))
 
 
 def test_a_quota_counts_shares_of_a_namespace(lab):
     """Two shares are admitted, three are refused, by the quota's name."""
-    with page(lab, "ResourceQuota"):
+    with page(lab, "rdma", "ResourceQuota"):
 
         def created(shares):
             document = json.dumps(pod("asks", "team-a", shares=shares))
@@ -170,3 +194,35 @@ def test_a_quota_counts_shares_of_a_namespace(lab):
         created(2)
         with pytest.raises(Unavailable, match="exceeded quota: rdma, requested"):
             created(3)
+
+
+def test_classes_of_a_namespace_are_refused_to_claims_of_others(lab):
+    """Claims and templates, whichever way they ask; other classes pass, and few slots."""
+    with page(lab, "rdma-claims", *POLICY):
+        denied = "classes rdma* are for claims of team-a, and this claim is of team-b"
+        until(lab, "the policy's refusal", lambda: answer(lab, claim("team-b")))
+        assert denied in answer(lab, claim("team-b"))
+        for kind in ("ResourceClaim", "ResourceClaimTemplate"):
+            for either in (False, True):
+                asked = {"kind": kind, "either": either}
+                assert denied in answer(lab, claim("team-b", of="rdma-shared", **asked))
+                assert not answer(lab, claim("team-b", of="gpu", **asked))
+                assert not answer(lab, claim("team-a", **asked))
+                assert not answer(lab, claim("team-a", slots=2, **asked))
+                assert "may have 2 slots" in answer(lab, claim("team-a", slots=3, **asked))
+
+
+def test_a_quota_counts_devices_of_claims_and_not_their_slots(lab):
+    """None of one class, one of the other, with as many slots as the claim asks for."""
+    with page(lab, "rdma-claims", "ResourceQuota"):
+
+        def counted():
+            status = cluster.get(lab, "quota/rdma-claims", "-n", "team-b").get("status", {})
+            return "rdma.deviceclass.resource.k8s.io/devices" in status.get("used", {})
+
+        until(lab, "the quota's first count", counted)
+        assert "exceeded quota: rdma-claims" in answer(lab, claim("team-b"))
+        assert not answer(lab, claim("team-b", of="rdma-shared", slots=9))
+        both = claim("team-b", of="rdma-shared")
+        both["spec"]["devices"]["requests"][0]["exactly"]["count"] = 2
+        assert "exceeded quota: rdma-claims" in answer(lab, both)

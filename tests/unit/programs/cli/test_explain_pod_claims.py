@@ -3,6 +3,7 @@
 import json
 
 from kube_rdma.adapters.cluster.kinds.resource_slice import RESOURCE_CLAIM
+from kube_rdma.adapters.cluster.kinds.workload import DAEMON_SETS
 from kube_rdma.model.claims.device import DRIVER
 from tests.kit import explained as kit
 
@@ -86,6 +87,24 @@ def test_wrong_parameters_are_in_the_way():
     (obstacle,) = whole["obstacles"]
     assert obstacle["where"].endswith("parameters of the claim, config[0]: speed")
     assert "there is no such field" in obstacle["problem"]
+
+
+def test_what_a_claim_says_without_anybodys_leave_is_in_the_way():
+    made = server(
+        device("0000-81-00-0"), parameters={"type": "macvlan", "addresses": ["10.20.0.5/24"]}
+    )
+    told = run(made, "pod/worker-0")
+    assert told.exit_code == 1
+    assert "a claim can say addresses only beside network or pool" in " ".join(told.stdout.split())
+
+
+def test_a_network_of_other_tenants_is_in_the_way_of_a_claim_too():
+    made = server(device("0000-81-00-0"), parameters={"network": "other/storage"})
+    container = {"image": "kube-rdma:1", "args": ["agent", "--namespace-isolation=shared"]}
+    spec = {"template": {"spec": {"containers": [container]}}}
+    made.put(DAEMON_SETS, {"metadata": {"name": "agent", "namespace": "kr"}, "spec": spec})
+    told = " ".join(run(made, "pod/worker-0").stdout.split())
+    assert "the network other/storage is for pods of other" in told
 
 
 def test_a_claim_without_devices_is_the_schedulers_to_allocate():
