@@ -4,10 +4,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Protocol
 
-from kube_rdma.model.device import CharKind
 from kube_rdma.model.pools.pool import Attach, Bind, Mode, Preference
 
 
@@ -29,8 +28,6 @@ class ModesRow(Protocol):
     @property
     def prefer(self) -> Preference: ...
     @property
-    def gives(self) -> Collection[CharKind]: ...
-    @property
     def owns(self) -> bool: ...
     @property
     def moves(self) -> str: ...
@@ -48,6 +45,9 @@ _OPENING = """\
 What a container gets when it asks for a share, mode by mode. Written from the table in
 [rules/pools/modes.py](../src/kube_rdma/rules/pools/modes.py); a configuration
 ([config.md](config.md)) can change the shares, `bind`, `attach` and `prefer` of a pool.
+
+In every mode a container opens the files `uverbs` of its cards, and `rdma_cm`; a pool can name
+[others](config.md#device-files).
 
 ![Which mode? Questions that lead to each mode](modes.svg)
 """
@@ -71,7 +71,6 @@ def _overview(rows: Mapping[Mode, ModesRow]) -> Iterator[str]:
 
 def _section(mode: Mode, row: ModesRow) -> str:
     most = "as many as the kubelet accepts" if row.most is None else f"at most {row.most}"
-    doors = ", ".join(f"`{kind}`" for kind in CharKind if kind in row.gives)
     second = "belongs to no second pool" if row.owns else "may belong to a second pool too"
     return f"""\
 ## {mode}
@@ -80,7 +79,6 @@ def _section(mode: Mode, row: ModesRow) -> str:
 
 - **Takes**: {row.takes}. A card {second}.
 - **Shares**: {_shares(row)} by default; {most} in a configuration.
-- **Opens**: {doors} of its cards.
 - **Goes into the pod**: {row.moves}.
 - **Isolation**: {row.isolation}.
 - **Refuses**: {row.refuses}.

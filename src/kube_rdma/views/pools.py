@@ -11,7 +11,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from kube_base.frozen import Frozen, asdict
 from kube_rdma.model.card import Card
 from kube_rdma.model.functions.function import FunctionsWish
-from kube_rdma.model.pools.pool import Bind, Mode, Pool, PoolSpec, Selector, Serving, Variables
+from kube_rdma.model.pools.pool import (
+    DATA_FILES,
+    Bind,
+    Mode,
+    Pool,
+    PoolSpec,
+    Selector,
+    Serving,
+    Variables,
+)
 from kube_rdma.model.pools.rdma_limits import RdmaLimits
 from kube_rdma.model.settings.fabric import FabricProfile
 from kube_rdma.views.page import (
@@ -140,8 +149,8 @@ def pools_document(
     """All of it as JSON values. Keys are stable: they are added to, never renamed or removed.
 
     ``pools``: resource, mode, source, shares, bind, attach, prefer, numa_hints, variables,
-    extra_paths, host_network, bare_ids, serve, fabric, limits (handles, objects), extra_info (card
-    to facts), selectors (those fields that are given, and source);
+    device_files, extra_paths, host_network, bare_ids, serve, fabric, limits (handles, objects),
+    extra_info (card to facts), selectors (those fields that are given, and source);
     ``functions``: count, autoprobe, force, source, selectors;
     ``rescan`` in seconds; ``warnings``: sentences; ``node``: null when none was looked at, else
     ``pools`` (resource, shares, healthy, cards: id, name, usable, reasons),
@@ -174,6 +183,8 @@ def _besides(spec: PoolSpec) -> Iterator[str]:
         if spec.extra_info:  # no other variable has it
             cards = ("every card" if one.card == "*" else one.card for one in spec.extra_info)
             yield f"containers get further facts about {' and '.join(cards)}"
+    if spec.device_files != DATA_FILES:
+        yield f"containers open {', '.join(spec.device_files)}"
     if spec.extra_paths:
         yield f"containers also get {' and '.join(spec.extra_paths)}"
     if spec.host_network:
@@ -290,6 +301,7 @@ def _spec(spec: PoolSpec) -> dict[str, object]:
         "prefer": spec.prefer,
         "numa_hints": spec.numa_hints,
         "variables": spec.variables.value,
+        "device_files": list(spec.device_files),
         "extra_paths": list(spec.extra_paths),
         "host_network": spec.host_network,
         "bare_ids": spec.bare_ids,

@@ -66,7 +66,7 @@ _SELECTOR = (
 _FABRIC = "traffic_class service_level timeout retry_count qps_per_connection variables"
 _POOL = (
     "resource mode source selectors shares bind attach prefer numa_hints variables extra_info "
-    "extra_paths host_network? fabric? bare_ids? serve? limits?"
+    "extra_paths host_network? fabric? bare_ids? serve? limits? device_files?"
 )
 _CLAIM_SHARE = (
     "request pool device share_id resource share cards slots char_paths cdi admin parameters?"

@@ -19,6 +19,7 @@ from kube_rdma.api.text.faults import Slip, slips, validate
 from kube_rdma.api.text.go_typed import GoTyped
 from kube_rdma.api.text.typed import MOST_SHARES, RESCAN, Config, Many
 from kube_rdma.api.text.words import DeviceId, Driver, Interface, LinkType, Name, Prefix, Vendor
+from kube_rdma.model.device import CharKind
 from kube_rdma.model.pools.pool import Bind, Mode, PoolSpec, Selector
 
 _A_DAY = 86_400  # seconds
@@ -133,6 +134,7 @@ def _pool(pool: SharedPool, index: int, document: Document) -> PoolSpec:
         selectors=(selector,),
         shares=pool.rdma_hca_max,
         bind=Bind.POOL,
+        device_files=tuple(CharKind),  # as that plugin
         bare_ids=True,
     )
 

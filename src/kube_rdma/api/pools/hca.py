@@ -12,6 +12,7 @@ from typing import Literal
 from kube_rdma.api.text.document import Document
 from kube_rdma.api.text.faults import validate
 from kube_rdma.api.text.typed import Config, Typed
+from kube_rdma.model.device import CharKind
 from kube_rdma.model.pools.pool import Mode, PoolSpec
 
 RESOURCE = "rdma/hca"
@@ -33,6 +34,11 @@ def load(document: Document) -> Config:
     config = validate(HcaConfig, document)
     source = document.where(("mode",))
     pool = PoolSpec(
-        RESOURCE, Mode(config.mode), source, host_network=config.host_network, bare_ids=True
+        RESOURCE,
+        Mode(config.mode),
+        source,
+        device_files=tuple(CharKind),  # as that plugin, which gives all of /dev/infiniband
+        host_network=config.host_network,
+        bare_ids=True,
     )
     return Config((pool,))

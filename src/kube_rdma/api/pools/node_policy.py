@@ -38,10 +38,11 @@ from kube_rdma.api.text.words import (
     partition,
     root_range,
 )
-from kube_rdma.model.device import PciAddress
+from kube_rdma.model.device import CharKind, PciAddress
 from kube_rdma.model.functions.function import FunctionsWish
 from kube_rdma.model.pools.node_policy import ClusterNodePolicy
 from kube_rdma.model.pools.pool import (
+    DATA_FILES,
     Attach,
     Bind,
     Mode,
@@ -171,6 +172,11 @@ class PolicyPool(Typed):
                     "message": "only in mode hca a share stands for the pool: "
                     "leave bind out, or write per-card",
                 },
+                {
+                    "rule": "!has(self.deviceFiles) || 'uverbs' in self.deviceFiles",
+                    "message": "without uverbs a container can use no card: "
+                    "add it, or leave deviceFiles out",
+                },
             ]
         }
     )
@@ -213,6 +219,13 @@ class PolicyPool(Typed):
     """numaHints says whether the kubelet gets the NUMA node of each share, for its topology
     manager. It has no effect with bind pool. Left out: true.
     """
+    device_files: Annotated[Many[Annotated[CharKind, _Named]], Field(max_length=len(CharKind))] = (
+        DATA_FILES
+    )
+    """deviceFiles is which files in /dev/infiniband of its cards a container opens: uverbs,
+    rdma_cm, umad, issm. On InfiniBand, umad and issm reach the management of the whole fabric; see
+    SECURITY.md. Left out: uverbs and rdma_cm.
+    """
     extra_info: Facts = Field(default_factory=dict)
     """extraInfo is facts about cards, by PCI address or "*" for every card. kube-rdma config check
     -o json shows them. Containers do not get them. Left out: none. Example: {"*": {"rail": "2"}}.
@@ -240,6 +253,14 @@ class PolicyPool(Typed):
     def _no_empty(cls, selectors: tuple[PoolSelector, ...]) -> tuple[PoolSelector, ...]:
         remedy = "Remove it, for a pool without selectors has every card that its mode can take"
         return _all_choose(selectors, remedy)
+
+    @field_validator("device_files")
+    @classmethod
+    def _verbs(cls, files: tuple[CharKind, ...]) -> tuple[CharKind, ...]:
+        if CharKind.UVERBS not in files:
+            problem = "without uverbs a container can use no card"
+            raise slips(Slip(problem, "Add uverbs, or leave the field out"))
+        return files
 
     @field_validator("bind")
     @classmethod
@@ -410,6 +431,7 @@ def _pools(spec: PolicySpec, document: Document, base: Path) -> Iterator[PoolSpe
             attach=pool.attach,
             prefer=pool.prefer,
             numa_hints=pool.numa_hints,
+            device_files=tuple(kind for kind in CharKind if kind in pool.device_files),
             extra_info=extra_info(pool.extra_info),
             host_network=pool.host_network,
             serve=pool.serve,

@@ -17,7 +17,7 @@ from kube_rdma.api.text.document import Document
 from kube_rdma.api.text.faults import Slip, slips, validate
 from kube_rdma.api.text.go_typed import GoTyped
 from kube_rdma.api.text.typed import Config, Many
-from kube_rdma.model.device import PciAddress
+from kube_rdma.model.device import CharKind, PciAddress
 from kube_rdma.model.pools.pool import Attach, Mode, PoolSpec, Selector, Variables
 
 _VHOST = ("/dev/vhost-net", "/dev/net/tun")
@@ -218,6 +218,7 @@ def _pool(resource: ListedResource, index: int, document: Document) -> PoolSpec:
         numa_hints=not resource.exclude_topology,
         variables=Variables.PCIDEVICE,
         extra_info=words.extra_info(resource.additional_info),
+        device_files=tuple(CharKind),  # as that plugin
         extra_paths=_VHOST if vhost else (),
     )
 

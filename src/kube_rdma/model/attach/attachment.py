@@ -14,11 +14,11 @@ from kube_base.frozen import Frozen
 from kube_rdma.model.attach.cni import Dns
 from kube_rdma.model.attach.steps import AddRoute, AddRule, CallPlugin, Step
 from kube_rdma.model.card import Card, CardId
-from kube_rdma.model.device import PciAddress
+from kube_rdma.model.device import CharKind, PciAddress
 from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings
 from kube_rdma.model.ipam import Address, InterfaceName, PoolName, Subnet
 from kube_rdma.model.late_binding.binding import ContainerId, HeldShare, PodName
-from kube_rdma.model.pools.pool import Bind, Mode, ShareId
+from kube_rdma.model.pools.pool import DATA_FILES, Bind, Mode, ShareId
 from kube_rdma.model.survey import NamespaceMode
 
 
@@ -249,6 +249,7 @@ class GrantedShare(Frozen):
     early: bool = False
     char_paths: tuple[str, ...] = ()
     slots: int = 1
+    device_files: tuple[CharKind, ...] = DATA_FILES
 
     @property
     def held(self) -> HeldShare:

@@ -15,10 +15,11 @@ from typing import NewType
 
 from kube_base.frozen import Frozen
 from kube_rdma.model.card import Card, CardId
-from kube_rdma.model.device import PciAddress
+from kube_rdma.model.device import CharKind, PciAddress
 from kube_rdma.model.pools.rdma_limits import RdmaLimits
 from kube_rdma.model.settings.fabric import FabricProfile
 
+DATA_FILES = (CharKind.UVERBS, CharKind.RDMA_CM)  # what programs open that move data
 ShareId = NewType("ShareId", str)  # the device id that the kubelet sees; it allows 63 characters
 
 
@@ -147,6 +148,7 @@ class PoolSpec(Frozen):
     numa_hints: bool = True
     variables: Variables = Variables.NONE
     extra_info: tuple[ExtraInfo, ...] = ()
+    device_files: tuple[CharKind, ...] = DATA_FILES  # which of its cards a container opens
     extra_paths: tuple[str, ...] = ()  # further device nodes that every container gets
     host_network: bool = False  # its pods use the node's own network namespace
     fabric: FabricProfile | None = None  # what programs on its cards should use

@@ -17,7 +17,6 @@ from kube_rdma.model.device import CharKind, Device, Gid, GidType, LinkLayer
 from kube_rdma.model.ipam import gid_of
 from kube_rdma.model.late_binding.binding import Edits, HeldShare, UsedDevice
 from kube_rdma.model.settings.topology_file import PlacedNet
-from kube_rdma.rules.pools.modes import MODES
 
 
 def as_named(placed: Sequence[NetworkSeat], view: PodView) -> tuple[NetworkSeat, ...]:
@@ -69,7 +68,7 @@ def attached(
 def char_paths(
     devices: Sequence[Device], rdma_cm: str | None, gives: Collection[CharKind]
 ) -> tuple[str, ...]:
-    """The device nodes of these devices that a mode gives, sorted; rdma_cm only beside others."""
+    """The device nodes of these devices that a pool opens, sorted; rdma_cm only beside others."""
     doors = (char for device in devices for char in device.char_devices)
     paths = {char.path for char in doors if char.kind in gives}
     if rdma_cm and paths and CharKind.RDMA_CM in gives:
@@ -88,7 +87,7 @@ def edits(
     With them, how these are used. So each container gets its own. `granted` and `devices` are all
     of the pod's, as they are now.
     """
-    gives = {share.held: MODES[share.mode].gives for share in granted}
+    gives = {share.held: share.device_files for share in granted}
     cards = [card for share in granted for card in share.cards]
     by_share: dict[HeldShare, Edits] = {}
     for plan, names in interfaces:

@@ -115,6 +115,7 @@ def _granted(share: ClaimShare, container: str, pools: Mapping[str, Pool]) -> Gr
         early=early,
         char_paths=share.char_paths if early else (),
         slots=share.slots,
+        device_files=pool.spec.device_files,
     )
 
 

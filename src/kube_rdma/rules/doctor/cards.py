@@ -15,6 +15,7 @@ from kube_rdma.model.card import Function
 from kube_rdma.model.device import Device, LinkLayer, PhysicalState, Port, PortState
 from kube_rdma.model.doctor import Observation
 from kube_rdma.model.finding import Finding, Severity
+from kube_rdma.model.pools.pool import DATA_FILES
 from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma.rules.doctor.check import Check
 from kube_rdma.rules.doctor.errors import lost_packets, rising
@@ -354,6 +355,29 @@ def _release(seen: Observation) -> tuple[int, int] | None:
         return None
 
 
+def _open_fabric(seen: Observation) -> Iterator[Finding]:
+    """Pools whose containers can send management packets into an InfiniBand fabric."""
+    for pool in verdict(seen).pools:
+        names = [
+            device.name
+            for card in pool.cards
+            if card.seat and card.seat.physical_function is None
+            for device in card.devices
+            if any(port.link_layer is LinkLayer.INFINIBAND for port in device.ports)
+        ]
+        files = [kind for kind in pool.spec.device_files if kind not in DATA_FILES]
+        if names and files:
+            yield Finding(
+                pool.spec.resource,
+                f"containers open {' and '.join(files)} of {listed(names)}",
+                "A container that runs as root can manage the InfiniBand fabric, as a subnet "
+                "manager does",
+                "Write the pool into a NodePolicy without them in deviceFiles, or set an M_Key at "
+                "the subnet manager",
+                Severity.ADVICE,
+            )
+
+
 def _worded(about: str, sentence: str, cause: str, severity: Severity = Severity.ERROR) -> Finding:
     """The Finding of a sentence that has its remedy behind the last colon."""
     evidence, colon, remedy = sentence.rpartition(": ")
@@ -396,6 +420,7 @@ CHECKS = (
     Check("KR133", "health of cards", _POOLS, _ill_cards, (), ("KR204",)),
     Check("KR134", "cards in use", _POOLS, _taken_over),
     Check("KR135", "cards of rails", ("survey", "rails"), _lost_rails),
+    Check("KR136", "management of the fabric", _POOLS, _open_fabric),
     Check("KR140", "peer memory", ("survey", "modules"), _no_peer_memory),
     Check("KR141", "ACS", ("survey", "bridges", "virtual_machine"), redirected),
     Check("KR142", "IOMMU", ("survey", "domains", "virtual_machine"), translated),

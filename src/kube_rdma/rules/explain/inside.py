@@ -35,7 +35,6 @@ from kube_rdma.rules.attach.result import rdma_names
 from kube_rdma.rules.attach.seats import link_of
 from kube_rdma.rules.explain.planning import Planned
 from kube_rdma.rules.phrases import listed
-from kube_rdma.rules.pools.modes import MODES
 from kube_rdma.rules.settings.container import known_devices
 from kube_rdma.rules.settings.files import ANNOTATION, NONE, TOPOLOGY, settings_files
 
@@ -205,7 +204,7 @@ def _doors(shares: Sequence[GrantedShare], plan: Planned) -> Iterator[str]:
     """What shares open, in words: numbers of device nodes are given at the start."""
     kinds: dict[CharKind, list[str]] = {}
     for share in shares:
-        for kind in MODES[share.mode].gives:
+        for kind in share.device_files:
             kinds.setdefault(kind, []).extend(_devices(share, plan))
     for kind in CharKind:
         if names := list(dict.fromkeys(kinds.get(kind, ()))):

@@ -215,6 +215,7 @@ def _share(container: str, pool: Pool, share: ShareId) -> GrantedShare:
         mode=pool.spec.mode,
         bind=row.bind,
         early=row.attach is Attach.NONE,
+        device_files=pool.spec.device_files,
     )
 
 

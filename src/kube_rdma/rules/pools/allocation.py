@@ -70,8 +70,8 @@ def granted_cards(pool: Pool, shares: Sequence[Share]) -> tuple[Card, ...]:
 
 
 def _doors(pool: Pool, cards: Sequence[Card]) -> Iterator[str]:
-    """Paths of the character devices that the mode gives; rdma_cm only where devices are."""
-    gives = terms(pool.spec).gives
+    """Paths of the character devices that the pool opens; rdma_cm only where devices are."""
+    gives = pool.spec.device_files
     devices = [device for card in cards for device in card.devices]
     yield from (c.path for device in devices for c in device.char_devices if c.kind in gives)
     if devices and pool.rdma_cm and CharKind.RDMA_CM in gives:

@@ -14,7 +14,6 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from kube_base.frozen import Frozen, replace
-from kube_rdma.model.device import CharKind
 from kube_rdma.model.pools.pool import Attach, Bind, Mode, PoolSpec, Preference
 
 
@@ -36,7 +35,6 @@ class ModeRow(Frozen):
     attach: Attach
     networked: Attach  # the same on a node whose pods get networks from kube-rdma
     prefer: Preference
-    gives: frozenset[CharKind]  # which doors of its cards a container gets
     owns: bool  # a share of it is the whole card, which belongs to no second pool
     numbered: bool  # share ids are <card>-<slot>; else the card's own identity
     most: int | None  # shares that a document may ask for, None for no limit
@@ -46,8 +44,6 @@ class ModeRow(Frozen):
     meaning: str
 
 
-_DOORS = frozenset(CharKind)
-_OWN_DOORS = frozenset({CharKind.UVERBS, CharKind.UMAD, CharKind.RDMA_CM})
 _ALL_GIDS = "a pod can use any address (GID) of a card whose uverbs device it holds"
 _UNSEEN = "RDMA namespace mode exclusive without `hostNetwork`"
 _NEEDED = (
@@ -64,7 +60,6 @@ MODES: Mapping[Mode, ModeRow] = MappingProxyType(
             attach=Attach.NONE,
             networked=Attach.AUTO,
             prefer=Preference.PACK,
-            gives=_DOORS,
             owns=False,
             numbered=True,
             most=None,
@@ -83,7 +78,6 @@ MODES: Mapping[Mode, ModeRow] = MappingProxyType(
             attach=Attach.AUTO,
             networked=Attach.AUTO,
             prefer=Preference.NUMA,
-            gives=_OWN_DOORS,
             owns=True,
             numbered=True,
             most=1,
@@ -99,7 +93,6 @@ MODES: Mapping[Mode, ModeRow] = MappingProxyType(
             attach=Attach.AUTO,
             networked=Attach.AUTO,
             prefer=Preference.NUMA,
-            gives=_OWN_DOORS,
             owns=False,
             numbered=True,
             most=1,
@@ -115,7 +108,6 @@ MODES: Mapping[Mode, ModeRow] = MappingProxyType(
             attach=Attach.AUTO,
             networked=Attach.AUTO,
             prefer=Preference.LEAST_LOADED,
-            gives=_OWN_DOORS,
             owns=False,
             numbered=True,
             most=1000,
@@ -131,7 +123,6 @@ MODES: Mapping[Mode, ModeRow] = MappingProxyType(
             attach=Attach.NONE,
             networked=Attach.NONE,
             prefer=Preference.SPREAD,
-            gives=_DOORS,
             owns=True,
             numbered=False,
             most=1,

@@ -39,7 +39,7 @@ from kube_rdma.model.attach.attachment import (
 from kube_rdma.model.attach.cni import Dns
 from kube_rdma.model.claims.parameters import ClaimParameters, NetworkReference
 from kube_rdma.model.claims.prepared import ClaimName, ClaimShare, ClaimUser, PreparedClaim
-from kube_rdma.model.device import PciAddress
+from kube_rdma.model.device import CharKind, PciAddress
 from kube_rdma.model.functions import step as vf
 from kube_rdma.model.functions.function import MadeFunctions
 from kube_rdma.model.ipam import AddressAllocation, AllocationRecord, JournalIdentity
@@ -282,6 +282,7 @@ LIMITED = AppliedPools(
         PoolSpec("rdma/i", Mode.HCA, "s", limits=RdmaLimits(objects=5)),
     )
 )
+OPENED = AppliedPools((PoolSpec("rdma/j", Mode.HCA, "s", device_files=tuple(CharKind)),))
 BOOKING = AllocationRecord(
     CONTAINER,
     SANDBOX.uid,
@@ -398,6 +399,7 @@ RECORDS: dict[str, tuple[Any, dict[str, Any]]] = {
     "pools": (POOLS, {"pools": APPLIED}),
     "serving": (POOLS, {"pools": SERVED}),
     "limits": (POOLS, {"pools": LIMITED}),
+    "device-files": (POOLS, {"pools": OPENED}),
     "rails": (
         RAILS,
         {"rails": RailRecord((PHYSICAL, "rxe0@eth0"), (("ens2f0", PHYSICAL),))},

@@ -7,7 +7,7 @@ import pytest
 from kube_base.errors import Refused
 from kube_rdma.api.pools.config import parse
 from kube_rdma.api.pools.node_label import label_pools
-from kube_rdma.model.device import PciAddress
+from kube_rdma.model.device import CharKind, PciAddress
 from kube_rdma.model.functions.function import FunctionsWish
 from kube_rdma.model.pools.pool import (
     Attach,
@@ -24,6 +24,7 @@ from kube_rdma.model.pools.pool import (
 from kube_rdma.model.pools.rdma_limits import RdmaLimits
 from kube_rdma.model.settings.fabric import FabricProfile
 
+ALL_FILES = tuple(CharKind)
 SHARED = {
     "periodicUpdateInterval": 0,
     "configList": [
@@ -96,6 +97,7 @@ POLICY = {
                     "qpsPerConnection": 4,
                     "variables": {"NCCL_IB_AR_THRESHOLD": "0"},
                 },
+                "deviceFiles": ["umad", "uverbs", "uverbs"],
                 "rdmaLimits": {"hcaHandle": 16, "hcaObject": 20000},
                 "selectors": [
                     {
@@ -148,6 +150,7 @@ def test_config_list_word_for_word():
     assert found.rescan == 0
     assert found.warnings == ()
     common = {"mode": Mode.HCA, "bind": Bind.POOL, "bare_ids": True}
+    common["device_files"] = ALL_FILES
     assert found.pools == (
         PoolSpec(
             "nvidia.com/a",
@@ -199,6 +202,7 @@ def test_a_bare_name_given_twice_is_a_warning():
 def test_resource_list_word_for_word():
     address = PciAddress("0000:81:0a.1")
     common = {"mode": Mode.SRIOV, "attach": Attach.NONE, "variables": Variables.PCIDEVICE}
+    common["device_files"] = ALL_FILES
     assert read(SRIOV).pools == (
         PoolSpec(
             "x.org/a",
@@ -271,6 +275,7 @@ def test_node_policy_word_for_word():
         extra_info=(ExtraInfo("*", (("a", "b"),)),),
         fabric=FabricProfile(106, 3, 22, 7, 4, (("NCCL_IB_AR_THRESHOLD", "0"),)),
         limits=RdmaLimits(16, 20000),
+        device_files=(CharKind.UVERBS, CharKind.UMAD),
     )
     assert first.source.endswith(": spec.pools[0]")
     assert first.selectors[1].source.endswith(": spec.pools[0].selectors[1]")

@@ -11,7 +11,7 @@ from kube_rdma.api.pools.config import parse
 from kube_rdma.api.text import yaml_text
 from kube_rdma.api.text.document import MAX_DEPTH, Document, TextPosition
 from kube_rdma.api.text.reader import read
-from kube_rdma.model.pools.pool import Mode, PoolSpec
+from kube_rdma.model.pools.pool import Mode
 
 # All that JSON can hold, less what the module's docstring says this reader does not take.
 TEXTS = st.text(st.characters(exclude_categories=["Cs", "Cc", "Cn", "Zl", "Zp"]), max_size=50)
@@ -160,4 +160,4 @@ def test_the_scc_document_asks_for_one_pool(text):
 
 def test_the_source_of_a_wish_is_its_line():
     pools = parse(b'{\n"mode" : "hca"\n}\n', "c").pools
-    assert pools == (PoolSpec("rdma/hca", Mode.HCA, source="c:2:10: mode", bare_ids=True),)
+    assert [pool.source for pool in pools] == ["c:2:10: mode"]

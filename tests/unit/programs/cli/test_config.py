@@ -58,10 +58,14 @@ def check(tmp_path):
     return run
 
 
-WISHES = """\
+NODE_POLICY = """\
 POOL      MODE     SHARES  ATTACH  PREFER
 rdma/hca  hca   1000/pool  none    -
   └ every card with an RDMA device
+"""
+WISHES = f"""\
+{NODE_POLICY}\
+  └ containers open uverbs, umad, issm, rdma_cm
 """
 LAB = """
 On the node of {}:
@@ -115,7 +119,7 @@ FUNCTIONS  DRIVERS  FORCED  OF
 
 
 def test_virtual_functions_are_shown(check):
-    assert check(WITH_FUNCTIONS).output == WISHES + "\n" + FUNCTIONS
+    assert check(WITH_FUNCTIONS).output == NODE_POLICY + "\n" + FUNCTIONS
     first, second = json.loads(check(WITH_FUNCTIONS, "-o", "json").output)["functions"]
     assert first["selectors"][1]["vendors"] == ["15b3"]
     assert second.pop("source")

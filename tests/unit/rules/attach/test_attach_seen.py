@@ -8,7 +8,7 @@ from kube_base.frozen import replace
 from kube_rdma.model.attach.attachment import NetworkKind
 from kube_rdma.model.attach.pod_view import PodView, SeenLink
 from kube_rdma.model.device import CharKind, Gid, GidType
-from kube_rdma.model.pools.pool import Mode, Pool, PoolSpec, Share, ShareId
+from kube_rdma.model.pools.pool import DATA_FILES, Mode, Pool, PoolSpec, Share, ShareId
 from kube_rdma.rules.attach.plan import plans, soft_name
 from kube_rdma.rules.attach.result import attached, char_paths, edits, rdma_names
 from kube_rdma.rules.attach.seats import seats
@@ -140,17 +140,17 @@ def test_without_a_device_there_is_nothing_to_connect():
     )
 
 
-@pytest.mark.parametrize("mode", [Mode.EXCLUSIVE, Mode.SHARED, Mode.SHARED_MULTI, Mode.SRIOV])
-def test_a_container_that_is_bound_late_opens_what_one_that_is_bound_early_opens(mode):
-    """What the mode gives (docs/modes.md), umad and issm too."""
+@pytest.mark.parametrize("files", [DATA_FILES, tuple(CharKind), (CharKind.UVERBS,)])
+def test_a_container_that_is_bound_late_opens_what_one_that_is_bound_early_opens(files):
     doors = device(0, kinds=DOORS).char_devices
     whole = replace(card(0), devices=(replace(card(0).devices[0], char_devices=doors),))
-    pool = Pool(PoolSpec("r/r", mode, "test"), (), (whole,), RDMA_CM.path)
+    pool = Pool(
+        PoolSpec("r/r", Mode.EXCLUSIVE, "test", device_files=files), (), (whole,), RDMA_CM.path
+    )
     early = grant(pool, [Share(ShareId("a"), healthy=True, card=whole.id)]).char_paths
-    planned, placed = rooms(whole, mode=mode, kind=NetworkKind.CARD)
+    planned, placed = rooms(whole, mode=Mode.EXCLUSIVE, kind=NetworkKind.CARD)
     names = ((one, rdma_names((one,), (seat,))) for one, seat in zip(planned, placed, strict=True))
-    shares = tuple(seat.share for seat in placed)
+    shares = tuple(replace(seat.share, device_files=files) for seat in placed)
     (late,) = edits(names, shares, whole.devices, RDMA_CM.path).values()
     assert late.char_paths == early
-    assert "/dev/infiniband/umad0" in early
-    assert ("/dev/infiniband/issm0" in early) is (mode is Mode.SRIOV)
+    assert len(early) == len(files)

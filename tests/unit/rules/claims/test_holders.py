@@ -10,6 +10,7 @@ from kube_base.errors import Unavailable
 from kube_base.frozen import replace
 from kube_rdma.model.claims.prepared import ClaimName, ClaimUser
 from kube_rdma.model.claims.users import ClaimUse, PodClaims
+from kube_rdma.model.device import CharKind
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.model.pools.pool import Attach, Bind, Mode, PoolSpec
 from kube_rdma.rules.claims.holders import claims_of, granted, holdings, node_holdings
@@ -91,7 +92,8 @@ def test_a_share_is_granted_once_however_many_containers_use_it():
     pod = replace(POD, uses=(ClaimUse("a", "nic"), ClaimUse("b", "nic")))
     mine = holdings(pod, [PREPARED])
     assert len(mine) == 4
-    shares = granted(mine, [PREPARED], pools())
+    shares = granted(mine, [PREPARED], pools(replace(MULTI, device_files=tuple(CharKind))))
+    assert {share.device_files for share in shares} == {tuple(CharKind)}
     assert [(one.container, one.share) for one in shares] == [("a", LEFT), ("a", RIGHT)]
     assert [one.cards for one in shares] == [(FIRST,), (SECOND,)]
     assert {(one.mode, one.bind, one.early) for one in shares} == {

@@ -6,7 +6,7 @@ import pytest
 
 from kube_base.frozen import replace
 from kube_rdma.model.claims.device import ClaimedDevice, DeviceSlice, SliceDevice
-from kube_rdma.model.device import LinkLayer, PhysicalState, PortState
+from kube_rdma.model.device import CharKind, LinkLayer, PhysicalState, PortState
 from kube_rdma.model.doctor import (
     ObservedAttachment,
     ObservedDomain,
@@ -198,6 +198,13 @@ FAULTS = {
     "a card left its rail": (
         "KR135",
         replace(HEALTHY, rails=(*HEALTHY.rails, ObservedRail("2", "0000:83:00.0"))),
+    ),
+    "a pool that opens the fabric": (
+        "KR136",
+        replace(
+            with_device(port={"link_layer": LinkLayer.INFINIBAND}),
+            specs=(replace(SPEC, device_files=(CharKind.UVERBS, CharKind.UMAD)),),
+        ),
     ),
     "no peer memory": ("KR140", replace(HEALTHY, modules=("ib_uverbs",))),
     "kubelet gone": ("KR201", kubelet(sockets=(), allocatable=None)),

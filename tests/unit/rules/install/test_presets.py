@@ -4,6 +4,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from kube_rdma.api.pools.config import parse
+from kube_rdma.model.pools.pool import DATA_FILES
 from kube_rdma.rules.install.presets import DEFAULTS, DISTRIBUTIONS, PRESETS, merged, over
 
 names = st.sampled_from("abc")
@@ -66,3 +68,15 @@ def test_whoever_installs_has_the_last_word(preset, distribution):
     values = merged(given_values)
     assert values["image"] == DEFAULTS["image"] | {"tag": "mine"}
     assert values["host"].keys() == DEFAULTS["host"].keys()
+
+
+def test_presets_of_other_plugins_alone_open_what_manages_a_fabric():
+    """Of those with a configuration of their own."""
+    configs = {name: merged({"preset": name})["agent"]["config"] for name in PRESETS}
+    opening = {
+        name
+        for name, text in configs.items()
+        if text
+        and any(set(p.device_files) - set(DATA_FILES) for p in parse(text.encode(), "").pools)
+    }
+    assert opening == {"ack", "scc", "nvidia"}

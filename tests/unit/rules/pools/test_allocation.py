@@ -10,8 +10,20 @@ from hypothesis import strategies as st
 
 from kube_base.errors import Refused
 from kube_base.frozen import replace
+from kube_rdma.api.pools.config import parse
+from kube_rdma.api.pools.node_label import label_pools
 from kube_rdma.model.device import CharKind
-from kube_rdma.model.pools.pool import Bind, DeviceInfo, ExtraInfo, Mode, PoolSpec, Variables
+from kube_rdma.model.pools.pool import (
+    Bind,
+    DeviceInfo,
+    ExtraInfo,
+    Mode,
+    Pool,
+    PoolSpec,
+    Share,
+    ShareId,
+    Variables,
+)
 from kube_rdma.rules.pools.allocation import (
     allocate,
     card_facts,
@@ -84,7 +96,7 @@ def test_a_grant_opens_the_doors_of_its_cards_and_no_other(question):
     assert {card.id for card in granted_cards(pool, shares)} == {card.id for card in cards}
     assert set(held.cards) == {card.id for card in cards}
     devices = [d for card in cards for d in card.devices]
-    doors = {c.path for d in devices for c in d.char_devices if c.kind in row.gives}
+    doors = {c.path for d in devices for c in d.char_devices if c.kind in pool.spec.device_files}
     if devices and pool.rdma_cm:
         doors.add(pool.rdma_cm)
     assert set(held.char_paths) == doors
@@ -93,7 +105,8 @@ def test_a_grant_opens_the_doors_of_its_cards_and_no_other(question):
 
 def test_two_cards_with_all_doors():
     """The example of the SCC document: one share opens both cards."""
-    assert allocate(pool_of(HCA, FIRST, SECOND), ["hca-7"]).char_paths == (
+    spec = replace(HCA, device_files=tuple(CharKind))
+    assert allocate(pool_of(spec, FIRST, SECOND), ["hca-7"]).char_paths == (
         "/dev/infiniband/issm0",
         "/dev/infiniband/issm1",
         "/dev/infiniband/rdma_cm",
@@ -104,6 +117,49 @@ def test_two_cards_with_all_doors():
     )
 
 
+POLICY = """
+apiVersion: kube-rdma.io/v1alpha1
+kind: NodePolicy
+metadata: {name: a}
+spec: {pools: [{resource: r/r, mode: %s}]}
+"""
+OTHER_PLUGINS = {
+    "mode": '{"mode": "hca"}',
+    "configList": '{"configList": [{"resourceName": "a", "rdmaHcaMax": 2,'
+    ' "selectors": {"vendors": ["15b3"]}}]}',
+    "resourceList": '{"resourceList": [{"resourceName": "a",'
+    ' "selectors": {"vendors": ["15b3"], "isRdma": true}}]}',
+}
+
+
+def opened(spec):
+    """The kinds of device files that a share of the pool opens."""
+    card = hard_card(0x81, 0, kinds=DOORS)
+    share = Share(ShareId("a"), healthy=True, card=card.id)
+    paths = grant(Pool(spec, (share,), (card,), RDMA_CM.path), [share]).char_paths
+    return {path.rpartition("/")[2].rstrip("0") for path in paths}
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_a_share_sends_no_management_packets_unless_its_pool_asks(mode):
+    """On InfiniBand umad reaches the fabric's management, and issm announces a subnet manager."""
+    (usual,) = parse((POLICY % mode).encode(), "a").pools
+    assert opened(usual) == {"uverbs", "rdma_cm"}
+    asked = (POLICY % f"{mode}, deviceFiles: [uverbs, umad]").encode()
+    assert opened(parse(asked, "a").pools[0]) == {"uverbs", "umad"}
+
+
+@pytest.mark.parametrize("mode", ["exclusive", "shared", "shared-multi"])
+def test_shares_of_the_node_s_label_send_none_either(mode):
+    assert opened(label_pools(mode)[0]) == {"uverbs", "rdma_cm"}
+
+
+@pytest.mark.parametrize("text", OTHER_PLUGINS.values(), ids=OTHER_PLUGINS)
+def test_a_configuration_of_another_plugin_opens_what_that_plugin_does(text):
+    """Its pods must find what they found before."""
+    assert opened(parse(text.encode(), "a").pools[0]) == {"uverbs", "umad", "issm", "rdma_cm"}
+
+
 def test_a_card_that_cannot_be_used_stays_in_a_shared_pool():
     """Its port may come back while the container runs."""
     ill = replace(FIRST, reasons=(DOWN,))
@@ -111,14 +167,9 @@ def test_a_card_that_cannot_be_used_stays_in_a_shared_pool():
 
 
 def test_a_share_of_a_card_opens_that_card():
-    """No issm, which makes a subnet manager, where pods share a card with others."""
     held = allocate(pool_of(MULTI, FIRST, SECOND), ["0000:a1:00.0-1", "0000:a1:00.0-0"])
     assert held.cards == (SECOND.id,)
-    assert held.char_paths == (
-        "/dev/infiniband/rdma_cm",
-        "/dev/infiniband/umad1",
-        "/dev/infiniband/uverbs1",
-    )
+    assert held.char_paths == ("/dev/infiniband/rdma_cm", "/dev/infiniband/uverbs1")
 
 
 def test_further_device_nodes_of_the_document_come_along():

@@ -223,6 +223,7 @@ class NodeView:
             mode=pool.spec.mode,
             bind=row.bind,
             early=early,
+            device_files=pool.spec.device_files,
             char_paths=nodes or (grant(pool, shares).char_paths if early else ()),
         )
 

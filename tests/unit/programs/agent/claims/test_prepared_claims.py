@@ -31,7 +31,7 @@ MULTI = PoolSpec("rdma/multi", Mode.SHARED_MULTI, "config.json:1", shares=4)
 CLAIM = ClaimName("team", "job-0-nic-x7", "uid-1")
 POD = PodClaims("team", "job-0", "uid-job-0", (("nic", CLAIM.name),))
 JOB = PodName("team", "job-0")
-DOORS_OF_FIRST = tuple(f"/dev/infiniband/{door}" for door in ("rdma_cm", "umad0", "uverbs0"))
+DOORS_OF_FIRST = tuple(f"/dev/infiniband/{door}" for door in ("rdma_cm", "uverbs0"))
 
 
 class World:

@@ -3,6 +3,7 @@
 import pytest
 
 from kube_base.errors import Unavailable
+from kube_rdma.model.device import CharKind
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.model.pools.pool import Grant, Mode, Pool, PoolSpec, Share, ShareId
 from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
@@ -52,11 +53,11 @@ def test_what_other_device_plugins_gave_is_theirs():
 def test_a_share_that_the_pool_has_no_more_is_not_left_out():
     """The networks behind it in the annotation would get each other's cards."""
     first = card(0)
-    spec = PoolSpec(RESOURCE, Mode.SHARED_MULTI, "policy:1")
+    spec = PoolSpec(RESOURCE, Mode.SHARED_MULTI, "policy:1", device_files=tuple(CharKind))
     share = Share(ShareId(f"{first.id}-0"), healthy=True, card=first.id)
     node = asking({RESOURCE: Pool(spec, (share,), (first,))})
     (found,) = node.granted([holding(RESOURCE, share.id)])
-    assert found.cards == (first,)
+    assert (found.cards, found.device_files) == ((first,), tuple(CharKind))
     with pytest.raises(Unavailable, match="rdma/hca has no share gone-0 on this node now"):
         node.granted([holding(RESOURCE, "gone-0", share.id)])
 
