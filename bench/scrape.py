@@ -74,7 +74,7 @@ async def _scraped(folder: Path, mode: Mode, rounds: int, more: int) -> Mapping[
         # A quarter of a minute lies between two scrapes, so none gets the answer of another.
         clock = partial(next, count(0.0, EVERY))
         sources = MetricsSources(view, sysfs=folder / "sys", clock=clock)
-        exporter = Exporter(MetricsSite(None, 0), sources)
+        exporter = Exporter(MetricsSite((None, 0), pods=True), sources)
         exporter.looked({RESOURCE: pool}, (), NamespaceMode.SHARED)
         with view.connected():
             text = await exporter.answer()

@@ -63,11 +63,8 @@ class ApiRequests:
         self.horizon = Horizon()
         self.contact: float | None = None  # when the last answered request was sent
 
-    async def call(self, request: wire.ApiRequest, *, text: bool = False) -> bytes:
-        """Carry a request; the body of a success, else the error that the answer means.
-
-        The API server speaks JSON; only what it passes on may be `text`.
-        """
+    async def call(self, request: wire.ApiRequest) -> bytes:
+        """Carry a request; the body of a success, else the error that the answer means."""
         waited = 0.0
         while True:
             sent = self.pace.clock()
@@ -77,7 +74,7 @@ class ApiRequests:
             await self.pace.sleep(pause)
             waited += pause
         if 200 <= answer.status < 300:
-            if not answer.json and not text:
+            if not answer.json:
                 raise Unavailable("What answers in place of the API server is something else.")
             self._touch(sent)
             return answer.body

@@ -135,14 +135,6 @@ class Cluster:
         objects.sort(key=lambda each: each.name)
         return SeenObjects(tuple(objects), tuple(sorted(muddled)))
 
-    async def proxied(self, namespace: str, pod: str, path: str) -> str:
-        """What a pod's server answers to GET, passed on by the API server; `pod` is NAME:PORT.
-
-        Needs get of pods/proxy there; Unavailable when the API server does not reach the pod.
-        """
-        request = wire.ApiRequest("get", "", "v1", "pods", namespace, pod, f"proxy/{path}")
-        return (await self._calls.call(request, text=True)).decode(errors="replace")
-
     async def create(self, kind: ObjectKind[S, U], wanted: Wanted[S]) -> Stored[S, U]:
         """Create an object; Conflict(EXISTS) when there is one of this name."""
         request = make("create", kind, "", wanted.namespace)

@@ -19,7 +19,6 @@ from kube_client import wire
 from kube_client.http import HttpConnection, HttpRequest
 from kube_client.pod_commands import CommandOutput
 from kube_client.websocket import OpenWebsocket, WebsocketFault
-from kube_rdma.adapters.cluster import agent_metrics
 from kube_rdma.adapters.cluster.claims import claimed_pod
 from kube_rdma.adapters.cluster.kinds import (
     claim_objects,
@@ -28,6 +27,7 @@ from kube_rdma.adapters.cluster.kinds import (
     resource_claim,
     resource_slice,
 )
+from kube_rdma.adapters.metrics import samples
 from kube_rdma.api.admission.pod_manifest import counted
 from kube_rdma.api.claims import claim_configs, parameters
 from kube_rdma.api.text import reader
@@ -179,6 +179,7 @@ SELECTORS = (
 )
 _THRICE = re.compile(r"(.{1,16}?)\1\1", re.DOTALL)
 METRICS = b"""\
+# read 8043.25
 # HELP kube_rdma_cards Cards.
 # TYPE kube_rdma_cards gauge
 kube_rdma_cards{state="healthy",name="a\\"b\\n"} 3
@@ -238,12 +239,7 @@ def _written_claim(data: bytes) -> None:
 
 
 def _metrics(data: bytes) -> None:
-    async def proxied(*_: str) -> str:
-        return as_text(data)
-
-    cluster: Any = SimpleNamespace(proxied=proxied)
-    agent: Any = SimpleNamespace(namespace="a", pod="b", port=1)
-    _run(agent_metrics.samples_of(cluster, agent))
+    samples.samples(as_text(data))
 
 
 def _manifest(data: bytes) -> None:

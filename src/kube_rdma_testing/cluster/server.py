@@ -7,7 +7,7 @@ belong to a Line, the way of one client to the server: one node can be cut off w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -52,8 +52,6 @@ class FakeServer:
         self.forbidden: set[tuple[str, str]] = set()
         self.protected: set[tuple[str, str]] = set()
         self.gates_off: set[str] = set()
-        # What answers below pods/proxy, by namespace and NAME:PORT; without one nobody listens.
-        self.answering: dict[tuple[str, str], Callable[[str], str]] = {}
         self.program: Program | None = None  # what every command in a pod is
         self.lines: list[ClientLine] = []
         self.store = ObjectStore(self._tell)
@@ -114,8 +112,6 @@ class FakeServer:
     def handle(self, request: ApiRequest) -> Answer:
         """Do what a request asks for."""
         try:
-            if request.subresource.startswith("proxy/"):
-                return Answer(200, self._proxied(request).encode(), json=False)
             return Answer(200, msgspec.json.encode(self._serve(request)))
         except Refusal as refusal:
             return _status(refusal)
@@ -150,17 +146,6 @@ class FakeServer:
         if request.resource == "pods/eviction":
             return self._evict(key, body)
         return self._write(request, key, body)
-
-    def _proxied(self, request: ApiRequest) -> str:
-        """pkg/registry/core/pod/rest/subresources.go; apimachinery/pkg/util/proxy."""
-        name, _, _ = request.name.partition(":")
-        resource = self.resource(replace(request, subresource="proxy"))
-        self.store.get(Key(resource, request.namespace, name))
-        answering = self.answering.get((request.namespace, request.name))
-        if answering is None:
-            message = "error trying to reach service: dial tcp: connect: connection refused"
-            raise Refusal(503, "ServiceUnavailable", message)
-        return answering(request.subresource.removeprefix("proxy/"))
 
     def joined(
         self, request: ApiRequest, protocols: Sequence[str]

@@ -29,7 +29,6 @@ _NAMES = {
     "ClusterRole verify": "`kube-rdma-verify`",
     "ClusterRole aggregate-to-view": "`kube-rdma-aggregate-to-view`",
     "ClusterRole aggregate-to-edit": "`kube-rdma-aggregate-to-edit`",
-    "Role top": "`kube-rdma-top`, Role",
     "Role doctor": "`kube-rdma-doctor`, Role",
 }
 

@@ -109,10 +109,9 @@ REASONS: Mapping[str, Mapping[str, str]] = {
         _SLICES: "which cards nodes and pods have by claims",
         f"bandwidthchecks.{OWN}": "to ask for measurements",
     },
-    "Role top": {"pods/proxy": "`top`: what agents answer Prometheus"},
     "Role doctor": {
         "pods": "which agent is on a node",
-        "pods/exec": "to run the doctor in its container",
+        "pods/exec": "to run the doctor in its container, and what `top` reads",
     },
     "ClusterRole retirement": {"pods": "whether a pod still needs the agents"},
     "Role retirement": {

@@ -29,11 +29,12 @@ WRITE_TEST = ("sh", "-c", SCRIPT, "perftest", "-n", str(WRITES), "-s", str(SIZE)
 @pytest.fixture(scope="module")
 def measured(lab):
     """Seed S3's two pods; the agents answer on each node, and are new below the pods for it."""
-    address = f"--metrics-address=127.0.0.1:{PORT}"
-    added = {"op": "add", "path": "/spec/template/spec/containers/0/args/-", "value": address}
+    options = (f"--metrics-address=127.0.0.1:{PORT}", "--metrics-pods")
+    path = "/spec/template/spec/containers/0/args/-"
+    added = [{"op": "add", "path": path, "value": option} for option in options]
     with followed(lab, "examples/s3-network/README.md", part=slice(-1)):
         words = ("patch", "daemonset", AGENT, "-n", NAMESPACE, "--type=json", "-p")
-        cluster.kubectl(lab, *words, json.dumps([added]))
+        cluster.kubectl(lab, *words, json.dumps(added))
         cluster.rollout(lab, AGENT, NAMESPACE)
         for node in NODES:
             cluster.until_on_node(lab, node, f"{SCRAPE} >/dev/null")

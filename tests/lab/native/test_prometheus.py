@@ -39,7 +39,12 @@ def lab(native):
     """Agents of preset vke that answer Prometheus; node-1 gives whole cards away."""
     scc.install_kinds(native)
     cluster.kubectl(native, "apply", "-f", f"{scc.examples().parent}/config/crds")
-    values = ("controller.enabled=false", "admission.install=false", f"metrics.port={PORT}")
+    values = (
+        "controller.enabled=false",
+        "admission.install=false",
+        f"metrics.port={PORT}",
+        "metrics.pods=true",
+    )
     layers = [assignment(text) for text in values]
     made = [one for part in MONITORED for one in objects(layers, "vke", part)]
     try:

@@ -74,22 +74,20 @@ def test_the_doctor_runs_in_the_agent_s_container(lab, agent):
 
 
 def test_metrics_are_served_and_top_shows_them_with_its_role(lab, tmp_path):
-    """The role for top is of the agents' namespace, that for viewing of the cluster."""
+    """The role is of the agents' namespace alone."""
     whom = f"--serviceaccount=default:{WATCHER}"
     cluster.kubectl(lab, "create", "serviceaccount", WATCHER)
-    bound = ("create", "clusterrolebinding", WATCHER, "--clusterrole=kube-rdma-view", whom)
-    cluster.kubectl(lab, *bound)
-    role = "--role=kube-rdma-top"
+    role = "--role=kube-rdma-doctor"
     cluster.kubectl(lab, "-n", confined.SPACE, "create", "rolebinding", WATCHER, role, whom)
     try:
-        until_allowed(lab, WATCHER, "get", "pods", "--subresource=proxy", "-n", confined.SPACE)
+        until_allowed(lab, WATCHER, "get", "pods", "--subresource=exec", "-n", confined.SPACE)
         with Shell({"KUBECONFIG": str(with_token(lab, WATCHER, tmp_path))}) as shell:
-            code, printed = shell.run("kube-rdma top nodes --once -o json")
-        # 3 were no agent that serves them.
+            words = f"--agent-namespace {confined.SPACE}"
+            code, printed = shell.run(f"kube-rdma top nodes --once -o json {words}")
         assert code == 0, printed
         assert json.loads(printed)["silentNodes"] == {}
     finally:
-        cluster.kubectl(lab, "delete", f"serviceaccount/{WATCHER}", f"clusterrolebinding/{WATCHER}")
+        cluster.kubectl(lab, "delete", f"serviceaccount/{WATCHER}")
         cluster.kubectl(lab, "-n", confined.SPACE, "delete", f"rolebinding/{WATCHER}")
 
 

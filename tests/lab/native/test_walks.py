@@ -31,7 +31,7 @@ NODE, AGENTS, DAEMONSET = "node-1", "kube-rdma", "kube-rdma-agent"
 RESOURCE, SHARES, OF_A_CARD = "rdma/nic", 128, 16
 SPACE, POOL = "train", "walks"
 NETWORKS = "k8s.v1.cni.cncf.io/networks"
-PEOPLE = ("view", "verify", "top", "doctor", "aggregate-to-view", "aggregate-to-edit")
+PEOPLE = ("view", "verify", "doctor", "aggregate-to-view", "aggregate-to-edit")
 STATE, ASIDE = "/var/lib/kube-rdma", "/run/kube-rdma.aside"
 NIGHT = """
 kube-rdma status --problems-only
@@ -215,11 +215,9 @@ def on_call(lab, tmp_path):
     with (
         walker.granted("kube-rdma-view"),
         walker.granted("kube-rdma-doctor", kind="role", namespace=AGENTS),
-        walker.granted("kube-rdma-top", kind="role", namespace=AGENTS),
     ):
         walker.may("list", "nodereports.kube-rdma.io")
         walker.may("create", "pods", "--subresource=exec", "-n", AGENTS)
-        walker.may("get", "pods", "--subresource=proxy", "-n", AGENTS)
         yield walker
 
 

@@ -42,7 +42,7 @@ FOR_PEOPLE = (
     *("kube-rdma-view", "kube-rdma-verify", "kube-rdma-bandwidth-check"),
     *("kube-rdma-aggregate-to-view", "kube-rdma-aggregate-to-edit"),
 )
-OF_AGENTS = ("kube-rdma-doctor", "kube-rdma-top")  # Roles of their namespace
+OF_AGENTS = ("kube-rdma-doctor",)  # Roles of their namespace
 OPTIONAL = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
 
 

@@ -1,8 +1,11 @@
 """The objects for Prometheus and Grafana: by choice, and fitting the agents that they are about."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
+import yaml
 
 from kube_rdma.api.text import reader
 from kube_rdma.programs.install.installation import objects
@@ -60,6 +63,59 @@ def test_an_agent_with_a_port_listens_on_its_nodes_address(preset):
     (address,) = [one for one in container["env"] if one["name"] == "HOST_IP"]
     assert address["valueFrom"] == {"fieldRef": {"fieldPath": "status.hostIP"}}
     assert container["ports"] == [{"name": "metrics", "containerPort": 9879}]
+
+
+@pytest.mark.parametrize("preset", WITH_AGENT)
+def test_series_of_pods_are_chosen(preset):
+    """Nobody has to show a credential to read them."""
+    assert "--metrics-pods" not in agent(preset, {"port": 9879})["args"]
+    assert "--metrics-pods" in agent(preset, {"port": 9879, "pods": True})["args"]
+    assert "--metrics-pods" not in agent(preset, {"port": 0, "pods": True})["args"]
+
+
+def listening():
+    """Program, port and preset of each TCP port that something of a preset listens on."""
+    for preset in PRESETS:
+        for one in made(preset, {}):
+            pod = one.get("spec", {}).get("template", {}).get("spec", {})
+            for container in pod.get("containers", ()):
+                ports = {port["containerPort"] for port in container.get("ports", ())}
+                words = [word for word in container["args"] if "address=" in word]
+                ports |= {int(word.rpartition(":")[2]) for word in words}
+                yield from ((f"{container['args'][0]}s", port, preset) for port in ports)
+
+
+def test_security_md_has_every_port_of_every_preset():
+    page = (Path(__file__).parents[3] / "SECURITY.md").read_text()
+    rows = re.findall(
+        r"^\| (\w+), metrics, TCP (\d+) in presets ([^;]+); in others none \|", page, re.MULTILINE
+    )
+    stated = {
+        (program, int(port), preset)
+        for program, port, presets in rows
+        for preset in re.findall(r"`([\w-]+)`", presets)
+    }
+    assert stated == set(listening())
+
+
+def test_the_proxy_asks_whom_it_lets_through_and_agents_are_on_the_loopback_address():
+    """What docs/monitoring.md has people set agrees with the manifest beside it."""
+    root = Path(__file__).parents[3]
+    everything = list(
+        yaml.safe_load_all((root / "config/metrics/kube-rbac-proxy.yaml").read_text())
+    )
+    by_kind = {(one["kind"], one["metadata"]["name"]): one for one in everything}
+    pod = by_kind["DaemonSet", "kube-rdma-metrics-proxy"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert pod["hostNetwork"]
+    (upstream,) = [word for word in container["args"] if word.startswith("--upstream=")]
+    assert upstream == "--upstream=http://127.0.0.1:9879/"
+    assert "--metrics-address=127.0.0.1:9879" in (root / "docs/monitoring.md").read_text()
+    rules = by_kind["ClusterRole", "kube-rdma-metrics-proxy"]["rules"]
+    asked = [(*one["resources"], *one["verbs"]) for one in rules]
+    assert asked == [("tokenreviews", "create"), ("subjectaccessreviews", "create")]
+    (rule,) = by_kind["ClusterRole", "kube-rdma-metrics"]["rules"]
+    assert rule == {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}
 
 
 @pytest.mark.parametrize("preset", WITH_AGENT)

@@ -422,6 +422,12 @@ class InstalledMetrics(Typed):
     port is the TCP port where each agent answers Prometheus, at its node's own address, and each
     copy of the controller, at its pod's. 0: they do not answer. Example: 9879.
     """
+    pods: bool = False
+    """
+    pods is whether agents answer with the series of pods too: namespaces, names, containers and
+    their traffic. The port asks for no credential: guard it first, as docs/monitoring.md says.
+    kube-rdma top shows pods without it.
+    """
     names: Literal["node-exporter", "vke", "none"] = "node-exporter"
     """
     names says how the counters of ports are named. node-exporter: as node_exporter names them. vke:

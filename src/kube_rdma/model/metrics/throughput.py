@@ -1,6 +1,6 @@
 """What moves over RDMA devices: totals of one scrape of an agent, and rates between two.
 
-adapters/cluster/agent_metrics scrapes, rules/metrics/throughput computes, `kube-rdma top` shows.
+adapters/metrics/samples reads them, rules/metrics/throughput computes, `kube-rdma top` shows.
 """
 
 from __future__ import annotations
@@ -8,15 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kube_base.frozen import Frozen, field
-
-
-class MetricsAgent(Frozen):
-    """An agent that answers Prometheus."""
-
-    namespace: str
-    pod: str
-    node: str
-    port: int
 
 
 class ScrapedSample(Frozen):
@@ -53,7 +44,7 @@ class TrafficTotals(Frozen):
 
 
 class AgentScrape(Frozen):
-    """What one agent said, or its `problem` if it did not answer; `when` by a monotonic clock."""
+    """What one agent said, or its `problem` if it did not answer; `when` by its node's clock."""
 
     node: str
     when: float

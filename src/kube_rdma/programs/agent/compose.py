@@ -119,6 +119,7 @@ class AgentOptions(Frozen):
     everybodys: tuple[str, ...] | None = None  # namespaces of networks for pods of all others
     metrics: tuple[str | None, int] | None = None  # host and port, None: nobody is answered
     metric_names: tuple[MetricNames, ...] = ()
+    metrics_pods: bool = False
 
 
 @asynccontextmanager
@@ -286,9 +287,7 @@ def _keepers(options: AgentOptions, cluster: Cluster) -> tuple[NodeKeeper[Any], 
 
 
 def _with_metrics(doors: AgentDependencies, options: AgentOptions) -> AgentDependencies:
-    """The doors with an exporter, where an address was given; its library is imported then."""
-    if options.metrics is None:
-        return doors
+    """The doors with an exporter."""
     from kube_rdma.programs.agent.metrics.exporter import Exporter, MetricsSite, MetricsSources
 
     sources = MetricsSources(doors.kubelet)
@@ -300,7 +299,7 @@ def _with_metrics(doors: AgentDependencies, options: AgentOptions) -> AgentDepen
             uses=networks.uses,
             stopwatch=networks.stopwatch,
         )
-    site = MetricsSite(*options.metrics, options.metric_names)
+    site = MetricsSite(options.metrics, options.metric_names, options.metrics_pods)
     return replace(doors, metrics=Exporter(site, sources))
 
 

@@ -150,6 +150,12 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
     "twice. Avoid names that another exporter on the node uses: sums then count each port twice.",
 )
 @click.option(
+    "--metrics-pods",
+    is_flag=True,
+    help="Serve the series of pods too, without asking for a credential: namespaces, names and "
+    "traffic. docs/monitoring.md says how to guard the port.",
+)
+@click.option(
     "--socket",
     metavar="FILE",
     type=FOLDER,
@@ -198,6 +204,7 @@ def agent(
         dranet=more.pop("dranet_attributes"),
         labels=LabelWish(more.pop("node_labels")),
         metrics=listen_address(more.pop("metrics_address")),
+        metrics_pods=more.pop("metrics_pods"),
         metric_names=_names(more.pop("metrics_names")),
         namespace=cluster.namespace,
         places=_places(more),

@@ -1,4 +1,4 @@
-"""How `kube-rdma doctor` and `bundle` reach nodes elsewhere: through the agents of a namespace."""
+"""How `doctor`, `bundle` and `top` reach nodes elsewhere: through the agents of a namespace."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def every_node(
             line.tell(f"Asking the agents of all nodes: {over} of {nodes} have answered.")
 
         async with options.open(opener) as cluster:
-            return await (await find_agents(cluster, _namespaces(agents))).every_node(tell)
+            return await (await find_agents(cluster, agent_namespaces(agents))).every_node(tell)
 
 
 async def seen_by_agent(
@@ -46,13 +46,13 @@ async def seen_by_agent(
 
     with ProgressLine("Asking the node's agent."):
         async with options.open(opener) as cluster:
-            asked = await find_agents(cluster, _namespaces(agents))
+            asked = await find_agents(cluster, agent_namespaces(agents))
             if isinstance(target, str):
                 return await asked.node(target)
             return await asked.pod(target)
 
 
-def _namespaces(agents: str) -> tuple[str, ...]:
+def agent_namespaces(agents: str) -> tuple[str, ...]:
     """Where agents are looked for."""
     from kube_rdma.rules.install.presets import namespaces
 

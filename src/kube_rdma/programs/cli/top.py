@@ -1,6 +1,6 @@
 """`kube-rdma top`: who moves how much over RDMA now, from a laptop with a kubeconfig.
 
-agents' /metrics ─ API server's proxy ─► programs/metrics/throughput ─► a page every few seconds
+agents' containers ─ exec `top scrape` ─► programs/metrics/throughput ─► a page every few seconds
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import click
 
 from kube_base.frozen import Frozen
 from kube_rdma.model.metrics.throughput import TrafficRate
+from kube_rdma.programs.cli.doctor_agents import AGENT_NAMESPACE, agent_namespaces
 from kube_rdma.programs.cli.examples import examples
 from kube_rdma.programs.cli.options import ClusterOptions, cluster_options
 from kube_rdma.programs.cli.output import LIST_OUTPUT, document_text, is_terminal, show, show_names
@@ -47,10 +48,10 @@ _ALL = click.option(
 def top() -> None:
     """Show RDMA traffic by node or by pod.
 
-    Shows a new page every few seconds until Ctrl-C. The agents have to serve metrics: set
-    metrics.port of the chart.
+    Shows a new page every few seconds until Ctrl-C. It runs a command in the agents' containers,
+    for which Role kube-rdma-doctor has the rights.
 
-    Exits with 3 when no agent serves metrics.
+    Exits with 3 when no agent is found.
     """
 
 
@@ -69,9 +70,12 @@ class TopPage(Frozen):
 @_INTERVAL
 @_ONCE
 @cluster_options()
+@AGENT_NAMESPACE
 @LIST_OUTPUT
 @click.pass_obj
-def nodes(opener: Opener | None, /, cluster: ClusterOptions, **options: Any) -> None:
+def nodes(
+    opener: Opener | None, /, cluster: ClusterOptions, agent_namespace: str, **options: Any
+) -> None:
     """Show the traffic of the nodes' ports.
 
     Has a line for each port of the nodes' RDMA devices, the busiest first. A sentence below counts
@@ -80,7 +84,8 @@ def nodes(opener: Opener | None, /, cluster: ClusterOptions, **options: Any) -> 
     from kube_rdma.views.metrics.throughput import nodes_page
 
     made = partial(nodes_page, most=None if options.pop("every") else _FEW)
-    _follow(opener, cluster, TopPage(lambda row: not row.key.pod, made, **options))
+    page = TopPage(lambda row: not row.key.pod, made, **options)
+    _follow(opener, cluster, agent_namespace, page)
 
 
 @top.command(epilog=examples("kube-rdma top pods -A", "kube-rdma top pods -n train --all"))
@@ -88,9 +93,12 @@ def nodes(opener: Opener | None, /, cluster: ClusterOptions, **options: Any) -> 
 @_INTERVAL
 @_ONCE
 @cluster_options(namespace=True, every=True)
+@AGENT_NAMESPACE
 @LIST_OUTPUT
 @click.pass_obj
-def pods(opener: Opener | None, /, cluster: ClusterOptions, **options: Any) -> None:
+def pods(
+    opener: Opener | None, /, cluster: ClusterOptions, agent_namespace: str, **options: Any
+) -> None:
     """Show the traffic of the pods' devices.
 
     Has a line for each RDMA device of a container, the busiest first.
@@ -99,13 +107,25 @@ def pods(opener: Opener | None, /, cluster: ClusterOptions, **options: Any) -> N
 
     most = None if options.pop("every") else _FEW
     page = TopPage(lambda row: bool(row.key.pod), partial(pods_page, most=most), **options)
-    _follow(opener, cluster, page)
+    _follow(opener, cluster, agent_namespace, page)
 
 
-def _follow(opener: Opener | None, cluster: ClusterOptions, page: TopPage) -> None:
+@top.command(epilog=examples("kube-rdma top scrape"))
+def scrape() -> None:
+    """Print the metrics of this container's agent.
+
+    `top` runs it in the containers of agents. It prints the series of pods too, whatever the agent
+    serves over the network, below a line with the time of the node's clock.
+    """
+    from kube_rdma.adapters.metrics.local import SOCKET, ask
+
+    click.echo(asyncio.run(ask(SOCKET)), nl=False)
+
+
+def _follow(opener: Opener | None, cluster: ClusterOptions, agents: str, page: TopPage) -> None:
     try:
         with suppress(KeyboardInterrupt):
-            asyncio.run(_show(opener, cluster, page))
+            asyncio.run(_show(opener, cluster, agents, page))
     except BrokenPipeError:  # the reader has gone (`| head`)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -125,14 +145,14 @@ def _print(page: TopPage, rows: Sequence[TrafficRate], silent: Mapping[str, str]
         show(page.made(rows, silent), wide=page.output == "wide", before=home)
 
 
-async def _show(opener: Opener | None, options: ClusterOptions, page: TopPage) -> None:
+async def _show(opener: Opener | None, options: ClusterOptions, agents: str, page: TopPage) -> None:
     from kube_rdma.programs.metrics.throughput import watch_traffic
     from kube_rdma.rules.metrics.throughput import busiest
 
     async with (
         options.open(opener) as cluster,
         AsyncExitStack() as until_first,
-        aclosing(watch_traffic(cluster, page.interval)) as looks,
+        aclosing(watch_traffic(cluster, agent_namespaces(agents), page.interval)) as looks,
     ):
         until_first.enter_context(ProgressLine("Reading counters, and once more for their rates."))
         async for traffic in looks:

@@ -2,10 +2,10 @@
 
     namespaces ─► agents' pods ─► exec `doctor --collect -` ─► bundles ─► rules/doctor/fleet
 
-programs/cli/doctor calls it, from wherever the API server is reached. An agent's container has the
-mounts and rights that a doctor needs; the agent itself is not asked. What comes back is foreign
-text: it has a bound of bytes and of seconds, and is decoded as a bundle is. A node that hangs costs
-its own time, and none of the others'.
+programs/cli/doctor calls it from wherever the API server is reached, and programs/metrics for
+another command. An agent's container has the mounts and rights that a doctor needs; the agent
+itself is not asked. What comes back is foreign text: it has a bound of bytes and of seconds, and is
+decoded as a bundle is. A node that hangs costs its own time, and none of the others'.
 """
 
 from __future__ import annotations
@@ -120,21 +120,24 @@ class Agents:
             return NodeAnswer(node, why=plain(str(error)))
 
     async def _seen(self, node: str, target: str) -> Observation:
-        agent = self._agent(node)
-        argv = (*_DOCTOR, target, *_COLLECT)
-        run = self._commands.run(agent.namespace, agent.name, argv, container=agent.container)
-        try:
-            async with asyncio.timeout(self._limits.seconds):
-                text = await run
-        except TimeoutError:
-            raise Unavailable(
-                f"The doctor on node {node} does not answer within {self._limits.seconds:g} s."
-            ) from None
+        text = await self.output(node, (*_DOCTOR, target, *_COLLECT))
         try:
             seen = await asyncio.to_thread(bundle.decode, text.encode(), f"node {node}")
         except Refused as error:
             raise Unavailable(f"The doctor on node {node} answers no bundle: {error}") from error
         return replace(seen, node=node)  # whatever it calls itself
+
+    async def output(self, node: str, argv: Sequence[str]) -> str:
+        """What a command prints in the node's agent; raise Refused without it, Unavailable."""
+        agent = self._agent(node)
+        run = self._commands.run(agent.namespace, agent.name, argv, container=agent.container)
+        try:
+            async with asyncio.timeout(self._limits.seconds):
+                return await run
+        except TimeoutError:
+            raise Unavailable(
+                f"Node {node} does not answer within {self._limits.seconds:g} s."
+            ) from None
 
     def _agent(self, node: str) -> AgentPod:
         agent = self._agents.get(node)

@@ -114,6 +114,7 @@ DEFAULTS: Json = {
     },
     "metrics": {
         "port": 0,
+        "pods": False,
         "names": "node-exporter",
         "podMonitor": False,
         "rules": False,
@@ -229,7 +230,7 @@ _OWN_NAMES = {
     "configArgument": True,
 }
 _OWN_NAMESPACE = {"name": "kube-rdma", "create": True}
-# A document says what its agents run with; where there is none, `kube-rdma top` and alerts work.
+# A document says what its agents run with; where there is none, alerts work.
 _OWN_METRICS = {"port": 9879}
 _OWN: Json = {
     **_NETWORKS,

@@ -29,10 +29,11 @@ def dashboards() -> Mapping[str, Json]:
     instance = BoardVariable("instance", families.BUILD.name)
     namespace = BoardVariable("namespace", families.POD_SHARES.name)
     pod = BoardVariable("pod", families.POD_SHARES.name)
+    of_pods = {"description": "Empty unless the agents serve series of pods: metrics.pods."}
     return {
         "kube-rdma-fleet": _board("kube-rdma: fleet", panels.fleet_panels(), ()),
         "kube-rdma-node": _board("kube-rdma: node", panels.node_panels(), (instance,)),
-        "kube-rdma-pod": _board("kube-rdma: pod", panels.pod_panels(), (namespace, pod)),
+        "kube-rdma-pod": _board("kube-rdma: pod", panels.pod_panels(), (namespace, pod)) | of_pods,
         "kube-rdma-fabric": _board("kube-rdma: fabric", panels.fabric_panels(), (instance,)),
     }
 

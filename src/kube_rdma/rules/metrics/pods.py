@@ -17,6 +17,7 @@ from kube_rdma.model.late_binding.binding import HeldShare
 from kube_rdma.model.metrics.families import (
     CounterReadings,
     DeviceCounters,
+    Durations,
     HolderName,
     MetricSeries,
     PodPlaceCounters,
@@ -175,6 +176,11 @@ def limit_series(uses: Iterable[PodDeviceUse]) -> Iterator[MetricSeries]:
         if pod.limits.objects is not None:
             yield MetricSeries(families.POD_OBJECTS, labels, pod.use.objects)
             yield MetricSeries(families.POD_MOST_OBJECTS, labels, pod.limits.objects)
+
+
+def without_pods(values: Iterable[MetricSeries | Durations]) -> Iterator[MetricSeries | Durations]:
+    """Those that anybody may read: none has a pod, a container or their namespace in a label."""
+    return (value for value in values if not {*families.HOLDER} & {*value.family.labels})
 
 
 def _held_series(held: HeldDevice, device: DeviceCounters) -> Iterator[MetricSeries]:

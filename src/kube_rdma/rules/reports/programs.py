@@ -5,16 +5,13 @@ adapters/cluster/reports asks of each container template.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from itertools import pairwise
 
 from kube_rdma.model.reports.cluster import ProgramRole, ProgramTemplate
 
-_METRICS = "--metrics-address"
 _ISOLATION = "--namespace-isolation"
 _USUAL = "default,kube-system"  # of the agent's option without a list
-_ADDRESS = re.compile(rf"{_METRICS}=(?:.*:)?(\d{{1,5}})")
 _COMMAND = "kube-rdma"
 _MARK = "rdma"  # an image that was pushed under another name still has it in its arguments' company
 
@@ -41,13 +38,6 @@ def serves_cards(template: ProgramTemplate) -> bool:
     words = template.words
     is_labeller = says(words, "--role", "node") and not says(words, "--role", "plugin")
     return program_role(template) is ProgramRole.AGENT and not is_labeller
-
-
-def metrics_port(words: Sequence[str]) -> int | None:
-    """The port where an agent with these words answers Prometheus; None where it does not."""
-    joined = "\0".join(words).replace(f"{_METRICS}\0", f"{_METRICS}=")
-    matches = (_ADDRESS.fullmatch(word) for word in joined.split("\0"))
-    return next((int(match[1]) for match in matches if match), None)
 
 
 def says(words: Sequence[str], option: str, value: str = "") -> bool:

@@ -39,8 +39,7 @@ def devices_of(*words):
 
 
 def top_of(*words):
-    world = test_top.World(f"--metrics-address=10.0.0.1:{test_top.PORT}")
-    return world.run("pods", "-A", *words).stdout
+    return test_top.World().run("pods", "-A", *words).stdout
 
 
 def topology(*words):

@@ -8,39 +8,32 @@ from click.testing import CliRunner
 
 from kube_base.errors import Refused
 from kube_rdma.adapters.cluster.kinds.pod import POD
-from kube_rdma.adapters.cluster.kinds.workload import DAEMON_SETS, DEPLOYMENTS
 from kube_rdma.programs.cli.top import top
-from kube_rdma_testing.cluster.server import FakeServer
+from tests.kit.agents import NAMESPACE, FleetOfAgents
 from tests.kit.opener import opener_of
 
-PORT = 9879
+KINDS = ("pods", "daemonsets", "deployments")
 SHARED = 'namespace="other",pod="p",container="c",resource="r",device="mlx5_1",access="shared"'
 HEAD = "NODE    DEVICE  PORT  STATE   LINK"
 
 
-class World:
+class World(FleetOfAgents):
     """Two agents; that of node-1 has a card that receives, and two pods on it."""
 
-    def __init__(self, *options):
-        self.server = FakeServer((DAEMON_SETS, DEPLOYMENTS))
-        args = ["agent", "--role=plugin", *options]
-        template = {"spec": {"containers": [{"image": "kube-rdma", "args": args}]}}
-        spec = {"template": template, "selector": {"matchLabels": {"name": "agent"}}}
-        self.server.put(DAEMON_SETS, {"metadata": meta("agent"), "spec": spec})
-        for number in (1, 2):
-            labels = {"name": "agent"}
-            document = {"metadata": meta(f"agent-{number}", labels=labels), "status": {}}
-            self.server.put(POD, document | {"spec": {"nodeName": f"node-{number}"}})
+    def __init__(self):
+        super().__init__("node-1", "node-2")
+        self.failing["node-2"] = "no such command 'scrape'"
         self.scrapes = count(1)
-        self.server.answering["kr", f"agent-1:{PORT}"] = self.answer
 
-    def answer(self, path):
-        assert path == "metrics"
+    def _bundle(self, node, target):
+        """What `kube-rdma top scrape` prints: 10^9 bytes more for each second of the node."""
+        assert target == "scrape"
         scrape = next(self.scrapes)
         port = 'device="mlx5_0",port="1"'
         pod = f'namespace="ns",pod="train-0",container="c",{port}'
         return "\n".join(
             (
+                f"# read {100.0 + scrape}",
                 "# TYPE node_infiniband_port_data_received_bytes_total counter",
                 f"node_infiniband_port_data_received_bytes_total{{{port}}} {scrape * 10**9}",
                 f"node_infiniband_state_id{{{port}}} 4",
@@ -58,13 +51,9 @@ class World:
         )
 
 
-def meta(name, **more):
-    return {"name": name, "namespace": "kr", **more}
-
-
 @pytest.fixture
 def world():
-    return World(f"--metrics-address=10.0.0.1:{PORT}")
+    return World()
 
 
 def test_nodes_show_their_ports_and_who_was_silent(world):
@@ -74,7 +63,7 @@ def test_nodes_show_their_ports_and_who_was_silent(world):
     assert head.startswith(HEAD)
     assert row.split()[:5] == ["node-1", "mlx5_0", "1", "active", "400G"]
     assert silent.startswith("node-2 did not answer: ")
-    assert "connection refused" in result.output
+    assert "no such command 'scrape'" in " ".join(result.output.split())
 
 
 def test_pods_show_traffic_or_that_it_is_shared(world):
@@ -95,34 +84,42 @@ def test_a_namespace_is_chosen_and_the_document_has_bytes(world):
         1,
         False,
     )
-    assert 0 < row["receivedBytesPerSecond"] <= 10**10
+    assert row["receivedBytesPerSecond"] == 10**9, "by the node's clock, not by ours"
     assert row["sentBytesPerSecond"] is None
     assert set(document["silentNodes"]) == {"node-2"}
 
 
-@pytest.mark.parametrize(
-    "options",
-    [("--metrics-address", f"10.0.0.1:{PORT}"), (f"--metrics-address=[::1]:{PORT}",)],
-)
-def test_the_port_is_read_from_the_agent_s_words(options):
-    assert "mlx5_0" in World(*options).run("nodes").output
+def test_it_runs_a_command_in_the_agents_containers_and_asks_no_port(world):
+    assert world.run("nodes").exit_code == 0
+    assert {tuple(one.argv) for one in world.commands} == {("kube-rdma", "top", "scrape")}
+    assert {(one.namespace, one.container) for one in world.commands} == {(NAMESPACE, "agent")}
 
 
-def test_without_metrics_it_says_how_to_have_them():
-    error = World().run("nodes").exception
+def test_the_role_of_the_doctor_is_enough(world):
+    """It is of the agents' namespace: nothing is read of the cluster."""
+    world.server.forbidden |= {(verb, f"*/{kind}") for verb in ("get", "list") for kind in KINDS}
+    assert "mlx5_0" in world.run("nodes").output
+
+
+def test_without_an_agent_it_names_the_namespaces(world):
+    for node in world.nodes:
+        world.server.remove(POD, f"agent-{node}", NAMESPACE)
+    error = world.run("nodes", "--agent-namespace", NAMESPACE).exception
     assert isinstance(error, Refused)
-    assert "metrics.port" in str(error)
+    assert "no agent runs in namespace kube-rdma" in str(error)
 
 
 def test_a_right_that_is_missing_is_said_for_each_node(world):
-    world.server.forbidden.add(("get", "pods/proxy"))
+    world.server.forbidden.add(("get", "pods/exec"))
     result = world.run("nodes")
     assert "node-1 did not answer" in result.output
-    assert 'cannot get resource "pods/proxy"' in " ".join(result.output.split())
+    assert 'cannot get resource "pods/exec"' in " ".join(result.output.split())
 
 
-def test_an_agent_that_speaks_something_else_is_silent(world):
-    world.server.answering["kr", f"agent-2:{PORT}"] = lambda _: "<html>"
+@pytest.mark.parametrize("text", ["<html>", "# read x\n", "# read 1.0\n{{{"])
+def test_an_agent_that_speaks_something_else_is_silent(world, text):
+    world.failing.clear()
+    world.texts["node-2"] = text
     result = world.run("nodes")
     assert "node-2 did not answer" in result.output
     assert "not in the format of Prometheus" in " ".join(result.output.split())

@@ -187,7 +187,7 @@ class _Plugin:
         }
         parts |= {keeper.part: keeper.run for keeper in doors.keepers}
         if doors.metrics:
-            parts["metrics"] = doors.metrics.run
+            parts |= doors.metrics.parts
         if doors.networks:
             parts["networks"] = partial(doors.networks.run, doors.late)
         if doors.kubelet.claimed:

@@ -1,6 +1,7 @@
 """Answers Prometheus: gathers what the agent knows, has the counters read, and writes the text.
 
-    loop ─ looked ─► Exporter ◄─ GET ─ adapters/metrics/server
+    loop ─ looked ─► Exporter ◄─ GET ─ adapters/metrics/server: anybody, so without names of pods
+                        ▲───── exec ── adapters/metrics/local: `kube-rdma top`, with them
     kubelet: who holds what ─┐
     kernel: counters ────────┴ rules/metrics ─► series ─► adapters/metrics/exposition
 
@@ -13,9 +14,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -25,9 +28,8 @@ from kube_rdma import __version__
 from kube_rdma.adapters import bulkhead
 from kube_rdma.adapters.kernel.sysfs.counters import CounterFiles
 from kube_rdma.adapters.kernel.sysfs.pod_counters import read_inside
-from kube_rdma.adapters.metrics.exposition import CONTENT_TYPE, KeptExposition
+from kube_rdma.adapters.metrics import local
 from kube_rdma.adapters.metrics.process import read_process
-from kube_rdma.adapters.metrics.server import MetricsServer
 from kube_rdma.model.attach.attachment import Attachment, Sandbox
 from kube_rdma.model.card import CardId
 from kube_rdma.model.metrics.families import (
@@ -54,6 +56,7 @@ from kube_rdma.rules.metrics.pods import (
     limit_series,
     pod_series,
     with_claims,
+    without_pods,
 )
 from kube_rdma.rules.metrics.resources import (
     HealthCounts,
@@ -62,6 +65,9 @@ from kube_rdma.rules.metrics.resources import (
     resource_series,
     still,
 )
+
+if TYPE_CHECKING:
+    from kube_rdma.adapters.metrics.exposition import KeptExposition
 
 FRESH_SECONDS = 1.0  # for which an answer is given again
 READING_SECONDS = 30.0  # a scrape of Prometheus gives up after 10, if nobody said otherwise
@@ -72,11 +78,15 @@ log = structlog.get_logger()
 
 
 class MetricsSite(Frozen):
-    """Where the metrics are asked for, and with which names; `host` None: on every address."""
+    """Where the metrics are asked for over the network, and what they then have.
 
-    host: str | None
-    port: int
+    `address` None: nowhere; its host None: on every address. `pods`: also the series of pods.
+    """
+
+    address: tuple[str | None, int] | None
     names: tuple[MetricNames, ...] = (MetricNames.NODE_EXPORTER,)
+    pods: bool = False
+    socket: Path = local.SOCKET
 
 
 class MetricsSources(Frozen):
@@ -101,17 +111,25 @@ class _Offered(Frozen):
 
 
 class Exporter:
-    """The metrics of one agent; ``await run()`` serves them."""
+    """The metrics of one agent; `parts` serve them."""
 
     def __init__(self, site: MetricsSite, sources: MetricsSources) -> None:
         self._site, self._from = site, sources
-        self._files, self._lines = CounterFiles(sources.sysfs), KeptExposition()
+        self._files = CounterFiles(sources.sysfs)
+        self._lines: dict[bool, KeptExposition] = {}
         self._look = _Offered()
         self._health: HealthCounts = {}
         self._turn = asyncio.Lock()
-        self._kept: tuple[float, bytes] | None = None  # the last answer, and when it was made
+        # The last answers with pods and without, and when each was read.
+        self._kept: dict[bool, tuple[float, bytes]] = {}
         self._thread = ThreadPoolExecutor(1, "metrics")
-        self.server = MetricsServer(self.answer, CONTENT_TYPE)
+        self.port = 0  # where it answers, once it does
+
+    @property
+    def parts(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
+        """What runs beside the agent's loop, by name."""
+        for_top = {"metrics of top": partial(local.serve, self._site.socket, self._whole)}
+        return for_top | ({"metrics": self.run} if self._site.address else {})
 
     def looked(
         self, pools: Mapping[str, Pool], withdrawn: Sequence[str], mode: NamespaceMode
@@ -125,47 +143,64 @@ class Exporter:
         self._health = still(counts, assessment.health)
 
     async def run(self) -> None:
-        """Serve until cancelled; raise Refused when the address cannot be had."""
-        await self.server.listen(self._site.host, self._site.port)
-        log.info("metrics served", address=self._site.host or "*", port=self.server.port)
+        """Answer over the network until cancelled; raise Refused without the address."""
+        from kube_rdma.adapters.metrics.exposition import CONTENT_TYPE
+        from kube_rdma.adapters.metrics.server import MetricsServer
+
+        assert self._site.address
+        host, port = self._site.address
+        server = MetricsServer(self.answer, CONTENT_TYPE)
+        await server.listen(host, port)
+        self.port = server.port
+        log.info("metrics served", address=host or "*", port=self.port, pods=self._site.pods)
         try:
             await asyncio.Event().wait()
         finally:
-            await self.server.close()
+            await server.close()
 
     async def answer(self) -> bytes:
-        """The text of one scrape; raise Unavailable when the kernel does not answer in time."""
+        """The text of one scrape over the network; raise Unavailable when the kernel is silent."""
+        return (await self._scraped(pods=self._site.pods))[1]
+
+    async def _whole(self) -> tuple[float, bytes]:
+        return await self._scraped(pods=True)
+
+    async def _scraped(self, *, pods: bool) -> tuple[float, bytes]:
+        """When the counters were read, and the text."""
         try:
             async with asyncio.timeout(READING_SECONDS), self._turn:
-                clock = self._from.clock
-                if self._kept and clock() - self._kept[0] < FRESH_SECONDS:
-                    return self._kept[1]
-                held = await self._from.kubelet.all_held()
-                cards = self._from.kubelet.claimed_cards(held) if held else ()
-                holdings = held.shares if held else None
-                look, attachments = self._look, tuple(self._from.attachments())
-                scrape = _Scrape(look, holdings, attachments, self._site.names, cards)
-                loop = asyncio.get_running_loop()
-                text = await loop.run_in_executor(self._thread, self._text, scrape)
-                self._kept = clock(), text
-                return text
+                kept = self._kept.get(pods)
+                if kept is None or self._from.clock() - kept[0] >= FRESH_SECONDS:
+                    held = await self._from.kubelet.all_held()
+                    cards = self._from.kubelet.claimed_cards(held) if held else ()
+                    holdings = held.shares if held else None
+                    look, attachments = self._look, tuple(self._from.attachments())
+                    scrape = _Scrape(look, holdings, attachments, self._site.names, cards)
+                    loop = asyncio.get_running_loop()
+                    read = partial(self._text, scrape, pods=pods)
+                    kept = self._kept[pods] = await loop.run_in_executor(self._thread, read)
+                return kept
         except TimeoutError:
             raise Unavailable(
                 f"the counters were not read within {READING_SECONDS:.0f} s: does a card hang?"
             ) from None
 
-    def _text(self, scrape: _Scrape) -> bytes:
-        """Read and write; in the thread."""
+    def _text(self, scrape: _Scrape, *, pods: bool) -> tuple[float, bytes]:
+        """Read and write; in the thread. The library is imported when somebody asks."""
+        from kube_rdma.adapters.metrics.exposition import KeptExposition
+
         begin = time.perf_counter()
         node = self._files.read()
         sandboxes = away(scrape.attachments, scrape.look.mode)
         inside, failures = self._from.read_inside(sandboxes)
+        when = self._from.clock()
         series = list(scrape.series(SeenDevices(node, inside), node))
         values: list[MetricSeries | Durations] = [*series, *health_series(self._health)]
         values += limit_series(self._from.uses())
         values += self._from.stopwatch.durations
         values += _own(scrape, _unread(node, inside), failures, time.perf_counter() - begin)
-        return self._lines.text(values)
+        lines = self._lines.setdefault(pods, KeptExposition())
+        return when, lines.text(values if pods else without_pods(values))
 
 
 class _Scrape(Frozen):

@@ -12,6 +12,9 @@ from kube_base.errors import Unavailable
 from kube_base.frozen import replace
 from kube_rdma.adapters.bulkhead import contained
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
+from kube_rdma.adapters.metrics import local
+from kube_rdma.adapters.metrics.local import ask
+from kube_rdma.adapters.metrics.samples import samples
 from kube_rdma.model.attach.attachment import Attachment, Plan, Sandbox
 from kube_rdma.model.attach.steps import MoveRdma
 from kube_rdma.model.claims.device import (
@@ -92,11 +95,12 @@ def tree(tmp_path):
     return lend(tmp_path / "sys", hard_card(0), hard_card(1))
 
 
-def exporting(world, tree, names=EVERY, **further):
-    """The agent's doors with an exporter on any port."""
+def exporting(world, tree, names=EVERY, *, address=("127.0.0.1", 0), pods=True, **further):
+    """The agent's doors with an exporter on any port, and a socket beside the tree."""
     doors = world.doors()
     sources = MetricsSources(doors.kubelet, sysfs=tree, clock=seconds(), **further)
-    return replace(doors, metrics=Exporter(MetricsSite("127.0.0.1", 0, names), sources))
+    site = MetricsSite(address, names, pods, tree.parent / "metrics.sock")
+    return replace(doors, metrics=Exporter(site, sources))
 
 
 def seconds():
@@ -105,7 +109,7 @@ def seconds():
 
 
 async def scrape(exporter):
-    url = f"http://127.0.0.1:{exporter.server.port}/metrics"
+    url = f"http://127.0.0.1:{exporter.port}/metrics"
 
     def get():
         with urllib.request.urlopen(url, timeout=60) as answer:
@@ -153,7 +157,7 @@ async def test_a_card_by_another_driver_s_claim_counts_for_its_pod(tree, tmp_pat
         device = SliceDevice("dra.net", "node-1", "nic")
         kubelet.pod_resources.claimed = [ClaimedDevice("team", "train", "c", device)]
         sources = MetricsSources(view, sysfs=tree, clock=seconds())
-        exporter = Exporter(MetricsSite(None, 1), sources)
+        exporter = Exporter(MetricsSite((None, 1), pods=True), sources)
         seen = Scraped((await exporter.answer()).decode())
         pod = {"namespace": "team", "pod": "train", "container": "c", "device": "mlx5_1"}
         assert seen.of("kube_rdma_pod_port_data_received_bytes_total", **pod) == [20]
@@ -196,6 +200,51 @@ async def test_every_family_of_the_table_is_exported_and_no_other(world, tree):
         assert f"# TYPE {name} {kind}\n" in seen.text
 
 
+async def test_what_anybody_reads_names_no_pod_and_top_reads_all(world, tree):
+    """The port has no authentication; the socket is the agent's container's own."""
+    doors = exporting(world, tree, pods=False, uses=lambda: (USE,))
+    async with world.serving(doors):
+        await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 2)
+        await world.kubelet.allocate(VKE, 1, place=TRAIN)
+        await scrape(doors.metrics)  # GID tables are counted for the next one
+        seen = await scrape(doors.metrics)
+        when, everything = samples(await ask(tree.parent / "metrics.sock"))
+    for word in (TRAIN.pod, TRAIN.container, TRAIN.namespace):
+        assert f'"{word}"' not in seen.text
+    without = {family.name for family in (*families.POD_FAMILIES, *families.CONTROLLER_FAMILIES)}
+    made = {"kube_rdma_card_health_changes_total", "kube_rdma_part_failures_total"}
+    durations = {one.name for one in (families.ATTACH, families.IPAM, families.LATE_BINDING)}
+    every = {family.name for family in families.FAMILIES}
+    assert seen.families | made | durations == every - without | made | durations
+    assert when >= 0
+    pods = {one.labels["pod"] for one in everything if "pod" in one.labels}
+    assert pods == {TRAIN.pod}
+    assert {one.name for one in everything} > {name for name, _ in seen.values}
+
+
+async def test_without_an_address_top_reads_all_the_same(world, tree):
+    doors = exporting(world, tree, address=None)
+    async with world.serving(doors):
+        await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 2)
+        _, everything = samples(await ask(tree.parent / "metrics.sock"))
+    assert "node_infiniband_state_id" in {one.name for one in everything}
+    assert doors.metrics.port == 0
+
+
+async def test_a_scrape_that_fails_is_no_answer_of_nothing(tmp_path):
+    async def hangs():
+        raise Unavailable("a card hangs")
+
+    path = tmp_path / "metrics.sock"
+    with pytest.raises(Unavailable, match=r"No agent of this container answers at .*metrics.sock"):
+        await ask(path)
+    serving = asyncio.create_task(local.serve(path, hangs))
+    await asyncio.sleep(0)
+    with recorded(), pytest.raises(Unavailable, match="cannot read its counters now"):
+        await ask(path)
+    serving.cancel()
+
+
 async def test_labels_are_those_of_the_table(world, tree):
     doors = exporting(world, tree)
     async with world.serving(doors):
@@ -232,7 +281,7 @@ async def test_a_device_that_goes_takes_its_series_along(world, tree):
 async def test_without_the_kubelet_only_the_node_is_described(tree, tmp_path):
     """Nobody is said to hold nothing: the series of pods are missing, and one says so."""
     view = KubeletView(PodResources(tmp_path / "nobody.sock"))
-    exporter = Exporter(MetricsSite(None, 1), MetricsSources(view, sysfs=tree))
+    exporter = Exporter(MetricsSite((None, 1), pods=True), MetricsSources(view, sysfs=tree))
     seen = Scraped((await exporter.answer()).decode())
     assert seen.of("kube_rdma_scrape_holders_known") == [0]
     assert len(seen.of("node_infiniband_state_id")) == 2
@@ -256,7 +305,7 @@ async def test_only_namespaces_with_devices_that_moved_are_entered(tree):
         read_inside=read_inside,
         clock=seconds(),
     )
-    exporter = Exporter(MetricsSite(None, 1), sources)
+    exporter = Exporter(MetricsSite((None, 1), pods=True), sources)
     exporter.looked({}, (), NamespaceMode.SHARED)
     await exporter.answer()
     assert entered == []
@@ -288,7 +337,7 @@ async def test_whoever_asks_again_within_a_second_costs_nothing(tree):
     sources = MetricsSources(
         KubeletView(None), sysfs=tree, read_inside=read_inside, clock=lambda: now
     )
-    exporter = Exporter(MetricsSite(None, 1), sources)
+    exporter = Exporter(MetricsSite((None, 1), pods=True), sources)
     answers = await asyncio.gather(*(exporter.answer() for _ in range(5)))
     now = 10.9
     answers.append(await exporter.answer())
@@ -302,6 +351,8 @@ async def test_whoever_asks_again_within_a_second_costs_nothing(tree):
 async def test_failures_of_parts_are_counted(tree):
     with recorded(), contained("failure of metrics"):
         raise RuntimeError("x")
-    exporter = Exporter(MetricsSite(None, 1), MetricsSources(KubeletView(None), sysfs=tree))
+    exporter = Exporter(
+        MetricsSite((None, 1), pods=True), MetricsSources(KubeletView(None), sysfs=tree)
+    )
     seen = Scraped((await exporter.answer()).decode())
     assert seen.of("kube_rdma_part_failures_total", part="failure of metrics") == [1]

@@ -1,0 +1,64 @@
+"""The whole metrics of an agent, for commands in its own container alone.
+
+`kube-rdma top` runs `kube-rdma top scrape` there by exec, so that names of pods need no open port.
+/dev/shm belongs to the agent's pod, and can be written where the container's root cannot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import struct
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from kube_base.errors import Unavailable
+from kube_rdma.adapters.bulkhead import contained
+
+SOCKET = Path("/dev/shm/kube-rdma-metrics.sock")  # noqa: S108  a second agent takes it over
+READ = b"# read "  # a comment to Prometheus: the node's clock, in seconds
+_PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
+
+
+async def serve(path: Path, text: Callable[[], Awaitable[tuple[float, bytes]]]) -> None:
+    """Give each caller with the agent's own user id a scrape, until cancelled.
+
+    `text` has when its counters were read, too. Raise Unavailable when the socket cannot be made.
+    """
+
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        caller = writer.get_extra_info("socket")
+        peer = caller.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+        try:
+            with contained("metrics of top"):
+                if _PEER.unpack(peer)[1] == os.geteuid():
+                    when, lines = await text()
+                    writer.write(b"%b%r\n%b" % (READ, when, lines))
+                    await writer.drain()
+        finally:
+            writer.close()
+
+    try:
+        server = await asyncio.start_unix_server(answer, path)
+    except OSError as error:
+        raise Unavailable(f"{path} cannot be made ({error.strerror or error}).") from error
+    async with server:
+        await server.serve_forever()
+
+
+async def ask(path: Path) -> str:
+    """What the agent of this container gives; raise Unavailable when it gives nothing."""
+    try:
+        reader, writer = await asyncio.open_unix_connection(path)
+        try:
+            text = (await reader.read()).decode()
+        finally:
+            writer.close()
+    except OSError as error:
+        raise Unavailable(
+            f"No agent of this container answers at {path} ({error.strerror or error})."
+        ) from error
+    if not text:
+        raise Unavailable("The agent cannot read its counters now; its log says why.")
+    return text
