@@ -11,8 +11,9 @@ decoded as a bundle is. A node that hangs costs its own time, and none of the ot
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import count
+from typing import TypeVar
 
 from kube_base.errors import KubeError, Refused, Unavailable
 from kube_base.frozen import Frozen, replace
@@ -27,6 +28,7 @@ from kube_rdma.model.fleet import AgentPod, NodeAnswer
 from kube_rdma.model.late_binding.binding import PodName
 from kube_rdma.rules.reports.programs import says, serves_cards
 
+T = TypeVar("T")
 AT_ONCE = 16  # commands under way; a bundle has up to a few MiB
 MOST = 8 << 20  # bytes of one bundle; a node with a thousand functions has one MiB
 PATIENCE = 20.0  # seconds for a node; a doctor of a node ends within 3, behind Python's start
@@ -60,20 +62,28 @@ class Agents:
     async def every_node(
         self, progress: Callable[[int, int], None] = lambda _, __: None
     ) -> tuple[NodeAnswer, ...]:
-        """What all nodes with an agent answer, some at once.
+        """What all nodes with an agent answer.
 
         `progress` hears after each of them how many are over, and of how many.
         """
-        room = asyncio.Semaphore(self._limits.at_once)
         over = count(1)
 
         async def ask(node: str) -> NodeAnswer:
-            async with room:
-                answer = await self._answer(node)
+            answer = await self._answer(node)
             progress(next(over), len(self.nodes))
             return answer
 
-        return tuple(await asyncio.gather(*map(ask, self.nodes)))
+        return await self.ask_all(ask)
+
+    async def ask_all(self, ask: Callable[[str], Awaitable[T]]) -> tuple[T, ...]:
+        """What `ask` has of every node, some at once."""
+        room = asyncio.Semaphore(self._limits.at_once)
+
+        async def in_turn(node: str) -> T:
+            async with room:
+                return await ask(node)
+
+        return tuple(await asyncio.gather(*map(in_turn, self.nodes)))
 
     async def node(self, name: str) -> Observation:
         """What a node sees of itself; raise Refused without an agent, Unavailable."""

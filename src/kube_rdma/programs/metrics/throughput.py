@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from functools import partial
 
 from kube_base.errors import KubeError
 from kube_base.frozen import Frozen
@@ -17,7 +18,6 @@ from kube_rdma.model.metrics.throughput import AgentScrape, TrafficRate
 from kube_rdma.programs.doctor.agents import Agents, find_agents
 from kube_rdma.rules.metrics.throughput import rates, totals
 
-AT_ONCE = 32  # scrapes under way: each has up to a few hundred KiB
 _SCRAPE = ("kube-rdma", "top", "scrape")
 
 
@@ -47,15 +47,12 @@ async def watch_traffic(
 async def _scrapes(cluster: Cluster, namespaces: Sequence[str]) -> Mapping[str, AgentScrape]:
     """What the agents say now, by node."""
     agents = await find_agents(cluster, namespaces)
-    room = asyncio.Semaphore(AT_ONCE)
-    answers = await asyncio.gather(*(_scrape(agents, room, node) for node in agents.nodes))
-    return {one.node: one for one in answers}
+    return {one.node: one for one in await agents.ask_all(partial(_scrape, agents))}
 
 
-async def _scrape(agents: Agents, room: asyncio.Semaphore, node: str) -> AgentScrape:
-    async with room:
-        try:
-            when, series = samples(await agents.output(node, _SCRAPE))
-        except KubeError as error:
-            return AgentScrape(node, 0.0, problem=plain(str(error)))
-        return AgentScrape(node, when, totals(series))
+async def _scrape(agents: Agents, node: str) -> AgentScrape:
+    try:
+        when, series = samples(await agents.output(node, _SCRAPE))
+    except KubeError as error:
+        return AgentScrape(node, 0.0, problem=plain(str(error)))
+    return AgentScrape(node, when, totals(series))
