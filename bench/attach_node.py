@@ -51,6 +51,7 @@ from kube_rdma.adapters.kubelet.directory import KUBELET_SOCKET
 from kube_rdma.adapters.kubelet.folders import POD_RESOURCES
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.adapters.runtime.cdi import CdiFolder
+from kube_rdma.adapters.runtime.cri import read_sandboxes
 from kube_rdma.model.attach.attachment import AttachmentKey
 from kube_rdma.model.attach.cni import Call, Verb
 from kube_rdma.model.ipam import BootId, InterfaceName, NodeName
@@ -338,9 +339,10 @@ async def running(folder: Path, scene: Scene, watch: Watch = UNWATCHED) -> Async
         giver = NodeAddresses(NodeName("node-1"), BootId("boot-1"), doors)
         await stack.enter_async_context(giver)
         bound = stack.enter_context(Journal(Folder(folder / "bindings"), BINDINGS))
+        cdi, listed = CdiFolder(folder / "cdi"), partial(read_sandboxes, folder / "runtime.sock")
         late = binder.Binder(
             binder.BinderDependencies(
-                bound, CdiFolder(folder / "cdi"), kubelet, Pods(cluster), links_inside, True
+                bound, cdi, kubelet, Pods(cluster), links_inside, listed, networks=True
             )
         )
         stack.enter_context(kubelet.connected())

@@ -83,8 +83,8 @@ class Binding(Frozen):
     nonce: Nonce
     container: ContainerId
     pod: PodName
-    uid: str  # of the pod; "" where it has no network of kube-rdma, pod resources do not tell it
-    netns: str  # path of the network namespace; "" likewise
+    uid: str  # of the pod; "" where nobody told it: pod resources do not
+    netns: str  # path of the network namespace; "" where the pod has no network of kube-rdma
     resource: str
     shares: tuple[ShareId, ...]
     cards: tuple[CardId, ...]

@@ -36,7 +36,7 @@ from kube_rdma.adapters.kubelet.folders import FIXED, KNOWN, Folders, find_folde
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.adapters.kubelet.registry import Registry, serve
 from kube_rdma.adapters.runtime.cdi import CdiFolder
-from kube_rdma.adapters.runtime.cri import read_runtime
+from kube_rdma.adapters.runtime.cri import read_runtime, read_sandboxes
 from kube_rdma.adapters.runtime.settings import SettingsFolder
 from kube_rdma.model.functions.function import MadeFunctions
 from kube_rdma.model.late_binding.runtime import Runtime
@@ -353,6 +353,7 @@ def _binder(
         kubelet=doors.kubelet,
         pods=pods,
         links_inside=doors.kernel.links_inside,
+        sandboxes=partial(read_sandboxes, options.places.runtime_socket),
         networks=options.networks,
         shim=doors.networks.shim_of_host if doors.networks else lambda: None,
         settings=SettingsFolder(options.places.socket.parent / "settings"),

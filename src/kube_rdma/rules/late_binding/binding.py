@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from kube_base.errors import Refused
 from kube_base.frozen import Frozen
+from kube_rdma.model.card import CardId
 from kube_rdma.model.late_binding.binding import (
     Binding,
     CdiFile,
@@ -38,7 +39,8 @@ class Known(Frozen):
     """What is known of this node's promises, at one moment.
 
     Read the files before the bindings: a binding is journalled before its file is written, so a
-    file without one is then a leftover. `gone`: sandboxes whose network namespace is no more.
+    file without one is then a leftover. `gone`: sandboxes that are no more (see `doubtful`);
+    `owned`: cards of which one pod has all.
     """
 
     promises: tuple[Promise, ...]
@@ -46,6 +48,7 @@ class Known(Frozen):
     files: tuple[CdiFile, ...]
     holders: Mapping[HeldShare, PodName]  # of pod resources; it leaves init containers out
     gone: Collection[ContainerId]
+    owned: Collection[CardId] = ()
 
 
 class BindDecision(Frozen):
@@ -69,10 +72,18 @@ class AskPod(Frozen):
     """Whether its pod asked for networks decides, and nobody said."""
 
 
+class Asked(Frozen):
+    """What a pod says: its uid, and whether it asks for networks of kube-rdma."""
+
+    uid: str  # as the runtime knows it; "" where the API server has no such pod
+    networked: bool
+
+
 class Write(Frozen):
     """Bind these promises now, each in the sandbox ``at_start(nonce)``, then ask again."""
 
     pod: PodName
+    uid: str
     promises: tuple[Promise, ...]
 
 
@@ -132,9 +143,7 @@ def bind(snapshot: Known, pod: PodName, uid: str, container: ContainerId) -> Bin
         for one in _current(snapshot.promises)
         if _owner(snapshot, one) == pod and not _is_overtaken(snapshot, one, pod)
     )
-    wanted = frozenset[HeldShare]().union(*(one.held for one in mine))
-    attached = conflicts(snapshot.bindings, wanted, uid, snapshot.gone)
-    _refuse_conflicts(snapshot, attached, wanted)
+    attached = _conflicts(snapshot, mine, pod, uid)
     names = {one.nonce for one in mine}
     others = (b for b in snapshot.bindings if b.nonce in names and b.container != container)
     return BindDecision(mine, (*others, *attached))
@@ -153,17 +162,19 @@ def suffices(
     return all(one.held <= mine or one.held.isdisjoint(mine) for one in several)
 
 
-def conflicts(
-    bindings: Iterable[Binding],
-    wanted: Collection[HeldShare],
-    uid: str,
-    gone: Collection[ContainerId],
+def doubtful(
+    promises: Collection[Promise], bindings: Iterable[Binding], held: Mapping[HeldShare, PodName]
 ) -> tuple[Binding, ...]:
-    """Bindings of living sandboxes of other pods that hold one of the wanted shares."""
+    """Bindings without a network namespace that the kubelet may not know any more.
+
+    It lost its checkpoint, or the pod has ended: the runtime's sandboxes tell which.
+    """
+    current = {one.nonce for one in _current(promises)}
     return tuple(
         one
         for one in bindings
-        if one.netns and one.uid != uid and one.container not in gone and one.held & set(wanted)
+        if not one.netns
+        and (one.nonce not in current or any(held.get(share) != one.pod for share in one.held))
     )
 
 
@@ -172,38 +183,37 @@ def gate(  # the six things that PreStartContainer depends on
     resource: str,
     ids: Sequence[ShareId],
     attach: Attach,
-    networked: bool | None,
+    asked: Asked | None,
     now: float,
 ) -> Gate:
     """Whether the container that holds exactly these ids may start.
 
-    `networked`: its pod asked for kube-rdma's networks, None while nobody has looked; it matters
-    only where `attach` is AUTO and something is not bound yet.
+    `asked`: what its pod says, None while nobody has looked; it matters only where `attach` is AUTO
+    and something is not bound yet.
     `now` is on the clock of the files. Which of a pod's containers is meant stays unknown when
     several hold the same ids, so all their promises have to be bound. Raise Refused; the kubelet
     then asks again in about 11 seconds.
     """
     if attach is Attach.NONE:
         return Start()
-    asked = frozenset((resource, share) for share in ids)
-    pod = _holder(snapshot, asked, resource)
-    current = [one for one in _current(snapshot.promises) if one.held == asked]
+    wanted = frozenset((resource, share) for share in ids)
+    pod = _holder(snapshot, wanted, resource)
+    current = [one for one in _current(snapshot.promises) if one.held == wanted]
     if not current:
         raise Refused(
-            f"nothing was promised for {_named(asked)}, the record of its allocation is lost",
+            f"nothing was promised for {_named(wanted)}, the record of its allocation is lost",
             remedy="Create the pod again, so that the kubelet allocates again",
             where=resource,
         )
     bound_since = {one.nonce: _since(snapshot, one, pod) for one in current}
     missing = tuple(one for one in current if bound_since[one.nonce] is None)
-    if missing and networked is None and attach is Attach.AUTO:
+    if missing and asked is None and attach is Attach.AUTO:
         return AskPod()
-    if missing and (networked or attach is Attach.REQUIRED):
-        raise _unattached(missing[0], pod)
     if missing:
-        attached = conflicts(snapshot.bindings, asked, "", snapshot.gone)
-        _refuse_conflicts(snapshot, attached, asked)
-        return Write(pod, missing)
+        if asked is None or asked.networked or attach is Attach.REQUIRED:
+            raise _unattached(missing[0], pod)
+        _conflicts(snapshot, missing, pod, asked.uid)
+        return Write(pod, asked.uid, missing)
     age = now - max(since for since in bound_since.values() if since is not None)
     return Start() if age >= SETTLED else Wait(SETTLED - age)
 
@@ -241,8 +251,7 @@ def stale(snapshot: Known, absent: Mapping[str, float], now: float) -> Stale:
     ended = tuple(
         one
         for one in snapshot.bindings
-        if (not one.netns or one.container in snapshot.gone)
-        and (one.nonce not in kept or one.container in late)
+        if one.container in snapshot.gone and (one.nonce not in kept or one.container in late)
     )
     alive = {(one.container, one.nonce) for one in snapshot.bindings if one not in ended}
     files = tuple(one for one in snapshot.files if (one.container, one.nonce) not in alive)
@@ -322,19 +331,34 @@ def _unattached(promise: Promise, pod: PodName) -> Refused:
     )
 
 
-def _refuse_conflicts(
-    snapshot: Known, attached: Iterable[Binding], wanted: Collection[HeldShare]
-) -> None:
-    """Raise Refused for the first of these bindings that another pod needs."""
-    for other in attached:
+def _conflicts(
+    snapshot: Known, mine: Iterable[Promise], pod: PodName, uid: str
+) -> tuple[Binding, ...]:
+    """Bindings of living pods, of other ones, that hold a share or an owned card of these promises.
+
+    Raise Refused for the first that its pod needs; the others never were for theirs.
+    """
+    mine = tuple(mine)
+    wanted = frozenset[HeldShare]().union(*(one.held for one in mine))
+    cards = {card for one in mine for card in one.cards}.intersection(snapshot.owned)
+    found = tuple(
+        one
+        for one in snapshot.bindings
+        if one.container not in snapshot.gone
+        and (one.pod != pod or (uid and one.uid and one.uid != uid))
+        and (one.held & wanted or not cards.isdisjoint(one.cards))
+    )
+    for other in found:
         if _is_anothers(snapshot, other):
             continue
+        what = _named(other.held & wanted or other.held)
+        where = f"attached to pod {other.pod}, sandbox {other.container}"
         raise Refused(
-            f"{_named(other.held & set(wanted))} is still attached to pod {other.pod}, "
-            f"sandbox {other.container}",
-            remedy="Wait until that pod has ended; the kubelet tries again",
+            f"{what} is still {where if other.netns else f'held by pod {other.pod}, which runs'}",
+            remedy="Wait until that pod has ended, or delete it; the kubelet tries again",
             where=other.resource,
         )
+    return found
 
 
 def _is_anothers(snapshot: Known, binding: Binding) -> bool:

@@ -68,7 +68,7 @@ class World(Node):
 
     def __init__(self, folder, *cards, functions=4):
         super().__init__(*cards)
-        self.networks, self.shim = False, None
+        self.networks, self.shim, self.sandboxes = False, None, []
         up = [(Netdev(f"eth{n}", "ether", up=True, carrier=True),) for n in range(functions)]
         self.functions(
             *(Function(seat(n), 0x15B3, 0x1017, "mlx5_core", up[n]) for n in range(functions))
@@ -122,6 +122,10 @@ class World(Node):
             self._binder(view, cluster, node) if late else self.never(),
         )
 
+    async def listed(self):
+        """What the runtime tells of its sandboxes."""
+        return self.sandboxes
+
     def never(self):
         """No late binding."""
         return NoLateBinding("the test has none", EarlySettings(self.folder / "early"))
@@ -130,7 +134,8 @@ class World(Node):
         journal = Journal(Folder(self.folder / "journal"), BINDINGS)
         cdi = CdiFolder(self.folder / "cdi")
         tell = partial(node.tell, NodeEvent.JOURNAL_TROUBLE)
-        to = BinderDependencies(journal, cdi, view, Pods(cluster), lambda _: (), tell=tell)
+        pods = Pods(cluster)
+        to = BinderDependencies(journal, cdi, view, pods, lambda _: (), self.listed, tell=tell)
         to = replace(
             to, settings=SettingsFolder(self.folder / "settings"), early=self.folder / "early"
         )

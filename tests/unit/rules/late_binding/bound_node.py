@@ -28,6 +28,7 @@ class Pod:
     nonces: dict = field(default_factory=dict)  # container -> nonce of its CDI device
     sandbox: str = ""
     attached: bool = False  # ADD of this sandbox succeeded
+    running: set = field(default_factory=set)  # ids of its containers that began
 
     @property
     def ids(self):
@@ -43,7 +44,7 @@ class Node:
         self.disk = FakeDisk()
         self.files = {}  # (container, nonce) -> since
         self.pods = []  # those that the kubelet takes for active
-        self.ending = []  # deleted by force: the kubelet forgot them, their sandbox lives on
+        self.ending = []  # the kubelet forgot them, their containers live on
         self.living = {}  # sandbox -> pod
         self.dels = []  # sandboxes whose DEL may come, again and again
         self.now = 0.0
@@ -70,8 +71,13 @@ class Node:
             bindings,
             files,
             rules.holders(holdings),
-            {one.container for one in bindings if one.container not in self.living},
+            {one.container for one in bindings if not self.lives(one)},
         )
+
+    def lives(self, binding):
+        """What network namespaces and the runtime tell of its pod."""
+        uids = {pod.uid for pod in (*self.pods, *self.ending)}
+        return binding.container in self.living if binding.netns else binding.uid in uids
 
     # what the agent does; `at` is the step before which it is killed
 
@@ -103,7 +109,7 @@ class Node:
         pod.nonces[container] = nonce
 
     def keep(self, journal, pod, one, container, uid):
-        netns = f"/ns/{container}" if uid else ""
+        netns = f"/ns/{container}" if container in self.living else ""
         args = (pod, uid, netns, RESOURCE, one.shares, (), one.cdi, 0.0)
         bound = Binding(one.nonce, container, *args)
         journal.put(f"binding-{container}-{one.nonce}", bound)
@@ -128,11 +134,12 @@ class Node:
     def gate(self, pod, container):
         ids = tuple(sorted(pod.containers[container]))
         known = self.known()
-        return rules.gate(known, RESOURCE, ids, Attach.AUTO, pod.networked, self.now)
+        said = rules.Asked(pod.uid, pod.networked)
+        return rules.gate(known, RESOURCE, ids, Attach.AUTO, said, self.now)
 
     def write(self, journal, effect):
         for one in effect.promises:
-            self.keep(journal, effect.pod, one, at_start(one.nonce), "")
+            self.keep(journal, effect.pod, one, at_start(one.nonce), effect.uid)
 
     def sweep(self, journal):
         found = rules.stale(self.known(), self.absent, self.now)
@@ -153,11 +160,13 @@ class Node:
         known = self.known()
         bound = {}
         for one in known.bindings:
-            bound[one.container] = bound.get(one.container, frozenset()) | set(one.shares)
+            key = one.container if one.netns else one.uid
+            bound[key] = bound.get(key, frozenset()) | set(one.shares)
         beside = (set(one.shares) for one in known.promises if pod.ids & set(one.shares))
         wanted = pod.ids.union(*beside)
         return any(
-            other.sandbox and (other.ids | bound.get(other.sandbox, frozenset())) & wanted
+            bound.get(other.sandbox or other.uid, frozenset()) & wanted
+            or (other.sandbox and other.ids & wanted)
             for other in self.ending
         )
 
@@ -168,6 +177,7 @@ class Node:
             self.living.pop(pod.sandbox, None)
             self.dels.append(pod.sandbox)
         pod.sandbox, pod.attached = "", False
+        pod.running.clear()
 
     def reboot(self, lost):
         """The kubelet keeps its checkpoint, so its pods start again with what they hold."""

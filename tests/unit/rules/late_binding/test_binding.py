@@ -10,6 +10,7 @@ from kube_rdma.model.pools.pool import Attach, Grant
 from kube_rdma.rules.late_binding.binding import (
     GRACE,
     SETTLED,
+    Asked,
     AskPod,
     BindDecision,
     Known,
@@ -18,7 +19,7 @@ from kube_rdma.rules.late_binding.binding import (
     Wait,
     Write,
     bind,
-    conflicts,
+    doubtful,
     gate,
     promise,
     stale,
@@ -33,9 +34,13 @@ def promised(nonce="n1", shares=("s1",), **change):
     return Promise(nonce, HCA, shares, ("card",), f"kube-rdma.io/hca=s1-{nonce}", 0.0, **change)
 
 
-def bound(nonce="n1", container="c1", pod=POD, uid="u1", shares=("s1",)):
-    netns = "/ns" if uid else ""
+def bound(nonce="n1", container="c1", pod=POD, uid="u1", shares=("s1",), netns="/ns"):
     return Binding(nonce, container, pod, uid, netns, HCA, shares, ("card",), "x", 0.0)
+
+
+def started(nonce="n1", pod=POD, uid="u1", **change):
+    """A binding of a pod without a network."""
+    return bound(nonce, at_start(nonce), pod, uid, netns="", **change)
 
 
 def known(promises=(), bindings=(), files=(), held=None, gone=()):
@@ -45,7 +50,8 @@ def known(promises=(), bindings=(), files=(), held=None, gone=()):
 
 
 def ask(what, attach=Attach.REQUIRED, networked=True, now=10.0, ids=("s1",)):
-    return gate(what, HCA, ids, attach, networked, now)
+    said = None if networked is None else Asked("u1", networked)
+    return gate(what, HCA, ids, attach, said, now)
 
 
 SETTLED_FILE = CdiFile("n1", "c1", 0.0)
@@ -141,9 +147,9 @@ def test_a_pool_that_binds_at_allocate_has_no_gate():
 
 def test_auto_writes_for_a_pod_without_a_network():
     """What is missing is bound at the start; with a network it is refused as ever."""
-    what = known([promised(), promised("n2")], [bound("n2", at_start("n2"), uid="")])
+    what = known([promised(), promised("n2")], [started("n2")])
     what = replace(what, files=(CdiFile("n2", at_start("n2"), 0.0),))
-    assert ask(what, Attach.AUTO, networked=False) == Write(POD, (promised(),))
+    assert ask(what, Attach.AUTO, networked=False) == Write(POD, "u1", (promised(),))
     with pytest.raises(Refused):
         ask(what, Attach.AUTO, networked=True)
 
@@ -224,12 +230,48 @@ def test_what_the_pod_before_left_is_not_held_against_the_next_but_one():
         bind(forgotten, POD, "u-a", "c2")
 
 
-def test_conflicts():
-    """Not of its own pod, not of a dead sandbox, not of one without a network, not elsewhere."""
-    own, pseudo = bound(uid="u2"), bound(container="start-n1", uid="")
-    elsewhere = bound(container="c3", shares=("s9",))
-    bindings = (own, bound(), pseudo, elsewhere, bound(container="dead"))
-    assert conflicts(bindings, {(HCA, "s1")}, "u2", {"dead"}) == (bound(),)
+@pytest.mark.parametrize(
+    ("binding", "owned"),
+    [
+        (started(pod=OTHER), False),
+        (started(pod=OTHER, uid=""), False),
+        (started(uid="u0"), False),
+        (started(pod=OTHER, shares=("s9",)), True),
+        (bound(pod=OTHER, shares=("s9",)), True),
+    ],
+    ids=["its share", "of an older record", "of its name", "its own card", "that has a network"],
+)
+def test_what_a_living_pod_has_is_not_given_to_another(binding, owned):
+    """With a network and without one; a card of its own by any of its shares."""
+    what = known([promised("n2")], [binding])
+    what = replace(what, owned=("card",) if owned else ())
+    with pytest.raises(Refused, match=r"still (attached to|held by) pod default/"):
+        ask(what, Attach.AUTO, networked=False)
+    with pytest.raises(Refused, match=r"still (attached to|held by) pod default/"):
+        bind(what, POD, "u1", "c2")
+    gone = replace(what, gone=[binding.container])
+    assert isinstance(ask(gone, Attach.AUTO, networked=False), Write)
+    assert bind(gone, POD, "u1", "c2").promises == (promised("n2"),)
+
+
+@pytest.mark.parametrize(
+    "binding",
+    [started(), started(uid=""), started(pod=OTHER, shares=("s9",)), bound(uid="")],
+    ids=["its own", "its own by an older record", "another share of a shared card", "no uid"],
+)
+def test_what_is_no_other_pods_is_given(binding):
+    what = known([promised("n2")], [binding])
+    assert isinstance(ask(what, Attach.AUTO, networked=False), Write)
+
+
+def test_the_runtime_is_asked_about_what_the_kubelet_may_have_forgotten():
+    """Not about pods that have a network, nor about those that the kubelet knows."""
+    mine, replaced = started(), started("n0")
+    promises = [promised("n0"), promised("n1", replaces=("n0",))]
+    bindings = [mine, replaced, bound("n0", "c0")]
+    assert doubtful(promises, bindings, {(HCA, "s1"): POD}) == (replaced,)
+    for held in ({}, {(HCA, "s1"): OTHER}):
+        assert doubtful(promises, bindings, held) == (mine, replaced)
 
 
 def test_the_promise_of_the_pod_before_counts_no_more():
@@ -272,6 +314,8 @@ def test_a_living_sandbox_is_never_forgotten():
     what = known([promised()], [bound()], [SETTLED_FILE], held={})
     found = stale(what, {"n1": 0.0}, 10 * GRACE)
     assert (found.promises, found.bindings, found.files) == ((promised(),), (), ())
+    assert stale(known([], [started()], held={}), {}, 0.0).bindings == ()
+    assert stale(known([], [started()], held={}, gone=["start-n1"]), {}, 0.0).bindings
 
 
 def test_a_dead_sandbox_whose_delete_never_came():

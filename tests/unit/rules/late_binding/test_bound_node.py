@@ -86,27 +86,35 @@ class BoundNode(RuleBasedStateMachine):
         try:
             answer = node.gate(pod, container)
         except Refused as refused:
-            if not (node.blocks(pod) and "still attached" in refused.problem):
+            if not (node.blocks(pod) and " is still " in refused.problem):
                 raise
             return
         if isinstance(answer, Write):
             assert not pod.networked
-            node.agent(at, node.write, answer)
-        elif isinstance(answer, Start):
+            if not node.agent(at, node.write, answer):
+                return
+            node.now += 2 * SETTLED
+            answer = node.gate(pod, container)
+        if isinstance(answer, Start):
             nonce = pod.nonces[container]
             (found,) = [key for key in node.files if key[1] == nonce]
             assert found[0] == (pod.sandbox if pod.networked else at_start(nonce))
             assert node.now - node.files[found] >= SETTLED
-            others = {one for one in node.ending if one.sandbox and one.ids & pod.ids}
+            ids = pod.containers[container]
+            others = {one for one in node.ending if (one.sandbox or one.running) and one.ids & ids}
             assert not others, "two pods with one share"
+            pod.running |= ids
 
     @precondition(lambda self: self.node.pods)
     @rule(data=st.data(), force=st.booleans())
     def end_pod(self, data, force):
-        """Its shares are free; by force, its sandbox lives on for a while."""
+        """Its shares are free.
+
+        By force, or when the kubelet lost its checkpoint, its containers live on for a while.
+        """
         pod = data.draw(st.sampled_from(self.node.pods))
         self.node.pods.remove(pod)
-        if force and pod.sandbox:
+        if force and (pod.sandbox or pod.running):
             self.node.ending.append(pod)
         else:
             self.node.sandbox_dies(pod)
@@ -159,7 +167,7 @@ class BoundNode(RuleBasedStateMachine):
         """As the journal has it."""
         seen = {}
         for one in self.node.known().bindings:
-            for share in one.shares if one.container in self.node.living else ():
+            for share in one.shares if self.node.lives(one) else ():
                 assert seen.setdefault(share, one.uid) == one.uid
 
     def teardown(self):
@@ -204,3 +212,30 @@ def test_a_share_that_an_ended_pod_of_the_name_was_promised_is_waited_for():
     assert node.blocks(pod)
     node.sandbox_dies(node.ending.pop())
     assert node.agent(None, node.add, pod)
+
+
+def test_a_pod_without_a_network_that_the_kubelet_forgot_keeps_its_share():
+    """Sweeps and the next Allocate take nothing from it while it runs; then its share is free."""
+    node = Node()
+
+    def admitted(name):
+        pod = Pod(name, f"u-{name}", {"app": frozenset({"s1"})}, networked=False)
+        assert node.agent(None, node.allocate, pod, "app")
+        node.pods.append(pod)
+        return pod
+
+    job = admitted("job")
+    assert node.agent(None, node.write, node.gate(job, "app"))
+    node.ending.append(node.pods.pop())
+    for _ in range(3):
+        assert node.agent(None, node.sweep)
+        node.now += GRACE + 1
+    thief = admitted("thief")
+    assert node.agent(None, node.sweep)
+    with pytest.raises(Refused, match="s1 is still held by pod default/job, which runs"):
+        node.gate(thief, "app")
+    assert len(node.files) == 1
+    node.ending.clear()
+    assert isinstance(node.gate(thief, "app"), Write)
+    assert node.agent(None, node.sweep)
+    assert not node.files

@@ -40,6 +40,7 @@ from kube_rdma.model.late_binding.binding import (
     lift_memlock,
     merge_settings,
 )
+from kube_rdma.model.late_binding.runtime import PodSandbox
 from kube_rdma.model.link import PodLink
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.pools.holding import Holding
@@ -51,12 +52,14 @@ from kube_rdma.programs.records import Records, in_the_log
 from kube_rdma.rules.attach.requests import is_asking
 from kube_rdma.rules.health.evaluate import LinksInside
 from kube_rdma.rules.late_binding.binding import (
+    Asked,
     AskPod,
     Known,
     Start,
     Wait,
     Write,
     bind,
+    doubtful,
     gate,
     holders,
     is_taken_over,
@@ -87,7 +90,8 @@ class BinderDependencies(Frozen):
     """Whom the binder needs.
 
     `networks`: pods get networks from the agent. `shim` is a path of the host.
-    `links_inside` shows a namespace's links, blocks and raises KubeError. `concerned` tells of
+    `links_inside` shows a namespace's links, blocks and raises KubeError. `sandboxes` are those of
+    the runtime; it raises Unavailable. `concerned` tells of
     a pod that asks for networks whether one of them is for kube-rdma to make; Refused: it is to
     have none on this node. `tell` takes a sentence for each record that cannot be read. In the
     folder `early` lies what containers are told whose devices Allocate gives.
@@ -98,6 +102,7 @@ class BinderDependencies(Frozen):
     kubelet: KubeletView
     pods: Pods
     links_inside: Callable[[Path], tuple[PodLink, ...]]
+    sandboxes: Callable[[], Awaitable[Sequence[PodSandbox]]]
     networks: bool = False
     shim: Callable[[], str | None] = lambda: None
     settings: SettingsFolder = field(default_factory=SettingsFolder)
@@ -108,9 +113,9 @@ class BinderDependencies(Frozen):
 
 
 class _Asked(Frozen):
-    """What a pod says: whether it asks for networks of kube-rdma, why it cannot have them here."""
+    """What a pod says, and why it cannot have its networks here."""
 
-    networked: bool
+    pod: Asked
     annotations: Mapping[str, str]
     why: Refused | None = None
 
@@ -174,9 +179,9 @@ class Binder:
             async with self._turn:
                 holdings = await self._holdings()
                 facts = await self._gather_facts(holdings)
-                networked, why = (asked.networked, asked.why) if asked else (None, None)
+                said, why = (asked.pod, asked.why) if asked else (None, None)
                 try:
-                    decision = gate(facts, resource, shares, attach, networked, time.monotonic())
+                    decision = gate(facts, resource, shares, attach, said, time.monotonic())
                 except Refused as error:
                     raise why or self._unsure(resource) or error from None
                 match decision:
@@ -185,9 +190,9 @@ class Binder:
                     case AskPod():
                         asked = await self._asked(facts, resource, shares)
                         continue
-                    case Write(pod, promises):
+                    case Write(pod, uid, promises):
                         for promise in promises:
-                            sandbox = Sandbox(at_start(promise.nonce), pod, "", "", 0)
+                            sandbox = Sandbox(at_start(promise.nonce), pod, uid, "", 0)
                             given = self._edits(
                                 promise, {}, holdings, asked.annotations if asked else {}
                             )
@@ -372,9 +377,19 @@ class Binder:
         files = await asyncio.to_thread(self._to.cdi.present)
         foreign = self._records.foreign_names
         files = tuple(file for file in files if _binding_name(file) not in foreign)
-        bindings = self._bindings
+        promises, bindings, held = self._promises, self._bindings, holders(holdings)
         gone = await asyncio.to_thread(_gone, bindings)
-        return Known(self._promises, bindings, files, holders(holdings), gone)
+        if doubted := doubtful(promises, bindings, held):
+            living = [one for one in await self._to.sandboxes() if one.ready]
+            uids, pods = {one.uid for one in living}, {one.pod for one in living}
+            gone |= {
+                one.container
+                for one in doubted
+                if not (one.uid in uids if one.uid else one.pod in pods)
+            }
+        pools = (pool for pool in self._pools.values() if terms(pool.spec).owns)
+        owned = {card.id for pool in pools for card in pool.cards}
+        return Known(promises, bindings, files, held, gone, owned)
 
     def _unsure(self, resource: str) -> Unavailable | None:
         """Why a container waits that another version of kube-rdma may have promised its shares."""
@@ -392,16 +407,17 @@ class Binder:
         before, and then its containers start again.
         """
         pods = {facts.holders[resource, s] for s in shares if (resource, s) in facts.holders}
-        annotations: Mapping[str, str] = {}
+        said, annotations = Asked("", networked=False), dict[str, str]()
         for name in pods:
             pod = await self._to.pods.read(name.namespace, name.name)
             annotations = dict(pod.annotations) if pod else {}
+            said = Asked(pod.runtime_uid if pod else "", networked=False)
             try:
                 if pod and is_asking(pod) and await self._to.concerned(pod):
-                    return _Asked(networked=True, annotations=annotations)
+                    return _Asked(replace(said, networked=True), annotations)
             except Refused as error:
-                return _Asked(networked=True, why=error, annotations=annotations)
-        return _Asked(networked=False, annotations=annotations)
+                return _Asked(replace(said, networked=True), annotations, error)
+        return _Asked(said, annotations)
 
     async def _links(self, netns: str) -> tuple[PodLink, ...]:
         try:

@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 from grpclib import GRPCError
 
-from kube_base.errors import Refused
+from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
+from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma.model.attach.attachment import Sandbox
 from kube_rdma.model.late_binding.binding import ContainerId, Edits, PodName, UsedDevice
+from kube_rdma.model.late_binding.runtime import PodSandbox
 from kube_rdma.model.settings.topology_file import PlacedNet, TopologyFacts
 from kube_rdma.rules.settings.files import ANNOTATION, NONE, TOPOLOGY, TOPOLOGY_FILE
 from kube_rdma.rules.settings.topology_file import topology_file
@@ -152,6 +154,101 @@ async def test_a_card_is_known_as_a_pods_from_its_promise_on(world):
     assert world.binder.cards() is None
 
 
+THIEF = ContainerPlace("thief")
+
+
+def runs(world, name, container, *, ready=True):
+    """The runtime has a sandbox of a pod, besides those that it has; the pod's uid."""
+    metas = [pod["metadata"] for pod in world.server.documents("pods")]
+    (uid,) = [meta["uid"] for meta in metas if meta["name"] == name]
+    world.sandboxes.append(PodSandbox(container, PodName("default", name), uid, ready=ready))
+    return uid
+
+
+class TestAKubeletThatLostItsCheckpoint:
+    """It gives the card of a pod that runs to another one."""
+
+    @pytest.fixture
+    def world(self, tmp_path_factory, recording):
+        world = World(tmp_path_factory.mktemp("w"), *CARDS)
+        world.label("exclusive")
+        return world
+
+    async def start(self, world, place, attached, number):
+        """Allocate, ADD where the pod has a network, PreStartContainer."""
+        await admitted(world, ASKS if attached else None, place=place)
+        uid = runs(world, place.pod, f"c{number}")
+        if attached:
+            netns = world.folder / "netns" / place.pod
+            netns.parent.mkdir(exist_ok=True)
+            netns.touch()
+            name = PodName("default", place.pod)
+            sandbox = Sandbox(f"c{number}", name, uid, str(netns), number)
+            await world.binder.attach(sandbox)
+        await world.kubelet.start_container(place)
+
+    @pytest.mark.parametrize("first", [False, True])
+    @pytest.mark.parametrize("second", [False, True])
+    async def test_the_card_of_a_pod_that_runs_is_not_given_again(self, world, first, second):
+        async with world.serving(world.doors(late=True)):
+            await self.start(world, JOB, first, 1)
+            world.kubelet.remove_pod("job")
+            with pytest.raises((GRPCError, Refused), match=r"still .* pod default/job"):
+                await self.start(world, THIEF, second, 2)
+            nodes = [device["name"] for spec in files(world) for device in spec["devices"]]
+            assert len(nodes) == 1
+
+    async def test_nor_when_it_was_forgotten_long_ago(self, world, monkeypatch):
+        """Also after the agent started anew: the journal knows, and the runtime shows the pod."""
+        monkeypatch.setattr("kube_rdma.rules.late_binding.binding.GRACE", -1.0)
+        async with world.kubelet:
+            async with running(world.doors(late=True)):
+                await self.start(world, JOB, False, 1)
+            world.journal.close()
+            async with running(world.doors(late=True)):
+                world.kubelet.remove_pod("job")
+                await world.binder.forget()
+                await world.binder.forget()
+                assert len(files(world)) == 1
+                with pytest.raises(GRPCError, match="held by pod default/job, which runs"):
+                    await self.start(world, THIEF, False, 2)
+
+    @pytest.mark.parametrize("left", [[], [False]])
+    async def test_a_pod_that_is_gone_has_no_card(self, world, left):
+        """Nobody told the agent of its end; the runtime has no sandbox of it, or a stopped one."""
+        async with world.serving(world.doors(late=True)):
+            await self.start(world, JOB, False, 1)
+            world.kubelet.remove_pod("job")
+            world.sandboxes = []
+            for ready in left:
+                runs(world, "job", "c1", ready=ready)
+            await self.start(world, THIEF, False, 2)
+
+    async def test_a_pod_of_the_same_name_is_another_one(self, world):
+        async with world.serving(world.doors(late=True)):
+            await self.start(world, JOB, False, 1)
+            world.kubelet.remove_pod("job")
+            world.server.remove(POD, "job", "default")
+            with pytest.raises(GRPCError, match="held by pod default/job, which runs"):
+                await self.start(world, JOB, False, 2)
+            del world.sandboxes[0]
+            await world.kubelet.start_container(JOB)
+
+    async def test_while_the_runtime_is_silent_nothing_is_given_again(self, world):
+        async with world.serving(world.doors(late=True)):
+            await self.start(world, JOB, False, 1)
+            world.kubelet.remove_pod("job")
+
+            async def silent():
+                raise Unavailable("The container runtime does not answer.")
+
+            world.binder._to = replace(world.binder._to, sandboxes=silent)
+            with pytest.raises(GRPCError, match="runtime does not answer"):
+                await self.start(world, THIEF, False, 2)
+            with pytest.raises(Unavailable):
+                await world.binder.forget()
+
+
 def told(world, name="nccl.conf"):
     """What the container of the only CDI file is told, None without settings."""
     (spec,) = files(world)
@@ -237,8 +334,6 @@ async def test_a_full_disk_gives_nothing_away(world):
         await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
 
         def full(name, value):
-            from kube_base.errors import Unavailable
-
             raise Unavailable("No space left on device.")
 
         world.journal.put = full
