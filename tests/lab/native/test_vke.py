@@ -215,6 +215,33 @@ def test_a_kubelet_killed_at_once_gets_everything_again(vke):
         assert "uverbs" in waiting.until(vke, "the kubelet knows its pod", nodes)
 
 
+def test_a_kubelet_that_lost_its_checkpoint_gives_no_card_twice(vke):
+    """It forgot who holds what, and gives all cards to the next pod, which waits and says why."""
+    label(vke, "exclusive")
+    wait_for(vke, CARDS)
+    with pod(vke, "job") as job:
+        ready(vke, job)
+        share, _ = card_status(vke, job)
+        before = agent_log(vke).count("event=registered")
+        cluster.shell(vke, NODE, "sv", "-w", "60", "force-stop", "kubelet")
+        cluster.shell(vke, NODE, "rm /var/lib/kubelet/device-plugins/kubelet_internal_checkpoint")
+        cluster.shell(vke, NODE, "sv", "start", "kubelet")
+        wait_for_log(vke, "event=registered", before + 1)
+        wait_for(vke, CARDS)
+        with pod(vke, "thief", limits={RESOURCE: str(CARDS)}) as thief:
+            why = f"share {share} is still held by pod default/{job}, which runs"
+            waiting.until(
+                vke,
+                "an Event",
+                lambda: any(why in n for n in notes_of(vke, "Pod", thief, "Failed")),
+            )
+            assert "uverbs" in cluster.kubectl(vke, "exec", job, "--", "ls", "/dev/infiniband")
+            assert cluster.get(vke, f"pod/{thief}")["status"]["phase"] == "Pending"
+            cluster.kubectl(vke, "delete", "pod", job)
+            ready(vke, thief)
+    wait_for(vke, CARDS)
+
+
 def wait_for_log(lab, text, count):
     """Wait until the agent on the node has logged a text so often."""
     log = f"/var/log/pods/{NAMESPACE}_rdma-device-plugin-*/agent/*.log"

@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from kube_base.frozen import replace
 from kube_rdma.model.doctor import Observation, ObservedKubelet
 from kube_rdma.model.finding import Finding, Severity
-from kube_rdma.model.pools.pool import Serving
+from kube_rdma.model.pools.pool import Attach, Serving
 from kube_rdma.rules.doctor.cards import verdict
 from kube_rdma.rules.doctor.check import Check
 from kube_rdma.rules.doctor.versions import outdated
 from kube_rdma.rules.late_binding.cdi import cdi_works
+from kube_rdma.rules.pools.modes import terms
 from kube_rdma.rules.pools.pools import offer
 
 KUBELET_SOCKET = "kubelet.sock"
@@ -110,10 +111,11 @@ def _no_cdi(seen: Observation) -> Iterator[Finding]:
     """Pools that need late binding, on a kubelet or runtime that drops CDI devices."""
     assert seen.versions is not None
     works, why = cdi_works(seen.versions.kubelet or None, seen.runtime)
-    gated = [one for one in map(offer, verdict(seen).pools) if one.gated]
-    if not works and seen.versions.kubelet and gated:
+    specs = [pool.spec for pool in verdict(seen).pools]
+    late = [one for one in specs if terms(one).attach is not Attach.NONE]
+    if not works and seen.versions.kubelet and late:
         yield Finding(
-            gated[0].resource,
+            late[0].resource,
             why.rstrip("."),
             "Devices are given at Allocate, before the pod's network exists",
             "Upgrade kubelet and runtime, or switch CDI on",

@@ -197,7 +197,7 @@ def gate(  # the six things that PreStartContainer depends on
     if attach is Attach.NONE:
         return Start()
     wanted = frozenset((resource, share) for share in ids)
-    pod = _holder(snapshot, wanted, resource)
+    pod = holder(snapshot.holders, wanted)
     current = [one for one in _current(snapshot.promises) if one.held == wanted]
     if not current:
         raise Refused(
@@ -287,8 +287,10 @@ def _is_overtaken(snapshot: Known, promise: Promise, pod: PodName) -> bool:
     )
 
 
-def _holder(snapshot: Known, asked: frozenset[HeldShare], resource: str) -> PodName:
-    pods = {snapshot.holders[share] for share in asked if share in snapshot.holders}
+def holder(held: Mapping[HeldShare, PodName], asked: Collection[HeldShare]) -> PodName:
+    """The pod that holds shares of one resource; raise Refused where that is not one."""
+    pods = {held[share] for share in asked if share in held}
+    (resource,) = {resource for resource, _ in asked}
     if len(pods) == 1:
         return pods.pop()
     problem = f"no pod holds {_named(asked)} according to the kubelet's pod resources"

@@ -110,6 +110,7 @@ def _claims(
 def offer(pool: Pool) -> Offer:
     """What the kubelet is told of `pool`.
 
+    It asks before a container starts where that waits for a network, or for limits of the kernel.
     Of one that claims serve it is told that there is no share, so that the scheduler takes the way
     of claims (allocatable 0), and that nothing is asked before a container starts: the kubelet
     would refuse a container that has no share (kubernetes@v1.36.3 devicemanager/manager.go,
@@ -123,7 +124,7 @@ def offer(pool: Pool) -> Offer:
         pool.spec.resource,
         pool.shares,
         prefers=row.bind is Bind.PER_CARD,
-        gated=row.attach is not Attach.NONE,
+        gated=row.attach is not Attach.NONE or pool.spec.limits is not None,
     )
 
 

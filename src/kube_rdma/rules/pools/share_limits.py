@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from kube_base.errors import Refused
 from kube_rdma.model.attach.attachment import Attachment, GrantedShare, Plan
 from kube_rdma.model.attach.steps import MakeRdma, MoveRdma
 from kube_rdma.model.pools.pool import Pool
@@ -21,6 +22,15 @@ def limited(pools: Mapping[str, Pool]) -> dict[str, RdmaLimits]:
     """The limits of a share, by resource; resources without any are left out."""
     limits = {name: pool.spec.limits for name, pool in pools.items()}
     return {name: one for name, one in limits.items() if one is not None}
+
+
+def unheld(resource: str) -> Refused:
+    """Why no container begins with limits that an agent without pod networks cannot hold."""
+    return Refused(
+        "the agent runs without --networks, so it cannot hold pods to rdmaLimits",
+        remedy="Run it with --networks, or remove rdmaLimits from the pools of this node",
+        where=resource,
+    )
 
 
 def device_limits(

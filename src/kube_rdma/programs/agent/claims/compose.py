@@ -91,6 +91,7 @@ def with_claims(
         settings=ClaimSettings(PodSettings(site.settings / "claims")),
         wiring=doors.networks.wiring if doors.networks else lambda: Wiring.NONE,
         holders=doors.kubelet.plugin_holders,
+        hold=doors.networks.limits.prepared if doors.networks else None,
         tell=partial(doors.node.tell, NodeEvent.JOURNAL_TROUBLE),
     )
     claims = PreparedClaims(to)

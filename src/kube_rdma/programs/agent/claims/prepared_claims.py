@@ -67,6 +67,7 @@ from kube_rdma.rules.claims.prepare import (
 from kube_rdma.rules.claims.status import statuses
 from kube_rdma.rules.late_binding.binding import SETTLED
 from kube_rdma.rules.pools.modes import terms
+from kube_rdma.rules.pools.share_limits import limited, unheld
 
 log = structlog.get_logger()
 
@@ -84,8 +85,9 @@ class ClaimDependencies(Frozen):
     another. `shim` is a path of the host, `wiring` says who calls for pods, and `claimed` tells the
     shim of those that ask without an annotation. Without `settings` containers are not told of
     their devices, without `metadata` not what these are, and without `statuses` claims say
-    nothing of them. `holders` tells who holds shares of resources by the device plugin, and `tell`
-    takes a sentence for each record that cannot be read.
+    nothing of them. `holders` tells who holds shares of resources by the device plugin, `hold` has
+    the kernel hold the pods of a claim to their limits (None: this agent cannot), and `tell` takes
+    a sentence for each record that cannot be read.
     """
 
     journal: Journal[PreparedClaim]
@@ -101,6 +103,7 @@ class ClaimDependencies(Frozen):
     statuses: ClaimStatuses | None = None
     metadata: ClaimMetadata | None = None
     holders: Callable[[Collection[str]], Awaitable[Mapping[HeldShare, str]]] = nobody
+    hold: Callable[[PreparedClaim], Awaitable[None]] | None = None
     tell: Callable[[str], None] = in_the_log
     settled: float = SETTLED
 
@@ -149,11 +152,21 @@ class PreparedClaims:
                 prepared = book(claim, allocated, node, time.time(), parameters)
                 refuse_uncalled(prepared, self._to.wiring())
             await self._keep(prepared)
+        await self._limit(prepared)
         self._report(prepared)
         if before is None:
             cards = dict.fromkeys(card for share in prepared.shares for card in share.cards)
             log.info("claim prepared", claim=str(claim), cards=",".join(cards))
         return answer(prepared)
+
+    async def _limit(self, prepared: PreparedClaim) -> None:
+        """Have the kernel hold the claim's pods to their limits; raise KubeError."""
+        limits = limited(self._pools or {})
+        mine = [one.resource for one in prepared.shares if one.resource in limits and not one.admin]
+        if mine and self._to.hold is None:
+            raise unheld(mine[0])
+        if mine and self._to.hold:
+            await self._to.hold(prepared)
 
     async def unprepare(self, claim: ClaimName) -> None:
         """Forget a claim; nothing there is not an error. Raise KubeError."""

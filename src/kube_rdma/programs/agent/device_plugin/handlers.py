@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -31,19 +32,28 @@ from kube_rdma.rules.claims.serving import refuse_claimed
 from kube_rdma.rules.pools.allocation import allocate, device_infos
 from kube_rdma.rules.pools.modes import terms
 from kube_rdma.rules.pools.preference import prefer
+from kube_rdma.rules.pools.share_limits import unheld
+
+if TYPE_CHECKING:
+    from kube_rdma.programs.agent.pod_networks.share_limits import ShareLimitRounds
 
 log = structlog.get_logger()
 
 
 class Handlers:
-    """One for all resources."""
+    """One for all resources; without `limits` no pod can be held to rdmaLimits."""
 
     def __init__(
-        self, kubelet: KubeletView, late: LateBinding, infos: DeviceInfoFolder | None
+        self,
+        kubelet: KubeletView,
+        late: LateBinding,
+        infos: DeviceInfoFolder | None,
+        limits: ShareLimitRounds | None = None,
     ) -> None:
         self._kubelet = kubelet
         self._late = late
         self._infos = infos
+        self._limits = limits
         self._described: Mapping[str, frozenset[ShareId]] = {}  # shares that may have a file
 
     async def offered(self, pools: Mapping[str, Pool]) -> None:
@@ -117,6 +127,10 @@ class Handlers:
     async def _start(self, pool: Pool, shares: Sequence[ShareId]) -> None:
         try:
             await self._late.start(pool, shares)
+            if pool.spec.limits and self._limits is None:
+                raise unheld(pool.spec.resource)
+            if pool.spec.limits and self._limits:
+                await self._limits.before_start(pool.spec.resource, shares)
         except KubeError as error:
             log.warning("container start refused", resource=pool.spec.resource, why=str(error))
             raise

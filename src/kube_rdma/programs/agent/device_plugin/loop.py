@@ -135,7 +135,8 @@ class _Plugin:
         claims = doors.claims is not None
         self._wishes = ConfigSource(doors.config, self._changes.touch, refused, claims=claims)
         self._kubelet = doors.kubelet
-        self._handlers = Handlers(doors.kubelet, doors.late, doors.device_infos)
+        limits = doors.networks.limits if doors.networks else None
+        self._handlers = Handlers(doors.kubelet, doors.late, doors.device_infos, limits)
         self._staged = ModeChanges(doors.applied, doors.kubelet.holdings, doors.late, doors.node)
         self._absent = AbsentCards(doors.late, doors.networks)
         self._health: Mapping[CardId, Health] = {}

@@ -94,7 +94,9 @@ class SandboxNetworks:
         if not asked.asks:
             await self._refuse_idle(call.pod, asked)
             if not devices:
-                await self._needs.node.settle(sandbox_of(call, self._needs.inode)[0], pod)
+                held = await self._needs.node.settle(sandbox_of(call, self._needs.inode)[0], pod)
+                if held and self._needs.limits:  # of a claim that another pod brought here
+                    await self._needs.limits.hold(pod.runtime_uid, self._needs.node.granted(held))
                 return None
         refuse_host_network(pod, asked.asks, asked.annotation)
         sandbox, netns = sandbox_of(call, self._needs.inode)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import structlog
 
-from kube_base.errors import KubeError, Refused
+from kube_base.errors import KubeError, Refused, Unavailable
 from kube_base.frozen import Frozen, field
 from kube_client.objects import Cluster
 from kube_rdma.adapters.bulkhead import Part, start
@@ -46,7 +46,7 @@ from kube_rdma.adapters.kernel.netlink.rtnl_read import (
 from kube_rdma.adapters.kernel.netlink.rtnl_vf import seen_functions
 from kube_rdma.adapters.kernel.pod.steps import open_pod
 from kube_rdma.adapters.runtime.cri import read_netns, read_sandboxes
-from kube_rdma.model.attach.attachment import Attachment, LinkWays
+from kube_rdma.model.attach.attachment import Attachment, GrantedShare, LinkWays
 from kube_rdma.model.attach.pod_view import SeenLink
 from kube_rdma.model.attach.restart import RestartRequest
 from kube_rdma.model.card import CardId
@@ -55,6 +55,7 @@ from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings
 from kube_rdma.model.ipam import BootId, NodeName
 from kube_rdma.model.late_binding.binding import PodName
 from kube_rdma.model.pod import PodState
+from kube_rdma.model.pools.holding import Holding
 from kube_rdma.model.pools.pool import Pool
 from kube_rdma.model.pools.rdma_limits import PodDeviceUse
 from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
@@ -188,6 +189,16 @@ class NodeNetworks:
         self._standing = ""  # the same as a sentence
         self._places = HostPlaces(site.host, site.runtime)
         self._limits = ShareLimits(_groups(site.host), lambda: self._context.pools)
+        self._node: NodeView | None = None
+        self.limits = ShareLimitRounds(
+            RoundDependencies(
+                limits=self._limits,
+                listed=partial(read_sandboxes, site.runtime),
+                holdings=kubelet.holdings,
+                granted=self._granted,
+                attachments=self.attachments,
+            )
+        )
         self._attachments: PlanExecutor | None = None
         self._returned: ReturnedCards | None = None
         definitions = NetworkObjects(cluster)
@@ -276,7 +287,7 @@ class NodeNetworks:
                     "sandboxes": partial(self._go_round, rounds),
                     "cards that came back": returned.run,
                     "unfinished attachments": calls.run,
-                    "share limits": self._limit_rounds(needs.node).run,
+                    "share limits": self.limits.run,
                     "address trouble": partial(
                         tell_trouble, needs.giver.check, self._tell, self._machine.look
                     ),
@@ -329,6 +340,7 @@ class NodeNetworks:
             attached=self._kubelet.attached,
             warn=partial(_tell_pod, self._events),
         )
+        self._node = NodeView(asked)
         await self._places.find()
         tell = partial(self._tell, "JournalTrouble", warning=True)
         journal = AttachmentJournal(pods, singles, tell)
@@ -337,7 +349,7 @@ class NodeNetworks:
         return AttachDependencies(
             stopwatch=machine.stopwatch,
             everybodys=site.everybodys,
-            node=NodeView(asked),
+            node=self._node,
             giver=giver,
             late=late,
             attachments=attachments,
@@ -372,15 +384,11 @@ class NodeNetworks:
         )
         return SandboxRepair(dependencies, self._machine.pace)
 
-    def _limit_rounds(self, node: NodeView) -> ShareLimitRounds:
-        dependencies = RoundDependencies(
-            limits=self._limits,
-            listed=partial(read_sandboxes, self._site.runtime),
-            holdings=self._kubelet.holdings,
-            granted=node.granted,
-            attachments=self.attachments,
-        )
-        return ShareLimitRounds(dependencies)
+    def _granted(self, holdings: Sequence[Holding]) -> tuple[GrantedShare, ...]:
+        """As NodeView.granted; raise Unavailable until networks are served."""
+        if self._node is None:
+            raise Unavailable("Pod networks are not served yet: the agent has just started.")
+        return self._node.granted(holdings)
 
     def _wanting(self, pods: NodePodWatch) -> tuple[PodState, ...]:
         """The pods that should have networks of kube-rdma.

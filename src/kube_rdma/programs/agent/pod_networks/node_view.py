@@ -120,17 +120,19 @@ class NodeView:
         """Whether a claim of the pod's namespace is prepared here; asks nobody."""
         return any(one.claim.namespace == pod.namespace for one in self._asked.booked())
 
-    async def settle(self, sandbox: Sandbox, pod: PodState) -> None:
+    async def settle(self, sandbox: Sandbox, pod: PodState) -> tuple[Holding, ...]:
         """A pod gets no network: its containers are told of what they hold by claims all the same.
 
-        Raise KubeError when nobody tells what they hold.
+        What they hold is returned where they may have claims. Raise KubeError when nobody tells.
         """
-        if self.has_claims(sandbox.pod):
-            from kube_rdma.programs.agent.claims.settings import ClaimingSandbox
+        if not self.has_claims(sandbox.pod):
+            return ()
+        from kube_rdma.programs.agent.claims.settings import ClaimingSandbox
 
-            holdings = await self.holdings(sandbox.pod)
-            made = ClaimingSandbox(sandbox, holdings, dict(pod.annotations), {})
-            await self._asked.kubelet.settle(made)
+        holdings = await self.holdings(sandbox.pod)
+        made = ClaimingSandbox(sandbox, holdings, dict(pod.annotations), {})
+        await self._asked.kubelet.settle(made)
+        return holdings
 
     async def claimed(self, pod: PodName) -> tuple[ClaimDevice, ...]:
         """The devices of the pod's claims that become interfaces of it; raise KubeError."""

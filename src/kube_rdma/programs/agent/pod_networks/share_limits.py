@@ -1,13 +1,13 @@
 """Has the kernel hold pods to the limits of their shares, and reads back that it does.
 
-    ADD: shares, devices ─┐
-    rounds: holdings ─────┴ rules/pools/share_limits ─► rdma.max of the pod's group ─► read back
+    ADD: shares, devices ────────────────────┐
+    PreStart, Prepare and rounds: holdings ──┴ rules/pools/share_limits ─► rdma.max ─► read back
 
-Within an ADD (programs/agent/pod_networks/attach) no container of the pod has begun, so none begins
-without its limits: what cannot be held is refused. The rounds compare what the kernel has for every
-pod that holds shares. They find what came later: another policy, a device that was registered anew,
-pods that get no network here. Nothing is kept on a disk, for the kernel's file is the record, and
-it ends with the pod's group.
+No container begins without its limits: what cannot be held is refused when a claim is prepared, at
+an ADD (programs/agent/pod_networks/attach) and before a container with a share starts. The kubelet
+has made the pod's group by then. The rounds compare what the kernel has for every pod that holds
+shares. They find what came later: another policy, a device that was registered anew. Nothing is
+kept on a disk, for the kernel's file is the record, and it ends with the pod's group.
 """
 
 from __future__ import annotations
@@ -18,16 +18,18 @@ from contextlib import suppress
 
 import structlog
 
-from kube_base.errors import Broken, KubeError, Refused
+from kube_base.errors import Broken, KubeError, Refused, Unavailable
 from kube_base.frozen import Frozen
 from kube_base.notices import Notices
 from kube_rdma.adapters.kernel.cgroups.rdma import RdmaGroups
 from kube_rdma.model.attach.attachment import Attachment, GrantedShare, Sandbox
+from kube_rdma.model.claims.prepared import PreparedClaim
 from kube_rdma.model.late_binding.binding import PodName
 from kube_rdma.model.late_binding.runtime import PodSandbox
 from kube_rdma.model.pools.holding import Holding
-from kube_rdma.model.pools.pool import Pool
+from kube_rdma.model.pools.pool import Pool, ShareId
 from kube_rdma.model.pools.rdma_limits import DeviceLimits, PodDeviceUse, RdmaLimits
+from kube_rdma.rules.late_binding.binding import holder, holders
 from kube_rdma.rules.phrases import listed
 from kube_rdma.rules.pools.share_limits import (
     UsedDevices,
@@ -71,6 +73,13 @@ class ShareLimits:
         if not any(share.resource in limits for share in granted):
             return ()
         return await self._written(uid, device_limits(granted, limits, used))
+
+    async def has_group(self, uid: str) -> bool:
+        """Whether the node has a control group of the pod."""
+        try:
+            return bool(self._groups and await asyncio.to_thread(self._groups.find, uid))
+        except Unavailable:
+            return False
 
     async def lift(self, uid: str, granted: Sequence[GrantedShare], used: UsedDevices) -> None:
         """Take away what an earlier policy limited; raise KubeError."""
@@ -179,38 +188,65 @@ class ShareLimitRounds:
         holdings = await self._needs.holdings()
         if holdings is None:
             return
-        by_pod: dict[PodName, list[Holding]] = {}
-        for held in holdings:
-            by_pod.setdefault(PodName(held.namespace, held.pod), []).append(held)
+        pods = set(holders(holdings).values())
         for sandbox in await self._needs.listed():
-            if sandbox.ready and sandbox.pod in by_pod:
-                await self._compare(sandbox, by_pod[sandbox.pod])
+            if sandbox.ready and sandbox.pod in pods:
+                await self._compare(sandbox, holdings)
         self._are_left = limited_now
 
-    async def _compare(self, sandbox: PodSandbox, holdings: Sequence[Holding]) -> None:
-        """What cannot be lifted ends with the pod; a node that cannot limit has nothing to lift."""
-        limits, container = self._needs.limits, sandbox.container
-        mine = [one for one in self._needs.attachments() if one.sandbox.container == container]
-        used, resources = used_devices(mine), limits.by_resource
-        is_limited = any(held.resource in resources for held in holdings)
-        try:
-            granted = self._needs.granted(holdings)
-            if is_limited:
-                uncounted = await limits.hold(sandbox.uid, granted, used)
-            else:
-                uncounted = ()
-                await limits.lift(sandbox.uid, granted, used)
-        except KubeError as error:
-            if is_limited:
-                self._fail(sandbox, str(error))
-            return
-        if uncounted:
-            self._fail(sandbox, not_counted(uncounted))
-        else:
-            self._notices.over(sandbox.uid)
+    async def before_start(self, resource: str, shares: Sequence[ShareId]) -> None:
+        """Have the pod that holds these shares held to its limits; raise KubeError."""
+        holdings = await self._told()
+        pod = holder(holders(holdings), {(resource, share) for share in shares})
+        sandboxes = [one for one in await self._needs.listed() if one.ready and one.pod == pod]
+        if not sandboxes:
+            raise Unavailable(f"The container runtime shows no sandbox of pod {pod} yet.")
+        for sandbox in sandboxes:
+            await self._hold(pod, sandbox.uid, holdings)
 
-    def _fail(self, sandbox: PodSandbox, why: str) -> None:
-        self._say(sandbox.uid, "share limits not held", pod=str(sandbox.pod), why=why)
+    async def prepared(self, claim: PreparedClaim) -> None:
+        """Have the pods of a claim held to their limits; raise KubeError.
+
+        One of several may not have begun: the kubelet makes a pod's group before it asks for its
+        claims.
+        """
+        holdings = await self._told()
+        users = [user for user in claim.users if user.resource == "pods"]
+        begun = [user for user in users if await self._needs.limits.has_group(user.uid)]
+        for user in begun or users:
+            await self._hold(PodName(claim.claim.namespace, user.name), user.uid, holdings)
+
+    async def _told(self) -> tuple[Holding, ...]:
+        holdings = await self._needs.holdings()
+        if holdings is None:
+            raise Unavailable("The kubelet does not report which pod holds which shares.")
+        return holdings
+
+    async def _compare(self, sandbox: PodSandbox, holdings: Sequence[Holding]) -> None:
+        """What cannot be held is said, and tried again in the next round."""
+        try:
+            await self._hold(sandbox.pod, sandbox.uid, holdings)
+        except KubeError as error:
+            self._fail(sandbox.pod, sandbox.uid, str(error))
+
+    async def _hold(self, pod: PodName, uid: str, holdings: Sequence[Holding]) -> None:
+        """Raise KubeError where a pod cannot be held to the limits of all that it has.
+
+        What cannot be lifted ends with the pod; a node that cannot limit has nothing to lift.
+        """
+        limits = self._needs.limits
+        mine = [one for one in holdings if PodName(one.namespace, one.pod) == pod]
+        used = used_devices(one for one in self._needs.attachments() if one.sandbox.pod == pod)
+        if not any(held.resource in limits.by_resource for held in mine):
+            with suppress(KubeError):
+                await limits.lift(uid, self._needs.granted(mine), used)
+        elif uncounted := await limits.hold(uid, self._needs.granted(mine), used):
+            self._fail(pod, uid, not_counted(uncounted))
+            return
+        self._notices.over(uid)
+
+    def _fail(self, pod: PodName, uid: str, why: str) -> None:
+        self._say(uid, "share limits not held", pod=str(pod), why=why)
 
     def _say(self, topic: str, event: str, *, why: str, **facts: str) -> None:
         for sentence in self._notices.news(topic, why):

@@ -15,6 +15,7 @@ from kube_rdma.model.claims.prepared import AllocatedClaim, ClaimName, ClaimUser
 from kube_rdma.model.claims.users import ClaimUse, PodClaims
 from kube_rdma.model.late_binding.binding import Edits, PodName
 from kube_rdma.model.pools.pool import Attach, Mode, PoolSpec
+from kube_rdma.model.pools.rdma_limits import RdmaLimits
 from kube_rdma.programs.agent.claims.prepared_claims import (
     ClaimDependencies,
     PreparedClaims,
@@ -54,7 +55,7 @@ class World:
         users = (ClaimUser("pods", "job-0", "uid-job-0"),)
         self.claims[name.namespace, name.name] = AllocatedClaim(name, devices, users)
 
-    def agent(self, disk=None, cdi=None, *, offered=True):
+    def agent(self, disk=None, cdi=None, *, offered=True, hold=None):
         """An agent that has started on this node."""
 
         async def read(name):
@@ -69,7 +70,7 @@ class World:
         to = ClaimDependencies(
             journal, cdi or CdiFolder(self.cdi), read, pod, "node-1", self.boot, settled=0.0
         )
-        claims = PreparedClaims(replace(to, holders=self.holders))
+        claims = PreparedClaims(replace(to, holders=self.holders, hold=hold))
         if offered:
             claims.offered(self.pools())
         return claims
@@ -112,6 +113,36 @@ async def test_a_claim_is_there_for_containers_when_the_kubelet_is_answered(worl
     ]
     assert world.container(*devices).char_paths == DOORS_OF_FIRST
     assert agent.cards() == {FIRST.id}
+
+
+async def test_limits_are_held_before_the_kubelet_is_answered(world):
+    """Whenever it asks: a pod that the first answer did not reach may not have begun then."""
+    held = []
+
+    async def hold(prepared):
+        held.append((prepared.claim, prepared.users))
+
+    limits = RdmaLimits(objects=100)
+    world.specs = (replace(MULTI, limits=limits),)
+    agent = world.agent()
+    with pytest.raises(Refused, match="the agent runs without --networks"):
+        await agent.prepare(CLAIM)
+    agent = world.agent(hold=hold)
+    for count in (1, 2):
+        await agent.prepare(CLAIM)
+        assert len(held) == count
+    assert held[0] == (CLAIM, (ClaimUser("pods", "job-0", "uid-job-0"),))
+
+
+async def test_what_cannot_be_held_is_not_answered(world):
+    async def hold(prepared):
+        raise Unavailable("The node has no control group of the pod.")
+
+    world.specs = (replace(MULTI, limits=RdmaLimits(objects=100)),)
+    with pytest.raises(Unavailable, match="no control group"):
+        await world.agent(hold=hold).prepare(CLAIM)
+    world.specs = (MULTI,)
+    await world.agent(hold=hold).prepare(CLAIM)
 
 
 async def test_preparing_twice_is_one_answer_and_no_question(world):

@@ -116,6 +116,8 @@ async def test_a_card_that_a_pod_holds_stays_healthy_and_free_ones_do_not(world)
 class Networks:
     """Pod networks of which only the records count; `recorded` None: not read yet."""
 
+    limits = None
+
     def __init__(self):
         self.recorded = None
 

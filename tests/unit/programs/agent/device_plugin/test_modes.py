@@ -3,8 +3,9 @@
 import json
 
 import pytest
+from grpclib import GRPCError
 
-from kube_base.errors import Unavailable
+from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
 from kube_rdma.adapters.files.device_info import DeviceInfoFolder
 from kube_rdma.adapters.journal.format import POOLS
@@ -237,9 +238,9 @@ async def test_a_record_of_late_binding_is_met_without_it_where_there_is_none(wo
             assert answer.devices
 
 
-def policy(name):
+def policy(name, **further):
     """All cards in a pool of this name."""
-    pool = {"resource": f"rdma/{name}", "mode": "exclusive"}
+    pool = {"resource": f"rdma/{name}", "mode": "exclusive", **further}
     head = {"apiVersion": "kube-rdma.io/v1alpha1", "kind": "NodePolicy"}
     return json.dumps({**head, "metadata": {"name": "a"}, "spec": {"pools": [pool]}})
 
@@ -265,13 +266,17 @@ async def test_a_card_of_a_resource_that_went_is_offered_when_its_pod_has_ended(
 
 
 class Networks:
-    """Pod networks that only listen."""
+    """Pod networks that only listen; `limits` hears which containers are about to start."""
 
     def __init__(self):
-        self.told = []
+        self.told, self.starts, self.limits = [], [], self
+
+    async def before_start(self, resource, shares):
+        self.starts.append((resource, tuple(shares)))
 
     def offered(self, pools, withdrawn=()):
         self.told.append((set(pools), tuple(withdrawn)))
+        self.pools = pools
 
     async def concerned(self, pod):
         return True
@@ -295,6 +300,53 @@ async def test_pod_networks_hear_what_is_offered_no_more_while_a_pod_has_it(worl
         await until(lambda: networks.told[-1] == ({"rdma/new"}, ("rdma/old",)))
         world.kubelet.remove_pod("training")
         await until(lambda: networks.told[-1] == ({"rdma/new"}, ()))
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_limits_are_held_before_each_start_of_a_container(world, tmp_path, late):
+    """With late binding and without, with networks and without; where they cannot be, none starts.
+
+    A policy that brings limits has the kubelet ask from then on.
+    """
+    config, networks = tmp_path / "config.json", Networks()
+    config.write_text(policy("a"))
+    job = ContainerPlace("job")
+    world.pod("job")
+    async with world.serving(replace(world.doors(config, late=late), networks=networks)):
+        await world.kubelet.until(lambda: world.kubelet.healthy("rdma/a") == 4)
+        await world.kubelet.allocate("rdma/a", 1, place=job)
+        await world.kubelet.start_container(job)
+        assert not networks.starts
+        config.write_text(policy("a", rdmaLimits={"hcaObject": 100}))
+        await until(lambda: networks.pools["rdma/a"].spec.limits)
+        registered = 1 if late else 2
+        await world.kubelet.until(
+            lambda: (
+                world.kubelet.registrations.count("rdma/a") == registered
+                and world.kubelet.healthy("rdma/a") == 4
+            )
+        )
+        held = ("rdma/a", tuple(world.kubelet.store.holdings[job, "rdma/a"]))
+        for count in (1, 2):
+            await world.kubelet.start_container(job)
+            assert networks.starts == count * [held]
+        networks.before_start = refused
+        with pytest.raises(GRPCError, match="this node has cgroup v1"):
+            await world.kubelet.start_container(job)
+
+
+async def refused(resource, shares):
+    raise Refused("this node has cgroup v1", remedy="Boot it with cgroup v2", where=resource)
+
+
+async def test_an_agent_without_networks_starts_no_container_with_limits(world, tmp_path):
+    config, job = tmp_path / "config.json", ContainerPlace("job")
+    config.write_text(policy("a", rdmaLimits={"hcaObject": 100}))
+    async with world.serving(world.doors(config)):
+        await world.kubelet.until(lambda: world.kubelet.healthy("rdma/a") == 4)
+        await world.kubelet.allocate("rdma/a", 1, place=job)
+        with pytest.raises(GRPCError, match="the agent runs without --networks"):
+            await world.kubelet.start_container(job)
 
 
 async def test_without_the_kubelet_s_word_no_mode_changes(world, recording):

@@ -2,10 +2,11 @@
 
 import pytest
 
-from kube_base.errors import Broken, Refused, Unavailable
+from kube_base.errors import Broken, KubeError, Refused, Unavailable
 from kube_base.frozen import replace
 from kube_rdma.adapters.kernel.cgroups.rdma import RdmaGroups
 from kube_rdma.model.attach.attachment import Attachment, Sandbox
+from kube_rdma.model.claims.prepared import ClaimName, ClaimUser, PreparedClaim
 from kube_rdma.model.late_binding.binding import PodName
 from kube_rdma.model.late_binding.runtime import PodSandbox
 from kube_rdma.model.pools.holding import Holding
@@ -99,6 +100,13 @@ class TestAnAdd:
             await world.add(1)
         world.nothing_left(1)
 
+    async def test_a_pod_that_asks_for_no_network_is_held_by_its_claims(self, world, files):
+        """The kubelet prepares a claim once, so that of its second pod is heard of here first."""
+        world.node.annotations.clear()
+        world.node.settle = lambda *_: world.node.holdings(POD)
+        await world.add(1)
+        assert limits_of(files)["mlx5_0"] == LIMITS
+
     async def test_without_limits_no_group_is_looked_at(self, world):
         world.limits = ShareLimits(None, lambda: pools(None))
         world.start()
@@ -145,7 +153,12 @@ class Node:
         self.now, self.asked = LIMITS, 0
         self.sandboxes = [PodSandbox("c1", POD, UID, ready=True)]
         self.attachments: list[Attachment] = []
-        self.failing = None
+        self.failing, self.silent, self.held_by = (
+            None,
+            False,
+            (POD, PodName("default", "elsewhere")),
+        )
+        self.share = share(card(0), Mode.SHARED_MULTI)
         limits = ShareLimits(RdmaGroups(files) if files else None, lambda: pools(self.now))
         to = RoundDependencies(
             limits, self.listed, self.holdings, self.granted, lambda: self.attachments
@@ -157,16 +170,15 @@ class Node:
 
     async def holdings(self):
         self.asked += 1
-        mine = share(card(0), Mode.SHARED_MULTI)
-        return tuple(
-            Holding(pod.namespace, pod.name, "main", RESOURCE, (mine.share,))
-            for pod in (POD, PodName("default", "elsewhere"))
-        )
+        names = (self.share.share, "another")
+        held = zip(self.held_by, names, strict=False)
+        holdings = (Holding(pod.namespace, pod.name, "main", RESOURCE, (s,)) for pod, s in held)
+        return None if self.silent else tuple(holdings)
 
     def granted(self, holdings):
         if self.failing:
             raise self.failing
-        return (share(card(0), Mode.SHARED_MULTI),)
+        return (self.share,)
 
 
 @pytest.fixture
@@ -177,6 +189,77 @@ def node(files):
 async def test_a_round_holds_a_pod_that_had_no_add(node, files):
     await node.rounds.round()
     assert limits_of(files)["mlx5_0"] == LIMITS
+
+
+class TestBeforeAContainerStarts:
+    """Of a pod that asks for no network, as one on the node's own network."""
+
+    async def test_its_limits_are_written_before_it_is_answered(self, node, files):
+        await node.rounds.before_start(RESOURCE, [node.share.share])
+        assert limits_of(files)["mlx5_0"] == LIMITS
+        for _ in range(LIMITS.objects):
+            files.charge(GROUP, "mlx5_0")
+        with pytest.raises(BlockingIOError):
+            files.charge(GROUP, "mlx5_0")
+
+    async def test_a_container_that_starts_again_changes_nothing(self, node, files):
+        await node.rounds.before_start(RESOURCE, [node.share.share])
+        count = len(files.writes)
+        await node.rounds.before_start(RESOURCE, [node.share.share])
+        assert len(files.writes) == count
+
+    async def test_objects_above_the_limit_stay(self, node, files):
+        """As those that a container made before the agent was updated."""
+        groups = RdmaGroups(files)
+        groups.switch_on(UID)
+        for _ in range(LIMITS.objects + 1):
+            files.charge(GROUP, "mlx5_0")
+        await node.rounds.before_start(RESOURCE, [node.share.share])
+        (use,) = [one for one in groups.read(GROUP).current if one.device == "mlx5_0"]
+        assert use.objects == LIMITS.objects + 1
+        with pytest.raises(BlockingIOError):
+            files.charge(GROUP, "mlx5_0")
+
+    @pytest.mark.parametrize(
+        ("change", "why"),
+        [
+            ({"sandboxes": []}, "shows no sandbox of pod default/train-0 yet"),
+            ({"silent": True}, "kubelet does not report which pod holds"),
+            ({"failing": Unavailable("The cards are not known.")}, "cards are not known"),
+            ({"held_by": ()}, "no pod holds share"),
+        ],
+    )
+    async def test_it_does_not_start_while_nobody_can_tell_whose_it_is(self, node, change, why):
+        for name, value in change.items():
+            setattr(node, name, value)
+        with pytest.raises(KubeError, match=why):
+            await node.rounds.before_start(RESOURCE, [node.share.share])
+
+    async def test_nor_where_the_agent_sees_no_groups(self):
+        node = Node(None)
+        with pytest.raises(Refused, match=r"agent\.shareLimits=true"):
+            await node.rounds.before_start(RESOURCE, [node.share.share])
+
+
+class TestBeforeAClaimIsPrepared:
+    """It is held by the pods that it is reserved for."""
+
+    def claim(self, *uids):
+        users = tuple(ClaimUser("pods", POD.name, uid) for uid in uids)
+        return PreparedClaim(ClaimName(POD.namespace, "nic", "u"), (), users, "boot", 0.0)
+
+    async def test_their_limits_are_written_before_the_kubelet_is_answered(self, node, files):
+        """One that has not begun has no group yet; its own call comes."""
+        await node.rounds.prepared(self.claim("uid-later", UID))
+        assert limits_of(files)["mlx5_0"] == LIMITS
+
+    async def test_without_a_group_of_any_of_them_it_is_refused(self, node):
+        with pytest.raises(Unavailable, match="no control group of the pod with uid uid-later"):
+            await node.rounds.prepared(self.claim("uid-later"))
+
+    async def test_other_kinds_of_users_have_no_group(self, node):
+        claim = replace(self.claim(), users=(ClaimUser("podgroups", "team", "u-team"),))
+        await node.rounds.prepared(claim)
 
 
 async def test_a_round_writes_nothing_that_is_so_already(node, files):
