@@ -35,6 +35,7 @@ from kube_rdma.adapters.journal.format import CLAIMS
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.kubelet.claim_plugin import ClaimAnswers, ClaimPlugin
 from kube_rdma.adapters.runtime.cdi import CdiFolder
+from kube_rdma.adapters.runtime.cri import read_sandboxes
 from kube_rdma.model.claims.device import DRIVER
 from kube_rdma.programs import logs
 from kube_rdma.programs.agent.claims.prepared_claims import ClaimDependencies, PreparedClaims
@@ -151,6 +152,7 @@ async def serve(folder: Path, calls: int) -> None:
             CdiFolder(Path(cdi)),
             partial(allocated, cluster),
             partial(claims_of_pod, cluster),
+            partial(read_sandboxes, folder / "runtime.sock"),
             NODE,
             "boot",
         )

@@ -41,6 +41,7 @@ from kube_rdma.adapters.journal.format import POOLS, RAILS
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.kernel.netlink.uevents import Uevent
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
+from kube_rdma.adapters.runtime.cri import read_sandboxes
 from kube_rdma.model.device import Device
 from kube_rdma.model.ipam import (
     AddressRequest,
@@ -310,6 +311,7 @@ class ScaleNode:
             folder / "settings",
             folder / "plugins_registry",
             works,
+            partial(read_sandboxes, folder / "runtime.sock"),
         )
 
 

@@ -230,11 +230,7 @@ def test_a_kubelet_that_lost_its_checkpoint_gives_no_card_twice(vke):
         wait_for(vke, CARDS)
         with pod(vke, "thief", limits={RESOURCE: str(CARDS)}) as thief:
             why = f"share {share} is still held by pod default/{job}, which runs"
-            waiting.until(
-                vke,
-                "an Event",
-                lambda: any(why in n for n in notes_of(vke, "Pod", thief, "Failed")),
-            )
+            cluster.until_event(vke, "Failed", why)
             assert "uverbs" in cluster.kubectl(vke, "exec", job, "--", "ls", "/dev/infiniband")
             assert cluster.get(vke, f"pod/{thief}")["status"]["phase"] == "Pending"
             cluster.kubectl(vke, "delete", "pod", job)

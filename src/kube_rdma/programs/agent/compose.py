@@ -263,6 +263,7 @@ def _with_claims(
         settings=places.socket.parent / "settings",
         plugins_registry=folders.plugins_registry,
         works=works,
+        sandboxes=partial(read_sandboxes, places.runtime_socket),
         dranet=options.dranet,
     )
     return with_claims(doors, site, cluster, stack)

@@ -42,6 +42,10 @@ _ANEW = "Delete the pod, so that the scheduler allocates again"
 _WAIT = "Wait until their pods have ended; the kubelet tries again"
 
 
+class Taken(Unavailable):
+    """Other claims or shares have the device now."""
+
+
 class PoolDevice(Frozen):
     """A device of the driver: a card of a pool, or (None) the whole pool; `room` in slots."""
 
@@ -310,7 +314,7 @@ def _own(whole: str, node: BookingNode, shares: Sequence[ClaimShare]) -> list[tu
 def _refuse_excess(
     share: ClaimShare, device: PoolDevice, held: Sequence[tuple[str, int]], where: str
 ) -> None:
-    """Raise Refused for more than the device has, and Unavailable while others hold too much."""
+    """Raise Refused for more than the device has, and Taken while others hold too much."""
     if share.admin:
         return
     room = device.room if device.is_shared else 1
@@ -321,7 +325,7 @@ def _refuse_excess(
     taken = sum(slots for _, slots in held)
     if taken + share.slots > room:
         names = listed([name for name, _ in held])
-        raise Unavailable(
+        raise Taken(
             f"{where}: {share.device} has {_slots(room)}, of which {names} hold {taken}. {_WAIT}."
         )
 

@@ -6,7 +6,7 @@ with_claims ─┬► PreparedClaims ─► the kubelet's view, late binding, Cl
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from functools import partial
@@ -27,6 +27,8 @@ from kube_rdma.model.claims.device import DRIVER
 from kube_rdma.model.claims.prepared import ClaimName
 from kube_rdma.model.claims.status import DeviceStatus
 from kube_rdma.model.cni_conf import Wiring
+from kube_rdma.model.late_binding.binding import HeldShare
+from kube_rdma.model.late_binding.runtime import PodSandbox
 from kube_rdma.programs.agent.claims.driver import ClaimDriver
 from kube_rdma.programs.agent.claims.late_binding import WithClaims
 from kube_rdma.programs.agent.claims.metadata import ClaimMetadata
@@ -44,7 +46,8 @@ if TYPE_CHECKING:
 class ClaimSite(Frozen):
     """Where claims are served: node and boot, and places of the host as this process sees them.
 
-    `works` answers whether the runtime gives containers the CDI devices that claims name, and why.
+    `works` answers whether the runtime gives containers the CDI devices that claims name, and why;
+    `sandboxes` are the runtime's.
     `dranet`: devices have DRANET's names of attributes too.
     """
 
@@ -55,6 +58,7 @@ class ClaimSite(Frozen):
     settings: Path
     plugins_registry: Path | None  # None: it is not there
     works: Callable[[], Awaitable[tuple[bool, str]]]
+    sandboxes: Callable[[], Awaitable[Sequence[PodSandbox]]]
     dranet: bool = False
 
 
@@ -74,6 +78,9 @@ def with_claims(
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         await write_statuses(cluster, claim, devices, now)
 
+    async def holders(resources: Collection[str]) -> Mapping[HeldShare, str]:
+        return {**await doors.late.held(), **await doors.kubelet.plugin_holders(resources)}
+
     door = OfferedSlices(cluster, DRIVER, site.node)
     slices = SlicePublisher(door, doors.rails.number, dranet=site.dranet)
     statuses = ClaimStatuses(write)
@@ -90,7 +97,8 @@ def with_claims(
         metadata=ClaimMetadata(ClaimFiles(site.settings / "metadata"), slices.attributes),
         settings=ClaimSettings(PodSettings(site.settings / "claims")),
         wiring=doors.networks.wiring if doors.networks else lambda: Wiring.NONE,
-        holders=doors.kubelet.plugin_holders,
+        holders=holders,
+        sandboxes=site.sandboxes,
         hold=doors.networks.limits.prepared if doors.networks else None,
         tell=partial(doors.node.tell, NodeEvent.JOURNAL_TROUBLE),
     )

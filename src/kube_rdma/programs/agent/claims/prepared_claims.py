@@ -46,6 +46,7 @@ from kube_rdma.model.late_binding.binding import (
     lift_memlock,
     merge_settings,
 )
+from kube_rdma.model.late_binding.runtime import PodSandbox
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.model.pools.pool import Bind, Pool
 from kube_rdma.programs.agent.claims.metadata import ClaimMetadata
@@ -57,6 +58,7 @@ from kube_rdma.rules.claims.holders import claims_of, holdings, node_holdings
 from kube_rdma.rules.claims.interfaces import interfaces, refuse_uncalled
 from kube_rdma.rules.claims.prepare import (
     BookingNode,
+    Taken,
     answer,
     book,
     devices_of,
@@ -80,7 +82,8 @@ async def nobody(_: Collection[str]) -> Mapping[HeldShare, str]:
 class ClaimDependencies(Frozen):
     """Whom the bookings need.
 
-    `read` has what bears the name of a claim now, `pod` the claims of a pod; both raise KubeError.
+    `read` has what bears the name of a claim now, `pod` the claims of a pod, `sandboxes` are the
+    runtime's; all raise KubeError.
     `node` is this node's name, which its pool of devices has too; `boot` tells one boot of it from
     another. `shim` is a path of the host, `wiring` says who calls for pods, and `claimed` tells the
     shim of those that ask without an annotation. Without `settings` containers are not told of
@@ -94,6 +97,7 @@ class ClaimDependencies(Frozen):
     cdi: CdiFolder
     read: Callable[[ClaimName], Awaitable[AllocatedClaim | None]]
     pod: Callable[[PodName], Awaitable[PodClaims | None]]
+    sandboxes: Callable[[], Awaitable[Sequence[PodSandbox]]]
     node: str
     boot: str
     shim: Callable[[], str | None] = lambda: None
@@ -131,7 +135,19 @@ class PreparedClaims:
         self._pools = pools
 
     async def prepare(self, claim: ClaimName) -> Sequence[PreparedDevice]:
-        """What the kubelet is answered; raise KubeError with the sentence that it shows."""
+        """What the kubelet is answered; raise KubeError with the sentence that it shows.
+
+        A kubelet that lost its record gives no claim back: where others are in the way, those that
+        are over end first.
+        """
+        try:
+            return await self._prepare(claim)
+        except Taken:
+            if not await self._end_over():
+                raise
+        return await self._prepare(claim)
+
+    async def _prepare(self, claim: ClaimName) -> Sequence[PreparedDevice]:
         await self._records.refuse_foreign(claim.uid)
         self._node()  # nothing is asked before there is something to give
         # Outside of the turn: what is prepared, attached or given back waits for no API server.
@@ -180,12 +196,9 @@ class PreparedClaims:
         it was given to is there: a restore of etcd makes pods new claims, and they keep the devices
         of the old ones. The kubelet gives these back when their pods are gone.
         """
+        await self._end_over()
         async with self._turn:
             for prepared in self.booked:
-                if await self._is_over(prepared):
-                    log.info("claim ended without a word", claim=str(prepared.claim))
-                    await self._end(prepared.claim)
-                    continue
                 node = self._node()
                 now = prepared if stands(prepared, node) else rebooked(prepared, node)
                 await self._keep(now)
@@ -339,6 +352,15 @@ class PreparedClaims:
             }
             log.info("claim given back", claim=str(claim))
 
+    async def _end_over(self) -> bool:
+        """End the claims that are over; whether there were any. Nobody waits for who is asked."""
+        over = [one for one in self.booked if await self._is_over(one)]
+        async with self._turn:
+            for prepared in over:
+                log.info("claim ended without a word", claim=str(prepared.claim))
+                await self._end(prepared.claim)
+        return bool(over)
+
     async def _is_over(self, prepared: PreparedClaim) -> bool:
         """Whether the claim and its pods are surely gone; while nobody can say, they are not."""
         name = prepared.claim
@@ -351,10 +373,12 @@ class PreparedClaims:
                 if pod and pod.uid == user.uid:
                     log.warning("claim gone under its pod", claim=str(name), pod=user.name)
                     return False
+            # A pod that was deleted by force has the card until its containers have ended.
+            running = {one.uid for one in await self._to.sandboxes() if one.ready}
+            return running.isdisjoint(user.uid for user in prepared.users)
         except KubeError as error:
             log.warning("claim not read", claim=str(name), why=str(error))
             return False
-        return True
 
     def _node(self) -> BookingNode:
         if self._pools is None:

@@ -48,6 +48,7 @@ from kube_rdma.model.pools.pool import Attach, Bind, Grant, Pool, PoolSpec, Shar
 from kube_rdma.model.settings.topology_file import PlacedNet, TopologyFacts
 from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
 from kube_rdma.programs.agent.late_binding.early_settings import EarlySettings
+from kube_rdma.programs.agent.late_binding.interface import LateBinding
 from kube_rdma.programs.records import Records, in_the_log
 from kube_rdma.rules.attach.requests import is_asking
 from kube_rdma.rules.health.evaluate import LinksInside
@@ -120,7 +121,7 @@ class _Asked(Frozen):
     why: Refused | None = None
 
 
-class Binder:
+class Binder(LateBinding):
     """What Allocate, CNI and PreStartContainer ask for; one call at a time changes anything."""
 
     def __init__(self, neighbours: BinderDependencies) -> None:
@@ -259,8 +260,12 @@ class Binder:
         records = (one for one in self._records.values if one.resource not in whole)
         return frozenset(card for one in records for card in one.cards)
 
-    async def follow(self, changed: Callable[[], None]) -> None:
-        """Nothing changes."""
+    async def held(self) -> Mapping[HeldShare, str]:
+        """As LateBinding.held, whatever the kubelet knows of it."""
+        async with self._turn:
+            known = await self._gather_facts(())
+        living = (one for one in known.bindings if one.container not in known.gone)
+        return {share: f"pod {one.pod}" for one in living for share in one.held}
 
     async def sweep(self) -> None:
         """Forget what nobody needs any more, again and again, until cancelled."""

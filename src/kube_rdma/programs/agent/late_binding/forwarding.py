@@ -16,7 +16,7 @@ from kube_rdma.programs.agent.late_binding.interface import LateBinding
 from kube_rdma.rules.health.evaluate import LinksInside
 
 
-class ForwardingBinding:
+class ForwardingBinding(LateBinding):
     """A LateBinding; `to` does all of it."""
 
     def __init__(self, to: LateBinding) -> None:
@@ -45,6 +45,10 @@ class ForwardingBinding:
     def cards(self) -> frozenset[CardId] | None:
         """The cards that are promised to pods or bound; None where a record is not understood."""
         return self._to.cards()
+
+    async def held(self) -> Mapping[HeldShare, str]:
+        """The pod, in words, of each share that is bound for one that runs."""
+        return await self._to.held()
 
     async def follow(self, changed: Callable[[], None]) -> None:
         """Call `changed` whenever `possible` may answer otherwise; return when it never will."""

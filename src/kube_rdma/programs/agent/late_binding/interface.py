@@ -10,7 +10,6 @@ files: its pools give plain device nodes in the Allocate reply, and settings as 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
 
 import structlog
 
@@ -28,26 +27,34 @@ from kube_rdma.rules.pools.modes import terms
 log = structlog.get_logger()
 
 
-class LateBinding(Protocol):
-    """What role `plugin` asks."""
+class LateBinding:
+    """What role `plugin` asks; without more, nothing is bound late."""
 
     def possible(self, specs: Sequence[PoolSpec]) -> tuple[PoolSpec, ...]:
         """The wishes, with `attach` as this node can do it."""
+        return tuple(specs)
 
     def offered(self, pools: Mapping[str, Pool]) -> None:
         """Take note of what is offered now, by resource."""
 
     async def promise(self, pool: Pool, grant: Grant) -> Grant:
         """The grant as Allocate answers it: with a name for what will be bound later."""
+        return grant
 
     async def start(self, pool: Pool, shares: Sequence[ShareId]) -> None:
         """Return when the container that holds these shares may start; raise Refused before."""
 
     async def links_inside(self, node: Sequence[Card]) -> LinksInside:
         """The pod and its links for each card of the node that sits inside one."""
+        return {}
 
     def cards(self) -> frozenset[CardId] | None:
         """The cards that are promised to pods or bound; None where a record is not understood."""
+        return frozenset()
+
+    async def held(self) -> Mapping[HeldShare, str]:
+        """The pod, in words, of each share that is bound for one that runs; raise Unavailable."""
+        return {}
 
     async def follow(self, changed: Callable[[], None]) -> None:
         """Call `changed` whenever `possible` may answer otherwise; return when it never will."""
@@ -71,7 +78,7 @@ class LateBinding(Protocol):
         """End what is bound in a sandbox."""
 
 
-class NoLateBinding:
+class NoLateBinding(LateBinding):
     """No late binding on this node; `why` is said once for each resource that wishes for it."""
 
     def __init__(self, why: str, early: EarlySettings | None = None) -> None:
@@ -99,32 +106,3 @@ class NoLateBinding:
     async def promise(self, pool: Pool, grant: Grant) -> Grant:
         """The grant itself, with settings."""
         return await self._early.give(pool, grant)
-
-    async def start(self, pool: Pool, shares: Sequence[ShareId]) -> None:
-        """Let it start: this kubelet still knows an earlier registration."""
-
-    async def links_inside(self, node: Sequence[Card]) -> LinksInside:
-        """Nothing is inside a pod."""
-        return {}
-
-    def cards(self) -> frozenset[CardId] | None:
-        """None is promised."""
-        return frozenset()
-
-    async def follow(self, changed: Callable[[], None]) -> None:
-        """Nothing changes."""
-
-    async def sweep(self) -> None:
-        """Nothing to forget."""
-
-    async def attach(
-        self,
-        sandbox: Sandbox,
-        edits: Mapping[HeldShare, Edits],
-        annotations: Mapping[str, str],
-        holdings: Sequence[Holding] | None = None,
-    ) -> None:
-        """Nothing was promised, so nothing is bound."""
-
-    async def detach(self, container: ContainerId) -> None:
-        """Nothing is bound."""

@@ -57,12 +57,16 @@ def booking(folder, pool, configs=(), count=1, pod_claim="", **facts):
     async def pod(_):
         return PodClaims(POD.namespace, POD.name, UID, (("nic", CLAIM.name),))
 
+    async def listed():
+        return ()
+
     journal = Journal(FakeDisk(), CLAIMS)
     to = ClaimDependencies(
         journal=journal,
         cdi=CdiFolder(folder / "cdi"),
         read=read,
         pod=pod,
+        sandboxes=listed,
         node="node-1",
         boot="b00t",
         settled=0.0,

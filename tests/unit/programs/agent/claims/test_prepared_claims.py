@@ -14,6 +14,7 @@ from kube_rdma.adapters.runtime.cdi import CdiFolder
 from kube_rdma.model.claims.prepared import AllocatedClaim, ClaimName, ClaimUser
 from kube_rdma.model.claims.users import ClaimUse, PodClaims
 from kube_rdma.model.late_binding.binding import Edits, PodName
+from kube_rdma.model.late_binding.runtime import PodSandbox
 from kube_rdma.model.pools.pool import Attach, Mode, PoolSpec
 from kube_rdma.model.pools.rdma_limits import RdmaLimits
 from kube_rdma.programs.agent.claims.prepared_claims import (
@@ -45,7 +46,7 @@ class World:
         self.claims = {}
         self.pods = {JOB: POD}
         self.reads, self.said = 0, {}
-        self.holders = nobody
+        self.holders, self.sandboxes = nobody, []
         self.specs, self.cards = (MULTI,), (FIRST, SECOND)
         self.put(CLAIM)
 
@@ -67,9 +68,12 @@ class World:
             return self.pods.get(name)
 
         journal = Journal(disk or self.disk, CLAIMS)
-        to = ClaimDependencies(
-            journal, cdi or CdiFolder(self.cdi), read, pod, "node-1", self.boot, settled=0.0
-        )
+
+        async def listed():
+            return self.sandboxes
+
+        cdi = cdi or CdiFolder(self.cdi)
+        to = ClaimDependencies(journal, cdi, read, pod, listed, "node-1", self.boot, settled=0.0)
         claims = PreparedClaims(replace(to, holders=self.holders, hold=hold))
         if offered:
             claims.offered(self.pools())
@@ -113,6 +117,41 @@ async def test_a_claim_is_there_for_containers_when_the_kubelet_is_answered(worl
     ]
     assert world.container(*devices).char_paths == DOORS_OF_FIRST
     assert agent.cards() == {FIRST.id}
+
+
+OTHER = ClaimName("team", "job-1-nic-x8", "uid-2")
+
+
+class TestAKubeletThatLostItsRecord:
+    """It gives no claim back, and a scheduler knows only what the API server has."""
+
+    @pytest.fixture
+    async def agent(self, world):
+        world.specs = (replace(MULTI, mode=Mode.EXCLUSIVE, shares=None),)
+        agent = world.agent()
+        world.put(CLAIM, result())
+        await agent.prepare(CLAIM)
+        world.put(OTHER, result())
+        return agent
+
+    async def test_what_a_claim_has_is_not_given_again_while_its_pod_runs(self, world, agent):
+        """Whether the API server has the pod, or it was deleted by force and ends just now."""
+        with pytest.raises(Unavailable, match="job-0-nic-x7 hold 1"):
+            await agent.prepare(OTHER)
+        del world.claims[CLAIM.namespace, CLAIM.name], world.pods[JOB]
+        world.sandboxes = [PodSandbox("c1", JOB, "uid-job-0", ready=True)]
+        with pytest.raises(Unavailable, match="job-0-nic-x7 hold 1"):
+            await agent.prepare(OTHER)
+        await agent.restore()
+        with pytest.raises(Unavailable, match="job-0-nic-x7 hold 1"):
+            await agent.prepare(OTHER)
+
+    @pytest.mark.parametrize("left", [[], [PodSandbox("c1", JOB, "uid-job-0", ready=False)]])
+    async def test_it_is_free_when_the_pod_is_gone(self, world, agent, left):
+        del world.claims[CLAIM.namespace, CLAIM.name], world.pods[JOB]
+        world.sandboxes = left
+        await agent.prepare(OTHER)
+        assert [one.claim for one in agent.booked] == [OTHER]
 
 
 async def test_limits_are_held_before_the_kubelet_is_answered(world):

@@ -213,6 +213,18 @@ class TestAKubeletThatLostItsCheckpoint:
                 with pytest.raises(GRPCError, match="held by pod default/job, which runs"):
                     await self.start(world, THIEF, False, 2)
 
+    @pytest.mark.parametrize("attached", [False, True])
+    async def test_no_claim_gets_it_either(self, world, attached):
+        """Claims ask this while they are prepared; the kubelet tells of no holder."""
+        async with world.serving(world.doors(late=True)):
+            await self.start(world, JOB, attached, 1)
+            world.kubelet.remove_pod("job")
+            share = (VKE, "0000:82:00.0-0")
+            assert await world.binder.held() == {share: "pod default/job"}
+            world.sandboxes = []
+            (world.folder / "netns" / "job").unlink(missing_ok=True)
+            assert await world.binder.held() == {}
+
     @pytest.mark.parametrize("left", [[], [False]])
     async def test_a_pod_that_is_gone_has_no_card(self, world, left):
         """Nobody told the agent of its end; the runtime has no sandbox of it, or a stopped one."""
