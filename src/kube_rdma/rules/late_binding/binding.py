@@ -343,14 +343,14 @@ def _conflicts(
     mine = tuple(mine)
     wanted = frozenset[HeldShare]().union(*(one.held for one in mine))
     cards = {card for one in mine for card in one.cards}.intersection(snapshot.owned)
-    found = tuple(
+    conflicts = tuple(
         one
         for one in snapshot.bindings
         if one.container not in snapshot.gone
         and (one.pod != pod or (uid and one.uid and one.uid != uid))
         and (one.held & wanted or not cards.isdisjoint(one.cards))
     )
-    for other in found:
+    for other in conflicts:
         if _is_anothers(snapshot, other):
             continue
         what = _named(other.held & wanted or other.held)
@@ -360,7 +360,7 @@ def _conflicts(
             remedy="Wait until that pod has ended, or delete it; the kubelet tries again",
             where=other.resource,
         )
-    return found
+    return conflicts
 
 
 def _is_anothers(snapshot: Known, binding: Binding) -> bool:

@@ -102,8 +102,7 @@ def with_claims(
         hold=doors.networks.limits.prepared if doors.networks else None,
         tell=partial(doors.node.tell, NodeEvent.JOURNAL_TROUBLE),
     )
-    claims = PreparedClaims(to)
-    doors.kubelet.prepared = claims
+    doors.kubelet.prepared = claims = PreparedClaims(to)
     driver = ClaimDriver(
         claims, site.plugins_registry, site.node, site.works, statuses.run, slices.offered
     )

@@ -180,9 +180,9 @@ class Binder(LateBinding):
             async with self._turn:
                 holdings = await self._holdings()
                 facts = await self._gather_facts(holdings)
-                said, why = (asked.pod, asked.why) if asked else (None, None)
+                asks, why = (asked.pod, asked.why) if asked else (None, None)
                 try:
-                    decision = gate(facts, resource, shares, attach, said, time.monotonic())
+                    decision = gate(facts, resource, shares, attach, asks, time.monotonic())
                 except Refused as error:
                     raise why or self._unsure(resource) or error from None
                 match decision:
@@ -263,8 +263,8 @@ class Binder(LateBinding):
     async def held(self) -> Mapping[HeldShare, str]:
         """As LateBinding.held, whatever the kubelet knows of it."""
         async with self._turn:
-            known = await self._gather_facts(())
-        living = (one for one in known.bindings if one.container not in known.gone)
+            facts = await self._gather_facts(())
+        living = (one for one in facts.bindings if one.container not in facts.gone)
         return {share: f"pod {one.pod}" for one in living for share in one.held}
 
     async def sweep(self) -> None:
@@ -412,17 +412,17 @@ class Binder(LateBinding):
         before, and then its containers start again.
         """
         pods = {facts.holders[resource, s] for s in shares if (resource, s) in facts.holders}
-        said, annotations = Asked("", networked=False), dict[str, str]()
+        asks, annotations = Asked("", networked=False), dict[str, str]()
         for name in pods:
             pod = await self._to.pods.read(name.namespace, name.name)
             annotations = dict(pod.annotations) if pod else {}
-            said = Asked(pod.runtime_uid if pod else "", networked=False)
+            asks = Asked(pod.runtime_uid if pod else "", networked=False)
             try:
                 if pod and is_asking(pod) and await self._to.concerned(pod):
-                    return _Asked(replace(said, networked=True), annotations)
+                    return _Asked(replace(asks, networked=True), annotations)
             except Refused as error:
-                return _Asked(replace(said, networked=True), annotations, error)
-        return _Asked(said, annotations)
+                return _Asked(replace(asks, networked=True), annotations, error)
+        return _Asked(asks, annotations)
 
     async def _links(self, netns: str) -> tuple[PodLink, ...]:
         try:

@@ -196,7 +196,7 @@ class ShareLimitRounds:
 
     async def before_start(self, resource: str, shares: Sequence[ShareId]) -> None:
         """Have the pod that holds these shares held to its limits; raise KubeError."""
-        holdings = await self._told()
+        holdings = await self._holdings()
         pod = holder(holders(holdings), {(resource, share) for share in shares})
         sandboxes = [one for one in await self._needs.listed() if one.ready and one.pod == pod]
         if not sandboxes:
@@ -210,13 +210,13 @@ class ShareLimitRounds:
         One of several may not have begun: the kubelet makes a pod's group before it asks for its
         claims.
         """
-        holdings = await self._told()
+        holdings = await self._holdings()
         users = [user for user in claim.users if user.resource == "pods"]
         begun = [user for user in users if await self._needs.limits.has_group(user.uid)]
         for user in begun or users:
             await self._hold(PodName(claim.claim.namespace, user.name), user.uid, holdings)
 
-    async def _told(self) -> tuple[Holding, ...]:
+    async def _holdings(self) -> tuple[Holding, ...]:
         holdings = await self._needs.holdings()
         if holdings is None:
             raise Unavailable("The kubelet does not report which pod holds which shares.")
