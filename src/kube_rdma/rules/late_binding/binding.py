@@ -11,6 +11,7 @@ CDI name make the runtime drop both, so a promise is bound in one sandbox at a t
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from kube_base.errors import Refused
 from kube_base.frozen import Frozen
@@ -73,10 +74,12 @@ class AskPod(Frozen):
 
 
 class Asked(Frozen):
-    """What a pod says: its uid, and whether it asks for networks of kube-rdma."""
+    """What a pod says: whether it asks for networks of kube-rdma, why it cannot have them here."""
 
-    uid: str  # as the runtime knows it; "" where the API server has no such pod
-    networked: bool
+    uid: str = ""  # as the runtime knows it; "" where the API server has no such pod
+    annotations: Mapping[str, str] = MappingProxyType({})
+    networked: bool = False
+    why: Refused | None = None
 
 
 class Write(Frozen):

@@ -134,7 +134,7 @@ class Node:
     def gate(self, pod, container):
         ids = tuple(sorted(pod.containers[container]))
         known = self.known()
-        said = rules.Asked(pod.uid, pod.networked)
+        said = rules.Asked(pod.uid, networked=pod.networked)
         return rules.gate(known, RESOURCE, ids, Attach.AUTO, said, self.now)
 
     def write(self, journal, effect):

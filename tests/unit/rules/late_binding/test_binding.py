@@ -50,7 +50,7 @@ def known(promises=(), bindings=(), files=(), held=None, gone=()):
 
 
 def ask(what, attach=Attach.REQUIRED, networked=True, now=10.0, ids=("s1",)):
-    said = None if networked is None else Asked("u1", networked)
+    said = None if networked is None else Asked("u1", networked=networked)
     return gate(what, HCA, ids, attach, said, now)
 
 

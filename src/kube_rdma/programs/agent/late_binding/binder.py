@@ -113,14 +113,6 @@ class BinderDependencies(Frozen):
     tell: Callable[[str], None] = in_the_log
 
 
-class _Asked(Frozen):
-    """What a pod says, and why it cannot have its networks here."""
-
-    pod: Asked
-    annotations: Mapping[str, str]
-    why: Refused | None = None
-
-
 class Binder(LateBinding):
     """What Allocate, CNI and PreStartContainer ask for; one call at a time changes anything."""
 
@@ -175,15 +167,15 @@ class Binder(LateBinding):
         resource, attach = pool.spec.resource, terms(pool.spec).attach
         if pool.spec.bare_ids and is_taken_over(self._promises, resource, shares):
             return
-        asked: _Asked | None = None
+        asked: Asked | None = None
         while True:
             async with self._turn:
                 holdings = await self._holdings()
                 facts = await self._gather_facts(holdings)
-                asks, why = (asked.pod, asked.why) if asked else (None, None)
                 try:
-                    decision = gate(facts, resource, shares, attach, asks, time.monotonic())
+                    decision = gate(facts, resource, shares, attach, asked, time.monotonic())
                 except Refused as error:
+                    why = asked.why if asked else None
                     raise why or self._unsure(resource) or error from None
                 match decision:
                     case Start():
@@ -405,24 +397,23 @@ class Binder(LateBinding):
             "kube-rdma does not understand: run the version that wrote it again."
         )
 
-    async def _asked(self, facts: Known, resource: str, shares: Sequence[ShareId]) -> _Asked:
+    async def _asked(self, facts: Known, resource: str, shares: Sequence[ShareId]) -> Asked:
         """What the pod that holds these shares asks for.
 
         Why it cannot have networks on this node counts where it has none: it may have got one
         before, and then its containers start again.
         """
         pods = {facts.holders[resource, s] for s in shares if (resource, s) in facts.holders}
-        asks, annotations = Asked("", networked=False), dict[str, str]()
+        asked = Asked()
         for name in pods:
             pod = await self._to.pods.read(name.namespace, name.name)
-            annotations = dict(pod.annotations) if pod else {}
-            asks = Asked(pod.runtime_uid if pod else "", networked=False)
+            asked = Asked(pod.runtime_uid, dict(pod.annotations)) if pod else Asked()
             try:
                 if pod and is_asking(pod) and await self._to.concerned(pod):
-                    return _Asked(replace(asks, networked=True), annotations)
+                    return replace(asked, networked=True)
             except Refused as error:
-                return _Asked(replace(asks, networked=True), annotations, error)
-        return _Asked(asks, annotations)
+                return replace(asked, networked=True, why=error)
+        return asked
 
     async def _links(self, netns: str) -> tuple[PodLink, ...]:
         try:
