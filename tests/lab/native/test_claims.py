@@ -255,6 +255,25 @@ def test_a_pod_that_only_looks_opens_a_card_that_another_claim_holds(lab):
         cluster.kubectl(lab, "delete", "namespace", name, "--wait")
 
 
+def test_a_pod_has_its_control_group_when_its_claims_are_prepared(lab):
+    """So the kernel holds it to limits before the kubelet is answered, and no container begins.
+
+    The agent is stopped: the kubelet waits for its answer, and has made the group before.
+    """
+    signal = "pkill -{} -f '[k]ube-rdma agent'"
+    cluster.shell(lab, NODE, signal.format("STOP"))
+    try:
+        with applied(lab, *of_template("early")):
+            uid = cluster.get(lab, "pod/early")["metadata"]["uid"].replace("-", "?")
+            found = f"find /sys/fs/cgroup -type d -name '*pod{uid}*' | grep -q ."
+            cluster.until_on_node(lab, NODE, found)
+            assert not cluster.get(lab, "pod/early")["status"].get("podIP")
+            cluster.shell(lab, NODE, signal.format("CONT"))
+            cluster.ready(lab, "early")
+    finally:
+        cluster.shell(lab, NODE, signal.format("CONT"))
+
+
 def test_parameters_that_are_wrong_are_an_event_of_the_pod(lab):
     """With the sentence; nothing starts."""
     with applied(lab, *of_template("wrong", {"speed": 400})):

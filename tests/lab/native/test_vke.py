@@ -216,7 +216,10 @@ def test_a_kubelet_killed_at_once_gets_everything_again(vke):
 
 
 def test_a_kubelet_that_lost_its_checkpoint_gives_no_card_twice(vke):
-    """It forgot who holds what, and gives all cards to the next pod, which waits and says why."""
+    """It forgot who holds what, and gives the same card to the next pod, which waits and says why.
+
+    All are free to it, so it is advised as it was before.
+    """
     label(vke, "exclusive")
     wait_for(vke, CARDS)
     with pod(vke, "job") as job:
@@ -228,7 +231,7 @@ def test_a_kubelet_that_lost_its_checkpoint_gives_no_card_twice(vke):
         cluster.shell(vke, NODE, "sv", "start", "kubelet")
         wait_for_log(vke, "event=registered", before + 1)
         wait_for(vke, CARDS)
-        with pod(vke, "thief", limits={RESOURCE: str(CARDS)}) as thief:
+        with pod(vke, "thief") as thief:
             why = f"share {share} is still held by pod default/{job}, which runs"
             cluster.until_event(vke, "Failed", why)
             assert "uverbs" in cluster.kubectl(vke, "exec", job, "--", "ls", "/dev/infiniband")
