@@ -1,6 +1,6 @@
 """Opens the doors of claims, for an agent that is started with ``--claims``.
 
-with_claims ─┬► PreparedClaims ─► the kubelet's view, late binding, ClaimDriver
+with_claims ─┬► PreparedClaims ─► the kubelet's view, ClaimDriver
              └► SlicePublisher, among the keepers of what the cluster knows of the node
 """
 
@@ -30,7 +30,6 @@ from kube_rdma.model.cni_conf import Wiring
 from kube_rdma.model.late_binding.binding import HeldShare
 from kube_rdma.model.late_binding.runtime import PodSandbox
 from kube_rdma.programs.agent.claims.driver import ClaimDriver
-from kube_rdma.programs.agent.claims.late_binding import WithClaims
 from kube_rdma.programs.agent.claims.metadata import ClaimMetadata
 from kube_rdma.programs.agent.claims.prepared_claims import ClaimDependencies, PreparedClaims
 from kube_rdma.programs.agent.claims.publisher import SlicePublisher
@@ -109,6 +108,5 @@ def with_claims(
     return replace(
         doors,
         keepers=(*doors.keepers, slices),
-        late=WithClaims(doors.late, claims),
         claims=driver,
     )

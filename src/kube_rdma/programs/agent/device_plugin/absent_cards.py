@@ -8,27 +8,21 @@ and the records of attached networks, which are on the disk before the first int
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
 
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.pools.pool import Pool, PoolSpec
-from kube_rdma.programs.agent.late_binding.interface import LateBinding
 from kube_rdma.rules.health.absence import Absences, absent, is_away, is_bare
 from kube_rdma.rules.health.membership import Holders
 from kube_rdma.rules.pools.pools import Held
 from kube_rdma.rules.pools.selection import moves
 
-if TYPE_CHECKING:
-    from kube_rdma.programs.agent.pod_networks.node_networks import NodeNetworks
-
 
 class AbsentCards:
-    """One per agent. Without `networks` no pod of the node has a network of kube-rdma."""
+    """One per agent; `records` tell the cards of pods, None while they cannot be read."""
 
-    def __init__(self, late: LateBinding, networks: NodeNetworks | None) -> None:
-        self._late = late
-        self._networks = networks
+    def __init__(self, records: Sequence[Callable[[], frozenset[CardId] | None]]) -> None:
+        self._sources = records
         self.now = Absences()
         self._bare: frozenset[CardId] = frozenset()  # had an RDMA device, show none
         self._lost: frozenset[CardId] = frozenset()  # those of them that no pod can have
@@ -71,6 +65,6 @@ class AbsentCards:
 
     def _records(self) -> frozenset[CardId] | None:
         """The cards that records of the agent give to pods; None while they cannot be read."""
-        late = self._late.cards()
-        attached = self._networks.cards() if self._networks else frozenset[CardId]()
-        return None if late is None or attached is None else late | attached
+        records = [cards() for cards in self._sources]
+        whole = [cards for cards in records if cards is not None]
+        return frozenset[CardId]().union(*whole) if len(whole) == len(records) else None

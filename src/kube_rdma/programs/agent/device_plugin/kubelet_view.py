@@ -23,7 +23,7 @@ from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.claims.prepared import ClaimDevice, PreparedClaim
 from kube_rdma.model.device import Gpu
-from kube_rdma.model.late_binding.binding import HeldShare, PodName
+from kube_rdma.model.late_binding.binding import ContainerId, HeldShare, PodName
 from kube_rdma.model.pools.gpu_use import FreeGpu, HeldGpu
 from kube_rdma.model.pools.holding import Allocatable, Holding, NodeHoldings, RecordedGrant
 from kube_rdma.model.pools.pool import Grant, ShareId
@@ -138,9 +138,15 @@ class KubeletView:
         return await self.prepared.interfaces_of(pod) if self.prepared else ()
 
     async def settle(self, pod: ClaimingSandbox) -> None:
-        """The containers of a pod are told of what they hold by claims."""
+        """What a pod has by claims is what was made for it, and its containers are told of it."""
         if self.prepared:
+            await self.prepared.attach(pod.edits)
             await self.prepared.settle(pod)
+
+    async def detach(self, sandbox: ContainerId) -> None:
+        """Nothing is told any more; a claim is prepared until the kubelet gives it back."""
+        if self.prepared:
+            await self.prepared.detach(sandbox)
 
     async def attached(self, pod: PodName, interfaces: Sequence[Attached]) -> None:
         """Networks were made for a pod, which its claims tell."""

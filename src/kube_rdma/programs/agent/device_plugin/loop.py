@@ -138,7 +138,10 @@ class _Plugin:
         limits = doors.networks.limits if doors.networks else None
         self._handlers = Handlers(doors.kubelet, doors.late, doors.device_infos, limits)
         self._staged = ModeChanges(doors.applied, doors.kubelet.holdings, doors.late, doors.node)
-        self._absent = AbsentCards(doors.late, doors.networks)
+        records = [doors.late.cards]
+        records += [doors.networks.cards] if doors.networks else []
+        records += [doors.claims.claims.cards] if doors.claims else []
+        self._absent = AbsentCards(records)
         self._health: Mapping[CardId, Health] = {}
         self._cards = CardsState()
         self._functions: VirtualFunctions | None = None

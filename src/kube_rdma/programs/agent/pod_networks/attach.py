@@ -300,11 +300,17 @@ class AttachPipeline:
         await self._limit(request, judged, made)
         # Bound: the files of earlier calls go first; no container has been made yet to use them.
         if placed.beside:
-            await late.detach(request.key.container)
+            await self._unbind(request.key.container)
         annotations = dict(request.pod.annotations) if request.pod else {}
         with self._needs.stopwatch.timed(families.LATE_BINDING):
-            await late.attach(request.sandbox, outcome.edits, annotations, judged.holdings)
+            bound = (request.sandbox, outcome.edits, annotations, judged.holdings)
+            await late.attach(*bound)
+            await node.made(*bound)
         return AttachResult(leased, planned.own, outcome.interfaces, placed.beside)
+
+    async def _unbind(self, container: ContainerId) -> None:
+        await self._needs.late.detach(container)
+        await self._needs.node.ended(container)
 
     async def _limit(self, request: AttachRequest, judged: Judged, made: Made) -> None:
         """Have the kernel hold the pod to what its shares may take; raise KubeError."""
@@ -366,7 +372,7 @@ class AttachPipeline:
         attachment = self._attachments.of(key)
         is_made = attachment is not None and bool(attachment.plans)
         if key.interface is None or (is_made and not self._attachments.beside(key)):
-            await self._needs.late.detach(key.container)
+            await self._unbind(key.container)
         try:
             async with self._while_plugins_run(key, attachment.plans if attachment else ()):
                 await self._attachments.detach(key)

@@ -44,7 +44,7 @@ from kube_rdma.model.cni_conf import ConfFile
 from kube_rdma.model.device import Device
 from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings
 from kube_rdma.model.ipam import InterfaceName, IPPool, PoolName
-from kube_rdma.model.late_binding.binding import PodName
+from kube_rdma.model.late_binding.binding import ContainerId, Edits, HeldShare, PodName
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.model.pools.pool import Attach, Pool, ShareId
@@ -127,12 +127,26 @@ class NodeView:
         """
         if not self.has_claims(sandbox.pod):
             return ()
+        holdings = await self.holdings(sandbox.pod)
+        await self.made(sandbox, {}, dict(pod.annotations), holdings)
+        return holdings
+
+    async def made(
+        self,
+        sandbox: Sandbox,
+        edits: Mapping[HeldShare, Edits],
+        annotations: Mapping[str, str],
+        holdings: Sequence[Holding],
+    ) -> None:
+        """What a pod's claims stand for is what networks made for it; its containers are told."""
         from kube_rdma.programs.agent.claims.settings import ClaimingSandbox
 
-        holdings = await self.holdings(sandbox.pod)
-        made = ClaimingSandbox(sandbox, holdings, dict(pod.annotations), {})
+        made = ClaimingSandbox(sandbox, holdings, annotations, edits)
         await self._asked.kubelet.settle(made)
-        return holdings
+
+    async def ended(self, sandbox: ContainerId) -> None:
+        """Its containers are told nothing any more."""
+        await self._asked.kubelet.detach(sandbox)
 
     async def claimed(self, pod: PodName) -> tuple[ClaimDevice, ...]:
         """The devices of the pod's claims that become interfaces of it; raise KubeError."""

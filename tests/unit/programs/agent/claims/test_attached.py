@@ -13,10 +13,8 @@ from kube_rdma.model.claims.prepared import AllocatedClaim, AllocatedDevice, Cla
 from kube_rdma.model.claims.users import PodClaims
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.model.pools.pool import Attach, Mode, Pool, PoolSpec, Share, ShareId
-from kube_rdma.programs.agent.claims.late_binding import WithClaims
 from kube_rdma.programs.agent.claims.prepared_claims import ClaimDependencies, PreparedClaims
 from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
-from kube_rdma.programs.agent.late_binding.interface import NoLateBinding
 from kube_rdma.programs.agent.pod_networks.context import NodeContext
 from kube_rdma.programs.agent.pod_networks.node_view import NodeView, NodeViewDependencies
 from kube_rdma.rules.claims.holders import granted
@@ -81,11 +79,11 @@ class ClaimWorld(World):
     """The same node, whose agent binds claims besides."""
 
     def __init__(self, claims, folder, *node):
-        self.claims = claims
         super().__init__(folder, *node)
-
-    def late(self, life):
-        return WithClaims(super().late(life), self.claims)
+        kubelet = KubeletView(None)
+        kubelet.prepared = claims
+        view = NodeView(NodeViewDependencies(None, kubelet, NodeContext({}), None, None))
+        self.node.made, self.node.ended = view.made, view.ended
 
 
 KINDS = {
@@ -147,7 +145,6 @@ async def test_the_agents_view_has_claims_beside_shares(tmp_path):
 async def test_a_card_of_a_claim_is_not_free(tmp_path):
     of = card(0)
     claims = booking(tmp_path, pool_of(of, Mode.EXCLUSIVE))
-    late = WithClaims(NoLateBinding("the test has none"), claims)
-    assert late.cards() == frozenset()
+    assert claims.cards() == frozenset()
     await claims.prepare(CLAIM)
-    assert late.cards() == {of.id}
+    assert claims.cards() == {of.id}

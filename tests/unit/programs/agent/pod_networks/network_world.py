@@ -109,6 +109,12 @@ class Node:
     def has_claims(self, pod):
         return bool(self.claimed_devices)
 
+    async def made(self, sandbox, edits, annotations, holdings):
+        """Nor has one with networks."""
+
+    async def ended(self, sandbox):
+        """So nothing was told."""
+
     async def settle(self, sandbox, pod):
         """None of its pods has a claim and no network."""
 
