@@ -37,6 +37,7 @@ from kube_rdma.programs.agent.claims.settings import ClaimSettings
 from kube_rdma.programs.agent.claims.statuses import ClaimStatuses
 from kube_rdma.programs.agent.dependencies import AgentDependencies
 from kube_rdma.programs.agent.node.node_events import NodeEvent
+from kube_rdma.rules.late_binding.binding import holders
 
 if TYPE_CHECKING:
     from kube_client.objects import Cluster
@@ -77,9 +78,6 @@ def with_claims(
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         await write_statuses(cluster, claim, devices, now)
 
-    async def holders(resources: Collection[str]) -> Mapping[HeldShare, str]:
-        return {**await doors.late.held(), **await doors.kubelet.plugin_holders(resources)}
-
     door = OfferedSlices(cluster, DRIVER, site.node)
     slices = SlicePublisher(door, doors.rails.number, dranet=site.dranet)
     statuses = ClaimStatuses(write)
@@ -96,7 +94,7 @@ def with_claims(
         metadata=ClaimMetadata(ClaimFiles(site.settings / "metadata"), slices.attributes),
         settings=ClaimSettings(PodSettings(site.settings / "claims")),
         wiring=doors.networks.wiring if doors.networks else lambda: Wiring.NONE,
-        holders=holders,
+        holders=partial(_holders, doors),
         sandboxes=site.sandboxes,
         hold=doors.networks.limits.prepared if doors.networks else None,
         tell=partial(doors.node.tell, NodeEvent.JOURNAL_TROUBLE),
@@ -110,3 +108,10 @@ def with_claims(
         keepers=(*doors.keepers, slices),
         claims=driver,
     )
+
+
+async def _holders(doors: AgentDependencies, resources: Collection[str]) -> Mapping[HeldShare, str]:
+    """Who holds shares by the device plugin, also those that the kubelet has forgotten."""
+    bound = holders(await doors.late.held())
+    named = {share: f"pod {pod}" for share, pod in bound.items()}
+    return named | await doors.kubelet.plugin_holders(resources)

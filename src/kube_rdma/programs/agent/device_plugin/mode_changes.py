@@ -77,12 +77,22 @@ class ModeChanges:
         wishes = self._late.possible(wanted)
         staged = stage(previous, wishes, holdings)
         if staged.applied:  # a survey was taken since they were asked: a pod may have started
-            holdings = await self._ask()
+            holdings = await self._holdings()
             staged = stage(previous, wishes, holdings)
         if not await self._record(staged.remembered) and staged.applied:
             staged = stage(previous, wishes, holdings, durable=False)
         self._stage = staged
         self._tell(staged)
+
+    async def _holdings(self) -> tuple[Holding, ...] | None:
+        """What the kubelet tells, and what it may have forgotten of pods that run."""
+        holdings = await self._ask()
+        try:
+            return None if holdings is None else (*holdings, *await self._late.held())
+        except Unavailable as error:
+            for why in self._notices.news("bound", str(error)):
+                log.warning("share holders unknown", why=why)
+            return None
 
     async def _recall(self) -> tuple[PoolSpec, ...]:
         """What was met when the last process ended, as far as this one can do it."""

@@ -91,8 +91,8 @@ class AskedAgain(LateBinding):
         """The cards that are promised to pods or bound; None where a record is not understood."""
         return self._to.cards()
 
-    async def held(self) -> Mapping[HeldShare, str]:
-        """The pod, in words, of each share that is bound for one that runs."""
+    async def held(self) -> tuple[Holding, ...]:
+        """What is bound for pods that run, whatever the kubelet knows."""
         return await self._to.held()
 
     async def attach(

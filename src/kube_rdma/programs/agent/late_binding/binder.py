@@ -252,12 +252,14 @@ class Binder(LateBinding):
         records = (one for one in self._records.values if one.resource not in whole)
         return frozenset(card for one in records for card in one.cards)
 
-    async def held(self) -> Mapping[HeldShare, str]:
-        """As LateBinding.held, whatever the kubelet knows of it."""
+    async def held(self) -> tuple[Holding, ...]:
+        """As LateBinding.held."""
         async with self._turn:
             facts = await self._gather_facts(())
         living = (one for one in facts.bindings if one.container not in facts.gone)
-        return {share: f"pod {one.pod}" for one in living for share in one.held}
+        return tuple(
+            Holding(one.pod.namespace, one.pod.name, "", one.resource, one.shares) for one in living
+        )
 
     async def sweep(self) -> None:
         """Forget what nobody needs any more, again and again, until cancelled."""

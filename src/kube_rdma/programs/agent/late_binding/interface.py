@@ -52,9 +52,9 @@ class LateBinding:
         """The cards that are promised to pods or bound; None where a record is not understood."""
         return frozenset()
 
-    async def held(self) -> Mapping[HeldShare, str]:
-        """The pod, in words, of each share that is bound for one that runs; raise Unavailable."""
-        return {}
+    async def held(self) -> tuple[Holding, ...]:
+        """What is bound for pods that run, whatever the kubelet knows; raise Unavailable."""
+        return ()
 
     async def follow(self, changed: Callable[[], None]) -> None:
         """Call `changed` whenever `possible` may answer otherwise; return when it never will."""

@@ -13,10 +13,11 @@ from kube_rdma.model.attach.attachment import Sandbox
 from kube_rdma.model.late_binding.binding import ContainerId, Edits, PodName, UsedDevice
 from kube_rdma.model.late_binding.runtime import PodSandbox
 from kube_rdma.model.settings.topology_file import PlacedNet, TopologyFacts
+from kube_rdma.programs.agent.device_plugin import loop
 from kube_rdma.rules.settings.files import ANNOTATION, NONE, TOPOLOGY, TOPOLOGY_FILE
 from kube_rdma.rules.settings.topology_file import topology_file
 from kube_rdma_testing.kubelet.devices import ContainerPlace
-from tests.unit.programs.agent.world import VKE, World, hard_card, running
+from tests.unit.programs.agent.world import VKE, World, hard_card, running, until
 
 CARDS = [hard_card(n) for n in range(4)]
 JOB, JOB_NAME = ContainerPlace("job"), PodName("default", "job")
@@ -219,11 +220,24 @@ class TestAKubeletThatLostItsCheckpoint:
         async with world.serving(world.doors(late=True)):
             await self.start(world, JOB, attached, 1)
             world.kubelet.remove_pod("job")
-            share = (VKE, "0000:82:00.0-0")
-            assert await world.binder.held() == {share: "pod default/job"}
+            (held,) = await world.binder.held()
+            assert (held.pod, held.resource, held.shares) == ("job", VKE, ("0000:82:00.0-0",))
             world.sandboxes = []
             (world.folder / "netns" / "job").unlink(missing_ok=True)
-            assert await world.binder.held() == {}
+            assert await world.binder.held() == ()
+
+    async def test_nor_do_pods_of_another_mode(self, world, monkeypatch):
+        """Its share would be another one of the same card."""
+        monkeypatch.setattr(loop, "PENDING_SECONDS", 0.02)
+        async with world.serving(world.doors(late=True)):
+            await self.start(world, JOB, False, 1)
+            world.kubelet.remove_pod("job")
+            world.label("shared-multi")
+            await until(lambda: world.events_of("ModeChangePending"))
+            assert "default/job" in world.events_of("ModeChangePending")[0]
+            assert world.kubelet.healthy(VKE) == 4
+            world.sandboxes = []
+            await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 64)
 
     @pytest.mark.parametrize("left", [[], [False]])
     async def test_a_pod_that_is_gone_has_no_card(self, world, left):
