@@ -1,15 +1,20 @@
 """Answers HTTP requests of few callers: the transport below metrics/server and webhook/server.
 
 h11 knows the protocol, asyncio the sockets. Callers may be anybody who reaches the port, so what
-one may cost is bounded: how many are connected, how long one is silent, how large a request is and
-how long it takes. A caller that breaks off, or sends something else, ends its own connection alone.
+one may cost is bounded: how many connections there are, and of one address, how long one is silent,
+how large a request is and how long it takes. When all places are taken, a connection without a
+request goes for a new one. A caller that breaks off, or sends something else, ends its own
+connection alone.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
+import zlib
 from abc import ABC, abstractmethod
+from collections import Counter
 from contextlib import suppress
 from http import HTTPStatus
 
@@ -19,8 +24,11 @@ from kube_base.frozen import Frozen
 from kube_rdma.adapters.bulkhead import contained
 
 MOST_PIECES = 4096  # the largest body in packets of 1 KiB; each costs as much as many bytes
+HEAD_SECONDS = 10.0  # from the first byte of a request to its last header; the first one at once
 _IDLE_SECONDS = 120.0  # Prometheus scrapes once a minute; a Go client closes an idle one after 90
 _CHUNK = 1 << 16
+_LEAST_PACKED = 1 << 10  # bytes: a smaller body is in one packet anyway
+_GZIP = re.compile(r"gzip(;q=(1|1\.0*|0?\.[0-9]*[1-9][0-9]*))?", re.IGNORECASE)
 
 
 class HttpCall(Frozen):
@@ -39,7 +47,7 @@ class HttpReply(Frozen):
 
 
 class HttpLimits(Frozen):
-    """How many are connected, and what each may take.
+    """How many are connected, `one_peer` from an address, and what each may take.
 
     `seconds` is the time for a body to come, and for an answer to go. `goodbye` are the seconds
     that a caller has to end its side of TLS.
@@ -48,6 +56,7 @@ class HttpLimits(Frozen):
     connections: int
     seconds: float
     goodbye: float = 1.0
+    one_peer: int = 8
 
 
 class Body:
@@ -79,21 +88,33 @@ class HttpCaller:
     ) -> None:
         self._reader, self._writer, self._seconds = reader, writer, seconds
         self._state = h11.Connection(h11.SERVER)
+        self._patience = HEAD_SECONDS
+        self._packs = self._wants_body = False
         self.peer = str(writer.get_extra_info("peername", ("",))[0])
+        self.waits = True
+        """Whether it has sent no whole request since the last answer."""
 
     async def head(self) -> HttpCall | None:
         """The begin of the next request, None where no other comes."""
-        async with asyncio.timeout(_IDLE_SECONDS):
-            event = await self._event()
+        self.waits = True
+        async with asyncio.timeout(self._patience) as limit:
+            event = await self._event(limit)
         if not isinstance(event, h11.Request):
             return None
+        self.waits, self._patience = False, _IDLE_SECONDS
+        method, headers = event.method.decode("ascii"), dict(event.headers)
+        codings = headers.get(b"accept-encoding", b"").decode("ascii", "replace")
+        self._packs = any(_GZIP.fullmatch(one.replace(" ", "")) for one in codings.split(","))
+        self._wants_body = method != "HEAD"
         path = event.target.decode("ascii", "replace").partition("?")[0]
-        return HttpCall(event.method.decode("ascii"), path)
+        return HttpCall(method, path)
 
     async def body(self, most: int) -> bytes | None:
         """The rest of a request; None where it is too large, and not read to its end."""
         body = Body(most)
         async with asyncio.timeout(self._seconds):
+            if self._state.they_are_waiting_for_100_continue:
+                await self._tell(h11.InformationalResponse(status_code=100, headers=[]))
             while isinstance(event := await self._event(), h11.Data):
                 if not body.take(event.data):
                     return None
@@ -103,24 +124,36 @@ class HttpCaller:
 
     async def send(self, answer: HttpReply) -> bool:
         """Answer a request; whether another may follow, which it may not behind half a body."""
-        kind, size = answer.kind.encode(), str(len(answer.body)).encode()
-        headers = [(b"content-type", kind), (b"content-length", size)]
-        events = (
-            h11.Response(status_code=answer.status, headers=headers),
-            h11.Data(data=answer.body),
-            h11.EndOfMessage(),
-        )
-        self._writer.write(b"".join(self._state.send(event) or b"" for event in events))
+        body, headers = answer.body, [(b"content-type", answer.kind.encode())]
+        if self._packs and len(body) >= _LEAST_PACKED:
+            body = await asyncio.to_thread(zlib.compress, body, 1, 16 + zlib.MAX_WBITS)
+            headers.append((b"content-encoding", b"gzip"))
+        headers.append((b"content-length", str(len(body)).encode()))
         async with asyncio.timeout(self._seconds):
-            await self._writer.drain()
+            await self._tell(h11.Response(status_code=answer.status, headers=headers))
+            for start in range(0, len(body) if self._wants_body else 0, _CHUNK):
+                await self._tell(h11.Data(data=body[start : start + _CHUNK]))
+            await self._tell(h11.EndOfMessage())
         if (self._state.our_state, self._state.their_state) != (h11.DONE, h11.DONE):
             return False
         self._state.start_next_cycle()
         return True
 
-    async def _event(self) -> object:
+    def cut_off(self) -> None:
+        """End the connection without a goodbye."""
+        self._writer.transport.abort()
+
+    async def _tell(self, event: h11.Event) -> None:
+        self._writer.write(self._state.send(event) or b"")
+        await self._writer.drain()  # so that of a long answer only a piece waits in memory
+
+    async def _event(self, limit: asyncio.Timeout | None = None) -> object:
+        """The next event; with the first bytes of a head its `limit` comes near."""
         while (event := self._state.next_event()) is h11.NEED_DATA:
             self._state.receive_data(await self._reader.read(_CHUNK))
+            if limit and (end := limit.when()):
+                soon = asyncio.get_running_loop().time() + HEAD_SECONDS
+                limit.reschedule(min(end, soon))
         return event
 
 
@@ -129,7 +162,7 @@ class HttpServer(ABC):
 
     def __init__(self, part: str, limits: HttpLimits) -> None:
         self._part, self._most = part, limits
-        self._open: dict[asyncio.StreamWriter, asyncio.Task[None] | None] = {}
+        self._open: dict[HttpCaller, asyncio.Task[None] | None] = {}
         self._server: asyncio.Server | None = None
 
     @property
@@ -156,23 +189,41 @@ class HttpServer(ABC):
             return
         self._server.close()
         tasks = [task for task in self._open.values() if task]
-        for writer in tuple(self._open):
-            writer.transport.abort()
+        for caller in tuple(self._open):
+            caller.cut_off()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._open) >= self._most.connections:
-            writer.transport.abort()  # and it counts for nothing: nobody waits for its goodbye
+        caller = HttpCaller(reader, writer, self._most.seconds)
+        if not self._has_room(caller.peer):
+            caller.cut_off()  # nobody waits for its goodbye
             return
-        self._open[writer] = asyncio.current_task()
+        self._open[caller] = asyncio.current_task()
         try:
             with contained(self._part):
-                await self._exchange(HttpCaller(reader, writer, self._most.seconds))
+                await self._exchange(caller)
         finally:
             writer.close()
             with suppress(OSError, TimeoutError):
                 await writer.wait_closed()
-            del self._open[writer]
+            self._open.pop(caller, None)
+
+    def _has_room(self, peer: str) -> bool:
+        """Whether one more of this address is taken, perhaps in place of one that asks nothing.
+
+        That is one of the address that has the most connections.
+        """
+        counts = Counter(each.peer for each in self._open)
+        if counts[peer] >= self._most.one_peer:
+            return False
+        if len(self._open) < self._most.connections:
+            return True
+        silent = [each for each in self._open if each.waits]
+        if silent:
+            worst = max(silent, key=lambda each: counts[each.peer])
+            worst.cut_off()
+            del self._open[worst]
+        return bool(silent)
 
     async def _exchange(self, caller: HttpCaller) -> None:
         try:

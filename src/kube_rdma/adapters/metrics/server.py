@@ -1,4 +1,4 @@
-"""HTTP for Prometheus: a GET of /metrics is answered, anything else refused in a line."""
+"""HTTP for Prometheus: GET and HEAD of /metrics are answered, anything else refused in a line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kube_base.errors import Refused, Unavailable
 from kube_rdma.adapters.http_server import HttpCall, HttpCaller, HttpLimits, HttpReply, HttpServer
 
 PATH = "/metrics"
-LIMITS = HttpLimits(connections=16, seconds=120.0)
+LIMITS = HttpLimits(connections=64, seconds=10.0)
 _MOST_BYTES = 1 << 14  # of a body, which a GET has none of
 _PLAIN = "text/plain; charset=utf-8"
 
@@ -40,7 +40,7 @@ class MetricsServer(HttpServer):
             return None
         if call.path != PATH:
             return _refusal(HTTPStatus.NOT_FOUND, "there is nothing but /metrics")
-        if call.method != "GET":
+        if call.method not in ("GET", "HEAD"):
             return _refusal(HTTPStatus.METHOD_NOT_ALLOWED, "send a GET")
         try:
             return HttpReply(HTTPStatus.OK, self._type, await self._text())

@@ -1,12 +1,16 @@
 """The server of metrics with a real HTTP client: answers, refusals, limits."""
 
 import asyncio
+import gzip
 import http.client
-from contextlib import asynccontextmanager
+import resource
+import socket
+from contextlib import ExitStack, asynccontextmanager, suppress
 
 import pytest
 
 from kube_base.errors import Refused, Unavailable
+from kube_rdma.adapters import http_server
 from kube_rdma.adapters.metrics.server import LIMITS, MetricsServer
 
 KIND = "text/plain; version=0.0.4"
@@ -94,18 +98,125 @@ async def test_a_request_that_is_too_long_or_none_ends_the_connection(sent):
             writer.close()
 
 
-async def test_callers_are_bounded():
-    """The last ones are turned away, and nobody else notices."""
+async def test_a_head_has_the_headers_of_the_answer_and_no_body():
     async with serving() as server:
-        silent = [
-            await asyncio.open_connection("127.0.0.1", server.port)
-            for _ in range(LIMITS.connections + 1)
-        ]
-        async with asyncio.timeout(60):
-            closed = [asyncio.create_task(reader.read()) for reader, _ in silent]
-            done, pending = await asyncio.wait(closed, return_when=asyncio.FIRST_COMPLETED)
-        assert len(done) == 1
-        for task in pending:
-            task.cancel()
-        for _, writer in silent:
-            writer.close()
+        answers = await ask(server, ("HEAD", "/metrics"), ("GET", "/metrics"))
+    assert answers == [(200, KIND, b""), (200, KIND, b"a 1\n")]
+
+
+async def test_who_waits_for_100_continue_before_its_body_gets_it():
+    head = b"POST /metrics HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\nexpect: 100-continue\r\n\r\n"
+    async with serving() as server, raw(server) as (reader, writer), asyncio.timeout(60):
+        writer.write(head)
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100 ")
+        writer.write(b"ab")
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 405 ")
+
+
+@pytest.mark.parametrize(
+    ("codings", "packed"),
+    [
+        ("gzip", True),
+        ("deflate, gzip;q=0.5", True),
+        ("gzip;q=0", False),
+        ("gzip;q=0.0, identity", False),
+        ("x-gzip", False),
+        ("identity", False),
+    ],
+)
+async def test_a_long_answer_is_compressed_for_who_takes_gzip(codings, packed):
+    text = b'rdma_port_data_bytes_total{device="mlx5_0"} 0\n' * 10_000
+
+    async def long():
+        return text
+
+    def get(server):
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+        connection.request("GET", "/metrics", headers={"Accept-Encoding": codings})
+        answer = connection.getresponse()
+        body = answer.read()
+        connection.close()
+        return answer.headers["content-encoding"], body
+
+    async with serving(long) as server:
+        coding, body = await asyncio.to_thread(get, server)
+    assert coding == ("gzip" if packed else None)
+    assert (gzip.decompress(body) if packed else body) == text
+    assert len(body) < len(text) / 10 or not packed
+
+
+@asynccontextmanager
+async def raw(server, host="127.0.0.1"):
+    """A connection from an address of loopback."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port, local_addr=(host, 0))
+    try:
+        yield reader, writer
+    finally:
+        writer.transport.abort()
+
+
+async def scraped(server, host):
+    """Whether one who asks from this address is answered."""
+    async with raw(server, host) as (reader, writer), asyncio.timeout(60):
+        writer.write(b"GET /metrics HTTP/1.1\r\nhost: a\r\n\r\n")
+        with suppress(ConnectionError):
+            return (await reader.read(200)).startswith(b"HTTP/1.1 200 ")
+    return False
+
+
+async def silent(stack, server, host, count):
+    """Connections from an address that send nothing."""
+    loop = asyncio.get_running_loop()
+    for _ in range(count):
+        one = stack.enter_context(socket.socket())
+        one.setblocking(False)
+        one.bind((host, 0))
+        await loop.sock_connect(one, ("127.0.0.1", server.port))
+
+
+async def test_thousands_of_silent_connections_of_one_address_cost_eight_and_others_are_served():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 5000), hard))
+    try:
+        async with serving() as server:
+            with ExitStack() as stack:
+                before = len(asyncio.all_tasks())
+                await silent(stack, server, "127.0.0.1", 2000)
+                assert await scraped(server, "127.0.0.2")
+                assert len(server._open) <= LIMITS.one_peer + 1
+                assert len(asyncio.all_tasks()) - before <= LIMITS.one_peer + 1
+                assert not await scraped(server, "127.0.0.1")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def test_where_all_places_are_taken_a_silent_connection_goes_for_a_new_one():
+    """One of an address that has many; who has a single one keeps it."""
+    async with serving() as server, raw(server, "127.0.0.2") as (reader, writer):
+        writer.write(b"GET /metrics HTTP/1.1\r\nhost: a\r\n\r\n")
+        assert await reader.readuntil(b"a 1\n")
+        with ExitStack() as stack:
+            for last in range(100, 100 + LIMITS.connections // LIMITS.one_peer):
+                await silent(stack, server, f"127.0.0.{last}", LIMITS.one_peer)
+            for last in range(10, 20):
+                assert await scraped(server, f"127.0.0.{last}")
+        writer.write(b"GET /metrics HTTP/1.1\r\nhost: a\r\n\r\n")
+        assert await reader.readuntil(b"a 1\n")
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /metrics HTTP/1.1\r\n"])
+async def test_who_sends_no_head_in_time_is_cut_off(monkeypatch, sent):
+    monkeypatch.setattr(http_server, "HEAD_SECONDS", 0.05)
+    async with serving() as server, raw(server) as (reader, writer), asyncio.timeout(60):
+        writer.write(sent)
+        assert await reader.read() == b""
+
+
+async def test_a_later_head_may_begin_late_and_then_has_to_come(monkeypatch):
+    """Prometheus keeps its connection from scrape to scrape; who drips bytes is not Prometheus."""
+    async with serving() as server, raw(server) as (reader, writer), asyncio.timeout(60):
+        writer.write(b"GET /metrics HTTP/1.1\r\nhost: a\r\n\r\n")
+        assert await reader.readuntil(b"a 1\n")
+        monkeypatch.setattr(http_server, "HEAD_SECONDS", 0.05)
+        writer.write(b"GET /metrics")
+        assert await reader.read() == b""
