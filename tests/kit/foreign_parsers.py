@@ -18,7 +18,7 @@ from kube_client import wire
 from kube_client.errors import failure
 from kube_client.kinds import ObjectKind, Stored
 from kube_rdma.adapters.cluster.bandwidth_checks import BANDWIDTH_CHECK, seen_check
-from kube_rdma.adapters.cluster.ipam import borrow_queue
+from kube_rdma.adapters.cluster.ipam import IP_BLOCK, block, borrow_queue
 from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL, pool_of
 from kube_rdma.adapters.cluster.kinds.node_policy import NODE_POLICY, policy_of
 from kube_rdma.adapters.cluster.kinds.pod import POD, pod_state
@@ -72,8 +72,28 @@ CHECK_OBJECT = META | {
     },
 }
 POOL_OBJECT = META | {
-    "spec": {"ranges": [{"subnet": "10.0.0.0/24"}]},
+    "spec": {
+        "ranges": [
+            {"subnet": "10.0.0.0/24"},
+            {
+                "subnet": "10.1.0.0/16",
+                "perNode": {"prefix": 31, "nodes": [{"node": "n", "subnet": "10.1.0.0/31"}]},
+            },
+        ],
+        "excludes": ["10.0.0.9"],
+        "routes": [{"dst": "10.9.0.0/24", "gw": "10.0.0.1"}],
+        "namespaces": ["a"],
+    },
     "status": {"wants": [{"node": "n", "family": "IPv4", "count": 1, "address": "10.0.0.4"}]},
+}
+BLOCK_OBJECT = META | {
+    "spec": {
+        "network": "a",
+        "first": "10.0.0.0",
+        "edition": 1,
+        "holdings": [{"node": "n", "addresses": ["10.0.0.1", "10.0.0.4-10.0.0.7"]}],
+        "pins": [{"owner": "a/b/net1", "address": "10.0.0.9"}],
+    }
 }
 POLICY_OBJECT = META | {
     "spec": {
@@ -169,6 +189,7 @@ PARSERS: Mapping[str, tuple[object, Parser]] = {
     "Pod": (POD_OBJECT, _of(POD, pod_state)),
     "BandwidthCheck": (CHECK_OBJECT, _of(BANDWIDTH_CHECK, _check)),
     "NodePolicy": (POLICY_OBJECT, _of(NODE_POLICY, policy_of)),
+    "IPBlock": (BLOCK_OBJECT, _of(IP_BLOCK, block)),
     "IPPool": (POOL_OBJECT, _of(IP_POOL, pool_of)),
     "borrow requests of an IPPool": (POOL_OBJECT, _of(IP_POOL, borrow_queue)),
     "refusal of the API server": (

@@ -16,6 +16,7 @@ from msgspec import Meta
 from kube_base.frozen import Frozen, replace
 
 LONGEST = 512  # characters of a sentence
+LONGEST_MESSAGE = 32_768  # characters of a condition's message, as in meta/v1
 NOT_OBSERVED = -1  # the observedGeneration of an object that no program has looked at
 _CUT = "…"
 
@@ -34,15 +35,15 @@ class SparsePart(StatusPart, omit_defaults=True):
 class Condition(SparsePart):
     """As meta/v1 Condition. In a list there is one of each type (api/schema/struct_schema)."""
 
-    type: str
+    type: Word
     """type is the name of the condition. Example: Ready."""
     status: Literal["True", "False", "Unknown"]
     """status is True if the condition holds, False if it does not, Unknown if it is not known."""
-    reason: str
+    reason: Word
     """reason is why the condition has this status, in one word that programs can compare."""
-    message: str
+    message: Annotated[str, Meta(max_length=LONGEST_MESSAGE)]
     """message is why the condition has this status, in a sentence for people."""
-    last_transition_time: str
+    last_transition_time: Word
     """lastTransitionTime is when status last changed, in RFC 3339. Example: 2026-11-22T12:00:00Z.
     """
     observed_generation: int | None = None
@@ -67,7 +68,7 @@ def condition(
     same = (each for each in before if (each.type, each.status) == (kind, status))
     since = next((each.last_transition_time for each in same), now)
     reason, message = words
-    return Condition(kind, status, reason, message, since)
+    return Condition(kind, status, reason, cut(message, LONGEST_MESSAGE), since)
 
 
 def stalled(

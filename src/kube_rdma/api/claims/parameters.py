@@ -39,6 +39,7 @@ NETWORK = TextForm(
     rf"([a-z0-9]([-a-z0-9]{{0,61}}[a-z0-9])?/)?(?=[^/]{{1,253}}$){_OBJECT}",
     "the name of a network, with its namespace or without",
     "team-a/rdma-net",
+    longest=63 + 1 + 253,
 )
 NetworkText: TypeAlias = Annotated[str, NETWORK]
 _Few = Field(max_length=MOST_LISTED)

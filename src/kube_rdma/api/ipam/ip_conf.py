@@ -27,7 +27,7 @@ from kube_rdma.api.ipam.ip_conf_models import (
     WhereaboutsConf,
     WhereaboutsRange,
 )
-from kube_rdma.api.ipam.ip_words import address, meets, written
+from kube_rdma.api.ipam.ip_words import address, meeting, written
 from kube_rdma.api.text.document import Document, shown
 from kube_rdma.api.text.faults import near, validate
 from kube_rdma.model.attach.cni import Dns, LinkAddress, LinkRoute
@@ -292,11 +292,12 @@ def _with_pool(base: IpamConf, wish: IPPool, document: Document) -> IpamConf:
     if not wish.ranges:
         return base
     spans = [Span(_first(each), _last(each)) for each in wish.ranges]
-    used = tuple(each for each in wish.excludes if any(meets(each, one) for one in spans))
+    of_use = meeting(spans)
+    used = tuple(each for each in wish.excludes if of_use(each))
     idle = [
         f"exclude {written(each)} is outside of every range"
         for each in wish.excludes
-        if each not in used
+        if not of_use(each)
     ]
     pool = replace(wish, excludes=used)
     spec = ip_pool.spec(pool)

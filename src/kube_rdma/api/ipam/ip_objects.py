@@ -33,6 +33,9 @@ _UNDO = "Restore the former value"
 _REPAIR = "Delete the block only when no pod uses an address of it; else restore the former value"
 _ADDRESS = "an IP address"
 _SPAN = "an address, a subnet or a range of addresses"
+_EACH = Meta(max_length=ipam.BLOCK_ADDRESSES)
+Address = Annotated[str, Meta(max_length=45)]
+Span = Annotated[str, Meta(max_length=91)]
 _WHY = re.compile(r"(?P<problem>.*?)(?: - at `\$(?P<path>.*)`)?", re.DOTALL)
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 
@@ -40,9 +43,9 @@ _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 class BlockHolding(SparsePart, forbid_unknown_fields=True):
     """A node and its part of the block."""
 
-    node: Annotated[str, Meta(pattern=_NODE)]
+    node: Annotated[str, Meta(pattern=_NODE, max_length=253)]
     """node is the name of the node."""
-    addresses: tuple[str, ...] = ()
+    addresses: Annotated[tuple[Span, ...], _EACH] = ()
     """addresses are the addresses that only this node can give to pods: single addresses, or two
     ends with a dash. Example: 10.0.0.64-10.0.0.70.
     """
@@ -51,27 +54,27 @@ class BlockHolding(SparsePart, forbid_unknown_fields=True):
 class BlockPin(SparsePart, forbid_unknown_fields=True):
     """The last address of an owner."""
 
-    owner: str
+    owner: Annotated[str, Meta(max_length=384)]
     """owner is the interface of a pod, as namespace/pod/interface, or a node and its slice, as
     node/name/address. Example: default/train-0/net1.
     """
-    address: str
+    address: Address
     """address is the address that the owner had last. Example: 10.0.0.70."""
 
 
 class IPBlockSpec(SparsePart, forbid_unknown_fields=True):
     """The addresses of a block, and which node holds which of them."""
 
-    network: Annotated[str, Meta(pattern=f"^{LABEL.pattern}$")]
+    network: Annotated[str, Meta(pattern=f"^{LABEL.pattern}$", max_length=63)]
     """network is the address space of the block, as in spec.network of an IPPool."""
-    first: str
+    first: Address
     """first is the first of the 64 addresses. Example: 10.0.0.64."""
     edition: Annotated[int, Meta(ge=0)] = 0
     """edition is a number that every write of the block raises by one."""
-    holdings: tuple[BlockHolding, ...] = ()
+    holdings: Annotated[tuple[BlockHolding, ...], _EACH] = ()
     """holdings say which node holds which addresses of the block. An address in no entry is free.
     """
-    pins: tuple[BlockPin, ...] = ()
+    pins: Annotated[tuple[BlockPin, ...], _EACH] = ()
     """pins are the last addresses of pods of StatefulSets, and the last slices of nodes. A pod or
     node that comes again gets them back if possible; others get them only when no other is free.
     """

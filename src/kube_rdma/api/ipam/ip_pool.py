@@ -16,7 +16,16 @@ from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
 from kube_base.frozen import replace
 from kube_rdma.api.ipam.ip_pool_status import IPPoolStatus
-from kube_rdma.api.ipam.ip_words import Cidr, IpAddress, IpSpan, Label, bounds, meets, written
+from kube_rdma.api.ipam.ip_words import (
+    Cidr,
+    IpAddress,
+    IpSpan,
+    Label,
+    bounds,
+    meeting,
+    meets,
+    written,
+)
 from kube_rdma.api.ipam.pool_slices import PoolSlices
 from kube_rdma.api.ipam.pool_slices import written as written_slices
 from kube_rdma.api.text.document import Document, Value, of_json, shown
@@ -35,6 +44,7 @@ from kube_rdma.model.ipam import (
 
 MOST_AT_ONCE = 1024  # addresses that a node claims at once
 LONGEST_REST = 86_400  # seconds
+MOST_RANGES, MOST_EXCLUDES, MOST_NAMESPACES = 64, 1024, 1024
 
 Rail: TypeAlias = Annotated[int, Field(ge=0, le=1023)]
 
@@ -152,17 +162,19 @@ class IPPoolSpec(Typed):
     """network is the address space of the pool. Pools of one network share no address; pools of
     different networks can. Left out: default.
     """
-    ranges: Many[PoolRange] = Field(min_length=1, examples=[[{"subnet": "10.0.0.0/24"}]])
+    ranges: Many[PoolRange] = Field(
+        min_length=1, max_length=MOST_RANGES, examples=[[{"subnet": "10.0.0.0/24"}]]
+    )
     """ranges are the subnets, or parts of them, that pods get addresses of. A NIC gets one address
     of each family that the ranges for its rail have. Ranges of one pool cannot overlap. IPv4
     addresses that end in .0 are left out.
     """
-    excludes: Many[IpSpan] = ()
+    excludes: Many[IpSpan] = Field((), max_length=MOST_EXCLUDES)
     """excludes are addresses that no pod gets: single addresses, subnets, or two ends with a dash.
     Network, broadcast and gateway addresses need no entry. Left out: none. Example:
     10.0.0.1-10.0.0.9.
     """
-    routes: Many[PoolRoute] = ()
+    routes: Many[PoolRoute] = Field((), max_length=MOST_RANGES)
     """routes are added to every NIC of the pool that can reach their gateway. Left out: none."""
     block_size: int = Field(32, ge=1, le=MOST_AT_ONCE)
     """blockSize is the largest number of addresses that a node takes in advance at once. It takes
@@ -177,7 +189,9 @@ class IPPoolSpec(Typed):
     neighbour solicitation. If another machine answers, the pod does not start with this address. It
     has no effect on InfiniBand and ipvlan. Left out: false.
     """
-    namespaces: Many[Label] = Field((), min_length=1, examples=[["team-a"]])
+    namespaces: Many[Label] = Field(
+        (), min_length=1, max_length=MOST_NAMESPACES, examples=[["team-a"]]
+    )
     """namespaces are the namespaces whose pods can get addresses of the pool. Left out: all
     namespaces. Example: [team-a].
     """
@@ -197,10 +211,11 @@ class IPPoolSpec(Typed):
         if ranges is None:
             return excludes
         remedy = "Correct it, or remove it; other addresses are not assigned anyway"
+        of_use = meeting(one.span for one in ranges)
         idle = [
             Slip(f"{written(each)} is outside of every range", remedy, (index,))
             for index, each in enumerate(excludes)
-            if not any(meets(each, one.span) for one in ranges)
+            if not of_use(each)
         ]
         if idle:
             raise slips(*idle)

@@ -8,16 +8,21 @@ clients agree on.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Annotated, Literal
+
+from msgspec import Meta
 
 from kube_base.frozen import Frozen, replace
 from kube_rdma.api.ipam.ip_words import address as read_address
 from kube_rdma.model.conditions import (
     NOT_OBSERVED,
     Condition,
+    Sentence,
     SparsePart,
     StatusPart,
+    Word,
     condition,
+    cut,
     observed,
     stalled,
 )
@@ -33,6 +38,10 @@ from kube_rdma.model.ipam import (
 from kube_rdma.model.ipam import Version as ObjectVersion
 
 MOST = 2**53 - 1  # a /64 has more; then the number means: at least so many
+MOST_USAGES = 2 * 1025  # families and rails
+MOST_WANTS = 16_384  # what an object has room for
+MOST_CONFLICTS = 64
+LongText = Annotated[str, Meta(max_length=4096)]  # 64 subnets
 FamilyName = Literal["IPv4", "IPv6"]
 
 
@@ -60,7 +69,7 @@ class UsageEntry(SparsePart, kw_only=True):
 class WantEntry(SparsePart, kw_only=True):
     """A node that cannot serve a pod, and asks the others to give back."""
 
-    node: str
+    node: Word
     """node is the node that lacks addresses for a pod."""
     family: FamilyName
     """family is the family of the addresses that the node lacks: IPv4 or IPv6."""
@@ -70,7 +79,7 @@ class WantEntry(SparsePart, kw_only=True):
     """
     count: int
     """count is the number of addresses that the node lacks."""
-    address: str | None = None
+    address: Word | None = None
     """address is the certain address that a pod waits for. Left out: any address will do."""
 
     def __post_init__(self) -> None:
@@ -86,28 +95,28 @@ class IPPoolStatus(StatusPart):
     """observedGeneration is metadata.generation of the pool that this status is about. -1: no
     controller has looked at the pool.
     """
-    ranges: str = ""
+    ranges: LongText = ""
     """ranges is the list of the pool's subnets as one text, for kubectl get."""
-    used: str = ""
+    used: Word = ""
     """used is the number of addresses that nodes hold, as a text for kubectl get. With two families
     it has both numbers. Example: 12 v4, 8 v6.
     """
-    free: str = ""
+    free: Word = ""
     """free is the number of addresses that no node holds, as a text for kubectl get. With two
     families it has both numbers. Example: 12 v4, 8 v6.
     """
-    usage: tuple[UsageEntry, ...] = ()
+    usage: Annotated[tuple[UsageEntry, ...], Meta(max_length=MOST_USAGES)] = ()
     """usage says how full the pool is, in one entry for each address family and rail."""
-    wants: tuple[WantEntry, ...] = ()
+    wants: Annotated[tuple[WantEntry, ...], Meta(max_length=MOST_WANTS)] = ()
     """wants are the requests of nodes that lack addresses for pods. Nodes with spare addresses give
     them back. A node removes its entries when it no longer waits.
     """
-    conditions: tuple[Condition, ...] = ()
+    conditions: Annotated[tuple[Condition, ...], Meta(max_length=16)] = ()
     """conditions are Ready and NearlyFull. Ready: the pool can be used, and no address has two
     holders. NearlyFull: nodes hold at least 90 percent of the addresses of a family and rail. A
     pool that cannot be used as it is written has Stalled too.
     """
-    conflicts: tuple[str, ...] = ()
+    conflicts: Annotated[tuple[Sentence, ...], Meta(max_length=MOST_CONFLICTS)] = ()
     """conflicts are sentences about addresses that two nodes hold by their IPBlocks. Empty: there
     are none.
     """
@@ -181,12 +190,12 @@ def pool_status(
     return replace(
         before,
         observed_generation=findings.generation,
-        ranges=", ".join(str(each.subnet) for each in (pool.ranges if pool else ())),
+        ranges=cut(", ".join(str(each.subnet) for each in (pool.ranges if pool else ())), 4096),
         used=counted((each.family, each.held) for each in findings.usages),
         free=counted((each.family, each.free) for each in findings.usages),
         usage=usage,
         conditions=observed(_conditions(before.conditions, findings, now), findings.generation),
-        conflicts=tuple(findings.conflicts),
+        conflicts=tuple(cut(each) for each in findings.conflicts[:MOST_CONFLICTS]),
     )
 
 

@@ -6,6 +6,7 @@ value at once; a text that has another form gets a sentence with an example.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from ipaddress import ip_address, ip_network
@@ -21,6 +22,8 @@ from kube_rdma.api.text.faults import Slip, slips
 from kube_rdma.api.text.words import TextForm
 from kube_rdma.model.ipam import Address, Bits, BlockKey, Span, Subnet
 
+LONGEST = 128  # characters: two addresses of IPv6 with a dash have 79
+
 
 class Word(Frozen):
     """A text and its value: how it is read, what it is called, an example.
@@ -35,12 +38,13 @@ class Word(Frozen):
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        return core_schema.no_info_after_validator_function(self.check, core_schema.str_schema())
+        text = core_schema.str_schema(max_length=LONGEST)
+        return core_schema.no_info_after_validator_function(self.check, text)
 
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        return {"type": "string", "examples": [self.example]}
+        return {"type": "string", "maxLength": LONGEST, "examples": [self.example]}
 
     def check(self, text: str) -> object:
         """The value of a text; raise slips when it has another form."""
@@ -101,6 +105,24 @@ def meets(ends: Span, other: Span) -> bool:
     """Whether two spans have an address in common."""
     (family, first, last), (family_2, first_2, last_2) = bounds(ends), bounds(other)
     return family == family_2 and first <= last_2 and first_2 <= last
+
+
+def meeting(ranges: Iterable[Span]) -> Callable[[Span], bool]:
+    """Whether a span has an address in common with any of these, which are sorted once."""
+    parts: list[tuple[int, int, int]] = []  # of the union: family, last and first address
+    for family, first, last in sorted(map(bounds, ranges)):
+        if parts and parts[-1][0] == family and first <= parts[-1][1]:
+            _, end, begin = parts.pop()
+            parts.append((family, max(end, last), begin))
+        else:
+            parts.append((family, last, first))
+
+    def meets_any(ends: Span) -> bool:
+        family, first, last = bounds(ends)
+        at = bisect_left(parts, (family, first, -1))
+        return at < len(parts) and parts[at][0] == family and parts[at][2] <= last
+
+    return meets_any
 
 
 def spans_of(key: BlockKey, bits: Bits) -> Iterator[str]:

@@ -19,6 +19,8 @@ from kube_rdma.api.text.typed import Many, Typed
 from kube_rdma.api.text.words import TextForm
 from kube_rdma.model.ipam import Address, NodeName, NodeSlice, PerNode, Subnet
 
+MOST_NODES = 10_000
+
 _NODE = TextForm(
     "[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?",
     "a node's name: lower-case letters, digits, dashes and dots",
@@ -50,7 +52,7 @@ class PoolSlices(Typed):
     """gatewayIndex is the place of the router's address in each slice, counted from 0. No pod gets
     this address. Left out: the slices have no router. Example: 0.
     """
-    nodes: Many[ChosenSlice] = ()
+    nodes: Many[ChosenSlice] = Field((), max_length=MOST_NODES)
     """nodes are the slices of certain nodes. Every other node takes a free slice with its first pod
     and keeps it as long as its Node object exists. Left out: all nodes take a free one.
     """

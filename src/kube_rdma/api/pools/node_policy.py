@@ -24,7 +24,9 @@ from kube_rdma.api.text.words import (
     Driver,
     Facts,
     Interface,
+    Labels,
     LinkType,
+    ObjectName,
     Pci,
     PhysicalCard,
     PhysicalFunction,
@@ -320,7 +322,7 @@ class PolicySpec(Typed):
         }
     )
 
-    node_selector: dict[str, str] = Field(default_factory=dict)
+    node_selector: Labels = Field(default_factory=dict)
     """nodeSelector is the labels of the nodes that the policy is for; a node needs all of them. A
     file on a node is for this node, whatever is here. Left out: all nodes.
     """
@@ -359,7 +361,7 @@ class Metadata(Typed):
 
     model_config = ConfigDict(extra="ignore")
 
-    name: str = Field(examples=["rdma"])
+    name: ObjectName = Field(examples=["rdma"])
     """name is the name of the policy."""
 
 

@@ -210,7 +210,12 @@ def _empty(error: ErrorDetails, model: type[BaseModel]) -> Sentences:
 
 def _too_many(error: ErrorDetails, _: type[BaseModel]) -> Sentences:
     most = error["ctx"]["max_length"]
-    return f"the list has more than {most} entries", f"Keep {most} or fewer"
+    return f"it has more than {most} entries", f"Keep {most} or fewer"
+
+
+def _too_long(error: ErrorDetails, _: type[BaseModel]) -> Sentences:
+    most = error["ctx"]["max_length"]
+    return f"{shown(error['input'])} has more than {most} characters", "Write a shorter text"
 
 
 def _unfit(error: ErrorDetails, _: type[BaseModel]) -> Sentences:
@@ -233,4 +238,5 @@ _SENTENCES: Mapping[str, Callable[[ErrorDetails, type[BaseModel]], Sentences]] =
     "less_than_equal": _too_large,
     "too_short": _empty,
     "too_long": _too_many,
+    "string_too_long": _too_long,
 }

@@ -28,6 +28,7 @@ class TextForm(Frozen):
     pattern: str
     what: str
     example: str
+    longest: int = 253  # characters
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
@@ -37,11 +38,12 @@ class TextForm(Frozen):
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        return {**handler(schema), "pattern": f"^{self.pattern}$", "examples": [self.example]}
+        form = {"pattern": f"^{self.pattern}$", "examples": [self.example]}
+        return {"maxLength": self.longest, **handler(schema), **form}
 
     def check(self, text: str) -> str:
         """The text itself; raise slips when it has another form."""
-        if not re.fullmatch(self.pattern, text):
+        if len(text) > self.longest or not re.fullmatch(self.pattern, text):
             raise slips(
                 Slip(f"{shown(text)} is not {self.what}", f"Write it like {shown(self.example)}")
             )
@@ -52,6 +54,7 @@ _INTERFACE = r"[^\s/:]{1,15}"  # dev_valid_name in net/core/dev.c
 _PCI = r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]"
 _INDEX = "[0-9]{1,5}"
 _SPAN = f"{_INDEX}(?:-{_INDEX})?"
+_LONGEST_RANGES = 4096  # characters
 _RANGES = f"(?:#{_SPAN}(?:,{_SPAN})*)?"
 
 
@@ -89,6 +92,7 @@ PhysicalFunction = Annotated[
         r"[^\s/:#]{1,15}" + _RANGES,
         "the interface of a physical function, perhaps with ranges of its virtual ones",
         "ens2f0#0,2-7",
+        _LONGEST_RANGES,
     ),
     AfterValidator(_ascending),
 ]
@@ -98,6 +102,7 @@ RootDevice = Annotated[
         _PCI + _RANGES,
         "the address of a physical function, perhaps with ranges of its virtual ones",
         "0000:81:00.0#0,2-7",
+        _LONGEST_RANGES,
     ),
     AfterValidator(_ascending),
 ]
@@ -116,9 +121,16 @@ Name = Annotated[
 Resource = Annotated[
     str, TextForm(RESOURCE, "a name that the kubelet takes for a resource", "rdma/hca")
 ]
+Fact = Annotated[str, Field(max_length=4096)]
 Facts = Annotated[
-    dict[str, dict[str, str]], AfterValidator(_cards), Field(examples=[{"*": {"token": "rail-1"}}])
+    dict[str, Annotated[dict[str, Fact], Field(max_length=64)]],
+    Field(max_length=1024, examples=[{"*": {"token": "rail-1"}}]),
+    AfterValidator(_cards),
 ]
+ObjectName = Annotated[str, Field(max_length=253)]
+LabelValue = Annotated[str, Field(max_length=63)]
+Labels = Annotated[dict[str, LabelValue], Field(max_length=64)]
+"""Labels that a node or a pod needs, or gets."""
 
 
 def function_range(text: str) -> FunctionRange:

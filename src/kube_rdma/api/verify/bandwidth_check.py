@@ -15,7 +15,7 @@ from kube_base.errors import Refused
 from kube_rdma.api.text.document import of_json
 from kube_rdma.api.text.faults import Slip, slips, validate
 from kube_rdma.api.text.typed import Many, OfPrograms, Typed
-from kube_rdma.api.text.words import TextForm
+from kube_rdma.api.text.words import LabelValue, ObjectName, TextForm
 from kube_rdma.api.verify.status import BandwidthCheckStatus
 from kube_rdma.api.verify.template import BandwidthTemplate
 from kube_rdma.model import measures
@@ -75,9 +75,7 @@ Latency = Annotated[
 
 
 def _ruled(schema: dict[str, Any]) -> None:
-    """The rules, and an end of what they count."""
     schema["x-kubernetes-validations"] = _RULES
-    schema["properties"]["selector"]["maxProperties"] = 16
 
 
 class BandwidthCheckSpec(Typed):
@@ -85,7 +83,9 @@ class BandwidthCheckSpec(Typed):
 
     model_config = ConfigDict(json_schema_extra=_ruled)
 
-    selector: dict[str, str] = Field(default_factory=dict, examples=[{"app": "train"}])
+    selector: dict[str, LabelValue] = Field(
+        default_factory=dict, max_length=16, examples=[{"app": "train"}]
+    )
     """selector chooses pods of the check's namespace by their labels; a pod needs all of them. Give
     either selector or template. Example: app: train.
     """
@@ -94,7 +94,7 @@ class BandwidthCheckSpec(Typed):
     Each chosen node gets a copy of it, which is deleted at the end of the run. Give either selector
     or template.
     """
-    nodes: Annotated[Many[str], Field(max_length=MOST_NODES)] = ()
+    nodes: Annotated[Many[ObjectName], Field(max_length=MOST_NODES)] = ()
     """nodes are the names of the nodes that get a copy of template; cordoned nodes get none. Left
     out: all nodes that offer the extended resources of template, as shares or by claims, and
     devices for its claim templates. Example: [node-1, node-2].

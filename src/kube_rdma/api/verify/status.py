@@ -150,9 +150,9 @@ class BandwidthCheckStatus(StatusPart, kw_only=True):
     """result is what the last run found, or why it has no figures, in one sentence. Empty: a run is
     under way.
     """
-    start_time: str | None = None
+    start_time: Word | None = None
     """startTime is when the last run began, in RFC 3339. Example: 2026-11-22T12:00:00Z."""
-    completion_time: str | None = None
+    completion_time: Word | None = None
     """completionTime is when the last run ended, in RFC 3339. Left out: it is under way."""
     pairs_measured: int = 0
     """pairsMeasured is how many pairs the last run with figures measured, failed ones included.

@@ -5,11 +5,15 @@ rules/verify/copies makes the copies, out of the pod as it was written.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
 
 from kube_rdma.api.text.typed import Many, Typed
+from kube_rdma.api.text.words import Labels
+
+# As the API server takes them: 256 KiB in all.
+Annotations = Annotated[dict[str, Annotated[str, Field(max_length=1 << 18)]], Field(max_length=256)]
 
 
 class PodPart(Typed):
@@ -46,7 +50,7 @@ class TemplateSpec(PodPart):
     """containers are the containers of the pod. A copy has the first one alone, which waits instead
     of its own command. Its image needs perftest and a shell.
     """
-    node_selector: dict[str, str] | None = None
+    node_selector: Labels | None = None
     """nodeSelector has labels that a node needs, as in any Pod. The label kubernetes.io/hostname in
     it is ignored. A copy on a node without these labels does not start, and the node takes no part.
     """
@@ -55,9 +59,9 @@ class TemplateSpec(PodPart):
 class TemplateMetadata(PodPart):
     """The metadata of the pod, as far as copies keep it."""
 
-    labels: dict[str, str] | None = None
+    labels: Labels | None = None
     """labels are the labels of each copy; labels of kube-rdma come on top. Left out: only those."""
-    annotations: dict[str, str] | None = None
+    annotations: Annotations | None = None
     """annotations are the annotations of each copy, such as those that name its networks. Left out:
     none. Example: k8s.v1.cni.cncf.io/networks: rdma-net.
     """

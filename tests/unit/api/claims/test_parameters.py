@@ -114,7 +114,7 @@ def test_a_network_without_a_namespace_is_that_of_the_claim():
         ),
         (
             {"addresses": [f"10.0.0.{n}" for n in range(17)]},
-            "claim: addresses: the list has more than 16 entries. Keep 16 or fewer.",
+            "claim: addresses: it has more than 16 entries. Keep 16 or fewer.",
         ),
         (
             {"routes": [{"dst": "10.0.0.0/8", "gw": "fd00::1"}]},

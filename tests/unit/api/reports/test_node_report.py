@@ -81,29 +81,12 @@ def fits(schema, value, path="status"):
             yield from fits(schema["properties"][name], part, f"{path}.{name}")
 
 
-def limits(schema, path="status"):
-    """Every text and list of a schema that has no end."""
-    if schema["type"] == "string" and not {"maxLength", "enum"} & set(schema):
-        yield path
-    if schema["type"] == "array":
-        if "maxItems" not in schema:
-            yield f"{path}[]"
-        yield from limits(schema["items"], f"{path}[]")
-    for name, part in schema.get("properties", {}).items():
-        yield from limits(part, f"{path}.{name}")
-
-
 @cache
 def schema():
     """The schema of the status in the definition."""
     (kind,) = (each for each in DEFINITIONS if each.kind == "NodeReport")
     (version,) = definition(kind)["spec"]["versions"]
     return version["schema"]["openAPIV3Schema"]["properties"]["status"]
-
-
-def test_every_text_and_list_has_an_end():
-    """Conditions are written by the same code, whose texts are cut."""
-    assert [path for path in limits(schema()) if ".conditions[]" not in path] == []
 
 
 @given(reports)
