@@ -81,6 +81,8 @@ def choose_slice(
     taken = _taken(state, blocks, subpool)
     chosen = _chosen(state.node, subpool)
     slices = iter([chosen]) if chosen else _in_order(state.node, blocks, subpool)
+    entries = subpool.per_node.nodes if subpool.per_node else ()
+    of_others = {entry.subnet for entry in entries if entry.node != state.node}
     for node_slice in slices:
         key, bits = anchor(subpool.network, node_slice)
         if bits & held(blocks.get(key)) & ~held_by(blocks.get(key), state.node):
@@ -89,7 +91,7 @@ def choose_slice(
         at = bisect_left(taken, key.first + BLOCK_ADDRESSES)
         if at < len(taken) and taken[at] <= last:
             continue  # another node has addresses further on in this slice
-        if _may_have(state.node, subpool, node_slice) and part(subpool, node_slice):
+        if node_slice not in of_others and part(subpool, node_slice):
             return key, bits
     return None
 
