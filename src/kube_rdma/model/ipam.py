@@ -46,6 +46,7 @@ def gid_of(address: Address) -> str:
     return address.exploded
 
 
+MOST_MADE_RANGES, MOST_MADE_EXCLUDES = 16, 256  # of a pool that a network's configuration brings
 BLOCK_ADDRESSES = 64
 """Addresses in a block: a /26 of IPv4, a /122 of IPv6. Names of IPBlocks depend on it: it stays."""
 

@@ -32,6 +32,8 @@ from kube_rdma.api.text.document import Document, shown
 from kube_rdma.api.text.faults import near, validate
 from kube_rdma.model.attach.cni import Dns, LinkAddress, LinkRoute
 from kube_rdma.model.ipam import (
+    MOST_MADE_EXCLUDES,
+    MOST_MADE_RANGES,
     Address,
     InterfaceName,
     IPPool,
@@ -45,7 +47,6 @@ from kube_rdma.model.ipam import (
     Subnet,
 )
 
-_NAMED_BY = ("network", "ranges", "excludes")  # of a pool's spec; never add to it
 _NAME_BYTES = 5
 _CLUSTER_WIDE = (
     "host-local gave addresses that were unique on one node only; now they are unique in the "
@@ -291,6 +292,15 @@ def _with_pool(base: IpamConf, wish: IPPool, document: Document) -> IpamConf:
     """
     if not wish.ranges:
         return base
+    counts = (len(wish.ranges), len(wish.excludes))
+    if counts[0] > MOST_MADE_RANGES or counts[1] > MOST_MADE_EXCLUDES:
+        raise Refused(
+            f"it has {counts[0]} ranges and {counts[1]} excludes, of {MOST_MADE_RANGES} and "
+            f"{MOST_MADE_EXCLUDES} that a configuration can have",
+            remedy='Make an IPPool of them, and write "ipam": {"type": "kube-rdma-ipam", "pool": '
+            "NAME}",
+            where=document.where(("ipam",)),
+        )
     spans = [Span(_first(each), _last(each)) for each in wish.ranges]
     of_use = meeting(spans)
     used = tuple(each for each in wish.excludes if of_use(each))
@@ -305,7 +315,7 @@ def _with_pool(base: IpamConf, wish: IPPool, document: Document) -> IpamConf:
         ip_pool.decode(json.dumps(spec).encode())
     except Refused as error:
         raise Refused.all([_placed(each, document) for each in _flattened(error)]) from None
-    named = json.dumps({key: spec.get(key) for key in _NAMED_BY}).encode()
+    named = json.dumps(ip_pool.content(pool)).encode()
     name = PoolName(f"{wish.name}-{blake2b(named, digest_size=_NAME_BYTES).hexdigest()}")
     source = document.where(("ipam",))
     ranges = tuple(replace(each, source=source) for each in pool.ranges)

@@ -298,6 +298,12 @@ def spec(pool: IPPool) -> dict[str, Value]:
     return {key: value for key, value in fields.items() if value != []}
 
 
+def content(pool: IPPool) -> dict[str, Value]:
+    """What names a pool that a document brings: which addresses it gives; never add to it."""
+    fields = spec(pool)
+    return {key: fields.get(key) for key in ("network", "ranges", "excludes")}
+
+
 def _range(ip_range: IPRange) -> Value:
     ends = {"start": ip_range.first, "end": ip_range.last, "gateway": ip_range.gateway}
     fields: dict[str, Value] = {"subnet": str(ip_range.subnet)}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from kube_base.errors import KubeError, Unavailable
+from kube_base.errors import KubeError, Refused, Unavailable
 from kube_base.frozen import Frozen, replace
 from kube_base.notices import Notices
 from kube_client.errors import Conflict, NotInstalled
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from kube_rdma.api.attach.network_definition import NetworkDefinition
     from kube_rdma.api.ipam.ip_conf import IpamConf
 
+EDITED = "kube-rdma.io/edited"  # of an IPPool; agents may write no annotation of one
 log = structlog.get_logger()
 
 
@@ -109,7 +110,7 @@ class NodeView:
         self._pods = Pods(asked.cluster)
         self._networks = NetworkObjects(asked.cluster)
         self._made: set[PoolName] = set()  # of documents that bring their own
-        self._notices = Notices()  # by the network's name
+        self._notices = Notices()  # by the network's name, and of pools
 
     async def pod(self, name: PodName, uid: str) -> PodState | None:
         """The pod's object, if it is this very one."""
@@ -379,9 +380,18 @@ class NodeView:
         return definition
 
     async def bring(self, ipam: IpamConf) -> None:
-        """Make the pool that a document brings along, where it is missing."""
-        if ipam.pool and ipam.pool.name not in self._made:
+        """Make the pool that a document brings along, where it is missing.
+
+        Raise Refused where one of its name gives other addresses and no administrator says so: the
+        token of any node is enough to make it.
+        """
+        if ipam.pool is None:
+            return
+        if ipam.pool.name not in self._made:
             await self._make(ipam.pool)
+        watched = self._asked.watched(ipam.pool.name)
+        if watched is None or ip_pool.content(watched) != ip_pool.content(ipam.pool):
+            await self._compare(ipam.pool)
 
     async def _make(self, pool: IPPool) -> None:
         try:
@@ -390,6 +400,30 @@ class NodeView:
         except Conflict:
             pass  # another node was first
         self._made.add(pool.name)
+
+    async def _compare(self, pool: IPPool) -> None:
+        """Raise Refused where the stored pool of this name was not made of the same document."""
+        stored = await self._asked.cluster.get(IP_POOL, pool.name)
+        if stored is None:
+            self._made.discard(pool.name)
+            raise Unavailable(f"IPPool {pool.name} was just deleted.")
+        differing = [
+            key
+            for key, value in ip_pool.content(pool).items()
+            if value != ip_pool.content(stored.spec)[key]
+        ]
+        if not differing or stored.annotation(EDITED) == "true":
+            self._notices.over(("pool", pool.name))
+            return
+        refusal = Refused(
+            f"its {listed(differing)} differ from those of the network's configuration, of which "
+            "an agent makes it",
+            remedy=f"Delete it if no administrator wrote it; else annotate it with {EDITED}=true",
+            where=f"IPPool {pool.name}",
+        )
+        for why in self._notices.news(("pool", pool.name), str(refusal)):
+            log.warning("IPPool refused", pool=pool.name, why=why)
+        raise refusal
 
 
 @lru_cache(256)  # many pods have one network

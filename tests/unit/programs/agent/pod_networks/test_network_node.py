@@ -1,19 +1,22 @@
 """What the real neighbours of pod networks answer, over a fake API server."""
 
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 
 import pytest
+from structlog.testing import capture_logs
 
 from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
 from kube_client.kinds import Wanted
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL
+from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL, pool_of
 from kube_rdma.adapters.cluster.kinds.pod import POD
+from kube_rdma.api.ipam import ip_conf
+from kube_rdma.api.text.document import of_value
 from kube_rdma.model.attach.attachment import NetworkKind
 from kube_rdma.model.attach.pod_view import SeenLink
 from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings
-from kube_rdma.model.ipam import IPPool, IPRange, Route
+from kube_rdma.model.ipam import IPPool, IPRange, Route, Span
 from kube_rdma.model.late_binding.binding import PodName
 from kube_rdma.model.link import PlannedHostLink
 from kube_rdma.model.pod import MIRROR
@@ -22,6 +25,7 @@ from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.programs.agent.node.survey_cache import SurveyCache
 from kube_rdma.programs.agent.pod_networks.context import NodeContext
 from kube_rdma.programs.agent.pod_networks.node_view import (
+    EDITED,
     NodeView,
     NodeViewDependencies,
     host_network,
@@ -50,6 +54,58 @@ async def test_a_pool_is_as_the_api_server_has_it_now():
     await cluster.replace(IP_POOL, replace(made, spec=replace(POOL, probe=True, routes=routes)))
     found = await node.pool("rail-0")
     assert (found.name, found.probe, found.routes) == ("rail-0", True, routes)
+
+
+def brought(**ipam):
+    """What a configuration of whereabouts means."""
+    block = {"type": "whereabouts", "range": "10.88.0.0/24", **ipam}
+    return ip_conf.load(of_value({"type": "macvlan", "ipam": block}, "conf"))
+
+
+OTHER_CONTENT = (
+    {"ranges": (IPRange(ip_network("10.88.0.0/16")),)},
+    {"network": "team-a"},
+    {"excludes": (Span(ip_address("10.88.0.1"), ip_address("10.88.0.99")),)},
+)
+
+
+@pytest.mark.parametrize("is_watched", [True, False])
+@pytest.mark.parametrize("other", OTHER_CONTENT)
+async def test_a_pool_of_a_configuration_that_gives_other_addresses_is_refused(other, is_watched):
+    """Any node's token may make it before the configuration is used; one line says so."""
+    ipam = brought(exclude=["10.88.0.9"])
+    server = FakeServer((IP_POOL,))
+    cluster = Cluster(server.line())
+    made = await cluster.create(IP_POOL, Wanted(ipam.pool.name, spec=replace(ipam.pool, **other)))
+    node = NodeView(
+        NodeViewDependencies(
+            cluster,
+            None,
+            NodeContext({}),
+            None,
+            None,
+            watched=lambda name: pool_of(made) if is_watched else None,
+        )
+    )
+    with capture_logs() as log:
+        for _ in range(2):
+            with pytest.raises(Refused, match=r"differ from those of the network's configuration"):
+                await node.bring(ipam)
+    assert [line["event"] for line in log] == ["IPPool refused"]
+    await cluster.patch(IP_POOL, made.name, annotations=((EDITED, "true"),))
+    await node.bring(ipam)
+
+
+async def test_a_pool_of_a_configuration_may_have_other_namespaces_and_pauses():
+    """A token of a node cannot write these; people do, and need no mark for it."""
+    ipam = brought(exclude=["10.88.0.9"])
+    cluster = Cluster(FakeServer((IP_POOL,)).line())
+    node = NodeView(NodeViewDependencies(cluster, None, NodeContext({}), None, None))
+    await node.bring(ipam)
+    stored = await cluster.get(IP_POOL, ipam.pool.name)
+    edited = replace(stored.spec, namespaces=("team-a",), cooldown=5.0, probe=True)
+    await cluster.replace(IP_POOL, replace(stored, spec=edited))
+    await node.bring(ipam)
 
 
 async def test_a_static_pod_is_known_by_the_uid_that_its_mirror_names():
