@@ -5,10 +5,8 @@ with the code that does it, or one of a table; every harm is one of a table, and
 """
 
 import asyncio
-import copy
 import json
 from contextlib import AsyncExitStack
-from ipaddress import ip_address
 
 import pytest
 
@@ -25,7 +23,6 @@ from kube_rdma.adapters.cluster.offered_slices import OfferedSlices
 from kube_rdma.adapters.cluster.pods import Pods
 from kube_rdma.adapters.cluster.restarts import Restarts
 from kube_rdma.api.ipam.ip_conf import load as load_ipam
-from kube_rdma.api.ipam.ip_objects import encode_block
 from kube_rdma.api.text import reader
 from kube_rdma.model.attach.restart import RestartRequest
 from kube_rdma.model.claims.device import DRIVER
@@ -34,14 +31,8 @@ from kube_rdma.model.claims.prepared import ClaimName
 from kube_rdma.model.claims.status import DeviceCondition, DeviceStatus
 from kube_rdma.model.ipam import (
     AddressRequest,
-    Bits,
-    Block,
-    BlockKey,
     ContainerId,
-    Family,
-    NetworkName,
     NicRequest,
-    NodeHolding,
     NodeName,
     Owner,
     Pin,
@@ -49,14 +40,25 @@ from kube_rdma.model.ipam import (
     PoolName,
     Timing,
 )
+from kube_rdma.programs.agent.pod_networks.node_view import EDITED
 from kube_rdma.programs.install.installation import assignment, objects
 from kube_rdma.programs.ipam.node_addresses import IpamDependencies, NodeAddresses
 from kube_rdma.programs.ipam.timing import IpamTiming
+from kube_rdma.rules.claims.names import slice_name
 from kube_rdma.rules.install.agent_cel import ANNOTATIONS
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.waiting import until
 from kube_rdma_testing.disk import FakeDisk
+from tests.kit.agent_writes import (
+    NETWORK,
+    block_at,
+    changed,
+    document_of,
+    request,
+    slice_of,
+    update,
+)
 from tests.kit.pods import sleeping_pod
 
 SPACE = "kube-rdma-rights"
@@ -64,7 +66,6 @@ NODES = ("node-1", "node-2")
 OWN, OTHER = NODES
 # Of IPv6 too, and where a zero word more or less changes how the text is shortened.
 FIRSTS = ("10.90.0.64", "fd00:90::40", "1:2:3:4:5:6::", "fd00:0:0:3:4::", "2001:db8:0:5:0:6::")
-NETWORK = "rights"
 CARDS = {"type": "kube-rdma.io/CardsHealthy", "status": "True", "reason": "A", "message": "a"}
 OTHER_DRIVER = "gpu.example.org"
 TAINT = {"key": "kube-rdma.io/starting", "effect": "NoSchedule"}
@@ -128,45 +129,6 @@ async def agents(config_of):
         yield {node: await stack.enter_async_context(connect(config_of(node))) for node in NODES}
 
 
-def request(verb, kind, name="", body=None, *, part="", namespace=""):
-    """What an agent writes, by the kind's plural."""
-    group, version = {
-        "pods": ("", "v1"),
-        "nodes": ("", "v1"),
-        "leases": ("coordination.k8s.io", "v1"),
-        "resourceslices": ("resource.k8s.io", "v1"),
-        "resourceclaims": ("resource.k8s.io", "v1"),
-    }.get(kind, ("kube-rdma.io", "v1alpha1"))
-    written = wire.ApiRequest(verb, group, version, kind, namespace, name, part)
-    types = {"patch": wire.STRATEGIC if part else wire.MERGE}
-    return replace(
-        written,
-        body=json.dumps(body or {}).encode(),
-        content_type=types.get(verb, wire.JSON),
-    )
-
-
-def block_at(first, **holdings):
-    """A block with what nodes hold of it: places by the node's name, with _ for a dash."""
-    address = ip_address(first)
-    key = BlockKey(NetworkName(NETWORK), Family(address.version), int(address))
-    held = [
-        NodeHolding(NodeName(node.replace("_", "-")), Bits(sum(1 << place for place in places)))
-        for node, places in sorted(holdings.items())
-    ]
-    return Block(key, tuple(each for each in held if each.bits))
-
-
-def document_of(block):
-    """A block as the API has it."""
-    return {
-        "apiVersion": "kube-rdma.io/v1alpha1",
-        "kind": "IPBlock",
-        "metadata": {"name": block.key.name},
-        "spec": json.loads(encode_block(block)),
-    }
-
-
 @pytest.fixture
 def stored(lab):
     """Puts a block there as the admin, and takes it away."""
@@ -181,25 +143,22 @@ def stored(lab):
     cluster.kubectl(lab, "delete", "ipblocks", "--ignore-not-found", *names)
 
 
-def changed(stored_block, **spec):
-    """The block as an agent writes it next."""
-    after = copy.deepcopy(stored_block)
-    after["spec"] |= {"edition": after["spec"]["edition"] + 1, **spec}
-    return after
-
-
-def update(after, **metadata):
-    document = {**after, "metadata": {**after["metadata"], **metadata}}
-    return request("update", "ipblocks", after["metadata"]["name"], document)
-
-
 @pytest.mark.parametrize("first", FIRSTS)
 async def test_a_node_claims_and_gives_back_what_is_its_own(agents, stored, first):
-    """First, last, all that is left, and nothing any more; with as many pins as fit."""
+    """First, last, all that is left, and nothing any more; with as many pins as fit.
+
+    The pod that had an address of another node has one of this node now.
+    """
     theirs = range(10)
-    before = stored(replace(block_at(first, node_2=theirs), edition=3))
-    pins = tuple(Pin(Owner(f"default/a-{place}/net1"), place) for place in range(64))
+    pins = tuple(Pin(Owner(f"default/b-{place}/net1"), place) for place in theirs)
+    before = stored(replace(block_at(first, node_2=theirs), edition=3, pins=pins))
     for mine in ((63,), range(10, 64, 2), range(10, 64), ()):
+        added = tuple(
+            Pin(Owner(f"default/{'b-0' if place == 63 else f'a-{place}'}/net1"), place)
+            for place in mine
+        )
+        owners = {pin.owner for pin in added}
+        pins = (*(pin for pin in pins if pin.owner not in owners), *added)
         wanted = replace(block_at(first, node_1=mine, node_2=theirs), pins=pins)
         spec = document_of(wanted)["spec"]
         after = changed(before, holdings=spec["holdings"], pins=spec["pins"])
@@ -261,6 +220,13 @@ BLOCK_HARMS = {
     "too many pins": lambda block: update(
         changed(block, pins=[{"owner": f"a/{n}/b", "address": "10.90.0.64"} for n in range(65)])
     ),
+    "pin at another's address": lambda block: update(
+        changed(block, pins=[*block["spec"]["pins"], {"owner": "a/b/c", "address": "10.90.0.67"}])
+    ),
+    "no pin of others": lambda block: update(changed(block, pins=[])),
+    "pin of others for another": lambda block: update(
+        changed(block, pins=[{"owner": "a/b/c", "address": "10.90.0.66"}])
+    ),
     "of others": lambda block: request(
         "create",
         "ipblocks",
@@ -280,7 +246,9 @@ BLOCK_HARMS = {
 
 @pytest.mark.parametrize("harm", BLOCK_HARMS)
 async def test_a_node_does_no_harm_by_a_block(agents, stored, harm):
-    before = stored(replace(block_at("10.90.0.64", node_1=[1], node_2=[2]), edition=3))
+    pins = (Pin(Owner("default/x-0/net1"), 2),)
+    block = replace(block_at("10.90.0.64", node_1=[1], node_2=[2]), edition=3, pins=pins)
+    before = stored(block)
     with pytest.raises(Refused, match=r"ValidatingAdmissionPolicy|forbids to delete|cannot delete"):
         await agents[OWN].write(BLOCK_HARMS[harm](before))
 
@@ -305,13 +273,15 @@ def status(pool, **fields):
     return request("update", "ippools", NETWORK, document, part="status")
 
 
-def pool_of(name, **spec):
-    meta = {"name": name}
+def pool_of(name, annotations=None, **spec):
+    meta = {"name": name, "annotations": annotations or {}}
     base = {"apiVersion": "kube-rdma.io/v1alpha1", "kind": "IPPool", "metadata": meta}
     spec = {"network": NETWORK, "ranges": [{"subnet": "10.92.0.0/24"}], **spec}
     return request("create", "ippools", body={**base, "spec": spec})
 
 
+MADE = "whereabouts-0123456789"
+CHOSEN = {"node": OTHER, "subnet": "10.92.0.0/31"}
 POOL_HARMS = {
     "others' wants": lambda pool: status(pool, wants=[]),
     "others' count": lambda pool: status(pool, wants=[{**pool["status"]["wants"][0], "count": 9}]),
@@ -319,6 +289,24 @@ POOL_HARMS = {
     "another name": lambda pool: pool_of("team-a"),
     "routes": lambda pool: pool_of("whereabouts-0123456789", routes=[{"dst": "0.0.0.0/0"}]),
     "longer name": lambda pool: pool_of("whereabouts-0123456789a"),
+    "excludes": lambda pool: pool_of(
+        MADE, excludes=[f"10.92.{n >> 8}.{n & 255}" for n in range(1, 1001)]
+    ),
+    "ranges": lambda pool: pool_of(MADE, ranges=[{"subnet": f"10.{n}.0.0/24"} for n in range(17)]),
+    "rest": lambda pool: pool_of(MADE, restSeconds=86400),
+    "probe": lambda pool: pool_of(MADE, probe=True),
+    "slices of nodes": lambda pool: pool_of(
+        MADE,
+        ranges=[{"subnet": "10.92.0.0/24", "perNode": {"prefix": 31, "nodes": [CHOSEN]}}],
+    ),
+    "mark of an administrator": lambda pool: pool_of(MADE, {EDITED: "true"}),
+    "many wants": lambda pool: status(
+        pool,
+        wants=[
+            *pool["status"]["wants"],
+            *({"node": OWN, "family": "IPv4", "rail": n, "count": 1} for n in range(65)),
+        ],
+    ),
 }
 
 
@@ -340,17 +328,6 @@ async def test_a_node_asks_beside_others_and_makes_the_pool_of_a_network(agents,
         await agents[OWN].create(IP_POOL, Wanted(brought.name, spec=brought))
 
 
-def slice_of(node, name="rights-slice", **spec):
-    """A slice as an agent makes it, without devices."""
-    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceSlice",
-        "metadata": {"name": name},
-        "spec": {"driver": DRIVER, "nodeName": node, "pool": pool, **spec},
-    }
-
-
 @pytest.fixture
 def slices(lab):
     """A slice of the driver on each node, and one of another driver on the first."""
@@ -359,7 +336,7 @@ def slices(lab):
     cluster.apply(lab, *made)
     yield
     names = [each["metadata"]["name"] for each in made]
-    cluster.kubectl(lab, "delete", "resourceslices", "--ignore-not-found", "rights-slice", *names)
+    cluster.kubectl(lab, "delete", "resourceslices", "--ignore-not-found", *names)
 
 
 async def test_a_node_publishes_and_withdraws_slices_of_its_own(lab, agents, slices):
@@ -367,13 +344,17 @@ async def test_a_node_publishes_and_withdraws_slices_of_its_own(lab, agents, sli
     door = OfferedSlices(agents[OWN], DRIVER, OWN)
     uid = cluster.get(lab, "node", OWN)["metadata"]["uid"]
     devices = (OfferedDevice("0000-1a-00-0", ()),)
-    part = PublishedSlice("rights-slice", 1, 1, devices, uid)
+    part = PublishedSlice(slice_name(7, OWN), 1, 1, devices, uid)
     stored = await door.create(part)
     stored = await door.change(stored, replace(part, devices=()))
     await door.remove(stored)
 
 
 SLICE_HARMS = {
+    "another name": request("create", "resourceslices", body=slice_of(OWN, "rights-slice")),
+    "another node's name": request(
+        "create", "resourceslices", body=slice_of(OWN, slice_name(7, OTHER))
+    ),
     "another node": request("create", "resourceslices", body=slice_of(OTHER)),
     "another node's pool": request(
         "create",

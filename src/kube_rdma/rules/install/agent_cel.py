@@ -10,6 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kube_rdma.model.claims.device import DRIVER
+from kube_rdma.model.ipam import (
+    BLOCK_ADDRESSES,
+    MOST_MADE_EXCLUDES,
+    MOST_MADE_RANGES,
+    IPPool,
+    PoolName,
+)
+from kube_rdma.rules.ipam.borrowing import MOST_WANTS
 from kube_rdma.rules.labels.table import FEATURE
 from kube_rdma.rules.pools.startup import EFFECT
 from kube_rdma.rules.pools.startup import KEYS as STARTUP_TAINTS
@@ -24,7 +32,9 @@ _ADDRESS = f"^([0-9]{{1,3}}([.][0-9]{{1,3}}){{3}}|{_IPV6})$"
 # The last word of a block's name: a multiple of 64, in decimal of IPv4 and in hex of IPv6.
 _FIRST_V4 = "([0-9]+-){3}(0|64|128|192)"
 _FIRST_V6 = f"({_HEX}-){{7}}(0|([1-9a-f][0-9a-f]?)?[48c]0|[1-9a-f][0-9a-f]?00)"
-_MOST = 64  # spans of a node and pins in a block: it has as many addresses
+_MOST = BLOCK_ADDRESSES  # spans of a node and pins in a block
+_MADE = IPPool(PoolName(""), ())  # what an agent chooses of a pool beside its addresses
+_LONGEST_NODE = 200  # characters of a node's name, which whole names of slices have room for
 
 # Fields, by the resource, that an agent may write at all; more is said of some below.
 _FIELDS: Mapping[str, str] = {
@@ -194,6 +204,17 @@ VARIABLES: Mapping[str, str] = {
         ".map(group, group.map(spans, spans.map(span, span.split('-').map(end, "
         f"{_PLACE}))))"
     ),
+    # Pins as texts, now and before; and those that came or went, by owner and place.
+    "pinned": (
+        "[dyn(object), dyn(oldObject)].map(one, one == null || variables.what != 'ipblocks' ? [] : "
+        "one.spec.?pins.orValue([]).map(pin, pin.owner + ' ' + pin.address))"
+    ),
+    "moved": (
+        "[[0, 1], [1, 0]].map(pair, variables.pinned[pair[0]].filter(pin, "
+        "!(pin in variables.pinned[pair[1]])).map(pin, [dyn(pin.substring(0, "
+        "pin.lastIndexOf(' ') + 1)), dyn([pin.substring(pin.lastIndexOf(' ') + 1)].map(end, "
+        f"{_PLACE})[0])]))"
+    ),
 }
 _BLOCK = "variables.what != 'ipblocks' || "
 _NAME = f"^[-a-z0-9]+[.]({_FIRST_V4}|{_FIRST_V6})$"
@@ -292,6 +313,16 @@ VALIDATIONS: Sequence[tuple[str, str, str]] = (
     ),
     (
         (
+            "variables.what != 'resourceslices' || object == null || ("
+            f"object.metadata.name.matches('^[0-9]{{3}}-{DRIVER.replace('.', '[.]')}-') && ("
+            f"variables.node.size() > {_LONGEST_NODE} || "
+            f"object.metadata.name.substring({len(DRIVER) + 5}) == variables.node))"
+        ),
+        "message",
+        f"An agent writes slices of the names 000-{DRIVER}-NODE to 999-{DRIVER}-NODE.",
+    ),
+    (
+        (
             f"variables.what != 'resourceclaims/status' || [{_OTHER_DEVICES}]"
             ".all(pair, pair[0] == pair[1])"
         ),
@@ -332,6 +363,19 @@ VALIDATIONS: Sequence[tuple[str, str, str]] = (
     ),
     (
         (
+            f"{_BLOCK}variables.moved.all(pins, pins.all(pin, "
+            "variables.places[0].exists(spans, spans.exists(own, own[0] <= pin[1] && "
+            "pin[1] <= own[own.size() - 1])) || (pins == variables.moved[1] && "
+            "variables.pinned[0].exists(new, new.startsWith(pin[0])))))"
+        ),
+        "message",
+        (
+            "An agent pins addresses that its node holds, and takes away no pin but of these and "
+            "of owners that have one of these now."
+        ),
+    ),
+    (
+        (
             "variables.what != 'ippools' || (oldObject == null && "
             "object.metadata.name.matches('^(whereabouts|host-local)-[0-9a-f]{10}$'))"
         ),
@@ -340,5 +384,29 @@ VALIDATIONS: Sequence[tuple[str, str, str]] = (
             "An agent makes no pool but that of a network's whereabouts or host-local, and changes "
             "none."
         ),
+    ),
+    (
+        (
+            "variables.what != 'ippools' || ("
+            f"object.spec.ranges.size() <= {MOST_MADE_RANGES} && "
+            f"object.spec.?excludes.orValue([]).size() <= {MOST_MADE_EXCLUDES} && "
+            "object.spec.ranges.all(one, one.?perNode.?nodes.orValue([]).size() == 0) && "
+            f"object.spec.?restSeconds.orValue({_MADE.cooldown:.0f}) == {_MADE.cooldown:.0f} && "
+            f"object.spec.?blockSize.orValue({_MADE.block_size}) == {_MADE.block_size} && "
+            "!object.spec.?probe.orValue(false))"
+        ),
+        "message",
+        (
+            f"An agent makes a pool of at most {MOST_MADE_RANGES} ranges and {MOST_MADE_EXCLUDES} "
+            "excludes, without slices of certain nodes, restSeconds, blockSize and probe."
+        ),
+    ),
+    (
+        (
+            "variables.what != 'ippools/status' || object.status.?wants.orValue([]).filter(want, "
+            f"want.node == variables.node).size() <= {MOST_WANTS}"
+        ),
+        "message",
+        f"An agent asks a pool for addresses in {MOST_WANTS} entries at most.",
     ),
 )

@@ -104,7 +104,7 @@ def plan(
     written = Block(
         key,
         tuple(sorted(holdings, key=lambda h: h.node)),
-        _pins(block, _tenants(state, key).get(key, {})),
+        _pins(block, _tenants(state, key).get(key, {}), Bits(own)),
         (block.edition if block else 0) + 1,
         block.version if block else None,
     )
@@ -220,7 +220,7 @@ def unsettled(state: NodeAddressState, blocks: Blocks) -> tuple[BlockKey, ...]:
         key
         for key in sorted(owned | set(state.holdings))
         if _differs(state, key, blocks.get(key))
-        or _mispinned(blocks.get(key), tenants.get(key, {}))
+        or _mispinned(blocks.get(key), tenants.get(key, {}), state.node)
     )
 
 
@@ -313,8 +313,8 @@ def _differs(state: NodeAddressState, key: BlockKey, block: Block | None) -> boo
     return is_other or bool(state.needed(key) & ~held(block))
 
 
-def _mispinned(block: Block | None, tenants: _Tenants) -> bool:
-    return block is not None and _pins(block, tenants) != block.pins
+def _mispinned(block: Block | None, tenants: _Tenants, node: NodeName) -> bool:
+    return block is not None and _pins(block, tenants, held_by(block, node)) != block.pins
 
 
 def _tenants(
@@ -346,8 +346,12 @@ def _tenants(
     return tenants
 
 
-def _pins(block: Block | None, tenants: _Tenants) -> tuple[Pin, ...]:
-    """The block's pins, corrected: an offset is its tenant's, and an owner has one in a block."""
+def _pins(block: Block | None, tenants: _Tenants, own: Bits) -> tuple[Pin, ...]:
+    """The block's pins, corrected: an offset is its tenant's, and an owner has one in a block.
+
+    Only at addresses of the node's `own`: its token may change no others (agent_cel).
+    """
+    tenants = {offset: owner for offset, owner in tenants.items() if own >> offset & 1}
     owners = set(tenants.values())
     kept = [
         pin

@@ -16,6 +16,7 @@ from kube_rdma.rules.ipam.grant import Shortage
 from kube_rdma.rules.ipam.node_state import NodeAddressState, spare
 from kube_rdma.rules.ipam.subpools import Subpool, key_of, lowest, mask, subpools_for
 
+MOST_WANTS = 64  # of a node in a pool: families, rails and certain addresses
 _AHEAD = 3  # times the block size: more than this is given back unasked
 
 
@@ -30,6 +31,7 @@ def with_requests_of(
         for shortage in shortages
         if shortage.subpool.pool == queue.pool and shortage.subpool.is_shared
     )
+    requests = requests[:MOST_WANTS]
     own = [at for at, request in enumerate(queue.requests) if request.node == node]
     at = own[0] if own else len(queue.requests)
     others = tuple(request for request in queue.requests if request.node != node)

@@ -182,6 +182,17 @@ def test_static_addresses():
         grant(state, wrong, CATALOG, 1.0)
 
 
+def test_a_node_pins_nothing_at_an_address_that_another_node_has_by_now():
+    """The API server would refuse the whole write, and so each one after it."""
+    state, block = holding(0b110)
+    state, _ = granted(state, request("c1", NicRequest("net1", "p", owner="ns/db-0/net1")))
+    taken = replace(block, holdings=(NodeHolding("n2", 0b110),))
+    _, written = plan(state, KEY0, taken, claim=0b1000)
+    assert (held_by(written, "n1"), written.pins) == (0b1000, ())
+    _, written = plan(state, KEY0, block)
+    assert [pin.offset for pin in written.pins] == [1]
+
+
 def test_an_owner_keeps_its_address():
     """At once during its cool-down on the same node; others take a pinned address last."""
     state, block = holding(0b1110)

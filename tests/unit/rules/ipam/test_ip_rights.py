@@ -20,6 +20,7 @@ from kube_rdma.model.ipam import (
 )
 from kube_rdma.rules.ipam.blocks import after_rollback, confirm, is_rollback, plan, recall
 from kube_rdma.rules.ipam.borrowing import (
+    MOST_WANTS,
     has_requests_of,
     has_requests_of_others,
     lendable,
@@ -266,6 +267,8 @@ def test_borrow_requests_keep_their_place():
     assert has_requests_of_others(more, "n1")
     assert not has_requests_of_others(BorrowQueue("p", (wanting("n1"),)), "n1")
     assert with_requests_of(BorrowQueue("p"), "n1", []) is None
+    many = with_requests_of(BorrowQueue("p"), "n1", [Shortage(SUBPOOLS[0], 2)] * 99)
+    assert len(many.requests) == MOST_WANTS
 
 
 def test_what_a_burst_left_is_given_back():
