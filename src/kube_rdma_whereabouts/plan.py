@@ -319,10 +319,22 @@ def _change(pool: IPPool, taken: set[Address], present: Present) -> PoolChange |
     current = present.pools.get(pool.name)
     before = present.imported.get(pool.name, frozenset())
     base = current or pool
-    lone = {Span(each, each) for each in before}
-    excludes = [each for each in base.excludes if each not in lone]
+    # Earlier releases wrote each address alone.
+    written = {Span(each, each) for each in before} | set(_spans(before))
+    excludes = [each for each in base.excludes if each not in written]
     imported = sorted(taken, key=lambda each: (each.version, int(each)))
-    wanted = replace(base, excludes=(*excludes, *(Span(each, each) for each in imported)))
+    wanted = replace(base, excludes=(*excludes, *_spans(imported)))
     if current and wanted.excludes == current.excludes and set(imported) == before:
         return None
     return PoolChange(wanted, tuple(imported), is_new=current is None)
+
+
+def _spans(addresses: Iterable[Address]) -> list[Span]:
+    """The addresses, neighbours in one: a pool has room for few thousand excludes."""
+    spans: list[Span] = []
+    for one in sorted(addresses, key=lambda each: (each.version, int(each))):
+        if spans and (spans[-1].last.version, int(spans[-1].last) + 1) == (one.version, int(one)):
+            spans[-1] = Span(spans[-1].first, one)
+        else:
+            spans.append(Span(one, one))
+    return spans

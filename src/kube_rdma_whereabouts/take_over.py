@@ -19,12 +19,10 @@ from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION
 from kube_rdma.adapters.cluster.kinds.pod import POD, pod_state
 from kube_rdma.api.ipam.ip_pool_status import IPPoolStatus
 from kube_rdma.api.ipam.ip_words import address
-from kube_rdma.model.ipam import Address, IPPool
+from kube_rdma.model.ipam import IMPORTED, Address, IPPool
 from kube_rdma.views.ipam import Migration
 from kube_rdma_whereabouts import objects as whereabouts
 from kube_rdma_whereabouts.plan import MigrationPlan, PoolChange, Present, plan, read
-
-IMPORTED = "kube-rdma.io/whereabouts-addresses"
 
 S = TypeVar("S")
 U = TypeVar("U")

@@ -46,6 +46,9 @@ def gid_of(address: Address) -> str:
     return address.exploded
 
 
+# Annotations of IPPools, which no agent may write: an administrator changed what it gives, or
+# `kube-rdma ip migrate` did, for pods of whereabouts.
+EDITED, IMPORTED = "kube-rdma.io/edited", "kube-rdma.io/whereabouts-addresses"
 MOST_MADE_RANGES, MOST_MADE_EXCLUDES = 16, 256  # of a pool that a network's configuration brings
 BLOCK_ADDRESSES = 64
 """Addresses in a block: a /26 of IPv4, a /122 of IPv6. Names of IPBlocks depend on it: it stays."""

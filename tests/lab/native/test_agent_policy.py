@@ -30,6 +30,7 @@ from kube_rdma.model.claims.offered import OfferedDevice, PublishedSlice
 from kube_rdma.model.claims.prepared import ClaimName
 from kube_rdma.model.claims.status import DeviceCondition, DeviceStatus
 from kube_rdma.model.ipam import (
+    EDITED,
     AddressRequest,
     ContainerId,
     NicRequest,
@@ -40,7 +41,6 @@ from kube_rdma.model.ipam import (
     PoolName,
     Timing,
 )
-from kube_rdma.programs.agent.pod_networks.node_view import EDITED
 from kube_rdma.programs.install.installation import assignment, objects
 from kube_rdma.programs.ipam.node_addresses import IpamDependencies, NodeAddresses
 from kube_rdma.programs.ipam.timing import IpamTiming

@@ -32,8 +32,6 @@ from kube_rdma.api.text.document import Document, shown
 from kube_rdma.api.text.faults import near, validate
 from kube_rdma.model.attach.cni import Dns, LinkAddress, LinkRoute
 from kube_rdma.model.ipam import (
-    MOST_MADE_EXCLUDES,
-    MOST_MADE_RANGES,
     Address,
     InterfaceName,
     IPPool,
@@ -292,15 +290,6 @@ def _with_pool(base: IpamConf, wish: IPPool, document: Document) -> IpamConf:
     """
     if not wish.ranges:
         return base
-    counts = (len(wish.ranges), len(wish.excludes))
-    if counts[0] > MOST_MADE_RANGES or counts[1] > MOST_MADE_EXCLUDES:
-        raise Refused(
-            f"it has {counts[0]} ranges and {counts[1]} excludes, of {MOST_MADE_RANGES} and "
-            f"{MOST_MADE_EXCLUDES} that a configuration can have",
-            remedy='Make an IPPool of them, and write "ipam": {"type": "kube-rdma-ipam", "pool": '
-            "NAME}",
-            where=document.where(("ipam",)),
-        )
     spans = [Span(_first(each), _last(each)) for each in wish.ranges]
     of_use = meeting(spans)
     used = tuple(each for each in wish.excludes if of_use(each))

@@ -44,7 +44,7 @@ from kube_rdma.model.ipam import (
 
 MOST_AT_ONCE = 1024  # addresses that a node claims at once
 LONGEST_REST = 86_400  # seconds
-MOST_RANGES, MOST_EXCLUDES, MOST_NAMESPACES = 64, 1024, 1024
+MOST_RANGES, MOST_EXCLUDES, MOST_NAMESPACES = 64, 4096, 1024
 
 Rail: TypeAlias = Annotated[int, Field(ge=0, le=1023)]
 

@@ -107,18 +107,6 @@ def test_the_pool_is_named_by_what_it_gives():
     assert len(names | {name}) == 5
 
 
-@pytest.mark.parametrize(
-    "many",
-    [
-        {"range": "10.0.0.0/22", "exclude": [f"10.0.{n >> 8}.{n & 255}" for n in range(1, 258)]},
-        {"ipRanges": [{"range": f"10.0.{n}.0/24"} for n in range(17)]},
-    ],
-)
-def test_what_an_agent_could_not_make_is_refused_with_the_way_out(many):
-    with pytest.raises(Refused, match=r"of 16 and 256 that a configuration can have.*IPPool"):
-        load(type="whereabouts", **many)
-
-
 def test_the_made_pool_is_a_good_document():
     """It can be written to the API server, and means the same when it is read."""
     pool = load(**WHEREABOUTS).pool

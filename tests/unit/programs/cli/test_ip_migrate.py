@@ -72,6 +72,26 @@ def test_migrate_keeps_what_pods_have(old):
     ]
 
 
+def test_migrate_writes_neighbours_as_one_exclude_and_knows_them_again(old):
+    """A pool has room for some thousand; an earlier release wrote each address alone."""
+    given = {
+        str(n): {"id": f"c{n}", "podref": "default/a", "ifname": f"net{n}"} for n in range(20, 29)
+    }
+    old.legacy_pool("10.0.0.0-24", "10.0.0.0/24", **given)
+    old.run("migrate")
+    assert ours(old)["default"] == ["10.0.0.20-10.0.0.28"]
+    (document,) = (
+        each
+        for each in old.documents("ippools").values()
+        if each["spec"].get("network") == "default"
+    )
+    alone = [f"10.0.0.{n}" for n in range(20, 29)]
+    old.server.put(IP_POOL, {**document, "spec": {**document["spec"], "excludes": alone}})
+    old.pod("a", "node-1", "Succeeded")
+    old.run("migrate")
+    assert ours(old)["default"] == []
+
+
 def test_migrate_dry_writes_nothing(old):
     before = old.documents("ippools")
     result = old.run("migrate", "--dry-run")

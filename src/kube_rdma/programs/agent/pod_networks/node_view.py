@@ -43,7 +43,15 @@ from kube_rdma.model.claims.prepared import ClaimDevice, PreparedClaim
 from kube_rdma.model.cni_conf import ConfFile
 from kube_rdma.model.device import Device
 from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings
-from kube_rdma.model.ipam import InterfaceName, IPPool, PoolName
+from kube_rdma.model.ipam import (
+    EDITED,
+    IMPORTED,
+    MOST_MADE_EXCLUDES,
+    MOST_MADE_RANGES,
+    InterfaceName,
+    IPPool,
+    PoolName,
+)
 from kube_rdma.model.late_binding.binding import ContainerId, Edits, HeldShare, PodName
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.pools.holding import Holding
@@ -62,7 +70,6 @@ if TYPE_CHECKING:
     from kube_rdma.api.attach.network_definition import NetworkDefinition
     from kube_rdma.api.ipam.ip_conf import IpamConf
 
-EDITED = "kube-rdma.io/edited"  # of an IPPool; agents may write no annotation of one
 log = structlog.get_logger()
 
 
@@ -394,6 +401,16 @@ class NodeView:
             await self._compare(ipam.pool)
 
     async def _make(self, pool: IPPool) -> None:
+        counts = len(pool.ranges), len(pool.excludes)
+        is_large = counts[0] > MOST_MADE_RANGES or counts[1] > MOST_MADE_EXCLUDES
+        if is_large and not await self.has_pool(pool.name):
+            raise Refused(
+                f"it has {counts[0]} ranges and {counts[1]} excludes, and an agent makes pools of "
+                f"{MOST_MADE_RANGES} and {MOST_MADE_EXCLUDES}",
+                remedy="Make an IPPool of them, and write "
+                '"ipam": {"type": "kube-rdma-ipam", "pool": NAME}',
+                where=pool.ranges[0].source,
+            )
         try:
             await self._asked.cluster.create(IP_POOL, Wanted(pool.name, spec=pool))
             log.info("IPPool created", pool=pool.name)
@@ -412,7 +429,8 @@ class NodeView:
             for key, value in ip_pool.content(pool).items()
             if value != ip_pool.content(stored.spec)[key]
         ]
-        if not differing or stored.annotation(EDITED) == "true":
+        is_edited = stored.annotation(EDITED) == "true" or stored.annotation(IMPORTED) is not None
+        if is_edited or not differing:
             self._notices.over(("pool", pool.name))
             return
         refusal = Refused(

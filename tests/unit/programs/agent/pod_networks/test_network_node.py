@@ -16,7 +16,7 @@ from kube_rdma.api.text.document import of_value
 from kube_rdma.model.attach.attachment import NetworkKind
 from kube_rdma.model.attach.pod_view import SeenLink
 from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings
-from kube_rdma.model.ipam import IPPool, IPRange, Route, Span
+from kube_rdma.model.ipam import EDITED, IMPORTED, IPPool, IPRange, Route, Span
 from kube_rdma.model.late_binding.binding import PodName
 from kube_rdma.model.link import PlannedHostLink
 from kube_rdma.model.pod import MIRROR
@@ -25,7 +25,6 @@ from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.programs.agent.node.survey_cache import SurveyCache
 from kube_rdma.programs.agent.pod_networks.context import NodeContext
 from kube_rdma.programs.agent.pod_networks.node_view import (
-    EDITED,
     NodeView,
     NodeViewDependencies,
     host_network,
@@ -69,9 +68,13 @@ OTHER_CONTENT = (
 )
 
 
-@pytest.mark.parametrize("is_watched", [True, False])
+@pytest.mark.parametrize(
+    ("is_watched", "mark"), [(True, (EDITED, "true")), (False, (IMPORTED, ""))]
+)
 @pytest.mark.parametrize("other", OTHER_CONTENT)
-async def test_a_pool_of_a_configuration_that_gives_other_addresses_is_refused(other, is_watched):
+async def test_a_pool_of_a_configuration_that_gives_other_addresses_is_refused(
+    other, is_watched, mark
+):
     """Any node's token may make it before the configuration is used; one line says so."""
     ipam = brought(exclude=["10.88.0.9"])
     server = FakeServer((IP_POOL,))
@@ -92,7 +95,25 @@ async def test_a_pool_of_a_configuration_that_gives_other_addresses_is_refused(o
             with pytest.raises(Refused, match=r"differ from those of the network's configuration"):
                 await node.bring(ipam)
     assert [line["event"] for line in log] == ["IPPool refused"]
-    await cluster.patch(IP_POOL, made.name, annotations=((EDITED, "true"),))
+    await cluster.patch(IP_POOL, made.name, annotations=(mark,))
+    await node.bring(ipam)
+
+
+@pytest.mark.parametrize(
+    "many",
+    [
+        {"range": "10.88.0.0/22", "exclude": [f"10.88.{n >> 8}.{n & 255}" for n in range(1, 258)]},
+        {"ipRanges": [{"range": f"10.{n}.0.0/24"} for n in range(16)]},
+    ],
+)
+async def test_a_pool_that_an_agent_may_not_make_is_an_administrators(many):
+    """The policy would refuse it; one that is there already is used."""
+    ipam = brought(**many)
+    cluster = Cluster(FakeServer((IP_POOL,)).line())
+    node = NodeView(NodeViewDependencies(cluster, None, NodeContext({}), None, None))
+    with pytest.raises(Refused, match=r"an agent makes pools of 16 and 256.*Make an IPPool"):
+        await node.bring(ipam)
+    await cluster.create(IP_POOL, Wanted(ipam.pool.name, spec=ipam.pool))
     await node.bring(ipam)
 
 
