@@ -2,7 +2,7 @@
 
 h11 knows the protocol, asyncio the sockets. Callers may be anybody who reaches the port, so what
 one may cost is bounded: how many connections there are, and of one address, how long one is silent,
-how large a request is and how long it takes. When all places are taken, a connection without a
+how large a request is and how long it takes. Where a place is missing, a connection without a
 request goes for a new one. A caller that breaks off, or sends something else, ends its own
 connection alone.
 """
@@ -211,14 +211,13 @@ class HttpServer(ABC):
     def _has_room(self, peer: str) -> bool:
         """Whether one more of this address is taken, perhaps in place of one that asks nothing.
 
-        That is one of the address that has the most connections.
+        That is one of the same address, if it has all that it may, else of the one that has most.
         """
         counts = Counter(each.peer for each in self._open)
-        if counts[peer] >= self._most.one_peer:
-            return False
-        if len(self._open) < self._most.connections:
+        is_crowd = counts[peer] >= self._most.one_peer
+        if not is_crowd and len(self._open) < self._most.connections:
             return True
-        silent = [each for each in self._open if each.waits]
+        silent = [each for each in self._open if each.waits and (each.peer == peer or not is_crowd)]
         if silent:
             worst = max(silent, key=lambda each: counts[each.peer])
             worst.cut_off()

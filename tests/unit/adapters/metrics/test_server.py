@@ -185,9 +185,28 @@ async def test_thousands_of_silent_connections_of_one_address_cost_eight_and_oth
                 assert await scraped(server, "127.0.0.2")
                 assert len(server._open) <= LIMITS.one_peer + 1
                 assert len(asyncio.all_tasks()) - before <= LIMITS.one_peer + 1
-                assert not await scraped(server, "127.0.0.1")
+                assert await scraped(server, "127.0.0.1")
+                assert len(server._open) <= LIMITS.one_peer + 1
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def test_an_address_asks_no_more_at_once_than_it_may():
+    """Whoever waits for an answer keeps its place, and the next one is cut off."""
+    gate, asked = asyncio.Event(), []
+
+    async def late():
+        asked.append(1)
+        await gate.wait()
+        return b"a 1\n"
+
+    async with serving(late) as server:
+        waiting = [asyncio.create_task(scraped(server, "127.0.0.1")) for _ in range(8)]
+        while len(asked) < LIMITS.one_peer:  # noqa: ASYNC110  the server's own doing
+            await asyncio.sleep(0)
+        assert not await scraped(server, "127.0.0.1")
+        gate.set()
+        assert all(await asyncio.gather(*waiting))
 
 
 async def test_where_all_places_are_taken_a_silent_connection_goes_for_a_new_one():
