@@ -332,9 +332,10 @@ def _change(pool: IPPool, taken: set[Address], present: Present) -> PoolChange |
 def _spans(addresses: Iterable[Address]) -> list[Span]:
     """The addresses, neighbours in one: a pool has room for few thousand excludes."""
     spans: list[Span] = []
-    for one in sorted(addresses, key=lambda each: (each.version, int(each))):
-        if spans and (spans[-1].last.version, int(spans[-1].last) + 1) == (one.version, int(one)):
-            spans[-1] = Span(spans[-1].first, one)
+    for address in sorted(addresses, key=lambda each: (each.version, int(each))):
+        last = spans[-1].last if spans else None
+        if last and (last.version, int(last) + 1) == (address.version, int(address)):
+            spans[-1] = Span(spans[-1].first, address)
         else:
-            spans.append(Span(one, one))
+            spans.append(Span(address, address))
     return spans

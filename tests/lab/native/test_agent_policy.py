@@ -249,7 +249,7 @@ async def test_a_node_does_no_harm_by_a_block(agents, stored, harm):
     pins = (Pin(Owner("default/x-0/net1"), 2),)
     block = replace(block_at("10.90.0.64", node_1=[1], node_2=[2]), edition=3, pins=pins)
     before = stored(block)
-    with pytest.raises(Refused, match=r"ValidatingAdmissionPolicy|forbids to delete|cannot delete"):
+    with pytest.raises(Refused, match=r"AdmissionPolicy|forbids to delete|cannot delete|Too many"):
         await agents[OWN].write(BLOCK_HARMS[harm](before))
 
 

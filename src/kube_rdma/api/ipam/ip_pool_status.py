@@ -40,7 +40,7 @@ from kube_rdma.model.ipam import Version as ObjectVersion
 MOST = 2**53 - 1  # a /64 has more; then the number means: at least so many
 MOST_USAGES = 2 * 1025  # families and rails
 MOST_WANTS = 16_384  # what an object has room for
-MOST_CONFLICTS = 64
+MOST_CONFLICTS = 64  # that are written; earlier releases wrote all
 LongText = Annotated[str, Meta(max_length=4096)]  # 64 subnets
 FamilyName = Literal["IPv4", "IPv6"]
 
@@ -116,7 +116,7 @@ class IPPoolStatus(StatusPart):
     holders. NearlyFull: nodes hold at least 90 percent of the addresses of a family and rail. A
     pool that cannot be used as it is written has Stalled too.
     """
-    conflicts: Annotated[tuple[Sentence, ...], Meta(max_length=MOST_CONFLICTS)] = ()
+    conflicts: Annotated[tuple[Sentence, ...], Meta(max_length=16 * MOST_CONFLICTS)] = ()
     """conflicts are sentences about addresses that two nodes hold by their IPBlocks. Empty: there
     are none.
     """
