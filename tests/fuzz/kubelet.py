@@ -242,7 +242,7 @@ class _Server(http_server.HttpServer):
     async def answer(
         self, call: http_server.HttpCall, caller: http_server.HttpCaller
     ) -> http_server.HttpReply:
-        await caller.body(1 << 10)
+        await caller.has_ended(1 << 10)
         return http_server.HttpReply(http_server.HTTPStatus.OK, "text/plain", b"ok")
 
 

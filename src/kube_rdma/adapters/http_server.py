@@ -1,4 +1,4 @@
-"""Answers HTTP requests of few callers: the transport below metrics/server and webhook/server.
+"""Answers HTTP requests of few callers: the transport below metrics/server.
 
 h11 knows the protocol, asyncio the sockets. Callers may be anybody who reaches the port, so what
 one may cost is bounded: how many connections there are, and of one address, how long one is silent,
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import ssl
 import zlib
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -23,7 +22,6 @@ import h11
 from kube_base.frozen import Frozen
 from kube_rdma.adapters.bulkhead import contained
 
-MOST_PIECES = 4096  # the largest body in packets of 1 KiB; each costs as much as many bytes
 HEAD_SECONDS = 10.0  # from the first byte of a request to its last header; the first one at once
 _IDLE_SECONDS = 120.0  # Prometheus scrapes once a minute; a Go client closes an idle one after 90
 _CHUNK = 1 << 16
@@ -49,35 +47,12 @@ class HttpReply(Frozen):
 class HttpLimits(Frozen):
     """How many are connected, `one_peer` from an address, and what each may take.
 
-    `seconds` is the time for a body to come, and for an answer to go. `goodbye` are the seconds
-    that a caller has to end its side of TLS.
+    `seconds` is the time for a body to come, and for an answer to go.
     """
 
     connections: int
     seconds: float
-    goodbye: float = 1.0
     one_peer: int = 8
-
-
-class Body:
-    """The bytes of a body that have come so far, at most `most`, copied once."""
-
-    def __init__(self, most: int) -> None:
-        self._most, self._pieces = most, 0
-        self._content = bytearray()
-
-    def take(self, piece: bytes | bytearray) -> bool:
-        """Append a piece; False, and nothing is kept any more, when that is too much."""
-        self._pieces += 1
-        if self._pieces > MOST_PIECES or len(self._content) + len(piece) > self._most:
-            self._content.clear()
-            return False
-        self._content += piece
-        return True
-
-    def whole(self) -> bytes:
-        """All that came."""
-        return bytes(self._content)
 
 
 class HttpCaller:
@@ -109,18 +84,17 @@ class HttpCaller:
         path = event.target.decode("ascii", "replace").partition("?")[0]
         return HttpCall(method, path)
 
-    async def body(self, most: int) -> bytes | None:
-        """The rest of a request; None where it is too large, and not read to its end."""
-        body = Body(most)
+    async def has_ended(self, most: int) -> bool:
+        """Read the rest of a request, whose body nobody needs; False where that is too large."""
+        size = 0
         async with asyncio.timeout(self._seconds):
             if self._state.they_are_waiting_for_100_continue:
                 await self._tell(h11.InformationalResponse(status_code=100, headers=[]))
             while isinstance(event := await self._event(), h11.Data):
-                if not body.take(event.data):
-                    return None
-        if not isinstance(event, h11.EndOfMessage):
-            raise ConnectionError("it hung up")
-        return body.whole()
+                size += len(event.data)
+                if size > most:
+                    return False
+        return isinstance(event, h11.EndOfMessage)
 
     async def send(self, answer: HttpReply) -> bool:
         """Answer a request; whether another may follow, which it may not behind half a body."""
@@ -176,12 +150,9 @@ class HttpServer(ABC):
     async def answer(self, call: HttpCall, caller: HttpCaller) -> HttpReply | None:
         """Read the body of a request and answer it; None ends the connection instead."""
 
-    async def start(self, host: str | None, port: int, tls: ssl.SSLContext | None = None) -> None:
+    async def start(self, host: str | None, port: int) -> None:
         """Answer from now on, until `close`; raise OSError when nobody can listen there."""
-        goodbye = self._most.goodbye if tls else None
-        self._server = await asyncio.start_server(
-            self._serve, host, port, ssl=tls, ssl_shutdown_timeout=goodbye
-        )
+        self._server = await asyncio.start_server(self._serve, host, port)
 
     async def close(self) -> None:
         """Listen no more; whoever is still connected is cut off."""
@@ -196,7 +167,7 @@ class HttpServer(ABC):
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         caller = HttpCaller(reader, writer, self._most.seconds)
         if not self._has_room(caller.peer):
-            caller.cut_off()  # nobody waits for its goodbye
+            caller.cut_off()
             return
         self._open[caller] = asyncio.current_task()
         try:

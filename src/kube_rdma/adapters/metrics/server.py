@@ -36,7 +36,7 @@ class MetricsServer(HttpServer):
 
     async def answer(self, call: HttpCall, caller: HttpCaller) -> HttpReply | None:
         """Answer a scrape; a body that is too long ends the connection."""
-        if await caller.body(_MOST_BYTES) is None:
+        if not await caller.has_ended(_MOST_BYTES):
             return None
         if call.path != PATH:
             return _refusal(HTTPStatus.NOT_FOUND, "there is nothing but /metrics")

@@ -396,7 +396,7 @@ class NodeView:
             return
         if ipam.pool.name not in self._made:
             await self._make(ipam.pool)
-        watched = self._asked.watched(ipam.pool.name)
+        watched = (self._asked.watched() or {}).get(ipam.pool.name)
         if watched is None or ip_pool.content(watched) != ip_pool.content(ipam.pool):
             await self._compare(ipam.pool)
 

@@ -87,7 +87,7 @@ async def test_a_pool_of_a_configuration_that_gives_other_addresses_is_refused(
             NodeContext({}),
             None,
             None,
-            watched=lambda name: pool_of(made) if is_watched else None,
+            watched=lambda: {made.name: pool_of(made)} if is_watched else None,
         )
     )
     with capture_logs() as log:
