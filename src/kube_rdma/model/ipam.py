@@ -36,6 +36,11 @@ Address = IPv4Address | IPv6Address
 Subnet = IPv4Network | IPv6Network
 
 
+def is_default(to: Subnet) -> bool:
+    """Whether a route there takes all traffic: a default route, or half of one (0.0.0.0/1)."""
+    return to.prefixlen < 2
+
+
 def gid_of(address: Address) -> str:
     """The RoCE GID of an address as sysfs prints it: IPv4 mapped into IPv6, IPv6 itself.
 

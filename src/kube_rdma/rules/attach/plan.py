@@ -47,7 +47,7 @@ from kube_rdma.model.attach.steps import (
     TakeLink,
     VirtualKind,
 )
-from kube_rdma.model.ipam import Address, InterfaceName, Subnet
+from kube_rdma.model.ipam import Address, InterfaceName, Subnet, is_default
 from kube_rdma.model.late_binding.binding import ContainerId
 from kube_rdma.model.link import PlannedHostLink
 from kube_rdma.model.survey import NamespaceMode
@@ -55,6 +55,7 @@ from kube_rdma.rules.attach.infiniband import awaits_port, child, partition, reb
 from kube_rdma.rules.attach.requests import refused
 from kube_rdma.rules.attach.seats import soft_links
 from kube_rdma.rules.attach.vf import after_move, before_move
+from kube_rdma.rules.cni_conf.callers import FIRST
 
 FIRST_TABLE = 100  # the n-th network has routing table 100 + n
 RULE_PRIORITY = 20000
@@ -299,18 +300,20 @@ def _main_routes(
 ) -> dict[InterfaceName, tuple[AddRoute, ...]]:
     """What each interface adds to the pod's main table, where a destination has one route.
 
-    The default route that an entry asks for has it before those of networks; of these, as of other
-    destinations, the first in the annotation has it.
+    Of other destinations than default routes the first in the annotation has it. The default route
+    of a network stays out: an entry has to ask for it, unless the interface is the pod's eth0.
     """
     asked = {seat.number: seat.wish.ask.default_routes for seat, _ in seated}
     taken = {_everywhere(gateway) for gateways in asked.values() for gateway in gateways}
     taken |= {step.to for step in _default_steps(called)}
     routes = {}
     for seat, given in seated:
-        name = given.interface
+        name, ask = given.interface, seat.wish.ask
+        own = {route.to for route in ask.routes if ask.by_pod_networks}
         steps = []
         for route in given.routes:
-            if route.to not in taken and not _leads_nowhere(route, given):
+            stays = is_default(route.to) and name != FIRST and route.to not in own
+            if not stays and route.to not in taken and not _leads_nowhere(route, given):
                 taken.add(route.to)
                 beyond = _is_beyond(route.via, given)
                 steps.append(AddRoute(name, route.to, _via(route, given), onlink=beyond))
@@ -353,7 +356,7 @@ def _via(route: NetworkRoute, given: Given) -> Address | None:
 
 
 def _leads_nowhere(route: NetworkRoute, given: Given) -> bool:
-    """A default route without a gateway: it would only take that of eth0 away."""
+    """A default route without a gateway."""
     return not route.to.prefixlen and _via(route, given) is None
 
 
@@ -412,7 +415,7 @@ def _refuse_far(seat: NetworkSeat, given: Given) -> None:
     ]
     for route in given.routes:
         if route.to.version in families and _leads_nowhere(route, given):
-            problem = "no gateway leads it anywhere, and it would take the pod's own away"
+            problem = "no gateway leads it anywhere"
             remedy = "Write its gw, give the addresses a gateway, or remove the route"
             raise refused(seat.wish, f"route to {route.to}", problem, remedy)
     for field, gateway in hops:
