@@ -13,6 +13,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from difflib import get_close_matches
 from ipaddress import ip_network
+from itertools import filterfalse
 from typing import Any
 
 from kube_base.errors import Broken, Refused
@@ -32,6 +33,7 @@ from kube_rdma.model.attach.steps import AddRoute, CallPlugin, PluginConf
 from kube_rdma.model.card import Card
 from kube_rdma.model.cni_conf import CHAINED, PLUGIN
 from kube_rdma.model.device import PciAddress
+from kube_rdma.model.ipam import is_default
 from kube_rdma.rules.attach.requests import refused
 from kube_rdma.rules.attach.seats import Choice, choices, not_lent
 from kube_rdma.rules.pools.modes import MODES
@@ -166,6 +168,8 @@ def call(
     document = _document(wish)
     plugins = _plugins(document)
     asked = _asked(wish)
+    if wish.network.kind is NetworkKind.OTHER:
+        plugins = list(map(without_default_routes, plugins))
     if pci:
         for plugin in plugins:
             plugin.update(deviceID=pci, pciBusID=pci)
@@ -185,6 +189,24 @@ def call(
         version,
         document.get("disableCheck") is not True,
     )
+
+
+def without_default_routes(plugin: Json) -> Json:
+    """The configuration without default routes, which a plugin puts into the pod's main table."""
+    block = _object(plugin, "ipam")
+    if isinstance(routes := block.get("routes"), list):
+        plugin = plugin | {"ipam": block | {"routes": [*filterfalse(_is_default, routes)]}}
+    if plugin.get("isDefaultGateway"):
+        plugin = plugin | {"isDefaultGateway": False, "isGateway": True}
+    return plugin
+
+
+def _is_default(route: Any) -> bool:
+    """Whether it is such a route; of what is none, the plugin complains."""
+    try:
+        return is_default(ip_network(route["dst"], strict=False))
+    except (KeyError, TypeError, ValueError):
+        return False
 
 
 def _lent(wish: Wish, granted: Sequence[GrantedShare], node: HostNetwork) -> str | None:

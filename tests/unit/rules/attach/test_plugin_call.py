@@ -170,6 +170,15 @@ def test_routes_of_the_entry_follow_the_call():
     assert routes == [AddRoute("net1", to, via), AddRoute("net1", ip_network("0.0.0.0/0"), via)]
 
 
+def test_a_plugin_gets_no_default_route_to_put_into_the_main_table():
+    """Neither by its routes nor as the gateway of a bridge; what is no route is the plugin's."""
+    routes = [{"dst": to} for to in ("0.0.0.0/0", "::/0", "128.0.0.0/1", "10.8.0.0/16")]
+    ipam = {"type": "host-local", "routes": [*routes, "x", {"gw": "10.0.0.1"}]}
+    _, (told,) = called(other({"type": "bridge", "isDefaultGateway": True, "ipam": ipam}))
+    assert told["ipam"] == {"type": "host-local", "routes": [routes[-1], "x", {"gw": "10.0.0.1"}]}
+    assert (told["isGateway"], told["isDefaultGateway"]) == (True, False)
+
+
 SEEN = SeenLink(
     "net1",
     7,

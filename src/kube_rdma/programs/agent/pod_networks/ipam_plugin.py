@@ -14,7 +14,7 @@ from kube_base.errors import Broken, Refused
 from kube_rdma.model.attach.attachment import AttachmentKey
 from kube_rdma.model.attach.cni import Call, CniResult, LinkAddress, LinkRoute, Verb
 from kube_rdma.model.card import CardId
-from kube_rdma.model.ipam import NicRequest, Owner, PodUid
+from kube_rdma.model.ipam import NicRequest, Owner, PodUid, is_default
 from kube_rdma.programs.agent.pod_networks.attach import (
     Again,
     AttachDependencies,
@@ -25,6 +25,7 @@ from kube_rdma.programs.agent.pod_networks.attach import (
 )
 from kube_rdma.rules.attach.addresses import owner
 from kube_rdma.rules.attach.seats import is_link
+from kube_rdma.rules.cni_conf.callers import FIRST
 
 
 class PluginAddresses:
@@ -67,12 +68,15 @@ class PluginAddresses:
 
         conf, _, _ = called_conf.addresses(call)
         (given,) = result.given
+        routes = (*conf.routes, *(LinkRoute(one.to, one.via) for one in given.routes))
+        if call.interface != FIRST:  # the plugin would put them into the pod's main table
+            routes = tuple(one for one in routes if not is_default(one.to))
         return CniResult(
             addresses=tuple(
                 LinkAddress(ip_interface((one.address, one.prefix)), one.gateway)
                 for one in given.addresses
             ),
-            routes=(*conf.routes, *(LinkRoute(one.to, one.via) for one in given.routes)),
+            routes=routes,
             dns=conf.dns,
         )
 

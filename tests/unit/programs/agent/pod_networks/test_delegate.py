@@ -255,6 +255,7 @@ async def test_a_pod_that_is_told_to_ask_for_nothing_needs_no_api_server(world, 
         await world.chain("ADD", 1, runtimeConfig={ANNOTATIONS: {ANNOTATION: "rail"}})
 
 
+FAR = "10.8.0.0/16"
 IPAM = {"type": "macvlan", "master": "ens1f0", "ipam": {"type": "kube-rdma-ipam"}}
 
 
@@ -276,6 +277,27 @@ async def test_another_plugin_gets_addresses_and_nothing_else(world):
     for _ in range(2):
         await world.meta("DEL", 1, **config)
     world.nothing_left(1)
+
+
+@pytest.mark.parametrize(("name", "kept"), [("net1", [FAR]), ("eth0", None)])
+async def test_another_plugin_gets_no_default_route_for_a_further_interface(world, name, kept):
+    """It would put it into the pod's main table; that of the cluster's own network has to be."""
+    routes = ["0.0.0.0/0", "0.0.0.0/1", "::/0", FAR]
+    config = ipam(world)
+    config["ipam"]["routes"] = [{"dst": to} for to in routes]
+    given = await world.meta("ADD", 1, name, **config)
+    assert [str(one.to) for one in given.routes] == (kept or routes)
+
+
+async def test_the_answer_has_the_routes_of_the_main_table_alone(world):
+    """A default route is in the interface's own table, and Multus sets the one of default-route."""
+    gw = RANGE.replace("0/24", "1")
+    ipam = {**NETWORK["ipam"], "routes": [{"dst": to, "gw": gw} for to in ("0.0.0.0/0", FAR)]}
+    given = await world.meta("ADD", 1, ipam=ipam)
+    assert [str(one.to) for one in given.routes] == [FAR]
+    tables = {one.table for one in world.inside(1)[2] if str(one.to) == "0.0.0.0/0"}
+    assert tables == {101}
+    assert await world.meta("CHECK", 1, ipam=ipam) == CniResult()
 
 
 async def test_the_same_interface_asks_again_and_gets_the_same(world):
