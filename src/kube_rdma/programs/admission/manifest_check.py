@@ -47,6 +47,7 @@ from kube_rdma.rules.admission.completions import completions
 from kube_rdma.rules.admission.findings import findings
 from kube_rdma.rules.admission.shares import of_pools, with_shares
 from kube_rdma.rules.admission.surroundings import misplaced
+from kube_rdma.rules.attach.addresses import default_routes
 from kube_rdma.rules.install.presets import PRESETS
 from kube_rdma.rules.ipam.pools import overlaps
 from kube_rdma.rules.phrases import listed
@@ -247,6 +248,7 @@ class _Checker:
         if definition.ipam.pool:
             self.brought.append(definition.ipam.pool.name)
         self.warn(document.where(_CONF), definition.warnings)
+        self._routed(document.where(_CONF), default_routes((definition.network,), ()))
         tied = f" with {resource}" if resource else ""
         return f"network {definition.network.name}{tied}"
 
@@ -262,6 +264,10 @@ class _Checker:
                 remedy = f"Write spec.config as JSON, as the plugin {reader} reads nothing else"
                 raise Refused(problem, remedy=remedy, where=where) from None
             self.warn(where, (problem,), "Write it as JSON, as Multus reads nothing else")
+
+    def _routed(self, where: str, routes: Iterable[Finding]) -> None:
+        """Note default routes at their place in the file."""
+        self.findings += (replace(one, subject=where) for one in routes)
 
     def of_made_network(self, manifest: Manifest) -> str:
         """What an operator makes a NetworkAttachmentDefinition of."""
@@ -284,6 +290,7 @@ class _Checker:
         """A pool of addresses."""
         pool = ip_pool.load(manifest.document)
         self.ip_pools.append(pool)
+        self._routed(manifest.document.where(("spec", "routes")), default_routes((), (pool,)))
         return f"addresses of network {pool.network}"
 
     def of_cluster_policy(self, manifest: Manifest) -> str:

@@ -19,6 +19,8 @@ from kube_rdma.model.attach.attachment import (
     Given,
     InterfaceAddress,
     LinkWays,
+    Network,
+    NetworkKind,
     NetworkRoute,
     NetworkSeat,
     Plan,
@@ -27,9 +29,18 @@ from kube_rdma.model.attach.attachment import (
 )
 from kube_rdma.model.attach.cni import CniResult
 from kube_rdma.model.attach.steps import CallPlugin, MakeLink, SetLink
-from kube_rdma.model.ipam import Address, AddressAllocation, InterfaceName, IPPool, Owner, Route
+from kube_rdma.model.finding import Finding, Severity
+from kube_rdma.model.ipam import (
+    Address,
+    AddressAllocation,
+    InterfaceName,
+    IPPool,
+    Owner,
+    Route,
+    is_default,
+)
 from kube_rdma.model.pod import PodState
-from kube_rdma.rules.attach.foreign_plugins import call, given_to_plugins
+from kube_rdma.rules.attach.foreign_plugins import call, given_to_plugins, has_default_route
 from kube_rdma.rules.attach.plan import subnet_of
 from kube_rdma.rules.attach.requests import argued_ips, refused
 from kube_rdma.rules.phrases import listed
@@ -217,6 +228,26 @@ def with_default_routes(
     """
     by_interface = {one.interface: one for one in given}
     return tuple(_routed(seat, by_interface) if seat.wish.ask.default else seat for seat in seats)
+
+
+def default_routes(networks: Iterable[Network], pools: Iterable[IPPool]) -> Iterator[Finding]:
+    """Advice about networks and pools with a default route, which no pod gets unasked."""
+    stays = "Its default route stays in the table of each interface, and pods keep that of eth0"
+    found = [(f"ippool/{one.name}", stays) for one in pools if _leads_all(one.routes)]
+    for network in networks:
+        about = f"network/{network.name}"
+        if network.kind is NetworkKind.OTHER and has_default_route(network):
+            called = f"kube-rdma calls {network.plugin} without its default route"
+            found.append((about, f"{called}, and pods keep that of eth0"))
+        elif _leads_all(network.routes):
+            found.append((about, stays))
+    remedy = "For a pod whose traffic is to leave through it, write default-route into its entry"
+    for about, problem in found:
+        yield Finding.of("DefaultRoute", about, problem, remedy, Severity.ADVICE)
+
+
+def _leads_all(routes: Iterable[NetworkRoute | Route]) -> bool:
+    return any(is_default(route.to) for route in routes)
 
 
 def _reaches(allocation: AddressAllocation, route: Route) -> bool:

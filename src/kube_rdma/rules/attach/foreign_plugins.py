@@ -23,6 +23,7 @@ from kube_rdma.model.attach.attachment import (
     GrantedShare,
     HostNetwork,
     InterfaceAddress,
+    Network,
     NetworkKind,
     Plan,
     PluginResult,
@@ -169,7 +170,7 @@ def call(
     plugins = _plugins(document)
     asked = _asked(wish)
     if wish.network.kind is NetworkKind.OTHER:
-        plugins = list(map(without_default_routes, plugins))
+        plugins = list(map(_without_default_routes, plugins))
     if pci:
         for plugin in plugins:
             plugin.update(deviceID=pci, pciBusID=pci)
@@ -191,7 +192,16 @@ def call(
     )
 
 
-def without_default_routes(plugin: Json) -> Json:
+def has_default_route(network: Network) -> bool:
+    """Whether the document of another plugin's network has a default route."""
+    try:
+        plugins = _plugins(decoded(network.config))
+    except (Undecodable, TypeError):
+        return False  # no plugin reads it
+    return any(_without_default_routes(one) != one for one in plugins)
+
+
+def _without_default_routes(plugin: Json) -> Json:
     """The configuration without default routes, which a plugin puts into the pod's main table."""
     block = _object(plugin, "ipam")
     if isinstance(routes := block.get("routes"), list):

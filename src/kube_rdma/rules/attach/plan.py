@@ -24,6 +24,7 @@ from kube_rdma.model.attach.attachment import (
     Given,
     HostNetwork,
     InterfaceAddress,
+    NetworkAsk,
     NetworkRoute,
     NetworkSeat,
     Plan,
@@ -142,6 +143,18 @@ def begun(
         for seat in seats
         if seat.ipam
     )
+
+
+def asks_default(ask: NetworkAsk) -> bool:
+    """Whether the pod's default route is to lead through the interface, or its routes say so."""
+    own = ask.routes if ask.by_pod_networks else ()
+    return ask.default or bool(ask.default_routes) or any(is_default(one.to) for one in own)
+
+
+def leads_pod(plan: Plan) -> bool:
+    """Whether the pod's default route leads through a further interface by this plan."""
+    steps = (one for one in plan.steps if isinstance(one, AddRoute) and not one.table)
+    return plan.interface != FIRST and any(is_default(one.to) for one in steps)
 
 
 def gids_wanted(planned: Sequence[Plan]) -> dict[str, int]:

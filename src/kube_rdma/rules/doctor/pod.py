@@ -15,7 +15,7 @@ from kube_rdma.model.admission.facts import USUAL
 from kube_rdma.model.device import Device, GidType, LinkLayer
 from kube_rdma.model.doctor import Observation, ObservedContainer, ObservedLink, ObservedPod
 from kube_rdma.model.finding import Finding, Severity
-from kube_rdma.model.ipam import gid_of
+from kube_rdma.model.ipam import gid_of, is_default
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.admission.shares import matches
 from kube_rdma.rules.claims.gpus import claim_gpus
@@ -106,6 +106,28 @@ def _no_route(seen: Observation) -> Iterator[Finding]:
                 f"{address} is on {link.name}, and no route to its subnet is",
                 "The peers of this rail are looked for on another interface",
                 "Restart the pod; if a container changes routes, take NET_ADMIN from it",
+            )
+
+
+def _taken_route(seen: Observation) -> Iterator[Finding]:
+    """Routes of networks that lead to more than their peers: the cluster's addresses lie there."""
+    pod = _pod(seen)
+    overlay = [link for link in pod.links or () if link.name == _OVERLAY]
+    own = [at.ip for link in overlay for at in interfaces_of(link.addresses)]
+    rails = {link.name for link in _rails(pod)}
+    ways = [one for one in pod.routes or () if one.interface in rails and not one.table]
+    for way, to in ((one, at.network) for one in ways for at in interfaces_of((one.to,))):
+        if inside := [str(ip) for ip in own if ip in to and not ip.is_link_local]:
+            remedy = "Write narrower routes into the network, and delete the pod"
+            if is_default(to):
+                remedy = "Delete the pod, unless it asks for this by default-route; if another "
+                remedy += "plugin makes the network, take the route out of it first"
+            yield Finding(
+                way.interface,
+                f"{way.to} leads through {way.interface}, and {_OVERLAY} has {listed(inside)}",
+                "Services, DNS and other pods of the cluster are looked for on this network",
+                remedy,
+                Severity.WARNING,
             )
 
 
@@ -444,6 +466,7 @@ CHECKS = (
     Check("KR410", "links of the pod", ("pod", "pod.links"), _link_down),
     Check("KR411", "MTU of the pod", ("pod", "pod.links", "links"), _mtu),
     Check("KR412", "routes of the pod", ("pod", "pod.links", "pod.routes"), _no_route),
+    Check("KR413", "default route of the pod", ("pod", "pod.links", "pod.routes"), _taken_route),
     Check("KR415", "device files of the container", _NODES, _no_nodes),
     Check("KR416", "device cgroup", _CLOSED, _closed_nodes),
     Check("KR417", "devices in the namespace", _HIDDEN, _unseen_device, ("KR418",)),

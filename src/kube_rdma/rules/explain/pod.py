@@ -24,6 +24,8 @@ from kube_rdma.model.explain import (
 )
 from kube_rdma.model.pools.pool import Pool, Serving
 from kube_rdma.rules.admission.shares import asked
+from kube_rdma.rules.attach.addresses import default_routes
+from kube_rdma.rules.attach.plan import asks_default
 from kube_rdma.rules.explain.claims import explained_claims
 from kube_rdma.rules.explain.findings import findings
 from kube_rdma.rules.explain.inside import (
@@ -78,7 +80,11 @@ def explain(evidence: PodEvidence) -> Explanation:
         doors=tuple(doors(evidence, plan)),
         settings=tuple(settings(evidence, plan)),
         findings=tuple(findings(evidence, plan)),
-        notes=(*_notes(evidence, plan, source), *_vanished(evidence, seen)),
+        notes=(
+            *_notes(evidence, plan, source),
+            *_default_routes(evidence, plan),
+            *_vanished(evidence, seen),
+        ),
         interfaces_from=interfaces_from(evidence),
         doors_from=doors_from(evidence),
         rdma_cm=tuple(connections(evidence, plan, seen)),
@@ -213,6 +219,15 @@ def _notes(evidence: PodEvidence, plan: Planned, source: StepsFrom | None) -> It
             "The Steps are in the record of the agent: run this in the agent's pod of "
             f"{evidence.node}"
         )
+
+
+def _default_routes(evidence: PodEvidence, plan: Planned) -> Iterator[str]:
+    """Where the default routes of networks are, that no entry asks for."""
+    networks = [one.network for one in plan.wished if not asks_default(one.ask)]
+    names = {name for network in networks for name in network.pools}
+    pools = [pool for name, pool in evidence.ip_pools.items() if name in names]
+    for one in default_routes(networks, pools):
+        yield f"{one.subject}: {one.problem}. {one.remedy}"
 
 
 def _vanished(evidence: PodEvidence, seen: Sequence[SeenInterface]) -> Iterator[str]:

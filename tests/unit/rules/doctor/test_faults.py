@@ -108,6 +108,11 @@ BY_CLAIM = replace(
 COUNTED = ObservedLimit("mlx5_1", 1, 20, 4, 100)
 
 
+def routed(to, interface="net1", table=0):
+    """The pod has one more route."""
+    return with_pod(routes=(*POD.routes, ObservedRoute(interface, to, "10.0.0.1", table)))
+
+
 def limited(*limits):
     """A pod whose shares have limits, and what its control group shows."""
     specs = (replace(SPEC, limits=RdmaLimits(4, 100)),)
@@ -246,6 +251,9 @@ FAULTS = {
     "link down in the pod": ("KR410", with_net1(up=False, carrier=None)),
     "wrong MTU in the pod": ("KR411", with_net1(mtu=9100)),
     "route removed in the pod": ("KR412", with_pod(routes=())),
+    "default route through a network": ("KR413", routed("0.0.0.0/0")),
+    "half of a default route": ("KR413", routed("0.0.0.0/1")),
+    "route to all of the cluster": ("KR413", routed("10.0.0.0/8")),
     "no device nodes": ("KR415", with_container(nodes=())),
     "cgroup closed": ("KR416", with_container(asks=(), granted=False)),
     "device in another namespace": ("KR417", APART),
@@ -374,6 +382,22 @@ def test_a_fault_is_named_first(name):
     assert first.problem
     assert first.cause
     assert first.remedy
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        routed("0.0.0.0/0", table=101),
+        routed("0.0.0.0/0", "eth0"),
+        routed("::/0"),
+        routed("10.64.0.0/10"),
+        routed("128.0.0.0/1"),
+    ],
+    ids=["own table", "eth0's", "no IPv6 on eth0", "narrow", "the other half"],
+)
+def test_routes_that_the_cluster_is_not_reached_by_are_well(seen):
+    """Those of tables of interfaces, and those that no address of eth0 lies in."""
+    assert diagnose(seen).findings == ()
 
 
 def test_what_follows_comes_behind_with_the_code_of_its_root():

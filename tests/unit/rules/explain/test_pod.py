@@ -16,12 +16,21 @@ from kube_rdma.model.admission.pod_template import (
     PodTemplate,
     ResourceAsk,
 )
-from kube_rdma.model.attach.attachment import AskedAddress, Network, NetworkKind
+from kube_rdma.model.attach.attachment import (
+    AskedAddress,
+    Attachment,
+    Network,
+    NetworkKind,
+    NetworkRoute,
+    Plan,
+    Sandbox,
+)
 from kube_rdma.model.doctor import ObservedContainer, ObservedLink, ObservedPod
 from kube_rdma.model.explain import PodEvidence
 from kube_rdma.model.finding import Stage
 from kube_rdma.model.functions.step import FunctionSettings
-from kube_rdma.model.ipam import IPPool, IPRange, PoolName
+from kube_rdma.model.ipam import IPPool, IPRange, PoolName, Route
+from kube_rdma.model.late_binding.binding import ContainerId, PodName
 from kube_rdma.model.node import NodeState
 from kube_rdma.model.pools.pool import Mode, PoolSpec
 from kube_rdma.model.settings.fabric import FabricProfile
@@ -145,6 +154,48 @@ def test_an_address_that_no_pool_gives_is_refused():
     asked = replace(pod.asks[0], addresses=(AskedAddress(ip_address("10.99.0.1")),))
     (finding,) = explain(replace(pod, asks=(asked,))).findings
     assert finding.problem == "IPPool rail does not give 10.99.0.1"
+
+
+EVERYWHERE = ip_network("0.0.0.0/0")
+
+
+@pytest.mark.parametrize(
+    ("network", "pool", "about"),
+    [
+        (replace(NETWORK, routes=(NetworkRoute(EVERYWHERE),)), POOL, "network/default/net"),
+        (NETWORK, replace(POOL, routes=(Route(EVERYWHERE),)), "ippool/rail"),
+    ],
+    ids=["network", "pool"],
+)
+def test_a_default_route_that_no_entry_asks_for_is_told(network, pool, about):
+    """It is in the interface's table; an entry that asks for it has it in the main one."""
+    outcome = explain(evidence(network=network, pool=pool))
+    (note,) = [one for one in outcome.notes if "default route" in one]
+    assert note.startswith(f"{about}: Its default route stays in the table of each interface")
+    assert "write default-route into its entry" in note
+    steps = [text for plan in outcome.plans for text in step_texts(plan)]
+    lead = "route 0.0.0.0/0 through net1 by 10.20.0.1"
+    assert [one for one in steps if one.startswith(lead)] == [f"{lead}, in table 101"]
+    assert not outcome.findings
+    text = '[{"name": "net", "default-route": ["10.20.0.1"]}]'
+    outcome = explain(evidence(text, network, pool))
+    steps = [text for plan in outcome.plans for text in step_texts(plan)]
+    assert [one for one in steps if one.startswith(lead)] == [f"{lead}, in table 101", lead]
+    assert not [one for one in outcome.notes if "default route" in one]
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_a_pod_that_an_agent_of_before_gave_a_default_route_is_told(asked):
+    """By the journal; one that asks for it has what it wants."""
+    network = replace(NETWORK, routes=(NetworkRoute(EVERYWHERE),))
+    text = '[{"name": "net", "default-route": ["10.20.0.1"]}]'
+    (plan,) = explain(evidence(text, network)).plans
+    recorded = Plan(plan.interface, plan.network, None, plan.steps)
+    sandbox = Sandbox(ContainerId("1"), PodName("default", "new"), "uid", "/run/n", 1)
+    running = evidence(text if asked else "net", network, phase="Running")
+    outcome = explain(replace(running, recorded=(Attachment(sandbox, (recorded,), complete=True),)))
+    found = [(one.subject, one.is_error) for one in outcome.findings]
+    assert found == ([] if asked else [("net1", False)])
 
 
 def test_pools_that_nobody_could_look_for_refuse_nothing():
