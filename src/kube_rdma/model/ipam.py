@@ -136,6 +136,11 @@ class IPPool(Frozen):
     probe: bool = False
     namespaces: tuple[str, ...] = ()
 
+    @property
+    def routed(self) -> bool:
+        """Whether it has a default route."""
+        return any(is_default(route.to) for route in self.routes)
+
 
 class BlockKey(Frozen, order=True):
     """Which block: BLOCK_ADDRESSES aligned addresses of one network, whatever pools give them.

@@ -26,6 +26,7 @@ from kube_rdma.api.admission import pod_manifest
 from kube_rdma.api.attach import network_definition, network_status
 from kube_rdma.api.text.document import of_json
 from kube_rdma.model.admission.pod_template import PodTemplate
+from kube_rdma.model.attach.attachment import Network
 from kube_rdma.model.claims.device import DeviceSlice
 from kube_rdma.model.doctor import AddressRange, AddressUse
 
@@ -85,21 +86,23 @@ async def address_ranges(
     }
     ranges = []
     for definition in await _definitions(cluster, uses):
-        try:
-            network = network_definition.load(
-                definition.namespace,
-                definition.name,
-                definition.spec.config.encode(),
-                definition.annotation(RESOURCE),
-            ).network
-        except Refused:
-            continue  # nobody attaches it
+        if (network := network_of(definition)) is None:
+            continue
         known_pools = [subnets[name] for name in network.pools if name in subnets]
         if known_pools and len(known_pools) == len(network.pools) and not network.static:
             ranges.append(
                 AddressRange(network.name, tuple(s for some in known_pools for s in some))
             )
     return tuple(ranges)
+
+
+def network_of(stored: Stored[DefinitionSpec, None]) -> Network | None:
+    """The network that a definition describes; None for one that nobody attaches."""
+    config, resource = stored.spec.config.encode(), stored.annotation(RESOURCE)
+    try:
+        return network_definition.load(stored.namespace, stored.name, config, resource).network
+    except Refused:
+        return None
 
 
 async def _definitions(

@@ -7,14 +7,18 @@ the fields that are judged are decoded, so an object that somebody garbled hides
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 
 import msgspec
 
+from kube_base.errors import Refused
 from kube_base.frozen import Frozen
 from kube_client import wire
 from kube_client.kinds import NOTHING, ObjectKind, Stored, Where
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL_STATUS
+from kube_rdma.adapters.cluster.doctor import network_of
+from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL_TEXT, pool_of_text
+from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION
 from kube_rdma.adapters.cluster.kinds.nic_cluster_policy import NIC_CLUSTER_POLICY_STATUS
 from kube_rdma.adapters.cluster.kinds.node import NODE, node_state
 from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
@@ -39,6 +43,7 @@ from kube_rdma.api.operator.nic_cluster_policy_status import (
     NicClusterPolicyStatus,
 )
 from kube_rdma.api.reports.node_policy_status import NodePolicyStatus
+from kube_rdma.model.attach.attachment import Network
 from kube_rdma.model.conditions import Condition
 from kube_rdma.model.node import NodeState
 from kube_rdma.model.operator.cluster_policy import ComponentName
@@ -151,8 +156,13 @@ async def node_policies(cluster: Cluster) -> tuple[NodePolicyState, ...]:
 
 async def pools(cluster: Cluster) -> tuple[AddressPool, ...]:
     """The IPPools."""
-    parsed = await cluster.see(IP_POOL_STATUS)
+    parsed = await cluster.see(IP_POOL_TEXT)
     return tuple(map(_pool, parsed.objects))
+
+
+async def definitions(cluster: Cluster) -> tuple[Network, ...]:
+    """The NetworkAttachmentDefinitions that can be attached."""
+    return tuple(filter(None, map(network_of, await cluster.list(DEFINITION))))
 
 
 async def waiting(cluster: Cluster) -> tuple[WaitingPod, ...]:
@@ -283,8 +293,11 @@ def _unmet(conditions: Sequence[Condition]) -> Iterator[str]:
             yield f"{part.type}: {part.message}"
 
 
-def _pool(stored: Stored[None, IPPoolStatus]) -> AddressPool:
+def _pool(stored: Stored[bytes, IPPoolStatus]) -> AddressPool:
     status = stored.status or IPPoolStatus()
+    routed = False
+    with suppress(Refused):  # its status says so
+        routed = pool_of_text(stored).routed
     conditions = {each.type: each for each in status.conditions}
     ready, full = conditions.get("Ready"), conditions.get("NearlyFull")
     return AddressPool(
@@ -295,6 +308,7 @@ def _pool(stored: Stored[None, IPPoolStatus]) -> AddressPool:
         ready.message if ready and ready.status == "False" else "",
         full.message if full and full.status == "True" else "",
         tuple(sorted({want.node for want in status.wants})),
+        routed,
     )
 
 

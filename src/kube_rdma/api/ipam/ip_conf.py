@@ -385,14 +385,14 @@ def _with_gateway(
     """The routes that lead somewhere, and a note for each other one.
 
     A route without gw takes the gateway of its family; where the only gateway that was `wished` is
-    out of reach, it would lead nowhere. A default route without one would replace that of eth0.
+    out of reach, it would lead nowhere.
     """
     have = {gateway.version for gateway in gateways if gateway}
     lost = {gateway.version for gateway in wished if gateway} - have
     led, notes = [], []
     for route in routes:
         family = route.to.version
-        if route.via or family in have or (family not in lost and route.to.prefixlen):
+        if route.via or family not in lost:
             led.append(route)
         else:
             why = "there is no gateway to lead it over"

@@ -37,6 +37,7 @@ def report_status(old: NodeReportStatus | None, report: NodeReport, now: str) ->
         pending=_short(report.pending),
         refusals=tuple(map(cut, report.refusals[:16])),
         troubles=tuple(map(cut, report.troubles[:16])),
+        rerouted=tuple(map(cut, report.rerouted[:64])),
         omitted=report.omitted,
         policies=_short(report.policies),
         conditions=tuple(_conditions(old.conditions if old else (), report, now)),

@@ -11,6 +11,7 @@ from enum import StrEnum
 from functools import cached_property
 
 from kube_base.frozen import Frozen, field
+from kube_rdma.model.attach.attachment import Network
 from kube_rdma.model.finding import NotSeen
 from kube_rdma.model.node import NodeState
 from kube_rdma.model.reports.node_report import NodeReport
@@ -107,6 +108,7 @@ class AddressPool(Frozen):
     broken: str = ""
     scarce: str = ""
     short: tuple[str, ...] = ()  # nodes that cannot serve a pod
+    routed: bool = False  # it has a default route
 
 
 class ClusterEvent(Frozen):
@@ -145,6 +147,7 @@ class ClusterFacts(Frozen, dict=True):
     policies: tuple[PolicyState, ...] | None = None
     node_policies: tuple[NodePolicyState, ...] | None = None
     pools: tuple[AddressPool, ...] | None = None
+    networks: tuple[Network, ...] | None = None
     waiting: tuple[WaitingPod, ...] | None = None
     events: tuple[ClusterEvent, ...] | None = None
     guarded: bool | None = None  # the policy that holds agents to their nodes is in force

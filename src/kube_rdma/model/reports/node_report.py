@@ -155,6 +155,10 @@ class NodeReport(SparsePart):
     """troubles are sentences about configuration that contradicts itself or the node, such as two
     pools that name one card. Left out: none.
     """
+    rerouted: Annotated[tuple[Sentence, ...], Meta(max_length=64)] = ()
+    """rerouted are pods whose default route leads through an interface of a network, which they
+    may have asked for. Left out: none. Example: train/worker-0 by net1.
+    """
     omitted: int = 0
     """omitted is how many cards had no room in cards and rejected. Left out: none."""
     policies: Annotated[tuple[PolicyAtNode, ...], Meta(max_length=64)] = ()

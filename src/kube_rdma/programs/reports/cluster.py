@@ -57,6 +57,7 @@ async def take(cluster: Cluster) -> ClusterFacts:
         policies=await part("NicClusterPolicy", objects.policies),
         node_policies=await part("NodePolicy", objects.node_policies),
         pools=await part("IPPool", objects.pools),
+        networks=await part("NetworkAttachmentDefinition", objects.definitions),
         waiting=await part("pods that wait", objects.waiting),
         events=await part("Events", objects.events),
         guarded=await part(

@@ -40,6 +40,7 @@ from kube_rdma.model.ipam import (
     is_default,
 )
 from kube_rdma.model.pod import PodState
+from kube_rdma.model.reports.cluster import AddressPool
 from kube_rdma.rules.attach.foreign_plugins import call, given_to_plugins, has_default_route
 from kube_rdma.rules.attach.plan import subnet_of
 from kube_rdma.rules.attach.requests import argued_ips, refused
@@ -230,32 +231,28 @@ def with_default_routes(
     return tuple(_routed(seat, by_interface) if seat.wish.ask.default else seat for seat in seats)
 
 
-def default_routes(networks: Iterable[Network], pools: Iterable[IPPool]) -> Iterator[Finding]:
+def default_routes(
+    networks: Iterable[Network], pools: Iterable[IPPool | AddressPool]
+) -> Iterator[Finding]:
     """Advice about networks and pools with a default route, which no pod gets unasked."""
     stays = "Its default route stays in the table of each interface, and pods keep that of eth0"
-    found = [(f"ippool/{one.name}", stays) for one in pools if _leads_all(one.routes)]
+    found = [(f"ippool/{one.name}", stays) for one in pools if one.routed]
     for network in networks:
         about = f"network/{network.name}"
         if network.kind is NetworkKind.OTHER and has_default_route(network):
             called = f"kube-rdma calls {network.plugin} without its default route"
             found.append((about, f"{called}, and pods keep that of eth0"))
-        elif _leads_all(network.routes):
+        elif any(is_default(route.to) for route in network.routes):
             found.append((about, stays))
     remedy = "For a pod whose traffic is to leave through it, write default-route into its entry"
     for about, problem in found:
         yield Finding.of("DefaultRoute", about, problem, remedy, Severity.ADVICE)
 
 
-def _leads_all(routes: Iterable[NetworkRoute | Route]) -> bool:
-    return any(is_default(route.to) for route in routes)
-
-
 def _reaches(allocation: AddressAllocation, route: Route) -> bool:
     """Whether a route of the pool is one of this NIC: its gateway may be another rail's."""
     if route.via is not None:
         return route.via in allocation.subnet
-    if not route.to.prefixlen and allocation.gateway is None:
-        return False  # it would take the pod's own default route away, and lead nowhere
     return route.to.version == allocation.address.version
 
 

@@ -24,7 +24,6 @@ from kube_rdma.model.attach.attachment import (
     Given,
     HostNetwork,
     InterfaceAddress,
-    NetworkAsk,
     NetworkRoute,
     NetworkSeat,
     Plan,
@@ -97,7 +96,7 @@ def plans(
     for seat, assigned in seated:
         _refuse_far(seat, assigned)
     crowded = not alone or len(seated) + len(called) > 1
-    routes = _main_routes(seated, called)
+    routes = _main_routes(seated)
     return tuple(
         Plan(
             interface=assigned.interface,
@@ -143,12 +142,6 @@ def begun(
         for seat in seats
         if seat.ipam
     )
-
-
-def asks_default(ask: NetworkAsk) -> bool:
-    """Whether the pod's default route is to lead through the interface, or its routes say so."""
-    own = ask.routes if ask.by_pod_networks else ()
-    return ask.default or bool(ask.default_routes) or any(is_default(one.to) for one in own)
 
 
 def leads_pod(plan: Plan) -> bool:
@@ -309,30 +302,27 @@ def _talk(
 
 
 def _main_routes(
-    seated: Sequence[tuple[NetworkSeat, Given]], called: Sequence[Plan]
+    seated: Sequence[tuple[NetworkSeat, Given]],
 ) -> dict[InterfaceName, tuple[AddRoute, ...]]:
     """What each interface adds to the pod's main table, where a destination has one route.
 
-    Of other destinations than default routes the first in the annotation has it. The default route
-    of a network stays out: an entry has to ask for it, unless the interface is the pod's eth0.
+    Of equal destinations the first in the annotation has it. A default route among them stays out,
+    for an entry asks for it otherwise; eth0 has it, where a meta-plugin has kube-rdma make that.
     """
-    asked = {seat.number: seat.wish.ask.default_routes for seat, _ in seated}
-    taken = {_everywhere(gateway) for gateways in asked.values() for gateway in gateways}
-    taken |= {step.to for step in _default_steps(called)}
+    taken: set[Subnet] = set()
     routes = {}
     for seat, given in seated:
-        name, ask = given.interface, seat.wish.ask
-        own = {route.to for route in ask.routes if ask.by_pod_networks}
+        name = given.interface
         steps = []
         for route in given.routes:
-            stays = is_default(route.to) and name != FIRST and route.to not in own
-            if not stays and route.to not in taken and not _leads_nowhere(route, given):
+            stays = is_default(route.to) and name != FIRST
+            if not stays and route.to not in taken:
                 taken.add(route.to)
                 beyond = _is_beyond(route.via, given)
                 steps.append(AddRoute(name, route.to, _via(route, given), onlink=beyond))
         steps += [
             AddRoute(name, _everywhere(hop), hop, onlink=_is_beyond(hop, given))
-            for hop in asked[seat.number]
+            for hop in seat.wish.ask.default_routes
         ]
         routes[name] = tuple(steps)
     return routes
@@ -366,11 +356,6 @@ def _via(route: NetworkRoute, given: Given) -> Address | None:
         return route.via
     gateways = (one.gateway for one in given.addresses if one.gateway)
     return next((gw for gw in gateways if gw.version == route.to.version), None)
-
-
-def _leads_nowhere(route: NetworkRoute, given: Given) -> bool:
-    """A default route without a gateway."""
-    return not route.to.prefixlen and _via(route, given) is None
 
 
 def _is_beyond(gateway: Address | None, given: Given) -> bool:
@@ -426,11 +411,6 @@ def _refuse_far(seat: NetworkSeat, given: Given) -> None:
         for route in given.routes
         if route.via and not (route.onlink and route.via.version in families)
     ]
-    for route in given.routes:
-        if route.to.version in families and _leads_nowhere(route, given):
-            problem = "no gateway leads it anywhere"
-            remedy = "Write its gw, give the addresses a gateway, or remove the route"
-            raise refused(seat.wish, f"route to {route.to}", problem, remedy)
     for field, gateway in hops:
         if _is_beyond(gateway, given):
             problem = f"the gateway {gateway} is in no subnet of {given.interface}"

@@ -15,7 +15,7 @@ from kube_rdma.model.admission.facts import USUAL
 from kube_rdma.model.device import Device, GidType, LinkLayer
 from kube_rdma.model.doctor import Observation, ObservedContainer, ObservedLink, ObservedPod
 from kube_rdma.model.finding import Finding, Severity
-from kube_rdma.model.ipam import gid_of, is_default
+from kube_rdma.model.ipam import gid_of
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.admission.shares import matches
 from kube_rdma.rules.claims.gpus import claim_gpus
@@ -118,15 +118,12 @@ def _taken_route(seen: Observation) -> Iterator[Finding]:
     ways = [one for one in pod.routes or () if one.interface in rails and not one.table]
     for way, to in ((one, at.network) for one in ways for at in interfaces_of((one.to,))):
         if inside := [str(ip) for ip in own if ip in to and not ip.is_link_local]:
-            remedy = "Write narrower routes into the network, and delete the pod"
-            if is_default(to):
-                remedy = "Delete the pod, unless it asks for this by default-route; if another "
-                remedy += "plugin makes the network, take the route out of it first"
             yield Finding(
                 way.interface,
                 f"{way.to} leads through {way.interface}, and {_OVERLAY} has {listed(inside)}",
                 "Services, DNS and other pods of the cluster are looked for on this network",
-                remedy,
+                "Unless the pod asks for this by default-route, narrow the route in the network "
+                "where it still is, and delete the pod",
                 Severity.WARNING,
             )
 

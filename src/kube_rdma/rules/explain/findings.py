@@ -18,7 +18,6 @@ from kube_rdma.model.finding import Finding, Severity, Stage
 from kube_rdma.model.pools.pool import Bind, Pool, Serving
 from kube_rdma.rules.admission.placement import possible
 from kube_rdma.rules.admission.shares import held
-from kube_rdma.rules.attach.plan import asks_default, leads_pod
 from kube_rdma.rules.explain.claims import claim_findings
 from kube_rdma.rules.explain.planning import Planned
 from kube_rdma.rules.pools.modes import terms
@@ -39,27 +38,12 @@ def findings(evidence: PodEvidence, plan: Planned) -> Iterator[Finding]:
     yield from scheduling
     if plan.short is not None and not is_attached and plan.short.where not in _places(scheduling):
         yield from Finding.of_refused(plan.short, Stage.KUBELET)
-    yield from _default_routes(evidence, plan)
     if is_attached:
         return
     yield from claim_findings(evidence)
     yield from evidence.misread
     if plan.refused is not None:
         yield from Finding.of_refused(plan.refused, Stage.AGENT)
-
-
-def _default_routes(evidence: PodEvidence, plan: Planned) -> Iterator[Finding]:
-    """Interfaces that have the pod's default route by an agent of before, and no entry asks."""
-    silent = {one.ask.interface for one in plan.wished if not asks_default(one.ask)}
-    for made in (one for attachment in evidence.recorded or () for one in attachment.plans):
-        if made.interface in silent and leads_pod(made):
-            yield Finding(
-                made.interface,
-                "The pod's default route leads through it, as an agent of before has set it",
-                remedy="Delete the pod: services and DNS of the cluster are then reached by eth0",
-                severity=Severity.WARNING,
-                stage=Stage.AGENT,
-            )
 
 
 def _places(every: list[Finding]) -> set[str]:

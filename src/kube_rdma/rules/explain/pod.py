@@ -25,7 +25,7 @@ from kube_rdma.model.explain import (
 from kube_rdma.model.pools.pool import Pool, Serving
 from kube_rdma.rules.admission.shares import asked
 from kube_rdma.rules.attach.addresses import default_routes
-from kube_rdma.rules.attach.plan import asks_default
+from kube_rdma.rules.attach.plan import leads_pod
 from kube_rdma.rules.explain.claims import explained_claims
 from kube_rdma.rules.explain.findings import findings
 from kube_rdma.rules.explain.inside import (
@@ -222,12 +222,17 @@ def _notes(evidence: PodEvidence, plan: Planned, source: StepsFrom | None) -> It
 
 
 def _default_routes(evidence: PodEvidence, plan: Planned) -> Iterator[str]:
-    """Where the default routes of networks are, that no entry asks for."""
-    networks = [one.network for one in plan.wished if not asks_default(one.ask)]
-    names = {name for network in networks for name in network.pools}
+    """Networks with a default route that no entry asks for, and who has it from an older agent."""
+    silent = [one for one in plan.wished if not (one.ask.default or one.ask.default_routes)]
+    names = {name for wish in silent for name in wish.network.pools}
     pools = [pool for name, pool in evidence.ip_pools.items() if name in names]
-    for one in default_routes(networks, pools):
+    for one in default_routes([wish.network for wish in silent], pools):
         yield f"{one.subject}: {one.problem}. {one.remedy}"
+    interfaces = [one.ask.interface for one in silent]
+    for made in (plan for one in evidence.recorded or () for plan in one.plans):
+        if made.interface in interfaces and leads_pod(made):
+            has = f"{made.interface} has the pod's default route by an older agent"
+            yield f"{has}. Delete the pod, so that services and DNS are reached by eth0 again"
 
 
 def _vanished(evidence: PodEvidence, seen: Sequence[SeenInterface]) -> Iterator[str]:

@@ -19,6 +19,7 @@ from kube_rdma.model.reports.cluster import (
     ProgramRole,
     Workload,
 )
+from kube_rdma.rules.attach.addresses import default_routes
 from kube_rdma.rules.phrases import listed
 from kube_rdma.rules.reports.nodes import node_findings
 from kube_rdma.rules.reports.pods import pod_findings
@@ -38,6 +39,7 @@ def findings(facts: ClusterFacts) -> tuple[Finding, ...]:
         *_node_policies(facts.node_policies or ()),
         *node_findings(facts),
         *_pools(facts.pools or ()),
+        *default_routes(facts.networks or (), facts.pools or ()),
         *pod_findings(facts),
         *_advice(facts),
     )

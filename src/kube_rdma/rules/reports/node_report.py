@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from kube_base.frozen import Frozen
+from kube_rdma.model.attach.attachment import Attachment
 from kube_rdma.model.card import Card, CardId, Netdev
 from kube_rdma.model.functions.function import FunctionsPlan
 from kube_rdma.model.measures import figure_text
@@ -23,6 +24,7 @@ from kube_rdma.model.reports.node_report import (
     ReportedPort,
 )
 from kube_rdma.model.survey import Survey
+from kube_rdma.rules.attach.plan import leads_pod
 from kube_rdma.rules.health.condition import CardsState
 from kube_rdma.rules.health.evaluate import NodeVerdict
 from kube_rdma.rules.phrases import listed
@@ -48,6 +50,7 @@ class AgentLook(Frozen):
     plan: FunctionsPlan = FunctionsPlan()
     rails: int = 0
     plugin_shares: Mapping[str, Collection[ShareId]] | None = None  # held; None: nobody can tell
+    attachments: Sequence[Attachment] = ()
     served: tuple[Pool, ...] | None = None  # as the kubelet hears of them; None: as they are
 
     @property
@@ -85,9 +88,16 @@ def node_report(look: AgentLook) -> NodeReport:
         troubles=tuple(
             sorted((*look.overlaps, *map(str, look.verdict.clashes), *look.verdict.beyond))
         ),
+        rerouted=tuple(_rerouted(look.attachments)),
         omitted=len(important) + len(rejected) - len(kept) - len(rejected[:_REJECTED]),
         policies=_policies(look),
     )
+
+
+def _rerouted(attachments: Sequence[Attachment]) -> list[str]:
+    """Pods whose default route leads through a network, with the interface."""
+    made = ((one.sandbox.pod, plan) for one in attachments for plan in one.plans)
+    return sorted(f"{pod} by {plan.interface}" for pod, plan in made if leads_pod(plan))
 
 
 def _policies(look: AgentLook) -> tuple[PolicyAtNode, ...]:

@@ -114,6 +114,10 @@ def _report(name: str, report: NodeReport | None) -> Iterator[Finding]:
     for trouble in report.troubles:
         remedy = "Change the selectors of the pools"
         yield Finding.of("ConfigurationConflict", about, trouble, remedy)
+    if report.rerouted:
+        pods = f"The default route of pods leads through a network: {listed(report.rerouted)}"
+        remedy = "Delete those that do not ask for it by default-route: they get that of eth0 again"
+        yield Finding.of("PodsRerouted", about, pods, remedy, Severity.ADVICE)
     ill, pooled = report.ill, report.pooled
     if ill:
         cards = listed([f"{card.name}: {'; '.join(card.reasons)}" for card in ill])

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from kube_base.errors import Unavailable
 from kube_rdma.adapters.cluster import reports as objects
 from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL
+from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION
 from kube_rdma.adapters.cluster.kinds.nic_cluster_policy import NIC_CLUSTER_POLICY
 from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
@@ -26,7 +27,7 @@ from tests.kit.opener import opener_of
 
 KINDS = (
     *(DAEMON_SETS, DEPLOYMENTS, objects.EVENT, objects.BINDING),
-    *(NODE_REPORT, IP_POOL, NIC_CLUSTER_POLICY),
+    *(NODE_REPORT, IP_POOL, NIC_CLUSTER_POLICY, DEFINITION),
 )
 NOW = "2026-01-01T00:00:00Z"
 HCA = "rdma/hca"
@@ -285,6 +286,28 @@ def test_a_node_that_is_lost_has_an_old_report(world):
     status = {"allocatable": {HCA: "1k"}, "conditions": lost}
     world.server.put(NODE, {"metadata": meta("node-2"), "spec": {}, "status": status})
     assert world.codes()["NodeNotReady"]["about"] == "node/node-2"
+
+
+def test_networks_and_pools_with_a_default_route_are_advice(world):
+    """By their objects; one that nobody understands is passed over."""
+    ipam = {"type": "host-local", "subnet": "10.9.0.0/24"}
+    texts = {
+        "plain": json.dumps({"type": "macvlan", "ipam": ipam}),
+        "routed": json.dumps({"type": "macvlan", "ipam": {**ipam, "routes": [{"dst": "::/0"}]}}),
+        "garbled": "{",
+    }
+    for name, text in texts.items():
+        document = {"metadata": meta(name, "team"), "spec": {"config": text}}
+        world.server.put(DEFINITION, document)
+    spec = {"ranges": [{"subnet": "fd00::/64", "gateway": "fd00::1"}], "routes": [{"dst": "::/0"}]}
+    world.server.put(IP_POOL, {"metadata": meta("rail-0"), "spec": spec})
+    shown = json.loads(world.run("-o", "json").stdout)
+    told = [(each["code"], each["about"], each["advice"]) for each in shown["problems"]]
+    assert told == [
+        ("DefaultRoute", "ippool/rail-0", True),
+        ("DefaultRoute", "network/team/routed", True),
+    ]
+    assert shown["health"] == "healthy"
 
 
 def test_kinds_that_are_not_installed_are_no_problem(world):

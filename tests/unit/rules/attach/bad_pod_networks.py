@@ -285,10 +285,6 @@ CASES = {
         wish(of=network(routes=(NetworkRoute(ip_network("10.8.0.0/16"), TEN),))),
         leases=[given(1, "10.0.1.7/24")],
     ),
-    "default route without a gateway": pod(
-        wish(of=network(routes=(NetworkRoute(ip_network("0.0.0.0/0")),))),
-        leases=[given(1, "10.0.1.7/24")],
-    ),
     "default route without an address": pod(wish(default_routes=(TEN,))),
     "gateway on a link without an address": pod(
         wish(routes=(NetworkRoute(ip_network("10.8.0.0/16"), TEN, onlink=True),))

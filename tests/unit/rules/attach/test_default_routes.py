@@ -120,13 +120,20 @@ def test_both_families_are_judged_alike():
     assert main(plan) == ["fd08::/16"]
 
 
-def test_a_block_has_the_default_route_that_it_writes_itself():
-    """extraRoutes of k8s.volcengine.com/pod-networks are the pod's own word."""
-    route = NetworkRoute(EVERYWHERE, GATEWAY)
-    leases = [given(1, "10.0.0.7/24")]
+@pytest.mark.parametrize("by_pod_networks", [True, False], ids=["block", "claim"])
+def test_routes_of_an_entry_ask_for_no_default_route(by_pod_networks):
+    """Blocks write traffic.routes.default for that, and parameters of claims defaultRoute."""
+    route, leases = NetworkRoute(EVERYWHERE, GATEWAY), [given(1, "10.0.0.7/24")]
     of = network(pools=("p",))
-    assert main(one(of, leases, routes=(route,), by_pod_networks=True)) == ["0.0.0.0/0"]
-    assert main(one(of, leases, routes=(route,))) == []
+    plan = one(of, leases, routes=(route,), by_pod_networks=by_pod_networks)
+    assert (main(plan), ("0.0.0.0/0", "10.0.0.1") in own(plan)) == ([], True)
+
+
+def test_without_a_gateway_it_is_on_the_link():
+    """As the reference plugins read it; what is sent from other addresses does not go there."""
+    of = network(pools=("p",), routes=(NetworkRoute(EVERYWHERE),))
+    plan = one(of, [given(1, "10.0.0.7/24")])
+    assert (main(plan), own(plan)) == ([], {("10.0.0.0/24", "None"), ("0.0.0.0/0", "None")})
 
 
 def test_eth0_has_its_default_route_in_the_main_table():

@@ -1,10 +1,13 @@
 """What is wrong with a cluster: each broken state has its code, a sentence and a next step."""
 
+from ipaddress import ip_network
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_base.frozen import replace
+from kube_rdma.model.attach.attachment import Network, NetworkKind, NetworkRoute
 from kube_rdma.model.card import CardId
 from kube_rdma.model.finding import NotSeen, Severity
 from kube_rdma.model.node import NodeState
@@ -159,6 +162,8 @@ BROKEN = {
 }
 NAMES = ("node-1", "node-2")
 NONE = "rdma/none"
+EVERYWHERE = NetworkRoute(ip_network("0.0.0.0/0"))
+ROUTED = Network("default/net", NetworkKind.MACVLAN, "here", routes=(EVERYWHERE,))
 EMPTY = ReportedPool(NONE, "shared", 0, 0, 0)
 PENDING = PendingMode(HCA, "shared", f"{HCA} stays in mode hca until a/b has ended")
 ADVICE = {
@@ -179,6 +184,8 @@ ADVICE = {
         ),
     ),
     "PolicyNotSeen": replace(WELL, node_policies=(NodePolicyState("p"),)),
+    "DefaultRoute": replace(WELL, networks=(ROUTED,)),
+    "PodsRerouted": ill(rerouted=("default/train by net1",)),
     "ModeChangePending": ill(pending=(PENDING,)),
     "AgentVersionsDiffer": ill(version="0.0.9"),
     "NoCards": replace(WELL, reports={n: replace(REPORT, cards=(), pools=(EMPTY,)) for n in NAMES}),

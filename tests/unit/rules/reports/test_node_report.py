@@ -1,8 +1,13 @@
 """What a look of the agent comes to in its report."""
 
+from ipaddress import ip_network
+
 from kube_base.frozen import replace
+from kube_rdma.model.attach.attachment import Attachment, Plan, Sandbox
+from kube_rdma.model.attach.steps import AddRoute
 from kube_rdma.model.card import Function, Netdev, Use
 from kube_rdma.model.device import PortState
+from kube_rdma.model.late_binding.binding import PodName
 from kube_rdma.model.pools.pool import Mode, PoolSpec, Selector
 from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma.rules.health.condition import CardsState, looked
@@ -62,6 +67,20 @@ def test_two_pools_of_one_card_are_a_trouble():
     other = replace(HCA, resource="rdma/other", mode=Mode.EXCLUSIVE)
     report = node_report(look(hard_card(0), specs=(HCA, other)))
     assert any("mlx5_0 belongs to rdma/hca" in trouble for trouble in report.troubles)
+
+
+def test_pods_whose_default_route_is_a_network_s_are_in_it():
+    """By the journal, whoever asked for it; one of an interface's own table is no such route."""
+    everywhere, sandbox = ip_network("0.0.0.0/0"), Sandbox("1", PodName("team", "a"), "u", "/n", 1)
+    steps = {
+        "net1": AddRoute("net1", everywhere, table=101),
+        "net2": AddRoute("net2", ip_network("128.0.0.0/1")),
+        "net3": AddRoute("net3", ip_network("10.0.0.0/8")),
+        "eth0": AddRoute("eth0", everywhere),
+    }
+    plans = tuple(Plan(name, "team/x", None, (step,)) for name, step in steps.items())
+    made = (Attachment(sandbox, plans, complete=True),)
+    assert node_report(look(hard_card(0), attachments=made)).rerouted == ("team/a by net2",)
 
 
 def test_what_waits_and_what_is_refused_is_in_it():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kube_client.kinds import NOTHING, ObjectCodec, ObjectKind, Stored
+from kube_client.kinds import ObjectCodec, ObjectKind, Stored
 from kube_rdma.adapters.cluster.kinds.own import own_kind
 from kube_rdma.api.ipam import ip_pool
 from kube_rdma.api.ipam.ip_pool_status import IPPoolStatus
@@ -14,12 +14,10 @@ IP_POOL = own_kind(
     ObjectCodec(ip_pool.decode, ip_pool.encode),
     ObjectCodec.of(IPPoolStatus),
 )
-# For who writes the status: a spec that is garbled is told there, and stays as it is.
+# For who reads or writes the status: a spec that is garbled is told there, and stays as it is.
 IP_POOL_TEXT: ObjectKind[bytes, IPPoolStatus] = IP_POOL.read_as(
     ObjectCodec(bytes, bytes), IP_POOL.status
 )
-# For who asks how pools are: a spec that is garbled is named in the status.
-IP_POOL_STATUS = IP_POOL.read_as(NOTHING, IP_POOL.status)
 
 
 def pool_of(stored: Stored[IPPool, IPPoolStatus]) -> IPPool:

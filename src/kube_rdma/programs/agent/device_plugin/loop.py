@@ -364,6 +364,7 @@ class _Plugin:
             self._functions.plan if self._functions else FunctionsPlan(),
             self._doors.rails.count,
             served.held,
+            tuple(self._doors.networks.attachments()) if self._doors.networks else (),
             served.pools,
         )
         for keeper in self._doors.keepers:

@@ -124,6 +124,9 @@ class Networks:
     def offered(self, pools, withdrawn=()):
         """Not asked here."""
 
+    def attachments(self):
+        return ()
+
     def cards(self):
         return self.recorded
 

@@ -281,6 +281,9 @@ class Networks:
     async def concerned(self, pod):
         return True
 
+    def attachments(self):
+        return ()
+
     def cards(self):
         return frozenset()
 
