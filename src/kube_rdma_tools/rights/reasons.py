@@ -16,7 +16,7 @@ _TEMPLATES = "resourceclaimtemplates.resource.k8s.io"
 _LEASES = "leases.coordination.k8s.io"
 _ADMISSION = "admissionregistration.k8s.io"
 _FORMER_WEBHOOK = "to delete, by its name, what asks the webhook of an earlier version"
-_OF_NETWORKS = "networks of pods, `explain` and `resources`"
+_OF_NETWORKS = "networks of pods, `explain`, `resources` and `status`"
 _OF_KINDS = {
     f"nodepolicies.{OWN}": "to look at",
     f"nodereports.{OWN}": "to look at; `status`, `resources`, `explain`",

@@ -108,7 +108,8 @@ class ClaimParametersObject(Typed):
     """
     routes: Annotated[Many[ClaimRoute], _Few] | None = None
     """routes lead through the interface, at most 16, and come before those of the network and the
-    pool. In a claim they need a pool or a network. Left out: no further routes.
+    pool. A default route is in the table of the interface alone. In a claim they need a pool or a
+    network. Left out: no further routes.
     """
     default_route: bool | None = None
     """defaultRoute is true if the pod's default route leads to the gateway of this interface. In a

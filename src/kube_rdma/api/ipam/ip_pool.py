@@ -175,7 +175,9 @@ class IPPoolSpec(Typed):
     10.0.0.1-10.0.0.9.
     """
     routes: Many[PoolRoute] = Field((), max_length=MOST_RANGES)
-    """routes are added to every NIC of the pool that can reach their gateway. Left out: none."""
+    """routes are added to every NIC of the pool that can reach their gateway; a default route is in
+    the table of the interface alone. Left out: none.
+    """
     block_size: int = Field(32, ge=1, le=MOST_AT_ONCE)
     """blockSize is the largest number of addresses that a node takes in advance at once. It takes
     fewer where the pool has few free addresses. Left out: 32.

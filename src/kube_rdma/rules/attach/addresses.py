@@ -236,16 +236,17 @@ def default_routes(
 ) -> Iterator[Finding]:
     """Advice about networks and pools with a default route, which no pod gets unasked."""
     stays = "Its default route stays in the table of each interface, and pods keep that of eth0"
-    found = [(f"ippool/{one.name}", stays) for one in pools if one.routed]
+    problems = [(f"ippool/{pool.name}", stays) for pool in pools if pool.routed]
     for network in networks:
         about = f"network/{network.name}"
-        if network.kind is NetworkKind.OTHER and has_default_route(network):
+        is_written = bool(network.config) and has_default_route(network)
+        if network.kind is NetworkKind.OTHER and is_written:
             called = f"kube-rdma calls {network.plugin} without its default route"
-            found.append((about, f"{called}, and pods keep that of eth0"))
-        elif any(is_default(route.to) for route in network.routes):
-            found.append((about, stays))
+            problems.append((about, f"{called}, and pods keep that of eth0"))
+        elif is_written or any(is_default(route.to) for route in network.routes):
+            problems.append((about, stays))
     remedy = "For a pod whose traffic is to leave through it, write default-route into its entry"
-    for about, problem in found:
+    for about, problem in problems:
         yield Finding.of("DefaultRoute", about, problem, remedy, Severity.ADVICE)
 
 

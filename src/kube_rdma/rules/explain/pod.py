@@ -226,8 +226,8 @@ def _default_routes(evidence: PodEvidence, plan: Planned) -> Iterator[str]:
     silent = [one for one in plan.wished if not (one.ask.default or one.ask.default_routes)]
     names = {name for wish in silent for name in wish.network.pools}
     pools = [pool for name, pool in evidence.ip_pools.items() if name in names]
-    for one in default_routes([wish.network for wish in silent], pools):
-        yield f"{one.subject}: {one.problem}. {one.remedy}"
+    for finding in default_routes([wish.network for wish in silent], pools):
+        yield f"{finding.subject}: {finding.problem}. {finding.remedy}"
     interfaces = [one.ask.interface for one in silent]
     for made in (plan for one in evidence.recorded or () for plan in one.plans):
         if made.interface in interfaces and leads_pod(made):

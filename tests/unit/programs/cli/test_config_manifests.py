@@ -529,42 +529,6 @@ def test_a_resource_without_a_prefix_is_told(check):
     assert problem == "fast has no prefix, so no container can ask for it"
 
 
-ROUTED = """\
-apiVersion: k8s.cni.cncf.io/v1
-kind: NetworkAttachmentDefinition
-metadata: {name: fast, namespace: team}
-spec: {config: '{"cniVersion": "1.0.0", "type": "%s",
-  "ipam": {"type": "host-local", "subnet": "10.9.0.0/24", "routes": [{"dst": "%s"}]}}'}
----
-apiVersion: kube-rdma.io/v1alpha1
-kind: IPPool
-metadata: {name: rail-0}
-spec: {ranges: [{subnet: 10.8.0.0/24, gateway: 10.8.0.1}], routes: [{dst: %s}]}
-"""
-
-
-@pytest.mark.parametrize(
-    ("plugin", "to", "says"),
-    [
-        ("macvlan", "0.0.0.0/0", "Its default route stays in the table of each interface"),
-        ("macvlan", "128.0.0.0/1", "Its default route stays in the table of each interface"),
-        ("bridge", "0.0.0.0/0", "kube-rdma calls bridge without its default route"),
-        ("macvlan", "10.0.0.0/8", None),
-        ("bridge", "10.0.0.0/8", None),
-    ],
-)
-def test_a_default_route_of_a_network_or_pool_is_told(check, plugin, to, says):
-    """By its place, with what a pod writes to have it."""
-    text = ROUTED % (plugin, to, to)
-    found = json.loads(check(text, output="json").output)["warnings"]
-    told = [one for one in found if "default route" in one["problem"]]
-    assert [one["where"].partition(".yaml:")[2] for one in told] == (
-        ["4:16: spec.config", "10:68: spec.routes"] if says else []
-    )
-    assert all("default-route" in one["remedy"] for one in told)
-    assert not told or told[0]["problem"].startswith(says)
-
-
 @pytest.mark.parametrize(("plugin", "refused"), [("amd-host-device", True), ("macvlan", False)])
 def test_a_network_that_is_nearly_json_is_told(check, plugin, refused):
     """Refused where a binary reads it; kube-rdma reads it, and Multus does not."""

@@ -13,7 +13,7 @@ from kube_rdma.model.attach.attachment import NetworkRoute
 from kube_rdma.model.attach.cni import CniResult, LinkRoute
 from kube_rdma.model.attach.steps import AddRoute
 from kube_rdma.model.ipam import AddressAllocation, IPPool, IPRange, Route
-from kube_rdma.rules.attach.addresses import of_allocations, of_answer
+from kube_rdma.rules.attach.addresses import default_routes, of_allocations, of_answer
 from kube_rdma.rules.attach.plan import plans
 from kube_rdma.rules.attach.requests import wishes
 from kube_rdma.rules.attach.seats import seats
@@ -160,3 +160,22 @@ def test_the_main_table_has_the_default_routes_that_are_asked_for_and_no_others(
     plan = one(of, [lease], default_routes=tuple(map(ip_address, asked)))
     wide = [to for to in main(plan) if ip_network(to).prefixlen < 2]
     assert wide == ["0.0.0.0/0" if "." in via else "::/0" for via in asked]
+
+
+@pytest.mark.parametrize(
+    ("kind", "ipam", "says"),
+    [
+        ("macvlan", {"type": "dhcp", "routes": [{"dst": "0.0.0.0/0"}]}, "Its default route stays"),
+        ("bridge", {"type": "dhcp", "routes": [{"dst": "::/1"}]}, "kube-rdma calls bridge without"),
+        ("macvlan", {"type": "dhcp", "routes": [{"dst": "10.8.0.0/16"}]}, None),
+        ("bridge", {"type": "dhcp"}, None),
+        ("bridge", "x", None),
+    ],
+)
+def test_documents_that_only_plugins_read_are_told_of_too(kind, ipam, says):
+    """Of IPAM plugins, whose answer has the route, and of whole networks of other plugins."""
+    text = json.dumps({"cniVersion": "1.0.0", "type": kind, "ipam": ipam}).encode()
+    of = network_definition.load("default", "net", text, RESOURCE).network
+    found = [(one.subject, one.problem) for one in default_routes([of], ())]
+    assert [about for about, _ in found] == (["network/default/net"] if says else [])
+    assert all(problem.startswith(says) for _, problem in found)
