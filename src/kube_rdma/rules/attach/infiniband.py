@@ -30,7 +30,15 @@ from kube_rdma.model.attach.attachment import (
     Way,
     Wish,
 )
-from kube_rdma.model.attach.steps import AwaitPartition, MakeLink, Mark, SetLink, Step, VirtualKind
+from kube_rdma.model.attach.steps import (
+    AwaitPartition,
+    MakeLink,
+    Mark,
+    SetLink,
+    SetSysctl,
+    Step,
+    VirtualKind,
+)
 from kube_rdma.model.card import Card
 from kube_rdma.model.functions.step import FunctionSettings, LinkState, RebindFunction, SetFunction
 from kube_rdma.model.ipam import InterfaceName
@@ -130,6 +138,8 @@ def child(seat: NetworkSeat, mark: Mark) -> Iterator[Step]:
     """The interface of a partition on the link that was taken."""
     pkey, parent = seat.wish.network.pkey, taken_as(seat)
     if pkey is not None:
+        if not seat.wish.network.accept_ra:  # a router could give the pod its default route
+            yield SetSysctl(f"net/ipv6/conf/{parent}/accept_ra", "0", optional=True)
         yield SetLink(parent)
         yield MakeLink(
             kind=VirtualKind.IPOIB,

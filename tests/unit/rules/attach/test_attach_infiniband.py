@@ -151,7 +151,8 @@ def test_what_is_set_back_is_what_the_function_had(told, own, back):
 def test_a_partition_is_a_child_of_the_link_that_was_taken(mode):
     """The pod's interface is the child, and the function's own link is ib<number>."""
     found = plan(asked=None, pkey=0x12, mode=mode)
-    waits, *moves, take, up, child, _, _ = found.steps
+    waits, *moves, take, ignores, up, child, _, _ = found.steps
+    assert (ignores.path, ignores.value) == ("net/ipv6/conf/ib1/accept_ra", "0")
     assert waits == AwaitPartition(VIRTUAL.pci, 0x12)
     assert kinds(moves) == (["MoveRdma"] if mode is NamespaceMode.EXCLUSIVE else [])
     assert (take.name, up.name) == ("ib1", "ib1")
