@@ -247,8 +247,10 @@ class _Checker:
         self.definitions.append(definition)
         if definition.ipam.pool:
             self.brought.append(definition.ipam.pool.name)
-        self.warn(document.where(_CONF), definition.warnings)
-        self._routed(document.where(_CONF), default_routes((definition.network,), ()))
+        where = document.where(_CONF)
+        self.warn(where, definition.warnings)
+        routed = default_routes((definition.network,), ())
+        self.findings += (replace(one, subject=where) for one in routed)
         tied = f" with {resource}" if resource else ""
         return f"network {definition.network.name}{tied}"
 
@@ -264,10 +266,6 @@ class _Checker:
                 remedy = f"Write spec.config as JSON, as the plugin {reader} reads nothing else"
                 raise Refused(problem, remedy=remedy, where=where) from None
             self.warn(where, (problem,), "Write it as JSON, as Multus reads nothing else")
-
-    def _routed(self, where: str, routes: Iterable[Finding]) -> None:
-        """Note default routes at their place in the file."""
-        self.findings += (replace(one, subject=where) for one in routes)
 
     def of_made_network(self, manifest: Manifest) -> str:
         """What an operator makes a NetworkAttachmentDefinition of."""
@@ -290,7 +288,8 @@ class _Checker:
         """A pool of addresses."""
         pool = ip_pool.load(manifest.document)
         self.ip_pools.append(pool)
-        self._routed(manifest.document.where(("spec", "routes")), default_routes((), (pool,)))
+        where = manifest.document.where(("spec", "routes"))
+        self.findings += (replace(one, subject=where) for one in default_routes((), (pool,)))
         return f"addresses of network {pool.network}"
 
     def of_cluster_policy(self, manifest: Manifest) -> str:

@@ -20,7 +20,6 @@ from kube_rdma.model.attach.attachment import (
     InterfaceAddress,
     LinkWays,
     Network,
-    NetworkKind,
     NetworkRoute,
     NetworkSeat,
     Plan,
@@ -30,15 +29,7 @@ from kube_rdma.model.attach.attachment import (
 from kube_rdma.model.attach.cni import CniResult
 from kube_rdma.model.attach.steps import CallPlugin, MakeLink, SetLink
 from kube_rdma.model.finding import Finding, Severity
-from kube_rdma.model.ipam import (
-    Address,
-    AddressAllocation,
-    InterfaceName,
-    IPPool,
-    Owner,
-    Route,
-    is_default,
-)
+from kube_rdma.model.ipam import Address, AddressAllocation, InterfaceName, IPPool, Owner, Route
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.reports.cluster import AddressPool
 from kube_rdma.rules.attach.foreign_plugins import call, given_to_plugins, has_default_route
@@ -235,18 +226,11 @@ def default_routes(
     networks: Iterable[Network], pools: Iterable[IPPool | AddressPool]
 ) -> Iterator[Finding]:
     """Advice about networks and pools with a default route, which no pod gets unasked."""
-    stays = "Its default route stays in the table of each interface, and pods keep that of eth0"
-    problems = [(f"ippool/{pool.name}", stays) for pool in pools if pool.routed]
-    for network in networks:
-        about = f"network/{network.name}"
-        is_written = bool(network.config) and has_default_route(network)
-        if network.kind is NetworkKind.OTHER and is_written:
-            called = f"kube-rdma calls {network.plugin} without its default route"
-            problems.append((about, f"{called}, and pods keep that of eth0"))
-        elif is_written or any(is_default(route.to) for route in network.routes):
-            problems.append((about, stays))
+    problem = "Its default route is not in the main table of pods, which keep that of eth0"
     remedy = "For a pod whose traffic is to leave through it, write default-route into its entry"
-    for about, problem in problems:
+    routed = [f"ippool/{pool.name}" for pool in pools if pool.routed]
+    routed += [f"network/{one.name}" for one in networks if has_default_route(one)]
+    for about in routed:
         yield Finding.of("DefaultRoute", about, problem, remedy, Severity.ADVICE)
 
 

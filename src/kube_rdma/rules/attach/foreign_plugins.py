@@ -193,12 +193,13 @@ def call(
 
 
 def has_default_route(network: Network) -> bool:
-    """Whether the document of another plugin's network has a default route."""
+    """Whether a network has a default route by its document, also if a plugin alone reads that."""
     try:
         plugins = _plugins(decoded(network.config))
     except (Undecodable, TypeError):
-        return False  # no plugin reads it
-    return any(_without_default_routes(one) != one for one in plugins)
+        plugins = []
+    is_written = any(_without_default_routes(one) != one for one in plugins)
+    return is_written or any(is_default(route.to) for route in network.routes)
 
 
 def _without_default_routes(plugin: Json) -> Json:

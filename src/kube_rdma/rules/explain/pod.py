@@ -80,11 +80,7 @@ def explain(evidence: PodEvidence) -> Explanation:
         doors=tuple(doors(evidence, plan)),
         settings=tuple(settings(evidence, plan)),
         findings=tuple(findings(evidence, plan)),
-        notes=(
-            *_notes(evidence, plan, source),
-            *_default_routes(evidence, plan),
-            *_vanished(evidence, seen),
-        ),
+        notes=(*_notes(evidence, plan, source), *_vanished(evidence, seen)),
         interfaces_from=interfaces_from(evidence),
         doors_from=doors_from(evidence),
         rdma_cm=tuple(connections(evidence, plan, seen)),
@@ -212,6 +208,7 @@ def _notes(evidence: PodEvidence, plan: Planned, source: StepsFrom | None) -> It
             "What a virtual function is set to shows on its node alone: "
             f"run this in the agent's pod of {basis.name}"
         )
+    yield from _default_routes(evidence, plan)
     if source is StepsFrom.RULES:
         yield from _of_rules(evidence, plan)
     elif plan.refused and evidence.attached and source is None:

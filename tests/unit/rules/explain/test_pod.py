@@ -171,7 +171,7 @@ def test_a_default_route_that_no_entry_asks_for_is_told(network, pool, about):
     """It is in the interface's table; an entry that asks for it has it in the main one."""
     outcome = explain(evidence(network=network, pool=pool))
     (note,) = [one for one in outcome.notes if "default route" in one]
-    assert note.startswith(f"{about}: Its default route stays in the table of each interface")
+    assert note.startswith(f"{about}: Its default route is not in the main table of pods")
     assert "write default-route into its entry" in note
     steps = [text for plan in outcome.plans for text in step_texts(plan)]
     lead = "route 0.0.0.0/0 through net1 by 10.20.0.1"
