@@ -41,8 +41,10 @@ def networks(native):
         cluster.apply(native, definition("site", SITE))
         yield native
     finally:
-        cluster.kubectl(native, "delete", "-f", str(EXAMPLE), "--ignore-not-found", "--wait")
-        cluster.kubectl(native, "delete", "net-attach-def", "site", "--ignore-not-found")
+        gone = ("--ignore-not-found", "--wait")
+        cluster.kubectl(native, "delete", "net-attach-def", "site", *ROUTED, *gone)
+        cluster.kubectl(native, "delete", "ippools.kube-rdma.io", "--all")
+        cluster.kubectl(native, "delete", "-f", str(EXAMPLE), *gone)
         cluster.shell(native, NODE, "rm -f /opt/cni/bin/site-ipam")
 
 
@@ -85,6 +87,67 @@ def test_a_real_ipam_plugin_gives_the_address_and_gets_it_back(networks, start):
     assert [one["ips"] for one in status if one["interface"] == "net1"] == [[given]]
     cluster.kubectl(networks, "delete", "pod", "with-site")
     assert given not in cluster.shell(networks, NODE, f"ls {LEASES}").split()
+
+
+EVERYWHERE = {"routes": [{"dst": "0.0.0.0/0"}]}
+POOL = {
+    "apiVersion": "kube-rdma.io/v1alpha1",
+    "kind": "IPPool",
+    "metadata": {"name": "routed"},
+    "spec": {"ranges": [{"subnet": "10.78.4.0/24", "gateway": "10.78.4.1"}], **EVERYWHERE},
+}
+MACVLAN = {"cniVersion": "1.0.0", "type": "macvlan", "master": "eth0"}
+STATIC = {"type": "static", "addresses": [{"address": "10.78.1.7/24", "gateway": "10.78.1.1"}]}
+LOCAL = {"type": "host-local", "subnet": "10.78.2.0/24", **EVERYWHERE}
+BRIDGE = {"cniVersion": "1.0.0", "name": "routed-bridge", "type": "bridge", "bridge": "br-routed"}
+ROUTED = {
+    "routed-static": {**MACVLAN, "ipam": {**STATIC, **EVERYWHERE}},
+    "routed-local": {**MACVLAN, "ipam": LOCAL},
+    "routed-site": {**SITE, "ipam": {"type": "site-ipam", "subnet": "10.78.3.0/24", **EVERYWHERE}},
+    "routed-pool": {**MACVLAN, "ipam": {"type": "kube-rdma-ipam", "pool": "routed"}},
+    "routed-bridge": {
+        **BRIDGE,
+        "isDefaultGateway": True,
+        "ipam": {**LOCAL, "subnet": "10.78.5.0/24"},
+    },
+}
+API = "exec 3<>/dev/tcp/$KUBERNETES_SERVICE_HOST/$KUBERNETES_SERVICE_PORT"
+
+
+def test_a_default_route_of_a_network_is_the_pod_s_where_it_asks_for_it(networks, start):
+    """Of each source; without asking, the pod reaches services through the cluster's network."""
+    cluster.apply(networks, POOL, *(definition(*one) for one in ROUTED.items()))
+
+    def inside(pod, *words):
+        return cluster.kubectl(networks, "exec", pod, "--", *words)
+
+    def main(pod):
+        routes = inside(pod, "ip", "route", "show", "default").splitlines()
+        return [route.split()[2:5:2] for route in routes]
+
+    start("unrouted", **{NETWORKS: ",".join(ROUTED)})
+    cluster.ready(networks, "unrouted")
+    ((_, interface),) = main("unrouted")
+    assert interface == "eth0"
+    inside("unrouted", "bash", "-c", API)
+    for number in range(1, 5):  # the bridge is another plugin's, which makes no table
+        (route,) = inside(
+            "unrouted", "ip", "route", "show", "table", f"{100 + number}", "default"
+        ).splitlines()
+        assert f"via 10.78.{number}.1 dev net{number}" in route
+
+    entry = [{"name": "routed-pool", "default-route": ["10.78.4.1"]}]
+    start("routed", **{NETWORKS: json.dumps(entry)})
+    cluster.ready(networks, "routed")
+    assert main("routed") == [["10.78.4.1", "net1"]]
+    until(
+        networks,
+        "the report of the pod whose default route is a network's",
+        lambda: (
+            cluster.get(networks, "nodereport", NODE)["status"].get("rerouted")
+            == ["default/routed by net1"]
+        ),
+    )
 
 
 def test_another_network_in_place_of_the_cluster_s_is_refused_with_a_sentence(networks, start):
