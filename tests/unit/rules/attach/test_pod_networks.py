@@ -128,7 +128,7 @@ def test_shares_of_other_resources_are_not_for_blocks():
 def test_a_name_that_is_nowhere_is_told_with_what_is_there():
     """All of them together, by entry."""
     asks = [wish(0, network("rmda")).ask, wish(1, network("fabric")).ask]
-    error = unknown(asks, ("cbr0", "rdma"), ("default", "kube-system"))
+    error = unknown(asks, ("cbr0", "rdma"), ("default", "kube-system"), apart=False)
     assert str(error) == (
         "networks[0].cniConf.name: there is no network rmda: known are cbr0, rdma, and no "
         "NetworkAttachmentDefinition of this name is in namespace default or kube-system. Did you "
