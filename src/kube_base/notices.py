@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
+MOST_TOPICS = 4096  # topics are uids of others' objects too; those of the longest silence are over
+
 
 class Notices:
     """The sentences that stand now, by topic. The loop reports a topic each time it looked."""
@@ -20,6 +22,8 @@ class Notices:
         before = self._standing.pop(topic, frozenset())
         if sentences:
             self._standing[topic] = frozenset(sentences)
+            if len(self._standing) > MOST_TOPICS:
+                del self._standing[next(iter(self._standing))]
         return tuple(sentence for sentence in dict.fromkeys(sentences) if sentence not in before)
 
     def over(self, topic: Hashable) -> bool:

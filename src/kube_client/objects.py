@@ -34,6 +34,7 @@ class SeenObjects(Frozen, Generic[S, U]):
 
     objects: tuple[Stored[S, U], ...]
     muddled: tuple[str, ...]
+    unread: frozenset[str] = frozenset()  # the names of those others
 
 
 class Cluster:
@@ -120,20 +121,21 @@ class Cluster:
     async def see(self, kind: ObjectKind[S, U], where: Where = EVERYWHERE) -> SeenObjects[S, U]:
         """As `list`, but an object that is not understood hides no other: it becomes a sentence."""
         objects: list[Stored[S, U]] = []
-        muddled: list[str] = []
+        muddled: list[Muddled] = []
         async with aclosing(self.watch(kind, where)) as events:
             async for event in events:
                 match event:
                     case Changed(stored):
                         objects.append(stored)
-                    case Muddled(why=why):
-                        muddled.append(why)
+                    case Muddled():
+                        muddled.append(event)
                     case Cut(why):
                         raise Unavailable(why)
                     case Synced():
                         break
         objects.sort(key=lambda each: each.name)
-        return SeenObjects(tuple(objects), tuple(sorted(muddled)))
+        sentences = tuple(sorted(each.why for each in muddled))
+        return SeenObjects(tuple(objects), sentences, frozenset(each.name for each in muddled))
 
     async def create(self, kind: ObjectKind[S, U], wanted: Wanted[S]) -> Stored[S, U]:
         """Create an object; Conflict(EXISTS) when there is one of this name."""

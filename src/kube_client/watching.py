@@ -56,6 +56,7 @@ class Muddled(Frozen):
     name: str
     namespace: str
     why: str
+    bug: Exception | None = None  # what the codec raised if that was no refusal
 
 
 class Synced(Frozen):
@@ -205,7 +206,7 @@ class Level(Generic[S, U]):
         try:
             yield Changed(wire.stored(self._kind, item))
         except wire.Unreadable as error:
-            yield Muddled(new.name, new.namespace, str(error))
+            yield Muddled(new.name, new.namespace, str(error), error.bug)
 
     def _forget(self, gone: wire.Identity) -> Deleted:
         del self._reported[gone.key]

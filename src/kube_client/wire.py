@@ -211,15 +211,21 @@ class Identity(Frozen):
 
 
 class Unreadable(Refused):
-    """An object that the caller's codec does not understand; `name` and `namespace` say which."""
+    """An object that the caller's codec does not understand; `name` and `namespace` say which.
+
+    `bug` is what the codec raised if that was no refusal.
+    """
 
     def __init__(
         self, kind: ObjectKind[Any, Any], namespace: str, name: str, why: Exception
     ) -> None:
         self.namespace = namespace
         self.name = name
+        self.bug = None if isinstance(why, ValueError | Refused) else why  # of the codec
         where = f"{namespace}/{name}" if namespace else name
         text = why.why if isinstance(why, Undecodable) else str(why)
+        if self.bug:
+            text = f"{type(why).__name__}: {text}"
         sentence = " ".join(text.split())[:300] or type(why).__name__
         super().__init__(
             f"the object is not one that this version understands: {sentence.rstrip('.')}",
@@ -258,12 +264,14 @@ def stored(kind: ObjectKind[Spec, Status], data: bytes | msgspec.Raw) -> Stored[
     meta = document.metadata
     status = bytes(document.status)
     content = document.spec
-    if kind.content != "spec":
-        content = parse(data, dict[str, msgspec.Raw]).get(kind.content, msgspec.Raw(b"{}"))
     try:
+        if kind.content != "spec":
+            content = parse(data, dict[str, msgspec.Raw]).get(kind.content, msgspec.Raw(b"{}"))
+        texts = {k: v for k, v in (meta.annotations or {}).items() if kind.annotations(k)}
+        annotations = {key: parse(text, str) for key, text in texts.items()}
         spec = kind.spec.decode(bytes(content))
         state = kind.status.decode(status) if status else None
-    except (ValueError, Refused) as error:
+    except Exception as error:  # whatever it is, objects beside this one are read
         raise Unreadable(kind, meta.namespace, meta.name, error) from error
     return Stored(
         name=meta.name,
@@ -271,13 +279,7 @@ def stored(kind: ObjectKind[Spec, Status], data: bytes | msgspec.Raw) -> Stored[
         uid=meta.uid,
         version=meta.resource_version,
         labels=_pairs(meta.labels),
-        annotations=_pairs(
-            {
-                key: parse(text, str)
-                for key, text in (meta.annotations or {}).items()
-                if kind.annotations(key)
-            }
-        ),
+        annotations=_pairs(annotations),
         spec=spec,
         status=state,
         owners=tuple(

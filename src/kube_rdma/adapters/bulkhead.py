@@ -2,9 +2,10 @@
 
 A program is a group of tasks, and an exception of one cancels the others. So every part runs in
 `kept`, which logs a failure, counts it and starts the part again; work of one caller runs in
-`contained`. Only two things end a program: somebody asks it to end, or a part raises what it says
-is the end (the kubelet's folder is gone, so the container has to be made anew). For adapters and
-programs alike; docs/decisions/0065-bulkheads.md.
+`contained`, and work on one object of many in `ObjectWalls`. Only two things end a program:
+somebody asks it to end, or a part raises what it says is the end (the kubelet's folder is gone, so
+the container has to be made anew). For adapters and programs alike;
+docs/decisions/0065-bulkheads.md.
 """
 
 from __future__ import annotations
@@ -12,17 +13,24 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 
 import structlog
 
 from kube_base.backoff import LONGEST, full_jitter
 from kube_base.errors import KubeError
+from kube_base.frozen import Frozen
 from kube_base.notices import Notices
 
 failures: Counter[str] = Counter()
 """How often each part of this process has failed, by its name; metrics tell it."""
+
+object_failures: Counter[str] = Counter()
+"""How often the work on an object has failed in this process, by the object's kind."""
+
+MOST_FAILED = 1024  # objects of a kind that wait, the newest ones
+_causes = Notices()  # by kind and name of an object
 
 Part = Callable[[], Awaitable[None]]
 
@@ -72,6 +80,54 @@ def contained(part: str) -> Iterator[None]:
         yield
     except Exception as error:  # noqa: BLE001  that is what a wall is for
         _tell(part, error, Notices())
+
+
+class _Failed(Frozen):
+    times: int
+    until: float  # of the clock; before it nothing is tried
+
+
+class ObjectWalls:
+    """Work on objects of one kind: one that fails waits alone, longer each time."""
+
+    def __init__(self, kind: str, pause: Callable[[int], float] = full_jitter) -> None:
+        self._kind, self._pause = kind, pause
+        self._failed: dict[Hashable, _Failed] = {}  # the newest last
+
+    async def run(self, key: Hashable, work: Callable[[str], Awaitable[bool]]) -> bool:
+        """Call the work on an object with "" and return its answer; False where it waits.
+
+        The key names the object, and the state of it that counts: a changed one is tried at once.
+        If the work fails it is called with why, to say so in status or Event. Raise its KubeError.
+        """
+        if (before := self._failed.get(key)) and time.monotonic() < before.until:
+            return False
+        try:
+            answer = await work("")
+        except KubeError:
+            raise
+        except Exception as error:  # noqa: BLE001  that is what a wall is for
+            why = object_failed(self._kind, key, error)
+        else:
+            self._failed.pop(key, None)
+            return answer
+        times = before.times + 1 if before else 0
+        self._failed.pop(key, None)
+        self._failed[key] = _Failed(times, time.monotonic() + self._pause(times))
+        if len(self._failed) > MOST_FAILED:
+            del self._failed[next(iter(self._failed))]
+        with contained(f"status of {self._kind}"):
+            return await work(why)
+        return False
+
+
+def object_failed(kind: str, name: object, error: Exception) -> str:
+    """Count a failure of an object, log its cause once, and return a sentence for its author."""
+    object_failures[kind] += 1
+    cause = f"{type(error).__name__}: {error!s:.200}".rstrip(": .")
+    if _causes.news((kind, str(name)), cause):
+        log.error("object failed", kind=kind, object=str(name), exc_info=error)
+    return f"kube-rdma cannot handle this {kind} ({cause}); its log says where it failed"
 
 
 def _tell(part: str, error: Exception, notices: Notices) -> None:

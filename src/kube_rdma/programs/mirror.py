@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import structlog
@@ -17,11 +18,24 @@ from kube_base.notices import Notices
 from kube_client.kinds import EVERYWHERE, ObjectKind, Stored, Where
 from kube_client.objects import Cluster
 from kube_client.watching import Changed, Cut, Deleted, Muddled, Synced, WatchEvent
-from kube_rdma.adapters.bulkhead import contained
+from kube_rdma.adapters.bulkhead import kept, object_failed
 
 V = TypeVar("V")
 
 log = structlog.get_logger()
+
+
+async def follow_all(
+    tasks: asyncio.TaskGroup,
+    cluster: Cluster,
+    pause: Callable[[int], float],
+    *mirrors: Mirror[Any],
+) -> None:
+    """Have each follow its kind until the tasks end; return when all have shown what there is."""
+    for mirror in mirrors:
+        tasks.create_task(kept(f"watch of {mirror.plural}", partial(mirror.follow, cluster, pause)))
+    for mirror in mirrors:
+        await mirror.synced.wait()
 
 
 class Mirror(Generic[V]):
@@ -53,6 +67,7 @@ class Mirror(Generic[V]):
         self.trouble = ""
         self._unseen: set[str] = set()  # of an earlier watch
         self.outages = 0
+        self.plural = kind.plural
         self._kind, self._where, self._optional = kind, where, optional
         self._read, self._changed = read, changed
         self._notices = Notices()  # by object, and of the watch
@@ -79,8 +94,11 @@ class Mirror(Generic[V]):
                 key = self._key(namespace, name)
                 self._well(key)
                 self._set(key, None)
-            case Muddled(name, namespace, why=why):
-                self._fault(self._key(namespace, name), Unavailable(why))
+            case Muddled(name, namespace, why, bug):
+                key = self._key(namespace, name)
+                if bug:
+                    object_failed(self._kind.kind, key, bug)
+                self._fault(key, Unavailable(why))
             case Synced() | Cut():
                 if isinstance(event, Synced):
                     self._forget_unseen()
@@ -92,10 +110,9 @@ class Mirror(Generic[V]):
             value = self._read(stored)
         except KubeError as error:
             self._fault(key, error)
-        except Exception as error:
-            with contained(f"objects {self._kind.plural}"):
-                raise
-            self._fault(key, Unavailable(f"{self._kind.kind} {key} cannot be read: {error!r:.300}"))
+        except Exception as error:  # noqa: BLE001  of one object
+            why = object_failed(self._kind.kind, key, error)
+            self._fault(key, Unavailable(f"{key}: {why}"))
         else:
             self._well(key)
             self._set(key, value)
@@ -127,7 +144,10 @@ class Mirror(Generic[V]):
         if value is not None:
             self.values[name] = value
         if old is not None or value is not None:
-            self._changed(old, value)
+            try:
+                self._changed(old, value)
+            except Exception as error:  # noqa: BLE001  of one object
+                object_failed(self._kind.kind, name, error)
 
     def _hear(self, event: Synced | Cut) -> None:
         self.trouble = event.why if isinstance(event, Cut) else ""

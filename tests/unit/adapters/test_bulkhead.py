@@ -6,7 +6,7 @@ import pytest
 
 from kube_base.errors import Refused, Unavailable
 from kube_rdma.adapters import bulkhead
-from kube_rdma.adapters.bulkhead import contained, kept, start
+from kube_rdma.adapters.bulkhead import ObjectWalls, contained, kept, start
 from kube_rdma_testing.recording import recorded
 
 TOLD = "part of the program failed"
@@ -111,3 +111,78 @@ def test_one_callers_exception_ends_his_block_alone():
     assert len(log.of(TOLD)) == 1
     with pytest.raises(asyncio.CancelledError), contained("caller"):
         raise asyncio.CancelledError
+
+
+class Objects:
+    """Work on objects, of which some raise; what was told of each."""
+
+    def __init__(self, pause=lambda _: 0.0):
+        self.walls, self.bad, self.done, self.told = ObjectWalls("Trial", pause), set(), [], []
+
+    async def run(self, name, version=1):
+        async def work(why):
+            if why:
+                self.told.append((name, why))
+                return False
+            if name in self.bad:
+                raise KeyError(name)
+            self.done.append(name)
+            return True
+
+        return await self.walls.run((name, version), work)
+
+
+async def test_one_object_that_fails_is_told_and_ends_no_other():
+    """It is counted each time, and its cause is logged once."""
+    objects, before = Objects(), bulkhead.object_failures["Trial"]
+    objects.bad.add("bad")
+    with recorded() as log:
+        assert [await objects.run(name) for name in ("bad", "good", "bad")] == [False, True, False]
+    assert objects.done == ["good"]
+    assert [name for name, _ in objects.told] == ["bad", "bad"]
+    assert objects.told[0][1].startswith("kube-rdma cannot handle this Trial (KeyError: 'bad')")
+    assert bulkhead.object_failures["Trial"] == before + 2
+    (line,) = log.of("object failed")
+    assert isinstance(line["exc_info"], KeyError)
+
+
+async def test_an_object_that_failed_waits_longer_each_time_until_it_is_another():
+    asked = []
+    objects = Objects(lambda failures: asked.append(failures) or 0.0)
+    objects.bad.add("a")
+    with recorded():
+        for _ in range(3):
+            await objects.run("a")
+        assert asked == [0, 1, 2]
+        objects.walls._pause = lambda _: 3600.0
+        await objects.run("a")
+        objects.bad.clear()
+        assert not await objects.run("a")
+        assert await objects.run("a", version=2)
+        assert objects.done == ["a"]
+
+
+async def test_failures_that_are_remembered_have_an_end():
+    objects = Objects(lambda _: 3600.0)
+    objects.bad |= {str(number) for number in range(bulkhead.MOST_FAILED + 1)}
+    with recorded():
+        for name in sorted(objects.bad, key=int):
+            await objects.run(name)
+    assert len(objects.walls._failed) == bulkhead.MOST_FAILED
+    objects.bad.clear()
+    assert await objects.run("0")
+
+
+async def test_what_is_raised_on_purpose_goes_through_and_a_status_that_fails_does_not():
+    walls = ObjectWalls("Trial")
+
+    async def refused(_why):
+        raise Unavailable("away")
+
+    async def broken(_why):
+        raise ValueError("trial")
+
+    with recorded(), pytest.raises(Unavailable):
+        await walls.run("a", refused)
+    with recorded():
+        assert not await walls.run("a", broken)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_base.notices import Notices
+from kube_base.notices import MOST_TOPICS, Notices
 
 SENTENCES = st.lists(st.sampled_from("abc"), max_size=4)
 
@@ -38,3 +38,12 @@ def test_news_is_what_the_last_look_at_the_topic_had_not(looks):
         wanted = [text for text in dict.fromkeys(sentences) if text not in last.get(topic, ())]
         assert notices.news(topic, *sentences) == tuple(wanted)
         last[topic] = sentences
+
+
+def test_topics_of_objects_that_come_and_go_take_no_memory_for_ever():
+    """What was told least recently is forgotten, and is news again."""
+    notices = Notices()
+    for number in range(MOST_TOPICS + 1):
+        assert notices.news(number, "full")
+    assert not notices.news(MOST_TOPICS, "full")
+    assert notices.news(0, "full")

@@ -8,6 +8,7 @@ series, as the API wants them. Lost Events are counted in the log: they are news
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -45,6 +46,9 @@ class About(Frozen):
     namespace: str = ""
     uid: str = ""
     api_version: str = "v1"
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
 class _Sentence(Frozen):
@@ -104,7 +108,7 @@ class Events:
         if line and line.written == line.count and now - line.last > _SERIES:
             line = None
         if line is None:
-            if not self._make_room():
+            if not self._make_room(about.namespace):
                 self._drop(1, "too many wait")
                 return
             line = _SentenceCount(_name(about), now, now)
@@ -114,6 +118,11 @@ class Events:
         self._lines[sentence] = line
         self._idle.clear()
         self._wake.set()
+
+    def failed(self, about: About, why: str) -> bool:
+        """Say of an object without a status that kube-rdma cannot handle it; False: it is not."""
+        self.tell(about, "NotHandled", why, warning=True)
+        return False
 
     async def run(self) -> None:
         """Write what was told, until cancelled; the API server may be away for as long as it is."""
@@ -205,14 +214,23 @@ class Events:
             content_type=content_type,
         )
 
-    def _make_room(self) -> bool:
-        """Whether one more sentence fits, after forgetting the oldest that is written."""
+    def _make_room(self, namespace: str) -> bool:
+        """Whether one more sentence fits, after forgetting the oldest that is written.
+
+        If none is, the namespace of which most wait loses its newest one to another.
+        """
         if len(self._lines) < CAPACITY:
             return True
         done = (sentence for sentence, line in self._lines.items() if line.written == line.count)
         oldest = next(done, None)
         if oldest is None:
-            return False
+            waiting = Counter(sentence.about.namespace for sentence in self._lines)
+            ((greedy, most),) = waiting.most_common(1)
+            if waiting[namespace] + 1 >= most:
+                return False
+            of_greedy = (each for each in reversed(self._lines) if each.about.namespace == greedy)
+            oldest = next(of_greedy)
+            self._drop(1, "too many wait")
         del self._lines[oldest]
         return True
 

@@ -1,4 +1,4 @@
-"""What a controller answers Prometheus: whether it leads, and how full the pools of addresses are.
+"""What a controller answers Prometheus: whether it leads, how full pools are, what failed.
 
     Leadership ─ leads ─┐
     PoolStatusReporter ─┴─► ControllerExporter ◄─ GET ─ adapters/metrics/server
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import structlog
 
+from kube_rdma.adapters import bulkhead
 from kube_rdma.adapters.metrics.exposition import CONTENT_TYPE, exposition
 from kube_rdma.adapters.metrics.server import MetricsServer
 from kube_rdma.model.ipam import Usage
@@ -49,6 +50,8 @@ class ControllerExporter:
         return exposition(self._series())
 
     def _series(self) -> Iterator[MetricSeries]:
+        for kind, count in sorted(bulkhead.object_failures.items()):
+            yield MetricSeries(families.OBJECT_FAILURES, (kind,), count)
         leads = self._leads()
         yield MetricSeries(families.CONTROLLER_LEADS, (), leads)
         if leads:

@@ -345,6 +345,13 @@ PART_FAILURES = _counter(
     "Number of times that a part of the agent failed, such as `CNI call`; its log says why.",
     "the agent",
 )
+OBJECT_FAILURES = _counter(
+    f"{OWN}object_failures",
+    ("kind",),
+    "Number of times that an object of a kind, such as `IPPool`, could not be handled; the log of "
+    "the agent or controller says which one, and why.",
+    "the agent and the controller",
+)
 CONTROLLER_LEADS = _gauge(
     f"{OWN}controller_leads",
     (),
@@ -391,7 +398,7 @@ POD_FAMILIES = (
 RESOURCE_FAMILIES = (SHARES, HEALTHY_SHARES, USED_SHARES, POOL_DEVICE, CARD_HEALTHY, HEALTH_CHANGES)
 DURATION_FAMILIES = (ATTACH, IPAM, LATE_BINDING)
 SELF_FAMILIES = (
-    *(BUILD, SCRAPE_SECONDS, UNREAD, UNENTERED, HOLDERS_KNOWN, PART_FAILURES),
+    *(BUILD, SCRAPE_SECONDS, UNREAD, UNENTERED, HOLDERS_KNOWN, PART_FAILURES, OBJECT_FAILURES),
     *(CPU, MEMORY, VIRTUAL, START, OPEN_FILES, MOST_FILES),
 )
 CONTROLLER_FAMILIES = (CONTROLLER_LEADS, POOL_ADDRESSES, POOL_HELD)

@@ -68,6 +68,20 @@ async def test_what_is_told_during_an_outage_comes_later(events, server, line):
     assert notes(server) == {"rxe0 is gone": 3, "rxe1 is gone": 1}
 
 
+async def test_what_is_told_of_one_namespace_crowds_out_no_other(events, server, line):
+    """A pod of which ever other sentences are told took all places."""
+    line.cut()
+    for number in range(CAPACITY + 10):
+        events.tell(About("Pod", "evil", "tenant", "e"), "NetworksRefused", f"no {number}")
+    events.tell(About("Pod", "honest", "train", "h"), "NetworksRefused", "no network")
+    events.tell(NODE, "CardVanished", "rxe0 is gone")
+    line.mend()
+    async with running(events):
+        assert await events.settle(10)
+    assert {"no network", "rxe0 is gone", "no 0"} <= notes(server).keys()
+    assert events.dropped == 12
+
+
 async def test_memory_is_bounded(events, server, line):
     """What has no place is counted and logged, what has one is written later."""
     line.cut()

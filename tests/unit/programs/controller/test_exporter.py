@@ -6,12 +6,14 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from kube_client.objects import Cluster
+from kube_rdma.adapters.bulkhead import object_failed
 from kube_rdma.adapters.cluster.election import ELECTION, ElectionLease
 from kube_rdma.model.ipam import Family, Usage
 from kube_rdma.programs.controller.exporter import ControllerExporter
 from kube_rdma.programs.controller.leadership import Leadership
 from kube_rdma.rules.metrics import families
 from kube_rdma_testing.cluster.server import FakeServer
+from kube_rdma_testing.recording import recorded
 
 LABELS = families.POOL_HELD.labels
 FULL = Usage("rail", Family.V4, 3, 62, 60, 2)
@@ -28,6 +30,7 @@ async def samples(exporter):
         ): sample.value
         for family in text_string_to_metric_families(text)
         for sample in family.samples
+        if "kind" not in sample.labels  # of other tests of this process
     }
 
 
@@ -41,6 +44,13 @@ async def test_the_copy_that_leads_tells_of_pools():
         (families.POOL_ADDRESSES.name, ("plain", "6", "")): 1000,
         (families.POOL_HELD.name, ("plain", "6", "")): 0,
     }
+
+
+async def test_every_copy_tells_which_kinds_of_objects_failed():
+    with recorded():
+        object_failed("Trial", "a", RuntimeError())
+    text = (await ControllerExporter(None, 0, lambda: False).answer()).decode()
+    assert f'{families.OBJECT_FAILURES.name}{{kind="Trial"}} 1' in text
 
 
 async def test_a_copy_that_leads_no_more_knows_of_no_pool():

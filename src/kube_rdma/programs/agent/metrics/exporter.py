@@ -237,6 +237,8 @@ def _own(scrape: _Scrape, unread: int, failures: int, seconds: float) -> Iterato
     yield MetricSeries(families.HOLDERS_KNOWN, (), scrape.holdings is not None)
     for part, count in sorted(bulkhead.failures.items()):
         yield MetricSeries(families.PART_FAILURES, (part,), count)
+    for kind, count in sorted(bulkhead.object_failures.items()):
+        yield MetricSeries(families.OBJECT_FAILURES, (kind,), count)
     figures = read_process()
     if figures is None:
         return
