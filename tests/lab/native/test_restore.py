@@ -14,6 +14,7 @@ import pytest
 from kube_base.errors import Unavailable
 from kube_rdma.adapters.cluster import ipam
 from kube_rdma.adapters.cluster.connect import connect
+from kube_rdma.adapters.cluster.events import Events
 from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.model.ipam import AddressRequest, NicRequest, Timing
 from kube_rdma.programs.ipam.gc import run_gc
@@ -54,7 +55,7 @@ async def working(lab, folder):
     """Nodes and a controller at the lab's API server."""
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(connect(lab.kubeconfig))
-        gc = asyncio.create_task(run_gc(client, "default", PACE))
+        gc = asyncio.create_task(run_gc(client, "default", Events(client, "test"), PACE))
         nodes = []
         for name in NODES:
             client = await stack.enter_async_context(connect(lab.kubeconfig))

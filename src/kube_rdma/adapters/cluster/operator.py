@@ -103,15 +103,16 @@ async def _chosen(cluster: Cluster, selector: str) -> frozenset[str]:
     return frozenset(pod.uid for pod in await cluster.list(FULL_POD, Where(labels=selector)))
 
 
-async def all_reports(cluster: Cluster, nodes: Collection[str]) -> dict[str, NodeReport]:
-    """What these nodes report, by name; nothing where the kind is not installed."""
+async def all_reports(
+    cluster: Cluster, nodes: Collection[str]
+) -> tuple[dict[str, NodeReport], frozenset[str]]:
+    """What these nodes report, by name, and whose report cannot be read; none without the kind."""
     try:
-        stored = await cluster.list(NODE_REPORT, Where())
+        seen = await cluster.see(NODE_REPORT)
     except NotInstalled:
-        return {}
-    return {
-        report.name: report.status for report in stored if report.name in nodes and report.status
-    }
+        return {}, frozenset()
+    own = (report for report in seen.objects if report.name in nodes)
+    return {report.name: report.status for report in own if report.status}, seen.unread
 
 
 def _stays(pod: FullPod, drain: DrainPolicy) -> bool:

@@ -6,6 +6,7 @@ from kube_base.errors import Refused
 from kube_base.frozen import Frozen
 from kube_client.kinds import ObjectCodec, Stored
 from kube_client.objects import Cluster
+from kube_rdma.adapters.bulkhead import object_failed
 from kube_rdma.adapters.cluster.kinds.node_policy import NODE_POLICY, policy_of
 from kube_rdma.api.reports.node_policy_status import NodePolicyStatus
 from kube_rdma.model.pools.node_policy import ClusterNodePolicy
@@ -32,6 +33,8 @@ def seen_policy(stored: Stored[bytes, NodePolicyStatus]) -> SeenPolicy:
         policy = policy_of(stored)
     except Refused as error:
         refusal = str(error)
+    except Exception as error:  # noqa: BLE001  of one object
+        refusal = object_failed(NODE_POLICY.kind, stored.name, error)
     version, generation = stored.version, stored.generation
     return SeenPolicy(stored.name, version, generation, policy, refusal, stored.status)
 

@@ -117,8 +117,8 @@ class IPPoolStatus(StatusPart):
     pool that cannot be used as it is written has Stalled too.
     """
     conflicts: Annotated[tuple[Sentence, ...], Meta(max_length=16 * MOST_CONFLICTS)] = ()
-    """conflicts are sentences about addresses that two nodes hold by their IPBlocks. Empty: there
-    are none.
+    """conflicts are sentences about addresses that two nodes hold by their IPBlocks, and about
+    IPBlocks that cannot be read: until they can, usage stays as it was. Empty: there are none.
     """
 
 
@@ -126,7 +126,8 @@ class PoolFindings(Frozen):
     """What the controller found out about one pool.
 
     `generation` is that of the object it looked at. `broken` says why the pool cannot be used at
-    all, `scarce` which parts are nearly full, `conflicts` which addresses two nodes hold.
+    all, `scarce` which parts are nearly full, `conflicts` which addresses two nodes hold, and
+    which IPBlocks of its network cannot be read.
     """
 
     generation: int

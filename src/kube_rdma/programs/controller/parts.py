@@ -67,7 +67,7 @@ def leading(
     namespace = options.namespace
     reported: Callable[[Sequence[Usage]], None] = exporter.reported if exporter else _unheard
     parts: dict[str, Part] = {
-        "addresses of gone nodes": partial(run_gc, cluster, namespace),
+        "addresses of gone nodes": partial(run_gc, cluster, namespace, events),
         "pool reports": lambda: PoolStatusReporter(cluster, events, reported).run(),
         "evictions": lambda: Evictions(cluster, events).run(),
         "policy status": lambda: PolicyStatuses(cluster).run(),

@@ -6,6 +6,7 @@ Only the leader runs it, but two at a time do no harm (rules/ipam/gc).
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import structlog
@@ -14,22 +15,29 @@ from kube_base.errors import KubeError
 from kube_base.notices import Notices
 from kube_client.kinds import Stored, Where
 from kube_client.objects import Cluster
+from kube_rdma.adapters.bulkhead import ObjectWalls, contained
 from kube_rdma.adapters.cluster import ipam
+from kube_rdma.adapters.cluster.events import About, Events
 from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL, pool_of
 from kube_rdma.adapters.cluster.kinds.node import NODE, node_state
 from kube_rdma.model.ipam import BorrowQueue, NodeName
 from kube_rdma.programs.ipam.effect_runner import EffectRunner
 from kube_rdma.programs.ipam.timing import IpamTiming
-from kube_rdma.programs.mirror import Mirror
-from kube_rdma.rules.ipam.gc import ClusterView, GcState, collect_garbage
+from kube_rdma.programs.mirror import Mirror, follow_all
+from kube_rdma.rules.ipam.effects import Effects
+from kube_rdma.rules.ipam.gc import ClusterView, GcState, operations
 from kube_rdma.rules.ipam.reclaim import foreign_nodes
 
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"  # KEP-2268: nothing of the node runs any more
 
+_KINDS = {kind.kind: kind.api_version for kind in (NODE, ipam.IP_BLOCK, IP_POOL)}  # of operations
+
 log = structlog.get_logger()
 
 
-async def run_gc(cluster: Cluster, namespace: str, timing: IpamTiming | None = None) -> None:
+async def run_gc(
+    cluster: Cluster, namespace: str, events: Events, timing: IpamTiming | None = None
+) -> None:
     """Fence and reclaim until cancelled. `namespace` is where the leases of the nodes are."""
     timing = timing or IpamTiming()
     pools = Mirror(IP_POOL, _cooldown_and_queue)
@@ -42,13 +50,11 @@ async def run_gc(cluster: Cluster, namespace: str, timing: IpamTiming | None = N
     nodes = Mirror(NODE, _is_serving)
     mirrors: tuple[Mirror[Any], ...] = (pools, blocks, leases, nodes)
     notices = Notices()
+    walls = {kind: ObjectWalls(kind) for kind in _KINDS}
     state = GcState(cooldown=0.0, timing=timing.agreed)
     runner = EffectRunner(ipam.IpamObjects(cluster, namespace), timing)
     async with asyncio.TaskGroup() as tasks:
-        for mirror in mirrors:
-            tasks.create_task(mirror.follow(cluster, timing.pause))
-        for mirror in mirrors:
-            await mirror.synced.wait()
+        await follow_all(tasks, cluster, timing.pause, *mirrors)
         while True:
             if not any(mirror.trouble for mirror in mirrors):
                 # Never less than before: addresses of a deleted pool may still cool down.
@@ -61,14 +67,31 @@ async def run_gc(cluster: Cluster, namespace: str, timing: IpamTiming | None = N
                     tuple(queue for _, queue in pools.values.values()),
                     frozenset(NodeName(n) for n, serves in nodes.values.items() if serves),
                 )
-                try:
-                    await runner.run(collect_garbage(state, view))
-                except KubeError as error:
-                    log.warning("patrol interrupted", why=str(error))
+                with contained("addresses of gone nodes"):  # what was observed is not lost
+                    for kind, name, operation in operations(state, view, timing.clock()):
+                        if any(mirror.trouble for mirror in mirrors):
+                            break
+                        about = About(kind, name, api_version=_KINDS[kind])
+                        do = partial(_do, runner, events, operation, about)
+                        await walls[kind].run(about, do)
                 for node in notices.news("foreign nodes", *foreign_nodes(state.observations)):
                     why = f"there was never a lease ipam.{node} in namespace {namespace}"
                     log.warning("addresses left", node=node, why=why)
             await asyncio.sleep(timing.gc_interval)
+
+
+async def _do(
+    runner: EffectRunner, events: Events, operation: Effects[None], about: About, fault: str
+) -> bool:
+    """Whether an operation was done; its `fault` is told."""
+    if fault:
+        return events.failed(about, fault)
+    try:
+        await runner.run(operation)
+    except KubeError as error:
+        log.warning("patrol interrupted", why=str(error))
+        return False
+    return True
 
 
 def _cooldown_and_queue(stored: Stored[Any, Any]) -> tuple[float, BorrowQueue]:

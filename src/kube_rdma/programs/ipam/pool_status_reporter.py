@@ -8,29 +8,36 @@ blocks may be as many as nodes, so while it runs a watch shows them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 
 import structlog
 
 from kube_base.backoff import full_jitter
-from kube_base.errors import KubeError, Refused, Unavailable
-from kube_base.frozen import replace
+from kube_base.errors import MOST_FAULTS, KubeError, Refused, Unavailable
+from kube_base.frozen import Frozen, replace
 from kube_client.kinds import Stored
 from kube_client.objects import Cluster
+from kube_rdma.adapters.bulkhead import ObjectWalls
 from kube_rdma.adapters.cluster import ipam
 from kube_rdma.adapters.cluster.events import About, Events
 from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL_TEXT, pool_of_text
 from kube_rdma.api.ipam.ip_pool_status import IPPoolStatus, PoolFindings, pool_status
 from kube_rdma.model.conditions import moment
 from kube_rdma.model.ipam import Block, IPPool, Usage
-from kube_rdma.programs.mirror import Mirror
+from kube_rdma.programs.mirror import Mirror, follow_all
 from kube_rdma.rules.ipam.reclaim import conflicts, nearly_full, usage
 from kube_rdma.rules.ipam.subpools import subpools
 
 REPORT_SECONDS = 10.0
 
 log = structlog.get_logger()
+
+
+class _Blocks(Frozen):
+    values: tuple[Block, ...]
+    faults: Mapping[str, KubeError]  # by the name of a block
 
 
 class PoolStatusReporter:
@@ -49,12 +56,13 @@ class PoolStatusReporter:
         self._events = events
         self._reported = reported
         self._blocks: Mirror[Block] = Mirror(ipam.IP_BLOCK, ipam.block)
+        self._usages: dict[str, tuple[Usage, ...]] = {}  # by pool, as counted last
+        self._walls = ObjectWalls("IPPool")
 
     async def run(self) -> None:
         """Report until cancelled, and wait for an API server that is away."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._blocks.follow(self._cluster, full_jitter))
-            await self._blocks.synced.wait()
+            await follow_all(tasks, self._cluster, full_jitter, self._blocks)
             while True:
                 try:
                     await self.report(datetime.now(UTC))
@@ -69,37 +77,70 @@ class PoolStatusReporter:
         so observedGeneration is that of the spec that was looked at, and never goes back.
         """
         blocks = await self._all_blocks()
-        written = 0
-        usages: list[Usage] = []
-        for stored in (await self._cluster.see(IP_POOL_TEXT)).objects:
-            status, findings = _status(stored, blocks, moment(now))
-            usages += findings.usages
-            for sentence in findings.scarce:
-                about = About("IPPool", stored.name, api_version="kube-rdma.io/v1alpha1")
-                self._events.tell(about, "NearlyFull", sentence, warning=True)
-            if status == stored.status:
-                continue
-            try:
-                await self._cluster.replace_status(IP_POOL_TEXT, replace(stored, status=status))
-                written += 1
-            except Unavailable as error:
-                log.info("pool status written by another client", why=str(error))
-        self._reported(usages)
-        return written
+        pools = (await self._cluster.see(IP_POOL_TEXT)).objects
+        self._usages = {pool.name: self._usages.get(pool.name, ()) for pool in pools}
+        written = [
+            await self._walls.run(
+                (pool.name, pool.generation), partial(self._report, pool, blocks, moment(now))
+            )
+            for pool in pools
+        ]
+        self._reported([usage for usages in self._usages.values() for usage in usages])
+        return sum(written)
 
-    async def _all_blocks(self) -> tuple[Block, ...]:
-        """As the watch shows them, or listed where it does not run.
-
-        Raise Unavailable while nothing is known of changes, and what is wrong with a garbled block.
-        """
+    async def _all_blocks(self) -> _Blocks:
+        """As the watch shows them, or listed where it does not run; raise Unavailable."""
         if not self._blocks.synced.is_set():
             seen = await self._cluster.see(ipam.IP_BLOCK)
-            return tuple(map(ipam.block, seen.objects))
+            return _Blocks(tuple(map(ipam.block, seen.objects)), {})
         if self._blocks.trouble:
             raise Unavailable(self._blocks.trouble)
-        for fault in self._blocks.faults.values():
-            raise fault
-        return tuple(self._blocks.values.values())
+        return _Blocks(tuple(self._blocks.values.values()), dict(self._blocks.faults))
+
+    async def _report(
+        self, stored: Stored[bytes, IPPoolStatus], blocks: _Blocks, now: str, why: str
+    ) -> bool:
+        """Whether the status of a pool was written; `why` the pool cannot be handled, if so."""
+        before = self._usages[stored.name]
+        pool, findings = None, PoolFindings(stored.generation, before, broken=why)
+        if not why:
+            pool, findings = _findings(stored, blocks, before)
+        status = pool_status(stored.status, pool, findings, now)
+        self._usages[stored.name] = tuple(findings.usages)
+        for sentence in findings.scarce:
+            about = About("IPPool", stored.name, api_version="kube-rdma.io/v1alpha1")
+            self._events.tell(about, "NearlyFull", sentence, warning=True)
+        if status == stored.status:
+            return False
+        try:
+            await self._cluster.replace_status(IP_POOL_TEXT, replace(stored, status=status))
+        except Unavailable as error:
+            log.info("pool status written by another client", why=str(error))
+            return False
+        except Refused as error:
+            log.warning("pool status not written", pool=stored.name, why=str(error))
+            return False
+        return True
+
+
+def _findings(
+    stored: Stored[bytes, IPPoolStatus], blocks: _Blocks, before: tuple[Usage, ...]
+) -> tuple[IPPool | None, PoolFindings]:
+    """What is found of an object: a spec that is not understood has findings too.
+
+    A garbled block may have anybody's addresses, so until it is well the usage stays as it was
+    `before`.
+    """
+    try:
+        pool = pool_of_text(stored)
+    except Refused as error:
+        return None, PoolFindings(stored.generation, broken=str(error))
+    findings = pool_findings(pool, blocks.values, stored.generation)
+    garbled = {n: fault for n, fault in blocks.faults.items() if n.startswith(f"{pool.network}.")}
+    if garbled:
+        conflicts = (*findings.conflicts, *map(str, list(garbled.values())[:MOST_FAULTS]))
+        findings = replace(findings, usages=before or findings.usages, conflicts=conflicts)
+    return pool, findings
 
 
 def pool_findings(pool: IPPool, blocks: tuple[Block, ...], generation: int) -> PoolFindings:
@@ -116,16 +157,3 @@ def pool_findings(pool: IPPool, blocks: tuple[Block, ...], generation: int) -> P
         scarce=tuple(text for one in usages if (text := nearly_full(one))),
         conflicts=tuple(str(one) for block in own for one in conflicts(block)),
     )
-
-
-def _status(
-    stored: Stored[bytes, IPPoolStatus], blocks: tuple[Block, ...], now: str
-) -> tuple[IPPoolStatus, PoolFindings]:
-    """The status of an object, and what it is about; a spec that is not understood has one too."""
-    try:
-        pool = pool_of_text(stored)
-    except Refused as error:
-        findings = PoolFindings(stored.generation, broken=str(error))
-        return pool_status(stored.status, None, findings, now), findings
-    findings = pool_findings(pool, blocks, stored.generation)
-    return pool_status(stored.status, pool, findings, now), findings

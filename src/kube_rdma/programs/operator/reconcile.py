@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import structlog
@@ -23,6 +24,7 @@ from kube_base.notices import Notices
 from kube_client.errors import Conflict
 from kube_client.kinds import EVERYWHERE, ObjectKind, Stored, Where
 from kube_client.objects import Cluster
+from kube_rdma.adapters.bulkhead import ObjectWalls
 from kube_rdma.adapters.cluster.events import About, Events
 from kube_rdma.adapters.cluster.kinds.nic_cluster_policy import (
     NIC_CLUSTER_POLICY,
@@ -42,7 +44,7 @@ from kube_rdma.model.conditions import NOT_OBSERVED, moment
 from kube_rdma.model.install.blueprint import Values
 from kube_rdma.model.operator.cluster_policy import AppliedState, ClusterPolicy, ComponentName
 from kube_rdma.programs.install.described import described
-from kube_rdma.programs.mirror import Mirror
+from kube_rdma.programs.mirror import Mirror, follow_all
 from kube_rdma.programs.operator.upgrades import (
     CLOSED_MARK,
     DRIVERS,
@@ -106,13 +108,13 @@ class Operator:
         mine = EVERYWHERE if place.cluster_wide else Where(place.namespace)
         labelled = Where(place.namespace, labels=COMPONENT_LABEL)
         self._policies = Mirror(self._kind, _itself, self._changed, mine)
-        self._daemon_sets = Mirror(DAEMON_SET, _itself, self._changed, labelled)
+        self._daemon_sets = Mirror(DAEMON_SET, _daemon_set, self._changed, labelled)
         self._config_maps = Mirror(CONFIG_MAP, _itself, self._changed, labelled)
         self._nodes = Mirror(NODE, _node, self._changed)
         self._pods = Mirror(FULL_POD, _itself, self._changed, labelled)
         self._upgrades = Upgrades(cluster)
         self._upgrading = False
-        self._notices = Notices()
+        self._notices, self._walls = Notices(), ObjectWalls("NicClusterPolicy")
 
     async def run(self) -> None:
         """Look at every change, until cancelled; an API server that is away is waited for."""
@@ -124,10 +126,7 @@ class Operator:
             self._pods,
         )
         async with asyncio.TaskGroup() as tasks:
-            for mirror in mirrors:
-                tasks.create_task(mirror.follow(self._cluster, self._timing.pause))
-            for mirror in mirrors:
-                await mirror.synced.wait()
+            await follow_all(tasks, self._cluster, self._timing.pause, *mirrors)
             failures = 0
             while True:
                 self._wake.clear()
@@ -140,19 +139,26 @@ class Operator:
         policies = sorted(self._policies.values.values(), key=lambda p: (p.created, p.name))
         first = next((p for p in policies if not p.deleting), None)
         self._upgrading = False
-        well = all([await self._reconcile(stored, first, now) for stored in policies])
+        well = True
+        for stored in policies:
+            reconcile = partial(self._reconcile, stored, first, now)
+            well &= await self._walls.run((stored.uid, stored.generation), reconcile)
         if first is None:  # its drivers go node by node, and what was closed is opened
             await self._upgrade(None, None, now)
         return well
 
     async def _reconcile(
-        self, stored: StoredPolicy, first: StoredPolicy | None, now: datetime
+        self, stored: StoredPolicy, first: StoredPolicy | None, now: datetime, fault: str
     ) -> bool:
-        """Write what one policy wants and its status; False when that did not end well."""
+        """Write what one policy wants and its status; False when that did not end well.
+
+        A `fault` of handling it is all that is written, if there is one.
+        """
         refused: Refused | None = None
+        verdict = PolicyVerdict(AppliedState.ERROR, fault)
         try:
             try:
-                verdict = await self._verdict(stored, first, now)
+                verdict = verdict if fault else await self._verdict(stored, first, now)
             except Refused as refusal:  # by the API server, or for somebody else's object
                 refused, verdict = refusal, PolicyVerdict(AppliedState.ERROR, str(refusal))
             await self._tell(stored, verdict, now)
@@ -161,7 +167,7 @@ class Operator:
                 log.warning("policy not applied", policy=stored.name, why=why)
             return False
         self._notices.over(stored.uid)
-        return refused is None
+        return refused is None and not fault
 
     async def _verdict(
         self, stored: StoredPolicy, first: StoredPolicy | None, now: datetime
@@ -330,6 +336,13 @@ def _is_told(old: NicClusterPolicyStatus | None, new: NicClusterPolicyStatus) ->
 
 
 def _itself(stored: Stored[Any, Any]) -> Stored[Any, Any]:
+    return stored
+
+
+def _daemon_set(stored: Stored[Any, Any]) -> Stored[Any, Any]:
+    """The object; what in a driver's cannot be used is found here, before all are looked at."""
+    if _is_driver(stored):
+        is_used(stored, (), {})
     return stored
 
 

@@ -51,6 +51,7 @@ from kube_rdma.rules.operator.upgrade import is_outdated, upgrade_plan
 
 CLOSED_MARK = "kube-rdma.io/closed-for-upgrade"
 STARTING = "driver-not-ready"  # what the mark says where nothing is changed; else since when
+_UNREAD = ("for what its NodeReport says, which cannot be read",)
 DRIVERS = (ComponentName.DRIVER, ComponentName.PEER_DRIVER)
 
 log = structlog.get_logger()
@@ -103,7 +104,7 @@ class Upgrades:
     ) -> list[UpgradeNode]:
         """The same with who holds shares, and what the nodes need their cards for."""
         upgrades = policy.upgrades if policy else UpgradePolicy()
-        reports = await all_reports(self._cluster, nodes)
+        reports, unread = await all_reports(self._cluster, nodes)
         offered = {pool.resource for report in reports.values() for pool in report.pools}
         for plugin in policy.plugins if policy else ():
             offered |= set(plugin.resources)
@@ -120,7 +121,7 @@ class Upgrades:
                 reported=node.name in reports,
                 carries=needs(reports[node.name], nodes[node.name].addresses)
                 if node.name in reports
-                else (),
+                else _UNREAD[: node.name in unread],
             )
             for node in seen
         ]

@@ -13,6 +13,7 @@ import asyncio
 import random
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import structlog
@@ -23,6 +24,7 @@ from kube_base.notices import Notices
 from kube_client.errors import Conflict
 from kube_client.kinds import Stored
 from kube_client.objects import Cluster
+from kube_rdma.adapters.bulkhead import ObjectWalls
 from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
 from kube_rdma.adapters.cluster.policy_statuses import (
@@ -33,8 +35,8 @@ from kube_rdma.adapters.cluster.policy_statuses import (
 )
 from kube_rdma.api.reports.node_policy_status import node_policy_status
 from kube_rdma.model.conditions import moment
-from kube_rdma.model.pools.node_policy import PolicyAtNode
-from kube_rdma.programs.mirror import Mirror
+from kube_rdma.model.pools.node_policy import PolicyAtNode, PolicyRollup
+from kube_rdma.programs.mirror import Mirror, follow_all
 from kube_rdma.rules.reports.policies import Labels, rollup
 
 log = structlog.get_logger()
@@ -62,16 +64,13 @@ class PolicyStatuses:
         self._policies = Mirror(NODE_POLICY_STATUS, seen_policy, self._changed)
         self._nodes = Mirror(NODE, _labels, self._changed)
         self._reports = Mirror(NODE_REPORT, _reported, self._changed)
-        self._notices = Notices()
+        self._notices, self._walls = Notices(), ObjectWalls("NodePolicy")
 
     async def run(self) -> None:
         """Look at every change, until cancelled; an API server that is away is waited for."""
         mirrors: tuple[Mirror[Any], ...] = (self._policies, self._nodes, self._reports)
         async with asyncio.TaskGroup() as tasks:
-            for mirror in mirrors:
-                tasks.create_task(mirror.follow(self._cluster, self._timing.pause))
-            for mirror in mirrors:
-                await mirror.synced.wait()
+            await follow_all(tasks, self._cluster, self._timing.pause, *mirrors)
             while True:
                 self._wake.clear()
                 trouble = any(mirror.trouble for mirror in mirrors)
@@ -80,14 +79,15 @@ class PolicyStatuses:
     async def look(self, now: datetime) -> bool:
         """Write every status that is another by now; False when that failed."""
         policies = list(self._policies.values.values())
-        return all([await self._tell(policy, moment(now)) for policy in policies])
+        keys = [(policy.name, policy.generation) for policy in policies]
+        tells = [partial(self._tell, policy, moment(now)) for policy in policies]
+        return all([await self._walls.run(*each) for each in zip(keys, tells, strict=True)])
 
-    async def _tell(self, seen: SeenPolicy, now: str) -> bool:
-        rolled = (
-            rollup(seen.policy, self._nodes.values, self._reports.values)
-            if seen.policy
-            else seen.refusal
-        )
+    async def _tell(self, seen: SeenPolicy, now: str, fault: str) -> bool:
+        """Write a status that is another by now, or the `fault`; False when that failed."""
+        rolled: PolicyRollup | str = fault or seen.refusal
+        if seen.policy and not fault:
+            rolled = rollup(seen.policy, self._nodes.values, self._reports.values)
         status = node_policy_status(seen.status, seen.generation, rolled, now)
         if status == seen.status:
             return True

@@ -8,7 +8,7 @@ the two writes of a block fails.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from msgspec import Struct, field
 
@@ -18,6 +18,7 @@ from kube_rdma.rules.ipam.effects import (
     Clock,
     DropBlock,
     DropLease,
+    Effect,
     Effects,
     ReadBlock,
     ReadLease,
@@ -49,6 +50,10 @@ class ClusterView(Frozen):
     serving: frozenset[NodeName]
 
 
+Operation = tuple[str, str, Effects[None]]
+"""Kind and name of the object that it is about, and what is done."""
+
+
 class GcState(Struct):
     """What the controller remembers between two rounds; `cooldown` is the longest of any pool."""
 
@@ -58,38 +63,45 @@ class GcState(Struct):
 
 
 def collect_garbage(state: GcState, view: ClusterView) -> Effects[None]:
-    """Do one round; the program starts one every few seconds."""
+    """Do one round; the program starts one every few seconds, with each object by itself."""
     now: float = yield Clock()
+    for _, _, operation in operations(state, view, now):
+        yield from operation
+
+
+def operations(state: GcState, view: ClusterView, now: float) -> Iterator[Operation]:
+    """What one round does, in this order; each may fail without the others."""
     holders = frozenset(h.node for block in view.blocks.values() for h in block.holdings)
     observations = state.observations = observe_leases(
         state.observations, view.leases, holders, view.serving, now
     )
-    for node in expired(observations, state.timing, state.cooldown, now):
-        yield WriteLease(fence(node, observations.nodes[node].lease))
-    for node, seen in observations.nodes.items():
-        if seen.lease and seen.lease.fenced and node not in view.serving:
-            yield from _reclaim(node, view.blocks)
-            if node not in holders:
-                yield DropLease(seen.lease)
-    for block in view.blocks.values():
-        if is_empty(block):
-            yield DropBlock(block)
     state.observations, queues = without_stale_requests(
         state.observations, view.queues, state.timing, now
     )
+    for node in expired(observations, state.timing, state.cooldown, now):
+        yield "Node", node, _do(WriteLease(fence(node, observations.nodes[node].lease)))
+    for node, seen in observations.nodes.items():
+        if seen.lease and seen.lease.fenced and node not in view.serving:
+            for block in view.blocks.values():
+                if without_holder(block, node) is not None:
+                    yield "IPBlock", block.key.name, _reclaim(node, block.key)
+            if node not in holders:
+                yield "Node", node, _do(DropLease(seen.lease))
+    for block in view.blocks.values():
+        if is_empty(block):
+            yield "IPBlock", block.key.name, _do(DropBlock(block))
     for queue in queues:
-        yield WriteBorrowQueue(queue)
+        yield "IPPool", queue.pool, _do(WriteBorrowQueue(queue))
 
 
-def _reclaim(node: NodeName, blocks: Mapping[BlockKey, Block]) -> Effects[None]:
-    """Free what a fenced node holds."""
-    for key, shown in blocks.items():
-        if without_holder(shown, node) is None:
-            continue
-        block: Block | None = yield ReadBlock(key)
-        lease: NodeLease | None = yield ReadLease(node)
-        if lease is None or not lease.fenced:
-            return
-        left = without_holder(block, node) if block else None
-        if left:
-            yield WriteBlock(left)
+def _do(effect: Effect) -> Effects[None]:
+    yield effect
+
+
+def _reclaim(node: NodeName, key: BlockKey) -> Effects[None]:
+    """Free what a fenced node holds of a block."""
+    block: Block | None = yield ReadBlock(key)
+    lease: NodeLease | None = yield ReadLease(node)
+    left = without_holder(block, node) if block and lease and lease.fenced else None
+    if left:
+        yield WriteBlock(left)

@@ -16,6 +16,9 @@ from kube_rdma.model.ipam import Block, BlockKey, Family, IPPool, IPRange, NodeH
 from kube_rdma.programs.ipam import pool_status_reporter
 from kube_rdma.programs.ipam.pool_status_reporter import PoolStatusReporter
 from kube_rdma_testing.cluster.server import FakeServer
+from kube_rdma_testing.recording import recorded
+
+from .conftest import until
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 SUBNET = ip_network("10.0.0.0/26")
@@ -121,7 +124,10 @@ async def test_blocks_are_listed_once_however_often_it_looks(monkeypatch):
 
 
 async def test_a_garbled_block_is_left_out_of_no_count(monkeypatch):
-    """What is not understood may be anybody's addresses: nothing is told until it is well again."""
+    """What is not understood may be anybody's addresses: its pools keep their figures, and say it.
+
+    Pools of other networks are reported as ever, where one block stopped all.
+    """
     monkeypatch.setattr(pool_status_reporter, "REPORT_SECONDS", 0.0)
     server = FakeServer([IP_POOL, IP_BLOCK, LEASE])
     people = Cluster(server.line())
@@ -132,11 +138,43 @@ async def test_a_garbled_block_is_left_out_of_no_count(monkeypatch):
         await looks.until(lambda held: held[-1:] == [10])
         spec = {**well["spec"], "first": "10.0.0.3"}
         server.put(IP_BLOCK, {"metadata": {"name": well["metadata"]["name"]}, "spec": spec})
+        other = IPPool("other", (IPRange(SUBNET),), network="other")
+        await people.create(IP_POOL, Wanted("other", spec=other))
         await hold_other(people)
-        seen = len(looks.held)
+        await looks.until(lambda held: held[-1:] == [11])
+        await until(lambda: conflicts(server))
+        assert "10.0.0.3 does not begin a block" in conflicts(server)[0]
         server.put(IP_BLOCK, {"metadata": {"name": well["metadata"]["name"]}, "spec": well["spec"]})
-        await looks.until(lambda held: held[-1] == 10 and len(held) > seen)
-    assert set(looks.held) == {10}
+        await until(lambda: not conflicts(server))
+    assert set(looks.held[looks.held.index(10) :]) == {10, 11}
+
+
+def conflicts(server):
+    """What the statuses of the pools say of them."""
+    return [each for pool in server.documents("ippools") for each in pool["status"]["conflicts"]]
+
+
+async def test_a_pool_whose_handling_raises_says_so_and_others_are_reported(cluster, monkeypatch):
+    """Each look at all pools ended at the first that raised what nobody expects."""
+    await cluster.create(IP_POOL, Wanted("another", spec=IPPool("another", (IPRange(SUBNET),))))
+    reader = pool_status_reporter.pool_of_text
+
+    def fail(stored):
+        if stored.name == "another":
+            raise RecursionError
+        return reader(stored)
+
+    monkeypatch.setattr(pool_status_reporter, "pool_of_text", fail)
+    with recorded() as log:
+        reporter = PoolStatusReporter(cluster, Events(cluster, "test"))
+        assert await reporter.report(NOW) == 2
+        assert await reporter.report(NOW) == 0
+    assert (await cluster.get(IP_POOL, "pool")).status.free == "62"
+    status = (await cluster.get(IP_POOL, "another")).status
+    ready = {one.type: one for one in status.conditions}["Ready"]
+    assert ready.status == "False"
+    assert ready.message.startswith("kube-rdma cannot handle this IPPool (RecursionError)")
+    assert len(log.of("object failed")) == 1
 
 
 async def hold_other(cluster):

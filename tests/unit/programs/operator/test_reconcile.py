@@ -17,9 +17,14 @@ from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
 from kube_rdma.adapters.cluster.kinds.pod import FULL_POD
 from kube_rdma.adapters.cluster.kinds.workload import CONFIG_MAP, DAEMON_SET
+from kube_rdma.api.operator import nic_cluster_policy
+from kube_rdma.programs.operator import reconcile
 from kube_rdma.programs.operator.reconcile import Operator, OperatorPlace, OperatorTiming
+from kube_rdma.rules.install.release import MANAGER
+from kube_rdma.rules.operator.daemon_sets import COMPONENT_LABEL, MANAGED_LABEL
 from kube_rdma_testing.cluster.daemon_sets import FakeDaemonSets
 from kube_rdma_testing.cluster.server import FakeServer
+from kube_rdma_testing.recording import recorded
 from tests.unit.api.operator.test_nic_cluster_policy import CONFIG, LIST, SEED, SRIOV
 from tests.unit.programs.agent.world import until
 
@@ -230,6 +235,56 @@ async def test_a_broken_configuration_is_told_and_the_running_one_stays(world):
         assert world.stored("configmaps")["rdma-devices"]["data"] == {"config.json": CONFIG}
         events = world.server.documents
         await until(lambda: "NotReady" in {one["reason"] for one in events("events")})
+
+
+async def test_a_policy_whose_handling_raises_says_so_and_another_has_its_status(
+    world, monkeypatch
+):
+    """The operator as a whole failed, again and again."""
+    known = reconcile.components
+
+    def components(policy, *rest):
+        if policy.name == "bad":
+            raise AttributeError("x")
+        return known(policy, *rest)
+
+    monkeypatch.setattr(reconcile, "components", components)
+    world.policy(SEED, "bad")
+    world.policy(SEED, "later")
+    with recorded() as log:
+        async with world.operator():
+            await world.until(lambda: world.status("bad") and world.status("later"))
+    assert (
+        "cannot handle this NicClusterPolicy (AttributeError: x)" in world.status("bad")["reason"]
+    )
+    assert "bad is older" in world.status("later")["reason"]
+    assert len(log.of("object failed")) == 1
+    assert not log.of("part of the program failed")
+
+
+async def test_a_policy_whose_reader_raises_says_so(world, monkeypatch):
+    def load(data, _where):
+        raise RecursionError
+
+    monkeypatch.setattr(nic_cluster_policy, "load", load)
+    world.policy(SEED)
+    with recorded():
+        async with world.operator():
+            await world.until(lambda: "RecursionError" in world.status().get("reason", ""))
+
+
+async def test_a_daemon_set_that_names_no_pods_ends_no_look(world):
+    """It has the labels of the operator's drivers, as anybody may write who writes DaemonSets."""
+    labels = {MANAGED_LABEL: MANAGER, COMPONENT_LABEL: "state-OFED"}
+    meta = {"name": "odd", "namespace": NAMESPACE, "labels": labels}
+    spec = {"template": {"metadata": {}, "spec": {}}}
+    world.server.put(DAEMON_SET, {"metadata": meta, "spec": spec})
+    world.policy(SEED)
+    with recorded() as log:
+        async with world.operator():
+            await world.all_ready()
+    assert {line["kind"] for line in log.of("object failed")} == {"DaemonSet"}
+    assert not log.of("part of the program failed")
 
 
 async def test_of_two_policies_the_older_one_counts(world):

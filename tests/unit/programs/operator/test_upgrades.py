@@ -173,6 +173,17 @@ async def test_a_node_that_needs_its_cards_gets_no_driver_and_says_why(world, fa
         await until(lambda: "UpgradeRefused" in {one["reason"] for one in events("events")})
 
 
+async def test_a_report_that_cannot_be_read_holds_up_its_own_node_alone(world):
+    """What the node needs its cards for is not known; it held up all nodes."""
+    async with world.operator():
+        await world.installed()
+        world.server.put(NODE_REPORT, {"metadata": {"name": FIRST_NODE}, "status": {"cards": 5}})
+        world.needs_its_cards(SECOND_NODE)
+        world.policy(world.spec("2"))
+        await world.until(lambda: world.drivers() == {FIRST_NODE: "1", SECOND_NODE: "2"})
+        await world.until(lambda: "cannot be read" in world.condition("DriversCurrent")["message"])
+
+
 async def test_a_node_without_a_report_is_told_before_its_driver_is_changed(world):
     """Nobody knows what leads through its cards; of a node that reports it is known."""
     world.needs_its_cards(SECOND_NODE)

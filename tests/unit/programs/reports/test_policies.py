@@ -8,6 +8,7 @@ import pytest
 from kube_client.calls import RequestTiming
 from kube_client.errors import Conflict
 from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster import policy_statuses
 from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
 from kube_rdma.adapters.cluster.policy_statuses import (
@@ -16,8 +17,10 @@ from kube_rdma.adapters.cluster.policy_statuses import (
     write_status,
 )
 from kube_rdma.api.reports.node_policy_status import node_policy_status
+from kube_rdma.programs.reports import policies
 from kube_rdma.programs.reports.policies import PolicyStatuses, PolicyStatusTiming
 from kube_rdma_testing.cluster.server import FakeServer
+from kube_rdma_testing.recording import recorded
 from tests.unit.programs.agent.world import until
 
 EAGER = RequestTiming(pause=lambda _: 0.0)
@@ -135,6 +138,43 @@ async def test_a_policy_that_is_not_understood_says_why(world):
     ]
     assert accepted["status"] == "False"
     assert "spec.pools[0].mode" in accepted["message"]
+
+
+async def test_a_policy_whose_handling_raises_says_so_and_others_are_told(world, monkeypatch):
+    """Whatever it raises when it is read, or when it is counted over the nodes."""
+    known = {"read": policy_statuses.policy_of, "counted": policies.rollup}
+
+    def read(stored):
+        if stored.name == "read":
+            raise RecursionError
+        return known["read"](stored)
+
+    def counted(policy, nodes, reports):
+        if policy.name == "counted":
+            raise AttributeError("x")
+        return known["counted"](policy, nodes, reports)
+
+    monkeypatch.setattr(policy_statuses, "policy_of", read)
+    monkeypatch.setattr(policies, "rollup", counted)
+    with recorded() as log:
+        for name in known:
+            world.policy(name)
+        async with world.running():
+            await until(lambda: all("status" in world.documents[name] for name in known))
+            await until(lambda: world.counts("a") == {"nodes": 2, "pending": 2})
+    for name, why in (("read", "RecursionError"), ("counted", "AttributeError: x")):
+        status = world.documents[name]["status"]
+        (accepted,) = [each for each in status["conditions"] if each["type"] == "Accepted"]
+        assert f"kube-rdma cannot handle this NodePolicy ({why})" in accepted["message"]
+    assert len(log.of("object failed")) == 2
+
+
+async def test_a_node_and_a_report_that_cannot_be_read_hide_no_other(world):
+    world.server.put(NODE, {"metadata": {"name": "odd"}, "spec": {"taints": 5}})
+    world.server.put(NODE_REPORT, {"metadata": {"name": "node-2"}, "status": {"policies": "x"}})
+    world.report("node-1", ("a", world.generation, "applied"))
+    async with world.running():
+        await until(lambda: world.counts("a") == {"nodes": 2, "applied": 1, "pending": 1})
 
 
 async def test_nothing_is_written_while_nothing_changes(world):

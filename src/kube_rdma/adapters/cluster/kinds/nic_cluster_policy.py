@@ -11,6 +11,7 @@ from typing import Any
 from kube_base.errors import Refused
 from kube_base.frozen import Frozen, replace
 from kube_client.kinds import NOTHING, ObjectCodec, ObjectKind, Stored
+from kube_rdma.adapters.bulkhead import object_failed
 from kube_rdma.api.operator import nic_cluster_policy
 from kube_rdma.api.operator.nic_cluster_policy_status import NicClusterPolicyStatus
 from kube_rdma.model.operator.cluster_policy import ClusterPolicy
@@ -28,6 +29,9 @@ def _text(data: bytes) -> PolicyText:
         return PolicyText(nic_cluster_policy.load(data, ""))
     except Refused as refusal:
         return PolicyText(None, refusal)
+    except Exception as error:  # noqa: BLE001  of one object
+        why = object_failed("NicClusterPolicy", "", error)
+        return PolicyText(None, Refused(why, remedy="Change its spec"))
 
 
 def _kind(*, namespaced: bool) -> ObjectKind[PolicyText, NicClusterPolicyStatus]:
