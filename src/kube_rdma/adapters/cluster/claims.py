@@ -36,8 +36,8 @@ from kube_rdma.model.late_binding.binding import PodName
 async def pending_pods(cluster: Cluster, node: str) -> tuple[ClaimedPod, ...]:
     """The pods of a node that have not started and name claims."""
     fields = f"spec.nodeName={node},status.phase=Pending"
-    pods = await cluster.list(CLAIMING_POD, Where(fields=fields))
-    read = (_claimed(pod) for pod in pods if not pod.deleting)
+    pods = await cluster.see(CLAIMING_POD, Where(fields=fields))
+    read = (_claimed(pod) for pod in pods.objects if not pod.deleting)
     return tuple(pod for pod in read if pod.claims)
 
 

@@ -21,6 +21,7 @@ from grpclib.server import Server, Stream
 from kube_base.backoff import LONGEST, full_jitter
 from kube_base.errors import KubeError, Refused
 from kube_base.frozen import Frozen
+from kube_rdma.adapters.bulkhead import object_failed
 from kube_rdma.adapters.kubelet.claim_health import SERVICES, ClaimHealth
 from kube_rdma.adapters.kubelet.directory import Identity, identity, watching
 from kube_rdma.adapters.kubelet.proto import dra_v1_pb2 as pb
@@ -146,8 +147,8 @@ class _ClaimService(DRAPluginBase):
         for claim in request.claims:
             try:
                 devices = await self._answers.prepare(_name(claim))
-            except KubeError as error:
-                answer.claims[claim.uid].error = str(error)
+            except Exception as error:  # noqa: BLE001  of one claim
+                answer.claims[claim.uid].error = _why(claim, error)
             else:
                 answer.claims[claim.uid].devices.extend(map(_device, devices))
         await stream.send_message(answer)
@@ -162,9 +163,15 @@ class _ClaimService(DRAPluginBase):
             try:
                 await self._answers.unprepare(_name(claim))
                 answer.claims[claim.uid].SetInParent()
-            except KubeError as error:
-                answer.claims[claim.uid].error = str(error)
+            except Exception as error:  # noqa: BLE001  of one claim
+                answer.claims[claim.uid].error = _why(claim, error)
         await stream.send_message(answer)
+
+
+def _why(claim: pb.Claim, error: Exception) -> str:
+    """What the kubelet shows as an Event of the pod."""
+    is_meant = isinstance(error, KubeError)
+    return str(error) if is_meant else object_failed("ResourceClaim", _name(claim), error)
 
 
 def _name(claim: pb.Claim) -> ClaimName:

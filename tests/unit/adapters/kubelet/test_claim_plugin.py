@@ -23,7 +23,9 @@ from kube_rdma.model.claims.prepared import ClaimName, PreparedDevice
 from tests.unit.programs.agent.world import until
 
 DRIVER = "rdma.example.com"
-GOOD, BAD = (pb.Claim(namespace="team", name=word, uid=f"uid-{word}") for word in ("good", "bad"))
+GOOD, BAD, NASTY = (
+    pb.Claim(namespace="team", name=word, uid=f"uid-{word}") for word in ("good", "bad", "nasty")
+)
 
 
 class Cards:
@@ -34,6 +36,8 @@ class Cards:
 
     async def prepare(self, claim):
         self.asked.append(claim)
+        if claim.name == "nasty":
+            raise AttributeError("x")
         if claim.name == "bad":
             raise Refused("there is no card", remedy="Create the claim again")
         return [PreparedDevice("node-1", "mlx5-0", ("nic",), ("kube-rdma.io/nic=a",), "share")]
@@ -100,6 +104,18 @@ async def test_a_claim_that_fails_holds_up_no_other(channel, cards):
         )
     ]
     assert cards.asked[1] == ClaimName("team", "good", "uid-good")
+
+
+async def test_a_claim_whose_handling_raises_something_holds_up_no_other(channel):
+    """Neither what is prepared nor what is given back."""
+    request = pb.NodePrepareResourcesRequest(claims=[NASTY, GOOD])
+    answer = await DRAPluginStub(channel).NodePrepareResources(request)
+    assert "cannot handle this ResourceClaim (AttributeError" in answer.claims["uid-nasty"].error
+    assert answer.claims["uid-good"].devices
+    request = pb.NodeUnprepareResourcesRequest(claims=[NASTY, GOOD])
+    answer = await DRAPluginStub(channel).NodeUnprepareResources(request)
+    assert answer.claims["uid-nasty"].error
+    assert not answer.claims["uid-good"].error
 
 
 async def test_every_claim_that_ends_has_an_entry(channel):

@@ -21,6 +21,7 @@ import structlog
 
 from kube_base.errors import KubeError, Unavailable
 from kube_base.frozen import Frozen, replace
+from kube_rdma.adapters.bulkhead import object_failed
 from kube_rdma.adapters.cni.state import ClaimedNamespaces
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.runtime.cdi import CdiFolder
@@ -199,9 +200,14 @@ class PreparedClaims:
         await self._end_over()
         async with self._turn:
             for prepared in self.booked:
-                node = self._node()
-                now = prepared if stands(prepared, node) else rebooked(prepared, node)
-                await self._keep(now)
+                try:
+                    node = self._node()
+                    now = prepared if stands(prepared, node) else rebooked(prepared, node)
+                    await self._keep(now)
+                except KubeError:
+                    raise
+                except Exception as error:  # noqa: BLE001  of one claim
+                    self._to.tell(object_failed("ResourceClaim", prepared.claim, error))
             kept = {prepared.claim.uid for prepared in self.booked} | self._records.foreign_names
             for uid in await asyncio.to_thread(self._to.cdi.claims):
                 if uid not in kept:
@@ -378,6 +384,9 @@ class PreparedClaims:
             return running.isdisjoint(user.uid for user in prepared.users)
         except KubeError as error:
             log.warning("claim not read", claim=str(name), why=str(error))
+            return False
+        except Exception as error:  # noqa: BLE001  of one claim
+            self._to.tell(object_failed("ResourceClaim", name, error))
             return False
 
     def _node(self) -> BookingNode:

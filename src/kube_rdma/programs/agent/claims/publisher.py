@@ -18,7 +18,7 @@ import structlog
 
 from kube_base.errors import Refused
 from kube_client.watching import Changed, Cut, Deleted, Muddled, Synced
-from kube_rdma.adapters.bulkhead import start
+from kube_rdma.adapters.bulkhead import object_failed, start
 from kube_rdma.adapters.cluster.kinds.offered_slice import StoredSlice, published
 from kube_rdma.adapters.cluster.offered_slices import OfferedSlices
 from kube_rdma.model.claims.offered import ClaimFeature, OfferedDevice, PublishedSlice
@@ -176,7 +176,11 @@ class SlicePublisher(NodeKeeper[ClaimOffer]):
     def _hear(self, event: object) -> None:
         match event:
             case Changed(stored):
-                self._take(stored)
+                try:
+                    self._take(stored)
+                except Exception as error:  # noqa: BLE001  of one slice
+                    object_failed("ResourceSlice", stored.name, error)
+                    self._stored.pop(stored.name, None)
             case Deleted(name=name) | Muddled(name=name):
                 self._stored.pop(name, None)
                 if not self._stored:  # another server may be there by now: all is tried again

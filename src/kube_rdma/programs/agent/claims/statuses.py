@@ -18,6 +18,7 @@ from kube_base.backoff import full_jitter
 from kube_base.errors import KubeError, Unavailable
 from kube_base.notices import Notices
 from kube_client.errors import Conflict
+from kube_rdma.adapters.bulkhead import object_failed
 from kube_rdma.model.claims.prepared import ClaimName
 from kube_rdma.model.claims.status import DeviceStatus
 
@@ -80,6 +81,9 @@ class ClaimStatuses:
             for _ in self._notices.news("status", type(error).__name__):
                 log.warning("status of claim not written", claim=str(claim), why=str(error))
             return not isinstance(error, Unavailable)
+        except Exception as error:  # noqa: BLE001  of one claim
+            object_failed("ResourceClaim", claim, error)
+            return True
         self._written[claim] = statuses
         self._notices.over("status")
         return True

@@ -16,7 +16,8 @@ import structlog
 from kube_base.errors import KubeError, Refused
 from kube_base.notices import Notices
 from kube_client.watching import Changed, Deleted, Muddled, Synced, WatchEvent
-from kube_rdma.adapters.cluster.kinds.node_policy import policy_of
+from kube_rdma.adapters.bulkhead import object_failed
+from kube_rdma.adapters.cluster.kinds.node_policy import NODE_POLICY, policy_of
 from kube_rdma.model.node import NodeState
 from kube_rdma.model.pools.node_policy import ClusterNodePolicy, NodeWishes
 from kube_rdma.programs.agent.node.node_keeper import pause
@@ -79,6 +80,9 @@ class NodePolicies:
                     self._refusals.pop(stored.name, None)
                 except Refused as error:
                     self._refusals[stored.name] = error
+                except Exception as error:  # noqa: BLE001  of one policy
+                    why = object_failed(NODE_POLICY.kind, stored.name, error)
+                    self._refusals[stored.name] = Refused(why, remedy="Change its spec")
             case Deleted(name=name) | Muddled(name=name):
                 self._policies.pop(name, None)
                 self._refusals.pop(name, None)

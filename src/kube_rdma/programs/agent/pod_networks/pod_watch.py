@@ -21,7 +21,7 @@ from kube_base.notices import Notices
 from kube_client.kinds import Where
 from kube_client.objects import Cluster
 from kube_client.watching import Changed, Deleted, Synced
-from kube_rdma.adapters.bulkhead import contained
+from kube_rdma.adapters.bulkhead import contained, object_failed
 from kube_rdma.adapters.cluster.kinds.pod import POD, pod_state
 from kube_rdma.adapters.cni.state import AskingPods, Mark
 from kube_rdma.model.attach.restart import RESTART
@@ -142,3 +142,6 @@ class NodePodWatch:
                     self._needs.tell(pod, "NetworksRefused", why, True)
             except Unavailable:
                 continue  # its annotation is being written; that is news too
+            except Exception as error:  # noqa: BLE001  of one pod
+                why = object_failed(POD.kind, f"{pod.namespace}/{pod.name}", error)
+                self._needs.tell(pod, "NetworksRefused", why, True)

@@ -25,6 +25,7 @@ from kube_base.backoff import full_jitter
 from kube_base.errors import KubeError, Refused, Unavailable
 from kube_base.frozen import Frozen
 from kube_base.notices import Notices
+from kube_rdma.adapters.bulkhead import object_failed
 from kube_rdma.model.attach.attachment import Attachment
 from kube_rdma.model.attach.cni import VERSIONS, Call, Verb
 from kube_rdma.model.attach.restart import RESTART
@@ -161,6 +162,8 @@ class SandboxRepair:
             log.info("orphaned attachment removed", container=container)
         except KubeError as error:
             log.warning("attachment removal failed", container=container, why=str(error))
+        except Exception as error:  # noqa: BLE001  of one pod
+            object_failed("Pod", container, error)
 
     async def _repair(self, sandbox: PodSandbox, pod: PodState) -> None:
         try:

@@ -57,7 +57,7 @@ async def test_the_newest_is_written_and_the_same_never_twice():
     assert server.written == [(CLAIM.name, SECOND)]
 
 
-@pytest.mark.parametrize("answer", [GONE, FORBIDDEN])
+@pytest.mark.parametrize("answer", [GONE, FORBIDDEN, AttributeError("x")])
 async def test_what_cannot_be_written_holds_up_no_other_and_is_given_up(answer):
     server = Server(answer)
     server.statuses.tell(CLAIM, FIRST)

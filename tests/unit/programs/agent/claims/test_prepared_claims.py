@@ -258,6 +258,25 @@ async def test_after_a_reboot_files_are_there_before_the_kubelet_is_asked(world)
     assert {one.boot for one in agent.booked} == {"next"}
 
 
+async def test_a_claim_that_cannot_be_restored_keeps_no_other_from_its_containers(world):
+    """Nor the kubelet from the driver, which was told of none."""
+    other = ClaimName(CLAIM.namespace, "other", "uid-other")
+    world.put(other, result(share="s2", slots=1))
+    agent = world.agent()
+    await agent.prepare(CLAIM)
+    devices = await agent.prepare(other)
+    world.reboot()
+
+    class FailingCdi(CdiFolder):
+        def write_claim(self, uid, devices):
+            if uid == CLAIM.uid:
+                raise AttributeError("x")
+            return super().write_claim(uid, devices)
+
+    await world.agent(cdi=FailingCdi(world.cdi)).restore()
+    assert world.container(*devices).char_paths
+
+
 async def test_a_card_that_is_gone_after_a_reboot_is_told_when_the_kubelet_asks(world):
     devices = await world.agent().prepare(CLAIM)
     world.reboot()

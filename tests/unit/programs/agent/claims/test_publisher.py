@@ -8,10 +8,11 @@ from kube_base.frozen import replace
 from kube_client.calls import RequestTiming
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.node import NODE
-from kube_rdma.adapters.cluster.kinds.offered_slice import OFFERED_SLICE, WITHOUT
+from kube_rdma.adapters.cluster.kinds.offered_slice import OFFERED_SLICE, WITHOUT, published
 from kube_rdma.adapters.cluster.offered_slices import OfferedSlices
 from kube_rdma.model.claims.device import DRIVER
 from kube_rdma.model.device import PortState
+from kube_rdma.programs.agent.claims import publisher
 from kube_rdma.programs.agent.claims.publisher import SlicePublisher
 from kube_rdma.programs.agent.node.node_keeper import WritePace
 from kube_rdma_testing.cluster.server import FakeServer
@@ -149,6 +150,24 @@ async def test_slices_that_the_kubelet_deletes_or_others_edit_come_again(world):
         world.server.put(OFFERED_SLICE, part | {"spec": part["spec"] | {"devices": []}})
         await until(lambda: world.cards == NAMES)
     assert world.writes == ["create", "create", "update"]
+
+
+async def test_a_slice_whose_reader_raises_something_harms_no_other(world, monkeypatch):
+    """Somebody wrote it; those of the node are kept as ever."""
+
+    def read(stored):
+        if stored.name == "odd":
+            raise AttributeError("x")
+        return published(stored)
+
+    monkeypatch.setattr(publisher, "published", read)
+    async with world.serving(world.publishing()):
+        await until(lambda: world.cards == NAMES)
+        (part,) = world.stored
+        spec = part["spec"] | {"devices": []}
+        world.server.put(OFFERED_SLICE, {"metadata": {"name": "odd"}, "spec": spec})
+        world.server.remove(OFFERED_SLICE, part["metadata"]["name"])
+        await until(lambda: world.cards == NAMES)
 
 
 async def test_a_node_that_is_made_anew_owns_its_slices_anew(world):

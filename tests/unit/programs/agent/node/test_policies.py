@@ -10,9 +10,10 @@ from kube_base.frozen import replace
 from kube_client.calls import RequestTiming
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.node import NODE
-from kube_rdma.adapters.cluster.kinds.node_policy import NODE_POLICY
+from kube_rdma.adapters.cluster.kinds.node_policy import NODE_POLICY, policy_of
 from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
 from kube_rdma.adapters.cluster.node_reports import NodeReports
+from kube_rdma.programs.agent.node import policies
 from kube_rdma.programs.agent.node.node_keeper import WritePace
 from kube_rdma.programs.agent.node.policies import NodePolicies
 from kube_rdma.programs.agent.node.report import NodeReporter
@@ -114,6 +115,23 @@ async def test_one_that_is_not_understood_keeps_its_last_good_state(world):
         assert world.kubelet.healthy("rdma/hca") == 1000
         world.policy("a", ("rdma/other", "hca"))
         await world.kubelet.until(lambda: world.kubelet.healthy("rdma/other") == 1000)
+
+
+async def test_one_whose_reader_raises_something_takes_no_other_along(world, monkeypatch):
+    """The watch of the policies ended, and began anew for ever."""
+
+    def read(stored):
+        if stored.name == "bad":
+            raise RecursionError
+        return policy_of(stored)
+
+    monkeypatch.setattr(policies, "policy_of", read)
+    world.policy("bad", ("rdma/bad", "hca"))
+    async with world.serving(world.following()):
+        world.policy("good", ("rdma/hca", "hca"))
+        await world.kubelet.until(lambda: world.kubelet.healthy("rdma/hca") == 1000)
+        await until(lambda: world.events_of("ConfigurationRefused"))
+    assert "RecursionError" in world.events_of("ConfigurationRefused")[0]
 
 
 async def test_the_report_says_what_became_of_each_policy_that_selects_the_node(world):

@@ -16,10 +16,13 @@ from kube_rdma.model.cni_conf import Wiring
 from kube_rdma.model.late_binding.binding import PodName
 from kube_rdma.model.late_binding.runtime import PodSandbox
 from kube_rdma.model.pod import MIRROR
+from kube_rdma.programs.agent.pod_networks import pod_watch
 from kube_rdma.programs.agent.pod_networks.context import NodeContext
 from kube_rdma.programs.agent.pod_networks.pod_watch import NodePodWatch, PodWatchDependencies
+from kube_rdma.programs.annotated_networks import asking
 from kube_rdma.rules.attach.requests import ANNOTATION, POD_NETWORKS, POD_NETWORKS_DEFINITION
 from kube_rdma_testing.cluster.server import FakeServer
+from kube_rdma_testing.recording import recorded
 from tests.unit.programs.agent.world import NODE_NAME, until
 
 ASKS = {ANNOTATION: "rdma"}
@@ -212,6 +215,23 @@ async def test_a_pod_on_the_hosts_network_is_told_once_that_it_asks_in_vain(worl
         await cluster.gone(pod)
         await cluster.put("a", ASKS, hostNetwork=True)
         assert [each[0] for each in world.told] == ["a", "a"]
+
+
+async def test_a_pod_on_the_hosts_network_whose_reader_raises_silences_no_other(world, monkeypatch):
+    def read(pod, network):
+        if pod.name == "a":
+            raise RecursionError
+        return asking(pod, network)
+
+    monkeypatch.setattr(pod_watch, "asking", read)
+    async with world.life(None) as (pods, cluster):
+        for name in "ab":
+            await cluster.put(name, ASKS, hostNetwork=True)
+        with recorded():
+            pods.wired(Wiring.CHAIN)
+    told = {name: note for name, _, note, _ in world.told}
+    assert "cannot handle this Pod (RecursionError)" in told["a"]
+    assert "Remove hostNetwork: true" in told["b"]
 
 
 async def test_a_pod_on_the_hosts_network_that_cannot_be_understood_is_told_so(world):
