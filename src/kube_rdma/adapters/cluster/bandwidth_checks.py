@@ -6,6 +6,7 @@ from kube_base.errors import Refused
 from kube_base.frozen import Frozen
 from kube_client.kinds import ObjectCodec, Stored
 from kube_client.objects import Cluster
+from kube_rdma.adapters.bulkhead import object_failed
 from kube_rdma.adapters.cluster.kinds.own import own_kind
 from kube_rdma.api.verify import status as bandwidth_check_status
 from kube_rdma.api.verify.bandwidth_check import load_plan
@@ -36,11 +37,13 @@ class SeenCheck(Frozen):
 
 def seen_check(stored: Stored[bytes, BandwidthCheckStatus]) -> SeenCheck:
     """What an object says."""
-    plan, refusal = None, ""
+    plan, refusal, title = None, "", f"{stored.namespace}/{stored.name}"
     try:
-        plan = load_plan(stored.spec, f"{stored.namespace}/{stored.name}")
+        plan = load_plan(stored.spec, title)
     except Refused as error:
         refusal = str(error)
+    except Exception as error:  # noqa: BLE001  of one object
+        refusal = object_failed(BANDWIDTH_CHECK.kind, title, error)
     place = (stored.namespace, stored.name, stored.uid, stored.generation)
     return SeenCheck(*place, plan, refusal, stored.status)
 

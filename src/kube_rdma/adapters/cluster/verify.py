@@ -74,12 +74,12 @@ class VerifyObjects:
                     raise
 
     async def classes(self) -> tuple[DeviceClass, ...]:
-        """The DeviceClasses; NotInstalled before Kubernetes 1.34."""
-        return tuple(map(device_class, await self._cluster.list(DEVICE_CLASS)))
+        """The DeviceClasses that can be read; NotInstalled before Kubernetes 1.34."""
+        return tuple(map(device_class, (await self._cluster.see(DEVICE_CLASS)).objects))
 
     async def slices(self) -> tuple[ListedSlice, ...]:
-        """The ResourceSlices of all drivers and nodes."""
-        return tuple(map(listed_slice, await self._cluster.list(WHOLE_SLICE)))
+        """The ResourceSlices of all drivers and nodes that can be read."""
+        return tuple(map(listed_slice, (await self._cluster.see(WHOLE_SLICE)).objects))
 
     async def claim_of(self, namespace: str, template: str) -> Claim | None:
         """The claim that a pod gets of a ResourceClaimTemplate, None without one of this name."""

@@ -205,6 +205,8 @@ class BandwidthCheckStatus(StatusPart, kw_only=True):
             ended = datetime.fromisoformat(self.completion_time) if self.completion_time else None
         except ValueError:
             return None
+        if any(at and at.tzinfo is None for at in (began, ended)):
+            return None
         refused = any((each.type, each.reason) == ("Well", REFUSED) for each in self.conditions)
         hindered = self.state == "NotMeasured" and not refused
         return BandwidthHistory(self.observed_generation, began, ended, hindered, refused)

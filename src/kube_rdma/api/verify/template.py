@@ -41,6 +41,19 @@ class TemplateContainer(PodPart):
     """
 
 
+class TemplateClaim(PodPart):
+    """A claim of the pod."""
+
+    name: str = Field(max_length=253)
+    """name is what containers call the claim, as in any Pod. Example: nics."""
+    resource_claim_name: str | None = Field(None, max_length=253)
+    """resourceClaimName is refused: a claim is allocated on one node, so copies cannot share it."""
+    resource_claim_template_name: str | None = Field(None, max_length=253)
+    """resourceClaimTemplateName is the ResourceClaimTemplate of each copy's claim, in the namespace
+    of the check. Example: nics.
+    """
+
+
 class TemplateSpec(PodPart):
     """The spec of the pod."""
 
@@ -49,6 +62,10 @@ class TemplateSpec(PodPart):
     )
     """containers are the containers of the pod. A copy has the first one alone, which waits instead
     of its own command. Its image needs perftest and a shell.
+    """
+    resource_claims: Many[TemplateClaim] | None = Field(default=None, max_length=64)
+    """resourceClaims are the claims of the pod, as in any Pod. A node gets a copy only if its
+    devices can meet them. Left out: the pod has none.
     """
     node_selector: Labels | None = None
     """nodeSelector has labels that a node needs, as in any Pod. The label kubernetes.io/hostname in

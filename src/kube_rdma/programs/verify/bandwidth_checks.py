@@ -18,6 +18,7 @@ import random
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import structlog
 
@@ -27,6 +28,7 @@ from kube_base.notices import Notices
 from kube_client.errors import Conflict
 from kube_client.objects import Cluster
 from kube_client.pod_commands import PodCommands
+from kube_rdma.adapters.bulkhead import ObjectWalls
 from kube_rdma.adapters.cluster.bandwidth_checks import (
     BANDWIDTH_CHECK,
     SeenCheck,
@@ -38,11 +40,12 @@ from kube_rdma.adapters.cluster.verify import VerifyObjects
 from kube_rdma.api.verify.status import BandwidthCheckStatus, begun, measured, not_measured
 from kube_rdma.model.verify.bandwidth import Pairing, PairProof
 from kube_rdma.model.verify.bandwidth_check import BandwidthPlan
-from kube_rdma.programs.mirror import Mirror
+from kube_rdma.programs.mirror import Mirror, follow_all
 from kube_rdma.programs.verify.claimed_cards import cards_or_why
 from kube_rdma.programs.verify.copies import Copies, CopyRequest, copies
 from kube_rdma.programs.verify.paired_run import PairedRun, with_centre_first
 from kube_rdma.programs.verify.pairs import BandwidthProof, Pacing
+from kube_rdma.rules.turns import served
 from kube_rdma.rules.verify.copies import CHECK_LABEL
 from kube_rdma.rules.verify.due import due
 from kube_rdma.views.verify.bandwidth import verdict
@@ -112,13 +115,12 @@ class BandwidthChecks:
         self._served: dict[str, datetime] = {}  # when a namespace's last check began
         self._not_before: dict[str, datetime] = {}  # by title: its status could not be written
         self._too_many: dict[str, _Excess] = {}  # by uid: no copies are made to find it again
-        self._notices = Notices()
+        self._notices, self._walls = Notices(), ObjectWalls(BANDWIDTH_CHECK.kind, lambda _: 0.0)
 
     async def run(self) -> None:
         """Do what is due, until cancelled; an API server that is away is waited for."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._checks.follow(self._cluster, self._timing.pause))
-            await self._checks.synced.wait()
+            await follow_all(tasks, self._cluster, self._timing.pause, self._checks)
             while True:
                 self._wake.clear()
                 at, seen = self._next(now := self._timing.now())
@@ -127,20 +129,21 @@ class BandwidthChecks:
                 elif at > now:
                     await self._sleep((at - now).total_seconds())
                 else:
-                    self._busy[seen.namespace], self._served[seen.namespace] = None, now
+                    self._busy[seen.namespace] = None
+                    self._served = served(self._served, seen.namespace, now)
                     tasks.create_task(self._do(seen, now))
 
     async def _do(self, seen: SeenCheck, now: datetime) -> None:
         """One check of a namespace; then its next one can begin."""
         try:
-            if await self._done(seen, now):
+            status = begun(seen.status, seen.generation, now)
+            done = partial(self._done, seen, status)
+            if await self._walls.run((seen.uid, seen.generation), done):
                 self._not_before.pop(seen.title, None)
             else:  # others have their turn meanwhile
                 self._not_before[seen.title] = now + timedelta(seconds=self._timing.again)
         finally:
             del self._busy[seen.namespace]
-            spaces = {each.namespace for each in self._checks.values.values()}
-            self._served = {space: at for space, at in self._served.items() if space in spaces}
             kept = {each.uid for each in self._checks.values.values()}
             self._too_many = {uid: excess for uid, excess in self._too_many.items() if uid in kept}
             self._wake.set()
@@ -166,15 +169,27 @@ class BandwidthChecks:
         last = self._served.get(seen.namespace, datetime.min.replace(tzinfo=UTC))
         return (last, at) if at <= self._timing.now() else (at, last)
 
-    async def _done(self, seen: SeenCheck, now: datetime) -> bool:
-        """Do one, and tell what came of it; False when its status could not be written."""
-        status = begun(seen.status, seen.generation, now)
+    async def _done(self, seen: SeenCheck, status: BandwidthCheckStatus, why: str) -> bool:
+        """Do one, or say `why` not, and tell what came of it; False if its status is not written.
+
+        When it is tried again says rules/verify/due.
+        """
+        ended: BandwidthCheckStatus | None = not_measured(status, why, self._timing.now())
+        if not why:
+            if not await self._written(seen, status):
+                return False
+            ended = await self._ended(seen, status)
+        if ended is None:
+            return True  # it was changed or deleted meanwhile
+        if not await self._written(seen, ended):
+            return False
+        self._tell(seen, ended)
+        await self._seen_with(seen, ended)
+        return True
+
+    async def _written(self, seen: SeenCheck, status: BandwidthCheckStatus) -> bool:
         try:
             await write_status(self._cluster, seen, status)
-            ended = await self._ended(seen, status)
-            if ended is None:
-                return True  # it was changed or deleted meanwhile
-            await write_status(self._cluster, seen, ended)
         except Conflict:
             return False  # it is gone, as the watch will tell
         except KubeError as error:
@@ -182,8 +197,6 @@ class BandwidthChecks:
                 log.warning("bandwidth check not told", check=seen.title, why=why)
             return False
         self._notices.over(seen.title)
-        self._tell(seen, ended)
-        await self._seen_with(seen, ended)
         return True
 
     async def _ended(

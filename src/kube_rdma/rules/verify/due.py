@@ -21,8 +21,11 @@ def due(
     if history.refused:
         return None
     times = []
-    if history.hindered:
-        times.append(history.ended + AGAIN)
-    if every is not None:
-        times.append(max(history.ended, history.began + timedelta(seconds=every)))
+    try:
+        if history.hindered:
+            times.append(history.ended + AGAIN)
+        if every is not None:
+            times.append(max(history.ended, history.began + timedelta(seconds=every)))
+    except OverflowError:  # no controller wrote such a time
+        return now
     return min(times, default=None)

@@ -101,6 +101,18 @@ async def test_a_resource_that_claims_serve_is_offered(world):
     }
 
 
+async def test_a_slice_or_a_class_that_cannot_be_read_hides_no_other(world):
+    """Any driver of any node writes slices; one kept all checks by claims from their nodes."""
+    world.of_class("hcas", "rdma/hca")
+    world.server.put(WHOLE_SLICE, {"metadata": {"name": "odd"}, "spec": {"devices": 5}})
+    world.server.put(DEVICE_CLASS, {"metadata": {"name": "odd"}, "spec": {"selectors": 5}})
+    for number in (1, 2):
+        world.pods.node(f"node-{number}", "0")
+    world.check(**COPIED)
+    async with world.running():
+        await until(lambda: world.state() == "Well")
+
+
 async def test_a_card_with_a_taint_is_none_to_measure(world):
     """What is against the devices of a node is said."""
     world.of_class("hcas", "rdma/hca")
