@@ -29,7 +29,7 @@ from kube_rdma.api.text.document import of_json
 from kube_rdma.model.attach.cni import CniResult
 from kube_rdma.model.attach.restart import RESTART
 from kube_rdma.model.pod import PodState
-from kube_rdma.rules.attach.restarts import evictable
+from kube_rdma.rules.attach.restarts import EvictionTurns, evictable
 
 Parser = Callable[[bytes], object]
 
@@ -143,7 +143,7 @@ def _text(data: bytes) -> str:
 def _restart(data: bytes) -> None:
     pod = PodState("b", "a", "u", annotations=((RESTART, _text(data)),), node="n", phase="Running")
     if request := request_of(pod):
-        evictable([(pod, request)], 1e6, {})
+        evictable([(pod, request)], 1e6, EvictionTurns())
 
 
 def _of(kind: ObjectKind, read: Callable[..., object]) -> Parser:

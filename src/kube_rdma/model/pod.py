@@ -25,7 +25,13 @@ class PodState(Frozen):
     node: str = ""  # empty until it is scheduled
     phase: str = ""  # Pending, Running, Succeeded, Failed, Unknown
     deleting: bool = False  # it was asked to end
-    controlled: bool = False  # an owner makes another pod in its place (ownerReferences)
+    owner: str = ""  # who makes another pod in its place; of a ReplicaSet without its hash
+    created: str = ""  # RFC 3339, as the API server wrote it
+
+    @property
+    def controlled(self) -> bool:
+        """Whether an owner makes another pod in its place (ownerReferences)."""
+        return bool(self.owner)
 
     @property
     def is_over(self) -> bool:

@@ -205,7 +205,7 @@ class ObjectStore:
         """Write the object, status included, as others do whom nobody asks."""
         old = self.objects.get(key)
         uid = old["metadata"]["uid"] if old else str(uuid4())
-        meta = {**document["metadata"], "uid": uid, "creationTimestamp": _THEN}
+        meta = {"creationTimestamp": _THEN, **document["metadata"], "uid": uid}
         owners = ff.updated({}, document, {}, ("others", "Update", ""))
         self._write(key, {**document, "metadata": meta}, owners)
 

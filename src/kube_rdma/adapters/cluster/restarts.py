@@ -44,9 +44,9 @@ class Restarts:
         await self._patch(pod, None, None)
 
     async def pods(self) -> tuple[PodState, ...]:
-        """Those for which somebody asks. Needs the verb list of pods."""
-        pods = await self._cluster.list(POD, Where(labels=f"{RESTART}=true"))
-        return tuple(map(pod_state, pods))
+        """Those for which somebody asks and that can be read. Needs the verb list."""
+        seen = await self._cluster.see(POD, Where(labels=f"{RESTART}=true"))
+        return tuple(map(pod_state, seen.objects))
 
     async def _patch(self, pod: PodState, label: str | None, text: str | None) -> None:
         changes = {"labels": ((RESTART, label),), "annotations": ((RESTART, text),)}

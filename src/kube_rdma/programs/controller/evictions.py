@@ -5,6 +5,7 @@
 
 A token of a node could end any pod of the cluster if agents evicted by themselves: admission sees
 no node in an eviction. So it is one pod of the cluster that may. Two at a time do no harm.
+Namespaces and owners have turns, and a pod that was made for an evicted one waits.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from functools import partial
 
 import structlog
 
@@ -19,10 +21,13 @@ from kube_base.errors import KubeError
 from kube_base.frozen import Frozen
 from kube_base.notices import Notices
 from kube_client.objects import Cluster
+from kube_rdma.adapters.bulkhead import ObjectWalls
 from kube_rdma.adapters.cluster.events import About, Events
 from kube_rdma.adapters.cluster.pods import Pods
 from kube_rdma.adapters.cluster.restarts import Restarts, request_of
-from kube_rdma.rules.attach.restarts import AT_ONCE, evictable
+from kube_rdma.model.attach.restart import RestartRequest
+from kube_rdma.model.pod import PodState
+from kube_rdma.rules.attach.restarts import AT_ONCE, EvictionTurns, evictable, turn
 
 log = structlog.get_logger()
 
@@ -49,7 +54,7 @@ class Evictions:
         self._restarts, self._pods = Restarts(cluster), Pods(cluster)
         self._events = events
         self._pace = pace or EvictionTiming()
-        self._tried: dict[str, float] = {}  # by the pod's uid
+        self._turns, self._walls = EvictionTurns(), ObjectWalls("Pod")
         self._notices = Notices()
 
     async def run(self) -> None:
@@ -68,23 +73,34 @@ class Evictions:
         now = self._pace.clock()
         pods = await self._restarts.pods()
         asked = [(pod, request) for pod in pods if (request := request_of(pod))]
-        self._tried = {pod.uid: self._tried[pod.uid] for pod in pods if pod.uid in self._tried}
+        may = evictable(asked, now, self._turns)
         evicted = 0
-        for pod, request in evictable(asked, now, self._tried)[: 5 * AT_ONCE]:
-            if evicted == AT_ONCE:
+        for _ in range(5 * AT_ONCE):
+            if not may or evicted == AT_ONCE:
                 break
-            self._tried[pod.uid] = now
-            name = f"{pod.namespace}/{pod.name}"
-            try:
-                await self._pods.evict(pod)
-            except KubeError as error:
-                for why in self._notices.news(pod.uid, str(error)):
-                    log.warning("pod eviction failed", pod=name, why=why)
-                continue
-            evicted += 1
+            asks = min(may, key=lambda each: turn(each, self._turns))
+            may.remove(asks)
+            pod, request = asks
             about = About("Pod", pod.name, pod.namespace, pod.uid)
-            note = f"The controller evicted the pod: {request.why}"
-            reason, event = _SAID[request.outdated]
-            self._events.tell(about, reason, note, warning=True)
-            log.warning(event, pod=name, why=request.why)
+            gone = await self._walls.run(about, partial(self._evict, pod, request, about))
+            evicted += gone
+            self._turns = self._turns.tried(pod, now, evicted=gone)
         return evicted
+
+    async def _evict(
+        self, pod: PodState, request: RestartRequest, about: About, fault: str
+    ) -> bool:
+        """Evict a pod; False when the API server does not allow it now, or for a `fault`."""
+        if fault:
+            return self._events.failed(about, fault)
+        try:
+            await self._pods.evict(pod)
+        except KubeError as error:
+            for why in self._notices.news(pod.uid, str(error)):
+                log.warning("pod eviction failed", pod=str(about), why=why)
+            return False
+        note = f"The controller evicted the pod: {request.why}"
+        reason, event = _SAID[request.outdated]
+        self._events.tell(about, reason, note, warning=True)
+        log.warning(event, pod=str(about), why=request.why)
+        return True

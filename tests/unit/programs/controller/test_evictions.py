@@ -1,6 +1,8 @@
 """The controller evicts pods that lack networks: fresh requests of their own nodes, few at once."""
 
 import json
+from datetime import UTC, datetime
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -8,14 +10,16 @@ from hypothesis import strategies as st
 
 from kube_base.errors import Refused
 from kube_client.objects import Cluster
+from kube_rdma.adapters import bulkhead
 from kube_rdma.adapters.cluster.events import Events
 from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma.adapters.cluster.pods import Pods
 from kube_rdma.adapters.cluster.restarts import Restarts, request_of
 from kube_rdma.model.attach.restart import RESTART, RestartRequest
+from kube_rdma.model.conditions import moment
 from kube_rdma.model.pod import MIRROR, PodState
 from kube_rdma.programs.controller.evictions import Evictions, EvictionTiming
-from kube_rdma.rules.attach.restarts import AT_ONCE, FRESH, evictable
+from kube_rdma.rules.attach.restarts import AT_ONCE, FRESH, LONGEST_WAIT, EvictionTurns, evictable
 from kube_rdma_testing.cluster.server import FakeServer
 from kube_rdma_testing.recording import recorded
 
@@ -27,6 +31,7 @@ class World:
 
     def __init__(self):
         self.server, self.time = FakeServer(), NOW
+        self.cluster = Cluster(self.server.line())
         self.agent = Restarts(Cluster(self.server.line()))
         self.pods = Pods(Cluster(self.server.line()))
         self.start()
@@ -170,7 +175,7 @@ def pod(uid, annotations=(), **facts):
                 node=st.sampled_from(["n", "m", ""]),
                 phase=st.sampled_from(["Running", "Pending", "Succeeded", ""]),
                 deleting=st.booleans(),
-                controlled=st.booleans(),
+                owner=st.sampled_from(["", "Job/j"]),
             ),
             st.builds(
                 RestartRequest,
@@ -182,11 +187,9 @@ def pod(uid, annotations=(), **facts):
         ),
         unique_by=lambda one: one[0].uid,
     ),
-    st.dictionaries(st.sampled_from([f"uid-{n}" for n in range(10)]), st.floats(0, 100)),
 )
-def test_only_fresh_requests_of_the_pods_own_node_count(asked, tried):
-    """And those that were tried longest ago come first."""
-    found = evictable(asked, 0.0, tried)
+def test_only_fresh_requests_of_the_pods_own_node_count(asked):
+    found = evictable(asked, 0.0, EvictionTurns())
     for one, request in asked:
         is_meant = (
             one.node == request.node
@@ -200,8 +203,6 @@ def test_only_fresh_requests_of_the_pods_own_node_count(asked, tried):
             and abs(request.at) <= FRESH
         )
         assert ((one, request) in found) == is_meant
-    ages = [tried.get(one.uid, 0.0) for one, _ in found]
-    assert ages == sorted(ages)
 
 
 async def test_the_request_is_what_kubectl_can_find(world):
@@ -237,3 +238,104 @@ async def test_what_a_pods_author_writes_into_the_request_harms_nobody(world, te
     await world.pod("a")
     assert await world.controller.round() == 1
     assert world.left == {"hostile"}
+
+
+def mark(world, namespace, name, owner="", made=NOW, **meta):
+    """A pod for which somebody asks now, with a label and annotation that any author may write."""
+    text = json.dumps({"node": "node-1", "at": int(world.time), "why": "x"})
+    meta |= {"name": name, "namespace": namespace, "uid": f"{namespace}-{name}"}
+    meta["creationTimestamp"] = moment(datetime.fromtimestamp(made, UTC))
+    meta["labels"] = {RESTART: "true", **meta.get("labels", {})}
+    meta["annotations"] = {RESTART: text}
+    if owner:
+        by = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "uid": f"u-{owner}"}
+        meta["ownerReferences"] = [{**by, "controller": True}]
+    status = {"phase": "Running"}
+    world.server.put(POD, {"metadata": meta, "spec": {"nodeName": "node-1"}, "status": status})
+
+
+def names(world, namespace):
+    every = [one["metadata"] for one in world.server.documents("pods")]
+    return {one["name"] for one in every if one["namespace"] == namespace}
+
+
+async def test_pods_that_are_made_anew_with_the_mark_take_nobodys_turn(world):
+    """Two pods of a ReplicaSet whose template has the mark were evicted for ever, nobody else."""
+    for number in range(2):
+        mark(world, "tenant", f"evil-{number}", "evil")
+    for turn in range(3):
+        mark(world, "train", f"honest-{turn}", "honest", NOW - 60)
+        await world.controller.round()
+        assert not names(world, "train")
+        world.time += 10
+        for number in range(2 - len(names(world, "tenant"))):
+            mark(world, "tenant", f"evil-{turn + 1}-{number}", "evil", world.time)
+
+
+async def test_a_budget_that_lets_no_pod_of_a_namespace_go_delays_no_other(world):
+    """The API server was asked in vain for 400 pods of a tenant first."""
+    for number in range(400):
+        mark(world, "tenant", f"evil-{number}", "evil")
+        world.server.protected.add(("tenant", f"evil-{number}"))
+    world.time += 1
+    mark(world, "train", "honest")
+    assert await world.controller.round() == 1
+    assert not names(world, "train")
+    assert len(names(world, "tenant")) == 400
+
+
+async def test_owners_of_a_namespace_have_turns_too(world):
+    for number in range(9):
+        mark(world, "train", f"big-{number}", "big")
+    world.time += 1
+    mark(world, "train", "small", "small")
+    await world.controller.round()
+    assert "small" not in names(world, "train")
+
+
+async def test_what_replaces_an_evicted_pod_waits_each_time_longer(world):
+    """Whatever the template was: a Deployment makes another ReplicaSet for each."""
+    evicted = []
+    for second in range(0, 2 * 3600, 10):
+        world.time = NOW + second
+        if not names(world, "train"):
+            hashed = {"labels": {"pod-template-hash": f"h{second}"}}
+            mark(world, "train", f"pod-{second}", f"job-h{second}", world.time, **hashed)
+        elif second % 300 == 0:  # its agent still asks
+            (name,) = names(world, "train")
+            annotations = ((RESTART, f'{{"node":"node-1","at":{int(world.time)},"why":"x"}}'),)
+            await world.cluster.patch(POD, name, "train", annotations=annotations)
+        if await world.controller.round():
+            evicted.append(second)
+    waits = [after - before for before, after in pairwise(evicted)]
+    assert len(waits) > 4
+    assert all(after > 1.5 * before for before, after in pairwise(waits))
+    assert max(waits) <= LONGEST_WAIT + 10
+
+
+async def test_pods_of_an_owner_that_were_there_before_wait_for_nothing(world):
+    for number in range(9):
+        mark(world, "train", f"pod-{number}", "set", NOW - 60)
+    assert [await world.controller.round() for _ in range(5)] == [2, 2, 2, 2, 1]
+
+
+async def test_a_pod_that_cannot_be_read_or_evicted_holds_up_no_other(world):
+    """Its failure has a line with its cause, a count, and waits by itself."""
+    mark(world, "default", "unread")
+    documents = {one["metadata"]["name"]: one for one in world.server.documents("pods")}
+    world.server.put(POD, documents["unread"] | {"spec": {"nodeName": 5}})
+    mark(world, "default", "failing")
+    await world.pod("a")
+    evict, before = world.controller._pods.evict, bulkhead.object_failures["Pod"]
+
+    async def fail(pod):
+        if pod.name == "failing":
+            raise AttributeError("x")
+        await evict(pod)
+
+    world.controller._pods.evict = fail
+    assert await world.controller.round() == 1
+    assert world.left == {"unread", "failing"}
+    assert await world.controller.round() == 0
+    assert bulkhead.object_failures["Pod"] > before
+    assert len(world.log.of("object failed")) == 1

@@ -34,9 +34,9 @@ def test_it_is_asked_at_the_second_refusal_in_a_row_and_once_in_a_while(tries):
 @pytest.mark.parametrize(
     ("facts", "remade"),
     [
-        ({"controlled": True}, True),
+        ({"owner": "Job/j"}, True),
         ({}, False),
-        ({"controlled": True, "annotations": ((MIRROR, "x"),)}, False),
+        ({"owner": "Job/j", "annotations": ((MIRROR, "x"),)}, False),
     ],
 )
 def test_only_what_an_owner_makes_anew_is_ended(facts, remade):

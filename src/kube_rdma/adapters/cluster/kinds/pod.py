@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from kube_client.kinds import ObjectCodec, ObjectKind, Stored
+from kube_client.kinds import ObjectCodec, ObjectKind, Owner, Stored
 from kube_rdma.model.attach.restart import RESTART
 from kube_rdma.model.pod import MIRROR, OVER, PodState
 
@@ -155,5 +155,13 @@ def pod_state(pod: Stored[PodSpec, PodStatus]) -> PodState:
         node=pod.spec.node_name,
         phase=pod.status.phase if pod.status else "",
         deleting=pod.deleting,
-        controlled=any(owner.controller for owner in pod.owners),
+        owner=next((_owner(pod, owner) for owner in pod.owners if owner.controller), ""),
+        created=pod.created,
     )
+
+
+def _owner(pod: Stored[PodSpec, PodStatus], owner: Owner) -> str:
+    """Kind and name; all ReplicaSets of a Deployment are one, whatever its template was."""
+    generation = f"-{pod.label('pod-template-hash')}"
+    name = owner.name.removesuffix(generation) if owner.kind == "ReplicaSet" else owner.name
+    return f"{owner.kind}/{name}"

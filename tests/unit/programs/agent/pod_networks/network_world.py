@@ -103,7 +103,10 @@ class Node:
             return None
         annotations = tuple(sorted(self.annotations.items()))
         labels = tuple(sorted(self.labels.items()))
-        facts = {"host_network": self.host_network, "controlled": self.controlled}
+        facts = {
+            "host_network": self.host_network,
+            "owner": "ReplicaSet/a" if self.controlled else "",
+        }
         return PodState(POD.namespace, POD.name, UID, annotations, labels, **facts)
 
     def has_claims(self, pod):

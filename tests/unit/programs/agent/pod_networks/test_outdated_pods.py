@@ -112,7 +112,7 @@ async def test_interfaces_that_are_attached_one_by_one_count_one_by_one():
         wanted.append(why)
 
     pods = OutdatedPods(restart, lambda *_: None, lambda: 1.0)
-    pod = PodState("default", "a", "u", labels=((RESTART, "true"),), controlled=True)
+    pod = PodState("default", "a", "u", labels=((RESTART, "true"),), owner="Job/j")
     first, second = InterfaceName("net1"), InterfaceName("net2")
     await pods.refused(pod, second, Outdated("x"))
     await pods.attached(pod, first)
