@@ -1,11 +1,11 @@
 """The agent's end of the shim: a unix socket that takes CNI calls and gives their answers.
 
 Each connection is one call. Sixty-four run at once, not all of them ADDs; a bounded number waits,
-what ends before what begins, and the kernel's queue holds the rest: a burst of pods costs time,
-never memory. Of a call that waits only the environment is here; its configuration, which a pod's
-author can make megabytes long, is read when its turn comes, of a few calls at once. Garbage, half a
-request or a client that hangs up harms nobody else, and who hangs up while he waits is not served.
-asyncio's streams drop descriptors, so sockets are read directly.
+what ends before what begins and namespaces in turns, and the kernel's queue holds the rest: a burst
+of pods costs time, never memory. Of a call that waits only the environment is here; its
+configuration, which a pod's author can make megabytes long, is read when its turn comes, of a few
+calls at once. Garbage, half a request or a client that hangs up harms nobody else, and who hangs up
+while he waits is not served. asyncio's streams drop descriptors, so sockets are read directly.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import re
 import socket
 import stat
 import struct
@@ -35,6 +36,7 @@ SOCKET = Path("/run/kube-rdma/agent.sock")
 
 _NS_GET_NSTYPE, _CLONE_NEWNET = 0xB703, 0x40000000  # linux/nsfs.h, linux/sched.h
 _BACKLOG = 1024
+_POD_NAMESPACE = re.compile(rb"K8S_POD_NAMESPACE=([^;\0]*)")
 _PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
 
 Handler = Callable[[Call], Awaitable[CniResult]]
@@ -156,7 +158,8 @@ class CniSocket:
             self._log.warning("malformed shim request rejected", pid=pid)
             return
         caller = Caller(connection)
-        async with self._turns.turn(begins=_begins(request)) as caller.place:
+        turn = self._turns.turn(begins=_begins(request), namespace=_namespace(request))
+        async with turn as caller.place:
             if caller.hung_up:  # while it waited: nobody would hear of the result
                 self._log.info("CNI call dropped", pid=pid)
                 return
@@ -267,6 +270,12 @@ def _done(ready: asyncio.Future[None]) -> None:
 def _begins(request: _Request) -> bool:
     """Whether it is about something new: all else is of pods that run or end."""
     return b"CNI_COMMAND=ADD" in request.environment.split(b"\0")
+
+
+def _namespace(request: _Request) -> str:
+    """The pod's, empty where the runtime does not tell."""
+    named = _POD_NAMESPACE.search(request.environment)
+    return named[1].decode(errors="replace") if named else ""
 
 
 def _network_namespace(descriptors: list[int]) -> int | None:

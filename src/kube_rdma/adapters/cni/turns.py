@@ -24,30 +24,32 @@ from kube_base.errors import Unavailable
 class Turns:
     """`places` at once, of which what begins something new may take `beginning` (all, if None).
 
-    Of those that wait, what ends something goes first, then who came first.
+    Of those that wait, what ends something goes first, then namespaces in turns, then who came
+    first.
     """
 
     def __init__(self, places: int, beginning: int | None = None) -> None:
         self._places = places
         self._beginning = places if beginning is None else beginning
         self._taken = {True: 0, False: 0}  # by whether it begins something
-        self._waiting: list[tuple[bool, int, asyncio.Future[None]]] = []
+        self._waiting: list[tuple[bool, int, int, str, asyncio.Future[None]]] = []
         self._numbers = count()
 
     @asynccontextmanager
-    async def turn(self, *, begins: bool) -> AsyncIterator[Place]:
+    async def turn(self, *, begins: bool, namespace: str = "") -> AsyncIterator[Place]:
         """Wait for a place, and have it for as long as the scope is open."""
-        place = Place(self, begins=begins)
+        place = Place(self, begins=begins, namespace=namespace)
         await place.take()
         try:
             yield place
         finally:
             place.leave()
 
-    async def wait(self, *, begins: bool) -> None:
+    async def wait(self, *, begins: bool, namespace: str = "") -> None:
         """Return with a place taken."""
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._waiting, (begins, next(self._numbers), ready))
+        before = sum((each[0], each[3]) == (begins, namespace) for each in self._waiting)
+        heapq.heappush(self._waiting, (begins, before, next(self._numbers), namespace, ready))
         self._call()
         try:
             await ready
@@ -64,7 +66,7 @@ class Turns:
     def _call(self) -> None:
         """Call those for whom there is a place. What ends comes first, so who is left begins."""
         while self._waiting and sum(self._taken.values()) < self._places:
-            begins, _, ready = self._waiting[0]
+            begins, _, _, _, ready = self._waiting[0]
             if not ready.done() and begins and self._taken[True] >= self._beginning:
                 return
             heapq.heappop(self._waiting)
@@ -76,14 +78,14 @@ class Turns:
 class Place:
     """One place; whoever has it may leave it for a while and take one again."""
 
-    def __init__(self, turns: Turns, *, begins: bool) -> None:
+    def __init__(self, turns: Turns, *, begins: bool, namespace: str) -> None:
         self._turns = turns
-        self._begins = begins
+        self._begins, self._namespace = begins, namespace
         self._is_taken = False
 
     async def take(self) -> None:
         """Wait for it."""
-        await self._turns.wait(begins=self._begins)
+        await self._turns.wait(begins=self._begins, namespace=self._namespace)
         self._is_taken = True
 
     def leave(self) -> None:

@@ -135,3 +135,21 @@ async def test_who_is_cancelled_while_he_wants_his_place_again_has_none_to_give_
         await asyncio.sleep(0)
         assert not third.done()
     await third
+
+
+async def test_namespaces_have_turns():
+    """A burst of pods of one namespace keeps no pod of another waiting for all of them."""
+    turns, order = Turns(1), []
+
+    async def call(namespace, number):
+        async with turns.turn(begins=True, namespace=namespace):
+            order.append((namespace, number))
+
+    async with asyncio.TaskGroup() as tasks, turns.turn(begins=True):
+        for number in range(9):
+            tasks.create_task(call("tenant", number))
+        await asyncio.sleep(0)
+        for number in range(2):
+            tasks.create_task(call("train", number))
+        await asyncio.sleep(0)
+    assert order[:4] == [("tenant", 0), ("train", 0), ("tenant", 1), ("train", 1)]
