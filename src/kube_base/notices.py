@@ -7,6 +7,7 @@ use it, like backoff.py beside it; they choose how to log a sentence.
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import Any
 
 MOST_TOPICS = 4096  # topics are uids of others' objects too; those of the longest silence are over
 
@@ -25,6 +26,11 @@ class Notices:
             if len(self._standing) > MOST_TOPICS:
                 del self._standing[next(iter(self._standing))]
         return tuple(sentence for sentence in dict.fromkeys(sentences) if sentence not in before)
+
+    def warn(self, log: Any, event: str, topic: Hashable, sentence: str, **facts: object) -> None:
+        """Log the one sentence that stands about `topic` as a warning, with facts, if it is new."""
+        for why in self.news(topic, sentence):
+            log.warning(event, **facts, why=why)
 
     def over(self, topic: Hashable) -> bool:
         """End all sentences about `topic`; return whether any stood."""

@@ -16,11 +16,11 @@ from pathlib import Path
 from kube_rdma.api.install import installation
 from kube_rdma.programs.install.installation import blueprints
 from kube_rdma.rules.install import admission
-from kube_rdma.rules.install.defaults import completed
 from kube_rdma.rules.install.kubernetes_version import SINCE
 from kube_rdma.rules.install.presets import DEFAULTS, DISTRIBUTIONS, PRESETS
 from kube_rdma.views.install import manifests
 from kube_rdma_tools import chart_templates, chart_values
+from kube_rdma_tools.chart_defaults import completed
 
 MERGED_BY_HELM = ("agent.resources", "controller.resources")
 _POLICY = """\

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator
 
 from kube_rdma.model.install.blueprint import Json
-from kube_rdma.views.text import markdown_row
+from kube_rdma_tools.page_tables import markdown_row
 
 HEAD = "<!-- Written by tools/crds from the models in src/kube_rdma/api; do not edit. -->"
 _OF_EVERY_OBJECT = ("apiVersion", "kind", "metadata")

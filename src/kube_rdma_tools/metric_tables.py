@@ -9,8 +9,7 @@ from typing import Any
 
 from kube_rdma.model.metrics.families import MetricFamily
 from kube_rdma.rules.metrics.alerts import anchor
-from kube_rdma.views.text import markdown_row
-from kube_rdma_tools.page_tables import BEGIN, put
+from kube_rdma_tools.page_tables import BEGIN, markdown_row, put
 
 ALERTS = "<!-- alerts -->"
 FEWEST = 5  # rows with the same labels, from which on these are said once

@@ -5,6 +5,8 @@ For metrics, rights, boards (kube_rdma_tools) and benchmarks (bench/page.py).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 BEGIN, END = "<!-- table: {} -->", "<!-- end of table -->"
 
 
@@ -15,3 +17,9 @@ def put(page: str, begin: str, text: str) -> str:
     if not begun or not end:
         raise ValueError(f"the page has no {begin}")
     return f"{before}{begun}\n{text}\n{end}{after}"
+
+
+def markdown_row(cells: Iterable[str]) -> str:
+    """One line of a table in Markdown; a cell may hold a bar, but no end of line."""
+    escaped = (cell.replace("|", "\\|") for cell in cells)
+    return f"| {' | '.join(escaped)} |"

@@ -23,6 +23,7 @@ NetworkName = NewType("NetworkName", str)
 
 PodUid = NewType("PodUid", str)
 InterfaceName = NewType("InterfaceName", str)  # inside the pod
+FIRST = InterfaceName("eth0")  # of the cluster's network at each runtime (go-cni, ocicni)
 Owner = NewType("Owner", str)
 """Owner is the interface of a pod that keeps its address over restarts: namespace/pod/interface."""
 

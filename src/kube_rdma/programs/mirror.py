@@ -129,8 +129,9 @@ class Mirror(Generic[V]):
         return f"{namespace}/{name}" if everywhere else name
 
     def _fault(self, name: str, error: KubeError) -> None:
-        for why in self._notices.news(("object", name), str(error)):
-            log.warning("object not understood", kind=self._kind.kind, why=why)
+        self._notices.warn(
+            log, "object not understood", ("object", name), str(error), kind=self._kind.kind
+        )
         self.faults[name] = error
         self._set(name, None)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 
 GAP = "  "
 NARROWEST = 12  # columns that are left of a cell that is cut
@@ -55,12 +55,6 @@ def first_names(names: Sequence[str], most: int) -> str:
     """The first ones, and how many more there are."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
-
-
-def markdown_row(cells: Iterable[str]) -> str:
-    """One line of a table in Markdown; a cell may hold a bar, but no end of line."""
-    escaped = (cell.replace("|", "\\|") for cell in cells)
-    return f"| {' | '.join(escaped)} |"
 
 
 def wrapped(text: str, width: int, indent: str) -> list[str]:

@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from kube_base.frozen import Frozen
-from kube_rdma.views.text import markdown_row
 from kube_rdma_tools.boards.allocator import BoardAllocator
 from kube_rdma_tools.boards.board import Board, GpuDriver
 from kube_rdma_tools.boards.measure import NearCards, Row, alone, rows
+from kube_rdma_tools.page_tables import markdown_row
 
 PAGE = "docs/boards.md"
 WITH_GPUS, WITHOUT_GPUS = "<!-- boards with GPUs -->", "<!-- boards without GPUs -->"

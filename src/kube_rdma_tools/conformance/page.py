@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 import yaml
 
 from kube_base.frozen import Frozen
-from kube_rdma.views.text import markdown_row
 from kube_rdma_tools.conformance.evidence import (
     CheckVerdict,
     ConformanceCheck,
     ConformanceItem,
     RecordedCommand,
 )
+from kube_rdma_tools.page_tables import markdown_row
 
 _LINES = 60  # of a command's output that a page shows
 _KARS = "https://github.com/kubernetes-sigs/ai-conformance/tree/main/kars"

@@ -8,8 +8,7 @@ from __future__ import annotations
 from itertools import groupby
 from pathlib import Path
 
-from kube_rdma.views.text import markdown_row
-from kube_rdma_tools.page_tables import BEGIN, put
+from kube_rdma_tools.page_tables import BEGIN, markdown_row, put
 from kube_rdma_tools.rights.granted import granted
 from kube_rdma_tools.rights.reasons import REASONS
 

@@ -214,8 +214,10 @@ async def test_a_pod(door, name):
     await put_pod(door, name)
     pods = Pods(door.cluster)
     pod = await pods.read("default", name)
-    assert pod == PodState("default", name, pod.uid, ((OWN, "1"),), (), True, name, "Running")
+    own = PodState("default", name, pod.uid, ((OWN, "1"),), (), True, name, "Running")
+    assert pod == replace(own, created=pod.created)
     assert pod.uid
+    assert pod.created
     assert await pods.on_node(name) == (pod,)
     assert await pods.on_node("nobody") == ()
     assert await pods.read("default", "nobody") is None

@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.views.text import markdown_row
+from kube_rdma_tools.page_tables import markdown_row
 
 CELLS = st.lists(st.text("a |`[]", max_size=8).map(str.strip), min_size=1, max_size=5)
 

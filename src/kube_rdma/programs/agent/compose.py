@@ -408,8 +408,7 @@ async def _runtime(socket: Path, notices: Notices) -> Runtime | None:
     try:
         runtime = await read_runtime(socket)
     except Unavailable as error:
-        for why in notices.news("runtime", str(error)):
-            log.warning("container runtime features unknown", why=why)
+        notices.warn(log, "container runtime features unknown", "runtime", str(error))
         return None
     notices.over("runtime")
     return runtime

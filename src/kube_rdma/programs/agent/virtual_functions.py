@@ -133,8 +133,7 @@ class VirtualFunctions:
         try:
             uses = await asyncio.to_thread(self._sources.uses, interfaces)
         except Unavailable as error:
-            for why in self._notices.news("uses", str(error)):
-                log.warning("virtual function usage unknown", why=why)
+            self._notices.warn(log, "virtual function usage unknown", "uses", str(error))
             return {}
         self._notices.over("uses")
         return uses

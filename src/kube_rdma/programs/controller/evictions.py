@@ -64,8 +64,7 @@ class Evictions:
                 await self.round()
                 self._notices.over("round")
             except KubeError as error:
-                for why in self._notices.news("round", str(error)):
-                    log.warning("evictions interrupted", why=why)
+                self._notices.warn(log, "evictions interrupted", "round", str(error))
             await asyncio.sleep(self._pace.every)
 
     async def round(self) -> int:
@@ -96,8 +95,7 @@ class Evictions:
         try:
             await self._pods.evict(pod)
         except KubeError as error:
-            for why in self._notices.news(pod.uid, str(error)):
-                log.warning("pod eviction failed", pod=str(about), why=why)
+            self._notices.warn(log, "pod eviction failed", pod.uid, str(error), pod=str(about))
             return False
         note = f"The controller evicted the pod: {request.why}"
         reason, event = _SAID[request.outdated]

@@ -91,8 +91,9 @@ class Leadership:
             if not await self._lease.write(mine):
                 return False
         except KubeError as error:
-            for why in self._notices.news("lease", str(error)):
-                log.warning("lease not written", lease=self._lease.name, why=why)
+            self._notices.warn(
+                log, "lease not written", "lease", str(error), lease=self._lease.name
+            )
             return False
         self._notices.over("lease")
         self._seen = observed(self._seen, mine, now)

@@ -9,6 +9,7 @@ started in the pod.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -22,7 +23,6 @@ from kube_rdma.model.doctor import ObservedContainer, ObservedPod
 from kube_rdma.model.late_binding.binding import ContainerId
 from kube_rdma.model.late_binding.runtime import MadeContainer
 from kube_rdma.model.pod import MIRROR
-from kube_rdma.programs.doctor.steering import steering
 
 DOORS = "/dev/infiniband"
 PROC, _DEV = Path("/proc"), Path("/dev")
@@ -185,3 +185,13 @@ def _made_nodes(made: MadeContainer, dev: Path) -> tuple[str, ...] | None:
         elif at.startswith(f"{DOORS}/"):
             paths.add(at)
     return tuple(sorted(paths))
+
+
+_STEERING = re.compile(r"(NCCL|UCX|NVSHMEM|FI|OMPI_MCA)_[A-Z0-9_a-z]+|PCIDEVICE_[A-Z0-9_]+")
+_SECRET = re.compile(r"SECRET|TOKEN|PASS|KEY|CRED|AUTH", re.IGNORECASE)
+
+
+def steering(pairs: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Return the variables that a bundle may hold: they steer RDMA and are nobody's secret."""
+    kept = ((n, v) for n, v in pairs if _STEERING.fullmatch(n) and not _SECRET.search(n))
+    return tuple(sorted(kept))

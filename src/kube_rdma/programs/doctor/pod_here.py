@@ -9,17 +9,23 @@ looked for at the next door, and only then noted as not seen.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from kube_base.errors import Unavailable
 from kube_base.frozen import Frozen, replace
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.pod import FullPod
+from kube_rdma.adapters.cni.conf.places import inside
 from kube_rdma.adapters.kernel import proc
+from kube_rdma.adapters.kernel.cgroups.files import HOST_CGROUPS, HostCgroups
+from kube_rdma.adapters.kernel.cgroups.rdma import RdmaGroups
+from kube_rdma.adapters.kernel.netlink.rdma_resources import read_queue_pairs
+from kube_rdma.adapters.kernel.pod.namespaces import open_inside
 from kube_rdma.model.attach.attachment import Attachment
-from kube_rdma.model.doctor import ObservedPod
+from kube_rdma.model.doctor import ObservedLimit, ObservedPod, ObservedQueuePairs
 from kube_rdma.model.late_binding.binding import PodName
+from kube_rdma.model.queue_pairs import QueuePair
 from kube_rdma.programs.doctor.attachments import checked, recorded
 from kube_rdma.programs.doctor.containers import (
     PROC,
@@ -31,8 +37,6 @@ from kube_rdma.programs.doctor.containers import (
     with_containers,
     with_specs,
 )
-from kube_rdma.programs.doctor.in_use import queue_pairs_inside
-from kube_rdma.programs.doctor.limits import observed_limits
 from kube_rdma.programs.doctor.pod import pod_by_api, with_namespace
 from kube_rdma.programs.part_reader import PartReader
 
@@ -111,3 +115,66 @@ def _records(state: Path, seen: ObservedPod, pod: PodName, uid: str) -> tuple[At
     if not records and (seen.networks or seen.attached):
         raise Unavailable(f"the agent's journal in {state} has no attachment of the pod")
     return records or ()
+
+
+WhoseContainer = Callable[[int], str]
+"""The id of the container of a process of the pod, "" for other processes."""
+
+
+def queue_pairs_inside(
+    namespace: Path, uid: str, names: Mapping[str, str]
+) -> tuple[ObservedQueuePairs, ...]:
+    """Return the queue pairs of the pod with this uid, on the devices of its network namespace.
+
+    The kernel tells whose a queue pair is only where that process is in sight: to root on the node,
+    or with hostPID. `names` are those of its containers by their ids. Raise Unavailable or Refused.
+    """
+    pairs = open_inside(namespace, read_queue_pairs)
+    return counted_pairs(pairs, lambda pid: names.get(proc.container_of(pid, uid), ""))
+
+
+def counted_pairs(
+    pairs: Iterable[QueuePair], whose: WhoseContainer, program: Callable[[int], str] = proc.program
+) -> tuple[ObservedQueuePairs, ...]:
+    """They by container, device and transport; those of other processes are passed over."""
+    groups: dict[tuple[str, str, str], list[QueuePair]] = {}
+    for pair in pairs:
+        if container := whose(pair.pid):
+            groups.setdefault((container, pair.device, pair.type), []).append(pair)
+    return tuple(
+        ObservedQueuePairs(
+            *key,
+            count=len(of),
+            ready=sum(one.ready for one in of),
+            programs=tuple(sorted({name for one in of if (name := program(one.pid))})),
+        )
+        for key, of in sorted(groups.items())
+    )
+
+
+def observed_limits(host: Path, uid: str) -> tuple[ObservedLimit, ...]:
+    """Device by device; none where the node cannot limit, or has no group of the pod.
+
+    `host` is the node's root, `uid` the pod's as the kubelet has it. Raise Unavailable.
+    """
+    root = inside(host, HOST_CGROUPS)
+    if not (root / "cgroup.controllers").is_file():
+        return ()
+    groups = RdmaGroups(HostCgroups(root))
+    try:
+        path = groups.find(uid)
+    except Unavailable:  # a pod of another node, or one that has not begun
+        return ()
+    group = groups.read(path)
+    limits = {entry.device: entry.limits for entry in group.limits}
+    return tuple(
+        ObservedLimit(
+            use.device,
+            use.handles,
+            use.objects,
+            limits[use.device].handles,
+            limits[use.device].objects,
+        )
+        for use in group.current
+        if use.device in limits
+    )

@@ -15,25 +15,32 @@ from pathlib import Path
 from kube_base.errors import KubeError, Refused, Unavailable
 from kube_base.frozen import Frozen, replace
 from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.claims import allocated, claims_of_pod
 from kube_rdma.adapters.cluster.doctor import whole_pod
 from kube_rdma.adapters.cluster.explain import others_on
 from kube_rdma.adapters.cluster.kinds.node import NODE, node_state
 from kube_rdma.adapters.cluster.kinds.node_policy import NODE_POLICY, policy_of
 from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
 from kube_rdma.adapters.cluster.kinds.pod import FullPod
-from kube_rdma.adapters.journal.glance import glances
+from kube_rdma.adapters.journal.glance import glance, glances
+from kube_rdma.adapters.kernel.netlink.rtnl import open_rtnl
+from kube_rdma.adapters.kernel.netlink.rtnl_read import link_ways, seen_links
+from kube_rdma.adapters.kernel.netlink.rtnl_vf import seen_functions
 from kube_rdma.api.attach import network_status
 from kube_rdma.model.admission.facts import AdmissionFacts, OfferedPool
 from kube_rdma.model.admission.pod_template import PodTemplate
 from kube_rdma.model.attach.attachment import Attachment, HostNetwork
+from kube_rdma.model.claims.parameters import ClaimParameters
+from kube_rdma.model.claims.prepared import ClaimName
 from kube_rdma.model.doctor import ObservedPod
-from kube_rdma.model.explain import NodeBasis, PodEvidence
-from kube_rdma.model.finding import Finding, NotSeen
+from kube_rdma.model.explain import ClaimsEvidence, NodeBasis, PodEvidence
+from kube_rdma.model.finding import Finding, NotSeen, Stage
 from kube_rdma.model.late_binding.binding import Binding, PodName
 from kube_rdma.model.node import NodeState
-from kube_rdma.model.pools.pool import PoolSpec
+from kube_rdma.model.pools.pool import AppliedPools, PoolSpec
 from kube_rdma.model.reports.node_report import NodeReport
 from kube_rdma.model.survey import NamespaceMode
+from kube_rdma.programs.claims.parameters import parameters_by_request
 from kube_rdma.programs.doctor.attachments import recorded
 from kube_rdma.programs.doctor.containers import with_containers
 from kube_rdma.programs.doctor.pod import (
@@ -44,11 +51,13 @@ from kube_rdma.programs.doctor.pod import (
     with_reason,
 )
 from kube_rdma.programs.explain.networks import with_documents
-from kube_rdma.programs.explain.node import node_here
-from kube_rdma.programs.explain.pod_claims import claims_evidence
 from kube_rdma.programs.part_reader import PartReader, first_sentence
+from kube_rdma.programs.survey import take_survey, with_uses
 from kube_rdma.rules.admission.findings import findings
+from kube_rdma.rules.attach.host_links import host_network, with_ways
 from kube_rdma.rules.explain.node import basis
+from kube_rdma.rules.health.evaluate import NodeFacts, evaluate, node_cards
+from kube_rdma.rules.pools.modes import terms
 
 _RUNNING = "Running"
 
@@ -273,3 +282,54 @@ async def _refuse_unknown(cluster: Cluster, name: str) -> None:
         raise Refused(
             f"there is no node {name}", remedy="Name one of kubectl get nodes", where="--node"
         )
+
+
+def node_here(name: str, state: Path) -> NodeBasis | None:
+    """Return the node of this machine now; None where no agent has written which pools it serves.
+
+    What the rules plan of it is what the agent would do now.
+    """
+    try:
+        record = glance(state / "pools", AppliedPools)
+        if record is None:
+            return None
+        survey = with_uses(take_survey())
+        with open_rtnl() as netlink:
+            seen = seen_links(netlink)
+            host = with_ways(host_network(survey, seen), link_ways(netlink, seen))
+            places = tuple(one.virtual for one in host.links if one.virtual)
+            settings = dict(seen_functions(netlink, places)) if places else {}
+    except (KubeError, OSError):
+        return None
+    facts = NodeFacts(survey, node_cards(survey), record.specs)
+    pools = evaluate(facts).pools
+    owned = tuple((c, p.spec.resource) for p in pools if terms(p.spec).owns for c in p.cards)
+    links = tuple(
+        replace(one, settings=settings.get(one.virtual)) if one.virtual else one
+        for one in host.links
+    )
+    whole: HostNetwork = replace(host, links=links, owned=owned)
+    return NodeBasis(name, pools, whole, exact=True)
+
+
+async def claims_evidence(cluster: Cluster, pod: PodName) -> ClaimsEvidence | None:
+    """What the pod has by claims, None for one without any; raise KubeError."""
+    claims = await claims_of_pod(cluster, pod)
+    if claims is None or not claims.claims:
+        return None
+    names = dict.fromkeys(name for _, name in claims.claims)
+    read = {name: await allocated(cluster, ClaimName(pod.namespace, name, "")) for name in names}
+    made: dict[str, dict[str, ClaimParameters]] = {}
+    misread: dict[str, tuple[Finding, ...]] = {}
+    for claim in filter(None, read.values()):
+        try:
+            made[claim.claim.uid] = parameters_by_request(claim)
+        except Refused as error:
+            misread[claim.claim.uid] = Finding.of_refused(error, Stage.AGENT)
+    return ClaimsEvidence(
+        claims,
+        tuple(filter(None, read.values())),
+        made,
+        misread,
+        tuple(name for name, claim in read.items() if claim is None),
+    )

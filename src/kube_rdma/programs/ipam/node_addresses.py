@@ -247,8 +247,7 @@ class NodeAddresses:
                 self._ready.set()
                 log.info("address assignment enabled", node=self._node)
         except KubeError as error:
-            for why in self._notices.news("right", str(error)):
-                log.warning("node lease not renewed", node=self._node, why=why)
+            self._notices.warn(log, "node lease not renewed", "right", str(error), node=self._node)
             self._trouble = error
             return False
         self._trouble = None

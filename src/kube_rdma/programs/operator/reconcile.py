@@ -163,8 +163,9 @@ class Operator:
                 refused, verdict = refusal, PolicyVerdict(AppliedState.ERROR, str(refusal))
             await self._tell(stored, verdict, now)
         except KubeError as error:
-            for why in self._notices.news(stored.uid, str(error)):
-                log.warning("policy not applied", policy=stored.name, why=why)
+            self._notices.warn(
+                log, "policy not applied", stored.uid, str(error), policy=stored.name
+            )
             return False
         self._notices.over(stored.uid)
         return refused is None and not fault

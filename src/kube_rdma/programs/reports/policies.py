@@ -96,8 +96,9 @@ class PolicyStatuses:
         except Conflict:
             return True  # it is gone or another by now, which the watch tells
         except KubeError as error:
-            for why in self._notices.news(seen.name, str(error)):
-                log.warning("policy status not written", policy=seen.name, why=why)
+            self._notices.warn(
+                log, "policy status not written", seen.name, str(error), policy=seen.name
+            )
             return False
         self._notices.over(seen.name)
         return True

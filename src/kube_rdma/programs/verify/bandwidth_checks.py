@@ -193,8 +193,9 @@ class BandwidthChecks:
         except Conflict:
             return False  # it is gone, as the watch will tell
         except KubeError as error:
-            for why in self._notices.news(seen.title, str(error)):
-                log.warning("bandwidth check not told", check=seen.title, why=why)
+            self._notices.warn(
+                log, "bandwidth check not told", seen.title, str(error), check=seen.title
+            )
             return False
         self._notices.over(seen.title)
         return True

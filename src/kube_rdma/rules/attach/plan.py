@@ -47,7 +47,7 @@ from kube_rdma.model.attach.steps import (
     TakeLink,
     VirtualKind,
 )
-from kube_rdma.model.ipam import Address, InterfaceName, Subnet, is_default
+from kube_rdma.model.ipam import FIRST, Address, InterfaceName, Subnet, is_default
 from kube_rdma.model.late_binding.binding import ContainerId
 from kube_rdma.model.link import PlannedHostLink
 from kube_rdma.model.survey import NamespaceMode
@@ -55,7 +55,6 @@ from kube_rdma.rules.attach.infiniband import awaits_port, child, partition, reb
 from kube_rdma.rules.attach.requests import refused
 from kube_rdma.rules.attach.seats import soft_links
 from kube_rdma.rules.attach.vf import after_move, before_move
-from kube_rdma.rules.cni_conf.callers import FIRST
 
 FIRST_TABLE = 100  # the n-th network has routing table 100 + n
 RULE_PRIORITY = 20000

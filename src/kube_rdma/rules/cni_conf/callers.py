@@ -11,10 +11,7 @@ from enum import StrEnum
 from kube_base.errors import Refused, Unavailable
 from kube_rdma.model.attach.cni import Call, Verb
 from kube_rdma.model.cni_conf import PLUGIN
-from kube_rdma.model.ipam import InterfaceName
-
-# What every runtime calls the interface of the cluster's network (containerd's go-cni, ocicni).
-FIRST = InterfaceName("eth0")
+from kube_rdma.model.ipam import FIRST
 
 
 class Role(StrEnum):

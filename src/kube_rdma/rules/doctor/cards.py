@@ -15,13 +15,13 @@ from kube_rdma.model.card import Function
 from kube_rdma.model.device import Device, LinkLayer, PhysicalState, Port, PortState
 from kube_rdma.model.doctor import Observation
 from kube_rdma.model.finding import Finding, Severity
+from kube_rdma.model.pcie import PcieLink
 from kube_rdma.model.pools.pool import DATA_FILES
 from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma.rules.doctor.check import Check
 from kube_rdma.rules.doctor.errors import lost_packets, rising
 from kube_rdma.rules.doctor.flow_control import unlike_others
 from kube_rdma.rules.doctor.gpu_path import redirected, translated
-from kube_rdma.rules.doctor.pcie import slow_pcie
 from kube_rdma.rules.health.discovery import idle, judge, lasting, notes
 from kube_rdma.rules.health.evaluate import NodeFacts, NodeVerdict, evaluate, node_cards
 from kube_rdma.rules.health.membership import hidden
@@ -389,6 +389,46 @@ def _worded(about: str, sentence: str, cause: str, severity: Severity = Severity
 _POOLS = ("survey", "specs")
 _FLOW = ("survey", "flow_control")
 
+
+def _sentence(remedy: str) -> str:
+    """A remedy with a capital, unless it is a command."""
+    return remedy if remedy.startswith("ip ") else remedy[:1].upper() + remedy[1:]
+
+
+# From 8 GT/s on 128 of 130 bits are data, before it 8 of 10 (PCI Express Base Specification).
+_NEW_CODE, _CODES = 8.0, (0.8, 128 / 130)
+
+
+def slow_pcie(seen: Observation) -> Iterator[Finding]:
+    """KR125: yield cards whose link has fewer lanes, or slower ones, than both of its ends can.
+
+    Such a link halves a card's bandwidth while its port, rate and counters look well.
+    """
+    for link in seen.pcie or ():
+        if link.width < link.most_width or link.speed < link.most_speed:
+            yield Finding(
+                _card(seen, link),
+                f"PCIe x{link.width} at {link.speed:g} GT/s; card and slot support "
+                f"x{link.most_width} at {link.most_speed:g} GT/s",
+                "The PCIe link came up narrower or slower than card and slot can",
+                f"Reseat the card in its slot, or its riser; lspci -vv -s {link.pci} shows LnkSta. "
+                f"The link carries {_gbps(link):.0f} Gb/s now",
+                Severity.WARNING,
+            )
+
+
+def _card(seen: Observation, link: PcieLink) -> str:
+    """The devices of a card, else its function."""
+    devices = seen.survey.devices if seen.survey else ()
+    names = [one.name for one in devices if one.seat and one.seat.pci == link.pci]
+    return listed(names) or link.pci
+
+
+def _gbps(link: PcieLink) -> float:
+    """What the link can carry, before the protocol's own words."""
+    return link.width * link.speed * _CODES[link.speed >= _NEW_CODE]
+
+
 CHECKS = (
     Check("KR101", "driver", ("survey",), _no_driver, (), ("KR103", "KR132", "KR203", "KR204")),
     Check("KR102", "RDMA module", ("survey",), _no_rdma_module, (), ("KR103", "KR132", "KR204")),
@@ -425,8 +465,3 @@ CHECKS = (
     Check("KR141", "ACS", ("survey", "bridges", "virtual_machine"), redirected),
     Check("KR142", "IOMMU", ("survey", "domains", "virtual_machine"), translated),
 )
-
-
-def _sentence(remedy: str) -> str:
-    """A remedy with a capital, unless it is a command."""
-    return remedy if remedy.startswith("ip ") else remedy[:1].upper() + remedy[1:]

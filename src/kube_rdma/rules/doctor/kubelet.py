@@ -6,6 +6,7 @@ node comes along under one code.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from kube_base.frozen import replace
@@ -14,7 +15,7 @@ from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.pools.pool import Attach, Serving
 from kube_rdma.rules.doctor.cards import verdict
 from kube_rdma.rules.doctor.check import Check
-from kube_rdma.rules.doctor.versions import outdated
+from kube_rdma.rules.install.kubernetes_version import OLDEST
 from kube_rdma.rules.late_binding.cdi import cdi_works
 from kube_rdma.rules.pools.modes import terms
 from kube_rdma.rules.pools.pools import offer
@@ -156,6 +157,45 @@ def _kubelet(seen: Observation) -> ObservedKubelet:
 
 
 _POOLS = ("survey", "specs", "kubelet", "kubelet.allocatable")
+
+
+_KUBELET = re.compile(r"v?1\.(\d{1,9})\.(\d{1,9})(?:-vke\.(\d{1,9}))?")
+_PLUGIN = re.compile(r"v?(\d{1,9})\.(\d{1,9})\.(\d{1,9})")
+# By the minor version of Kubernetes the patch and VKE's own number from which on it has RDMA.
+_VKE_PATCHES = {20: (15, 18), 24: (15, 12)}
+_VKE_OLDEST = min(_VKE_PATCHES)
+_VKE_PLUGIN = (1, 7, 1)
+_NEEDS = "VKE's own component needs Kubernetes 1.24.15-vke.12 or 1.20.15-vke.18, and vpc-cni 1.7.1"
+_FIX = "kube-rdma needs nothing; upgrade before you go back to VKE's own component"
+
+
+def outdated(seen: Observation) -> Iterator[Finding]:
+    """KR208: yield versions that are older than kube-rdma or VKE's own component needs.
+
+    VKE's needs are those of Volcengine's document "Use RDMA in VKE".
+    """
+    assert seen.versions is not None
+    kubelet, plugin = seen.versions.kubelet, seen.versions.vpc_cni
+    if read := _KUBELET.match(kubelet):
+        minor, patch, build = (int(number or 0) for number in read.groups())
+        if minor < OLDEST:
+            yield Finding(
+                "kubelet",
+                f"Its version is {kubelet}",
+                f"kube-rdma needs Kubernetes 1.{OLDEST}",
+                "Upgrade Kubernetes",
+                Severity.WARNING,
+            )
+        behind = minor < _VKE_OLDEST or (patch, build) < _VKE_PATCHES.get(minor, (0, 0))
+        if read[3] and behind:
+            yield _advice("kubelet", kubelet)
+    if (read := _PLUGIN.match(plugin)) and tuple(map(int, read.groups())) < _VKE_PLUGIN:
+        yield _advice("vpc-cni", plugin)
+
+
+def _advice(subject: str, version: str) -> Finding:
+    return Finding(subject, f"Its version is {version}", _NEEDS, _FIX, Severity.ADVICE)
+
 
 CHECKS = (
     Check("KR201", "kubelet", ("kubelet",), _kubelet_down, (), ("KR202", "KR203", "KR204")),

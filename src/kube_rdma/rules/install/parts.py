@@ -7,15 +7,17 @@ which this floor does not see: whoever asks brings them, and what the files desc
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kube_rdma.model.install.blueprint import Blueprint, Json, When
+from kube_rdma.model.install.blueprint import NAMESPACE, Blueprint, Hole, Json, Spread, When, joined
 from kube_rdma.rules.install.admission import policies
-from kube_rdma.rules.install.metrics import metrics
 from kube_rdma.rules.install.pod_admission import pod_policies
 from kube_rdma.rules.install.pod_completion import completing_policy
-from kube_rdma.rules.install.recommended_labels import labelled
+from kube_rdma.rules.install.recommended_labels import PRODUCT, labelled
+from kube_rdma.rules.metrics.alerts import rule_groups
+from kube_rdma.rules.metrics.dashboards import dashboards
 
 PARTS = (
     "namespace",
@@ -75,3 +77,40 @@ def _by_version(node: Any) -> Any:
             for key, value in node.items()
         }
     return [_by_version(value) for value in node] if isinstance(node, list) else node
+
+
+_BASE = Hole("platform.base")
+
+
+def metrics() -> tuple[Blueprint, ...]:
+    """The objects that are made from the families of metrics."""
+    return (
+        Blueprint(_rules(), ("metrics.rules",)),
+        *(
+            Blueprint(_dashboard(name, board), ("metrics.dashboards",))
+            for name, board in dashboards().items()
+        ),
+    )
+
+
+def _rules() -> Json:
+    labels = {"more": Spread("metrics.labels")}
+    return {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "PrometheusRule",
+        "metadata": {"name": _BASE, "namespace": NAMESPACE, "labels": labels},
+        "spec": {"groups": rule_groups(Hole("metrics.runbook"))},
+    }
+
+
+def _dashboard(name: str, board: Json) -> Json:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": joined(_BASE, name.removeprefix(PRODUCT)),
+            "namespace": NAMESPACE,
+            "labels": {"grafana_dashboard": "1"},
+        },
+        "data": {f"{name}.json": json.dumps(board)},
+    }

@@ -348,8 +348,8 @@ PART_FAILURES = _counter(
 OBJECT_FAILURES = _counter(
     f"{OWN}object_failures",
     ("kind",),
-    "Number of times that an object of a kind, such as `IPPool`, could not be handled; the log of "
-    "the agent or controller says which one, and why.",
+    "Number of times that an object of a kind, such as `IPPool`, could not be handled; the log "
+    "says which one, and why.",
     "the agent and the controller",
 )
 CONTROLLER_LEADS = _gauge(

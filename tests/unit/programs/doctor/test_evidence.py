@@ -32,10 +32,10 @@ from kube_rdma.model.doctor import (
 )
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.pools.rails import RailRecord
+from kube_rdma.programs.doctor.containers import steering
 from kube_rdma.programs.doctor.evidence import DoctorPlaces, observe
 from kube_rdma.programs.doctor.kernel import noted
 from kube_rdma.programs.doctor.pod import pod_by_api
-from kube_rdma.programs.doctor.steering import steering
 from kube_rdma_testing.cluster.server import FakeServer
 
 KINDS = (

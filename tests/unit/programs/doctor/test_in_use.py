@@ -6,7 +6,7 @@ from kube_base.errors import Unavailable
 from kube_rdma.adapters.kernel import proc
 from kube_rdma.model.doctor import ObservedQueuePairs
 from kube_rdma.model.queue_pairs import QueuePair
-from kube_rdma.programs.doctor.in_use import counted_pairs
+from kube_rdma.programs.doctor.pod_here import counted_pairs
 
 CONTAINERS = {7: "main", 8: "main", 9: "sidecar"}
 PROGRAMS = {7: "ib_write_bw", 8: "python", 9: ""}

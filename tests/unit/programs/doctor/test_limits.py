@@ -4,7 +4,7 @@ import pytest
 
 from kube_base.errors import Unavailable
 from kube_rdma.model.doctor import ObservedLimit
-from kube_rdma.programs.doctor.limits import observed_limits
+from kube_rdma.programs.doctor.pod_here import observed_limits
 
 UID = "5e0b-8e3c"
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import stat
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -21,9 +21,8 @@ from kube_base.frozen import Frozen
 from kube_base.notices import Notices
 from kube_rdma.adapters.cni.conf import binary
 from kube_rdma.adapters.cni.conf.places import CniPlaces, inside
-from kube_rdma.adapters.cni.conf.writes import Writes
 from kube_rdma.adapters.inotify import open_inotify
-from kube_rdma.model.cni_conf import ConfFile, ConfPlan, Undone, Wiring
+from kube_rdma.model.cni_conf import SET_ASIDE, ConfFile, ConfPlan, Undone, Wiring
 
 ENDINGS = (".conf", ".conflist", ".json")  # what a runtime looks at
 LARGEST = 1 << 20  # bytes of a file; a larger one is not a configuration
@@ -357,3 +356,48 @@ def _mode(target: Path) -> int:
         return stat.S_IMODE(target.stat().st_mode)
     except FileNotFoundError:
         return 0o600
+
+
+AT_ONCE = 1_000_000_000  # nanoseconds
+
+
+class Writes:
+    """The last writes of one keeper, and what became of them.
+
+    Both moments, of the write and of its undoing, are the kernel's own (st_ctime).
+    """
+
+    def __init__(self) -> None:
+        self._stamps: dict[Path, int] = {}  # of what was written and not looked at since
+        self.undone = Undone()
+
+    def note(self, paths: Iterable[Path]) -> None:
+        """These have just been written."""
+        for path in paths:
+            with suppress(FileNotFoundError):
+                self._stamps[path] = path.stat().st_ctime_ns
+
+    def look(self, wanted: Collection[Path]) -> Undone:
+        """How it stands now; `wanted` are the files that would have to be written again."""
+        if not wanted:
+            self._stamps.clear()
+            self.undone = Undone()
+        again = {path: stamp for path, stamp in self._stamps.items() if path in wanted}
+        aside = tuple(path.name for path in self._stamps if _is_set_aside(path))
+        if again or aside:
+            quick = any(_is_quick(path, stamp) for path, stamp in again.items())
+            self._stamps.clear()
+            self.undone = Undone(self.undone.at_once + 1 if quick else 0, aside)
+        return self.undone
+
+
+def _is_set_aside(path: Path) -> bool:
+    return not path.exists() and path.with_name(path.name + SET_ASIDE).exists()
+
+
+def _is_quick(path: Path, written: int) -> bool:
+    """Whether somebody else's text, or nothing, took its place within a second."""
+    try:
+        return path.stat().st_ctime_ns - written <= AT_ONCE
+    except FileNotFoundError:
+        return False

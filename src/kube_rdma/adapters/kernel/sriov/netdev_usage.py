@@ -9,9 +9,11 @@ for (macvlan_open in drivers/net/macvlan.c, ndo_dflt_fdb_dump in net/core/rtnetl
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Collection, Iterator, Sequence
-from ipaddress import ip_network
+from contextlib import suppress
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from pathlib import Path
 from socket import AF_BRIDGE
 
@@ -24,13 +26,13 @@ from kube_rdma.adapters.kernel.netlink.rtnl_read import (
     seen_routes,
     seen_rules,
 )
-from kube_rdma.adapters.kernel.sriov.storage import NFS_SERVERS, storage_servers
 from kube_rdma.adapters.kernel.sysfs.netdev import upper_netdevs
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.model.attach.pod_view import SeenLink, SeenRoute, SeenRule
 from kube_rdma.model.card import Use
 from kube_rdma.model.ipam import Address, Subnet
 
+NFS_SERVERS = Path("/proc/self/net/nfsfs/servers")
 _SYSFS = Path("/sys")
 _GETNEIGH = 30
 _NEIGHBOUR = struct.Struct("=BxxxiHBB")  # struct ndmsg: family, index, state, flags, type
@@ -141,3 +143,40 @@ def decode_guest(payload: bytes) -> Iterator[tuple[int, str]]:
             continue
         if not mac[0] & _GROUP_BIT:
             yield index, mac.hex(":")
+
+
+_NFS = re.compile(r"v\d+ ([0-9a-f]{8}|[0-9a-f]{32}) ")  # as RPC_DISPLAY_HEX_ADDR prints it
+_NVME = re.compile(r"\btraddr=([0-9a-fA-F.:]+)")
+_LUSTRE = re.compile(r"MGC([0-9a-fA-F.:]+)@\w+")
+
+
+def storage_servers(tree: SysfsTree, nfs: Path = NFS_SERVERS) -> Iterator[tuple[str, Address]]:
+    """Yield the name for people and the address of each server of mounted storage.
+
+    NFS lists its servers for each network namespace (nfs_server_list_show, fs/nfs/client.c); NVMe
+    over fabrics has them in sysfs (nvme_sysfs_show_address, drivers/nvme/host/sysfs.c); Lustre
+    names its management client after the server's LNet address. Storage of user space is not seen.
+    """
+    yield from _nfs(nfs)
+    for name in tree.names("class/nvme", required=False):
+        match = _NVME.search(tree.text(f"class/nvme/{name}/address", required=False) or "")
+        yield from _called(name, match[1] if match else "")
+    for name in tree.names("fs/lustre/mgc", required=False):
+        match = _LUSTRE.fullmatch(name)
+        yield from _called("Lustre", match[1] if match else "")
+
+
+def _nfs(servers: Path) -> Iterator[tuple[str, Address]]:
+    lines: list[str] = []
+    with suppress(OSError):
+        lines = servers.read_text(errors="replace").splitlines()
+    for match in filter(None, map(_NFS.match, lines)):
+        number, wide = int(match[1], 16), len(match[1]) > 8
+        address = IPv6Address(number) if wide else IPv4Address(number)
+        yield f"NFS of {address}", address
+
+
+def _called(what: str, text: str) -> Iterator[tuple[str, Address]]:
+    """Nothing for what is no IP address: a local NVMe disk has none, Fibre Channel another."""
+    with suppress(ValueError):
+        yield f"{what} of {text}", ip_address(text)

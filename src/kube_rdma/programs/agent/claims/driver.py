@@ -77,6 +77,5 @@ class ClaimDriver:
             works, why = await self._works()
             if works:
                 return
-            for news in self._notices.news("runtime", why):
-                log.warning("claims not served", why=news)
+            self._notices.warn(log, "claims not served", "runtime", why)
             await asyncio.sleep(ASK_SECONDS)

@@ -47,8 +47,13 @@ class ClaimMetadata:
         try:
             await asyncio.to_thread(self._folder.put, prepared.claim.uid, texts)
         except Unavailable as error:
-            for why in self._notices.news("metadata", str(error)):
-                log.warning("metadata of claim not written", claim=str(prepared.claim), why=why)
+            self._notices.warn(
+                log,
+                "metadata of claim not written",
+                "metadata",
+                str(error),
+                claim=str(prepared.claim),
+            )
             return
         self._notices.over("metadata")
 

@@ -74,8 +74,7 @@ class ClaimSettings:
                     pool = pools.get(mine[0][0])
                     await asyncio.to_thread(self._write, pod, container, cards, pool)
         except Unavailable as error:
-            for why in self._notices.news("settings", str(error)):
-                log.warning("settings not given", why=why)
+            self._notices.warn(log, "settings not given", "settings", str(error))
             return
         self._notices.over("settings")
 

@@ -41,8 +41,7 @@ class KubeletRecord:
         try:
             recorded = await asyncio.to_thread(self._read)
         except Unavailable as error:
-            for why in self._notices.news("record", str(error)):
-                log.warning("kubelet's record not read", why=why)
+            self._notices.warn(log, "kubelet's record not read", "record", str(error))
             return ()
         self._notices.over("record")
         uids = {grant.uid for grant in recorded}

@@ -119,8 +119,7 @@ class KubeletView:
         try:
             shares = await self.record.complete(recorded, answer[0])
         except KubeError as error:
-            for why in self._notices.news("untold", str(error)):
-                log.warning("share holders unknown", why=why)
+            self._notices.warn(log, "share holders unknown", "untold", str(error))
             return None
         self._notices.over("untold")
         return replace(answer[0], shares=shares)
@@ -301,8 +300,7 @@ class KubeletView:
             allocatable_shares = await self._pod_resources.allocatable() if allocatable else ()
             holdings = await self._pod_resources.all_held()
         except Unavailable as error:
-            for why in self._notices.news("holdings", str(error)):
-                log.warning("share holders unknown", why=why)
+            self._notices.warn(log, "share holders unknown", "holdings", str(error))
             return None
         self._notices.over("holdings")
         return holdings, allocatable_shares

@@ -90,8 +90,7 @@ class ModeChanges:
         try:
             return None if holdings is None else (*holdings, *await self._late.held())
         except Unavailable as error:
-            for why in self._notices.news("bound", str(error)):
-                log.warning("share holders unknown", why=why)
+            self._notices.warn(log, "share holders unknown", "bound", str(error))
             return None
 
     async def _recall(self) -> tuple[PoolSpec, ...]:
@@ -124,8 +123,7 @@ class ModeChanges:
             await self._records.put(_RECORD, AppliedPools(specs))
         except Unavailable as error:
             self._recorded = None
-            for why in self._notices.news("record", str(error)):
-                log.warning("applied modes not written", why=why)
+            self._notices.warn(log, "applied modes not written", "record", str(error))
             return False
         self._recorded = specs
         self._notices.over("record")

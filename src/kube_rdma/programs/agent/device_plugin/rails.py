@@ -91,5 +91,4 @@ class NodeRails:
             await records.put(_RECORD, record)
             self._notices.over(_RECORD)
         except Unavailable as error:
-            for why in self._notices.news(_RECORD, str(error)):
-                log.warning("rails not written", why=why)
+            self._notices.warn(log, "rails not written", _RECORD, str(error))

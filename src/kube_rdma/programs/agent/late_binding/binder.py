@@ -268,8 +268,7 @@ class Binder(LateBinding):
                 await self.forget()
                 self._notices.over("sweep")
             except KubeError as error:
-                for why in self._notices.news("sweep", str(error)):
-                    log.warning("stale bindings not removed", why=why)
+                self._notices.warn(log, "stale bindings not removed", "sweep", str(error))
             await asyncio.sleep(SWEEP_SECONDS)
 
     async def forget(self) -> None:

@@ -109,8 +109,7 @@ class EarlySettings:
         return replace(grant, mounts=(*grant.mounts, *made))
 
     def _tell(self, error: Unavailable) -> None:
-        for why in self._notices.news("settings", str(error)):
-            log.warning("settings not given", why=why)
+        self._notices.warn(log, "settings not given", "settings", str(error))
 
     def _share(self, cdi: CdiFolder, folder: Path, shim: str) -> bool:
         hooks = lift_memlock(shim), merge_settings(shim, str(folder))

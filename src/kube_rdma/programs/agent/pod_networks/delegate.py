@@ -22,7 +22,7 @@ from kube_base.frozen import Frozen, replace
 from kube_rdma.adapters.files.device_info import DeviceInfoFolder
 from kube_rdma.model.attach.attachment import Attached, AttachmentKey, NetworkAsk
 from kube_rdma.model.attach.cni import Call, CniResult, Verb
-from kube_rdma.model.ipam import PodUid, PoolName
+from kube_rdma.model.ipam import FIRST, PodUid, PoolName
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.pools.pool import DeviceInfo
 from kube_rdma.programs.agent.pod_networks.attach import (
@@ -37,7 +37,6 @@ from kube_rdma.programs.agent.pod_networks.attach import (
 from kube_rdma.rules.attach import delegate
 from kube_rdma.rules.attach.procedure import NetworkRequest
 from kube_rdma.rules.attach.requests import DEFAULT_NETWORK, SHARED, refuse_isolated
-from kube_rdma.rules.cni_conf.callers import FIRST
 
 if TYPE_CHECKING:
     from kube_rdma.programs.agent.pod_networks.node_view import NodeView

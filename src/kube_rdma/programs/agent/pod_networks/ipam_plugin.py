@@ -14,7 +14,7 @@ from kube_base.errors import Broken, Refused
 from kube_rdma.model.attach.attachment import AttachmentKey
 from kube_rdma.model.attach.cni import Call, CniResult, LinkAddress, LinkRoute, Verb
 from kube_rdma.model.card import CardId
-from kube_rdma.model.ipam import NicRequest, Owner, PodUid, is_default
+from kube_rdma.model.ipam import FIRST, NicRequest, Owner, PodUid, is_default
 from kube_rdma.programs.agent.pod_networks.attach import (
     Again,
     AttachDependencies,
@@ -25,7 +25,6 @@ from kube_rdma.programs.agent.pod_networks.attach import (
 )
 from kube_rdma.rules.attach.addresses import owner
 from kube_rdma.rules.attach.seats import is_link
-from kube_rdma.rules.cni_conf.callers import FIRST
 
 
 class PluginAddresses:

@@ -439,8 +439,7 @@ class NodeView:
             remedy=f"Delete it if no administrator wrote it; else annotate it with {EDITED}=true",
             where=f"IPPool {pool.name}",
         )
-        for why in self._notices.news(("pool", pool.name), str(refusal)):
-            log.warning("IPPool refused", pool=pool.name, why=why)
+        self._notices.warn(log, "IPPool refused", ("pool", pool.name), str(refusal), pool=pool.name)
         raise refusal
 
 

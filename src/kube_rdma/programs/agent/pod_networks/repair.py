@@ -126,8 +126,7 @@ class SandboxRepair:
                 self._notices.over("round")
                 seconds = self._wait()
             except KubeError as error:
-                for why in self._notices.news("round", str(error)):
-                    log.warning("sandbox reconciliation failed", why=why)
+                self._notices.warn(log, "sandbox reconciliation failed", "round", str(error))
                 seconds = full_jitter(failures)
                 failures += 1
             await asyncio.sleep(self._pace.least)

@@ -14,6 +14,7 @@ from kube_rdma.adapters.files.device_info import DeviceInfoFolder
 from kube_rdma.model.attach.attachment import AttachmentKey
 from kube_rdma.model.attach.cni import Call, CniAttachment, CniResult, Verb
 from kube_rdma.model.cni_conf import Wiring
+from kube_rdma.model.ipam import FIRST
 from kube_rdma.model.late_binding.binding import ContainerId
 from kube_rdma.programs.agent.pod_networks.attach import AttachDependencies, AttachPipeline
 from kube_rdma.programs.agent.pod_networks.chain import SandboxNetworks
@@ -21,7 +22,7 @@ from kube_rdma.programs.agent.pod_networks.context import NodeContext
 from kube_rdma.programs.agent.pod_networks.delegate import DelegatedNetworks
 from kube_rdma.programs.agent.pod_networks.ipam_plugin import PluginAddresses
 from kube_rdma.rules.attach.requests import is_asking, names_default, names_networks
-from kube_rdma.rules.cni_conf.callers import FIRST, Role, role, stranded, turned
+from kube_rdma.rules.cni_conf.callers import Role, role, stranded, turned
 
 SWEEP_SECONDS = 60.0
 

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_base.errors import Refused
-from kube_rdma.adapters.cni.conf.folder import FolderTiming
-from kube_rdma.adapters.cni.conf.writes import Writes
+from kube_rdma.adapters.cni.conf.folder import FolderTiming, Writes
 from kube_rdma.model.cni_conf import PLUGIN, SET_ASIDE, ConfFile, ConfPlan, Undone, Wiring
 from kube_rdma.rules.cni_conf.conflist import plan
 from kube_rdma.rules.cni_conf.exclusive import ENOUGH, shut_out

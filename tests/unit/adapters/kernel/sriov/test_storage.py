@@ -7,7 +7,7 @@ from ipaddress import ip_address
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.adapters.kernel.sriov.storage import storage_servers
+from kube_rdma.adapters.kernel.sriov.netdev_usage import storage_servers
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 
 
