@@ -26,7 +26,7 @@ from kube_rdma.adapters.kernel.netlink import (
     uevents,
 )
 from kube_rdma.adapters.kernel.pod import gids, probe
-from kube_rdma.adapters.kernel.sriov import netdev_usage, storage
+from kube_rdma.adapters.kernel.sriov import netdev_usage
 from kube_rdma.adapters.kernel.sysfs import counters, devices, pci_paths, pcie, topology_facts
 from kube_rdma.adapters.kernel.sysfs.machines import machine
 from kube_rdma.adapters.kernel.sysfs.recorded_text import RecordedText
@@ -222,7 +222,7 @@ def _sysfs(data: bytes) -> None:
     topology_facts.facts_of(nets, root)
     seen = SysfsTree(root)
     dcb.read_ecn(seen, "ens1f0")
-    list(storage.storage_servers(seen, OneFile(data)))
+    list(netdev_usage.storage_servers(seen, OneFile(data)))
     addresses = [function.seat.pci for function in survey.functions]
     each(
         lambda _: pcie.read_pcie(survey, root),
@@ -269,7 +269,7 @@ NFS = b"NV SERVER   PORT USE HOSTNAME\nv4 0a000001  801   1 server\nv4 " + b"f" 
 
 
 def _storage(data: bytes) -> None:
-    list(storage.storage_servers(SysfsTree(_MACHINE), OneFile(data)))
+    list(netdev_usage.storage_servers(SysfsTree(_MACHINE), OneFile(data)))
 
 
 def _gids(data: bytes) -> None:
