@@ -34,6 +34,7 @@ class Turns:
         self._taken = {True: 0, False: 0}  # by whether it begins something
         self._waiting: list[tuple[bool, int, int, str, asyncio.Future[None]]] = []
         self._numbers = count()
+        self._rounds = {True: 0, False: 0}  # of who was called last: a namespace has one turn in each
 
     @asynccontextmanager
     async def turn(self, *, begins: bool, namespace: str = "") -> AsyncIterator[Place]:
@@ -48,8 +49,9 @@ class Turns:
     async def wait(self, *, begins: bool, namespace: str = "") -> None:
         """Return with a place taken."""
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        before = sum((each[0], each[3]) == (begins, namespace) for each in self._waiting)
-        heapq.heappush(self._waiting, (begins, before, next(self._numbers), namespace, ready))
+        mine = (n for b, n, _, space, _ in self._waiting if (b, space) == (begins, namespace))
+        number = 1 + max((self._rounds[begins], *mine))
+        heapq.heappush(self._waiting, (begins, number, next(self._numbers), namespace, ready))
         self._call()
         try:
             await ready
@@ -66,12 +68,12 @@ class Turns:
     def _call(self) -> None:
         """Call those for whom there is a place. What ends comes first, so who is left begins."""
         while self._waiting and sum(self._taken.values()) < self._places:
-            begins, _, _, _, ready = self._waiting[0]
+            begins, number, _, _, ready = self._waiting[0]
             if not ready.done() and begins and self._taken[True] >= self._beginning:
                 return
             heapq.heappop(self._waiting)
             if not ready.done():  # else whoever waited has given up
-                self._taken[begins] += 1
+                self._taken[begins], self._rounds[begins] = self._taken[begins] + 1, number
                 ready.set_result(None)
 
 

@@ -153,3 +153,22 @@ async def test_namespaces_have_turns():
             tasks.create_task(call("train", number))
         await asyncio.sleep(0)
     assert order[:4] == [("tenant", 0), ("train", 0), ("tenant", 1), ("train", 1)]
+
+
+async def test_who_comes_again_and_again_goes_before_nobody_who_waits():
+    """A namespace of which one call always waits has every second turn, and no more."""
+    turns, order = Turns(1), []
+
+    async def call(namespace, again=0):
+        async with turns.turn(begins=True, namespace=namespace):
+            order.append(namespace)
+            if again:
+                tasks.create_task(call(namespace, again - 1))
+                await asyncio.sleep(0)
+
+    async with asyncio.TaskGroup() as tasks, turns.turn(begins=True):
+        for _ in range(5):
+            tasks.create_task(call("train"))
+        tasks.create_task(call("tenant", again=20))
+        await asyncio.sleep(0)
+    assert order[:12].count("train") == 5
