@@ -173,7 +173,7 @@ def _setting(seen: Observation, interface: str, word: str) -> int | None:
     """The value in force: the larger of the interface's and that of all (ip-sysctl)."""
     values = dict(seen.settings or ())
     words = (values.get(f"net/ipv4/conf/{name}/{word}", "") for name in ("all", interface))
-    numbers = [int(text) for text in words if text.isdigit()]
+    numbers = [int(text) for text in words if text.isdecimal()]
     return max(numbers) if len(numbers) == 2 else None
 
 

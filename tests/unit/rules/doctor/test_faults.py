@@ -400,6 +400,11 @@ def test_routes_that_the_cluster_is_not_reached_by_are_well(seen):
     assert diagnose(seen).findings == ()
 
 
+def test_a_setting_that_is_no_number_is_no_fault():
+    """A bundle is what a node says: some texts are digits to Python, and no numbers."""
+    assert codes(setting("eth1", "rp_filter", "\u00b2")) == []
+
+
 def test_what_follows_comes_behind_with_the_code_of_its_root():
     seen = with_device(port=DOWN, netdev={"up": False, "carrier": None})
     seen = with_device(1, base=seen, port=DOWN, netdev={"up": False, "carrier": None})
