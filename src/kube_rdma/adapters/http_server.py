@@ -3,8 +3,8 @@
 h11 knows the protocol, asyncio the sockets. Callers may be anybody who reaches the port, so what
 one may cost is bounded: how many connections there are, and of one address, how long one is silent,
 how large a request is and how long it takes. Where a place is missing, a connection without a
-request goes for a new one. A caller that breaks off, or sends something else, ends its own
-connection alone.
+request, or of an address with many, goes for a new one. A caller that breaks off, or sends
+something else, ends its own connection alone.
 """
 
 from __future__ import annotations
@@ -182,18 +182,24 @@ class HttpServer(ABC):
     def _has_room(self, peer: str) -> bool:
         """Whether one more of this address is taken, perhaps in place of one that asks nothing.
 
-        That is one of the same address, if it has all that it may, else of the one that has most.
+        That is one of the same address, if it has all that it may, else of the one that has most,
+        which loses one that asks, too, for an address with fewer.
         """
         counts = Counter(each.peer for each in self._open)
         is_crowd = counts[peer] >= self._most.one_peer
         if not is_crowd and len(self._open) < self._most.connections:
             return True
-        silent = [each for each in self._open if each.waits and (each.peer == peer or not is_crowd)]
-        if silent:
-            worst = max(silent, key=lambda each: counts[each.peer])
+        spare = [
+            each
+            for each in self._open
+            if (each.waits or counts[each.peer] > counts[peer] + 1)
+            and (each.peer == peer or not is_crowd)
+        ]
+        if spare:
+            worst = max(spare, key=lambda each: (counts[each.peer], each.waits))
             worst.cut_off()
             del self._open[worst]
-        return bool(silent)
+        return bool(spare)
 
     async def _exchange(self, caller: HttpCaller) -> None:
         try:

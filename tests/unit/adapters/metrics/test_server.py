@@ -167,11 +167,12 @@ async def scraped(server, host):
 async def silent(stack, server, host, count):
     """Connections from an address that send nothing."""
     loop = asyncio.get_running_loop()
-    for _ in range(count):
-        one = stack.enter_context(socket.socket())
+    made = [stack.enter_context(socket.socket()) for _ in range(count)]
+    for one in made:
         one.setblocking(False)
         one.bind((host, 0))
         await loop.sock_connect(one, ("127.0.0.1", server.port))
+    return made
 
 
 async def test_thousands_of_silent_connections_of_one_address_cost_eight_and_others_are_served():
@@ -221,6 +222,30 @@ async def test_where_all_places_are_taken_a_silent_connection_goes_for_a_new_one
                 assert await scraped(server, f"127.0.0.{last}")
         writer.write(b"GET /metrics HTTP/1.1\r\nhost: a\r\n\r\n")
         assert await reader.readuntil(b"a 1\n")
+
+
+@pytest.mark.parametrize("body", [0, 9])
+async def test_where_all_places_are_taken_who_has_many_loses_one(body):
+    """Also where all of them ask, for a slow answer or with a body that never comes."""
+    gate, asked = asyncio.Event(), []
+
+    async def late():
+        asked.append(1)
+        if len(asked) <= LIMITS.connections and not body:
+            await gate.wait()
+        return b"a 1\n"
+
+    head = b"GET /metrics HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n" % body
+    async with serving(late) as server:
+        with ExitStack() as stack:
+            stack.callback(gate.set)
+            for last in range(100, 100 + LIMITS.connections // LIMITS.one_peer):
+                for one in await silent(stack, server, f"127.0.0.{last}", LIMITS.one_peer):
+                    one.send(head)
+            async with asyncio.timeout(60):
+                while sum(not each.waits for each in server._open) < LIMITS.connections:  # noqa: ASYNC110
+                    await asyncio.sleep(0)
+            assert await scraped(server, "127.0.0.9")
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /metrics HTTP/1.1\r\n"])
