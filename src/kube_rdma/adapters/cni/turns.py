@@ -34,7 +34,10 @@ class Turns:
         self._taken = {True: 0, False: 0}  # by whether it begins something
         self._waiting: list[tuple[bool, int, int, str, asyncio.Future[None]]] = []
         self._numbers = count()
-        self._rounds = {True: 0, False: 0}  # of who was called last: a namespace has one turn in each
+        self._rounds = {
+            True: 0,
+            False: 0,
+        }  # of who was called last: a namespace has one turn in each
 
     @asynccontextmanager
     async def turn(self, *, begins: bool, namespace: str = "") -> AsyncIterator[Place]:

@@ -63,7 +63,7 @@ def unpooled(wishes: Iterable[Wish]) -> tuple[tuple[Wish, Address], ...]:
         (wish, address)
         for wish in wishes
         if not wish.network.pools
-        for address in [one.address for one in wish.ask.addresses] or argued_ips(wish.ask)
+        for address in (*(one.address for one in wish.ask.addresses), *argued_ips(wish.ask))
     )
 
 
@@ -72,12 +72,14 @@ def refuse_reserved(
 ) -> None:
     """Raise Refused for an address in a subnet of a pool that is for other namespaces.
 
-    The whole subnet counts, for its gateway is nobody's to take either.
+    The whole subnet counts, for its gateway is nobody's to take either. An address that is mapped
+    into IPv6 has the GID of the IPv4 one.
     """
     kept = [one for one in pools if one.namespaces and namespace not in one.namespaces]
     for wish, address in asked:
         for pool in kept:
-            if any(address in one.subnet for one in pool.ranges):
+            meant = getattr(address, "ipv4_mapped", None) or address
+            if any(meant in one.subnet for one in pool.ranges):
                 problem = (
                     f"{address} is of IPPool {pool.name}, which is for pods of "
                     f"{listed(pool.namespaces)}, and this pod is of namespace {namespace}"

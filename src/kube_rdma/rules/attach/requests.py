@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from ipaddress import ip_interface
 from typing import TypeVar
@@ -313,7 +314,7 @@ def _with_argued(wish: Wish) -> Wish:
     if not ips:
         return wish
     try:
-        addresses = _argued(ips)
+        addresses = tuple(map(_asked, ips if isinstance(ips, list) else [ips]))
     except ValueError:
         problem = f"{json.dumps(ips)} is not a list of IP addresses"
         remedy = 'Write it like ["10.0.0.10/24"]'
@@ -321,16 +322,16 @@ def _with_argued(wish: Wish) -> Wish:
     return _in_place(replace(wish, ask=replace(wish.ask, addresses=addresses)), "cni-args")
 
 
-def argued_ips(ask: NetworkAsk) -> tuple[Address, ...]:
-    """The addresses of its cni-args, which other plugins are told as they are."""
-    try:
-        return tuple(one.address for one in _argued(decoded(ask.arguments).get("ips") or []))
-    except ValueError:
-        return ()  # no plugin can set them either
+def argued_ips(ask: NetworkAsk) -> Iterator[Address]:
+    """The addresses of its cni-args, which other plugins are told as they are.
 
-
-def _argued(ips: object) -> tuple[AskedAddress, ...]:
-    return tuple(map(_asked, ips if isinstance(ips, list) else [ips]))
+    To a plugin in Go `IPs` is the same key (encoding/json folds case).
+    """
+    for key, ips in decoded(ask.arguments).items():
+        for ip in ips if isinstance(ips, list) else [ips]:
+            if key.casefold() == "ips":
+                with suppress(ValueError):  # no plugin can set it either
+                    yield _asked(ip).address
 
 
 def _in_place(wish: Wish, field: str) -> Wish:

@@ -121,10 +121,15 @@ async def test_a_pod_takes_no_address_of_a_pool_for_others(tmp_path, everybodys,
         ({"cni-args": {"ips": ["10.20.0.5/24"]}}, "macvlan"),
         ({"ips": ["10.20.0.5/24"]}, "bridge"),
         ({"cni-args": {"ips": ["10.20.0.5/24"]}}, "bridge"),
+        ({"ips": ["::ffff:10.20.0.5/120"]}, "macvlan"),
+        ({"ips": ["10.9.0.1/24"], "cni-args": {"ips": ["10.20.0.5/24"]}}, "bridge"),
+        ({"cni-args": {"IPs": ["10.20.0.5/24"]}}, "bridge"),
+        ({"cni-args": {"ip\u017f": "::ffff:10.20.0.5/120"}}, "bridge"),
+        ({"cni-args": {"ips": [None, "10.20.0.5/24"]}}, "bridge"),
     ],
 )
 async def test_an_entry_takes_no_address_of_a_pool_for_others(tmp_path, entry, kind):
-    """Whoever makes the interface."""
+    """Whoever makes the interface, and however a plugin in Go understands the entry."""
     text = json.dumps({"cniVersion": "1.0.0", "type": kind, "capabilities": {"ips": True}})
     shares = [share(card(0), Mode.SHARED_MULTI)]
     world = World(tmp_path, [card(0)], shares, {"default/lan": (RESOURCE, text)})
