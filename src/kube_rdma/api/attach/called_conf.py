@@ -89,16 +89,16 @@ def network(call: Call, name: str, resource: str | None) -> tuple[NetworkDefinit
     document = read(call.config, definition.network.source)
     conf = validate(_Called, document)
     runtime = conf.runtime_config
+    addresses = passed_on = _asked(_texts(call, conf), document)
     if definition.ipam.yields:
         definition, addresses = _of_static(call, definition, document, conf)
-    else:
-        addresses = _asked(_texts(call, conf), document)
     return definition, NetworkAsk(
         namespace=namespace,
         network=own_name,
         interface=call.interface,
         source=definition.network.source,
         addresses=addresses,
+        passed_on=passed_on,
         mac=runtime.mac or _mac(call),
         guid=runtime.guid,
         argued_guid=with_colons(conf.args.cni.guid).lower() or None,

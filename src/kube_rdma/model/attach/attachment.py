@@ -147,6 +147,7 @@ class NetworkAsk(Frozen):
     interface: InterfaceName
     source: str
     addresses: tuple[AskedAddress, ...] = ()
+    passed_on: tuple[AskedAddress, ...] = ()  # all that a meta-plugin says of it, by any field
     mac: str | None = None
     guid: str | None = None
     default_routes: tuple[Address, ...] = ()

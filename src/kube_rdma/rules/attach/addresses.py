@@ -63,7 +63,10 @@ def unpooled(wishes: Iterable[Wish]) -> tuple[tuple[Wish, Address], ...]:
         (wish, address)
         for wish in wishes
         if not wish.network.pools
-        for address in (*(one.address for one in wish.ask.addresses), *argued_ips(wish.ask))
+        for address in (
+            *(one.address for one in (*wish.ask.addresses, *wish.ask.passed_on)),
+            *argued_ips(wish.ask),
+        )
     )
 
 

@@ -108,8 +108,11 @@ class DelegateWorld(World):
     def late(self, life):
         return WrittenOnce(self.bound, life)
 
-    async def meta(self, verb, number, interface="net1", pod="train-0", **config):
-        """A call for one interface of a sandbox, with changes to the network's configuration."""
+    async def meta(self, verb, number, interface="net1", pod="train-0", cni_args="", **config):
+        """A call for one interface of a sandbox, with changes to the network's configuration.
+
+        `cni_args` are in CNI_ARGS besides.
+        """
         path = self._files[number]
         variables = {
             "CNI_COMMAND": verb,
@@ -117,7 +120,8 @@ class DelegateWorld(World):
             "CNI_IFNAME": interface,
             "CNI_NETNS": str(path),
             "CNI_ARGS": "IgnoreUnknown=true;K8S_POD_NAMESPACE=default;K8S_POD_UID=uid-1"
-            + (f";K8S_POD_NAME={pod}" if pod else ""),
+            + (f";K8S_POD_NAME={pod}" if pod else "")
+            + cni_args,
         }
         environment = "".join(f"{key}={value}\0" for key, value in variables.items()).encode()
         text = json.dumps({**NETWORK, **config}).encode()

@@ -167,3 +167,24 @@ async def test_a_network_of_others_is_refused_to_a_meta_plugin_too(tmp_path, eve
             await world.meta("ADD", 1)
     else:
         await world.meta("ADD", 1)
+
+
+async def test_an_address_of_cni_args_is_of_no_pool_for_others_either(tmp_path):
+    """So Multus passes on what a pod's entry asks for."""
+    networks = {"default/rail": (RESOURCE, json.dumps(NETWORK))}
+    world = DelegateWorld(tmp_path, [card(0)], [share(card(0), Mode.SHARED_MULTI)], networks)
+    world.ask("rail")
+    world.sandbox()
+    world.start()
+    world.node.pools = {TEAM_A.name: TEAM_A}
+    ipam = {"type": "static", "addresses": [{"address": "10.7.0.9/24"}]}
+    with pytest.raises(Refused, match="IPPool team-a, which is for pods of team-a"):
+        await world.meta("ADD", 1, cni_args=";IP=10.20.0.5/24", ipam=ipam)
+    args = ";IP=10.7.0.5/24,10.8.0.5/24;GATEWAY=10.7.0.254"
+    result = await world.meta("ADD", 1, cni_args=args, ipam=ipam)
+    told = [(str(one.address), str(one.gateway)) for one in result.addresses]
+    assert told == [
+        ("10.7.0.9/24", "10.7.0.254"),
+        ("10.7.0.5/24", "10.7.0.254"),
+        ("10.8.0.5/24", "None"),
+    ]
