@@ -3,7 +3,7 @@
     Unavailable     no answer, 429, 5xx: the same again can help
     ├── Expired     410: list again, which a watch does by itself
     └── Conflict    the object is not as the caller believed: read it again, then decide again
-    Refused         403 (RBAC, admission), 401, 422 and other 4xx
+    Refused         403 (RBAC, admission), 401, 422, other 4xx, 500 of fields that are not defined
     └── NotInstalled 404 of a whole resource
 
 A Conflict is Unavailable to whoever does not look closer, since trying again is right for both; it
@@ -37,7 +37,10 @@ _UID_OF_NONE = "UID in object meta:"
 # Of 403 while the objects of a definition are being deleted; then it is gone, or was made anew
 # (apiextensions-apiserver, pkg/apiserver/customresource_handler.go; seen of 1.36).
 _TERMINATING = "while custom resource definition is terminating"
+# Of 500 for a whole server-side apply (structured-merge-diff, typed; seen of 1.36).
+_UNDECLARED = "field not declared in schema"
 _USER = re.compile(r'User "([^"]+)" cannot ')  # of RBAC's refusals
+_INSTALL = "Install the custom resource definitions that belong to this version of {}"
 
 
 class Conflict(Unavailable):
@@ -95,6 +98,12 @@ def failure(request: ApiRequest, answer: Answer, program: str) -> KubeError:
         error = _ERRORS[answer.status](_Refusal(request, program, status, message))
     elif 400 <= answer.status < 500:
         error = _invalid(_Refusal(request, program, status, message))
+    elif lines := [line.strip() for line in status.message.splitlines() if _UNDECLARED in line]:
+        error = Refused(
+            f"the definition of {request.plural} at the API server is older than {program}, which "
+            f"can therefore not {request}: {lines[0]}",
+            remedy=_INSTALL.format(program),
+        )
     else:
         error = Unavailable(f"The API server failed ({answer.status}) to {request}: {message}.")
     return error
@@ -155,8 +164,7 @@ def _not_found(refusal: _Refusal) -> KubeError:
     resource = f"{request.plural}.{request.group}" if request.group else request.plural
     return NotInstalled(
         f"the API server does not know {resource} in version {request.version}",
-        remedy="Install the custom resource definitions that belong to this version of "
-        f"{refusal.program}",
+        remedy=_INSTALL.format(refusal.program),
     )
 
 

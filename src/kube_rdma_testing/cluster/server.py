@@ -43,7 +43,8 @@ class FakeServer:
     `forbidden` holds pairs of verb and resource (``("update", "ippools/status")``) that RBAC does
     not allow, or with ``*/`` before the resource: not of all namespaces at once. `protected` are
     pods, by namespace and name, that a PodDisruptionBudget holds. `gates_off` are feature gates,
-    whose fields of ResourceSlices are dropped.
+    whose fields of ResourceSlices are dropped. `undefined` holds pairs of resource and field of the
+    status that its definition does not have.
     """
 
     def __init__(self, kinds: Iterable[ObjectKind[Any, Any]] = ()) -> None:
@@ -52,6 +53,7 @@ class FakeServer:
         self.forbidden: set[tuple[str, str]] = set()
         self.protected: set[tuple[str, str]] = set()
         self.gates_off: set[str] = set()
+        self.undefined: set[tuple[str, str]] = set()
         self.program: Program | None = None  # what every command in a pod is
         self.lines: list[ClientLine] = []
         self.store = ObjectStore(self._tell)
@@ -176,6 +178,10 @@ class FakeServer:
         if request.verb == "update":
             return self.store.update(key, body, manager, part)
         if request.content_type == APPLY:
+            for name in body.get("status", {}):
+                if (request.plural, name) in self.undefined:
+                    why = f".status.{name}: field not declared in schema"
+                    raise Refusal(500, "", f"failed to create typed patch object (): {why}")
             force = query.get("force") == "true"
             return self.store.apply(key, body, manager, force=force, part=part)
         strategic = request.content_type == STRATEGIC

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from kube_base.errors import Unavailable
+from kube_base.errors import Refused, Unavailable
 from kube_rdma.adapters.cluster.connect import connect
 from kube_rdma.adapters.cluster.kinds.nic_cluster_policy import NIC_CLUSTER_POLICY
 from kube_rdma.api.operator.nic_cluster_policy_status import PolicyVerdict, policy_status
@@ -235,7 +235,7 @@ def test_a_status_is_written_where_the_definition_has_fewer_fields(lab, taking):
         async with connect(lab.kubeconfig) as door:
             seen = await door.get(NIC_CLUSTER_POLICY, "few", SPACE)
             place = (NIC_CLUSTER_POLICY, "few", SPACE, written)
-            with pytest.raises(Unavailable, match="field not declared in schema"):
+            with pytest.raises(Refused, match="field not declared in schema"):
                 await door.apply_status(*place, force=True)
             return await door.merge_status(*place, version=seen.version)
 

@@ -13,7 +13,7 @@ from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
 from kube_rdma.adapters.cluster.node_reports import NodeReports
 from kube_rdma.model.device import PortState
-from kube_rdma.programs.agent.node.node_keeper import WritePace
+from kube_rdma.programs.agent.node.node_keeper import WritePace, pause
 from kube_rdma.programs.agent.node.report import NodeReporter
 from kube_rdma_testing.cluster.server import FakeServer
 from tests.unit.programs.agent.world import NODE_NAME, VKE, World, hard_card, until
@@ -201,6 +201,19 @@ async def test_an_agent_with_the_rights_of_before_serves_and_says_once_what_it_l
         world.server.forbidden.clear()
         await until(lambda: world.summary.get("healthy") == 4)
         assert recording.of("node report written again")
+
+
+async def test_an_older_definition_is_named_and_not_tried_all_the_time(world, recording):
+    """The API server refuses a report with a field of a later version, whole."""
+    world.server.undefined.add(("nodereports", "pools"))
+    async with world.serving(world.reporting(pace=WritePace(after=pause))):
+        await until(lambda: recording.of("node report not written"))
+        writes = world.writes
+        await world.again(3)
+        assert world.writes == writes
+        (warning,) = recording.of("node report not written")
+        assert ".status.pools: field not declared in schema" in warning["why"]
+        assert "Install the custom resource definitions" in warning["why"]
 
 
 async def test_lost_answers_of_the_api_server_end_in_the_same_report(world):
