@@ -21,7 +21,7 @@ from typing import Self
 from grpclib import GRPCError, Status
 from grpclib.client import Channel
 from grpclib.exceptions import StreamTerminatedError
-from grpclib.server import Server, Stream
+from grpclib.server import Stream
 
 from kube_rdma.adapters.kubelet.checkpoint import NAME as CHECKPOINT
 from kube_rdma.adapters.kubelet.directory import KUBELET_SOCKET
@@ -35,6 +35,7 @@ from kube_rdma.adapters.kubelet.wire import VERSION
 from kube_rdma_testing.kubelet.devices import ContainerPlace, Devices, Question, choose
 from kube_rdma_testing.kubelet.pod_resources import FakePodResources
 from kube_rdma_testing.kubelet.registry import FakeRegistry
+from kube_rdma_testing.socket_server import SocketServer
 
 _DIAL_SECONDS = 10.0
 _PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -86,7 +87,7 @@ class FakeKubelet(RegistrationBase):
         self._registry = FakeRegistry(root / PLUGINS_REGISTRY, self) if root else None
         self._clients: dict[str, _Client] = {}
         self._readers: set[asyncio.Task[None]] = set()
-        self._servers: dict[Path, Server] = {}
+        self._servers: dict[Path, SocketServer] = {}
         self._changed = asyncio.Condition()
         self._pods = 0
 
@@ -121,8 +122,8 @@ class FakeKubelet(RegistrationBase):
             await self._registry.start()
 
     async def _serve(self, folder: Path, service: RegistrationBase | FakePodResources) -> None:
-        server = Server([service])
-        await server.start(path=str(folder / KUBELET_SOCKET))
+        server = SocketServer([service])
+        await server.listen(folder / KUBELET_SOCKET)
         self._servers[folder / KUBELET_SOCKET] = server
 
     async def stop(self, *, crash: bool = False) -> None:
@@ -136,8 +137,7 @@ class FakeKubelet(RegistrationBase):
             client.channel.close()
         self._clients.clear()
         for server in self._servers.values():
-            server.close()
-            await server.wait_closed()
+            await server.end()
         await asyncio.sleep(0)  # transports close one turn of the loop later
         for path in self._servers:
             if not crash:

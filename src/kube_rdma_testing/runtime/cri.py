@@ -12,12 +12,13 @@ from typing import Self
 
 from grpclib import GRPCError
 from grpclib.const import Status
-from grpclib.server import Server, Stream
+from grpclib.server import Stream
 
 from kube_rdma.adapters.runtime.proto import cri_v1_pb2 as pb
 from kube_rdma.adapters.runtime.proto.cri_v1_grpc import RuntimeServiceBase
 from kube_rdma.model.late_binding.binding import ContainerId
 from kube_rdma.model.late_binding.runtime import PodSandbox
+from kube_rdma_testing.socket_server import SocketServer
 
 
 class FakeCriRuntime(RuntimeServiceBase):
@@ -40,17 +41,16 @@ class FakeCriRuntime(RuntimeServiceBase):
             runtime_version=version,
             runtime_api_version="v1",
         )
-        self._server: Server | None = None
+        self._server: SocketServer | None = None
 
     async def __aenter__(self) -> Self:
-        self._server = Server([self])
-        await self._server.start(path=str(self._socket))
+        self._server = SocketServer([self])
+        await self._server.listen(self._socket)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         assert self._server
-        self._server.close()
-        await self._server.wait_closed()
+        await self._server.end()
 
     def run(self, sandbox: PodSandbox, netns: str = "") -> None:
         """Have this sandbox from now on; `netns` is empty on the host's network."""

@@ -1,0 +1,38 @@
+"""A gRPC server on a path, for the programs that tests run beside an agent."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from pathlib import Path
+
+from grpclib.server import Server
+
+
+class SocketServer(Server):
+    """Listens on one path, and leaves no connection half accepted when it ends."""
+
+    _listening: socket.socket
+
+    async def listen(self, path: Path) -> None:
+        """Serve at this path, also where an earlier server left its socket."""
+        self._listening = _bound(path)
+        await self.start(sock=self._listening)
+
+    async def end(self) -> None:
+        """Accept no more, then end what runs.
+
+        What asyncio has accepted gets its connection one turn of the loop later. Where the server
+        is closed by then, asyncio leaves that socket to the garbage collector, which warns.
+        """
+        asyncio.get_running_loop().remove_reader(self._listening)
+        await asyncio.sleep(0)
+        self.close()
+        await self.wait_closed()
+
+
+def _bound(path: Path) -> socket.socket:
+    path.unlink(missing_ok=True)
+    bound = socket.socket(socket.AF_UNIX)
+    bound.bind(str(path))
+    return bound
