@@ -8,8 +8,8 @@ import pytest
 from kube_base.errors import Refused
 from kube_rdma.model.ipam import AddressRequest, NicRequest
 
-from .conftest import ask, texts, until
-from .test_restore import knows, serve
+from .conftest import ask, served, texts, until
+from .test_restore import asked_back, knows, restored, serve
 
 SLICES = {"subnet": "10.20.0.0/29", "perNode": {"prefix": 31, "gatewayIndex": 0}}
 
@@ -22,7 +22,7 @@ def routed(world):
 
 
 async def given(node, name):
-    (allocation,) = (await node.add(ask(name, pool="routed"))).allocations
+    (allocation,) = (await served(node, ask(name, pool="routed"))).allocations
     assert allocation.gateway == allocation.subnet[0]
     assert allocation.subnet == ip_network((int(allocation.address) - 1, 31))
     return allocation
@@ -84,15 +84,16 @@ async def test_a_restored_store_gives_no_slice_twice(world, bump):
         first = await given(one, "a")
         backup = world.server.store.backup()
         second = await given(two, "b")
+        ones, twos = [[str(first.address)]], [[str(second.address)]]
         for number in range(
             40
         ):  # both wrote since the backup, so both see that the store went back
-            await one.add(ask(f"one-{number}"))
-            await two.add(ask(f"two-{number}"))
-        world.server.restore(backup, bump)
-        await asyncio.sleep(0)  # the connections break
+            ones.append(texts(await served(one, ask(f"one-{number}"))))
+            twos.append(texts(await served(two, ask(f"two-{number}"))))
+        await restored(world, backup, bump, one, two)
         for node in (one, two):
             await knows(world, node)
+        await until(lambda: asked_back(world, ones, twos))
         await serve(world, one, two)
         assert (await given(one, "a"), await given(two, "b")) == (first, second)
         async with world.node("node-3") as three:
