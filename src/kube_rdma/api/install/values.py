@@ -232,8 +232,8 @@ class InstalledController(Typed):
 
     enabled: bool = True
     """
-    enabled is whether the chart deploys the controller. Without it there is no ClusterRole of
-    roles.
+    enabled is whether the chart deploys the controller. Without it the chart creates none of the
+    ClusterRoles of roles.install.
     """
     name: OptionalLabel = ""
     """
