@@ -302,8 +302,8 @@ def write(
                 earlier = latest if agent.state.term == began else None  # else a rollback is known
                 is_gone = yield from _read(agent, key, earlier)
             term = agent.state.term
-            if claim is not _NOTHING and term != began:
-                return False
+            if claim is not _NOTHING and (term != began or agent.is_watch_interrupted()):
+                return False  # what was just read may be of a store that went back
             bits = claim(agent.blocks.get(key))
             if attempt and not bits and blocks.forgettable(agent.state, key, agent.blocks.get(key)):
                 agent.state = blocks.forget(agent.state, key)

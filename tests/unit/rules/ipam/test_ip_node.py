@@ -15,8 +15,10 @@ from kube_rdma.model.ipam import (
     IPRange,
     NicRequest,
     NodeHolding,
+    NodeLease,
     Pin,
 )
+from kube_rdma.rules.ipam.agent import write
 from kube_rdma.rules.ipam.blocks import (
     ahead_limit,
     choose_claims,
@@ -28,6 +30,7 @@ from kube_rdma.rules.ipam.blocks import (
     plan,
     unsettled,
 )
+from kube_rdma.rules.ipam.effects import IpamAgentState, ReadBlock, WriteBlock
 from kube_rdma.rules.ipam.grant import Granted, Insufficient, grant
 from kube_rdma.rules.ipam.node_state import (
     NodeAddressState,
@@ -263,3 +266,17 @@ def test_an_uncertain_block_is_forgotten_only_where_the_node_has_nothing():
     state, block = holding(0b110)
     returning, _ = plan(state, KEY0, block, give_back=0b110)
     assert not forgettable(returning, KEY0, Block(KEY0, ()))
+
+
+def test_a_claim_whose_block_is_read_in_an_outage_ends():
+    """The store that answers may have gone back, and show addresses of others as free."""
+    state = extend_right(NodeAddressState("n1"), 0.0, 600.0)
+    node = IpamAgentState(NodeLease("n1", "journal", "boot"), state)
+    claiming = write(node, KEY0, claim=lambda block: 0b10)
+    assert isinstance(next(claiming), WriteBlock)
+    node.is_watch_interrupted = lambda: True
+    assert isinstance(claiming.send(None), ReadBlock)
+    with pytest.raises(StopIteration) as ended:
+        claiming.send(None)
+    assert ended.value.value is False
+    assert not node.busy
