@@ -387,10 +387,11 @@ class ClientLine:
                 return
             if watch.broken:
                 raise Unavailable(f"The API server broke off to {request}.")
+            latest = store.revision  # above all of a history that a restore has emptied
             for change in [each for each in store.history if each.revision > revision]:
-                revision = change.revision
                 if line := _line(request, resource, change):
                     yield line
+            revision = max(revision, latest)
             if watch.ended:
                 if dict(request.query).get("allowWatchBookmarks") == "true":
                     yield _bookmark(resource, revision)
