@@ -5,11 +5,13 @@ import base64
 import json
 import ssl
 import sys
+import time
 from contextlib import asynccontextmanager, suppress
 
 import pytest
 
 from kube_base.errors import Refused, Unavailable
+from kube_client.connect import by_line
 from kube_client.watching import Cut
 from kube_rdma_lab.pki import Authority
 from tests.kit.api_server import QUICK, TRIAL, Told
@@ -404,3 +406,30 @@ async def test_a_server_behind_a_path(tmp_path):
         async with connect(config) as door:
             await door.get(TRIAL, "a")
     assert server.heads[0].startswith("GET /k8s/clusters/c-1/apis/contract.kube-rdma.io/")
+
+
+async def test_a_long_line_costs_what_short_ones_do():
+    """An object of a watch is a line, up to a megabyte: it is put together once, at its end."""
+    seconds = {}
+    for end in (b"\n", b""):
+        begun = time.process_time()
+        lines = [line async for line in by_line(chunks(2_000, b"x" * 4_096 + end))]
+        seconds[end] = time.process_time() - begun
+        assert len(lines) == (2_000 if end else 0)
+    assert seconds[b""] < 5 * seconds[b"\n"] + 0.01
+
+
+async def test_lines_are_those_of_the_whole_text():
+    text = b"a\n\nbc\nd\ne"
+    for size in range(1, len(text)):
+        parts = [text[at : at + size] for at in range(0, len(text), size)]
+        assert [line async for line in by_line(each(parts))] == [b"a", b"", b"bc", b"d"]
+
+
+async def each(parts):
+    for part in parts:
+        yield part
+
+
+def chunks(count, piece):
+    return each(piece for _ in range(count))
