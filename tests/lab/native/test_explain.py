@@ -130,7 +130,14 @@ def aggregated():
     return [one for one in made if "aggregate-to" in one["metadata"]["name"]]
 
 
-PARTS = ("the Node object", "the NodeReport", "other pods", "pools of addresses")
+PARTS = (
+    "the Node object",
+    "the NodeReport",
+    "the NodePolicies",
+    "other pods",
+    "pools of addresses",
+    "whether networks are kept to their namespaces",
+)
 HIDDEN = {f"Not seen: {part}" for part in PARTS}
 
 
