@@ -23,6 +23,7 @@ from kube_rdma.api.text.reader import read
 from kube_rdma.api.text.words import partition
 from kube_rdma.model.attach.attachment import InterfaceAddress, Network, NetworkKind, NetworkRoute
 
+LONGEST = 64 << 10  # bytes of spec.config, read with all its positions at every ADD
 RESOURCE = "k8s.v1.cni.cncf.io/resourceName"
 """The annotation that ties a network to shares."""
 
@@ -52,6 +53,9 @@ def load(
                 where=source,
             )
         config, source = host, f"CNI configuration {name}"
+    if len(config) > LONGEST:
+        problem = f"spec.config has {len(config)} bytes, of which {LONGEST} are read"
+        raise Refused(problem, remedy="Shorten it: an IPPool can hold its excludes", where=source)
     document = read(config, source)
     parts = _plugins(document)
     base = Network(

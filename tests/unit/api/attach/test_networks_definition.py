@@ -5,7 +5,8 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from kube_rdma.api.attach.network_definition import load
+from kube_base.errors import Refused
+from kube_rdma.api.attach.network_definition import LONGEST, load
 from kube_rdma.model.attach.attachment import InterfaceAddress, NetworkKind, NetworkRoute
 from kube_rdma.model.functions.step import FunctionSettings, LinkState, VlanProtocol
 
@@ -245,3 +246,10 @@ def test_an_empty_config_stands_for_the_node_s_own():
     found = load("default", "net", b"", None, b'{"type": "macvlan", "master": "ens2f0", "x": 1}')
     assert (found.network.kind, found.network.master) == (NetworkKind.MACVLAN, "ens2f0")
     assert found.warnings[0].startswith("CNI configuration net:1:")
+
+
+def test_a_long_configuration_is_refused_before_it_is_read():
+    """Eight ADDs at once read it with the position of each value: a megabyte takes 40 of memory."""
+    text = json.dumps({"type": "macvlan", "more": "x" * LONGEST})
+    with pytest.raises(Refused, match=r"spec\.config has \d+ bytes, of which 65536 are read"):
+        load("default", "long", text.encode(), None)
