@@ -145,6 +145,8 @@ class BandwidthChecks:
         finally:
             del self._busy[seen.namespace]
             kept = {each.uid for each in self._checks.values.values()}
+            titles = {each.title for each in self._checks.values.values()}
+            self._not_before = {k: at for k, at in self._not_before.items() if k in titles}
             self._too_many = {uid: excess for uid, excess in self._too_many.items() if uid in kept}
             self._wake.set()
 
