@@ -279,7 +279,7 @@ def test_parameters_that_are_wrong_are_an_event_of_the_pod(lab):
     """With the sentence; nothing starts. A policy refuses an unknown field, not what lacks."""
     with applied(lab, *of_template("wrong", {"mac": "02:00:00:00:00:01"})):
         note = cluster.until_event(lab, FAILED, "a claim can say mac only beside network")
-        assert "parameters of the claim, config[0]" in note
+        assert "request nic: mac" in note
         assert cluster.get(lab, "pod/wrong")["status"]["phase"] == "Pending"
 
 

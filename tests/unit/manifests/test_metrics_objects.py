@@ -88,7 +88,7 @@ def listening():
 def test_security_md_has_every_port_of_every_preset():
     page = (Path(__file__).parents[3] / "SECURITY.md").read_text()
     rows = re.findall(
-        r"^\| (\w+), metrics, TCP (\d+) in presets ([^;]+); in others none \|", page, re.MULTILINE
+        r"^\| (\w+), TCP (\d+), metrics; in presets ([^|]+), in others none \|", page, re.MULTILINE
     )
     stated = {
         (program, int(port), preset)
