@@ -53,6 +53,8 @@ class Agents:
         self._commands = PodCommands(cluster, most=MOST)
         self._limits = limits or AgentLimits()
         self._agents = {one.node: one for one in sorted(agents, key=_rank)}
+        # Two threads that make msgspec's decoder of one type at a time can crash the process.
+        self._decoding = asyncio.Lock()
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -132,7 +134,8 @@ class Agents:
     async def _seen(self, node: str, target: str) -> Observation:
         text = await self.output(node, (*_DOCTOR, target, *_COLLECT))
         try:
-            seen = await asyncio.to_thread(bundle.decode, text.encode(), f"node {node}")
+            async with self._decoding:
+                seen = await asyncio.to_thread(bundle.decode, text.encode(), f"node {node}")
         except Refused as error:
             raise Unavailable(f"The doctor on node {node} answers no bundle: {error}") from error
         return replace(seen, node=node)  # whatever it calls itself
