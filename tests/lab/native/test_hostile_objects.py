@@ -174,21 +174,7 @@ def hostile_node(number):
     """A node whose kubelet says of itself what it likes."""
     images = [{"names": [f"{FILLED[:400]}{n}"], "sizeBytes": 1} for n in range(2_000)]
     resources = {f"rdma/{FILLED[:40]}{n}": "1" for n in range(2_000)}
-    info = dict.fromkeys(
-        (
-            "architecture",
-            "bootID",
-            "containerRuntimeVersion",
-            "kernelVersion",
-            "kubeProxyVersion",
-            "kubeletVersion",
-            "machineID",
-            "operatingSystem",
-            "osImage",
-            "systemUUID",
-        ),
-        ESCAPES,
-    )
+    info = dict.fromkeys(NODE_INFO, ESCAPES)
     status = {"images": images, "capacity": resources, "allocatable": resources, "nodeInfo": info}
     meta = {"name": f"hostile-{number}"}
     return {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": {}, "status": status}

@@ -74,8 +74,8 @@ class ClaimedGpus:
                 pods = starting(await pending_pods(self._cluster, self._node), resource, held)
                 devices = [one for pod in pods for one in await devices_of(self._cluster, pod)]
         except (KubeError, TimeoutError) as error:
-            for why in self._notices.news("claims", str(error) or "no answer in time"):
-                log.warning("claims of starting pods unknown", why=why)
+            why = str(error) or "no answer in time"
+            self._notices.warn(log, "claims of starting pods unknown", "claims", why)
             return ()
         self._notices.over("claims")
         return gpus_of(devices, gpus)

@@ -91,12 +91,8 @@ class NoLateBinding(LateBinding):
         for spec in specs:
             if terms(spec).attach is Attach.NONE:
                 continue
-            for why in self._notices.news(spec.resource, self._why):
-                log.warning(
-                    "devices are given at Allocate, not bound to the pod's network",
-                    resource=spec.resource,
-                    why=why,
-                )
+            event = "devices are given at Allocate, not bound to the pod's network"
+            self._notices.warn(log, event, spec.resource, self._why, resource=spec.resource)
         return tuple(replace(spec, attach=Attach.NONE) for spec in specs)
 
     def offered(self, pools: Mapping[str, Pool]) -> None:

@@ -122,8 +122,7 @@ class NodeKeeper(ABC, Generic[T]):
 
     def _tell(self, node: str, error: KubeError) -> None:
         """Say once in the log why a write failed, while that stands."""
-        for why in self._notices.news(self.part, str(error)):
-            log.warning(self.failure, node=node, why=why)
+        self._notices.warn(log, self.failure, self.part, str(error), node=node)
 
     @abstractmethod
     def _wanted(self, look: AgentLook) -> T:

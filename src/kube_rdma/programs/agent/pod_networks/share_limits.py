@@ -173,7 +173,7 @@ class ShareLimitRounds:
                 await self.round()
                 self._notices.over("round")
             except KubeError as error:
-                self._say("round", "share limits not compared", why=str(error))
+                self._notices.warn(log, "share limits not compared", "round", str(error))
             await asyncio.sleep(self._pause)
 
     async def round(self) -> None:
@@ -246,11 +246,7 @@ class ShareLimitRounds:
         self._notices.over(uid)
 
     def _fail(self, pod: PodName, uid: str, why: str) -> None:
-        self._say(uid, "share limits not held", pod=str(pod), why=why)
-
-    def _say(self, topic: str, event: str, *, why: str, **facts: str) -> None:
-        for sentence in self._notices.news(topic, why):
-            log.warning(event, **facts, why=sentence)
+        self._notices.warn(log, "share limits not held", uid, why, pod=str(pod))
 
 
 def not_counted(devices: Sequence[str]) -> str:
