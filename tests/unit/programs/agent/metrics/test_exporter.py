@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kube_base.errors import Unavailable
 from kube_base.frozen import replace
-from kube_rdma.adapters.bulkhead import contained
+from kube_rdma.adapters.bulkhead import contained, object_failed
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.adapters.metrics import local
 from kube_rdma.adapters.metrics.local import ask
@@ -180,6 +180,7 @@ async def test_every_family_of_the_table_is_exported_and_no_other(world, tree):
         with stopwatch.timed(family, *words):
             pass
     with recorded(), contained("trial of metrics"):
+        object_failed("Trial", "a", RuntimeError())
         raise RuntimeError("x")
     doors = exporting(world, tree, stopwatch=stopwatch, uses=lambda: (USE,))
     async with world.serving(doors):
@@ -212,7 +213,11 @@ async def test_what_anybody_reads_names_no_pod_and_top_reads_all(world, tree):
     for word in (TRAIN.pod, TRAIN.container, TRAIN.namespace):
         assert f'"{word}"' not in seen.text
     without = {family.name for family in (*families.POD_FAMILIES, *families.CONTROLLER_FAMILIES)}
-    made = {"kube_rdma_card_health_changes_total", "kube_rdma_part_failures_total"}
+    made = {
+        "kube_rdma_card_health_changes_total",
+        families.PART_FAILURES.name,
+        families.OBJECT_FAILURES.name,
+    }
     durations = {one.name for one in (families.ATTACH, families.IPAM, families.LATE_BINDING)}
     every = {family.name for family in families.FAMILIES}
     assert seen.families | made | durations == every - without | made | durations
