@@ -2,7 +2,7 @@
 # tools/bootstrap, which takes no time when there is nothing to do.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-lab ci test-all check bench chaos fuzz fail-open house mutants rights audit conformance docs image release clean ready ready-docs ready-kernel
+.PHONY: help demo test test-lab ci test-all check bench chaos fuzz fail-open mutants rights audit conformance docs image release clean ready ready-docs ready-kernel
 export PATH := $(PATH):/usr/sbin:/sbin
 # Without compiled files each worker would compile all tests, and each program that they start.
 unexport PYTHONDONTWRITEBYTECODE
@@ -62,9 +62,6 @@ fuzz: ready ## feed random bytes to what reads foreign ones; ARGS="--target NAME
 
 fail-open: ready ## break the agent at each step of an attach, count pods without their NIC; docs/fail-open.md
 	@.venv/bin/python -m bench.fail_open $(ARGS)
-
-house: ready ## count: lines, names that say nothing, class names with two meanings
-	@.venv/bin/python -m tests.house.numbers
 
 mutants: ready ## do the unit tests notice faults? ARGS="--seed 1 --count 20" puts that many in, one at a time
 	@.venv/bin/python -m kube_rdma_tools.mutants $(ARGS)

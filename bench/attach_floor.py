@@ -32,6 +32,7 @@ from kube_rdma.adapters.kernel.pod.announce import arp_announcement, packet_sock
 from kube_rdma.adapters.kernel.pod.gids import await_gid
 from kube_rdma.adapters.kernel.pod.namespaces import open_inside
 from kube_rdma.adapters.kernel.pod.steps import open_pod
+from kube_rdma.attach.rules.undo import undo_by_plan
 from kube_rdma.model.attach.attachment import Plan
 from kube_rdma.model.attach.steps import (
     AddAddress,
@@ -47,7 +48,6 @@ from kube_rdma.model.attach.steps import (
     TakeLink,
 )
 from kube_rdma.model.functions.step import SetFunction
-from kube_rdma.rules.attach.undo import undo_by_plan
 
 _ARP = 0x0806  # ETH_P_ARP
 

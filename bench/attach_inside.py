@@ -18,12 +18,12 @@ from typing import Any
 
 from bench.attach_kubelet import kubelet
 from bench.attach_node import KUBELET, Node, Scene, running
+from kube_rdma.hardware.survey import take_survey
 from kube_rdma.model.device import PortState
 from kube_rdma.model.pools.pool import Mode, Pool, PoolSpec, Selector
-from kube_rdma.programs.survey import take_survey
-from kube_rdma.rules.health.discovery import judge
-from kube_rdma.rules.pools.cards import cards
-from kube_rdma.rules.pools.pools import resolve
+from kube_rdma.pools.rules.cards import cards
+from kube_rdma.pools.rules.health.discovery import judge
+from kube_rdma.pools.rules.pools import resolve
 
 ROUNDS, WARM = 8, 2
 RESOURCE = "rdma/bench"

@@ -34,8 +34,6 @@ from typing import Any, TypeVar
 from bench.attach_floor import Noting, Trace, run
 from kube_base.errors import Unavailable
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster.ipam import IP_BLOCK, LEASE
-from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL
 from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION, RESOURCE
 from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma.adapters.cluster.pods import Pods
@@ -52,26 +50,28 @@ from kube_rdma.adapters.kubelet.folders import POD_RESOURCES
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.adapters.runtime.cdi import CdiFolder
 from kube_rdma.adapters.runtime.cri import read_sandboxes
+from kube_rdma.attach.attach import AttachDependencies
+from kube_rdma.attach.chain import SandboxNetworks
+from kube_rdma.attach.context import NodeContext
+from kube_rdma.attach.executor import AttachmentJournal, PlanExecutor
+from kube_rdma.attach.late_binding import binder
+from kube_rdma.attach.node_networks import host_functions, host_links
+from kube_rdma.attach.node_view import NodeView, NodeViewDependencies
+from kube_rdma.attach.router import CniRouter
+from kube_rdma.attach.rules.requests import ANNOTATION
+from kube_rdma.hardware.survey import take_survey
+from kube_rdma.hardware.survey_cache import SurveyCache
+from kube_rdma.ipam.cluster import IP_BLOCK, LEASE
+from kube_rdma.ipam.kind import IP_POOL
+from kube_rdma.ipam.node_addresses import IpamDependencies, NodeAddresses
+from kube_rdma.lib import logs
 from kube_rdma.model.attach.attachment import AttachmentKey
 from kube_rdma.model.attach.cni import Call, Verb
 from kube_rdma.model.ipam import BootId, InterfaceName, NodeName
 from kube_rdma.model.late_binding.binding import ContainerId, PodName
 from kube_rdma.model.pools.pool import Pool
 from kube_rdma.model.survey import Survey
-from kube_rdma.programs import logs
-from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
-from kube_rdma.programs.agent.late_binding import binder
-from kube_rdma.programs.agent.node.survey_cache import SurveyCache
-from kube_rdma.programs.agent.pod_networks.attach import AttachDependencies
-from kube_rdma.programs.agent.pod_networks.chain import SandboxNetworks
-from kube_rdma.programs.agent.pod_networks.context import NodeContext
-from kube_rdma.programs.agent.pod_networks.executor import AttachmentJournal, PlanExecutor
-from kube_rdma.programs.agent.pod_networks.node_networks import host_functions, host_links
-from kube_rdma.programs.agent.pod_networks.node_view import NodeView, NodeViewDependencies
-from kube_rdma.programs.agent.pod_networks.router import CniRouter
-from kube_rdma.programs.ipam.node_addresses import IpamDependencies, NodeAddresses
-from kube_rdma.programs.survey import take_survey
-from kube_rdma.rules.attach.requests import ANNOTATION
+from kube_rdma.pools.kubelet_view import KubeletView
 from kube_rdma_testing.cluster.server import ClientLine, FakeServer
 
 RAILS, SETTLE_SECONDS = 8, 0.1
@@ -327,7 +327,7 @@ def attachments(
 
 @asynccontextmanager
 async def running(folder: Path, scene: Scene, watch: Watch = UNWATCHED) -> AsyncIterator[Node]:
-    """Pod networks, wired as in programs/agent/pod_networks/node_networks; they give addresses."""
+    """Pod networks, wired as in attach/node_networks; they give addresses."""
     server, sizes = FakeServer([IP_POOL, IP_BLOCK, LEASE, DEFINITION]), list[int]()
     documents(server, scene)
     line = server.line()

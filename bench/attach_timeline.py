@@ -24,10 +24,10 @@ from bench.timeline import SpanText, Timeline, TimelineSpan
 from bench.timeline_svg import timeline_svg
 from kube_base.frozen import asdict
 from kube_rdma.adapters.kernel.pod.steps import PodNetwork
+from kube_rdma.attach.views import describe
+from kube_rdma.lib import logs
 from kube_rdma.model.attach.attachment import Attachment, AttachmentKey
 from kube_rdma.model.attach.cni import Verb
-from kube_rdma.programs import logs
-from kube_rdma.views.attach import describe
 
 T = TypeVar("T")
 ROOT = Path(__file__).parents[1]

@@ -26,7 +26,7 @@ from kube_rdma_lab.lab import Lab
 
 NAME, NODES, ROUNDS = "doctorbench", 10, 5
 NAMESPACE, AGENT, LABEL = "kube-rdma-vke", "rdma-device-plugin", "vke.node.rdma.mode=shared"
-COMMAND = (sys.executable, "-m", "kube_rdma.programs.cli.main", "doctor")
+COMMAND = (sys.executable, "-m", "kube_rdma.cli.main", "doctor")
 ILL = 1  # exit code when something was found
 
 

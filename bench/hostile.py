@@ -3,8 +3,8 @@
 Each pod is an object with 250 KiB of annotations and 1 MiB of labels. The agent reads it from its
 watch and keeps what it needs, takes the runtime's call with the annotations in it, and reads what
 the pod asks for: what is the same at each try of the kubelet. `costliest` are annotations just
-within the bounds (api/attach/networks), the dearest of several kinds. A process of its own, so that
-its memory is that of this alone; the API server, the kernel and the disk are left out.
+within the bounds (attach/documents/networks), the dearest of several kinds. A process of its own,
+so that its memory is that of this alone; the API server, the kernel and the disk are left out.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from kube_client import wire
 from kube_client.watching import Changed
 from kube_rdma.adapters.cluster.kinds.pod import POD, pod_state
 from kube_rdma.adapters.cni import protocol
-from kube_rdma.api.attach.networks import LONGEST, MOST, MOST_VALUES
+from kube_rdma.attach.annotated_networks import asking
+from kube_rdma.attach.context import NodeContext
+from kube_rdma.attach.documents.networks import LONGEST, MOST, MOST_VALUES
+from kube_rdma.attach.pod_watch import NodePodWatch, PodWatchDependencies
 from kube_rdma.model.cni_conf import ANNOTATIONS
-from kube_rdma.programs.agent.pod_networks.context import NodeContext
-from kube_rdma.programs.agent.pod_networks.pod_watch import NodePodWatch, PodWatchDependencies
-from kube_rdma.programs.annotated_networks import asking
 
 PODS = 110  # the kubelet's own limit of a node
 ANNOTATION = "k8s.v1.cni.cncf.io/networks"

@@ -174,7 +174,7 @@ def controller(lab: Lab) -> Iterator[int]:
     """A controller in the lab's network; its policy and what it made go with it."""
     command = [
         *("nsenter", f"--target={lab.state.pid}", "--net", "--", sys.executable),
-        *("-m", "kube_rdma.programs.cli.main", "controller", "--policies"),
+        *("-m", "kube_rdma.cli.main", "controller", "--policies"),
         *("--namespace", NAMESPACE, "--kubeconfig", f"{lab.home}/pki/admin.kubeconfig"),
     ]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

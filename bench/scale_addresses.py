@@ -111,7 +111,7 @@ def _listed(lab: Lab) -> Iterator[Figure]:
     yield Figure("blocks_list_mb", len(text) / 1e6, "MB", "", "what each agent that starts reads")
     yield Figure("blocks_list_seconds", seconds, "s", "", "with kubectl")
     begin = time.monotonic()
-    command = site.inside(lab, "-m", "kube_rdma.programs.cli.main", "ip", "list")
+    command = site.inside(lab, "-m", "kube_rdma.cli.main", "ip", "list")
     command += ["--kubeconfig", f"{lab.home}/pki/admin.kubeconfig"]
     subprocess.run(command, check=True, capture_output=True)
     yield Figure("ip_pools_seconds", time.monotonic() - begin, "s", "", f"`kube-rdma ip`; {key}")

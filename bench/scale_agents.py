@@ -26,7 +26,7 @@ from kube_base.frozen import replace
 from kube_client import wire
 from kube_client.connect import connect
 from kube_client.kubeconfig import Access, UserEntry, find_access
-from kube_rdma.programs import logs
+from kube_rdma.lib import logs
 
 PATIENCE = 900.0  # seconds for any word
 CARD_SECONDS = 30.0

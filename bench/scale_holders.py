@@ -1,7 +1,7 @@
 """What thousands of nodes leave in the cluster, without the nodes: for the last part of `scale`.
 
 They would take hours of this machine. Their rules choose which addresses each claims
-(rules/ipam/blocks) and the agent's codec writes it, a lease beside; no journal is kept, nothing is
+(ipam/rules/blocks) and the agent's codec writes it, a lease beside; no journal is kept, nothing is
 watched, and each knows what those before it hold. Their NodeReports are copies of a real one.
 """
 
@@ -15,13 +15,13 @@ from bench import scale_site as site
 from bench.scale_node import CARDS, POOL
 from kube_client.kinds import Wanted
 from kube_rdma.adapters.cluster.connect import connect
-from kube_rdma.adapters.cluster.ipam import IpamObjects
-from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL, pool_of
 from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
+from kube_rdma.ipam.cluster import IpamObjects
+from kube_rdma.ipam.kind import IP_POOL, pool_of
+from kube_rdma.ipam.rules.blocks import ahead_limit, choose_claims, plan
+from kube_rdma.ipam.rules.node_state import load
+from kube_rdma.ipam.rules.subpools import Subpool, subpools
 from kube_rdma.model.ipam import Block, BlockKey, BootId, JournalId, NodeLease, NodeName
-from kube_rdma.rules.ipam.blocks import ahead_limit, choose_claims, plan
-from kube_rdma.rules.ipam.node_state import load
-from kube_rdma.rules.ipam.subpools import Subpool, subpools
 
 AT_ONCE = 32
 

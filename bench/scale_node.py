@@ -33,8 +33,6 @@ from kube_client.objects import Cluster
 from kube_client.route import find_route
 from kube_rdma.adapters.bulkhead import kept
 from kube_rdma.adapters.cluster.events import Events
-from kube_rdma.adapters.cluster.kinds.node_policy import NODE_POLICY
-from kube_rdma.adapters.cluster.node_reports import NodeReports
 from kube_rdma.adapters.cluster.nodes import Nodes
 from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.adapters.journal.format import POOLS, RAILS
@@ -42,6 +40,20 @@ from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.kernel.netlink.uevents import Uevent
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.adapters.runtime.cri import read_sandboxes
+from kube_rdma.agent.claims import ClaimSite, with_claims
+from kube_rdma.agent.dependencies import AgentDependencies
+from kube_rdma.agent.loop import run_plugin
+from kube_rdma.agent.node.card_condition import CardCondition
+from kube_rdma.agent.node.cluster_node_events import ClusterNodeEvents
+from kube_rdma.agent.node.node_labels import NodeLabels
+from kube_rdma.agent.node.policies import NodePolicies
+from kube_rdma.agent.node.report import NodeReporter
+from kube_rdma.attach.context import NodeContext
+from kube_rdma.attach.pod_watch import NodePodWatch, PodWatchDependencies
+from kube_rdma.claims.claimed_gpus import ClaimedGpus
+from kube_rdma.hardware.kernel_events import KernelSources
+from kube_rdma.hardware.survey import take_survey
+from kube_rdma.ipam.node_addresses import IpamDependencies, NodeAddresses
 from kube_rdma.model.device import Device
 from kube_rdma.model.ipam import (
     AddressRequest,
@@ -56,22 +68,10 @@ from kube_rdma.model.ipam import (
 from kube_rdma.model.pools.holding import Allocatable, NodeHoldings
 from kube_rdma.model.pools.pool import Offer
 from kube_rdma.model.survey import Survey
-from kube_rdma.programs.agent.claims.compose import ClaimSite, with_claims
-from kube_rdma.programs.agent.dependencies import AgentDependencies
-from kube_rdma.programs.agent.device_plugin.claimed_gpus import ClaimedGpus
-from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
-from kube_rdma.programs.agent.device_plugin.loop import run_plugin
-from kube_rdma.programs.agent.device_plugin.rails import NodeRails
-from kube_rdma.programs.agent.node.card_condition import CardCondition
-from kube_rdma.programs.agent.node.cluster_node_events import ClusterNodeEvents
-from kube_rdma.programs.agent.node.kernel_events import KernelSources
-from kube_rdma.programs.agent.node.node_labels import NodeLabels
-from kube_rdma.programs.agent.node.policies import NodePolicies
-from kube_rdma.programs.agent.node.report import NodeReporter
-from kube_rdma.programs.agent.pod_networks.context import NodeContext
-from kube_rdma.programs.agent.pod_networks.pod_watch import NodePodWatch, PodWatchDependencies
-from kube_rdma.programs.ipam.node_addresses import IpamDependencies, NodeAddresses
-from kube_rdma.programs.survey import take_survey
+from kube_rdma.pools.kind import NODE_POLICY
+from kube_rdma.pools.kubelet_view import KubeletView
+from kube_rdma.pools.rails import NodeRails
+from kube_rdma.reports.cluster_node_reports import NodeReports
 from kube_rdma_testing.kernel.listeners import FakeUevents
 
 CARDS = 8

@@ -21,7 +21,7 @@ from typing import Any
 
 from bench.context import control_plane
 from kube_base.errors import Unavailable
-from kube_rdma.programs.install.installation import assignment, objects
+from kube_rdma.install.installation import assignment, objects
 from kube_rdma_lab import cluster, switch, waiting
 from kube_rdma_lab.lab import Lab
 
@@ -133,7 +133,7 @@ def inside(lab: Lab, *argv: str) -> list[str]:
 def program(lab: Lab, name: str, *argv: str) -> Iterator[subprocess.Popen[bytes]]:
     """A program of kube-rdma in the lab's network, its log beside the lab's."""
     with (lab.home / f"{name}.log").open("wb") as log:
-        argv = ("-m", "kube_rdma.programs.cli.main", *argv)
+        argv = ("-m", "kube_rdma.cli.main", *argv)
         process = subprocess.Popen(inside(lab, *argv), stdout=log, stderr=log)
     try:
         yield process

@@ -24,13 +24,13 @@ from bench.context import Context
 from bench.figures import Figure, Row, attempt
 from bench.survey import card, functions, virtual_device
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
+from kube_rdma.metrics.exporter import Exporter, MetricsSite, MetricsSources
+from kube_rdma.metrics.rules import families
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.device import Device
 from kube_rdma.model.pools.pool import Mode, Pool, PoolSpec, Share, ShareId
 from kube_rdma.model.survey import NamespaceMode
-from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
-from kube_rdma.programs.agent.metrics.exporter import Exporter, MetricsSite, MetricsSources
-from kube_rdma.rules.metrics import families
+from kube_rdma.pools.kubelet_view import KubeletView
 from kube_rdma_testing.kernel.tree import write_tree
 from kube_rdma_testing.kernel.tree_counters import write_counters
 from kube_rdma_testing.kubelet.devices import ContainerPlace

@@ -30,6 +30,12 @@ from kube_rdma.adapters.kubelet.folders import (
 )
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.adapters.kubelet.registry import Registry, serve
+from kube_rdma.agent.dependencies import AgentDependencies
+from kube_rdma.agent.loop import run_plugin
+from kube_rdma.hardware.kernel_events import KernelSources
+from kube_rdma.hardware.survey import take_survey
+from kube_rdma.lib import logs
+from kube_rdma.lib.process import until_signal
 from kube_rdma.model.card import Function, Netdev
 from kube_rdma.model.device import (
     CharDevice,
@@ -44,13 +50,7 @@ from kube_rdma.model.device import (
     Port,
     PortState,
 )
-from kube_rdma.programs import logs
-from kube_rdma.programs.agent.dependencies import AgentDependencies
-from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
-from kube_rdma.programs.agent.device_plugin.loop import run_plugin
-from kube_rdma.programs.agent.node.kernel_events import KernelSources
-from kube_rdma.programs.process import until_signal
-from kube_rdma.programs.survey import take_survey
+from kube_rdma.pools.kubelet_view import KubeletView
 from kube_rdma_testing.kernel.listeners import FakeRtnlEvents, FakeUevents
 from kube_rdma_testing.kernel.tree import write_tree
 

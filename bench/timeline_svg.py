@@ -11,8 +11,8 @@ from html import escape
 
 from bench.timeline import TimelineSpan
 from kube_base.frozen import replace
-from kube_rdma.views.svg import MIDDLE, PictureSize, Tone, heading, picture, text
-from kube_rdma.views.text import shortened
+from kube_rdma.lib.page_text import shortened
+from kube_rdma.lib.svg import MIDDLE, PictureSize, Tone, heading, picture, text
 
 _WIDTH, _LINE, _MARGIN = 800, 20, 20
 _LANE, _WORK = 86, 290  # pixels of the two columns of words

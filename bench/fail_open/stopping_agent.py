@@ -25,23 +25,25 @@ PIECE = 8 << 20
 
 Name = Callable[..., str]
 
-AGENT = "kube_rdma.programs.agent"
+HANDLERS = "kube_rdma.agent.handlers:Handlers"
+CLAIMS = "kube_rdma.claims.prepared_claims:PreparedClaims"
+ATTACH = "kube_rdma.attach"
 # step, module and class, method, before it or behind it
 POINTS = (
-    ("allocate", f"{AGENT}.device_plugin.handlers:Handlers", "_allocate", True),
-    ("allocated", f"{AGENT}.device_plugin.handlers:Handlers", "_allocate", False),
-    ("prepare", f"{AGENT}.claims.prepared_claims:PreparedClaims", "prepare", True),
-    ("prepared", f"{AGENT}.claims.prepared_claims:PreparedClaims", "prepare", False),
-    ("asked", f"{AGENT}.pod_networks.chain:SandboxNetworks", "request", True),
-    ("begun", f"{AGENT}.pod_networks.executor:PlanExecutor", "begin", False),
-    ("addressed", f"{AGENT}.pod_networks.attach:AttachPipeline", "_allocate", False),
-    ("made", f"{AGENT}.pod_networks.attach:AttachPipeline", "_make", False),
-    ("told", f"{AGENT}.pod_networks.chain:SandboxNetworks", "report", False),
-    ("complete", f"{AGENT}.pod_networks.executor:PlanExecutor", "complete", False),
-    ("start", f"{AGENT}.device_plugin.handlers:Handlers", "_start", True),
-    ("started", f"{AGENT}.device_plugin.handlers:Handlers", "_start", False),
+    ("allocate", HANDLERS, "_allocate", True),
+    ("allocated", HANDLERS, "_allocate", False),
+    ("prepare", CLAIMS, "prepare", True),
+    ("prepared", CLAIMS, "prepare", False),
+    ("asked", f"{ATTACH}.chain:SandboxNetworks", "request", True),
+    ("begun", f"{ATTACH}.executor:PlanExecutor", "begin", False),
+    ("addressed", f"{ATTACH}.attach:AttachPipeline", "_allocate", False),
+    ("made", f"{ATTACH}.attach:AttachPipeline", "_make", False),
+    ("told", f"{ATTACH}.chain:SandboxNetworks", "report", False),
+    ("complete", f"{ATTACH}.executor:PlanExecutor", "complete", False),
+    ("start", HANDLERS, "_start", True),
+    ("started", HANDLERS, "_start", False),
 )
-RECORDS = (f"{AGENT}.pod_networks.executor:AttachmentJournal", "begin")
+RECORDS = (f"{ATTACH}.executor:AttachmentJournal", "begin")
 STEPS = ("kube_rdma.adapters.kernel.pod.steps:LivePod", "run")
 
 
@@ -121,7 +123,7 @@ def _of_step(_: object, step: object) -> str:
 
 def main() -> None:
     """The command of the image, with all points laid."""
-    from kube_rdma.programs.cli.main import main as command  # the image's, not the tests'
+    from kube_rdma.cli.main import main as command  # the image's, not the tests'
 
     for step, place, method, before in POINTS:
         lay(owner(place), method, _constant(step), before=before)

@@ -1,7 +1,8 @@
 """RDMA cards as a scheduled, attached, configured and verified resource of Kubernetes.
 
-Read the folders from top to bottom and they are a sentence: what is true (model), what should
-follow (api, rules, views), who we speak with (adapters), what runs (programs).
+Each folder is one capability: its documents, rules, views and what runs. They stand on model
+(values), adapters (neighbours) and lib (what several share). docs/story.md follows a card through
+them; pyproject.toml has their order, and tests hold it: a folder imports only those below it.
 """
 
 __version__ = "0.1.0"

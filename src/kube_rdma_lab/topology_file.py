@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from kube_base.errors import Refused
-from kube_rdma.api.text import document, reader
-from kube_rdma.api.text.document import Document, shown
+from kube_rdma.lib.text import document, reader
+from kube_rdma.lib.text.document import Document, shown
 from kube_rdma_lab import topology
 from kube_rdma_lab.native import trees
 from kube_rdma_lab.topology import (

@@ -3,5 +3,5 @@
     verify --hardware-selftest ─► command ─► choice: which trials ─► run ─► table, report
 
 A package beside kube_rdma, which it uses as any other package could: the agent's own rules and
-adapters, on real cards. kube_rdma knows only the name of its command (programs/cli/verify).
+adapters, on real cards. kube_rdma knows only the name of its command (cli/verify).
 """

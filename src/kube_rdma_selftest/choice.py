@@ -1,6 +1,6 @@
 """Which plans the hardware self-test tries on which card, and whether the node is as before.
 
-The plans are the agent's own: rules/attach/procedure makes them, for a network that has what a
+The plans are the agent's own: attach/rules/procedure makes them, for a network that has what a
 pod's network can have: addresses of both families, routes, an MTU and, on a virtual function,
 settings. What the agent would refuse is refused here too, and the reason is shown. Nothing that the
 node itself is reached through is touched, whoever names it.
@@ -14,6 +14,10 @@ from ipaddress import ip_address, ip_network
 
 from kube_base.errors import Refused
 from kube_base.frozen import replace
+from kube_rdma.attach.rules import procedure
+from kube_rdma.attach.rules.procedure import NetworkRequest
+from kube_rdma.attach.rules.seats import link_of
+from kube_rdma.lib.phrases import listed
 from kube_rdma.model.attach.attachment import (
     GrantedShare,
     HostLink,
@@ -31,11 +35,7 @@ from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings, Link
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.late_binding.binding import ContainerId, PodName
 from kube_rdma.model.pools.pool import Bind, Mode, ShareId
-from kube_rdma.rules.attach import procedure
-from kube_rdma.rules.attach.procedure import NetworkRequest
-from kube_rdma.rules.attach.seats import link_of
-from kube_rdma.rules.phrases import listed
-from kube_rdma.rules.pools.cards import is_vital
+from kube_rdma.pools.rules.cards import is_vital
 from kube_rdma_selftest.trial import SelftestRequest, SelftestScene, Trial, TrialKind, UntriedCard
 
 INTERFACE = InterfaceName(

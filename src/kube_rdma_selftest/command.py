@@ -1,6 +1,6 @@
 """What `kube-rdma verify --hardware-selftest` does: shows the trials, or runs them.
 
-programs/cli/verify finds `selftest` by the name of this module, and has read the options.
+cli/verify finds `selftest` by the name of this module, and has read the options.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import sys
 from collections.abc import Callable, Sequence
 
 from kube_base.errors import Refused
-from kube_rdma.programs.cli.exit_codes import ExitCode
-from kube_rdma.programs.cli.output import show
-from kube_rdma.views.page import Line, Page
+from kube_rdma.cli.exit_codes import ExitCode
+from kube_rdma.cli.output import show
+from kube_rdma.lib.page import Line, Page
 from kube_rdma_selftest.choice import trials
 from kube_rdma_selftest.report import report
 from kube_rdma_selftest.run import (

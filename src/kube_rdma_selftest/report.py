@@ -1,6 +1,6 @@
 """The hardware self-test as one paragraph for a bug report: what was tried on what, with which end.
 
-programs/cli/verify prints it last. Everything that a maintainer asks first stands in it: versions,
+cli/verify prints it last. Everything that a maintainer asks first stands in it: versions,
 the cards with driver and firmware, what stands on them, how their virtual functions are set up.
 """
 
@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
+from kube_rdma.attach.views import describe
+from kube_rdma.lib.page import Page, Sentence
 from kube_rdma.model.card import Card
 from kube_rdma.model.functions.step import FunctionSettings
-from kube_rdma.views.attach import describe
-from kube_rdma.views.page import Page, Sentence
 from kube_rdma_selftest.trial import (
     SelftestScene,
     SelftestSystem,

@@ -28,14 +28,14 @@ from kube_rdma.adapters.kernel.pod.namespaces import Namespace, make_namespace
 from kube_rdma.adapters.kernel.pod.steps import PodNetwork, open_pod
 from kube_rdma.adapters.kernel.sysfs.netdev import upper_netdevs
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
+from kube_rdma.attach.rules.host_links import host_network, with_ways
+from kube_rdma.attach.rules.undo import check, undo
+from kube_rdma.hardware.survey import take_survey
 from kube_rdma.model.attach.pod_view import PodView
 from kube_rdma.model.attach.steps import SetSysctl, Step, Undo
 from kube_rdma.model.card import CardId
 from kube_rdma.model.functions.step import SetFunction
-from kube_rdma.programs.survey import take_survey
-from kube_rdma.rules.attach.host_links import host_network, with_ways
-from kube_rdma.rules.attach.undo import check, undo
-from kube_rdma.rules.health.evaluate import node_cards
+from kube_rdma.pools.rules.health.evaluate import node_cards
 from kube_rdma_selftest.choice import differences, trials
 from kube_rdma_selftest.trial import (
     SelftestRequest,

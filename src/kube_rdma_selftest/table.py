@@ -1,6 +1,6 @@
 """The hardware self-test for people: what would be done, a table of what was, a sentence a failure.
 
-programs/cli/verify prints it. Rows are made one by one, because a person waits for them.
+cli/verify prints it. Rows are made one by one, because a person waits for them.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, groupby
 
 from kube_base.frozen import replace
-from kube_rdma.model.attach.steps import TakeLink
-from kube_rdma.views.attach import describe
-from kube_rdma.views.page import (
+from kube_rdma.attach.views import describe
+from kube_rdma.lib.page import (
     Block,
     Line,
     Page,
@@ -21,7 +20,8 @@ from kube_rdma.views.page import (
     Part,
     Sentence,
 )
-from kube_rdma.views.text import widths
+from kube_rdma.lib.page_text import widths
+from kube_rdma.model.attach.steps import TakeLink
 from kube_rdma_selftest.trial import Trial, TrialResult, TrialStage, Trouble, UntriedCard
 
 _COLUMNS = ("CARD", "PLAN", "STEPS", "RESULT", "MS")

@@ -9,17 +9,8 @@ from collections.abc import Iterable
 
 from kube_base.errors import Broken, KubeError, Refused
 from kube_base.frozen import replace
-from kube_rdma.model.ipam import (
-    AddressRequest,
-    Bits,
-    BlockKey,
-    ContainerId,
-    InterfaceName,
-    IPPool,
-    NodeName,
-)
-from kube_rdma.rules.ipam.grant import Granted, grant
-from kube_rdma.rules.ipam.node_state import (
+from kube_rdma.ipam.rules.grant import Granted, grant
+from kube_rdma.ipam.rules.node_state import (
     LocalHolding,
     NodeAddressState,
     abandoned,
@@ -29,8 +20,17 @@ from kube_rdma.rules.ipam.node_state import (
     with_record,
     without_record,
 )
-from kube_rdma.rules.ipam.pools import refuse_namespace
-from kube_rdma.rules.ipam.subpools import key_at, mask, subpools
+from kube_rdma.ipam.rules.pools import refuse_namespace
+from kube_rdma.ipam.rules.subpools import key_at, mask, subpools
+from kube_rdma.model.ipam import (
+    AddressRequest,
+    Bits,
+    BlockKey,
+    ContainerId,
+    InterfaceName,
+    IPPool,
+    NodeName,
+)
 
 _BLOCKS = 64  # of a large pool; more addresses than any test asks for
 

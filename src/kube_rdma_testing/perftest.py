@@ -1,6 +1,6 @@
 """A small cluster in memory in whose pods perftest runs: kubelet, shell and figures of a test.
 
-It knows the commands that programs/verify/pairs starts, and fails at all others. A client whose
+It knows the commands that verify/pairs starts, and fails at all others. A client whose
 server does not listen cannot connect, and no server serves twice.
 """
 
@@ -23,8 +23,8 @@ from kube_client.wire import Answer, ApiRequest
 from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
 from kube_rdma.adapters.cluster.kinds.pod import POD
-from kube_rdma.rules.verify.perftest import LISTENING
-from kube_rdma.rules.verify.pods import END_OF_INPUT
+from kube_rdma.verify.rules.perftest import LISTENING
+from kube_rdma.verify.rules.pods import END_OF_INPUT
 from kube_rdma_testing.cluster.commands import PodCommand
 from kube_rdma_testing.cluster.server import ClientLine, FakeServer
 

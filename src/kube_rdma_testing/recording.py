@@ -1,4 +1,4 @@
-"""The log as a fake, beside programs/logs.py: lines are kept, and can be waited for."""
+"""The log as a fake, beside lib/logs.py: lines are kept, and can be waited for."""
 
 from __future__ import annotations
 

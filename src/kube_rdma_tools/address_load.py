@@ -24,6 +24,7 @@ from kube_base.errors import KubeError, Refused, Unavailable
 from kube_base.frozen import Frozen
 from kube_rdma.adapters.cluster.connect import connect
 from kube_rdma.adapters.journal.disk import Folder
+from kube_rdma.ipam.node_addresses import IpamDependencies, NodeAddresses
 from kube_rdma.model.ipam import (
     AddressAllocation,
     AddressRequest,
@@ -35,7 +36,6 @@ from kube_rdma.model.ipam import (
     PodUid,
 )
 from kube_rdma.model.ipam import PoolName as Pool
-from kube_rdma.programs.ipam.node_addresses import IpamDependencies, NodeAddresses
 
 _PATIENCE = 600.0  # seconds; a starved machine took more than one minute
 _TRIES = 5  # for one pod that is refused

@@ -1,8 +1,8 @@
 """Writes the files of the Helm chart, and the policy of agents that stands without one.
 
-    rules/install: objects/*.yaml, policies ─► chart_templates ─► charts/kube-rdma/templates
+    install/rules: objects/*.yaml, policies ─► chart_templates ─► charts/kube-rdma/templates
     sentences (api), defaults (rules) ─► chart_values ─► values.yaml, README.md
-    policy of rules/install for agents anywhere ─► config/admission
+    policy of install/rules for agents anywhere ─► config/admission
 
 `python -m kube_rdma_tools.chart CHART ADMISSION`; tools/chart calls it, and tests compare.
 """
@@ -13,18 +13,18 @@ import json
 import sys
 from pathlib import Path
 
-from kube_rdma.api.install import installation
-from kube_rdma.programs.install.installation import blueprints
-from kube_rdma.rules.install import admission
-from kube_rdma.rules.install.kubernetes_version import SINCE
-from kube_rdma.rules.install.presets import DEFAULTS, DISTRIBUTIONS, PRESETS
-from kube_rdma.views.install import manifests
+from kube_rdma.install.documents import installation
+from kube_rdma.install.installation import blueprints
+from kube_rdma.install.rules import admission
+from kube_rdma.install.rules.kubernetes_version import SINCE
+from kube_rdma.install.rules.presets import DEFAULTS, DISTRIBUTIONS, PRESETS
+from kube_rdma.install.views import manifests
 from kube_rdma_tools import chart_templates, chart_values
 from kube_rdma_tools.chart_defaults import completed
 
 MERGED_BY_HELM = ("agent.resources", "controller.resources")
 _POLICY = """\
-# Written by tools/chart from src/kube_rdma/rules/install/agent_cel.py; do not edit.
+# Written by tools/chart from src/kube_rdma/install/rules/agent_cel.py; do not edit.
 #
 # Whatever its token is allowed to do, an agent changes nothing but its own node, that node's report
 # and lease, the pods on it, and what the node has of the cluster's addresses. Of its node: the

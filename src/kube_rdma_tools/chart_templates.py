@@ -3,7 +3,7 @@
 The second reader of model/install/blueprint. Constants are written as people write them
 (kube_rdma_tools/yaml_constants); a value that is filled in goes through `toJson`, which is YAML, so
 that no text has to be quoted twice. All templates take their values from `kube-rdma.values`
-(templates/_values.tpl), which lays the user's over those of the preset, as rules/install/presets
+(templates/_values.tpl), which lays the user's over those of the preset, as install/rules/presets
 does.
 """
 
@@ -25,10 +25,10 @@ from kube_rdma.model.install.blueprint import (
 )
 from kube_rdma_tools.yaml_constants import WIDTH, assigned, in_line, scalar
 
-HEAD = "{{- /* Written by tools/chart from src/kube_rdma/rules/install; do not edit. */}}\n"
+HEAD = "{{- /* Written by tools/chart from src/kube_rdma/install/rules; do not edit. */}}\n"
 VALUES = '{{- $values := include "kube-rdma.values" . | fromJson }}\n'
 _STEP = 2  # blanks of indentation
-# What rules/install/release does, with the release that Helm knows.
+# What install/rules/release does, with the release that Helm knows.
 _NAMES = """\
 {{- $platform := $values.platform }}
 {{- $full := $values.fullnameOverride }}
@@ -86,7 +86,7 @@ def merging(defaults: Mapping[str, str], objects: Sequence[str], since: Mapping[
     would take a false or an empty one for a missing one. `objects` are defaults such as
     ``agent.resources``, with which Helm has merged the user's already: by a null there the user
     takes a part of them away. `since` are the minor versions of Kubernetes from which on the values
-    below `platform` are true (rules/install/kubernetes_version).
+    below `platform` are true (install/rules/kubernetes_version).
     """
     return f"""{HEAD}{{{{- define "kube-rdma.over" }}}}
 {{{{- $values := deepCopy .below }}}}

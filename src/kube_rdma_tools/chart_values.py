@@ -1,6 +1,7 @@
 """The values of the Helm chart as people read them: its values.yaml and its README.md.
 
-Sentences come from the models of api/install/installation, defaults from rules/install/presets.
+Sentences come from the models of install/documents/installation, defaults from
+install/rules/presets.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from kube_rdma_tools.page_tables import markdown_row
 from kube_rdma_tools.yaml_constants import WIDTH, assigned
 
 _VALUES = """\
-# Written by tools/chart from src/kube_rdma/api and rules/install; do not edit.
+# Written by tools/chart from src/kube_rdma; do not edit.
 #
 # All values, each with its default. Write into a file of your own what differs from it. Helm merges
 # objects field by field with those of the preset, and replaces lists. What is null here the preset
 # or the distribution decides; "Left out" says how.
 """
 _README = """\
-<!-- Written by tools/chart from src/kube_rdma/api and rules/install; do not edit. -->
+<!-- Written by tools/chart from src/kube_rdma; do not edit. -->
 # The Helm chart kube-rdma
 
 It installs kube-rdma on a cluster: agents, controller, custom resource definitions and what these

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from kube_rdma.model.install.blueprint import Json
 from kube_rdma_tools.page_tables import markdown_row
 
-HEAD = "<!-- Written by tools/crds from the models in src/kube_rdma/api; do not edit. -->"
+HEAD = "<!-- Written by tools/crds from the models in src/kube_rdma; do not edit. -->"
 _OF_EVERY_OBJECT = ("apiVersion", "kind", "metadata")
 
 

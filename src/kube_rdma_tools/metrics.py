@@ -9,9 +9,9 @@ import json
 import sys
 from pathlib import Path
 
-from kube_rdma.rules.metrics import families
-from kube_rdma.rules.metrics.alerts import rule_groups
-from kube_rdma.rules.metrics.dashboards import dashboards
+from kube_rdma.metrics.rules import families
+from kube_rdma.metrics.rules.alerts import rule_groups
+from kube_rdma.metrics.rules.dashboards import dashboards
 from kube_rdma_tools.metric_tables import ALERTS, alerts, filled
 from kube_rdma_tools.page_tables import put
 

@@ -1,6 +1,6 @@
 """The page docs/modes.md, written from the table of modes so that it cannot tell something else."""
 
-# ruff: noqa: D102  what the fields of a row mean is said in rules/pools/modes, once
+# ruff: noqa: D102  what the fields of a row mean is said in pools/rules/modes, once
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kube_rdma.model.pools.pool import Attach, Bind, Mode, Preference
 
 
 class ModesRow(Protocol):
-    """What the page shows of one row of rules/pools/modes."""
+    """What the page shows of one row of pools/rules/modes."""
 
     @property
     def takes(self) -> str: ...
@@ -43,7 +43,7 @@ _OPENING = """\
 # Modes
 
 What a container gets when it asks for a share, mode by mode. Written from the table in
-[rules/pools/modes.py](../src/kube_rdma/rules/pools/modes.py); a configuration
+[pools/rules/modes.py](../src/kube_rdma/pools/rules/modes.py); a configuration
 ([config.md](config.md)) can change the shares, `bind`, `attach` and `prefer` of a pool.
 
 In every mode a container opens the files `uverbs` of its cards, and `rdma_cm`; a pool can name

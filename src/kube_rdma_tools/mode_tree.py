@@ -2,7 +2,7 @@
 
     python -m kube_rdma_tools.mode_tree docs/modes.svg
 
-The answers are read from the table of rules/pools/modes: a question is one about a row, and a test
+The answers are read from the table of pools/rules/modes: a question is one about a row, and a test
 holds that the answers on the way to a mode are those of its row, and of no other one.
 """
 
@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TypeAlias
 
 from kube_base.frozen import Frozen
+from kube_rdma.lib.page_text import wrapped
 from kube_rdma.model.pools.pool import Bind, Mode
-from kube_rdma.rules.pools.modes import MODES, ModeRow, Takes
-from kube_rdma.views.text import wrapped
+from kube_rdma.pools.rules.modes import MODES, ModeRow, Takes
 
 _WIDTH, _LINE, _GAP, _DROP = 216, 17, 14, 56  # pixels: a box, a line, between boxes, between levels
 _LETTERS = 27  # of a line in a box

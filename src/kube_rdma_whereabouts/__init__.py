@@ -3,5 +3,5 @@
     `kube-rdma ip migrate` ─► take_over: reads objects ─► plan ─► writes IPPools
 
 A package beside kube_rdma, needed once in a cluster's life. kube_rdma knows only the name of
-take_over (programs/cli/ip).
+take_over (cli/ip).
 """

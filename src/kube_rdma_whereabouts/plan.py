@@ -1,7 +1,7 @@
 """From whereabouts to kube-rdma: its pools are made again, and what its pods have stays theirs.
 
 The attachments say which ranges there are; each compiles to the IPPool that the same configuration
-will mean to the agent (api/ipam/ip_conf). Addresses of pods that live are excluded from these
+will mean to the agent (ipam/ip_conf). Addresses of pods that live are excluded from these
 pools, since no agent knows those pods: nobody gives such an address away, however long it lasts.
 Done again, the addresses of pods that have ended come free. The same twice changes nothing.
 
@@ -21,9 +21,11 @@ from kube_base.foreign_json import Undecodable, decoded
 from kube_base.frozen import Frozen, field, replace
 from kube_client.kinds import Stored
 from kube_rdma.adapters.cluster.kinds.network_definition import DefinitionSpec
-from kube_rdma.api.ipam import ip_conf
-from kube_rdma.api.ipam.ip_words import address as read_address
-from kube_rdma.api.text.document import Value, of_value
+from kube_rdma.ipam import ip_conf
+from kube_rdma.ipam.rules.blocks import held
+from kube_rdma.ipam.rules.subpools import key_of, mask, subpools
+from kube_rdma.lib.text.document import Value, of_value
+from kube_rdma.lib.text.ip_words import address as read_address
 from kube_rdma.model.ipam import (
     Address,
     Block,
@@ -35,8 +37,6 @@ from kube_rdma.model.ipam import (
     Subnet,
 )
 from kube_rdma.model.pod import PodState
-from kube_rdma.rules.ipam.blocks import held
-from kube_rdma.rules.ipam.subpools import key_of, mask, subpools
 from kube_rdma_whereabouts.objects import ReservationSpec, WhereaboutsPoolSpec
 
 _UNNAMED = NetworkName("default")

@@ -13,14 +13,14 @@ from kube_base.frozen import replace
 from kube_client.kinds import ObjectKind, Stored, Wanted
 from kube_client.objects import Cluster
 from kube_client.wire import Unreadable
-from kube_rdma.adapters.cluster import ipam
-from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL, pool_of
 from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION
 from kube_rdma.adapters.cluster.kinds.pod import POD, pod_state
-from kube_rdma.api.ipam.ip_pool_status import IPPoolStatus
-from kube_rdma.api.ipam.ip_words import address
+from kube_rdma.ipam import cluster as ipam
+from kube_rdma.ipam.ip_pool_status import IPPoolStatus
+from kube_rdma.ipam.kind import IP_POOL, pool_of
+from kube_rdma.ipam.views import Migration
+from kube_rdma.lib.text.ip_words import address
 from kube_rdma.model.ipam import IMPORTED, Address, IPPool
-from kube_rdma.views.ipam import Migration
 from kube_rdma_whereabouts import objects as whereabouts
 from kube_rdma_whereabouts.plan import MigrationPlan, PoolChange, Present, plan, read
 

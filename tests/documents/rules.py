@@ -22,7 +22,7 @@ from pathlib import Path
 
 import click
 
-from kube_rdma.programs.cli.main import cli
+from kube_rdma.cli.main import cli
 
 from .pages import COMMANDS, INDENTED, OUTPUT, ROOT, Block, Command
 

@@ -28,10 +28,10 @@ from kube_rdma.adapters.kernel.netlink import (
 from kube_rdma.adapters.kernel.pod import gids, probe
 from kube_rdma.adapters.kernel.sriov import netdev_usage
 from kube_rdma.adapters.kernel.sysfs import counters, devices, pci_paths, pcie, topology_facts
-from kube_rdma.adapters.kernel.sysfs.machines import machine
 from kube_rdma.adapters.kernel.sysfs.recorded_text import RecordedText
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.adapters.metrics import process
+from kube_rdma.hardware.machines import machine
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.settings.topology_file import PlacedNet
 from tests.fuzz.target import FuzzTarget, Reader, each

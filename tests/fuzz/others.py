@@ -19,7 +19,6 @@ from kube_client import wire
 from kube_client.http import HttpConnection, HttpRequest
 from kube_client.pod_commands import CommandOutput
 from kube_client.websocket import OpenWebsocket, WebsocketFault
-from kube_rdma.adapters.cluster.claims import claimed_pod
 from kube_rdma.adapters.cluster.kinds import (
     claim_objects,
     node,
@@ -28,18 +27,20 @@ from kube_rdma.adapters.cluster.kinds import (
     resource_slice,
 )
 from kube_rdma.adapters.metrics import samples
-from kube_rdma.api.admission.pod_manifest import counted
-from kube_rdma.api.claims import claim_configs, parameters
-from kube_rdma.api.text import reader
+from kube_rdma.admission.documents.pod_manifest import counted
+from kube_rdma.claims import claim_configs
+from kube_rdma.claims import parameter_document as parameters
+from kube_rdma.claims.cluster import claimed_pod
+from kube_rdma.claims.parameters import parameters_by_request
+from kube_rdma.claims.rules.cel.evaluate import Selectors
+from kube_rdma.claims.rules.cel.functions import EvaluationError
+from kube_rdma.claims.rules.cel.syntax import NotEvaluated
+from kube_rdma.cli import verify_pods
+from kube_rdma.lib.text import reader
 from kube_rdma.model.claims.device import DRIVER
 from kube_rdma.model.claims.listed import ListedCapacity, ListedDevice, Version
 from kube_rdma.model.quantity import quantity
-from kube_rdma.programs.claims.parameters import parameters_by_request
-from kube_rdma.programs.cli import verify_pods
-from kube_rdma.rules.claims.cel.evaluate import Selectors
-from kube_rdma.rules.claims.cel.functions import EvaluationError
-from kube_rdma.rules.claims.cel.syntax import NotEvaluated
-from kube_rdma.rules.verify import copies
+from kube_rdma.verify.rules import copies
 from tests.fuzz.kubelet import _LOOP, _Reader, _run, _Writer
 from tests.fuzz.target import FuzzTarget, each
 from tests.kit.foreign_parsers import META, POD_OBJECT, _of, text_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kube_rdma.api.schema.definitions import DEFINITIONS
-from kube_rdma.api.schema.structural import definition
+from kube_rdma.cli.definitions import DEFINITIONS
+from kube_rdma.lib.schema.structural import definition
 
 # A pod as any other, of which kube-rdma knows few fields: the size of an object is its end.
 FREE = {"BandwidthCheck.spec.template"}

@@ -4,23 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
-from functools import cache
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 from .tree import ROOT
 
 PAGE = "CONTRIBUTING.md"
 PRODUCT = ROOT / "src/kube_rdma"
-FLOORS = ("model", "api", "rules", "views", "adapters", "programs")
-# Where a capability may have a room, by the heading of the table. Adapters are cut by neighbour;
-# only the API server's has files by capability, and only the agent's program rooms.
-ROOMS: Mapping[str, str] = {
-    **{floor: floor for floor in ("model", "api", "rules", "views")},
-    "adapters/cluster": "adapters/cluster",
-    "programs": "programs",
-    "programs/agent": "programs/agent",
-}
 QUESTIONS = 40
 
 
@@ -36,10 +27,12 @@ def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines).replace(" --- ", "---")
 
 
-def floors() -> str:
-    """What each floor of the product is, in its own words."""
-    rows = [(f"`{floor}/`", sentence(PRODUCT / floor)) for floor in FLOORS]
-    return table(("floor", "what is in it"), rows)
+def capabilities() -> str:
+    """What each package of the product is, in its own words and in the order of its imports."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    listed = contracts["tool"]["importlinter"]["contracts"]
+    (order,) = (each["layers"] for each in listed if each.get("containers") == ["kube_rdma"])
+    return table(("package", "what is in it"), [(f"`{n}/`", sentence(PRODUCT / n)) for n in order])
 
 
 def packages() -> str:
@@ -56,35 +49,7 @@ def folders_of_tests() -> str:
     return table(("folder of `tests/`", "what is in it"), rows)
 
 
-@cache
-def capabilities() -> dict[str, dict[str, str]]:
-    """By capability: where it has a room. A room that needs one file only is that file."""
-    names = {
-        floor: {
-            path.stem: f"`{path.name}/`" if path.is_dir() else f"`{path.name}`"
-            for path in sorted((PRODUCT / folder).iterdir())
-            if path.stem.isidentifier() and not path.stem.startswith("_")
-        }
-        for floor, folder in ROOMS.items()
-    }
-    words = sorted(path.stem for path in (PRODUCT / "rules").iterdir() if path.is_dir())
-    return {
-        word: {floor: rooms[word] for floor, rooms in names.items() if word in rooms}
-        for word in words
-        if not word.startswith("_")
-    }
-
-
-def rooms() -> str:
-    """Which rooms a capability has, floor by floor."""
-    rows = [
-        (word, sentence(PRODUCT / "rules" / word), *(places.get(floor, "") for floor in ROOMS))
-        for word, places in capabilities().items()
-    ]
-    return table(("capability", "its rules", *ROOMS), rows)
-
-
-TABLES = {"floors": floors, "packages": packages, "rooms": rooms, "tests": folders_of_tests}
+TABLES = {"capabilities": capabilities, "packages": packages, "tests": folders_of_tests}
 
 
 def answers(text: str) -> list[list[str]]:
@@ -135,11 +100,11 @@ def test_every_question_has_an_answer_that_is_there() -> None:
 
 
 def test_planted_faults_are_found() -> None:
-    good = ["q", "`rules/phrases.py`", "`house/tree.py`", "[a](docs/agent.md)"]
+    good = ["q", "`lib/phrases.py`", "`house/tree.py`", "[a](docs/agent.md)"]
     assert not list(faults([good]))
     for place, cell, words in (
         (1, "`rules/gone.py`", "there is no rules/gone.py"),
-        (1, "`rules/phrases.py::gone`", "has no gone"),
+        (1, "`lib/phrases.py::gone`", "has no gone"),
         (1, "the rules", "names no file"),
         (2, "`house/gone.py`", "there is no house/gone.py"),
         (3, "somewhere", "is no page"),
@@ -147,4 +112,4 @@ def test_planted_faults_are_found() -> None:
         bad = [cell if place == at else text for at, text in enumerate(good)]
         (fault,) = faults([bad])
         assert words in fault
-    assert list(faults([["q", "`rules/phrases.py`"]]))
+    assert list(faults([["q", "`lib/phrases.py`"]]))

@@ -11,10 +11,10 @@ import re
 
 import pytest
 
-from kube_rdma.api.claims.parameters import ClaimParametersObject
-from kube_rdma.api.pools.config import DIALECTS, untitled
-from kube_rdma.api.schema.definitions import DEFINITIONS, OPERATOR_DEFINITIONS
-from kube_rdma.api.schema.structural import definition, structural
+from kube_rdma.claims.parameter_document import ClaimParametersObject
+from kube_rdma.cli.definitions import DEFINITIONS, OPERATOR_DEFINITIONS
+from kube_rdma.lib.schema.structural import definition, structural
+from kube_rdma.pools.documents.config import DIALECTS, untitled
 from kube_rdma_tools.chart import chart_files
 
 KINDS = {each.kind: each for each in (*DEFINITIONS, *OPERATOR_DEFINITIONS)}

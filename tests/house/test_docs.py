@@ -14,7 +14,7 @@ from pathlib import Path
 
 import click
 
-from kube_rdma.programs.cli.main import cli
+from kube_rdma.cli.main import cli
 
 from .tree import FENCED, ROOT, is_generated, is_python, texts
 

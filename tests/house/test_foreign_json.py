@@ -22,16 +22,16 @@ DECODER = "src/kube_base/foreign_json.py"
 OWN = {
     "src/kube_rdma/adapters/journal/glance.py": "records of kube-rdma, in a folder of root",
     "src/kube_rdma/adapters/journal/journal.py": "records of kube-rdma, in a folder of root",
-    "src/kube_rdma/api/text/reader.py": "a text in quotes, which a pattern has found",
-    "src/kube_rdma/api/schema/structural.py": "what json.dumps wrote a moment before",
-    "src/kube_rdma/rules/cni_conf/edit.py": "places in a text that the decoder has taken",
-    "src/kube_rdma/programs/cli/output.py": "what json.dumps wrote a moment before",
-    "src/kube_rdma/views/install.py": "what json.dumps wrote a moment before",
+    "src/kube_rdma/lib/text/reader.py": "a text in quotes, which a pattern has found",
+    "src/kube_rdma/lib/schema/structural.py": "what json.dumps wrote a moment before",
+    "src/kube_rdma/attach/rules/cni_conf/edit.py": "places in a text that the decoder has taken",
+    "src/kube_rdma/cli/output.py": "what json.dumps wrote a moment before",
+    "src/kube_rdma/install/views.py": "what json.dumps wrote a moment before",
 }
 # What calls the decoder, and no parser of the lists does.
 UNTRIED = {
     "src/kube_client/kinds.py": "makes codecs, which wire.py calls",
-    "src/kube_rdma/rules/admission/completions.py": "blocks that were read before",
+    "src/kube_rdma/admission/rules/completions.py": "blocks that were read before",
     "src/kube_rdma/adapters/cluster/kinds/workload.py": "makes a codec, which wire.py calls",
 }
 _DECODERS = {

@@ -6,8 +6,8 @@ import shlex
 import click
 import pytest
 
-from kube_rdma.programs.cli.examples import HEADING, examples
-from kube_rdma.programs.cli.main import cli
+from kube_rdma.cli.examples import HEADING, examples
+from kube_rdma.cli.main import cli
 
 from .test_descriptions import INSIDE, fault_of_text
 

@@ -15,7 +15,7 @@ import pytest
 from .tree import ROOT, is_shell, texts
 
 BIN = Path(sys.executable).parent
-CONTRACTS = 11
+CONTRACTS = 12
 
 LINTERS = {
     "style": ["ruff", "check"],
@@ -53,21 +53,35 @@ def test_shell_scripts_parse() -> None:
 @pytest.mark.parametrize(
     ("code", "rule"),
     [
-        ("def f(a, b, c, d, e, f, g):\n    return a\n", "PLR0913"),
-        ("def f(x):\n" + "    if x: return 1\n" * 10, "C901"),
+        ("def f(a, b, c, d, e, f, g, h, i):\n    return a\n", "PLR0913"),
+        ("def f(x):\n" + "    if x: print(1)\n" * 15, "C901"),
         ("def f():\n    return 1\n", "D103"),
         ("try:\n    f()\nexcept Exception:\n    pass\n", "BLE001"),
     ],
 )
 def test_style_finds(code: str, rule: str) -> None:
     """Too many parameters, too many branches, no docstring, a catch of everything."""
-    command = ["ruff", "check", "--no-cache", "--stdin-filename", "src/kube_rdma/rules/x.py", "-"]
+    command = [
+        "ruff",
+        "check",
+        "--no-cache",
+        "--stdin-filename",
+        "src/kube_rdma/lib/x.py",
+        "-",
+    ]
     assert rule in run(*command, stdin=code).stdout
 
 
 def test_format_finds_a_file_that_is_not_formatted() -> None:
     """Two statements in a line are not our format."""
-    command = ["ruff", "format", "--check", "--stdin-filename", "src/kube_rdma/rules/x.py", "-"]
+    command = [
+        "ruff",
+        "format",
+        "--check",
+        "--stdin-filename",
+        "src/kube_rdma/lib/x.py",
+        "-",
+    ]
     assert run(*command, stdin="x = 1; y = 2\n").returncode
 
 
@@ -80,16 +94,17 @@ def test_types_finds_a_function_without_types(tmp_path: Path) -> None:
 
 PLANTED = {
     "kube_rdma/model/clock.py": "import time\n",
-    "kube_rdma/rules/decoded.py": "import kube_rdma.api\n",
-    "kube_rdma/views/runner.py": "import kube_rdma.programs\n",
+    "kube_rdma/pools/reaches.py": "import kube_rdma.attach\n",
+    "kube_rdma/pools/rules/decoded.py": "import kube_rdma.pools.documents\n",
+    "kube_rdma/hardware/views/decides.py": "import kube_rdma.pools.rules\n",
+    "kube_rdma/attach/documents/decides.py": "import kube_rdma.attach.rules\n",
     "kube_rdma/adapters/kernel/friend.py": "import kube_rdma.adapters.kubelet\n",
-    "kube_rdma/programs/reaches.py": "import kube_rdma.programs.agent\n",
+    "kube_rdma/controller/reaches.py": "import kube_rdma.agent\n",
     "kube_base/leans.py": "import kube_rdma_lab\n",
-    "kube_rdma/api/asks.py": "import kube_client\n",
     "kube_rdma/adapters/metrics/talks.py": "import wsproto\n",
-    "kube_rdma/programs/asks.py": "import h11\n",
-    "kube_rdma/programs/signs.py": "import cryptography\n",
-    "kube_rdma/programs/draws.py": "import rich\n",
+    "kube_rdma/lib/asks.py": "import h11\n",
+    "kube_rdma/lib/signs.py": "import cryptography\n",
+    "kube_rdma/lib/draws.py": "import rich\n",
 }
 
 

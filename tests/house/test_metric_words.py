@@ -9,10 +9,10 @@ import re
 import pytest
 
 from kube_base.frozen import replace
+from kube_rdma.metrics.rules import families, meanings
+from kube_rdma.metrics.rules.alerts import rule_groups
+from kube_rdma.metrics.rules.dashboards import dashboards
 from kube_rdma.model.metrics.families import MetricKind
-from kube_rdma.rules.metrics import families, meanings
-from kube_rdma.rules.metrics.alerts import rule_groups
-from kube_rdma.rules.metrics.dashboards import dashboards
 
 from .test_descriptions import fault_of_text
 

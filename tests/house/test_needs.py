@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from kube_rdma.rules.late_binding import cdi
+from kube_rdma.attach.rules.late_binding import cdi
 
 from .tree import ROOT
 

@@ -12,8 +12,8 @@ from .tree import ROOT, texts
 
 # What a folder of tests/unit mirrors lies below one of these.
 ORIGINS = (ROOT / "src/kube_rdma", ROOT / "src", ROOT)
-# config, examples and the Containerfile, which are checked together.
-OTHERS = frozenset(("manifests",))
+# Objects of config and examples; documents of all capabilities that are refused.
+OTHERS = frozenset(("manifests", "bad_input"))
 
 
 def strays(names: Iterable[str]) -> Iterator[str]:
@@ -47,9 +47,9 @@ def test_pytest_enters_every_folder(pytestconfig: pytest.Config) -> None:
 
 
 def test_a_planted_stray_is_found() -> None:
-    names = ["tests/unit/rules/pools/test_a.py", "tests/unit/rules/gone/test_b.py"]
+    names = ["tests/unit/pools/rules/test_a.py", "tests/unit/pools/gone/test_b.py"]
     (sentence,) = strays(names)
-    assert sentence.startswith("tests/unit/rules/gone/test_b.py: no folder rules/gone ")
+    assert sentence.startswith("tests/unit/pools/gone/test_b.py: no folder pools/gone ")
 
 
 def test_a_folder_that_is_not_entered_is_found() -> None:

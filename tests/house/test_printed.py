@@ -1,4 +1,4 @@
-"""What commands print goes through programs/cli/output, and a name in a printed command is quoted.
+"""What commands print goes through cli/output, and a name in a printed command is quoted.
 
 There every character that a terminal acts on is replaced; shlex.quote makes one word of a name.
 """
@@ -13,17 +13,17 @@ from .tree import PRODUCT, is_generated, texts
 
 # Files that print by themselves what holds no text from outside, or what only programs read.
 PRINTING = {
-    "programs/cli/main.py": "errors, through plain",
-    "programs/cli/output.py": "it is the way out",
-    "programs/cli/claim.py": "manifests of the caller's own words, which views/install writes",
-    "programs/cli/config.py": "a schema of the model",
-    "programs/cli/devices.py": "a line of JSON, NCCL's topology file, a sentence of its own",
-    "programs/cli/doctor.py": "a bundle for a program",
-    "programs/cli/ip.py": "manifests, which views/install writes",
-    "programs/cli/nccl_env.py": "a script that is a file of the product",
-    "programs/cli/render.py": "manifests and notes of the product",
-    "programs/cli/top.py": "documents",
-    "programs/cli/verify_run.py": "rows that `written` made",
+    "cli/main.py": "errors, through plain",
+    "cli/output.py": "it is the way out",
+    "cli/claim.py": "manifests of the caller's own words, which install/views writes",
+    "cli/config.py": "a schema of the model",
+    "cli/devices.py": "a line of JSON, NCCL's topology file, a sentence of its own",
+    "cli/doctor.py": "a bundle for a program",
+    "cli/ip.py": "manifests, which install/views writes",
+    "cli/nccl_env.py": "a script that is a file of the product",
+    "cli/render.py": "manifests and notes of the product",
+    "cli/top.py": "documents",
+    "cli/verify_run.py": "rows that `written` made",
 }
 COMMAND = re.compile(r"(kubectl|ip link|kube-rdma (ip|explain|claim)) (?!get nodereports)[^;,]*$")
 # What the product itself chooses, never a neighbour.
@@ -81,7 +81,7 @@ def test_commands_print_in_one_place() -> None:
     printing = {
         name
         for name, tree in _trees()
-        if name.startswith("programs/cli/") and any(_prints(node) for node in ast.walk(tree))
+        if name.startswith("cli/") and any(_prints(node) for node in ast.walk(tree))
     }
     assert printing == PRINTING.keys()
 

@@ -13,7 +13,7 @@ from functools import cache
 from .tree import is_generated, texts
 
 KERNEL = "src/kube_rdma/adapters/kernel"
-ATTACH = "src/kube_rdma/rules/attach"
+ATTACH = "src/kube_rdma/attach/rules"
 _ASKED = {"is_soft", "soft", "soft_links", "of_a_pod"}  # names that say it
 _KINDS = {"rxe", "siw"}
 # File and function, and why it has to know. A real card takes the other branch of each.
@@ -23,13 +23,13 @@ USES = {
     f"{KERNEL}/netlink/rdma_read.py _merge_port": "its interface may be a pod's: netlink knows",
     f"{KERNEL}/sysfs/devices.py _device": "it sits on no PCI function",
     f"{KERNEL}/sysfs/netdev.py DeviceSite": "the field",
-    "src/kube_rdma/rules/pools/cards.py of_a_pod": "made in a pod, it is no card of the node",
-    "src/kube_rdma/rules/pools/cards.py cards": "likewise",
+    "src/kube_rdma/pools/rules/cards.py of_a_pod": "made in a pod, it is no card of the node",
+    "src/kube_rdma/pools/rules/cards.py cards": "likewise",
     # Networks: it stands on one interface and goes with it, so each pod gets one of its own.
     "src/kube_rdma/model/attach/attachment.py HostNetwork": "the field: the kind that the node has",
     "src/kube_rdma/model/attach/attachment.py NetworkSeat": "the field: the kind to make for a pod",
     "src/kube_rdma/model/attach/steps.py TakeLink": "the field: to be made again on return",
-    "src/kube_rdma/rules/attach/host_links.py host_network": "the kind to make",
+    "src/kube_rdma/attach/rules/host_links.py host_network": "the kind to make",
     f"{ATTACH}/seats.py _seat": "iWARP has no GIDs of addresses; of real devices the type says it",
     f"{ATTACH}/seats.py _rdma": "of real devices the pod gets the card's own",
     f"{ATTACH}/seats.py soft_links": "a card's, by name",
@@ -39,15 +39,15 @@ USES = {
     f"{ATTACH}/step_table.py _given_back": "made again when the interface comes back",
     f"{ATTACH}/delegate.py _own": "a card's soft device is not the pod's, which has its own",
     f"{ATTACH}/vf.py _has_guid": "its GUID is of its MAC: nobody has to set it",
-    "src/kube_rdma/rules/explain/node.py basis": "as host_network, from a report",
-    "src/kube_rdma/rules/explain/node.py _device": "a report has no type: the name says iWARP",
+    "src/kube_rdma/explain/rules/node.py basis": "as host_network, from a report",
+    "src/kube_rdma/explain/rules/node.py _device": "a report has no type: the name says iWARP",
     # Of real cards more is demanded or told.
-    "src/kube_rdma/rules/claims/cards.py _kind": "the word for it in a slice, as function is one",
-    "src/kube_rdma/rules/doctor/cards.py _slow_port": "its rate is made up",
-    "src/kube_rdma/rules/doctor/outliers.py _facts": "likewise, and it has no firmware",
-    "src/kube_rdma/rules/functions/plan.py _Node._use": "its function is in use",
-    "src/kube_rdma/rules/health/membership.py _Members.__init__": "not the function's own device",
-    "src/kube_rdma/rules/pools/allocation.py device_infos": "its name is known in the pod alone",
+    "src/kube_rdma/claims/rules/cards.py _kind": "the word for it in a slice, as function is one",
+    "src/kube_rdma/doctor/rules/cards.py _slow_port": "its rate is made up",
+    "src/kube_rdma/doctor/rules/outliers.py _facts": "likewise, and it has no firmware",
+    "src/kube_rdma/pools/rules/functions/plan.py _Node._use": "its function is in use",
+    "src/kube_rdma/pools/rules/health/membership.py _Members.__init__": "not the function's own",
+    "src/kube_rdma/pools/rules/allocation.py device_infos": "its name is known in the pod alone",
 }
 
 

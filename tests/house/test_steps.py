@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_rdma.attach.rules.step_table import ROWS, lacks, undone
+from kube_rdma.attach.views import TEXTS, describe
 from kube_rdma.model.attach.pod_view import PodView
 from kube_rdma.model.attach.steps import (
     CallPlugin,
@@ -20,8 +22,6 @@ from kube_rdma.model.attach.steps import (
     Step,
     Undo,
 )
-from kube_rdma.rules.attach.step_table import ROWS, lacks, undone
-from kube_rdma.views.attach import TEXTS, describe
 from tests.kit.recorded_values import values
 
 from .tree import ROOT
@@ -31,7 +31,7 @@ KERNEL = ROOT / "src/kube_rdma/adapters/kernel/pod/steps.py"  # the fake has the
 PLUGINS = {
     CallPlugin,
     EndPlugin,
-}  # run by binaries of others, in programs/agent/pod_networks/executor
+}  # run by binaries of others, in attach/executor
 
 
 def _runs(kind: type) -> re.Pattern[str]:
@@ -43,10 +43,10 @@ def faults(rows: Collection[type], texts: Collection[type], runner: str) -> Iter
     """One sentence for each kind that is forgotten somewhere; `runner` is the source of KERNEL."""
     for kind in STEPS:
         if kind not in rows:
-            yield f"{kind.__name__} has no row in rules/attach/step_table"
+            yield f"{kind.__name__} has no row in attach/rules/step_table"
     for kind in dict.fromkeys((*STEPS, *UNDOS)):
         if kind not in texts:
-            yield f"{kind.__name__} has no sentence in views/attach"
+            yield f"{kind.__name__} has no sentence in attach/views"
         if kind not in PLUGINS and not _runs(kind).search(runner):
             yield f"{kind.__name__} is not run in adapters/kernel/pod/steps"
 
@@ -61,9 +61,9 @@ def test_no_kind_is_forgotten() -> None:
 @pytest.mark.parametrize(
     ("kind", "sentences"),
     [
-        (SetLink, ["has no row in rules/attach/step_table", "has no sentence in views/attach"]),
-        (RemoveLink, ["has no sentence in views/attach"]),
-        (MakeLink, ["has no row in rules/attach/step_table", "has no sentence in views/attach"]),
+        (SetLink, ["has no row in attach/rules/step_table", "has no sentence in attach/views"]),
+        (RemoveLink, ["has no sentence in attach/views"]),
+        (MakeLink, ["has no row in attach/rules/step_table", "has no sentence in attach/views"]),
     ],
 )
 def test_a_planted_fault_is_found(kind: type, sentences: list[str]) -> None:

@@ -24,7 +24,7 @@ ALLOWED = {
     "tests/unit/adapters/cni/conf/test_places.py": "the same folder",
     "tests/unit/adapters/cni/conf/test_distributions.py": "the same folder",
     "config/distributions/gke.yaml": "the same folder",
-    "src/kube_rdma/rules/install/presets.py": "the same folder",
+    "src/kube_rdma/install/rules/presets.py": "the same folder",
     "src/kube_rdma_tools/judge/environments.py": "the same folder",
     "charts/kube-rdma/README.md": "the same folder",
     "charts/kube-rdma/files/layers.json": "the same folder",

@@ -2,9 +2,9 @@
 
 import json
 
-from kube_rdma.api.admission import pod_manifest
-from kube_rdma.api.text.document import of_value
-from kube_rdma.rules.attach.requests import ANNOTATION, POD_NETWORKS
+from kube_rdma.admission.documents import pod_manifest
+from kube_rdma.attach.rules.requests import ANNOTATION, POD_NETWORKS
+from kube_rdma.lib.text.document import of_value
 
 VKE = "vke.volcengine.com/rdma"
 

@@ -2,7 +2,7 @@
 
 Each is what the API server would take (pkg/apis/resource/validation of Kubernetes 1.36.3), and few
 values stand for many, so that devices, requests and what others hold meet often.
-tests/lab/native/test_claim_verdicts gives them to the real allocator and to rules/claims.
+tests/lab/native/test_claim_verdicts gives them to the real allocator and to claims/rules.
 """
 
 import random

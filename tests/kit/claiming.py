@@ -8,9 +8,9 @@ their links, without the RDMA devices that only real ones have.
 import json
 from contextlib import contextmanager
 
-from kube_rdma.api.pools.serve_label import LABEL as SERVE
+from kube_rdma.install.installation import assignment, objects
 from kube_rdma.model.claims.device import DRIVER
-from kube_rdma.programs.install.installation import assignment, objects
+from kube_rdma.pools.documents.serve_label import LABEL as SERVE
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.demo import scc
 from tests.kit.pods import sleeping_pod

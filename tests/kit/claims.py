@@ -8,8 +8,8 @@ from kube_base.frozen import replace
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.device import PciAddress, PciPosition
 from kube_rdma.model.pools.pool import Mode, Pool, PoolSpec
-from kube_rdma.rules.pools.cards import cards
-from kube_rdma.rules.pools.pools import resolve, shares_of
+from kube_rdma.pools.rules.cards import cards
+from kube_rdma.pools.rules.pools import resolve, shares_of
 from tests.kit.nodes import DOWN, device, function, hard_card, nodes, specs
 
 

@@ -7,7 +7,7 @@ which system calls it takes, which is where the profiles come from.
 import json
 from contextlib import contextmanager
 
-from kube_rdma.programs.install.installation import assignment, objects
+from kube_rdma.install.installation import assignment, objects
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.demo import scc
 from tests.house.tree import ROOT

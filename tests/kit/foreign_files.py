@@ -16,28 +16,28 @@ from kube_client import wire
 from kube_client.credentials import CredentialPlugin, Person
 from kube_client.kubeconfig import Access, PluginEntry, ServerEntry, UserEntry, read_access
 from kube_client.pod_commands import ERROR, CommandOutput
-from kube_rdma.adapters.cluster import ipam
-from kube_rdma.adapters.cluster.admission import WEBHOOK_CONFIGURATIONS
-from kube_rdma.adapters.cluster.election import ELECTION
 from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION
 from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
-from kube_rdma.adapters.cluster.resources import named_pools
 from kube_rdma.adapters.cni.exec import protocol
 from kube_rdma.adapters.cni.exec.process import ProcessOutcome
 from kube_rdma.adapters.files import bundle, cluster_bundle
 from kube_rdma.adapters.kernel.sysfs import record
 from kube_rdma.adapters.kubelet import checkpoint
 from kube_rdma.adapters.kubelet.checkpoint import DeviceCheckpoint
+from kube_rdma.cli.verify_run import earlier
+from kube_rdma.controller import rules as election
+from kube_rdma.controller.lease import ELECTION
+from kube_rdma.controller.webhooks import WEBHOOK_CONFIGURATIONS
+from kube_rdma.ipam import cluster as ipam
 from kube_rdma.model.attach.cni import Verb
 from kube_rdma.model.attach.steps import PluginConf
 from kube_rdma.model.doctor import Observation, ObservedLink, ObservedRoute
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.verify.bandwidth import PerftestRun
-from kube_rdma.programs.cli.verify_run import earlier
-from kube_rdma.rules import election
-from kube_rdma.rules.verify.perftest import table
-from kube_rdma.rules.verify.pods import paired_pod
-from kube_rdma.views.verify.bandwidth import perftest_name
+from kube_rdma.resources.cluster import named_pools
+from kube_rdma.verify.rules.perftest import table
+from kube_rdma.verify.rules.pods import paired_pod
+from kube_rdma.verify.views.bandwidth import perftest_name
 from kube_rdma_whereabouts import plan
 
 from .foreign_parsers import META, Parser

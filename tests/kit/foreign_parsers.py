@@ -17,19 +17,19 @@ from typing import Any
 from kube_client import wire
 from kube_client.errors import failure
 from kube_client.kinds import ObjectKind, Stored
-from kube_rdma.adapters.cluster.bandwidth_checks import BANDWIDTH_CHECK, seen_check
-from kube_rdma.adapters.cluster.ipam import IP_BLOCK, block, borrow_queue
-from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL, pool_of
-from kube_rdma.adapters.cluster.kinds.node_policy import NODE_POLICY, policy_of
 from kube_rdma.adapters.cluster.kinds.pod import POD, pod_state
-from kube_rdma.adapters.cluster.restarts import request_of
 from kube_rdma.adapters.cni import protocol, results
-from kube_rdma.api.attach import called_conf
-from kube_rdma.api.text.document import of_json
+from kube_rdma.attach.cluster_restarts import request_of
+from kube_rdma.attach.documents import called_conf
+from kube_rdma.attach.rules.restarts import EvictionTurns, evictable
+from kube_rdma.ipam.cluster import IP_BLOCK, block, borrow_queue
+from kube_rdma.ipam.kind import IP_POOL, pool_of
+from kube_rdma.lib.text.document import of_json
 from kube_rdma.model.attach.cni import CniResult
 from kube_rdma.model.attach.restart import RESTART
 from kube_rdma.model.pod import PodState
-from kube_rdma.rules.attach.restarts import EvictionTurns, evictable
+from kube_rdma.pools.kind import NODE_POLICY, policy_of
+from kube_rdma.verify.cluster_checks import BANDWIDTH_CHECK, seen_check
 
 Parser = Callable[[bytes], object]
 

@@ -17,30 +17,35 @@ from tempfile import mkdtemp
 
 from kube_base.errors import Refused
 from kube_client import wire
-from kube_rdma.adapters.cluster import operator
 from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION
-from kube_rdma.adapters.cluster.kinds.nic_cluster_policy import NIC_CLUSTER_POLICY, policy_of
 from kube_rdma.adapters.cluster.kinds.workload import DAEMON_SET
 from kube_rdma.adapters.files.device_info import DeviceInfoFolder
 from kube_rdma.adapters.kubelet.settings import topology_policy
 from kube_rdma.adapters.runtime import cri
-from kube_rdma.api import cni_conf
-from kube_rdma.api.admission import manifests, pod_manifest, pod_places
-from kube_rdma.api.attach import network_definition, network_status, networks, pod_networks
-from kube_rdma.api.pools import config
-from kube_rdma.api.text import reader
+from kube_rdma.admission.documents import manifests, pod_manifest, pod_places
+from kube_rdma.admission.rules.findings import findings
+from kube_rdma.attach.documents import (
+    cni_conf,
+    network_definition,
+    network_status,
+    networks,
+    pod_networks,
+)
+from kube_rdma.attach.rules import foreign_plugins
+from kube_rdma.attach.rules.cni_conf import conflist
+from kube_rdma.attach.rules.repair import is_others
+from kube_rdma.attach.rules.requests import wishes
+from kube_rdma.lib.text import reader
 from kube_rdma.model.attach.attachment import NetworkAsk, NetworkKind
 from kube_rdma.model.cni_conf import ConfFile
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.pools.pool import DeviceInfo
-from kube_rdma.rules.admission.findings import findings
-from kube_rdma.rules.attach import foreign_plugins
-from kube_rdma.rules.attach.repair import is_others
-from kube_rdma.rules.attach.requests import wishes
-from kube_rdma.rules.cni_conf import conflist
-from kube_rdma.rules.verify.pods import OWN_STATUS, paired_pod
+from kube_rdma.operator import cluster as operator
+from kube_rdma.operator.kind import NIC_CLUSTER_POLICY, policy_of
+from kube_rdma.pools.documents import config
+from kube_rdma.verify.rules.pods import OWN_STATUS, paired_pod
 from kube_rdma_whereabouts import objects as whereabouts
 
 from .foreign_parsers import META, POD_OBJECT, Parser, text_of

@@ -21,7 +21,7 @@ from kube_rdma.model.device import (
 )
 from kube_rdma.model.pools.pool import FunctionRange, Mode, PoolSpec, Preference, Selector
 from kube_rdma.model.survey import NamespaceMode, Survey, Verdict
-from kube_rdma.rules.pools.cards import cards
+from kube_rdma.pools.rules.cards import cards
 
 RDMA_CM = CharDevice(CharKind.RDMA_CM, "/dev/infiniband/rdma_cm", 10, 58)
 DOORS = (CharKind.UVERBS, CharKind.UMAD, CharKind.ISSM)

@@ -1,4 +1,4 @@
-"""How a command under test reaches the API server in memory, in place of programs/cli/options."""
+"""How a command under test reaches the API server in memory, in place of cli/options."""
 
 from contextlib import asynccontextmanager
 

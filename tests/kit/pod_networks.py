@@ -7,6 +7,8 @@ from ipaddress import ip_address
 from hypothesis import strategies as st
 
 from kube_base.frozen import replace
+from kube_rdma.attach.rules.plan import plans
+from kube_rdma.attach.rules.seats import seats
 from kube_rdma.model.attach.attachment import (
     Given,
     GrantedShare,
@@ -27,8 +29,6 @@ from kube_rdma.model.late_binding.binding import ContainerId, PodName
 from kube_rdma.model.link import PlannedHostLink
 from kube_rdma.model.pools.pool import Bind, Mode, ShareId
 from kube_rdma.model.survey import NamespaceMode
-from kube_rdma.rules.attach.plan import plans
-from kube_rdma.rules.attach.seats import seats
 
 from .nodes import device, seat
 

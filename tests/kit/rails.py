@@ -13,11 +13,11 @@ from kube_rdma.model.verify.bandwidth import (
     PerftestRun,
     PodDevice,
 )
-from kube_rdma.rules.verify.neighbours import turns_of
-from kube_rdma.rules.verify.rails import lonely, with_rails
-from kube_rdma.rules.verify.retries import retries
-from kube_rdma.rules.verify.suspects import suspects
-from kube_rdma.rules.verify.verdicts import rate
+from kube_rdma.verify.rules.neighbours import turns_of
+from kube_rdma.verify.rules.rails import lonely, with_rails
+from kube_rdma.verify.rules.retries import retries
+from kube_rdma.verify.rules.suspects import suspects
+from kube_rdma.verify.rules.verdicts import rate
 
 LINE, SLOW = 400.0, 195.0
 NOISE = partial(random.Random, 1)  # noise that is the same each time

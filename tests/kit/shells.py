@@ -27,7 +27,7 @@ HOME = "srv"  # where the home of a test lies in the tree
 PATIENCE = 300.0  # seconds without a sign from a program that certainly goes on
 # Control sequences: of colours and places (CSI), of titles (OSC), and those of two signs.
 CONTROLS = re.compile(r"\x1b(?:\[[0-9;?>=]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-~])")
-PROGRAM = '#!/bin/sh\nexec python3 -m kube_rdma.programs.cli.main "$@"\n'
+PROGRAM = '#!/bin/sh\nexec python3 -m kube_rdma.cli.main "$@"\n'
 # The store's tree stays as it is: what a shell writes goes to the home of the test, or to memory.
 INSIDE = """
 set -e

@@ -1,6 +1,6 @@
 """Many nodes that need addresses at the same time, with a clock of their own.
 
-The product's operations run as the program runs them (programs/ipam/node_addresses): each pod's
+The product's operations run as the program runs them (ipam/node_addresses): each pod's
 request after the one before, ticks between them, watches that bring changes to all nodes. The API
 server answers one request after the other, so a node that plans on what it read races with others.
 No message is lost here; this shows how many requests a rush costs, and who waits for whom.
@@ -15,11 +15,11 @@ from itertools import count
 from random import Random
 
 from kube_base.errors import KubeError
+from kube_rdma.ipam.rules import agent as operations
+from kube_rdma.ipam.rules import effects
+from kube_rdma.ipam.rules.node_state import load
+from kube_rdma.ipam.rules.subpools import subpools
 from kube_rdma.model.ipam import AddressRequest, Block, IPPool, NicRequest, NodeLease, Timing
-from kube_rdma.rules.ipam import agent as operations
-from kube_rdma.rules.ipam import effects
-from kube_rdma.rules.ipam.node_state import load
-from kube_rdma.rules.ipam.subpools import subpools
 
 from .store import Store
 
@@ -27,7 +27,7 @@ _SERVICE = 0.001  # the API server's work on a request, in seconds
 _WAY = 0.001  # to it, from it, and of its news
 _FSYNC = 0.001
 _SPREAD = 0.1  # as effect_runner._SPREAD
-_LEAST = 0.05  # between two ticks of a node, as programs/ipam/node_addresses
+_LEAST = 0.05  # between two ticks of a node, as ipam/node_addresses
 _COUNTED = ("WriteBlock", "WriteBorrowQueue")
 _READS = (effects.ReadBlock, effects.ReadLease, effects.ReadBorrowQueue, effects.ListBlocks)
 

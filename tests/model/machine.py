@@ -1,6 +1,6 @@
 """A node of the world: a disk that survives, an agent that does not, and the tasks under way.
 
-A task runs one operation of rules/ipam/agent or rules/ipam/gc; each turn performs one effect of it,
+A task runs one operation of ipam/rules/agent or ipam/rules/gc; each turn performs one effect of it,
 or delivers the answer of an effect that was performed earlier. A crash drops all tasks where they
 stand.
 """
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kube_base.errors import KubeError
+from kube_rdma.ipam.rules.effects import Effect, Effects, IpamAgentState
 from kube_rdma.model.ipam import (
     AllocationRecord,
     Block,
@@ -21,7 +22,6 @@ from kube_rdma.model.ipam import (
     JournalId,
     NodeName,
 )
-from kube_rdma.rules.ipam.effects import Effect, Effects, IpamAgentState
 
 NOTHING = object()
 

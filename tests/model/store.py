@@ -13,8 +13,8 @@ from random import Random
 
 from kube_base.errors import Unavailable
 from kube_base.frozen import replace
+from kube_rdma.ipam.rules import effects
 from kube_rdma.model.ipam import Block, BlockKey, BorrowQueue, NodeLease, NodeName, PoolName
-from kube_rdma.rules.ipam import effects
 
 _OTHERS = 1000  # versions at most that others use up between two writes here
 

@@ -9,11 +9,11 @@ from random import Random
 import pytest
 
 from kube_base.errors import Refused, Unavailable
+from kube_rdma.ipam.rules import agent as operations
+from kube_rdma.ipam.rules import effects
+from kube_rdma.ipam.rules.node_state import load
+from kube_rdma.ipam.rules.subpools import subpools
 from kube_rdma.model.ipam import AddressRequest, IPPool, IPRange, NicRequest, NodeLease, Timing
-from kube_rdma.rules.ipam import agent as operations
-from kube_rdma.rules.ipam import effects
-from kube_rdma.rules.ipam.node_state import load
-from kube_rdma.rules.ipam.subpools import subpools
 
 from .store import Store
 

@@ -10,6 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from kube_rdma.ipam.rules.blocks import held_by
+from kube_rdma.ipam.rules.grant import Catalog
+from kube_rdma.ipam.rules.reclaim import conflicts
+from kube_rdma.ipam.rules.subpools import key_of, mask
 from kube_rdma.model.ipam import (
     Address,
     AddressAllocation,
@@ -20,10 +24,6 @@ from kube_rdma.model.ipam import (
     Owner,
     PoolName,
 )
-from kube_rdma.rules.ipam.blocks import held_by
-from kube_rdma.rules.ipam.grant import Catalog
-from kube_rdma.rules.ipam.reclaim import conflicts
-from kube_rdma.rules.ipam.subpools import key_of, mask
 
 from .store import Store
 

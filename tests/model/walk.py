@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 from random import Random
 
+from kube_rdma.ipam.rules.node_state import lost
+from kube_rdma.ipam.rules.subpools import Subpool, mask, part, slices_from
 from kube_rdma.model.ipam import (
     AddressRequest,
     ContainerId,
@@ -28,8 +30,6 @@ from kube_rdma.model.ipam import (
     PoolName,
     Span,
 )
-from kube_rdma.rules.ipam.node_state import lost
-from kube_rdma.rules.ipam.subpools import Subpool, mask, part, slices_from
 
 from .machine import Machine
 from .truth import Breach

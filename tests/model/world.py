@@ -1,6 +1,6 @@
 """Nodes, controllers and an API server in one process: every effect is a turn that may go wrong.
 
-The product's own operations run here (rules/ipam/agent and gc), one effect at a time, interleaved.
+The product's own operations run here (ipam/rules/agent and gc), one effect at a time, interleaved.
 Clocks: each machine and controller has its own, which begins anywhere; time passes alike on all.
 Wall clocks do not exist, so nothing can depend on them.
 """
@@ -19,6 +19,13 @@ from msgspec import structs
 
 from kube_base.errors import Broken, Unavailable
 from kube_base.frozen import replace
+from kube_rdma.ipam.rules import agent as operations
+from kube_rdma.ipam.rules import effects
+from kube_rdma.ipam.rules.blocks import is_rollback
+from kube_rdma.ipam.rules.gc import ClusterView, GcState, collect_garbage
+from kube_rdma.ipam.rules.grant import Granted
+from kube_rdma.ipam.rules.node_state import load
+from kube_rdma.ipam.rules.subpools import key_of, subpools
 from kube_rdma.model.ipam import (
     Address,
     AddressRequest,
@@ -33,13 +40,6 @@ from kube_rdma.model.ipam import (
     NodeName,
     Timing,
 )
-from kube_rdma.rules.ipam import agent as operations
-from kube_rdma.rules.ipam import effects
-from kube_rdma.rules.ipam.blocks import is_rollback
-from kube_rdma.rules.ipam.gc import ClusterView, GcState, collect_garbage
-from kube_rdma.rules.ipam.grant import Granted
-from kube_rdma.rules.ipam.node_state import load
-from kube_rdma.rules.ipam.subpools import key_of, subpools
 
 from .machine import NOTHING, Machine, Task
 from .store import Backup, Store, Write

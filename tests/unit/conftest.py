@@ -1,8 +1,9 @@
-"""For unit tests: none sees what another one of its process counted."""
+"""For all unit tests: what a log line says, and counters that no other test has touched."""
 
 import pytest
 
 from kube_rdma.adapters import bulkhead
+from kube_rdma_testing.recording import recorded
 
 
 @pytest.fixture(autouse=True)
@@ -10,3 +11,10 @@ def no_failures_of_other_tests():
     """Clear the counters of failures, which are those of a process: metrics export them."""
     bulkhead.failures.clear()
     bulkhead.object_failures.clear()
+
+
+@pytest.fixture
+def recording():
+    """Record what is logged."""
+    with recorded() as lines:
+        yield lines

@@ -1,4 +1,4 @@
-{{- /* Written by tools/chart from src/kube_rdma/rules/install; do not edit. */}}
+{{- /* Written by tools/chart from src/kube_rdma/install/rules; do not edit. */}}
 {{- define "kube-rdma.over" }}
 {{- $values := deepCopy .below }}
 {{- range $name, $value := .above }}

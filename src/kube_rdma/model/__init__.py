@@ -1,1 +1,1 @@
-"""What is true: frozen values that every other floor speaks in. Nothing here acts or decides."""
+"""What is true: frozen values that every other package speaks in. Nothing here acts or decides."""

@@ -1,6 +1,7 @@
 """The CNI configuration of a node: its files, who calls kube-rdma, and what has to change for it.
 
-adapters/cni/conf reads and writes the folder, rules/cni_conf/conflist decides what it should hold.
+adapters/cni/conf reads and writes the folder, attach/rules/cni_conf/conflist decides what it should
+hold.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Parts of a status that several kinds have: conditions, texts with an end, how times are written.
 
 A status is a Struct that programs write and programs read: the value that rules and views see is
-what the API server stores. api/schema/struct_schema makes its definition, in which the sentence
+what the API server stores. lib/schema/struct_schema makes its definition, in which the sentence
 below a field is what `kubectl explain` shows.
 """
 
@@ -33,7 +33,7 @@ class SparsePart(StatusPart, omit_defaults=True):
 
 
 class Condition(SparsePart):
-    """As meta/v1 Condition. In a list there is one of each type (api/schema/struct_schema)."""
+    """As meta/v1 Condition. In a list there is one of each type (lib/schema/struct_schema)."""
 
     type: Word
     """type is the name of the condition. Example: Ready."""

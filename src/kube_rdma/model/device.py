@@ -1,6 +1,6 @@
 """An RDMA device as the kernel shows it: the noun that the whole system is about.
 
-Facts only. Whether a device can be used, and why not, is decided in rules/health/discovery.
+Facts only. Whether a device can be used, and why not, is decided in pools/rules/health/discovery.
 Terms follow the kernel's RDMA core (include/rdma/ib_verbs.h) and the InfiniBand specification.
 """
 

@@ -1,6 +1,6 @@
 """What `kube-rdma doctor` saw of a node or a pod: the whole of a support bundle.
 
-programs/doctor/evidence collects an Observation, rules/doctor maps it to Findings, views/doctor
+doctor/evidence collects an Observation, doctor/rules maps it to Findings, doctor/views/report
 shows them. Every part may be missing: a doctor without a right sees less and says so. What a bundle
 may hold is what stands here, field by field; no file is copied whole, so nobody's secret comes
 along.

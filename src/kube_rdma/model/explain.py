@@ -1,7 +1,7 @@
 """What is seen of a pod, or of a pod that may be, and what that comes to: `kube-rdma explain`.
 
-programs/explain/evidence collects a PodEvidence, rules/explain makes an Explanation of it,
-views/explain shows that. A part that was not seen is None or empty, and a NotSeen says why.
+explain/evidence collects a PodEvidence, explain/rules makes an Explanation of it,
+explain/views shows that. A part that was not seen is None or empty, and a NotSeen says why.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What `kube-rdma doctor` comes to for several nodes at once, each asked through its agent.
 
-programs/doctor/agents asks, rules/doctor/fleet brings the Findings of all nodes together,
-views/fleet shows them on one page.
+doctor/agents asks, doctor/rules/fleet brings the Findings of all nodes together,
+doctor/views/fleet shows them on one page.
 """
 
 from __future__ import annotations

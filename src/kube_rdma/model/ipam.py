@@ -2,7 +2,7 @@
 
 Three kinds of truth, each with one owner (docs/decisions/0007-ipam-cells.md). People write pools.
 Blocks, node leases and borrow queues live at the API server and change by compare-and-swap only.
-Allocation records are a node's own, in its journal. rules/ipam decides over these values; api
+Allocation records are a node's own, in its journal. ipam/rules decides over these values; api
 compiles the custom resources to them and back.
 """
 

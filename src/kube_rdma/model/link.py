@@ -1,7 +1,7 @@
 """A network interface: as a plan found it on the node, and as a pod's namespace shows it.
 
-Steps name a Host. adapters/kernel looks into namespaces, rules/health/damping judges what a card's
-interface does there.
+Steps name a Host. adapters/kernel looks into namespaces, pools/rules/health/damping judges what a
+card's interface does there.
 """
 
 from __future__ import annotations

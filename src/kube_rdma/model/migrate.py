@@ -1,7 +1,7 @@
 """What `kube-rdma migrate` sees of a cluster or of a node, and the way that it prints.
 
-programs/migrate reads a MigrationView, rules/migrate turns it into a TakeoverPlan,
-views/migrate shows one. Nothing here writes to a cluster.
+migrate/node reads a MigrationView, migrate/rules turns it into a TakeoverPlan,
+migrate/views shows one. Nothing here writes to a cluster.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Where GPUs and network cards of a node sit: below which socket, host bridge and PCIe switch.
 
-rules/pools/node_topology makes it out of a Survey, `kube-rdma devices --svg` draws it.
+pools/rules/node_topology makes it out of a Survey, `kube-rdma devices --svg` draws it.
 """
 
 from __future__ import annotations

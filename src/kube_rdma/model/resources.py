@@ -1,6 +1,6 @@
 """What a cluster has for the author of a pod, and what of it the author may see.
 
-programs/resources reads AuthorFacts, rules/resources makes a ResourceListing of it, views/resources
+resources/reader reads AuthorFacts, rules/resources makes a ResourceListing of it, resources/views
 shows that. A part that could not be read is None, and `not_seen` says why.
 """
 

@@ -1,6 +1,6 @@
 """The one picture of a node that everything else is computed from.
 
-adapters/kernel takes it, rules/health/discovery judges it, views/devices/table shows it.
+adapters/kernel takes it, pools/rules/health/discovery judges it, hardware/views/table shows it.
 """
 
 from __future__ import annotations

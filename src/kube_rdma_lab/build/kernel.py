@@ -42,7 +42,7 @@ class Resolved:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel on disk: `folder` has vmlinuz and lib/modules/RELEASE."""
+    """A kernel on disk: `folder` has vmlinuz and the modules of RELEASE."""
 
     folder: Path
     release: str

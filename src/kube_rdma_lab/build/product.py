@@ -51,7 +51,7 @@ ENTRY = f"""\
 #!/usr/bin/python{PYTHON} -I
 import sys
 
-from kube_rdma.programs.cli.main import main
+from kube_rdma.cli.main import main
 
 sys.exit(main())
 """

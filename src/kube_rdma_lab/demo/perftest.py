@@ -1,6 +1,6 @@
 """Running one of perftest's programs (ib_read_bw, ib_write_bw) between two endpoints.
 
-Its scripts and its table are the product's own (rules/verify/perftest); the lab is more patient,
+Its scripts and its table are the product's own (verify/rules/perftest); the lab is more patient,
 and looks at the identities that perftest names.
 """
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from kube_base.errors import Unavailable
-from kube_rdma.rules.verify.perftest import (
+from kube_rdma.verify.rules.perftest import (
     LISTENING,
     client_script,
     is_worth_a_try,
@@ -120,7 +120,7 @@ def _retried(measurement: Callable[[], Measurement]) -> Measurement:
 
     Its responder then takes a packet that was sent again for an invalid request (status 9). Where
     perftest compares two clocks while others have the cores, they do not agree. And a server may
-    wait for a client that is gone (rules/verify/perftest.py, client_script).
+    wait for a client that is gone (verify/rules/perftest.py, client_script).
     """
     for _ in range(RUNS - 1):
         try:

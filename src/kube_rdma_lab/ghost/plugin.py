@@ -16,9 +16,9 @@ from pathlib import Path
 from kube_base.errors import Refused
 from kube_rdma.adapters.kubelet.device_plugin import DevicePlugin
 from kube_rdma.adapters.kubelet.service import Answers
+from kube_rdma.lib import logs
+from kube_rdma.lib.process import until_signal
 from kube_rdma.model.pools.pool import Grant, Offer, Share, ShareId
-from kube_rdma.programs import logs
-from kube_rdma.programs.process import until_signal
 
 RESOURCE = "nvidia.com/gpu"
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"

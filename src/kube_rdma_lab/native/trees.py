@@ -1,7 +1,7 @@
 """Recorded sysfs trees: what the cards of native nodes are made of.
 
 A tree is a folder that `kube-rdma devices --record` wrote, or one of the recorded machines that
-come with kube-rdma (adapters/kernel/sysfs/machines.py), by name. kube_rdma_lab/topology_file.py
+come with kube-rdma (hardware/machines.py), by name. kube_rdma_lab/topology_file.py
 asks whether one exists, cards.py writes it out for a node.
 """
 
@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path
 
 from kube_base.errors import Refused
-from kube_rdma.adapters.kernel.sysfs import machines
+from kube_rdma.hardware import machines
 from kube_rdma_lab.native.tree_text import unpack
 
 

@@ -14,20 +14,20 @@ from typing import Any
 from kube_base.frozen import Frozen
 from kube_client import wire
 from kube_rdma.adapters.cluster.kinds.offered_slice import OFFERED_SLICE, wanted_slice
-from kube_rdma.adapters.kernel.sysfs import machines
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey
+from kube_rdma.claims.rules.cards import claim_offer
+from kube_rdma.claims.rules.names import slice_name
+from kube_rdma.claims.rules.shape import slices
+from kube_rdma.hardware import machines
+from kube_rdma.install.rules.presets import PRESETS
 from kube_rdma.model.claims.device import DRIVER
 from kube_rdma.model.claims.offered import PublishedSlice
 from kube_rdma.model.pools.rails import RailRecord
 from kube_rdma.model.survey import Survey
-from kube_rdma.programs.config import parse_config
-from kube_rdma.rules.claims.cards import claim_offer
-from kube_rdma.rules.claims.names import slice_name
-from kube_rdma.rules.claims.shape import slices
-from kube_rdma.rules.health.evaluate import node_cards
-from kube_rdma.rules.install.presets import PRESETS
-from kube_rdma.rules.pools.pools import resolve
-from kube_rdma.rules.pools.rails import numbers, recorded
+from kube_rdma.pools.config import parse_config
+from kube_rdma.pools.rules.health.evaluate import node_cards
+from kube_rdma.pools.rules.pools import resolve
+from kube_rdma.pools.rules.rails import numbers, recorded
 from kube_rdma_lab.ghost.claim_driver import DRIVER as GPU_DRIVER
 from kube_rdma_lab.ghost.claim_driver import slice_spec
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kube_base.frozen import Frozen, field
-from kube_rdma.rules.install.notes import (
+from kube_rdma.install.rules.notes import (
     DOCUMENTS_NAMES,
     NO_LABEL,
     ONE_OPERATOR,

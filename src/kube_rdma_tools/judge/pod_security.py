@@ -1,6 +1,6 @@
 """The controls of the Pod Security Standards, each as a function that names what breaks it.
 
-kubernetes.io "Pod Security Standards", as of 1.36; rules/admission of the judge asks those of the
+kubernetes.io "Pod Security Standards", as of 1.36; admission/rules of the judge asks those of the
 level that holds in a namespace.
 """
 

@@ -12,12 +12,15 @@ from pathlib import Path
 from kube_base.errors import Refused
 
 ROOMS = {
-    "rules": ("src/kube_rdma/rules",),
-    "agent": ("src/kube_rdma/programs/agent", "src/kube_rdma/programs/records.py"),
+    "rules": ("src/kube_rdma/*/rules", "src/kube_rdma/*/rules.py"),
+    "agent": (
+        *("src/kube_rdma/agent", "src/kube_rdma/attach/*.py", "src/kube_rdma/attach/late_binding"),
+        *("src/kube_rdma/claims/*.py", "src/kube_rdma/pools/*.py", "src/kube_rdma/lib/records.py"),
+    ),
     "journal": ("src/kube_rdma/adapters/journal",),
-    "api": ("src/kube_rdma/api",),
-    "operator": ("src/kube_rdma/programs/operator", "src/kube_rdma/rules/operator"),
-    "doctor": ("src/kube_rdma/programs/doctor", "src/kube_rdma/rules/doctor"),
+    "documents": ("src/kube_rdma/*/documents", "src/kube_rdma/lib/text", "src/kube_rdma/ipam/*.py"),
+    "operator": ("src/kube_rdma/operator",),
+    "doctor": ("src/kube_rdma/doctor",),
 }
 """What a fault would hurt most, by the word of `--rooms`."""
 
@@ -32,7 +35,8 @@ def files(checkout: Path, rooms: Sequence[str]) -> list[Path]:
             raise Refused(
                 f"--rooms {room}: there is no such room", remedy=f"allowed are {', '.join(ROOMS)}"
             )
-        chosen.update(*(_python(checkout / place) for place in ROOMS[room]))
+        for place in ROOMS[room]:
+            chosen.update(*map(_python, checkout.glob(place)))
     return sorted(path.relative_to(checkout) for path in chosen)
 
 

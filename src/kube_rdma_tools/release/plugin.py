@@ -52,7 +52,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent / "site"))
 sys.argv[0] = "kubectl-rdma"
 
-from kube_rdma.programs.cli.{module} import {function}
+from kube_rdma.cli.{module} import {function}
 
 sys.exit({function}())
 """

@@ -18,7 +18,7 @@ from kube_base.frozen import Frozen
 from kube_rdma_tools.release import archives
 from kube_rdma_tools.release.identity import ReleaseIdentity
 
-PRESETS = "src/kube_rdma/rules/install/presets.py"
+PRESETS = "src/kube_rdma/install/rules/presets.py"
 CHART = "charts/kube-rdma"
 
 

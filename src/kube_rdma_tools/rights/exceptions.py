@@ -15,7 +15,7 @@ from kube_rdma_tools.rights.right import Right
 
 UNRECORDED = Path(__file__).parent / "unrecorded.json"
 
-_POLICY_ASKS = "At no API: the policy for agents asks for it (rules/install/agent_cel.py)."
+_POLICY_ASKS = "At no API: the policy for agents asks for it (install/rules/agent_cel.py)."
 _DRIVER_ASKS = (
     "The API server asks for it inside of resourceclaims/status, and writes it nowhere: "
     "tests/lab/native/test_agent_policy.py."
@@ -31,11 +31,11 @@ _WEBSOCKET = (
 _LATER = "The hook watches only while a node is not clean at once; in the lab each is."
 _BY_HAND = "kubectl exec reads the pod first; kube-rdma doctor does not, and people use both."
 _PARTS = (
-    "The operator deletes what a policy asks for no more (tests/unit/programs/operator); no test "
+    "The operator deletes what a policy asks for no more (tests/unit/operator); no test "
     "of the lab takes a part out of a policy."
 )
 _TEMPLATES = (
-    "A template of pods may name ResourceClaimTemplates (tests/unit/programs/verify); that of the "
+    "A template of pods may name ResourceClaimTemplates (tests/unit/verify); that of the "
     "lab's check names a resource."
 )
 _AS_A_CHECK = (

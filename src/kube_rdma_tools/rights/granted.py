@@ -1,6 +1,6 @@
 """All that the roles of an installation grant, whatever its values: read from their descriptions.
 
-Each role is described once (rules/install/objects), for manifests, the chart and the examples, so
+Each role is described once (install/rules/objects), for manifests, the chart and the examples, so
 what is read here is what every installation grants at most.
 """
 
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kube_rdma.install.installation import blueprints
 from kube_rdma.model.install.blueprint import Hole, Joined, Json, Node, When
-from kube_rdma.programs.install.installation import blueprints
 from kube_rdma_tools.rights.right import Right, resource_name, role_name
 
 KINDS = ("ClusterRole", "Role")

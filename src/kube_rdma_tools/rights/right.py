@@ -1,6 +1,6 @@
 """What a right is: a verb on a resource that a role grants; and what roles are called here.
 
-A role's real name begins with that of its installation (rules/install/release). Here it is called
+A role's real name begins with that of its installation (install/rules/release). Here it is called
 by what is behind that: ``ClusterRole agent``, ``Role doctor``.
 """
 

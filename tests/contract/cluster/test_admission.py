@@ -7,8 +7,8 @@ import pytest
 
 from kube_base.frozen import replace
 from kube_client import wire
-from kube_rdma.adapters.cluster.admission import WEBHOOK_CONFIGURATIONS
-from kube_rdma.programs.install.retirement import retire_webhook
+from kube_rdma.controller.retirement import retire_webhook
+from kube_rdma.controller.webhooks import WEBHOOK_CONFIGURATIONS
 
 
 @pytest.fixture(autouse=True)

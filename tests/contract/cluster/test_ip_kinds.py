@@ -12,9 +12,10 @@ from kube_base.errors import Broken, Refused, Unavailable
 from kube_base.frozen import replace
 from kube_client.kinds import Wanted
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster import ipam
 from kube_rdma.adapters.cluster.connect import connect
-from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL, pool_of
+from kube_rdma.ipam import cluster as ipam
+from kube_rdma.ipam.kind import IP_POOL, pool_of
+from kube_rdma.ipam.rules.subpools import key_of
 from kube_rdma.model.ipam import (
     Block,
     BorrowQueue,
@@ -26,7 +27,6 @@ from kube_rdma.model.ipam import (
     NodeLease,
     Pin,
 )
-from kube_rdma.rules.ipam.subpools import key_of
 from kube_rdma_testing.cluster.server import FakeServer
 from tests.kit.api_server import QUICK, REAL, clear_all
 

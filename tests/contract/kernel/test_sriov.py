@@ -15,9 +15,9 @@ from structlog.testing import capture_logs
 from kube_base.errors import Refused, Unavailable
 from kube_rdma.adapters.kernel.sriov.addresses import made_of
 from kube_rdma.adapters.kernel.sriov.functions import SriovCards
+from kube_rdma.hardware.survey import take_survey
 from kube_rdma.model.card import Function, Netdev
 from kube_rdma.model.device import PciAddress, PciPosition
-from kube_rdma.programs.survey import take_survey
 from kube_rdma_testing.kernel.network import KilledError
 from kube_rdma_testing.kernel.sriov import FakeSriov
 from kube_rdma_testing.kernel.tree import write_tree

@@ -16,7 +16,7 @@ from kube_rdma_lab.build.parts import open_store
 
 LOADED = "# code object from "
 # Everything that the example's agent imports, as its first seconds do.
-AGENT = "kube_rdma.programs.agent.compose, kube_rdma.programs.agent.pod_networks.node_networks"
+AGENT = "kube_rdma.agent.compose, kube_rdma.attach.node_networks"
 # What e_machine of an ELF file says (elf.h), by `uname -m`.
 ELF = {"x86_64": 62, "aarch64": 183}
 SLOW = {"linux/arm64"}  # another Debian tree, another compilation

@@ -9,7 +9,7 @@ import json
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from kube_rdma.rules.metrics import families
+from kube_rdma.metrics.rules import families
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo.perftest import in_pod, measure
 from tests.documents.on_lab import followed

@@ -11,7 +11,7 @@ from itertools import permutations
 import pytest
 
 from kube_base.errors import Unavailable
-from kube_rdma.rules.verify.copies import LABEL
+from kube_rdma.verify.rules.copies import LABEL
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.demo.perftest import in_pod, measure

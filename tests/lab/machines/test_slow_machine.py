@@ -22,7 +22,7 @@ PAGES = ("test_documents.py", *sorted(set(BY_OTHERS.values())))
 
 def test_the_demo_passes_on_half_of_the_machine(machine):
     """From boot to table, in a control group with half of the processors' time."""
-    demo = (sys.executable, "-m", "kube_rdma.programs.cli.main", "lab", "demo", "--name", own(NAME))
+    demo = (sys.executable, "-m", "kube_rdma.cli.main", "lab", "demo", "--name", own(NAME))
     labs.down(own(NAME))
     try:
         done = subprocess.run(

@@ -11,15 +11,15 @@ import pytest
 import yaml
 
 from kube_base.errors import Refused, Unavailable
-from kube_rdma.api.admission import pod_manifest
-from kube_rdma.api.claims import parameters
-from kube_rdma.api.text.document import of_value
+from kube_rdma.admission.documents import pod_manifest
+from kube_rdma.admission.rules.completions import completions
+from kube_rdma.admission.rules.findings import findings
+from kube_rdma.attach.rules.requests import POD_NETWORKS, POD_NETWORKS_DEFINITION
+from kube_rdma.claims import parameter_document as parameters
+from kube_rdma.install.installation import assignment, objects
+from kube_rdma.lib.text.document import of_value
 from kube_rdma.model.admission.facts import Completes
 from kube_rdma.model.finding import Severity
-from kube_rdma.programs.install.installation import assignment, objects
-from kube_rdma.rules.admission.completions import completions
-from kube_rdma.rules.admission.findings import findings
-from kube_rdma.rules.attach.requests import POD_NETWORKS, POD_NETWORKS_DEFINITION
 from kube_rdma_lab import cluster
 from kube_rdma_lab.waiting import until
 from tests.house.tree import ROOT

@@ -14,16 +14,21 @@ from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
 from kube_client import wire
 from kube_client.kinds import Wanted
-from kube_rdma.adapters.cluster.claims import write_statuses
 from kube_rdma.adapters.cluster.connect import connect
-from kube_rdma.adapters.cluster.ipam import IP_BLOCK
-from kube_rdma.adapters.cluster.kinds.ip_pool import IP_POOL
-from kube_rdma.adapters.cluster.networks import NetworkObjects
-from kube_rdma.adapters.cluster.offered_slices import OfferedSlices
 from kube_rdma.adapters.cluster.pods import Pods
-from kube_rdma.adapters.cluster.restarts import Restarts
-from kube_rdma.api.ipam.ip_conf import load as load_ipam
-from kube_rdma.api.text import reader
+from kube_rdma.attach.cluster import NetworkObjects
+from kube_rdma.attach.cluster_restarts import Restarts
+from kube_rdma.claims.cluster import write_statuses
+from kube_rdma.claims.cluster_slices import OfferedSlices
+from kube_rdma.claims.rules.names import slice_name
+from kube_rdma.install.installation import assignment, objects
+from kube_rdma.install.rules.agent_cel import ANNOTATIONS
+from kube_rdma.ipam.cluster import IP_BLOCK
+from kube_rdma.ipam.ip_conf import load as load_ipam
+from kube_rdma.ipam.kind import IP_POOL
+from kube_rdma.ipam.node_addresses import IpamDependencies, NodeAddresses
+from kube_rdma.ipam.timing import IpamTiming
+from kube_rdma.lib.text import reader
 from kube_rdma.model.attach.restart import RestartRequest
 from kube_rdma.model.claims.device import DRIVER
 from kube_rdma.model.claims.offered import OfferedDevice, PublishedSlice
@@ -41,11 +46,6 @@ from kube_rdma.model.ipam import (
     PoolName,
     Timing,
 )
-from kube_rdma.programs.install.installation import assignment, objects
-from kube_rdma.programs.ipam.node_addresses import IpamDependencies, NodeAddresses
-from kube_rdma.programs.ipam.timing import IpamTiming
-from kube_rdma.rules.claims.names import slice_name
-from kube_rdma.rules.install.agent_cel import ANNOTATIONS
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.waiting import until

@@ -9,8 +9,8 @@ import subprocess
 
 import pytest
 
-from kube_rdma.rules.metrics import families
-from kube_rdma.rules.metrics.alerts import rule_groups
+from kube_rdma.metrics.rules import families
+from kube_rdma.metrics.rules.alerts import rule_groups
 from tests.kit import prometheus as kit
 
 RULES = {rule["alert"]: rule for group in rule_groups() for rule in group["rules"]}

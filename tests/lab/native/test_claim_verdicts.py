@@ -6,11 +6,11 @@ here because the allocator is compiled, and `tests/kit/parts.py` does that befor
 
 import pytest
 
+from kube_rdma.claims.rules.verdicts import judge
 from kube_rdma.model.claims.verdict import ClaimOutcome, Reason
-from kube_rdma.rules.claims.verdicts import judge
 from tests.kit import allocator
 from tests.kit.claim_worlds import world
-from tests.unit.rules.claims.test_cel import DRIVER, TRUE, WITHOUT_VALUE
+from tests.unit.claims.rules.test_cel import DRIVER, TRUE, WITHOUT_VALUE
 
 SOME, MORE, MANY = range(400), range(3_000), range(400, 10_400)
 # What the allocator logs of a device that it does not take, where it logs the very reason.

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from kube_rdma.programs.cli.exit_codes import ExitCode
-from kube_rdma.rules.pools.topology import nearness
+from kube_rdma.cli.exit_codes import ExitCode
+from kube_rdma.pools.rules.topology import nearness
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.ghost import install
 from tests.documents.shell import Shell

@@ -10,8 +10,8 @@ import json
 import pytest
 import yaml
 
+from kube_rdma.install.installation import assignment, objects
 from kube_rdma.model.quantity import quantity
-from kube_rdma.programs.install.installation import assignment, objects
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.demo import scc
 from tests.documents.shell import Shell

@@ -9,9 +9,9 @@ import json
 
 import pytest
 
-from kube_rdma.api.pools.serve_label import LABEL
+from kube_rdma.install.installation import assignment, objects
 from kube_rdma.model.claims.device import DRIVER
-from kube_rdma.programs.install.installation import assignment, objects
+from kube_rdma.pools.documents.serve_label import LABEL
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.demo import scc
 from tests.kit import share_pods

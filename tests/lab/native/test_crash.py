@@ -17,7 +17,7 @@ from kube_rdma_lab import lab as labs
 from kube_rdma_lab import state
 
 NAME = "crash"
-COMMAND = (sys.executable, "-m", "kube_rdma.programs.cli.main", "lab")
+COMMAND = (sys.executable, "-m", "kube_rdma.cli.main", "lab")
 
 
 def processes():

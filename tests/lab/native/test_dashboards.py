@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from kube_rdma.metrics.rules import families
+from kube_rdma.metrics.rules.dashboards import dashboards
 from kube_rdma.model.metrics.families import MetricKind
-from kube_rdma.rules.metrics import families
-from kube_rdma.rules.metrics.dashboards import dashboards
 from tests.kit import prometheus as kit
 
 DRAWN = Path(__file__).with_name("dashboards.txt")

@@ -15,12 +15,12 @@ from kube_base.frozen import replace
 from kube_client import wire
 from kube_rdma.adapters.cluster.connect import connect
 from kube_rdma.adapters.cluster.kinds.node import CARDS_HEALTHY
-from kube_rdma.adapters.cluster.node_reports import NodeReports
 from kube_rdma.adapters.cluster.nodes import Nodes
-from kube_rdma.api.reports.node_report import report_status
 from kube_rdma.model.reports.node_report import NodeReport
-from kube_rdma.rules.labels.table import REMEMBERED, TABLE, VENDOR, is_nfd
-from kube_rdma.rules.pools.startup import KEYS
+from kube_rdma.pools.rules.labels.table import REMEMBERED, TABLE, VENDOR, is_nfd
+from kube_rdma.pools.rules.startup import KEYS
+from kube_rdma.reports.cluster_node_reports import NodeReports
+from kube_rdma.reports.node_report import report_status
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.waiting import until

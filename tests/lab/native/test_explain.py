@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from kube_rdma.programs.install.installation import objects
+from kube_rdma.install.installation import objects
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.demo import scc
 from tests.kit.cluster_users import impersonating
@@ -66,7 +66,7 @@ def manifest(name, networks=NETWORK):
 
 def explained(lab, *words, kubeconfig=None):
     """What a person with a kubeconfig is told, and the exit code."""
-    program = [sys.executable, "-m", "kube_rdma.programs.cli.main", "explain", "--json"]
+    program = [sys.executable, "-m", "kube_rdma.cli.main", "explain", "--json"]
     command = [*program, f"--kubeconfig={kubeconfig or lab.kubeconfig}", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stdout, done.stderr

@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 
 from kube_rdma.adapters.cluster.connect import connect
 from kube_rdma.adapters.cluster.events import Events
-from kube_rdma.api.text import reader
-from kube_rdma.programs.install.installation import notes, objects
-from kube_rdma.programs.ipam.pool_status_reporter import PoolStatusReporter
-from kube_rdma.rules.install.notes import NO_DEFINITION, NO_IMAGE, NO_POOL, NO_RAIL_POOL
-from kube_rdma.rules.install.presets import DISTRIBUTIONS, PRESETS
-from kube_rdma.rules.install.recommended_labels import GROUP
-from kube_rdma.rules.install.release import MANAGER
+from kube_rdma.install.installation import notes, objects
+from kube_rdma.install.rules.notes import NO_DEFINITION, NO_IMAGE, NO_POOL, NO_RAIL_POOL
+from kube_rdma.install.rules.presets import DISTRIBUTIONS, PRESETS
+from kube_rdma.install.rules.recommended_labels import GROUP
+from kube_rdma.install.rules.release import MANAGER
+from kube_rdma.ipam.pool_status_reporter import PoolStatusReporter
+from kube_rdma.lib.text import reader
 from kube_rdma_lab import cluster
 from tests.kit import helm as kit
 from tests.kit.helm import CHART

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from kube_base.errors import Unavailable
-from kube_rdma.api.ipam import ip_objects, ip_pool, ip_pool_status
-from kube_rdma.api.ipam.ip_pool_status import IPPoolStatus, PoolFindings
-from kube_rdma.api.text.document import of_value
+from kube_rdma.ipam import ip_objects, ip_pool, ip_pool_status
+from kube_rdma.ipam.ip_pool_status import IPPoolStatus, PoolFindings
+from kube_rdma.lib.text.document import of_value
 from kube_rdma.model.ipam import Family, NodeLease, Usage
 from kube_rdma_lab import cluster
 

@@ -14,11 +14,11 @@ import yaml
 
 from kube_base.errors import Refused, Unavailable
 from kube_rdma.adapters.cluster.connect import connect
-from kube_rdma.adapters.cluster.kinds.nic_cluster_policy import NIC_CLUSTER_POLICY
-from kube_rdma.api.operator.nic_cluster_policy_status import PolicyVerdict, policy_status
+from kube_rdma.install.installation import assignment, objects
 from kube_rdma.model.operator.cluster_policy import AppliedState
-from kube_rdma.programs.install.installation import assignment, objects
-from kube_rdma.rules.operator.placement import PLACE_LABELS, READY_LABEL
+from kube_rdma.operator.documents.nic_cluster_policy_status import PolicyVerdict, policy_status
+from kube_rdma.operator.kind import NIC_CLUSTER_POLICY
+from kube_rdma.operator.rules.placement import PLACE_LABELS, READY_LABEL
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.waiting import until

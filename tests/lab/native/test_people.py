@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from kube_rdma.programs.cli.exit_codes import ExitCode
-from kube_rdma.programs.install.installation import objects
+from kube_rdma.cli.exit_codes import ExitCode
+from kube_rdma.install.installation import objects
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
 from tests.documents.shell import Shell

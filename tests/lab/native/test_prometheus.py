@@ -9,9 +9,9 @@ import json
 
 import pytest
 
-from kube_rdma.programs.install.installation import assignment, objects
-from kube_rdma.rules.metrics import families
-from kube_rdma.rules.metrics.alerts import rule_groups
+from kube_rdma.install.installation import assignment, objects
+from kube_rdma.metrics.rules import families
+from kube_rdma.metrics.rules.alerts import rule_groups
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.native.replay import Replay

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from kube_rdma.programs.cli.exit_codes import ExitCode
+from kube_rdma.cli.exit_codes import ExitCode
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.native.replay import Replay
@@ -67,7 +67,7 @@ def healthy(lab):
 def status(lab, kubeconfig=None, output="json"):
     """What the command prints, and its exit code."""
     words = ("status", f"--kubeconfig={kubeconfig or lab.kubeconfig}", "-o", output)
-    command = (sys.executable, "-m", "kube_rdma.programs.cli.main", *words)
+    command = (sys.executable, "-m", "kube_rdma.cli.main", *words)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode in {ExitCode.OK, ExitCode.PROBLEM, ExitCode.UNKNOWN}, done.stderr
     return done.stdout, done.returncode

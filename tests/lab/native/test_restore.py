@@ -12,14 +12,14 @@ from uuid import uuid4
 import pytest
 
 from kube_base.errors import Unavailable
-from kube_rdma.adapters.cluster import ipam
 from kube_rdma.adapters.cluster.connect import connect
 from kube_rdma.adapters.cluster.events import Events
 from kube_rdma.adapters.journal.disk import Folder
+from kube_rdma.ipam import cluster as ipam
+from kube_rdma.ipam.gc import run_gc
+from kube_rdma.ipam.node_addresses import IpamDependencies, NodeAddresses
+from kube_rdma.ipam.timing import IpamTiming
 from kube_rdma.model.ipam import AddressRequest, NicRequest, Timing
-from kube_rdma.programs.ipam.gc import run_gc
-from kube_rdma.programs.ipam.node_addresses import IpamDependencies, NodeAddresses
-from kube_rdma.programs.ipam.timing import IpamTiming
 from kube_rdma_lab import backups, cluster
 from kube_rdma_lab import lab as labs
 from tests.groups import own

@@ -10,7 +10,7 @@ import json
 
 import pytest
 
-from kube_rdma.rules.claims.verdicts import explain_claim, judge
+from kube_rdma.claims.rules.verdicts import explain_claim, judge
 from kube_rdma_lab import cluster
 from kube_rdma_lab.waiting import until
 from tests.kit import allocator

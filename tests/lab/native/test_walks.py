@@ -14,8 +14,8 @@ from itertools import takewhile
 import pytest
 import yaml
 
-from kube_rdma.programs.cli.exit_codes import ExitCode
-from kube_rdma.programs.install.installation import objects
+from kube_rdma.cli.exit_codes import ExitCode
+from kube_rdma.install.installation import objects
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.native.replay import Replay

@@ -15,8 +15,7 @@ from kube_client.connect import by_line
 from kube_client.watching import Cut
 from kube_rdma_lab.pki import Authority
 from tests.kit.api_server import QUICK, TRIAL, Told
-
-from .trial import connect
+from tests.unit.kube_client.trial import connect
 
 OBJECT = {"metadata": {"name": "a", "uid": "u", "resourceVersion": "1"}, "spec": {"size": 1}}
 LIST = {"metadata": {"resourceVersion": "1"}, "items": []}

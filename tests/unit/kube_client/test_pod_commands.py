@@ -26,8 +26,7 @@ from kube_client.pod_commands import (
     PodCommands,
 )
 from kube_client.websocket import MOST_BYTES, accept
-
-from .trial import connect
+from tests.unit.kube_client.trial import connect
 
 WELL = {"status": "Success"}
 PLACE = ("train", "w-0", ("sh", "-c", "echo $HOME & x=1"))

@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 
 import kube_client
-
-from .test_connect import Server, answer
+from tests.unit.kube_client.test_connect import Server, answer
 
 README = (Path(kube_client.__file__).parent / "README.md").read_text()
 POD = {"metadata": {"name": "train", "namespace": "ml"}, "spec": {"nodeName": "node-1"}}

@@ -9,9 +9,8 @@ import structlog
 from kube_base.errors import Unavailable
 from kube_client.silence import Silence
 from tests.kit.api_server import TRIAL
-
-from .test_connect import OBJECT, answer, kubeconfig
-from .trial import connect
+from tests.unit.kube_client.test_connect import OBJECT, answer, kubeconfig
+from tests.unit.kube_client.trial import connect
 
 
 class Loop(asyncio.SelectorEventLoop):

@@ -10,8 +10,7 @@ from kube_client.kinds import NOTHING, ObjectKind, Wanted
 from kube_client.objects import Cluster
 from kube_client.watching import Changed, Cut, Deleted, Synced
 from tests.kit.api_server import QUICK, TRIAL, Spec, Told
-
-from .test_faults import until_watching
+from tests.unit.kube_client.test_faults import until_watching
 
 NODE = ObjectKind("", "v1", "Node", "nodes", namespaced=False, spec=NOTHING, status=NOTHING)
 

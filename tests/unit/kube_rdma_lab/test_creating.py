@@ -8,8 +8,7 @@ import pytest
 from kube_base.errors import Unavailable
 from kube_rdma_lab.creating import LAST_APPLIED, Creator
 from kube_rdma_lab.kinds import Kinds
-
-from .test_reading import CORE
+from tests.unit.kube_rdma_lab.test_reading import CORE
 
 
 class Server:

@@ -10,9 +10,9 @@ from click.testing import CliRunner
 
 from kube_base.errors import Refused
 from kube_base.frozen import replace
+from kube_rdma.cli.main import cli
+from kube_rdma.lib.page import page_text
 from kube_rdma.model.attach.steps import GiveBackLink, RemoveLink
-from kube_rdma.programs.cli.main import cli
-from kube_rdma.views.page import page_text
 from kube_rdma_selftest.command import verified
 from kube_rdma_selftest.run import listening, run_trials
 from kube_rdma_selftest.trial import SelftestRequest, TrialKind, TrialStage, UntriedCard

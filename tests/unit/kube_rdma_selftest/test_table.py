@@ -1,8 +1,8 @@
 """What a person reads of a self-test: a row each, a sentence for each failure, what to send."""
 
 from kube_base.frozen import replace
-from kube_rdma.rules.attach.undo import undo
-from kube_rdma.views.page import page_text
+from kube_rdma.attach.rules.undo import undo
+from kube_rdma.lib.page import page_text
 from kube_rdma_selftest.choice import trials
 from kube_rdma_selftest.report import report
 from kube_rdma_selftest.table import Table, dry_run, summary

@@ -7,17 +7,16 @@ import pytest
 from click.testing import CliRunner
 
 from kube_base.frozen import replace
-from kube_rdma.programs.cli.main import cli
-from kube_rdma.programs.install.installation import assignment, notes
-from kube_rdma.rules.install.notes import BEFORE
-from kube_rdma.rules.install.presets import PRESETS
+from kube_rdma.cli.main import cli
+from kube_rdma.install.installation import assignment, notes
+from kube_rdma.install.rules.notes import BEFORE
+from kube_rdma.install.rules.presets import PRESETS
 from kube_rdma_tools.judge.by_document import BY_DOCUMENT, is_by_document
 from kube_rdma_tools.judge.environments import ENVIRONMENTS
 from kube_rdma_tools.judge.installations import assignments, installation
 from kube_rdma_tools.judge.rules import RULES, judge
 from kube_rdma_tools.judge.violation import Violation
-
-from .test_judge_rules import PLANTED
+from tests.unit.kube_rdma_tools.test_judge_rules import PLANTED
 
 ROOT = Path(__file__).parents[3]
 NOTES = " ".join((ROOT / "charts/kube-rdma/templates/NOTES.txt").read_text("utf-8").split())

@@ -10,10 +10,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from kube_base.errors import Refused
 from kube_base.frozen import field
-from kube_rdma.api.ipam import ip_pool
-from kube_rdma.api.schema.definitions import DEFINITIONS, OPERATOR_DEFINITIONS
-from kube_rdma.api.schema.structural import LIST_KEYS, LIST_TYPE, definition, structural
-from kube_rdma.api.text.document import of_value
+from kube_rdma.cli.definitions import DEFINITIONS, OPERATOR_DEFINITIONS
+from kube_rdma.ipam import ip_pool
+from kube_rdma.lib.schema.structural import LIST_KEYS, LIST_TYPE, definition, structural
+from kube_rdma.lib.text.document import of_value
 from kube_rdma.model.card import CardId
 from kube_rdma.model.conditions import Condition, StatusPart
 from kube_rdma.model.pools.node_policy import PolicyOutcome

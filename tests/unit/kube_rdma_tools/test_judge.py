@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_base.frozen import replace
-from kube_rdma.programs.install.installation import assignment, notes
-from kube_rdma.rules.install.notes import NO_DEFINITION
-from kube_rdma.rules.install.presets import DISTRIBUTIONS, PRESETS
+from kube_rdma.install.installation import assignment, notes
+from kube_rdma.install.rules.notes import NO_DEFINITION
+from kube_rdma.install.rules.presets import DISTRIBUTIONS, PRESETS
 from kube_rdma_tools.judge.__main__ import main
 from kube_rdma_tools.judge.by_document import is_by_document
 from kube_rdma_tools.judge.environments import ENVIRONMENTS

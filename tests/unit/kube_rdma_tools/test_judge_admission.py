@@ -9,8 +9,13 @@ from kube_rdma_tools.judge.judged_pods import judged_pods
 from kube_rdma_tools.judge.openshift import admitted_by, refusals
 from kube_rdma_tools.judge.pod_security import CONTROLS, controls
 from kube_rdma_tools.judge.security_constraints import SECURITY_CONSTRAINTS
-
-from .judged_objects import CONTAINER, bound, container, mounting, workload
+from tests.unit.kube_rdma_tools.judged_objects import (
+    CONTAINER,
+    bound,
+    container,
+    mounting,
+    workload,
+)
 
 CONSTRAINTS = {row.name: row for row in SECURITY_CONSTRAINTS}
 

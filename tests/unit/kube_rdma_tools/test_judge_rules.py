@@ -4,16 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_rdma.install.rules.recommended_labels import recommended
 from kube_rdma.model.node import Taint
-from kube_rdma.rules.install.recommended_labels import recommended
 from kube_rdma_tools.judge.environment import JudgedNode
 from kube_rdma_tools.judge.environments import ENVIRONMENTS
 from kube_rdma_tools.judge.judged_pods import judged_pods
 from kube_rdma_tools.judge.rules import RULES, judge, meaning
 from kube_rdma_tools.judge.scheduling import takes, tolerated
 from kube_rdma_tools.judge.selinux_policies import SELINUX_POLICIES
-
-from .judged_objects import (
+from tests.unit.kube_rdma_tools.judged_objects import (
     CONTAINER,
     EVERYWHERE,
     bound,

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from kube_rdma.rules.metrics import families
-from kube_rdma.rules.metrics.families import FAMILIES
+from kube_rdma.metrics.rules import families
+from kube_rdma.metrics.rules.families import FAMILIES
 from kube_rdma_tools.metric_tables import filled, table
 from kube_rdma_tools.metrics import TABLES, files
 

@@ -3,9 +3,9 @@
 import pytest
 
 from kube_base.frozen import replace
-from kube_rdma.programs.install.installation import blueprints
-from kube_rdma.rules.install.fill import filled
-from kube_rdma.rules.install.presets import PRESETS, merged
+from kube_rdma.install.installation import blueprints
+from kube_rdma.install.rules.fill import filled
+from kube_rdma.install.rules.presets import PRESETS, merged
 
 NODES = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [1]}}
 BESIDE = {"requiredDuringSchedulingIgnoredDuringExecution": [2]}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kube_rdma.rules.install.notes import (
+from kube_rdma.install.rules.notes import (
     DOCUMENTS_NAMES,
     NO_CONFIG,
     NO_CONFIG_OF_POLICY,
@@ -19,7 +19,7 @@ from kube_rdma.rules.install.notes import (
     READ_ONLY_NODES,
     VKE_VERSIONS,
 )
-from kube_rdma.rules.install.presets import DEFAULTS
+from kube_rdma.install.rules.presets import DEFAULTS
 
 NOTES = Path(__file__).parents[3] / "charts/kube-rdma/templates/NOTES.txt"
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from kube_rdma.programs.install.installation import assignment, objects
-from kube_rdma.rules.install.presets import PRESETS, merged, namespaces
+from kube_rdma.install.installation import assignment, objects
+from kube_rdma.install.rules.presets import PRESETS, merged, namespaces
 
 
 def roles(preset, *layers):

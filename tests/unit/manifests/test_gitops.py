@@ -8,10 +8,10 @@ import json
 import pytest
 import yaml
 
-from kube_rdma.api.ipam import ip_pool
-from kube_rdma.api.text import reader
-from kube_rdma.api.text.document import of_value
-from kube_rdma.programs.install.installation import objects
+from kube_rdma.install.installation import objects
+from kube_rdma.ipam import ip_pool
+from kube_rdma.lib.text import reader
+from kube_rdma.lib.text.document import of_value
 from tests.documents.pages import blocks, pages
 
 PAGE = "docs/gitops.md"

@@ -7,19 +7,18 @@ import pytest
 import yaml
 
 from kube_base.frozen import replace
-from kube_rdma.adapters.cluster.reports import GUARD
-from kube_rdma.api.install.installation import schema
-from kube_rdma.api.text import reader
-from kube_rdma.programs.cli.render import PARTS
-from kube_rdma.programs.install.installation import assignment, blueprints, objects
-from kube_rdma.rules.install.admission import AGENTS
-from kube_rdma.rules.install.agent_cel import NFD_RIGHT
-from kube_rdma.rules.install.fill import filled
-from kube_rdma.rules.install.presets import DEFAULTS, DISTRIBUTIONS, PRESETS, merged
-from kube_rdma.rules.install.recommended_labels import GROUP
+from kube_rdma.cli.render import PARTS
+from kube_rdma.install.documents.installation import schema
+from kube_rdma.install.installation import assignment, blueprints, objects
+from kube_rdma.install.rules.admission import AGENTS
+from kube_rdma.install.rules.agent_cel import NFD_RIGHT
+from kube_rdma.install.rules.fill import filled
+from kube_rdma.install.rules.presets import DEFAULTS, DISTRIBUTIONS, PRESETS, merged
+from kube_rdma.install.rules.recommended_labels import GROUP
+from kube_rdma.lib.text import reader
+from kube_rdma.reports.cluster import GUARD
 from kube_rdma_tools.chart import chart_files, config_files
-
-from .test_manifests import QUOTA, patched
+from tests.unit.manifests.test_manifests import QUOTA, patched
 
 ROOT = Path(__file__).parents[3]
 CHART = ROOT / "charts/kube-rdma"

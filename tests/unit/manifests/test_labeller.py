@@ -4,12 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from kube_rdma.programs.install.installation import assignment, objects
-from kube_rdma.rules.install.agent_cel import NFD_RIGHT
+from kube_rdma.install.installation import assignment, objects
+from kube_rdma.install.rules.agent_cel import NFD_RIGHT
 from kube_rdma_tools.judge.environments import ENVIRONMENTS
 from kube_rdma_tools.judge.rules import judge
-
-from .test_installation import documents, narrows
+from tests.unit.manifests.test_installation import documents, narrows
 
 ROOT = Path(__file__).parents[3]
 LABELLER = "kube-rdma-labels"

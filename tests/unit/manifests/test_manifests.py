@@ -9,7 +9,7 @@ import yaml
 
 from kube_rdma.adapters.cni.conf.places import find
 from kube_rdma.adapters.runtime.cri import SOCKETS
-from kube_rdma.api.attach.network_definition import load
+from kube_rdma.attach.documents.network_definition import load
 from kube_rdma.model.attach.attachment import NetworkKind
 from kube_rdma_lab.build.images import TRAINING, VERBS
 from kube_rdma_lab.paths import PACKAGE

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kube_rdma.api.text import reader
-from kube_rdma.programs.install.installation import objects
-from kube_rdma.rules.install.presets import PRESETS
-from kube_rdma.rules.metrics.dashboards import dashboards
+from kube_rdma.install.installation import objects
+from kube_rdma.install.rules.presets import PRESETS
+from kube_rdma.lib.text import reader
+from kube_rdma.metrics.rules.dashboards import dashboards
 
 EVERYTHING = {
     "port": 9879,

@@ -2,12 +2,11 @@
 
 import pytest
 
-from kube_rdma.programs.install.installation import blueprints
-from kube_rdma.rules.install.fill import filled
-from kube_rdma.rules.install.presets import DISTRIBUTIONS, PRESETS, merged
-from kube_rdma.rules.operator.daemon_sets import DRIVER_ACCOUNT
-
-from .test_installation import pods, with_hooks, without_recommended
+from kube_rdma.install.installation import blueprints
+from kube_rdma.install.rules.fill import filled
+from kube_rdma.install.rules.presets import DISTRIBUTIONS, PRESETS, merged
+from kube_rdma.operator.rules.daemon_sets import DRIVER_ACCOUNT
+from tests.unit.manifests.test_installation import pods, with_hooks, without_recommended
 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)

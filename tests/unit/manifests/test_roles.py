@@ -2,10 +2,9 @@
 
 import pytest
 
-from kube_rdma.programs.install.installation import objects
-from kube_rdma.rules.install.presets import PRESETS
-
-from .test_installation import FOR_PEOPLE, rules_of
+from kube_rdma.install.installation import objects
+from kube_rdma.install.rules.presets import PRESETS
+from tests.unit.manifests.test_installation import FOR_PEOPLE, rules_of
 
 NETWORKS = "network-attachment-definitions"
 AGGREGATED = "rbac.authorization.k8s.io/aggregate-to-"

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from kube_rdma.programs.install.installation import assignment, objects
-from kube_rdma.rules.install.presets import PRESETS
+from kube_rdma.install.installation import assignment, objects
+from kube_rdma.install.rules.presets import PRESETS
 from tests.house.tree import ROOT
 
 FOLDER, TRACED = ROOT / "config/seccomp", ROOT / "tests/data/seccomp"

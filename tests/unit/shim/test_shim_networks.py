@@ -4,11 +4,10 @@ import json
 
 import pytest
 
-from kube_rdma.rules.attach.requests import ANNOTATION
+from kube_rdma.attach.rules.requests import ANNOTATION
 from tests.kit.libcni import as_given, previous
 from tests.unit.adapters.cni.conf.test_networks import CHAINED, NODES, called
-
-from .calls import environment
+from tests.unit.shim.calls import environment
 
 
 @pytest.mark.parametrize("name", CHAINED)

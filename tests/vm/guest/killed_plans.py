@@ -9,6 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 
+from kube_rdma.attach.rules.plan import plans
+from kube_rdma.attach.rules.requests import wishes
+from kube_rdma.attach.rules.seats import link_of, seats
+from kube_rdma.attach.rules.vf import with_settings
 from kube_rdma.model.attach.attachment import (
     GrantedShare,
     InterfaceAddress,
@@ -22,10 +26,6 @@ from kube_rdma.model.functions.step import FunctionSettings
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.late_binding.binding import ContainerId, PodName
 from kube_rdma.model.pools.pool import Bind, Mode, ShareId
-from kube_rdma.rules.attach.plan import plans
-from kube_rdma.rules.attach.requests import wishes
-from kube_rdma.rules.attach.seats import link_of, seats
-from kube_rdma.rules.attach.vf import with_settings
 
 SANDBOX = Sandbox(ContainerId("5a0e" * 16), PodName("default", "train-0"), "uid-1", "", 0)
 CARD, FUNCTION = "card", "function"  # of a world

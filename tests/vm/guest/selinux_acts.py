@@ -20,9 +20,9 @@ from asyncinotify import Mask
 from kube_rdma.adapters.cni.conf import binary
 from kube_rdma.adapters.inotify import open_inotify
 from kube_rdma.adapters.kernel.pod.steps import open_pod
+from kube_rdma.hardware.survey import take_survey
 from kube_rdma.model.attach import steps as s
 from kube_rdma.model.link import PlannedHostLink as Host
-from kube_rdma.programs.survey import take_survey
 
 HOST = Path("/host")
 CONF, BIN = HOST / "etc/cni/net.d", HOST / "opt/cni/bin"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kube_rdma.adapters.kernel.device_nodes import CharNodes, missing
-from kube_rdma.programs.survey import take_survey
+from kube_rdma.hardware.survey import take_survey
 
 from .world import PATIENCE, device, run
 

@@ -18,7 +18,7 @@ def loaded(*modules):
     return [line.removeprefix(LOADED).strip("'") for line in said.splitlines() if LOADED in line]
 
 
-@pytest.mark.parametrize("module", ["kube_rdma.programs.cli.main", "pytest", "asyncio"])
+@pytest.mark.parametrize("module", ["kube_rdma.cli.main", "pytest", "asyncio"])
 def test_python_loads_what_was_compiled(module):
     """The product's package as well as the packages and the library on the disk."""
     files = loaded(module)

@@ -11,7 +11,7 @@ from .world import run
 
 pytestmark = pytest.mark.kernel("lab.kernel=user-mode")
 
-DEVICES = (sys.executable, "-m", "kube_rdma.programs.cli.main", "devices")
+DEVICES = (sys.executable, "-m", "kube_rdma.cli.main", "devices")
 
 
 def test_what_is_recorded_of_a_real_node_shows_the_same_picture(cards, link, tmp_path):

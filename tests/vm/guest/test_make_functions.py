@@ -8,8 +8,8 @@ import pytest
 
 from kube_rdma.adapters.kernel.sriov.addresses import give_addresses
 from kube_rdma.adapters.kernel.sriov.functions import SriovCards, write_attribute
+from kube_rdma.hardware.survey import take_survey
 from kube_rdma.model.device import PciAddress
-from kube_rdma.programs.survey import take_survey
 
 from .sriov_contract import KilledMaking, Making, functions
 from .world import NET, PHYSICAL_FUNCTION, interface, run

@@ -10,9 +10,9 @@ import pytest
 
 from kube_rdma.adapters.kernel import proc
 from kube_rdma.adapters.kernel.netlink.rdma_resources import read_queue_pairs
+from kube_rdma.doctor.pod_here import counted_pairs
 from kube_rdma.model.doctor import ObservedQueuePairs
 from kube_rdma.model.queue_pairs import QueuePair
-from kube_rdma.programs.doctor.pod_here import counted_pairs
 
 from .test_rdma_cgroup import TAKE
 from .world import run

@@ -16,7 +16,7 @@ from .world import NET, PATIENCE, PHYSICAL_FUNCTION, interface, links, port_of, 
 
 pytestmark = pytest.mark.kernel("lab.kernel=user-mode")
 
-WORDS = ("-m", "kube_rdma.programs.cli.main", "verify", "--hardware-selftest")
+WORDS = ("-m", "kube_rdma.cli.main", "verify", "--hardware-selftest")
 SELFTEST = (sys.executable, *WORDS)
 
 

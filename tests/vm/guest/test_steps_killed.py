@@ -37,13 +37,13 @@ from kube_rdma.adapters.kernel.netlink.rtnl_vf import seen_functions
 from kube_rdma.adapters.kernel.pod.namespaces import make_namespace, open_inside
 from kube_rdma.adapters.kernel.pod.steps import open_pod
 from kube_rdma.adapters.kernel.pod.sysctl import read_sysctl
+from kube_rdma.attach.executor import AttachmentJournal, PlanExecutor
+from kube_rdma.attach.rules.host_links import host_network, with_ways
+from kube_rdma.hardware.survey import take_survey
 from kube_rdma.model.attach.attachment import Attachment, AttachmentKey, NetworkKind
 from kube_rdma.model.attach.pod_view import PodView, SeenRdma
-from kube_rdma.programs.agent.pod_networks.executor import AttachmentJournal, PlanExecutor
-from kube_rdma.programs.survey import take_survey
-from kube_rdma.rules.attach.host_links import host_network, with_ways
-from kube_rdma.rules.health.discovery import judge
-from kube_rdma.rules.pools.cards import cards
+from kube_rdma.pools.rules.cards import cards
+from kube_rdma.pools.rules.health.discovery import judge
 from kube_rdma_selftest.trial import SelftestScene
 from kube_rdma_testing.cni.plugins import FakeHost
 from kube_rdma_testing.disk import FakeDisk

@@ -9,10 +9,10 @@ from threading import Event
 
 import pytest
 
+from kube_rdma.hardware.survey import take_survey
 from kube_rdma.model.device import CharKind, GidType, LinkLayer, PhysicalState, PortState
 from kube_rdma.model.survey import NamespaceMode
-from kube_rdma.programs.survey import take_survey
-from kube_rdma.rules.health.discovery import judge
+from kube_rdma.pools.rules.health.discovery import judge
 
 from .world import device, links, port_of, run, until
 

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from kube_rdma.adapters.kernel.netlink.codec import Netlink, decode_attributes
 from kube_rdma.adapters.kernel.pod.errors import refusal
-from kube_rdma.programs.survey import take_survey
+from kube_rdma.hardware.survey import take_survey
 
 CARDS = ("52:54:00:00:00:01", "52:54:00:00:00:02")  # on NUMA nodes 0 and 1
 PHYSICAL_FUNCTION = "52:54:00:00:00:03"
 NET = Path("/sys/class/net")
-AGENT = (sys.executable, "-m", "kube_rdma.programs.cli.main", "agent")
+AGENT = (sys.executable, "-m", "kube_rdma.cli.main", "agent")
 NEWLINK, EXCL, IFNAME = 16, 0x200, 3  # RTM_NEWLINK, NLM_F_EXCL, IFLA_IFNAME
 # Seconds for what certainly happens. On the reference Python comes to this line 8 s after
 # the kernel began; a machine that took longer to get here takes longer for everything.

@@ -1,7 +1,7 @@
 """Who is served next on a node that cannot keep up: what ends before what begins.
 
 For the socket of the shim, and for the threads that work in the kernel (executor of
-programs/agent/pod_networks). A DEL frees what an ADD waits for, and a pod that runs or ends must
+attach). A DEL frees what an ADD waits for, and a pod that runs or ends must
 not wait behind a burst of new ones. And work for a caller that has hung up is dropped while it
 still waits: a runtime that gave up an ADD has begun anew, with another sandbox, and would have to
 undo all of it.

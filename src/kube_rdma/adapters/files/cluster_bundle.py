@@ -22,7 +22,7 @@ from kube_rdma.adapters.files import bundle
 from kube_rdma.model.fleet import NodeAnswer
 
 MOST_NODES = 10_000
-MOST_BYTES = 8 << 20  # of one node; as many as programs/doctor/agents takes
+MOST_BYTES = 8 << 20  # of one node; as many as doctor/agents takes
 _UNSEEN = "unseen"
 _NAME = re.compile(r"nodes/([a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?)\.json")
 _REMEDY = "Write one with kube-rdma bundle FILE"

@@ -1,7 +1,7 @@
 """What the host runs: its kernel's release, and the fields of its /etc/os-release.
 
-For the labels of the node (rules/labels). The container's own os-release speaks of the image, so
-that of the host has to be mounted; os-release(5) says how a line is quoted.
+For the labels of the node (pools/rules/labels). The container's own os-release speaks of the image,
+so that of the host has to be mounted; os-release(5) says how a line is quoted.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The statistics of an interface as `ethtool -S` shows them: the driver's own names and numbers.
 
-For `kube-rdma doctor` alone: rules/doctor/errors says which names tell of a bad cable or of a pause
+For `kube-rdma doctor` alone: doctor/rules/errors says which names tell of a bad cable or of a pause
 storm, for sysfs has no file of them. Numbers and layouts are those of include/uapi/linux/ethtool.h
 and sockios.h; what answers is ethtool_get_strings and ethtool_get_stats in net/ethtool/ioctl.c. To
 read needs no right. An interface of another network namespace does not exist here.

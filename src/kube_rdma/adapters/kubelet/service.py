@@ -1,8 +1,8 @@
 """The gRPC service that the kubelet calls: lists the shares of one resource and answers for them.
 
 Holds the Offer as it is now; device_plugin gives it a socket and registers it. Decides nothing: the
-answers come from the functions that the program handed in (rules/pools/allocation,
-rules/pools/preference).
+answers come from the functions that the program handed in (pools/rules/allocation,
+pools/rules/preference).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Asks the container runtime who it is, where it looks for CDI and CNI, what it has and made.
 
 Five calls of the CRI v1 of the many that the kubelet makes; none changes anything. Whether CDI
-devices then reach a container is decided in rules/late_binding/cdi, which sandbox lacks its network
-in rules/attach/repair.
+devices then reach a container is decided in attach/rules/late_binding/cdi, which sandbox lacks its
+network in attach/rules/repair.
 """
 
 from __future__ import annotations

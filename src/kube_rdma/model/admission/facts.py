@@ -1,4 +1,4 @@
-"""What rules/admission has to know beside a pod, and what it completes in it.
+"""What admission/rules has to know beside a pod, and what it completes in it.
 
 Facts are what the cluster has, or what the checked files say together; settings are an
 administrator's. What is wrong with a pod is a Finding.
@@ -69,7 +69,7 @@ class Completes(StrEnum):
 class AdmissionSettings(Frozen):
     """What an administrator can set. A resource that ends in ``/*`` is all with this prefix.
 
-    Besides `shares` every resource that the facts name is one (rules/admission/shares).
+    Besides `shares` every resource that the facts name is one (admission/rules/shares).
 
     mGPU is VKE's share of a GPU: its resources are those of Volcengine's scheduler for it, in
     limits of the pod. vePFS is Volcengine's parallel file system: its CSI driver is

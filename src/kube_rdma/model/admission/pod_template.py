@@ -1,7 +1,7 @@
-"""A pod as somebody writes it, before it runs: what rules/admission judges and completes.
+"""A pod as somebody writes it, before it runs: what admission/rules judges and completes.
 
-api/admission/pod_manifest makes it out of a Pod, or of the template inside of a Job and its like.
-Paths lead from the pod on: ``("spec", "containers", 0)``.
+admission/documents/pod_manifest makes it out of a Pod, or of the template inside of a Job and its
+like. Paths lead from the pod on: ``("spec", "containers", 0)``.
 """
 
 from __future__ import annotations

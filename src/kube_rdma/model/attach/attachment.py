@@ -1,8 +1,8 @@
 """A pod's further network: what was asked for, which network that is, what was attached.
 
 api compiles annotations and NetworkAttachmentDefinitions to NetworkAsk and Network.
-rules/attach/requests brings the two together (Wish), rules/attach/seats finds card and link for
-each (Seat), rules/attach/plan plans Steps (Plan). The agent journals the Plans and tells the pod's
+attach/rules/requests brings the two together (Wish), attach/rules/seats finds card and link for
+each (Seat), attach/rules/plan plans Steps (Plan). The agent journals the Plans and tells the pod's
 status out of Attached.
 """
 
@@ -26,8 +26,8 @@ class NetworkKind(StrEnum):
     """How an interface comes into the pod.
 
     MACVLAN, IPVLAN, IPOIB: a virtual link on a card, the last one on InfiniBand. DEVICE: the card's
-    or function's own link. CARD: what the mode of the granted card means (rules/pools/modes).
-    OTHER: the binaries of the host's CNI folder make it (rules/attach/foreign_plugins).
+    or function's own link. CARD: what the mode of the granted card means (pools/rules/modes).
+    OTHER: the binaries of the host's CNI folder make it (attach/rules/foreign_plugins).
     """
 
     MACVLAN = "macvlan"

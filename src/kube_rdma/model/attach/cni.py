@@ -114,8 +114,8 @@ class Call(Frozen):
     `args` all of CNI_ARGS. `previous` is what the plugins before kube-rdma made, `valid` what GC
     must leave, `config` the whole configuration as it came, for the keys that only some callers
     know. `plugin` is the type of that configuration, `marked` says that it is kube-rdma's entry in
-    the cluster's list (rules/cni_conf/conflist). `annotations` are the pod's where the runtime
-    tells them to that entry.
+    the cluster's list (attach/rules/cni_conf/conflist). `annotations` are the pod's where the
+    runtime tells them to that entry.
     """
 
     verb: Verb

@@ -1,6 +1,6 @@
 """What a pod's network namespace holds at one moment: a fresh look, to be compared with a Plan.
 
-adapters/kernel takes it, rules/attach/undo says which Steps are still done in it.
+adapters/kernel takes it, attach/rules/undo says which Steps are still done in it.
 """
 
 from __future__ import annotations

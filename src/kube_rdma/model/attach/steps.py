@@ -1,6 +1,6 @@
 """One act on the kernel, as a value: planned, journalled, run, recognised as done, undone.
 
-rules/attach/plan makes a tuple of Steps for each attachment, adapters/kernel/pod/steps runs them,
+attach/rules/plan makes a tuple of Steps for each attachment, adapters/kernel/pod/steps runs them,
 nothing else changes the network of a pod. A Step names what it found by what stays: interface
 indexes, the inode of the namespace, PCI addresses; names are only what it wants. Every one
 may be run again after it was done, and undone although it was never run.

@@ -1,6 +1,6 @@
 """What a ResourceClaim asks for, and what claims hold.
 
-adapters/cluster/kinds/claim_objects reads it, rules/claims/verdicts judges it. Fields are those of
+adapters/cluster/kinds/claim_objects reads it, claims/rules/verdicts judges it. Fields are those of
 resource.k8s.io/v1 (k8s.io/api v0.36.3, resource/v1/types.go).
 """
 

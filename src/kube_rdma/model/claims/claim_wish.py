@@ -1,6 +1,6 @@
 """What a person wants a claim template to ask for, as the options of `kube-rdma claim` say it.
 
-rules/claims/templates makes the template of it.
+claims/rules/templates makes the template of it.
 """
 
 from __future__ import annotations

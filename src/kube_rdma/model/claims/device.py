@@ -1,6 +1,6 @@
 """Devices of dynamic resource allocation: as drivers publish them, and as containers hold them.
 
-adapters/cluster/kinds reads slices and claims, adapters/kubelet what containers hold; rules/claims
+adapters/cluster/kinds reads slices and claims, adapters/kubelet what containers hold; claims/rules
 joins them with the survey. The three names of a device are what KEP-4381 makes it unique by.
 """
 

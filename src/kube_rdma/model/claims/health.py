@@ -1,6 +1,6 @@
 """How a device of the driver is: what the kubelet writes into the status of pods that hold it.
 
-rules/claims/health says it of cards, adapters/kubelet/claim_health carries it (KEP-4680).
+claims/rules/health says it of cards, adapters/kubelet/claim_health carries it (KEP-4680).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What ResourceSlices of any driver list, with all that the scheduler looks at.
 
-adapters/cluster/kinds/claim_objects reads it, rules/claims judges it. Fields are those of
+adapters/cluster/kinds/claim_objects reads it, claims/rules judges it. Fields are those of
 resource.k8s.io/v1 (k8s.io/api v0.36.3, resource/v1/types.go); quantities are exact numbers.
 """
 

@@ -1,7 +1,7 @@
 """What this node offers to claims: OfferedCard as a pool has it, OfferedDevice as a slice says it.
 
-rules/claims/cards makes OfferedCards out of Pools, rules/claims/shape gives them the form that the
-API server takes, rules/claims/publication compares it with the PublishedSlices.
+claims/rules/cards makes OfferedCards out of Pools, claims/rules/shape gives them the form that the
+API server takes, claims/rules/publication compares it with the PublishedSlices.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """What a claim or its class asks of the interface that a device becomes in the pod.
 
-api/claims/parameters reads it from the opaque configuration of a ResourceClaim or a DeviceClass,
-rules/claims/parameters merges what both say, and an attachment follows it (model/attach).
+claims/parameter_document reads it from the opaque configuration of a ResourceClaim or a
+DeviceClass, claims/rules/parameters merges what both say, and an attachment follows it
+(model/attach).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What the kubelet asks of a driver of dynamic resource allocation, and what it is answered.
 
 adapters/kubelet/claim_plugin carries both; KEP-4381 has what they mean. kube-rdma's own driver
-reads what the scheduler allocated (AllocatedClaim), books it (rules/claims/prepare) and keeps the
+reads what the scheduler allocated (AllocatedClaim), books it (claims/rules/prepare) and keeps the
 booking in the journal (PreparedClaim) until the kubelet gives the claim back.
 """
 

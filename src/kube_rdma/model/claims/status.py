@@ -1,6 +1,6 @@
 """What the status of a claim says of a device that kube-rdma gave for it (status.devices).
 
-rules/claims/status says it of a booking and of what its pod's networks made; adapters/cluster
+claims/rules/status says it of a booking and of what its pod's networks made; adapters/cluster
 writes it. Fields are those of AllocatedDeviceStatus (k8s.io/api@v0.36.3, resource/v1/types.go).
 """
 

@@ -1,6 +1,6 @@
 """Which claims a pod has, and which of its containers use them.
 
-adapters/cluster/claims reads it from the Pod, rules/claims/holders joins it with what is prepared.
+claims/cluster reads it from the Pod, attach/rules/claim_holders joins it with what is prepared.
 """
 
 from __future__ import annotations

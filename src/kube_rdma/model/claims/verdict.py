@@ -1,6 +1,6 @@
-"""Whether a claim can be met on a node, and what is against each device: what rules/claims says.
+"""Whether a claim can be met on a node, and what is against each device: what claims/rules says.
 
-programs/explain hands it to views/claims.
+explain hands it to claims/views.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What decides about a claim, read at one time: the claim and all that the scheduler looks at.
 
-programs/explain/claims collects it, rules/claims/verdicts judges it.
+explain/claims collects it, claims/rules/verdicts judges it.
 """
 
 from __future__ import annotations

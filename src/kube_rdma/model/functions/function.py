@@ -1,7 +1,8 @@
 """Virtual functions as they are wished for, and the one act that makes or removes them.
 
-api makes a FunctionsWish out of a NodePolicy, rules/functions/plan meets the wishes with a Survey,
-and adapters/kernel/sriov/functions runs what it plans: a SetFunctions for each physical function.
+api makes a FunctionsWish out of a NodePolicy, pools/rules/functions/plan meets the wishes with a
+Survey, and adapters/kernel/sriov/functions runs what it plans: a SetFunctions for each physical
+function.
 """
 
 from __future__ import annotations

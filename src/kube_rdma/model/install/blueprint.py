@@ -1,10 +1,10 @@
 """Objects with holes: the little language in which an installation is described once.
 
-    rules/install/objects/*.yaml ─► api/install/blueprints ─┐
-    rules/install: policies, alerts, dashboards ────────────┴─► parts ─┬─► fill (kube-rdma render)
+    install/rules/objects/*.yaml ─► install/documents/blueprints ─┐
+    install/rules: policies, alerts, dashboards ────────────┴─► parts ─┬─► fill (kube-rdma render)
                                                                        └─► kube_rdma_tools/chart
 
-A blueprint is a Kubernetes object as Python has JSON, in which values may be holes. rules/install
+A blueprint is a Kubernetes object as Python has JSON, in which values may be holes. install/rules
 puts values into the holes; kube_rdma_tools/chart_templates writes the same holes as Helm's
 templates. So the two cannot differ, and whoever changes an object changes it in one place.
 """

@@ -3,7 +3,7 @@
 The kubelet asks for a container's devices before the pod has a network, so Allocate only names a
 CDI device (Promise); what that name stands for is written later (Binding) and looked up by the
 runtime when it creates the container (docs/decisions/0009). Both are journalled.
-rules/late_binding/binding decides about them, adapters/runtime writes the CDI files.
+attach/rules/late_binding/binding decides about them, adapters/runtime writes the CDI files.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ HeldShare = tuple[str, ShareId]
 
 CDI_KIND = "kube-rdma.io/hca"
 SETTINGS_KIND = "kube-rdma.io/settings"
-"""Of CDI devices that are settings alone, of whoever holds such shares (rules/settings/early)."""
+"""Kind of CDI devices that are settings alone (attach/rules/settings/early)."""
 
 
 def cdi_name(shares: tuple[ShareId, ...], nonce: Nonce) -> str:

@@ -1,6 +1,6 @@
 """What the agent exports to Prometheus: families of series, their values, what was read for them.
 
-adapters/kernel/sysfs/counters reads DeviceCounters, rules/metrics makes series of them and of what
+adapters/kernel/sysfs/counters reads DeviceCounters, metrics/rules makes series of them and of what
 the agent knows, adapters/metrics writes those out as Prometheus reads them.
 """
 

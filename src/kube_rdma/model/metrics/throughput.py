@@ -1,6 +1,6 @@
 """What moves over RDMA devices: totals of one scrape of an agent, and rates between two.
 
-adapters/metrics/samples reads them, rules/metrics/throughput computes, `kube-rdma top` shows.
+adapters/metrics/samples reads them, metrics/rules/throughput computes, `kube-rdma top` shows.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a NicClusterPolicy wants on the nodes of a cluster, and how far that has come.
 
-api/operator/nic_cluster_policy reads one, rules/operator makes DaemonSets of it and judges them,
-programs/operator writes what came of it.
+operator/documents/nic_cluster_policy reads one, operator/rules makes DaemonSets of it and judges
+them, operator writes what came of it.
 """
 
 from __future__ import annotations

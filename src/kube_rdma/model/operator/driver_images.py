@@ -1,6 +1,6 @@
 """What images of the cards' driver are called, and what they need of their pod, by release.
 
-    image and version of a policy ─► contract_of ─► rules/operator/driver_sets
+    image and version of a policy ─► contract_of ─► operator/rules/driver_sets
 
 The rows are NVIDIA's operator's at its tags: manifests/sta(g|t)e-ofed-driver and state_ofed.go of
 Mellanox/network-operator. An image's name and version tell the row, as no field of a policy does.

@@ -1,6 +1,6 @@
 """What the coming and going of drivers is decided on, node by node, and the acts it comes to.
 
-programs/operator/upgrades reads the cluster into these, rules/operator/upgrade decides.
+operator/upgrades reads the cluster into these, operator/rules/upgrade decides.
 """
 
 from __future__ import annotations

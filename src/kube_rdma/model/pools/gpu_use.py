@@ -1,7 +1,7 @@
 """Where GPUs sit, as far as it matters for the cards beside them.
 
 A program learns from the kubelet which GPUs are free and which a container holds, and from the
-survey where they sit; rules/pools/preference and rules/pools/distance take them. A kubelet may know
+survey where they sit; pools/rules/preference and pools/rules/distance take them. A kubelet may know
 no more of a GPU than its NUMA nodes, so the seat can be missing.
 """
 

@@ -1,7 +1,7 @@
 """What a NodePolicy of the cluster wishes of the nodes that it selects, and what became of it.
 
-api/pools/node_policy reads one, rules/pools/node_policies puts those of a node together. What
-became of them the node's report says, rules/reports/policies adds that up over the nodes.
+pools/documents/node_policy reads one, pools/rules/node_policies puts those of a node together. What
+became of them the node's report says, reports/rules/policies adds that up over the nodes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What is offered to the kubelet and what a container got of it: PoolSpec, Pool, Offer, Grant.
 
 The few values that cross between neighbours: api makes a PoolSpec out of a document,
-rules/pools/pools meets it with the node's cards, adapters/kubelet tells the Offer of the Pool,
-rules/pools/allocation answers with a Grant.
+pools/rules/pools meets it with the node's cards, adapters/kubelet tells the Offer of the Pool,
+pools/rules/allocation answers with a Grant.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ShareId = NewType("ShareId", str)  # the device id that the kubelet sees; it all
 
 
 class Mode(StrEnum):
-    """How cards are given to pods; rules/pools/modes has a row for each."""
+    """How cards are given to pods; pools/rules/modes has a row for each."""
 
     HCA = "hca"
     EXCLUSIVE = "exclusive"

@@ -1,6 +1,6 @@
 """Rails: which network of a rail-optimized fabric a physical card is on, as a number from 0.
 
-rules/pools/rails numbers the cards of a node, programs/agent/device_plugin/rails remembers it, and
+pools/rules/rails numbers the cards of a node, pools/rails remembers it, and
 pools of addresses have ranges by rail.
 """
 

@@ -3,8 +3,8 @@
 The kernel counts two things (kernel/cgroup/rdma.c): handles, one for each time that a program opens
 a device, and objects. An object is a queue pair, memory region, completion queue, protection
 domain, or any other that verbs make on the device; all kinds have one limit together. A NodePolicy
-has the limits (api/pools/policy_limits), rules/pools/share_limits adds up those of a pod's shares,
-adapters/kernel/cgroups/rdma writes them and reads them back.
+has the limits (pools/documents/policy_limits), pools/rules/share_limits adds up those of a pod's
+shares, adapters/kernel/cgroups/rdma writes them and reads them back.
 """
 
 from __future__ import annotations

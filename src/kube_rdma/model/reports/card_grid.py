@@ -1,6 +1,6 @@
 """The cards of all nodes as a grid: a row for each node, a place for each card.
 
-rules/reports/card_grid makes it of a ClusterFacts, views/card_grid_svg draws it.
+reports/rules/card_grid makes it of a ClusterFacts, reports/views/card_grid_svg draws it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A cluster at one moment as its API server tells it, and what is wrong with it.
 
-programs/reports/cluster reads a ClusterFacts, rules/reports/cluster makes Findings of it,
-views/reports shows both. A part that could not be read is None, and `not_seen` says why.
+reports/gather reads a ClusterFacts, reports/rules/cluster makes Findings of it,
+reports/views/pages shows both. A part that could not be read is None, and `not_seen` says why.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What one node says of itself: its cards, its pools, what waits and what is wrong.
 
-rules/reports/node_report makes it of each look of the agent, api/reports/node_report makes it the
+reports/rules/node_report makes it of each look of the agent, reports/node_report makes it the
 status of an object: lists and texts have an end there, so an object has one too, and columns of
 kubectl, which show one value each, have texts of their own.
 """

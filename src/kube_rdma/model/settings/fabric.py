@@ -1,8 +1,8 @@
 """What an administrator says that programs on a fabric should use: classes, timeouts, tuning.
 
 A part of a pool (model/pools/pool), for a pool's cards are ports of one fabric.
-api/pools/policy_fabric reads it, rules/settings/files writes it for the containers that hold
-shares.
+pools/documents/policy_fabric reads it, attach/rules/settings/files writes it for the containers
+that hold shares.
 """
 
 from __future__ import annotations

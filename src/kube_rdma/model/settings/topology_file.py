@@ -1,6 +1,6 @@
 """What a topology file of NCCL says besides where devices sit: functions, their links, processors.
 
-adapters/kernel/sysfs/topology_facts reads it, rules/settings/topology_file writes the file.
+adapters/kernel/sysfs/topology_facts reads it, attach/rules/settings/topology_file writes the file.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The proof that pods reach each other by RDMA, as values: what is run, with whom, what came of it.
 
-`kube-rdma verify pods` and `verify nodes` run perftest from pod to pod. rules/verify makes rounds,
-command lines and verdicts out of these, programs/verify/pairs runs them, views/verify/bandwidth
+`kube-rdma verify pods` and `verify nodes` run perftest from pod to pod. verify/rules makes rounds,
+command lines and verdicts out of these, verify/pairs runs them, verify/views/bandwidth
 shows them.
 """
 

@@ -1,7 +1,7 @@
 """What a BandwidthCheck asks for: `kube-rdma verify` as an object, done by the controller.
 
-api/verify/bandwidth_check reads the object, rules/verify/due says when it is done again,
-programs/verify/bandwidth_checks does it.
+verify/bandwidth_check reads the object, verify/rules/due says when it is done again,
+verify/bandwidth_checks does it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 // Asks the allocator of Kubernetes what becomes of a claim on each node of a made-up world.
 //
 // It reads worlds, a JSON object each, from its input, and writes an answer in a line for each.
-// tests/lab/native/test_claim_verdicts.py runs it beside rules/claims: both have to say the same. Gates
+// tests/lab/native/test_claim_verdicts.py runs it beside claims/rules: both have to say the same. Gates
 // are those that Kubernetes 1.36 has on by default.
 package main
 

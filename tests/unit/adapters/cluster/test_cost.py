@@ -8,9 +8,7 @@ import pytest
 CONNECT = "kube_client.connect"
 
 
-@pytest.mark.parametrize(
-    "module", ["kube_rdma.programs.agent.device_plugin.loop", "kube_rdma.adapters.cluster.events"]
-)
+@pytest.mark.parametrize("module", ["kube_rdma.agent.loop", "kube_rdma.adapters.cluster.events"])
 def test_the_client_is_imported_only_to_connect(module):
     """Neither role plugin nor what it says Events with imports HTTP and credentials."""
     code = f"import sys, {module}; print(*sorted({{'h11', {CONNECT!r}}} & set(sys.modules)))"

@@ -12,11 +12,11 @@ from kube_client.objects import Cluster
 from kube_client.watching import Changed, Synced
 from kube_client.wire import Answer
 from kube_rdma.adapters.cluster.kinds.pod import POD, READ, pod_state
-from kube_rdma.api.attach import network_status, networks, pod_networks
+from kube_rdma.attach.documents import network_status, networks, pod_networks
+from kube_rdma.attach.rules import repair, requests
+from kube_rdma.attach.rules.settings import files
 from kube_rdma.model.attach.restart import RESTART
 from kube_rdma.model.pod import MIRROR
-from kube_rdma.rules.attach import repair, requests
-from kube_rdma.rules.settings import files
 
 __all__ = [
     "POD",

@@ -3,8 +3,8 @@
 import pytest
 
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster.doctor import node_slices
 from kube_rdma.adapters.cluster.kinds.resource_slice import RESOURCE_SLICE
+from kube_rdma.claims.cluster import node_slices
 from kube_rdma.model.claims.device import DRIVER, PublishedCard
 from kube_rdma_testing.cluster.server import FakeServer
 

@@ -18,8 +18,7 @@ from kube_rdma.model.attach.steps import RemoveLink, SetLink, TakeLink
 from kube_rdma.model.pools.pool import Mode, PoolSpec
 from tests.kit.recorded import ROOTS
 from tests.kit.recorded_values import values
-
-from .samples import APPLIED, ATTACHMENT, BOOKING
+from tests.unit.adapters.journal.samples import APPLIED, ATTACHMENT, BOOKING
 
 RECORDED = st.sampled_from(ROOTS).flatmap(values)
 

@@ -23,9 +23,8 @@ from kube_rdma.model.device import PciAddress
 from kube_rdma.model.pools.pool import DeviceInfo
 from kube_rdma_testing.disk import FakeDisk
 from tests.kit.foreign_files import CHECKPOINT
-
-from .samples import RECORDS
-from .test_journal import spoil
+from tests.unit.adapters.journal.samples import RECORDS
+from tests.unit.adapters.journal.test_journal import spoil
 
 SAMPLES = {
     f"{folder}/{name}": (kinds, value)

@@ -15,8 +15,7 @@ from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma_testing.disk import FakeDisk
 from tests.kit.recorded import parts, records, words
-
-from .samples import RECORDS
+from tests.unit.adapters.journal.samples import RECORDS
 
 DATA = Path(__file__).parent / "data"
 VERSIONS = sorted(path.name for path in DATA.iterdir())

@@ -14,8 +14,7 @@ from grpclib.server import Server
 from kube_rdma.adapters.kubelet.proto.deviceplugin_v1beta1_grpc import DevicePluginStub
 from kube_rdma.adapters.kubelet.rpc import LONGEST
 from kube_rdma_testing.kubelet.kubelet import FakeKubelet
-
-from .conftest import make_offer, running
+from tests.unit.adapters.kubelet.conftest import make_offer, running
 
 HCA = "rdma/hca"
 SOCKET = "kube-rdma-rdma_hca.sock"

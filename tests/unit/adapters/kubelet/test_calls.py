@@ -8,8 +8,7 @@ from kube_rdma.adapters.kubelet.service import Choice
 from kube_rdma.model.pools.pool import Share
 from kube_rdma_testing.kubelet.devices import ContainerPlace
 from kube_rdma_testing.kubelet.kubelet import FakeKubelet
-
-from .conftest import Desk, make_offer, running
+from tests.unit.adapters.kubelet.conftest import Desk, make_offer, running
 
 HCA = "rdma/hca"
 POD = ContainerPlace("pod")

@@ -9,8 +9,7 @@ from kube_rdma.adapters.kubelet.checkpoint import NAME, DeviceCheckpoint
 from kube_rdma.model.pools.holding import RecordedGrant
 from kube_rdma_testing.kubelet.devices import ContainerPlace
 from kube_rdma_testing.kubelet.kubelet import FakeKubelet
-
-from .conftest import make_offer, running
+from tests.unit.adapters.kubelet.conftest import make_offer, running
 
 # In the form of kubernetes@v1.36.3 (devicemanager/checkpoint), with a share near to two NUMA nodes.
 WRITTEN = """\

@@ -20,7 +20,7 @@ from kube_rdma.adapters.kubelet.proto.dra_v1_grpc import DRAPluginStub
 from kube_rdma.adapters.kubelet.proto.pluginregistration_v1_grpc import RegistrationStub
 from kube_rdma.model.claims.health import DeviceHealth
 from kube_rdma.model.claims.prepared import ClaimName, PreparedDevice
-from tests.unit.programs.agent.world import until
+from tests.unit.agent.world import until
 
 DRIVER = "rdma.example.com"
 GOOD, BAD, NASTY = (

@@ -13,8 +13,7 @@ from kube_rdma.adapters.kubelet.device_plugin import DevicePlugin
 from kube_rdma.adapters.kubelet.proto import deviceplugin_v1beta1_pb2 as pb
 from kube_rdma.adapters.kubelet.proto.deviceplugin_v1beta1_grpc import DevicePluginStub
 from kube_rdma_testing.kubelet.kubelet import FakeKubelet
-
-from .conftest import PATHS, Desk, make_offer, running
+from tests.unit.adapters.kubelet.conftest import PATHS, Desk, make_offer, running
 
 SOCKETS = Path("/proc/net/unix")  # those of this process's network, with their paths
 

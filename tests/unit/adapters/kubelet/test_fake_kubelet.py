@@ -7,8 +7,7 @@ from grpclib.client import Channel
 from kube_rdma.adapters.kubelet.proto import deviceplugin_v1beta1_pb2 as pb
 from kube_rdma.adapters.kubelet.proto.deviceplugin_v1beta1_grpc import RegistrationStub
 from kube_rdma_testing.kubelet.kubelet import FakeKubelet, is_extended_resource
-
-from .conftest import make_offer, running
+from tests.unit.adapters.kubelet.conftest import make_offer, running
 
 GOOD = {"version": "v1beta1", "endpoint": "kube-rdma-rdma_hca.sock", "resource_name": "rdma/hca"}
 

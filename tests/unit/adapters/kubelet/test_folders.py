@@ -10,8 +10,7 @@ from kube_rdma.adapters.kubelet.device_plugin import DevicePlugin
 from kube_rdma.adapters.kubelet.folders import KNOWN, Folders, find_folders
 from kube_rdma.adapters.kubelet.plugin_watcher import WatchedPlugin
 from kube_rdma.adapters.kubelet.registry import Registry, serve
-
-from .conftest import Desk, make_offer
+from tests.unit.adapters.kubelet.conftest import Desk, make_offer
 
 USUAL = "var/lib/kubelet"
 K0S = "var/lib/k0s/kubelet"

@@ -16,8 +16,7 @@ from kube_rdma.model.pools.pool import Share
 from kube_rdma_testing.kubelet.devices import ContainerPlace, Devices
 from kube_rdma_testing.kubelet.kubelet import FakeKubelet
 from kube_rdma_testing.kubelet.pod_resources import FakePodResources
-
-from .conftest import make_offer, running
+from tests.unit.adapters.kubelet.conftest import make_offer, running
 
 HCA = "rdma/hca"
 SHARES = (

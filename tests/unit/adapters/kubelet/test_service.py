@@ -9,8 +9,7 @@ from grpclib.server import Server
 from kube_rdma.adapters.kubelet.proto import deviceplugin_v1beta1_pb2 as pb
 from kube_rdma.adapters.kubelet.proto.deviceplugin_v1beta1_grpc import DevicePluginStub
 from kube_rdma.adapters.kubelet.service import PoolService
-
-from .conftest import Desk, make_offer
+from tests.unit.adapters.kubelet.conftest import Desk, make_offer
 
 
 class Watcher:

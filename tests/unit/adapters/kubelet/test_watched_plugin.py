@@ -9,8 +9,7 @@ from kube_rdma.adapters.kubelet.plugin_watcher import WatchedPlugin
 from kube_rdma.adapters.kubelet.proto import pluginregistration_v1_pb2 as pb
 from kube_rdma.adapters.kubelet.proto.pluginregistration_v1_grpc import RegistrationStub
 from kube_rdma_testing.kubelet.kubelet import FakeKubelet
-
-from .conftest import Desk, make_offer, running
+from tests.unit.adapters.kubelet.conftest import Desk, make_offer, running
 
 HCA = "rdma/hca"
 SOCKET = "kube-rdma-rdma_hca.sock"

@@ -9,8 +9,7 @@ from kube_base.backoff import FIRST, LONGEST, full_jitter
 from kube_base.errors import Broken, KubeError, Refused, Unavailable
 from kube_rdma.adapters.kubelet import wire
 from kube_rdma.model.pools.pool import FileMount, Grant, Share
-
-from .conftest import make_offer
+from tests.unit.adapters.kubelet.conftest import make_offer
 
 
 def test_shares_carry_health_and_numa_nodes():

@@ -22,9 +22,8 @@ from kube_rdma_testing.kernel.gid_trees import (
     seed_script,
     sourced,
 )
-
-from .nccl_model import seed
-from .nccl_trees import TREES
+from tests.unit.adapters.runtime.nccl_model import seed
+from tests.unit.adapters.runtime.nccl_trees import TREES
 
 STRICT = {"NCCL_ENV": "vke"}
 NUMBERS = count()

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from kube_rdma.adapters.runtime.settings import NCCL_ENV as SCRIPT
 from kube_rdma_lab.native.tree_text import unpack
 from kube_rdma_testing.kernel.gid_trees import SHELLS
-
-from .test_nccl_env import two
+from tests.unit.adapters.runtime.test_nccl_env import two
 
 TREES = Path(__file__).parents[3] / "data/trees"
 VLLM = ("VLLM_GPU_NIC_PCIE_MAPPING", "VLLM_NIC_SELECTION_VARS")

@@ -5,7 +5,7 @@ import shlex
 import pytest
 
 from kube_base.errors import Unavailable
-from kube_rdma.rules.verify.perftest import LISTENING
+from kube_rdma.verify.rules.perftest import LISTENING
 from kube_rdma_lab.demo.perftest import Endpoint, measure, parse
 from kube_rdma_lab.lab import Lab
 from kube_rdma_lab.state import State

@@ -9,10 +9,10 @@ from kube_rdma_tools.mutants.__main__ import row
 from kube_rdma_tools.mutants.places import files, stages
 from kube_rdma_tools.mutants.run import MutationTrial, draw
 
-RULE = Path("src/kube_rdma/rules/pools/rule.py")
+RULE = Path("src/kube_rdma/pools/rules/rule.py")
 SOURCE = "def least(a, b):\n    return a if a < b else b\n\n\ndef unused(a):\n    return a + 1\n"
 TEST = """
-from kube_rdma.rules.pools.rule import least
+from kube_rdma.pools.rules.rule import least
 
 
 def test_least():
@@ -27,7 +27,7 @@ def checkout(tmp_path):
     for path, text in {
         **{place / "__init__.py": "" for place in list(RULE.parents)[:3]},
         RULE: SOURCE,
-        Path("tests/unit/rules/pools/test_rule.py"): TEST.format("=="),
+        Path("tests/unit/pools/rules/test_rule.py"): TEST.format("=="),
         Path("tests/model/test_none.py"): "def test_none():\n    pass\n",
         Path("pytest.ini"): "[pytest]\nmarkers =\n    slow: s\n    lab: l\n",
         Path(
@@ -50,7 +50,7 @@ def test_what_a_test_demands_is_noticed_and_what_none_does_is_not(checkout, tmp_
 
 
 def test_a_test_that_fails_anyway_notices_nothing(checkout, tmp_path):
-    (checkout / "tests/unit/rules/pools/test_rule.py").write_text(TEST.format("!="))
+    (checkout / "tests/unit/pools/rules/test_rule.py").write_text(TEST.format("!="))
     drawn = draw(checkout, [RULE], 1, 1)
     with pytest.raises(Unavailable, match="test_least fails without a fault"):
         list(MutationTrial(checkout, tmp_path / "copy", 1).outcomes(drawn))
@@ -62,7 +62,7 @@ def test_a_draw_is_the_same_again(checkout):
 
 def test_the_nearest_tests_come_first_and_all_at_last(checkout):
     first, last = stages(checkout, RULE)
-    assert first == ["tests/unit/rules/pools"]
+    assert first == ["tests/unit/pools/rules"]
     assert last == ["tests/unit", "tests/model"]
 
 

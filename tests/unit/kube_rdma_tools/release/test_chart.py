@@ -7,9 +7,8 @@ import pytest
 import yaml
 
 from kube_rdma_tools.release.chart import CONFIG_TYPE, CONTENT_TYPE, write_chart
-
-from .test_layouts import blob, files
-from .values import IDENTITY
+from tests.unit.kube_rdma_tools.release.test_layouts import blob, files
+from tests.unit.kube_rdma_tools.release.values import IDENTITY
 
 CHART = {
     "apiVersion": "v2",

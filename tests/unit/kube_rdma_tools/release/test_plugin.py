@@ -10,8 +10,7 @@ import yaml
 
 from kube_rdma_lab.build import product
 from kube_rdma_tools.release.plugin import COMPLETION, PROGRAM, manifest, needed, plugin_files
-
-from .values import COMPONENTS, IDENTITY
+from tests.unit.kube_rdma_tools.release.values import COMPONENTS, IDENTITY
 
 DIGESTS = {"amd64": ("a.tar.gz", "a" * 64), "arm64": ("b.tar.gz", "b" * 64)}
 SEMANTIC = re.compile(r"v\d+\.\d+\.\d+(-[0-9A-Za-z.]+)?")
@@ -77,7 +76,7 @@ def test_the_archive_has_python_the_packages_and_what_they_load(root):
     assert files[COMPLETION].runs
     for name, module in ((PROGRAM, "main"), (COMPLETION, "completion")):
         assert f'"$here/{name}.py"'.encode() in files[name].data
-        assert f"from kube_rdma.programs.cli.{module} import ".encode() in files[f"{name}.py"].data
+        assert f"from kube_rdma.cli.{module} import ".encode() in files[f"{name}.py"].data
     assert "licences/deb/libc6/copyright" in files
 
 

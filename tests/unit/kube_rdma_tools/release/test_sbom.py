@@ -6,8 +6,7 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from kube_rdma_tools.release.sbom import sbom
-
-from .values import COMPONENTS, IDENTITY
+from tests.unit.kube_rdma_tools.release.values import COMPONENTS, IDENTITY
 
 DIGEST = f"sha256:{'b' * 64}"
 VALIDATOR = JsonStrictValidator(SchemaVersion.V1_6)

@@ -11,8 +11,7 @@ from kube_base.frozen import replace
 from kube_rdma_tools.release.identity import check_changelog, of_checkout_as
 from kube_rdma_tools.release.source_tree import SourceTree, Stamp, stamps
 from kube_rdma_tools.release.version import ReleaseVersion
-
-from .values import IDENTITY
+from tests.unit.kube_rdma_tools.release.values import IDENTITY
 
 ROOT = Path(__file__).parents[4]
 

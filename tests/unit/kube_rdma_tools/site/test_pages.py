@@ -31,7 +31,7 @@ def test_a_place_tells_which_file_lies_there(name):
 def test_the_pages_of_this_checkout_are_in_the_site():
     names = pages(ROOT)
     assert {"README.md", "CHANGELOG.md", "docs/ip.md", "examples/s2-scc/README.md"} <= {*names}
-    assert "docs/decisions/0001-floors.md" in names
+    assert "docs/decisions/0001-packages.md" in names
     assert len({place(name) for name in names}) == len(names)
     assert "docs/picture.svg" in pictures(ROOT)
 
@@ -39,7 +39,7 @@ def test_the_pages_of_this_checkout_are_in_the_site():
 @pytest.mark.parametrize(
     ("name", "above"),
     [
-        ("docs/decisions/0001-floors.md", "docs/decisions/README.md"),
+        ("docs/decisions/0001-packages.md", "docs/decisions/README.md"),
         ("docs/decisions/README.md", "docs/README.md"),
         ("examples/s2-scc/README.md", "examples/README.md"),
         ("examples/README.md", "README.md"),

@@ -1,8 +1,8 @@
 """ResourceSlices, ResourceClaims and DeviceClasses with all that the scheduler looks at.
 
 resource.k8s.io/v1 since 1.34 (k8s.io/api v0.36.3, resource/v1/types.go). The kinds of
-resource_slice.py have less, for programs that run all day. Read by programs/explain/claims.py and
-programs/verify/claim_offers.py.
+resource_slice.py have less, for programs that run all day. Read by explain/claims.py and
+verify/claim_offers.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """NetworkAttachmentDefinitions of the Network Plumbing Working Group (k8s.cni.cncf.io/v1).
 
-Their config is text, which api/attach/network_definition compiles.
+Their config is text, which attach/documents/network_definition compiles.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """ResourceSlices and ResourceClaims of any driver (resource.k8s.io/v1 since 1.34; KEP-4381).
 
 Only what says which device sits where, and which a claim has been given. Read by
-programs/agent/device_plugin/claimed_gpus.py, programs/doctor and programs/verify.
+claims/claimed_gpus.py, doctor and verify.
 
 Words for network cards are those of DRANET (dra.net/pciAddress, ifName, rdmaDevice, rdma;
 kubernetes-sigs/dranet pkg/apis/attributes.go), of the SR-IOV driver (pciAddress, interfaceName,

@@ -137,10 +137,10 @@ class Keeper(Frozen):
 
     `host` is the host's root as the agent sees it. `find` says where its runtime looks, which may
     change while it runs; raise KubeError. `decide` is told of the files and of the binaries by
-    name, and plans after rules/cni_conf/conflist. `tell` hears of the first round and of every one
-    that changed something or found another wiring, and once of what hinders it, and when that is
-    over. `shut_out` says why it is no use to write once more (rules/cni_conf/exclusive); it is
-    tried all the same, more slowly each time.
+    name, and plans after attach/rules/cni_conf/conflist. `tell` hears of the first round and of
+    every one that changed something or found another wiring, and once of what hinders it, and when
+    that is over. `shut_out` says why it is no use to write once more
+    (attach/rules/cni_conf/exclusive); it is tried all the same, more slowly each time.
     """
 
     host: Path

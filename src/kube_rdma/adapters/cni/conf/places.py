@@ -2,7 +2,7 @@
 
 Distributions differ and change their minds between releases; what their containerd or CRI-O was
 told is the truth. Only where there is no such file the table's folders are tried. The agent asks
-the running one first (programs/agent/pod_networks/host_places), which knows without any file being
+the running one first (attach/host_places), which knows without any file being
 mounted. The host's root is seen under a prefix, so links are followed inside of it.
 """
 

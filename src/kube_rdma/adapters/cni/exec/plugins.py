@@ -3,7 +3,7 @@
     plugins = Plugins(Host(root=Path("/host"), folder=PurePosixPath("/opt/cni/bin"), …))
     result = plugins.add(call, sandbox)
 
-rules/attach/foreign_plugins makes the calls, programs/agent/pod_networks/executor journals them.
+attach/rules/foreign_plugins makes the calls, attach/executor journals them.
 What libcni does for a container runtime is done here for one interface. Plugins see the host's
 root, and the pod's namespace at the path that the runtime named: they compare it between calls, and
 hand it to daemons. Plain functions that block; a program calls them in a thread. The fake host is

@@ -1,6 +1,6 @@
 """Which network functions the node itself is reached through: default routes, its own addresses.
 
-programs/survey joins it to the Survey, so that no rule gives such a card away. Routing netlink
+hardware/survey joins it to the Survey, so that no rule gives such a card away. Routing netlink
 names the interfaces; sysfs says what a bond, vlan or bridge among them stands on.
 """
 

@@ -1,6 +1,6 @@
 """What RDMA netlink says about devices, ports and the namespace mode: the Survey's second half.
 
-programs/survey joins it with sysfs through `merge`. Command and attribute numbers are those of
+hardware/survey joins it with sysfs through `merge`. Command and attribute numbers are those of
 include/uapi/rdma/rdma_netlink.h; what fills them is drivers/infiniband/core/nldev.c.
 """
 

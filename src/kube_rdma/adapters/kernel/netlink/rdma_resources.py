@@ -1,6 +1,6 @@
 """Which processes have queue pairs on which devices, by RDMA netlink: what a program really uses.
 
-programs/doctor/pod_here asks. The kernel lists objects of processes that the asker's process
+doctor/pod_here asks. The kernel lists objects of processes that the asker's process
 namespace shows, and no others (drivers/infiniband/core/restrack.c, rdma_is_visible_in_pid_ns).
 Numbers are those of include/uapi/rdma/rdma_netlink.h.
 """

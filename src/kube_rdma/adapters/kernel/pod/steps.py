@@ -4,7 +4,7 @@
         for step in plan.steps:
             pod.run(step)
 
-rules/attach/plan plans, the journal keeps, this runs: links.py speaks routing netlink,
+attach/rules/plan plans, the journal keeps, this runs: links.py speaks routing netlink,
 netlink/rdma_write.py RDMA netlink, gids.py waits, sysctl.py, probe.py and announce.py do what their
 names say. Plain functions that block; a program calls them in a thread. The fake is
 kube_rdma_testing/kernel/network.py.

@@ -1,6 +1,6 @@
 """Makes and removes the virtual functions of a card: sriov_numvfs, one change of a card at a time.
 
-rules/functions/plan plans a SetFunctions, programs/agent runs it here in a thread. The kernel takes
+pools/rules/functions/plan plans a SetFunctions, agent runs it here in a thread. The kernel takes
 a number only where there is none (sriov_numvfs_store, drivers/pci/iov.c), so a change goes by way
 of zero. Where functions get addresses (addresses.py), the kernel binds no drivers until they have
 them: drivers ask for them once. Whoever else changes a card may lock its folder in sysfs likewise;

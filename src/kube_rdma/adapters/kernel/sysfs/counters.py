@@ -3,7 +3,7 @@
 Asked at every scrape, so it walks each path once, reads through descriptors of folders, and lists a
 folder of counters only where it is new. What a driver does not have, what it refuses to say and
 what vanishes on the way costs its own value and nothing else. Which series follow is
-rules/metrics' business; names and units of files are those of
+metrics/rules' business; names and units of files are those of
 Documentation/ABI/stable/sysfs-class-infiniband.
 """
 

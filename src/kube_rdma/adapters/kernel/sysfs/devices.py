@@ -1,6 +1,6 @@
 """The RDMA devices, network functions and GPUs that a sysfs tree shows: the first half of a Survey.
 
-programs/survey calls it on /sys or on a recorded tree; netlink/rdma_read adds what only the running
+hardware/survey calls it on /sys or on a recorded tree; netlink/rdma_read adds what only the running
 kernel can say. Names and formats come from Documentation/ABI/stable/sysfs-class-infiniband and
 drivers/infiniband/core/sysfs.c. Nothing here raises for what a tree holds: see sysfs/tree.
 """

@@ -1,6 +1,6 @@
 """The network functions of a sysfs tree: what a card is besides its RDMA devices.
 
-devices.py takes them into the Survey, rules/pools/cards joins them with the devices. A function
+devices.py takes them into the Survey, pools/rules/cards joins them with the devices. A function
 counts by its PCI class, with or without a driver, interface or RDMA device. The virtual functions
 of a card can be thousands, so what the kernel copies from their physical one is not read again.
 Names and formats: Documentation/ABI/testing/sysfs-bus-pci and sysfs-class-net,

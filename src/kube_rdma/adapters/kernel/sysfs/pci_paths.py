@@ -1,6 +1,6 @@
 """Reads what decides how data goes between card and GPU: ACS of PCIe ports, domains of an IOMMU.
 
-For `kube-rdma doctor` alone; rules/doctor/gpu_path names the functions and judges. Without
+For `kube-rdma doctor` alone; doctor/rules/gpu_path names the functions and judges. Without
 CAP_SYS_ADMIN the kernel gives away 64 bytes of a function's configuration (pci_read_config in
 drivers/pci/pci-sysfs.c), and ACS stands behind them, so it is not seen then.
 """

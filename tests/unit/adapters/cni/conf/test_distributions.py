@@ -15,14 +15,13 @@ from kube_base.errors import Refused
 from kube_rdma.adapters.cni.conf.folder import ConfFolder, FolderTiming, remove
 from kube_rdma.adapters.cni.conf.places import find, inside
 from kube_rdma.adapters.runtime.cri import SOCKETS
+from kube_rdma.attach.rules.cni_conf.conflist import ENTRY, unplan
+from kube_rdma.attach.rules.cni_conf.files import plugins, type_of
+from kube_rdma.install.installation import blueprints
+from kube_rdma.install.rules.fill import filled
+from kube_rdma.install.rules.presets import merged
 from kube_rdma.model.cni_conf import PLUGIN, Wiring
-from kube_rdma.programs.install.installation import blueprints
-from kube_rdma.rules.cni_conf.conflist import ENTRY, unplan
-from kube_rdma.rules.cni_conf.files import plugins, type_of
-from kube_rdma.rules.install.fill import filled
-from kube_rdma.rules.install.presets import merged
-
-from .host import Host
+from tests.unit.adapters.cni.conf.host import Host
 
 LISTS = Path(__file__).parents[4] / "data/conflists"
 QUICK = FolderTiming(settle=0.0, proof=0.0)

@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 
 from kube_base.errors import Refused
 from kube_rdma.adapters.cni.conf.folder import FolderTiming, Writes
+from kube_rdma.attach.rules.cni_conf.conflist import plan
+from kube_rdma.attach.rules.cni_conf.exclusive import ENOUGH, shut_out
 from kube_rdma.model.cni_conf import PLUGIN, SET_ASIDE, ConfFile, ConfPlan, Undone, Wiring
-from kube_rdma.rules.cni_conf.conflist import plan
-from kube_rdma.rules.cni_conf.exclusive import ENOUGH, shut_out
 from kube_rdma_testing.cni.cilium import FILE, LIST, FakeCilium
-
-from .host import Host
+from tests.unit.adapters.cni.conf.host import Host
 
 QUICK = FolderTiming(settle=0.0, first=0.1, calm=600.0, proof=0.1, look=0.05)
 SLOW = FolderTiming(settle=0.0, first=60.0, calm=600.0, proof=0.1, look=600.0)

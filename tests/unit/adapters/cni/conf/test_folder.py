@@ -12,10 +12,9 @@ from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
 from kube_rdma.adapters.cni.conf import binary
 from kube_rdma.adapters.cni.conf.folder import ConfFolder, FolderTiming, remove
+from kube_rdma.attach.rules.cni_conf.conflist import plan, unplan
 from kube_rdma.model.cni_conf import HOOK_PROGRAM, IPAM_PLUGIN, PLUGIN, ConfFile, ConfPlan, Wiring
-from kube_rdma.rules.cni_conf.conflist import plan, unplan
-
-from .host import AT_ONCE, OTHERS, PLACES, Host, chain
+from tests.unit.adapters.cni.conf.host import AT_ONCE, OTHERS, PLACES, Host, chain
 
 LIST = '{"cniVersion": "1.0.0", "name": "net", "plugins": [{"type": "bridge"}]}'
 LONE = '{"cniVersion": "1.0.0", "name": "net", "type": "bridge"}'

@@ -9,15 +9,14 @@ import pytest
 
 from kube_rdma.adapters.cni import protocol as wire
 from kube_rdma.adapters.cni.conf.folder import FolderTiming, remove
+from kube_rdma.attach.rules.cni_conf.callers import Role, role
+from kube_rdma.attach.rules.cni_conf.conflist import ENTRY, plan, unplan
+from kube_rdma.attach.rules.cni_conf.files import plugins, type_of
+from kube_rdma.attach.rules.requests import ANNOTATION
 from kube_rdma.model.attach.cni import CniInterface, CniResult, LinkAddress, LinkRoute
 from kube_rdma.model.cni_conf import ANNOTATIONS, PLUGIN, ConfFile, Wiring
-from kube_rdma.rules.attach.requests import ANNOTATION
-from kube_rdma.rules.cni_conf.callers import Role, role
-from kube_rdma.rules.cni_conf.conflist import ENTRY, plan, unplan
-from kube_rdma.rules.cni_conf.files import plugins, type_of
 from tests.kit.libcni import as_given, previous, valid
-
-from .host import Host
+from tests.unit.adapters.cni.conf.host import Host
 
 FOLDERS = Path(__file__).parents[4] / "data/conflists"
 QUICK = FolderTiming(settle=0.0, proof=0.0)

@@ -21,7 +21,7 @@ from kube_rdma.model.pcie import PcieLink
 from kube_rdma_testing.kernel.tree import remove_device, write_tree
 from kube_rdma_testing.kernel.tree_counters import write_counters
 from kube_rdma_testing.kernel.tree_links import FULL, write_link
-from tests.unit.programs.agent.world import hard_card
+from tests.unit.agent.world import hard_card
 
 MOST = (1 << 64) - 1
 

@@ -11,10 +11,10 @@ from kube_rdma.adapters.kernel.netlink.default_routes import merge_holders, merg
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey, survey_tree
 from kube_rdma.adapters.kernel.sysfs.record import ROUTES_FILE
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
+from kube_rdma.hardware.survey import take_survey
 from kube_rdma.model.card import Function, Netdev
 from kube_rdma.model.device import PciAddress, PciPosition
 from kube_rdma.model.survey import Fault
-from kube_rdma.programs.survey import take_survey
 from kube_rdma_lab.native.tree_text import unpack
 from kube_rdma_testing.kernel.tree import write_tree
 

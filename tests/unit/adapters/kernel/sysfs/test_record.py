@@ -25,8 +25,7 @@ from kube_rdma.model.device import PhysicalState, PortState
 from kube_rdma.model.survey import Fault, NamespaceMode
 from kube_rdma_lab.native.tree_text import unpack
 from kube_rdma_testing.kernel.tree import Damage, damaged, remove_device, write_tree
-
-from .worlds import RDMA_CM, functions, worlds
+from tests.unit.adapters.kernel.sysfs.worlds import RDMA_CM, functions, worlds
 
 TREES = sorted((Path(__file__).parents[4] / "data/trees").glob("*/tree.txt"))
 

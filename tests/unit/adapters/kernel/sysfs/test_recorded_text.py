@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.adapters.kernel.sysfs import machines
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey
 from kube_rdma.adapters.kernel.sysfs.files import SysfsFiles
 from kube_rdma.adapters.kernel.sysfs.recorded_text import RecordedText, read_entries
 from kube_rdma.adapters.kernel.sysfs.topology_facts import facts_of
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
+from kube_rdma.hardware import machines
 from kube_rdma.model.settings.topology_file import PlacedNet
 from kube_rdma_lab.native.tree_text import unpack
 

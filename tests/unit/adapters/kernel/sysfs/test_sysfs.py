@@ -18,8 +18,7 @@ from kube_rdma.model.device import CharKind, LinkLayer
 from kube_rdma.model.survey import Fault, NamespaceMode, Survey
 from kube_rdma_lab.native.tree_text import unpack
 from kube_rdma_testing.kernel.tree import Damage, damaged, remove_device, write_tree
-
-from .worlds import RDMA_CM, functions, gpus, worlds
+from tests.unit.adapters.kernel.sysfs.worlds import RDMA_CM, functions, gpus, worlds
 
 TREES = Path(__file__).parents[4] / "data/trees"
 IB = "class/infiniband/mlx5_1"

@@ -10,8 +10,7 @@ from kube_rdma.adapters.kernel.sysfs.pci import PciTree
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.model.device import PciAddress
 from kube_rdma_lab.native.tree_text import unpack
-
-from .picture import TREES, picture, promised
+from tests.unit.adapters.kernel.sysfs.picture import TREES, picture, promised
 
 NAMES = sorted(folder.name for folder in TREES.iterdir())
 

@@ -1,0 +1,21 @@
+"""Reads a pod of the API server whole, as its author wrote it, to judge it."""
+
+from __future__ import annotations
+
+from kube_client import wire
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.kinds.pod import FULL_POD, FullPod
+from kube_rdma.admission.documents import pod_manifest
+from kube_rdma.lib.text.document import of_json
+from kube_rdma.model.admission.pod_template import PodTemplate
+
+
+async def whole_pod(
+    cluster: Cluster, namespace: str, name: str
+) -> tuple[PodTemplate, FullPod] | None:
+    """The pod, None where there is none; Refused where it has not the form of a pod."""
+    data = await cluster.document(FULL_POD, name, namespace)
+    if data is None:
+        return None
+    template = pod_manifest.load(of_json(data), namespace, name)
+    return template, wire.stored(FULL_POD, data)

@@ -1,0 +1,1 @@
+"""Decodes manifests, the pods in them and settings of admission."""

@@ -1,0 +1,371 @@
+"""A pod in a manifest or an admission request, as far as admission/rules looks at it.
+
+What Kubernetes checks itself is not checked here: other fields are passed over, and what is null
+says nothing. The template inside of a Job or its like is read by the same models;
+admission/documents/pod_places knows where it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import ConfigDict, Field, model_validator
+
+from kube_base.errors import Refused
+from kube_rdma.admission.documents.pod_places import PodSection
+from kube_rdma.attach.documents import networks, pod_networks
+from kube_rdma.lib.text.document import Document, shown
+from kube_rdma.lib.text.faults import Slip, slips, validate
+from kube_rdma.lib.text.typed import Many, Typed
+from kube_rdma.model.admission.pod_template import (
+    ContainerRole,
+    ContainerTemplate,
+    NodeDemand,
+    PodTemplate,
+    ResourceAsk,
+    VolumeTemplate,
+)
+from kube_rdma.model.attach.attachment import NetworkAsk
+from kube_rdma.model.finding import FieldPath, Finding, Severity
+
+DEFAULT_NAMESPACE = "default"
+
+_MULTIPLES: dict[str, int] = {
+    "": 1,
+    **{unit: 1000**power for power, unit in enumerate("kMGTPE", 1)},
+    **{f"{unit}i": 1024**power for power, unit in enumerate("KMGTPE", 1)},
+}
+_DIGITS = 15  # nobody has more of a resource, and a longer number would cost
+
+
+class Looked(Typed):
+    """An object of Kubernetes of which some fields are looked at; null is as if it was absent."""
+
+    model_config = ConfigDict(extra="ignore", defer_build=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_null(cls, value: object) -> object:
+        if isinstance(value, dict) and None in value.values():
+            return {key: inner for key, inner in value.items() if inner is not None}
+        return value
+
+
+def counted(quantity: object) -> int:
+    """How many of an extended resource a quantity is; raise slips for what is no whole number."""
+    text = str(quantity).strip() if isinstance(quantity, int | float | str) else ""
+    digits = text.rstrip("kKMGTPEi")
+    whole, point, rest = digits.partition(".")
+    fits = not isinstance(quantity, bool) and whole.isascii() and whole.isdigit()
+    if not fits or len(whole) > _DIGITS or rest.strip("0") or (point and not rest):
+        problem = f"{shown(quantity)} is not a whole number of shares"
+        raise slips(Slip(problem, "Write digits, such as 2"))
+    unit = text[len(digits) :]
+    if unit not in _MULTIPLES:
+        raise slips(Slip(f"{shown(quantity)} has no unit that is known", "Write digits, such as 2"))
+    return int(whole) * _MULTIPLES[unit]
+
+
+class Resources(Looked):
+    """Only what has a prefix is looked at: the node's own resources have none."""
+
+    limits: dict[str, Any] = Field(default_factory=dict)
+    requests: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _counts(self) -> Resources:
+        wrong = []
+        for field, amounts in (("limits", self.limits), ("requests", self.requests)):
+            for resource, quantity in amounts.items():
+                if "/" in resource:
+                    try:
+                        counted(quantity)
+                    except ValueError as error:
+                        (slip,) = error.context["slips"]  # type: ignore[attr-defined]
+                        wrong.append(Slip(slip.problem, slip.remedy, (field, resource)))
+        if wrong:
+            raise slips(*wrong)
+        return self
+
+
+class Capabilities(Looked):
+    """Of the container's programs."""
+
+    add: Many[str] = ()
+    drop: Many[str] = ()
+
+
+class SecurityContext(Looked):
+    """Of a container, or of all containers of the pod."""
+
+    capabilities: Capabilities = Capabilities.model_construct()
+    privileged: bool = False
+    run_as_user: int | None = None
+    run_as_non_root: bool | None = None
+
+
+class Mount(Looked):
+    """Where a volume is in the container."""
+
+    name: str = ""
+    mount_path: str = ""
+
+
+class PodContainer(Looked):
+    """A container; `restartPolicy: Always` makes a sidecar of one of initContainers."""
+
+    name: str = ""
+    resources: Resources = Resources.model_construct(limits={}, requests={})
+    security_context: SecurityContext = SecurityContext.model_construct()
+    volume_mounts: Many[Mount] = ()
+    restart_policy: str = ""
+
+
+class Medium(Looked):
+    """What an emptyDir is on."""
+
+    medium: str = ""
+
+
+class Claimed(Looked):
+    """A claim of the pod's namespace."""
+
+    claim_name: str = ""
+
+
+class Driven(Looked):
+    """A volume of CSI, or of FlexVolume before it."""
+
+    driver: str = ""
+
+
+class HostPath(Looked):
+    """A file or folder of the node."""
+
+    path: str = ""
+
+
+class ClaimSpec(Looked):
+    """What a claim asks for."""
+
+    storage_class_name: str = ""
+    volume_name: str = ""
+
+
+class ClaimTemplate(Looked):
+    """Of a claim that is made with the pod."""
+
+    spec: ClaimSpec = ClaimSpec.model_construct()
+
+
+class Ephemeral(Looked):
+    """A claim that ends with the pod."""
+
+    volume_claim_template: ClaimTemplate = ClaimTemplate.model_construct()
+
+
+class PodVolume(Looked):
+    """A volume by the sources that a rule looks at."""
+
+    name: str = ""
+    empty_dir: Medium = Medium.model_construct()
+    persistent_volume_claim: Claimed = Claimed.model_construct()
+    csi: Driven = Driven.model_construct()
+    flex_volume: Driven = Driven.model_construct()
+    host_path: HostPath = HostPath.model_construct()
+    ephemeral: Ephemeral = Ephemeral.model_construct()
+
+
+class Requirement(Looked):
+    """What a label of the node has to be."""
+
+    key: str = ""
+    operator: str = ""
+    values: Many[str] = ()
+
+
+class NodeTerm(Looked):
+    """All of its requirements have to hold."""
+
+    match_expressions: Many[Requirement] = ()
+
+
+class NodeTerms(Looked):
+    """One of the terms has to hold."""
+
+    node_selector_terms: Many[NodeTerm] = ()
+
+
+class NodeAffinity(Looked):
+    """The part that has to hold, not what is preferred."""
+
+    required: NodeTerms = Field(
+        NodeTerms.model_construct(), alias="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class Affinity(Looked):
+    """Of the pod to its node."""
+
+    node_affinity: NodeAffinity = NodeAffinity.model_construct()
+
+
+class PodSpecFields(Looked):
+    """The spec of a pod."""
+
+    containers: Many[PodContainer] = ()
+    init_containers: Many[PodContainer] = ()
+    volumes: Many[PodVolume] = ()
+    node_selector: dict[str, str] = Field(default_factory=dict)
+    affinity: Affinity = Affinity.model_construct()
+    host_network: bool = False
+    runtime_class_name: str = ""
+    security_context: SecurityContext = SecurityContext.model_construct()
+
+
+class PodMetadata(Looked):
+    """Name, namespace and annotations; a template has no name."""
+
+    name: str = ""
+    generate_name: str = ""
+    namespace: str = ""
+    annotations: dict[str, str] = Field(default_factory=dict)
+
+
+class PodObject(Looked):
+    """A pod, or a template for pods."""
+
+    metadata: PodMetadata = Field(
+        PodMetadata.model_construct(annotations={}), examples=[{"name": "rdma-1"}]
+    )
+    spec: PodSpecFields = PodSpecFields.model_construct(node_selector={})
+
+
+def load(document: Document, namespace: str = "", name: str = "") -> PodTemplate:
+    """What the document of a pod or template means, by those names where it has none itself.
+
+    Raise Refused with each field that does not have the form of a pod's.
+    """
+    pod = validate(PodObject, document)
+    meta, spec = pod.metadata, pod.spec
+    space = namespace or meta.namespace or DEFAULT_NAMESPACE
+    faults: list[Finding] = []
+    return PodTemplate(
+        namespace=space,
+        name=meta.name or meta.generate_name or name,
+        annotations=tuple(sorted(meta.annotations.items())),
+        host_network=spec.host_network,
+        containers=tuple(_containers(spec)),
+        volumes=tuple(_volume(volume, number) for number, volume in enumerate(spec.volumes)),
+        selector=tuple(sorted(spec.node_selector.items())),
+        alternatives=tuple(
+            tuple(
+                NodeDemand(one.key, one.values)
+                for one in term.match_expressions
+                if one.operator == "In"
+            )
+            for term in spec.affinity.node_affinity.required.node_selector_terms
+        ),
+        networks=_networks(meta.annotations, space, faults),
+        blocks=_blocks(meta.annotations, space, faults),
+        faults=tuple(faults),
+        whole=not isinstance(document, PodSection) or document.whole,
+        runtime_class=spec.runtime_class_name,
+    )
+
+
+def _containers(spec: PodSpecFields) -> Iterator[ContainerTemplate]:
+    for field, containers in (
+        ("initContainers", spec.init_containers),
+        ("containers", spec.containers),
+    ):
+        for number, container in enumerate(containers):
+            role = ContainerRole.MAIN
+            if field == "initContainers":
+                sidecar = container.restart_policy == "Always"
+                role = ContainerRole.SIDECAR if sidecar else ContainerRole.INIT
+            yield _container(container, ("spec", field, number), role, spec.security_context)
+
+
+def _container(
+    container: PodContainer, path: FieldPath, role: ContainerRole, pod: SecurityContext
+) -> ContainerTemplate:
+    own = container.security_context
+    user = pod.run_as_user if own.run_as_user is None else own.run_as_user
+    non_root = pod.run_as_non_root if own.run_as_non_root is None else own.run_as_non_root
+    return ContainerTemplate(
+        name=container.name,
+        path=path,
+        role=role,
+        asks=tuple(_asks(container.resources, (*path, "resources"))),
+        added=own.capabilities.add,
+        dropped=own.capabilities.drop,
+        own_user=bool(user) or bool(non_root),
+        privileged=own.privileged,
+        mounts=tuple((mount.name, mount.mount_path) for mount in container.volume_mounts),
+    )
+
+
+def _asks(resources: Resources, path: FieldPath) -> Iterator[ResourceAsk]:
+    """By the limits, which a request of an extended resource has to have too."""
+    fields = {**dict.fromkeys(resources.requests, "requests")}
+    fields |= dict.fromkeys(resources.limits, "limits")
+    for resource, field in fields.items():
+        if "/" in resource:
+            quantity = getattr(resources, field)[resource]
+            request = resources.requests.get(resource)
+            yield ResourceAsk(
+                resource,
+                counted(quantity),
+                (*path, field, resource),
+                None if request is None else counted(request),
+                field == "limits",
+            )
+
+
+def _volume(volume: PodVolume, number: int) -> VolumeTemplate:
+    return VolumeTemplate(
+        name=volume.name,
+        path=("spec", "volumes", number),
+        in_memory=volume.empty_dir.medium == "Memory",
+        claim=volume.persistent_volume_claim.claim_name,
+        driver=volume.csi.driver or volume.flex_volume.driver,
+        storage_class=volume.ephemeral.volume_claim_template.spec.storage_class_name,
+        host_path=volume.host_path.path,
+    )
+
+
+def _networks(
+    annotations: Mapping[str, str], namespace: str, faults: list[Finding]
+) -> tuple[NetworkAsk, ...]:
+    try:
+        loaded = networks.load(annotations.get(networks.ANNOTATION, ""), namespace)
+    except Refused as refused:
+        faults += _faults(networks.ANNOTATION, refused)
+        return ()
+    path = ("metadata", "annotations", networks.ANNOTATION)
+    faults += (
+        Finding.of("annotation", path, warning, "", Severity.WARNING) for warning in loaded.warnings
+    )
+    return loaded.asks
+
+
+def _blocks(
+    annotations: Mapping[str, str], namespace: str, faults: list[Finding]
+) -> tuple[NetworkAsk, ...] | None:
+    """None where the annotation is missing, is faulty, or has a definition to be met yet."""
+    text = annotations.get(pod_networks.ANNOTATION)
+    if text is None or annotations.get(pod_networks.DEFINITION, "").strip():
+        return None
+    try:
+        return pod_networks.blocks(text, namespace)
+    except Refused as refused:
+        faults += _faults(pod_networks.ANNOTATION, refused)
+        return None
+
+
+def _faults(annotation: str, refused: Refused) -> Iterator[Finding]:
+    path = ("metadata", "annotations", annotation)
+    for fault in (refused, *refused.more):
+        yield Finding.of("annotation", path, f"{fault.where}: {fault.problem}", fault.remedy)

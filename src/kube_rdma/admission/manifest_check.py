@@ -1,0 +1,441 @@
+"""Files that people apply, judged before they do: what each object means, and all say together.
+
+    files ─► documents ─► objects (admission/documents/manifests) ─┬─► facts: pools, networks,
+    claims
+                                pods (admission/documents/pod_places) └─► judged by these facts
+
+`kube-rdma config check` shows the outcome. The rules are admission/rules, which explain applies to
+a pod of the cluster; what only the cluster knows, such as other objects there, is not held against
+a pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+
+from kube_base.errors import Refused
+from kube_base.frozen import Frozen, replace
+from kube_rdma.admission.documents import manifests, pod_places
+from kube_rdma.admission.documents import pod_manifest as pod_api
+from kube_rdma.admission.documents.manifests import Manifest
+from kube_rdma.admission.documents.pod_places import PodSection
+from kube_rdma.admission.rules.completions import completions
+from kube_rdma.admission.rules.findings import findings
+from kube_rdma.admission.rules.shares import of_pools, with_shares
+from kube_rdma.admission.rules.surroundings import misplaced
+from kube_rdma.admission.views import Addition, CheckedObject, ManifestCheck
+from kube_rdma.admission.written_storage import WrittenStorage, fields_of, text_of
+from kube_rdma.attach.documents import network_definition
+from kube_rdma.attach.documents.network_definition import NetworkDefinition
+from kube_rdma.attach.rules.addresses import default_routes
+from kube_rdma.claims import claim_configs
+from kube_rdma.claims import parameter_document as claim_parameters
+from kube_rdma.claims.objects import judged as judged_claim
+from kube_rdma.install.rules.presets import PRESETS
+from kube_rdma.ipam import ip_pool
+from kube_rdma.ipam.rules.pools import overlaps
+from kube_rdma.lib.phrases import listed
+from kube_rdma.lib.text.document import Document, ManifestDocument, Path, of_json, section
+from kube_rdma.lib.text.faults import no_fields
+from kube_rdma.lib.text.reader import read
+from kube_rdma.model.admission.facts import (
+    USUAL,
+    AdmissionFacts,
+    AdmissionSettings,
+    OfferedPool,
+)
+from kube_rdma.model.admission.pod_template import PodTemplate
+from kube_rdma.model.attach.attachment import Network, NetworkKind
+from kube_rdma.model.finding import Finding, Severity
+from kube_rdma.model.ipam import IPPool, PoolName
+from kube_rdma.model.operator.cluster_policy import ClusterPolicy
+from kube_rdma.operator.documents import nic_cluster_policy
+from kube_rdma.pools.config import judged
+from kube_rdma.pools.documents import config
+
+_CONF = ("spec", "config")
+_PREFIXES: Mapping[str, tuple[str, ...]] = {
+    # Mellanox/network-operator@v25.7 pkg/state/state_hostdevice_network.go
+    "mellanox.com": ("nvidia.com/",),
+    # RESOURCE_PREFIX of sriov-network-operator: its default, and that of the network operator
+    "sriovnetwork.openshift.io": ("openshift.io/", "nvidia.com/"),
+}
+_CLAIMS = {
+    "ResourceClaim": "claim",
+    "ResourceClaimTemplate": "claim template",
+    "DeviceClass": "device class",
+}
+_OPERATOR = PRESETS["nvidia-operator"]["namespace"]["name"]
+_NO_NAMESPACE = (
+    "the policy names no namespace: with the definition of 0.1.0 it is in one that no operator sees"
+)
+_NAMESPACE = (
+    f"Add metadata.namespace: {_OPERATOR}, or where else the operator runs; a definition for the "
+    "whole cluster (controller.policyScope=Cluster) takes it too"
+)
+
+
+class _Checker:
+    """Collects facts, pods and faults, object by object."""
+
+    def __init__(self) -> None:
+        self.objects: list[CheckedObject] = []
+        self.pods: list[tuple[PodSection, PodTemplate]] = []
+        self.findings: list[Finding] = []
+        self.pools: list[OfferedPool] = []
+        self.definitions: list[NetworkDefinition] = []
+        self.ip_pools: list[IPPool] = []
+        self.brought: list[PoolName] = []  # pools that networks bring along
+        self.resources: list[str] = []  # that policies and networks name
+        self.handlers: list[tuple[str, str]] = []
+        self.storage = WrittenStorage()
+
+    def add(self, part: Document | Refused) -> None:
+        """Look at one document of a file, or note what makes it unreadable."""
+        if isinstance(part, Refused):
+            self.findings += Finding.of_refused(part)
+            place = part.where.partition(": ")[0].rsplit(":", 1)[0]  # without the column
+            self.objects.append(CheckedObject(place, "document", "", "unreadable"))
+            return
+        document = part
+        listed_objects = manifests.manifests(document)
+        remarks = document.remarks if isinstance(document, ManifestDocument) else ()
+        if not listed_objects:
+            # An agent reads it as strictly as `config check` reads it alone.
+            self.findings += (one for remark in remarks for one in Finding.of_refused(remark))
+            self._try(document, "configuration", "", lambda: self._configuration(document, ()))
+            return
+        for remark in remarks:
+            self.warn(remark.where, (remark.problem,), remark.remedy)
+        for manifest in listed_objects:
+            look = partial(_LOOKS.get((manifest.group, manifest.kind), _Checker.of_pods), self)
+            self._try(manifest.document, manifest.kind, manifest.name, partial(look, manifest))
+
+    def facts(self) -> AdmissionFacts:
+        """What the files say together. Without any pool of addresses, pools are elsewhere."""
+        names = (*(pool.name for pool in self.ip_pools), *self.brought)
+        return AdmissionFacts(
+            pools=tuple(self.pools),
+            networks=tuple(one.network for one in self.definitions),
+            ip_pools=names if self.ip_pools else None,
+            reserved=tuple(one for one in self.ip_pools if one.namespaces),
+            claims=tuple(self.storage.bound()),
+            resources=tuple(self.resources),
+            handlers=tuple(self.handlers),
+        )
+
+    def warn(self, where: str, sentences: Iterable[str], remedy: str = "") -> None:
+        """Note what refuses no object; `where` is empty for what is about several."""
+        severity = Severity.WARNING
+        self.findings += (Finding(where, text, "", remedy, severity) for text in sentences)
+
+    def _try(self, document: Document, kind: str, name: str, look: Callable[[], str]) -> None:
+        """Note what an object is, or its faults."""
+        try:
+            meaning = look()
+        except Refused as refused:
+            self.findings += Finding.of_refused(refused)
+            meaning = "refused"
+        place = f"{document.source}:{document.place(()).line}"
+        self.objects.append(CheckedObject(place, kind, name, meaning))
+
+    def of_pods(self, manifest: Manifest) -> str:
+        """What makes pods, to be judged when all files are read."""
+        templates = [
+            (part, pod)
+            for part in pod_places.pods(manifest)
+            if (pod := self._loaded(part, manifest)) is not None
+        ]
+        self.pods += templates
+        self._misplaced(manifest, templates)
+        asks = [
+            f"{ask.resource}: {ask.count}"
+            for _, pod in templates
+            for container in pod.containers
+            for ask in container.asks
+        ]
+        pods = f"pods with {listed(asks)}" if asks else ("pods" if templates else "")
+        return " and ".join(filter(None, (pods, self._claims(manifest))))
+
+    def of_claim(self, manifest: Manifest) -> str:
+        """A claim, its template or a class: what it says to kube-rdma's driver."""
+        return self._claims(manifest) or _CLAIMS[manifest.kind]
+
+    def _claims(self, manifest: Manifest) -> str:
+        """The claims in an object of any kind; empty where none has parameters for kube-rdma."""
+        places = claim_configs.places(manifest.document, manifest.group, manifest.kind)
+        claims = [judged_claim(manifest.document, place) for place in places]
+        if not any(claim.configs for claim in claims):
+            return ""
+        return f"{_CLAIMS.get(manifest.kind, 'claims')} with parameters of kube-rdma"
+
+    def of_parameters(self, manifest: Manifest) -> str:
+        """Parameters alone, as somebody writes them before they stand in a claim."""
+        claim_parameters.of_document(manifest.document)
+        return "parameters of a claim or class, to be written below opaque.parameters"
+
+    def _loaded(self, part: PodSection, manifest: Manifest) -> PodTemplate | None:
+        """A pod; a warning in place of one that another project's controller may complete."""
+        try:
+            return pod_api.load(part, manifest.namespace, manifest.name)
+        except Refused as refused:
+            if pod_places.is_own(manifest):
+                raise
+            for fault in (refused, *refused.more):
+                self.warn(fault.where, (fault.problem,), fault.remedy)
+            return None
+
+    def _misplaced(
+        self, manifest: Manifest, templates: Sequence[tuple[PodSection, PodTemplate]]
+    ) -> None:
+        """Annotations for pods that stand around their template."""
+        if not templates or pod_places.copies_annotations(manifest):
+            return
+        above = pod_places.annotations_above(manifest, [part for part, _ in templates])
+        self.findings += (
+            replace(one, subject=manifest.document.where(one.path, key=True))
+            for one in misplaced(above, [pod for _, pod in templates])
+        )
+
+    def _configuration(self, document: Document, selector: tuple[tuple[str, str], ...]) -> str:
+        configuration = judged(config.of_document(document))
+        self.pools += (OfferedPool(spec, selector) for spec in configuration.pools)
+        self.warn("", configuration.warnings)
+        names = listed([spec.resource for spec in configuration.pools])
+        return f"offers {names}" if names else "virtual functions"
+
+    def of_node_policy(self, manifest: Manifest) -> str:
+        """A policy: what its nodes offer."""
+        document = manifest.document
+        before = len(self.pools)
+        meaning = self._configuration(document, ())
+        labels = section(document, ("spec", "nodeSelector")).value
+        selector = tuple(sorted((str(k), str(v)) for k, v in fields_of(labels).items()))
+        self.pools[before:] = [OfferedPool(one.spec, selector) for one in self.pools[before:]]
+        return meaning
+
+    def of_config_map(self, manifest: Manifest) -> str:
+        """A configuration in it is read as the agent would; any other text is passed over."""
+        meanings = []
+        for key, text in fields_of(section(manifest.document, ("data",)).value).items():
+            inner = _readable(text, manifest.document.where(("data", key)))
+            if inner is not None and config.is_dialect(inner.value):
+                meanings.append(self._configuration(inner, ()))
+        return ", ".join(meanings)
+
+    def of_network(self, manifest: Manifest) -> str:
+        """A network by its configuration; one that is empty is known on the node alone."""
+        document = manifest.document
+        text = section(document, _CONF).value
+        space = manifest.namespace or pod_api.DEFAULT_NAMESPACE
+        annotations = fields_of(section(document, ("metadata", "annotations")).value)
+        resource = annotations.get(network_definition.RESOURCE)
+        self.resources += [resource] if isinstance(resource, str) and resource else []
+        if isinstance(resource, str) and resource and "/" not in resource:
+            where = document.where(("metadata", "annotations", network_definition.RESOURCE))
+            problem = f"{resource} has no prefix, so no container can ask for it"
+            self.warn(where, (problem,), f"Write it with its prefix, such as rdma/{resource}")
+        if not isinstance(text, str) or not text.strip():
+            return "a network that the node's own CNI configuration describes"
+        try:
+            definition = network_definition.load(
+                space, manifest.name, text.encode(), str(resource) if resource else None
+            )
+        except Refused as refused:
+            raise _inside(document, _CONF, refused) from None
+        self._as_json(document, text, definition.network)
+        self.definitions.append(definition)
+        if definition.ipam.pool:
+            self.brought.append(definition.ipam.pool.name)
+        where = document.where(_CONF)
+        self.warn(where, definition.warnings)
+        routed = default_routes((definition.network,), ())
+        self.findings += (replace(one, subject=where) for one in routed)
+        tied = f" with {resource}" if resource else ""
+        return f"network {definition.network.name}{tied}"
+
+    def _as_json(self, document: Document, text: str, network: Network) -> None:
+        """Plugins and Multus read JSON to the letter; raise Refused where one of them has to."""
+        where = document.where(_CONF)
+        try:
+            of_json(text.encode(), where)
+        except Refused as refused:
+            problem = refused.problem
+            reader = network.plugin if network.kind is NetworkKind.OTHER else network.ipam_plugin
+            if reader:
+                remedy = f"Write spec.config as JSON, as the plugin {reader} reads nothing else"
+                raise Refused(problem, remedy=remedy, where=where) from None
+            self.warn(where, (problem,), "Write it as JSON, as Multus reads nothing else")
+
+    def of_made_network(self, manifest: Manifest) -> str:
+        """What an operator makes a NetworkAttachmentDefinition of."""
+        spec = fields_of(manifest.document.value).get("spec")
+        if resource := text_of(fields_of(spec).get("resourceName")):
+            prefixes = _PREFIXES[manifest.group] if "/" not in resource else ("",)
+            self.resources += (f"{prefix}{resource}" for prefix in prefixes)
+        if manifest.group == "mellanox.com":
+            sentence = "only NVIDIA's operator makes a NetworkAttachmentDefinition of it"
+            remedy = (
+                "Without that operator write the NetworkAttachmentDefinition (docs/networks.md)"
+            )
+            self.warn(manifest.document.where(("kind",)), (sentence,), remedy)
+        return (
+            f"an operator makes NetworkAttachmentDefinition {manifest.name} of it, which is "
+            "what kube-rdma reads"
+        )
+
+    def of_ip_pool(self, manifest: Manifest) -> str:
+        """A pool of addresses."""
+        pool = ip_pool.load(manifest.document)
+        self.ip_pools.append(pool)
+        where = manifest.document.where(("spec", "routes"))
+        self.findings += (replace(one, subject=where) for one in default_routes((), (pool,)))
+        return f"addresses of network {pool.network}"
+
+    def of_cluster_policy(self, manifest: Manifest) -> str:
+        """What an operator is to deploy."""
+        spec = section(manifest.document, ("spec",))
+        if not isinstance(spec.value, dict):
+            raise no_fields(spec, "Write spec with devicePlugin or ofedDriver")
+        policy = nic_cluster_policy.of_spec(spec)
+        for note in policy.notes:
+            self.warn(spec.where(note.path, key=True), (note.sentence,), note.remedy)
+        if not manifest.namespace:
+            where = manifest.document.where(("metadata",), key=True)
+            self.warn(where, (_NO_NAMESPACE,), _NAMESPACE)
+        self.resources += (name for plugin in policy.plugins for name in plugin.resources)
+        if policy.is_empty:
+            return "nothing that kube-rdma deploys"
+        return " and ".join(_parts(policy))
+
+    def of_node_policies(self, manifest: Manifest) -> str:
+        """What NVIDIA's operator alone acts on."""
+        where = manifest.document.where(("kind",))
+        remedy = "Write its sections into the NicClusterPolicy, with nodeAffinity"
+        self.warn(where, ("kube-rdma's operator reads no NicNodePolicy",), remedy)
+        return "nothing that kube-rdma reads"
+
+    def of_storage(self, manifest: Manifest) -> str:
+        """Claims, volumes and classes: only what says whose driver a volume has."""
+        self.storage.add(manifest)
+        return "storage"
+
+    def of_runtime_class(self, manifest: Manifest) -> str:
+        """Which handler a runtime class names."""
+        handler = text_of(fields_of(manifest.document.value).get("handler"))
+        self.handlers.append((manifest.name, handler))
+        return f"runtime class with handler {handler}"
+
+
+_LOOKS: Mapping[tuple[str, str], Callable[[_Checker, Manifest], str]] = {
+    ("kube-rdma.io", "NodePolicy"): _Checker.of_node_policy,
+    ("kube-rdma.io", "IPPool"): _Checker.of_ip_pool,
+    ("mellanox.com", "NicClusterPolicy"): _Checker.of_cluster_policy,
+    ("mellanox.com", "NicNodePolicy"): _Checker.of_node_policies,
+    ("k8s.cni.cncf.io", "NetworkAttachmentDefinition"): _Checker.of_network,
+    ("kube-rdma.io", claim_parameters.KIND): _Checker.of_parameters,
+    **dict.fromkeys(((claim_configs.GROUP, kind) for kind in _CLAIMS), _Checker.of_claim),
+    **{
+        (group, kind): _Checker.of_made_network
+        for group, kinds in {
+            "mellanox.com": ("MacvlanNetwork", "HostDeviceNetwork", "IPoIBNetwork"),
+            "sriovnetwork.openshift.io": ("SriovNetwork", "SriovIBNetwork", "OVSNetwork"),
+        }.items()
+        for kind in kinds
+    },
+    ("", "ConfigMap"): _Checker.of_config_map,
+    ("", "PersistentVolumeClaim"): _Checker.of_storage,
+    ("", "PersistentVolume"): _Checker.of_storage,
+    ("storage.k8s.io", "StorageClass"): _Checker.of_storage,
+    ("node.k8s.io", "RuntimeClass"): _Checker.of_runtime_class,
+}
+
+
+def check(
+    parts: Iterable[Document | Refused], settings: AdmissionSettings = USUAL
+) -> ManifestCheck:
+    """All that is to be said of the documents of some files, in their order.
+
+    One that could not be read is there as what is wrong with it.
+    """
+    checker = _Checker()
+    for part in parts:
+        checker.add(part)
+    checker.warn("", overlaps(checker.ip_pools))
+    facts = checker.facts()
+    completing = with_shares(settings, of_pools(facts))
+    additions: list[Addition] = []
+    for section_of_pod, pod in checker.pods:
+        checker.findings += (
+            replace(one, subject=section_of_pod.where(one.path))
+            for one in findings(pod, facts, settings)
+        )
+        additions += (
+            Addition(
+                section_of_pod.where(tuple(step for step in one.path if step != "-")), one.what
+            )
+            for one in completions(pod, completing)
+        )
+    return ManifestCheck(tuple(checker.objects), tuple(checker.findings), tuple(additions))
+
+
+class WrittenCluster(Frozen):
+    """What files bring along for pods: pools of cards, networks and pools of addresses."""
+
+    pools: tuple[OfferedPool, ...] = ()
+    definitions: tuple[NetworkDefinition, ...] = ()
+    ip_pools: tuple[IPPool, ...] = ()
+
+
+def written_cluster(parts: Iterable[Document | Refused]) -> WrittenCluster:
+    """The same documents as a cluster would have them; raise Refused for faults of theirs."""
+    checker = _Checker()
+    for part in parts:
+        checker.add(part)
+    errors = [one for one in checker.findings if one.is_error]
+    if errors:
+        raise Refused.all(
+            [Refused(one.problem, remedy=one.remedy, where=one.subject) for one in errors]
+        )
+    return WrittenCluster(tuple(checker.pools), tuple(checker.definitions), tuple(checker.ip_pools))
+
+
+def is_configuration(parts: Sequence[Document | Refused]) -> bool:
+    """Whether a file is what an agent mounts, one document without another kind of object."""
+    if len(parts) != 1 or isinstance(parts[0], Refused):
+        return not parts
+    listed_objects = manifests.manifests(parts[0])
+    return all(one.is_a("kube-rdma.io", "NodePolicy") for one in listed_objects)
+
+
+def _parts(policy: ClusterPolicy) -> Iterator[str]:
+    """What a policy deploys, in the words of the command."""
+    if policy.driver or policy.peer_driver:
+        yield "drivers"
+    offered = [name for plugin in policy.plugins for name in plugin.resources]
+    if offered:
+        yield f"offers {listed(offered)}"
+    if any(plugin.config is None for plugin in policy.plugins):
+        yield "a device plugin with a ConfigMap of yours"
+
+
+def _readable(text: object, source: str) -> Document | None:
+    """A text inside of an object; None for what is no configuration's language."""
+    if not isinstance(text, str):
+        return None
+    try:
+        return read(text.encode(), source)
+    except Refused:
+        return None
+
+
+def _inside(document: Document, path: Path, refused: Refused) -> Refused:
+    """The faults of a text that stands in a field of an object."""
+    where = document.where(path)
+    return Refused.all(
+        [
+            Refused(one.problem, remedy=one.remedy, where=f"{where}: {one.where}")
+            for one in (refused, *refused.more)
+        ]
+    )

@@ -1,0 +1,154 @@
+"""What is added to a pod that asks for shares, so that RDMA works in it as it stands.
+
+The pod's own word counts more: what it drops, mounts or names itself is left as it is, and its
+annotation `kube-rdma.io/complete` says what is added in place of the administrator's choice:
+``ipc-lock, shm=16Gi, pod-networks``, or ``none``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+
+from kube_base.foreign_json import Undecodable, decoded
+from kube_base.frozen import Frozen
+from kube_rdma.admission.rules.networks import BLOCKS
+from kube_rdma.admission.rules.shares import asked, held
+from kube_rdma.attach.rules.requests import POD_NETWORKS, names_networks
+from kube_rdma.model.admission.facts import (
+    USUAL,
+    AdmissionFacts,
+    AdmissionSettings,
+    Completes,
+    Completion,
+)
+from kube_rdma.model.admission.pod_template import ContainerTemplate, PodTemplate
+from kube_rdma.model.finding import FieldPath, Finding, Severity
+
+ANNOTATION = "kube-rdma.io/complete"
+NOTHING = "none"
+VOLUME = "kube-rdma-shm"
+MOST_BLOCKS = 128  # networks of a pod (attach/documents/networks)
+
+_SHM = "/dev/shm"  # noqa: S108 (where every program looks for it)
+_LOCK = "IPC_LOCK"
+_SIZE = re.compile(r"[1-9][0-9]{0,11}(?:[kMGTP]|[KMGTP]i)?")
+
+
+class Chosen(Frozen):
+    """What the pod's annotation asks for; `wrong` are words that mean nothing."""
+
+    parts: tuple[Completes, ...]
+    shm_size: str
+    wrong: tuple[str, ...] = ()
+
+
+def wanted(template: PodTemplate, settings: AdmissionSettings) -> Chosen:
+    """What is to be completed: what the pod says, else what the administrator chose."""
+    text = dict(template.annotations).get(ANNOTATION)
+    if text is None:
+        return Chosen(settings.completes, settings.shm_size)
+    parts, size, wrong = [], settings.shm_size, []
+    for word in filter(None, (word.strip() for word in text.split(","))):
+        name, equals, value = word.partition("=")
+        if equals and name == Completes.SHM and _SIZE.fullmatch(value):
+            size = value
+        elif equals or name not in (*Completes, NOTHING):
+            wrong.append(word)
+            continue
+        if name != NOTHING:
+            parts.append(Completes(name))
+    return Chosen(tuple(parts), size, tuple(wrong))
+
+
+def wrong_words(
+    template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
+) -> Iterator[Finding]:
+    """A finding for each word of the annotation that means nothing."""
+    del facts
+    for word in wanted(template, settings).wrong:
+        yield Finding.of(
+            "complete",
+            ("metadata", "annotations", ANNOTATION),
+            f"{json.dumps(word)} is nothing that kube-rdma completes",
+            f"Write some of {', '.join(Completes)}, with {Completes.SHM}=16Gi for a size, or none",
+            Severity.WARNING,
+        )
+
+
+def completions(
+    template: PodTemplate, settings: AdmissionSettings = USUAL
+) -> tuple[Completion, ...]:
+    """What is added, in an order in which each can be done; nothing to a pod without shares."""
+    wishing = {container.path: container for container, _ in asked(template, settings.shares)}
+    if not wishing:
+        return ()
+    chosen = wanted(template, settings)
+    made: list[Completion] = []
+    if Completes.IPC_LOCK in chosen.parts:
+        made += [each for one in wishing.values() for each in _ipc_lock(one)]
+    if Completes.SHM in chosen.parts:
+        made += _shm(template, wishing, chosen.shm_size)
+    if Completes.POD_NETWORKS in chosen.parts:
+        made += _pod_networks(template, settings)
+    return tuple(made)
+
+
+def _ipc_lock(container: ContainerTemplate) -> Iterator[Completion]:
+    """Only where it helps: a capability does not come into force for another user than root."""
+    has = container.privileged or {_LOCK, "CAP_IPC_LOCK", "ALL"} & {*container.added}
+    declined = {_LOCK, "CAP_IPC_LOCK", "ALL"} & {*container.dropped}
+    if not has and not declined and not container.own_user:
+        path = (*container.path, "securityContext", "capabilities", "add", "-")
+        yield Completion(path, _LOCK, f"{_LOCK} for container {container.name}")
+
+
+def _shm(
+    template: PodTemplate, wishing: Mapping[FieldPath, ContainerTemplate], size: str
+) -> Iterator[Completion]:
+    """A volume in memory for all of them that have nothing at /dev/shm."""
+    bare = [
+        container
+        for container in wishing.values()
+        if _SHM not in {place.rstrip("/") for _, place in container.mounts}
+    ]
+    if not bare:
+        return
+    if not any(volume.name == VOLUME for volume in template.volumes):
+        source = {"medium": "Memory", "sizeLimit": size}
+        volume = {"name": VOLUME, "emptyDir": source}
+        yield Completion(("spec", "volumes", "-"), volume, f"{size} of memory for {_SHM}")
+    for container in bare:
+        mount = {"name": VOLUME, "mountPath": _SHM}
+        path = (*container.path, "volumeMounts", "-")
+        yield Completion(path, mount, f"{_SHM} in container {container.name}")
+
+
+def _pod_networks(template: PodTemplate, settings: AdmissionSettings) -> Iterator[Completion]:
+    """A block for each card: where the pod names no network, or copies of the block that it has."""
+    cards = held(template, settings.counted)
+    if template.host_network or not 0 < cards <= MOST_BLOCKS:
+        return
+    text = dict(template.annotations).get(POD_NETWORKS)
+    if text is not None:
+        blocks = _plain(text) if template.blocks else []
+        copied = {json.dumps(block, sort_keys=True) for block in blocks}
+        if len(copied) != 1 or len(blocks) >= cards or list(blocks[0]) != ["cniConf"]:
+            return  # which of them to copy, or how, nobody but its author knows
+        block = blocks[0]
+    elif names_networks(template.annotations):
+        return
+    else:
+        block = {"cniConf": {"name": settings.block}}
+    what = f"{POD_NETWORKS} with a block for each of {cards} cards"
+    yield Completion(BLOCKS, json.dumps([block] * cards), what)
+
+
+def _plain(text: str) -> list[dict[str, object]]:
+    """The blocks of a list that is JSON to the letter, none of one with YAML's liberties."""
+    try:
+        blocks: list[dict[str, object]] = decoded(text)
+    except Undecodable:
+        return []
+    return blocks

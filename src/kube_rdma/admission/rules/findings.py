@@ -1,0 +1,214 @@
+"""All that is wrong with a pod: the limits that the documents of S0 and S1 name, rule by rule.
+
+`kube-rdma explain` and `kube-rdma config check` ask here, admission/rules/pod_admission says in CEL
+what CEL can say. The first rules are about containers and volumes, those about networks stand in
+networks; near_misses and surroundings have what no document names, and what pods get wrong most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from kube_rdma.admission.rules.completions import completions, wrong_words
+from kube_rdma.admission.rules.near_misses import (
+    unknown_network,
+    unknown_resource,
+    unread_annotation,
+)
+from kube_rdma.admission.rules.networks import (
+    BLOCKS,
+    block_count,
+    isolation,
+    network_shares,
+    no_address,
+    unfit_entries,
+    unreadable,
+)
+from kube_rdma.admission.rules.placement import candidates, fixed_mode
+from kube_rdma.admission.rules.shares import asked, matches, offered, with_shares
+from kube_rdma.admission.rules.surroundings import networks_on_host, requests, sandboxed
+from kube_rdma.model.admission.facts import (
+    NOTHING_KNOWN,
+    USUAL,
+    AdmissionFacts,
+    AdmissionSettings,
+    OfferedPool,
+)
+from kube_rdma.model.admission.pod_template import PodTemplate, VolumeTemplate
+from kube_rdma.model.finding import Finding, Severity
+from kube_rdma.model.pools.pool import Mode, PoolSpec
+
+Rule = Callable[[PodTemplate, AdmissionFacts, AdmissionSettings], Iterator[Finding]]
+
+
+def findings(
+    template: PodTemplate,
+    facts: AdmissionFacts = NOTHING_KNOWN,
+    settings: AdmissionSettings = USUAL,
+) -> tuple[Finding, ...]:
+    """What is wrong with a pod, refusals first.
+
+    Where the pod asks for nothing of RDMA, only what it surely means otherwise is told.
+    """
+    settings = with_shares(settings, offered(facts))
+    shares = any(True for _ in asked(template, settings.shares))
+    rules = (*RULES, *OF_ANY_POD) if shares or template.blocks or template.faults else OF_ANY_POD
+    every = [*unreadable(template)]
+    every += [finding for rule in rules for finding in rule(template, facts, settings)]
+    if any(one.path == BLOCKS for one in completions(template, settings)):
+        every = [one for one in every if one.path != BLOCKS]  # they are yet to be written
+    return tuple(sorted(every, key=lambda one: not one.is_error))
+
+
+def of_mode(template: PodTemplate, spec: PoolSpec) -> Iterator[Finding]:
+    """What does not go with the mode of the cards that the pod has on its node."""
+    facts = AdmissionFacts((OfferedPool(spec),))
+    for rule in (_vepfs, _gpu_in_shared_multi):
+        yield from rule(template, facts, USUAL)
+
+
+def _host_network(
+    template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
+) -> Iterator[Finding]:
+    """S0: with hostNetwork a pod can use RDMA, without it the pool's cards are not in its sight."""
+    if template.host_network or not template.whole:
+        return
+    for _, ask in asked(template, settings.shares):
+        pools = candidates(template, ask.resource, facts)
+        on_host = bool(pools) and all(pool.spec.host_network for pool in pools)
+        if on_host or matches(ask.resource, settings.on_host):
+            yield Finding.of(
+                "host-network",
+                ("spec", "hostNetwork"),
+                f"{ask.resource} is for pods with hostNetwork: true, which this pod does not have",
+                "Add hostNetwork: true to the pod's spec",
+                Severity.WARNING,
+            )
+            return
+
+
+def _mgpu(
+    template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
+) -> Iterator[Finding]:
+    """S1: RDMA and mGPU cannot be used together."""
+    del facts
+    rdma = [ask.resource for _, ask in asked(template, settings.shares)]
+    for _, ask in asked(template, settings.mgpu) if rdma else ():
+        yield Finding.of(
+            "mgpu",
+            ask.path,
+            f"RDMA ({rdma[0]}) and mGPU ({ask.resource}) cannot be used together",
+            f"Ask for whole GPUs ({settings.gpus[0]}), or for no {rdma[0]}"
+            if settings.gpus
+            else "Remove one of the two from the pod's limits",
+        )
+        return
+
+
+def _vepfs(
+    template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
+) -> Iterator[Finding]:
+    """S1: exclusive is not supported beside vePFS."""
+    mode = _mode_in(settings.without_vepfs, template, facts, settings)
+    for volume in template.volumes if mode else ():
+        if _is_vepfs(volume, template, facts, settings):
+            yield Finding.of(
+                "vepfs",
+                volume.path,
+                f"volume {volume.name} is vePFS, which cannot be used in mode {mode}",
+                "Select nodes of another mode, or remove the volume",
+            )
+
+
+def _gpu_in_shared_multi(
+    template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
+) -> Iterator[Finding]:
+    """S1: shared-multi is not recommended with a GPU."""
+    mode = _mode_in(settings.without_gpus, template, facts, settings)
+    for _, ask in asked(template, settings.gpus) if mode else ():
+        yield Finding.of(
+            "gpu-in-shared-multi",
+            ask.path,
+            f"mode {mode} is not recommended for pods with GPUs",
+            "Select nodes of another mode",
+            Severity.WARNING,
+        )
+        return
+
+
+def _card_count(
+    template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
+) -> Iterator[Finding]:
+    """S1: 2 or 4 cards for a container perform best."""
+    del facts
+    for container, ask in asked(template, (settings.counted,)):
+        if settings.advised and ask.count not in settings.advised:
+            advised = " or ".join(map(str, settings.advised))
+            yield Finding.of(
+                "card-count",
+                ask.path,
+                f"container {container.name} asks for {ask.count} of {ask.resource}, and "
+                f"{advised} are recommended",
+                f"Ask for {advised} where the work allows it",
+                Severity.WARNING,
+            )
+
+
+def _mode_in(
+    modes: Sequence[Mode],
+    template: PodTemplate,
+    facts: AdmissionFacts,
+    settings: AdmissionSettings,
+) -> Mode | None:
+    """That of `modes` which a share of the pod has on every node where the pod can run."""
+    for _, ask in asked(template, settings.shares):
+        mode = fixed_mode(template, ask.resource, facts)
+        if mode in modes:
+            return mode
+    return None
+
+
+def _is_vepfs(
+    volume: VolumeTemplate,
+    template: PodTemplate,
+    facts: AdmissionFacts,
+    settings: AdmissionSettings,
+) -> bool:
+    """By its driver, its class, its folder, or those of the claim that it names."""
+    drivers, classes = [volume.driver], [volume.storage_class]
+    for claim in facts.claims if volume.claim else ():
+        if (claim.namespace, claim.name) == (template.namespace, volume.claim):
+            drivers.append(claim.driver)
+            classes.append(claim.storage_class)
+    return (
+        any(driver in settings.vepfs_drivers for driver in drivers)
+        or any(name in settings.vepfs_classes for name in classes)
+        or any(_inside(volume.host_path, folder) for folder in settings.vepfs_folders)
+    )
+
+
+def _inside(path: str, folder: str) -> bool:
+    return f"{path}/".startswith(f"{folder.rstrip('/')}/")
+
+
+RULES: tuple[Rule, ...] = (
+    _mgpu,
+    block_count,
+    _vepfs,
+    requests,
+    isolation,
+    unfit_entries,
+    _host_network,
+    _gpu_in_shared_multi,
+    _card_count,
+    no_address,
+    wrong_words,
+)
+OF_ANY_POD: tuple[Rule, ...] = (
+    network_shares,
+    networks_on_host,
+    sandboxed,
+    unknown_resource,
+    unknown_network,
+    unread_annotation,
+)

@@ -1,0 +1,128 @@
+"""What a pod names and nobody has, where a name that somebody has is near: a typing error.
+
+Beside findings, which judges what is known. Kubernetes takes such a pod and leaves it pending, a
+network of that name is refused on the node, and nobody reads such an annotation at all. Names that
+differ in their number alone are siblings (``rail-0``, ``rail-1``), and no typing error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from difflib import SequenceMatcher, get_close_matches
+
+from kube_rdma.admission.rules.networks import BLOCKS, NETWORKS
+from kube_rdma.admission.rules.shares import matches, offered
+from kube_rdma.attach.rules.requests import (
+    ANNOTATION,
+    DEFAULT_NETWORK,
+    POD_NETWORKS,
+    POD_NETWORKS_DEFINITION,
+)
+from kube_rdma.model.admission.facts import AdmissionFacts, AdmissionSettings
+from kube_rdma.model.admission.pod_template import PodTemplate
+from kube_rdma.model.finding import Finding, Severity
+
+_LIKE = 0.8  # of names; "hca_shared_device_a" is 0.97 of "…devices_a", "efa" 0.33 of "eni"
+_NUMBER = re.compile(r"^(.*?)[-_.]*([0-9]+|(?<=[-_.])[a-z])$")
+_KEYS = (ANNOTATION, POD_NETWORKS, POD_NETWORKS_DEFINITION, DEFAULT_NETWORK)
+_MOST = 20  # resources or annotations of a pod that are compared
+
+
+def unknown_resource(
+    template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
+) -> Iterator[Finding]:
+    """A resource that nobody offers, near to one that somebody does."""
+    names = offered(facts)
+    others = (*settings.gpus, *settings.mgpu)
+    asks = {
+        ask.resource: ask
+        for container in template.containers
+        for ask in container.asks
+        if ask.resource not in names and not matches(ask.resource, others)
+    }
+    for ask in list(asks.values())[:_MOST]:
+        if meant := near(ask.resource, [one for one in names if are_alike(ask.resource, one)]):
+            yield Finding.of(
+                "unknown-resource",
+                ask.path,
+                f"no pool, policy or network that is known here names {ask.resource}",
+                f"Did you mean {meant}?",
+                Severity.WARNING,
+            )
+
+
+def unknown_network(
+    template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
+) -> Iterator[Finding]:
+    """A network that is not among those known, near to one of its namespace."""
+    names = {network.name for network in facts.networks}
+    for path, asks in ((NETWORKS, template.networks), (BLOCKS, template.blocks or ())):
+        for ask in asks[:_MOST]:
+            if f"{ask.namespace}/{ask.network}" in names:
+                continue
+            if ask.by_pod_networks and ask.network == settings.block:
+                continue  # built in
+            space = f"{ask.namespace}/"
+            beside = [name.removeprefix(space) for name in names if name.startswith(space)]
+            if meant := near(ask.network, sorted(beside)):
+                yield Finding.of(
+                    "unknown-network",
+                    path,
+                    f"{ask.source}: no network {ask.namespace}/{ask.network} is known here",
+                    f"Did you mean {meant}?",
+                    Severity.WARNING,
+                )
+
+
+def misspelt(keys: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Annotations that nobody reads, with the key that was probably meant."""
+    for key in sorted(keys)[: _MOST * _MOST]:
+        meant = next((one for one in _KEYS if are_alike(key, one)), None)
+        if meant and key not in _KEYS:
+            yield key, meant
+
+
+def unread_annotation(
+    template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
+) -> Iterator[Finding]:
+    """An annotation with a name that is nearly one that is read."""
+    del facts, settings
+    for key, meant in misspelt(dict(template.annotations)):
+        yield Finding.of(
+            "annotation-name",
+            ("metadata", "annotations", key),
+            "no program reads an annotation of this name",
+            f"Did you mean {meant}?",
+            Severity.WARNING,
+        )
+
+
+def near(name: str, names: Sequence[str]) -> str | None:
+    """The one of `names` that was probably meant; None where only siblings are near."""
+    likely = get_close_matches(name, names, n=3, cutoff=_LIKE)
+    return next((one for one in likely if not _are_siblings(name, one)), None)
+
+
+def are_alike(first: str, second: str) -> bool:
+    """Whether prefix or name of a qualified name is the same, and the other part nearly so."""
+    (prefix, _, name), (other_prefix, _, other_name) = first.partition("/"), second.partition("/")
+    if prefix == other_prefix:
+        return _is_like(name, other_name)
+    return name == other_name and _is_like(prefix, other_prefix)
+
+
+def _are_siblings(first: str, second: str) -> bool:
+    """Whether two names have different numbers at their end, and are the same without them."""
+    (stem, number), (other_stem, other_number) = _numbered(first), _numbered(second)
+    return stem == other_stem and number != other_number
+
+
+def _numbered(name: str) -> tuple[str, str]:
+    """A name without the number or letter at its end, and that."""
+    match = _NUMBER.match(name)
+    return (match[1], match[2]) if match else (name, "")
+
+
+def _is_like(text: str, other: str) -> bool:
+    return SequenceMatcher(None, text, other).ratio() >= _LIKE

@@ -1,0 +1,224 @@
+"""What a pod's annotations ask for, against the shares in its limits and the networks there are.
+
+Networks are attached long after admission, on a node whose own configuration is not seen here. So
+a pod is refused only for what attach/rules would refuse on every node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kube_base.errors import Refused
+from kube_base.frozen import replace
+from kube_rdma.admission.rules.placement import candidates, fixed_mode
+from kube_rdma.admission.rules.shares import asked, held
+from kube_rdma.attach.rules.addresses import refuse_reserved, unpooled
+from kube_rdma.attach.rules.requests import (
+    ANNOTATION,
+    POD_NETWORKS,
+    SHARED,
+    refuse_isolated,
+    wishes,
+)
+from kube_rdma.lib.phrases import listed
+from kube_rdma.model.admission.facts import AdmissionFacts, AdmissionSettings
+from kube_rdma.model.admission.pod_template import PodTemplate
+from kube_rdma.model.attach.attachment import CardAddresses, Network, NetworkAsk, NetworkKind
+from kube_rdma.model.finding import Finding, Severity
+from kube_rdma.model.pools.pool import Bind
+from kube_rdma.pools.rules.modes import MODES, terms
+
+NETWORKS = ("metadata", "annotations", ANNOTATION)
+BLOCKS = ("metadata", "annotations", POD_NETWORKS)
+
+
+def unreadable(template: PodTemplate) -> Iterator[Finding]:
+    """What is wrong in the annotations themselves. Networks may be for another to read."""
+    for fault in template.faults:
+        yield fault if fault.path == BLOCKS else replace(fault, severity=Severity.WARNING)
+
+
+def block_count(
+    template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
+) -> Iterator[Finding]:
+    """A block for each card: any other number is refused when the network is attached."""
+    if not template.whole:
+        return
+    resource = settings.counted
+    cards = held(template, resource)
+    if template.blocks is None:
+        yield from _no_blocks(template, cards, settings)
+        return
+    if _pooled(template, resource, facts):
+        return
+    named = [network_of(ask, facts) for ask in template.blocks]
+    sure = sum(
+        _belongs(ask, net, settings) for ask, net in zip(template.blocks, named, strict=True)
+    )
+    usable = sum(_may_belong(network, resource) for network in named)
+    others = any(ask.resource != resource for _, ask in asked(template, settings.shares))
+    if cards > usable or (sure > cards and not others):
+        blocks = usable if cards > usable else sure
+        yield Finding.of(
+            "block-count",
+            BLOCKS,
+            f"the pod has {_blocks(blocks)} for {resource}, and its containers ask for {cards}",
+            f"Write {_blocks(cards)}, or ask for {resource}: {blocks}"
+            if cards and blocks
+            else (f"Ask for {resource}: {blocks}" if blocks else f"Write {_blocks(cards)}"),
+        )
+
+
+def network_shares(
+    template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
+) -> Iterator[Finding]:
+    """A network that is tied to a resource takes a share of it, which the pod has to ask for."""
+    if not template.whole:
+        return
+    asks = tuple((ask, network_of(ask, facts)) for ask in template.networks)
+    for resource in dict.fromkeys(network.resource for _, network in asks if network):
+        if resource is None or _pooled(template, resource, facts):
+            continue
+        tied = [ask.network for ask, network in asks if network and network.resource == resource]
+        shares = held(template, resource)
+        if len(tied) > shares:
+            yield Finding.of(
+                "network-shares",
+                NETWORKS,
+                f"{listed(tied)} of the pod's networks need {len(tied)} shares of {resource}, and "
+                f"its containers ask for {shares}",
+                f"Ask for {resource}: {len(tied)}, or remove networks",
+                Severity.ERROR if shares else Severity.WARNING,
+            )
+
+
+def isolation(
+    template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
+) -> Iterator[Finding]:
+    """A network of another tenant, where agents keep namespaces apart."""
+    blocks = tuple(_shared(ask, facts) for ask in template.blocks or ())
+    for path, asks in ((NETWORKS, template.networks), (BLOCKS, blocks)):
+        try:
+            refuse_isolated(template.namespace, asks, settings.everybodys)
+        except Refused as refused:
+            for fault in (refused, *refused.more):
+                problem = f"{fault.where}: {fault.problem}"
+                yield Finding.of("namespace-isolation", path, problem, fault.remedy)
+
+
+def _shared(block: NetworkAsk, facts: AdmissionFacts) -> NetworkAsk:
+    """A block with the namespace of its network, where that is known to be the shared one."""
+    shared = replace(block, namespace=SHARED)
+    is_shared = network_of(block, facts) is None and network_of(shared, facts) is not None
+    return shared if is_shared else block
+
+
+def unfit_entries(
+    template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
+) -> Iterator[Finding]:
+    """What an entry asks for and an interface of its network cannot have, as attach/rules says it.
+
+    Another program may attach networks of the one annotation, so there it is a warning. What
+    ib-kubernetes writes into an entry is not there yet.
+    """
+    del settings
+    for path, asks in ((NETWORKS, template.networks), (BLOCKS, template.blocks or ())):
+        for ask in asks:
+            network = network_of(ask, facts)
+            try:
+                if network is not None and not network.configured:
+                    asked_addresses = unpooled(wishes((ask,), (network,)))
+                    refuse_reserved(asked_addresses, template.namespace, facts.reserved)
+            except Refused as refused:
+                severity = Severity.ERROR if path == BLOCKS else Severity.WARNING
+                for fault in (refused, *refused.more):
+                    problem = f"{fault.where}: {fault.problem}"
+                    yield Finding.of("network-entry", path, problem, fault.remedy, severity)
+
+
+def no_address(
+    template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
+) -> Iterator[Finding]:
+    """An interface without an address: the pod starts, and its programs cannot use the card."""
+    for path, asks in ((NETWORKS, template.networks), (BLOCKS, template.blocks or ())):
+        for ask in asks:
+            why = "" if ask.addresses else _addressless(template, ask, facts, settings)
+            if why:
+                yield Finding.of(
+                    "no-address",
+                    path,
+                    f"{ask.source}: {why}, so its interface would have no address",
+                    "Create the IPPool, name one in the network's ipam, or ask for an address",
+                    Severity.WARNING,
+                )
+
+
+def network_of(ask: NetworkAsk, facts: AdmissionFacts) -> Network | None:
+    """The network that an entry names, if it is known here."""
+    name = f"{ask.namespace}/{ask.network}"
+    return next((network for network in facts.networks if network.name == name), None)
+
+
+def _no_blocks(template: PodTemplate, cards: int, settings: AdmissionSettings) -> Iterator[Finding]:
+    """Cards without any block: the container opens them, and has no interface on them."""
+    asking = template.networks or template.faults or POD_NETWORKS in dict(template.annotations)
+    if cards and not template.host_network and not asking:
+        yield Finding.of(
+            "block-count",
+            BLOCKS,
+            f"the pod asks for {cards} of {settings.counted} and for no network, so it gets "
+            "their device nodes alone",
+            f"Write {_blocks(cards)}, or hostNetwork: true",
+            Severity.WARNING,
+        )
+
+
+def _belongs(ask: NetworkAsk, network: Network | None, settings: AdmissionSettings) -> bool:
+    """Whether an entry takes a card of the counted resource for sure."""
+    if network is None:
+        return ask.network == settings.block
+    return network.resource == settings.counted
+
+
+def _may_belong(network: Network | None, resource: str) -> bool:
+    """Whether an entry can take a card of it; what is not known here may."""
+    if network is None:
+        return True
+    return network.resource == resource or (
+        network.resource is None and network.kind is not NetworkKind.OTHER
+    )
+
+
+def _pooled(template: PodTemplate, resource: str, facts: AdmissionFacts) -> bool:
+    """Whether a share may stand for all cards of a pool: then the numbers say nothing."""
+    pools = candidates(template, resource, facts)
+    return any(terms(pool.spec).bind is Bind.POOL for pool in pools)
+
+
+def _addressless(
+    template: PodTemplate, ask: NetworkAsk, facts: AdmissionFacts, settings: AdmissionSettings
+) -> str:
+    """Why an entry gets no address; empty where it gets one, or nobody can know."""
+    network = network_of(ask, facts)
+    if network is None:
+        built_in = ask.network == settings.block and ask.by_pod_networks
+        if not built_in or facts.ip_pools is None or settings.block in facts.ip_pools:
+            return ""
+        mode = fixed_mode(template, settings.counted, facts)
+        return "" if mode and MODES[mode].owns else f"no IPPool is called {settings.block}"
+    if network.kind is NetworkKind.OTHER or network.ipam_plugin or network.static:
+        return ""
+    if network.card_addresses is not CardAddresses.STAY:
+        return ""
+    if not network.pools:
+        return f"the network {network.name} says nothing of addresses"
+    missing = [pool for pool in network.pools if pool not in (facts.ip_pools or network.pools)]
+    return (
+        f"the network {network.name} names IPPool {missing[0]}, which is not here"
+        if missing
+        else ""
+    )
+
+
+def _blocks(count: int) -> str:
+    return "1 block" if count == 1 else f"{count} blocks"

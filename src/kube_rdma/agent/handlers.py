@@ -1,0 +1,136 @@
+"""Answers what the kubelet asks about a resource, out of the pools as they are at that moment.
+
+Between adapters/kubelet/service, which has the calls, and the rules that decide: allocation, which
+shares are preferred, whether a container may start. What it adds is the log, the journal and the
+GPUs that are free now.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import structlog
+
+from kube_base.errors import KubeError, Unavailable
+from kube_rdma.adapters.files.device_info import DeviceInfoFolder
+from kube_rdma.adapters.kubelet.service import Answers, Choice
+from kube_rdma.attach.late_binding.interface import LateBinding
+from kube_rdma.claims.rules.serving import refuse_claimed
+from kube_rdma.model.pools.gpu_use import FreeGpu
+from kube_rdma.model.pools.pool import (
+    DeviceInfo,
+    Grant,
+    Pool,
+    PoolSpec,
+    Preference,
+    ShareId,
+    Variables,
+)
+from kube_rdma.pools.kubelet_view import KubeletView
+from kube_rdma.pools.rules.allocation import allocate, device_infos
+from kube_rdma.pools.rules.modes import terms
+from kube_rdma.pools.rules.preference import prefer
+from kube_rdma.pools.rules.share_limits import unheld
+
+if TYPE_CHECKING:
+    from kube_rdma.attach.share_limits import ShareLimitRounds
+
+log = structlog.get_logger()
+
+
+class Handlers:
+    """One for all resources; without `limits` no pod can be held to rdmaLimits."""
+
+    def __init__(
+        self,
+        kubelet: KubeletView,
+        late: LateBinding,
+        infos: DeviceInfoFolder | None,
+        limits: ShareLimitRounds | None = None,
+    ) -> None:
+        self._kubelet = kubelet
+        self._late = late
+        self._infos = infos
+        self._limits = limits
+        self._described: Mapping[str, frozenset[ShareId]] = {}  # shares that may have a file
+
+    async def offered(self, pools: Mapping[str, Pool]) -> None:
+        """Remove the device info files of shares that no longer exist, an earlier agent's too."""
+        if self._infos is None:
+            return
+        current = {resource: frozenset(pool.index) for resource, pool in pools.items()}
+        previous, self._described = self._described, current
+        for resource in {**previous, **current}:
+            shares = current.get(resource, frozenset())
+            if previous.get(resource) != shares:
+                await asyncio.to_thread(self._infos.keep, resource, shares)
+
+    def answers(self, pool: Callable[[], Pool]) -> Answers:
+        """The answers for one resource, whose pool is what `pool` tells when it is asked."""
+
+        async def allocate_now(wanted: Sequence[ShareId]) -> Grant:
+            return await self._allocate(pool(), wanted)
+
+        async def prefer_now(choice: Choice) -> Sequence[ShareId]:
+            return await self._prefer(pool(), choice)
+
+        async def start_now(shares: Sequence[ShareId]) -> None:
+            await self._start(pool(), shares)
+
+        return Answers(allocate_now, prefer_now, start_now)
+
+    async def _allocate(self, pool: Pool, wanted: Sequence[ShareId]) -> Grant:
+        try:
+            await self._refuse_claimed(pool, wanted)
+            grant = await self._late.promise(pool, allocate(pool, wanted))
+            for share, info in device_infos(pool, grant):
+                await self._tell(pool.spec, share, info)
+        except KubeError as error:
+            log.warning("allocation refused", resource=pool.spec.resource, why=str(error))
+            raise
+        log.info(
+            "allocated",
+            resource=grant.resource,
+            count=len(grant.shares),
+            shares=",".join(grant.shares),
+            device_nodes=len(grant.char_paths),
+        )
+        self._kubelet.granted(grant)
+        return grant
+
+    async def _refuse_claimed(self, pool: Pool, wanted: Sequence[ShareId]) -> None:
+        """Raise Refused for what claims hold by now; nobody is asked where they hold nothing."""
+        resource = pool.spec.resource
+        booked = self._kubelet.booked()
+        if any(share.resource == resource for claim in booked for share in claim.shares):
+            holders = await self._kubelet.plugin_holders({resource})
+            refuse_claimed(pool, wanted, booked, holders)
+
+    async def _tell(self, spec: PoolSpec, share: ShareId, info: DeviceInfo) -> None:
+        """What CNI plugins learn of a share; only documents of the SR-IOV plugin promise it."""
+        try:
+            if self._infos:
+                await asyncio.to_thread(self._infos.write, spec.resource, share, info)
+        except Unavailable as error:
+            if spec.variables is Variables.PCIDEVICE:
+                raise
+            log.warning("device info file not written", why=str(error))
+
+    async def _prefer(self, pool: Pool, choice: Choice) -> Sequence[ShareId]:
+        gpus: tuple[FreeGpu, ...] = ()
+        if terms(pool.spec).prefer is Preference.NUMA:
+            gpus = await self._kubelet.free_gpus(pool.spec.resource)
+        return prefer(pool, choice.available, choice.must, choice.size, gpus)
+
+    async def _start(self, pool: Pool, shares: Sequence[ShareId]) -> None:
+        try:
+            await self._late.start(pool, shares)
+            if pool.spec.limits and self._limits is None:
+                raise unheld(pool.spec.resource)
+            if pool.spec.limits and self._limits:
+                await self._limits.before_start(pool.spec.resource, shares)
+        except KubeError as error:
+            log.warning("container start refused", resource=pool.spec.resource, why=str(error))
+            raise

@@ -1,0 +1,99 @@
+"""Keeps the labels of this node as its cards, kernel and pools are.
+
+A NodeKeeper: pools/rules/labels says what the labels of a look are and what has to change. The
+patch names the version that it was made from, so a label that another client writes meanwhile is
+never overwritten. An agent that ends leaves its labels: DaemonSets select nodes by them, and most
+ends are updates.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import structlog
+
+from kube_base.errors import KubeError, Unavailable
+from kube_client.errors import Conflict
+from kube_rdma.adapters.cluster.nodes import Nodes
+from kube_rdma.adapters.files.host_release import read_kernel, read_os_release
+from kube_rdma.model.node import LabelChange, NodeState
+from kube_rdma.model.pools.pool import Mode
+from kube_rdma.model.survey import Survey
+from kube_rdma.pools.rules.labels.ownership import change
+from kube_rdma.pools.rules.labels.wanted import HostRelease, LabelFacts, WantedLabels, wanted
+from kube_rdma.reports.node_keeper import NodeKeeper, WritePace
+from kube_rdma.reports.rules.node_report import AgentLook
+
+log = structlog.get_logger()
+
+
+def host_release(host: Path) -> HostRelease:
+    """What this node runs; the log says once if the host's os-release is not mounted.
+
+    It is read at the agent's start alone: a new kernel needs a reboot, and a distribution replaces
+    its os-release, which a mounted file does not follow.
+    """
+    try:
+        return HostRelease(read_kernel(), read_os_release(host))
+    except Unavailable as error:
+        log.warning(
+            "labels of the distribution left out",
+            why=str(error),
+            remedy=f"mount the host's /etc/os-release at {host}/etc/os-release",
+        )
+        return HostRelease(read_kernel())
+
+
+class NodeLabels(NodeKeeper[WantedLabels]):
+    """The labels of one agent's node.
+
+    `host` None: those of Node Feature Discovery stay as an earlier agent left them. `removes`: what
+    an agent wrote before goes, and nothing is written.
+    """
+
+    part = "node labels"
+    failure = "node labels not written"
+
+    def __init__(
+        self,
+        nodes: Nodes,
+        host: HostRelease | None = None,
+        *,
+        removes: bool = False,
+        pace: WritePace | None = None,
+    ) -> None:
+        super().__init__(pace or WritePace())
+        self._nodes = nodes
+        self._host = host
+        self._removes = removes
+
+    def _wanted(self, look: AgentLook) -> WantedLabels:
+        modes = frozenset(spec.mode for spec in look.cards.specs)
+        return self.of_survey(look.survey, modes, look.rails)
+
+    def of_survey(
+        self, survey: Survey, modes: frozenset[Mode] = frozenset(), rails: int = 0
+    ) -> WantedLabels:
+        """Return the labels of a node; role node alone knows of no pools."""
+        if self._removes:
+            return WantedLabels()
+        return wanted(LabelFacts(survey, self._host, modes, rails))
+
+    def _agrees(self, node: NodeState, wanted: WantedLabels) -> bool:
+        return change(node, wanted) is None
+
+    async def _write(self, node: NodeState, wanted: WantedLabels) -> None:
+        written = await self._nodes.relabel(node.name, partial(change, wanted=wanted))
+        if written:
+            log.info("node labels written", node=node.name, labels=_text(written))
+
+    def _tell(self, node: str, error: KubeError) -> None:
+        """Say what failed, but of a conflict nothing: the next try sees what the other wrote."""
+        if not isinstance(error, Conflict):
+            super()._tell(node, error)
+
+
+def _text(written: LabelChange) -> str:
+    pairs = sorted(written.labels.items())
+    return " ".join(f"{key}-" if value is None else f"{key}={value}" for key, value in pairs)

@@ -1,0 +1,119 @@
+"""Keeps the NodeReport of this node as the agent's last look was.
+
+A NodeKeeper of an object of its own, which is followed and owned by the Node object: one that
+another client deletes or edits is written again, and a node at rest writes nothing. Where the kind
+is not installed one line of the log says so, and nothing else changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing
+from datetime import UTC, datetime
+
+import structlog
+
+from kube_base.errors import Refused
+from kube_client.errors import Conflict
+from kube_client.watching import Changed, Cut, Deleted, Muddled, Synced
+from kube_rdma.adapters.bulkhead import start
+from kube_rdma.adapters.cluster.kinds.node_report import StoredReport
+from kube_rdma.model.conditions import moment
+from kube_rdma.model.node import NodeState
+from kube_rdma.model.reports.node_report import NodeReport, NodeReportStatus
+from kube_rdma.reports.cluster_node_reports import NodeReports, is_owned
+from kube_rdma.reports.node_keeper import NodeKeeper, WritePace
+from kube_rdma.reports.node_report import report_status
+from kube_rdma.reports.rules.node_report import AgentLook, node_report
+
+# A link that flaps would else write as often as it does.
+REPORT_PACE = WritePace(quiet=0.3, longest=1.0, spacing=5.0)
+
+log = structlog.get_logger()
+
+
+class NodeReporter(NodeKeeper[NodeReport]):
+    """The report of one agent's node."""
+
+    part = "node report"
+    failure = "node report not written"
+
+    def __init__(
+        self,
+        reports: NodeReports,
+        pace: WritePace = REPORT_PACE,
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        super().__init__(pace)
+        self._reports = reports
+        self._now = now
+        self._stored: StoredReport | None = None
+        self._shown = False  # whether the watch has it; its lists tell nothing of what it never had
+        self._synced = False  # so `_stored` is what the API server has
+        self._heard = 0  # events: one that comes during a write may be newer than its answer
+
+    def doubted(self) -> None:
+        """Do nothing: a report shows what is still on its way too."""
+
+    def _wanted(self, look: AgentLook) -> NodeReport:
+        return node_report(look)
+
+    def _agrees(self, node: NodeState, wanted: NodeReport) -> bool:
+        if not self._synced:
+            return True
+        stored = self._stored
+        return stored is not None and (
+            is_owned(stored, node) and stored.status == self._status(wanted)
+        )
+
+    async def _write(self, node: NodeState, wanted: NodeReport) -> NodeState:
+        heard = self._heard
+        try:
+            written = await self._reports.write(node, self._stored, self._status(wanted))
+        except Conflict:
+            self._stored = None  # it is gone, and the watch is late
+            raise
+        if heard == self._heard:
+            self._stored = written
+        if self._notices.over(self.part):
+            log.info("node report written again", node=node.name)
+        return node
+
+    async def run(self) -> None:
+        """Follow the object, and write whenever it says something else, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            start(tasks, {"node report read": self._follow, "node report written": super().run})
+
+    async def _follow(self) -> None:
+        """Watch the object; begin again when its kind was not served."""
+        while True:
+            try:
+                async with aclosing(self._reports.watch()) as events:
+                    async for event in events:
+                        self._take(event)
+            except Refused as error:
+                self._tell(self._reports.node, error)
+                await asyncio.sleep(self._pace.after(error, 0))
+
+    def _take(self, event: object) -> None:
+        self._heard += 1
+        match event:
+            case Changed(stored):
+                self._stored, self._shown = stored, True
+            case Deleted() | Muddled():  # what is not understood is written again
+                self._stored, self._shown = None, False
+            case Synced():
+                self._synced = True
+                if not self._shown:  # what a write was answered with came and went in an outage
+                    self._stored = None
+                self._hope.set()  # the kind is served, also where it was gone a moment ago
+            case Cut():
+                return  # what is known may be old; a write changes nothing that is right
+        self._changes.touch()
+
+    def _status(self, report: NodeReport) -> NodeReportStatus:
+        """What the object is to say; conditions that did not change keep their times."""
+        old = self._stored.status if self._stored else None
+        return report_status(old, report, moment(self._now()))

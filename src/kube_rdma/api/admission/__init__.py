@@ -1,1 +1,0 @@
-"""What is judged before it runs: manifests, pods in them, questions of the API server."""

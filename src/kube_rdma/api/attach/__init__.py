@@ -1,1 +1,0 @@
-"""Networks of pods: annotations, network definitions, CNI configurations, what pods are told."""

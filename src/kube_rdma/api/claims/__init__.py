@@ -1,1 +1,0 @@
-"""Parameters of devices in ResourceClaims, their templates and DeviceClasses."""

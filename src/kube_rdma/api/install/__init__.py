@@ -1,1 +1,0 @@
-"""The values of an installation, for `kube-rdma render` and the Helm chart."""

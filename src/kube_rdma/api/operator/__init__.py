@@ -1,1 +1,0 @@
-"""The object NicClusterPolicy of the Network Operator's document."""

@@ -1,1 +1,0 @@
-"""The kinds at the API server: definitions and reference pages, made from the models."""

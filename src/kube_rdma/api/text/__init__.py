@@ -1,1 +1,0 @@
-"""Texts of people: documents with line and column, their faults, the words in them."""

@@ -1,1 +1,0 @@
-"""The object BandwidthCheck, its pod and its status."""

@@ -1,0 +1,203 @@
+"""Which networks a pod asks for, in whichever of the two ways, and which its claims ask for.
+
+The one place that knows both annotations, for the agent (attach/chain) and for `kube-rdma explain`
+(explain/networks), which look in different places. In the one way a network is a
+NetworkAttachmentDefinition; in the other (attach/documents/pod_networks) a name stands for a CNI
+configuration of the node, else for a definition in the pod's namespace or in kube-system, else for
+the network that kube-rdma has by itself. Where agents keep networks to their namespaces, no pod
+reaches a configuration of the node but by a definition.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Collection, Iterable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+import structlog
+
+from kube_base.errors import Refused
+from kube_base.frozen import Frozen, replace
+from kube_client.errors import NotInstalled
+from kube_rdma.attach.rules.claim_interfaces import ask_of, own_network
+from kube_rdma.attach.rules.requests import POD_NETWORKS, SHARED, refuse_isolated, unknown
+from kube_rdma.model.attach.attachment import NetworkAsk
+from kube_rdma.model.claims.prepared import ClaimDevice
+from kube_rdma.model.ipam import PoolName
+from kube_rdma.model.pod import PodState
+
+if TYPE_CHECKING:
+    from kube_rdma.attach.documents.network_definition import NetworkDefinition
+    from kube_rdma.attach.documents.networks import Found
+
+T = TypeVar("T")
+
+log = structlog.get_logger()
+
+
+@lru_cache(32)  # many pods ask for the same
+def _load(text: str, namespace: str) -> Found:
+    from kube_rdma.attach.documents import networks
+
+    return networks.load(text, namespace)
+
+
+class NamedNetworks(Protocol):
+    """Where networks are looked for by their names; the agent's NodeView is such a place."""
+
+    async def definition(
+        self, namespace: str, name: str, resource: str | None = None
+    ) -> NetworkDefinition | None:
+        """A NetworkAttachmentDefinition, if there is one; raise Refused for its faults.
+
+        `resource` is what the network is for where its document does not say so.
+        """
+
+    async def configured(self, namespace: str, name: str) -> NetworkDefinition | None:
+        """What the node's CNI configuration of this name means for pods of a namespace."""
+
+    async def configurations(self) -> tuple[str, ...]:
+        """The names of the node's CNI configurations."""
+
+    async def has_pool(self, name: PoolName) -> bool:
+        """Whether there is an IPPool of this name."""
+
+
+class AnnotatedNetworks(Frozen):
+    """What the annotation of a pod of a namespace says, and which of the two it is."""
+
+    annotation: str
+    asks: tuple[NetworkAsk, ...]
+    namespace: str
+
+
+def asking(pod: PodState, cluster: str) -> AnnotatedNetworks:
+    """What a pod asks for; `cluster` is the name of the cluster's own CNI configuration.
+
+    Raise Refused for what is not understood and for both ways at once, Unavailable while whoever
+    writes the annotation for the pod has not finished.
+    """
+    from kube_rdma.attach.documents import networks, pod_networks
+
+    annotations = dict(pod.annotations)
+    text = annotations.get(networks.ANNOTATION, "")
+    other = annotations.get(pod_networks.ANNOTATION, "")
+    definition = annotations.get(pod_networks.DEFINITION, "")
+    if not other.strip() and not definition.strip():
+        request = _load(text, pod.namespace)
+        _warn(pod, request.warnings)
+        return AnnotatedNetworks(networks.ANNOTATION, request.asks, pod.namespace)
+    if text.strip():
+        raise Refused(
+            f"the pod has the annotations {networks.ANNOTATION} and {pod_networks.ANNOTATION}, and "
+            "each would name and number its interfaces",
+            remedy="Keep one of the two and name every network in it",
+            where=f"pod {pod.namespace}/{pod.name}",
+        )
+    request = pod_networks.load(other, definition, pod.namespace, cluster)
+    _warn(pod, request.warnings)
+    return AnnotatedNetworks(pod_networks.ANNOTATION, request.asks, pod.namespace)
+
+
+def _warn(pod: PodState, warnings: Iterable[str]) -> None:
+    for warning in warnings:
+        log.warning("pod annotation warning", pod=f"{pod.namespace}/{pod.name}", warning=warning)
+
+
+async def meant(
+    asked: AnnotatedNetworks, node: NamedNetworks, everybodys: Collection[str] | None
+) -> tuple[tuple[NetworkAsk, ...], dict[str, NetworkDefinition]]:
+    """The entries with the namespace of their network, and the networks by namespace/name.
+
+    `everybodys` are the namespaces whose networks pods of all others may name; None: of any. Raise
+    Refused for networks of others, faults of the documents and entries whose network is nowhere.
+    """
+    if asked.annotation == POD_NETWORKS:
+        asks, by_name = await _by_name(asked.asks, node, apart=everybodys is not None)
+        refuse_isolated(asked.namespace, asks, everybodys)
+        return asks, by_name
+    refuse_isolated(asked.namespace, asked.asks, everybodys)
+    names = dict.fromkeys((ask.namespace, ask.network) for ask in asked.asks)
+    definitions = await all_of(node.definition(*name) for name in names)
+    named = zip(names, definitions, strict=True)
+    return asked.asks, {"/".join(name): one for name, one in named if one}
+
+
+async def claimed_definitions(
+    devices: Iterable[ClaimDevice], node: NamedNetworks
+) -> dict[str, NetworkDefinition]:
+    """By namespace/name the networks of a pod's claims; one that is not there is left out.
+
+    Each is for the resource of the device, where its document is tied to none. Raise Refused for
+    faults of the documents.
+    """
+    definitions = await all_of(_of_claim(device, node) for device in devices)
+    return {one.network.name: one for one in definitions if one}
+
+
+async def _of_claim(device: ClaimDevice, node: NamedNetworks) -> NetworkDefinition | None:
+    from kube_rdma.attach.documents.network_definition import NetworkDefinition
+    from kube_rdma.ipam.ip_conf import IpamConf
+
+    if network := own_network(device):
+        pools = tuple((None, pool) for pool in network.pools)
+        return NetworkDefinition(network, IpamConf(pools=pools))
+    ask = ask_of(device)
+    return await node.definition(ask.namespace, ask.network, device.share.resource)
+
+
+async def all_of(questions: Iterable[Awaitable[T]]) -> tuple[T, ...]:
+    """The answers to questions that are asked at once; raise the first one's error."""
+    answers = await asyncio.gather(*questions, return_exceptions=True)
+    if errors := [one for one in answers if isinstance(one, BaseException)]:
+        raise errors[0]
+    return tuple(one for one in answers if not isinstance(one, BaseException))
+
+
+async def _by_name(
+    asks: Sequence[NetworkAsk], node: NamedNetworks, *, apart: bool
+) -> tuple[tuple[NetworkAsk, ...], dict[str, NetworkDefinition]]:
+    """All entries of one pod have its namespace, so a name means one network.
+
+    `apart`: namespaces are kept apart, and what is the node's is of none of them.
+    """
+    from kube_rdma.attach.documents.cni_conf import BUILT_IN
+
+    names = {ask.network: ask.namespace for ask in asks}
+    definitions = {
+        name: await _named(space, name, node, apart=apart) for name, space in names.items()
+    }
+    if missing := [ask for ask in asks if definitions[ask.network] is None]:
+        names_here = dict.fromkeys((*(() if apart else await node.configurations()), BUILT_IN))
+        raise unknown(missing, tuple(names_here), _places(missing[0].namespace), apart=apart)
+    by_name = {name: one for name, one in definitions.items() if one}
+    placed = tuple(
+        replace(ask, namespace=by_name[ask.network].network.name.partition("/")[0]) for ask in asks
+    )
+    return placed, {one.network.name: one for one in by_name.values()}
+
+
+async def _named(
+    namespace: str, name: str, node: NamedNetworks, *, apart: bool
+) -> NetworkDefinition | None:
+    """The network of this name, of the nearest place that has one."""
+    from kube_rdma.attach.documents.cni_conf import BUILT_IN, built_in
+
+    if not apart and (definition := await node.configured(namespace, name)):
+        return definition
+    for place in _places(namespace):
+        try:
+            definition = await node.definition(place, name)
+        except NotInstalled:
+            break  # this way needs no such resource
+        if definition:
+            return definition
+    if name != BUILT_IN:
+        return None
+    pool = await node.has_pool(PoolName(name))
+    return built_in(namespace, pool=pool)
+
+
+def _places(namespace: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((namespace, SHARED)))

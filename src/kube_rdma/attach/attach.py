@@ -1,0 +1,461 @@
+"""The one procedure by which pods get networks and addresses, and by which all of it ends.
+
+    door ─ request ─► record begun │ facts ─► judged ─► IPAM ─► planned
+      ─► executor: kernel, other CNI plugins ─► late binding ─► door ─ report ─► record complete
+
+In which order the rules come, attach/rules/procedure says; here they get their answers. Three doors
+lead here: chain.py (the runtime, for all networks of a pod), delegate.py (a meta-plugin, for one
+interface) and ipam_plugin.py (another plugin, for addresses alone). Each says what a call asks for
+and where the result goes; router.py chooses. What was made is known by container and interface.
+Whatever fails after something was taken gives everything back and answers with one sentence, which
+the kubelet shows in the pod's event before it tries again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Protocol
+
+import structlog
+
+from kube_base.errors import Broken, KubeError, Unavailable
+from kube_base.frozen import Frozen, field
+from kube_rdma.adapters.cni.results import decoded
+from kube_rdma.attach.executor import PlanExecutor, calls_plugins, is_there
+from kube_rdma.attach.guids import Reservations, SandboxLocks
+from kube_rdma.attach.late_binding.interface import LateBinding
+from kube_rdma.attach.outdated_pods import OutdatedPods
+from kube_rdma.attach.rules import procedure
+from kube_rdma.attach.rules.addresses import is_of_card, of_allocations, owner
+from kube_rdma.attach.rules.foreign_plugins import refuse_missing
+from kube_rdma.attach.rules.procedure import Addressed, Made, NetworkRequest, Placed
+from kube_rdma.attach.share_limits import ShareLimits, not_counted
+from kube_rdma.ipam.address_provider import AddressProvider
+from kube_rdma.metrics.rules import families
+from kube_rdma.metrics.stopwatch import Stopwatch
+from kube_rdma.model.attach.attachment import (
+    Attached,
+    Attachment,
+    AttachmentKey,
+    CardAddresses,
+    Given,
+    Plan,
+    Sandbox,
+)
+from kube_rdma.model.attach.cni import Call, CniResult
+from kube_rdma.model.attach.pod_view import PodView
+from kube_rdma.model.errors import HardwareGone, Outdated
+from kube_rdma.model.ipam import AddressRequest, InterfaceName, NicRequest, PodUid
+from kube_rdma.model.late_binding.binding import ContainerId, PodName
+from kube_rdma.model.pod import PodState
+from kube_rdma.model.pools.holding import Holding
+
+if TYPE_CHECKING:
+    from kube_rdma.attach.node_view import NodeView
+    from kube_rdma.ipam.ip_conf import IpamConf
+
+log = structlog.get_logger()
+
+_FAILED = {True: "network attachment failed", False: "address request failed"}
+
+
+class Again(Enum):
+    """What an ADD means for a key that has a record."""
+
+    ANSWERED = auto()  # what is complete is the answer, the rest is ended and made anew
+    ANEW = auto()  # it is ended and made anew
+    KEPT = auto()  # the addresses that it has it gets again
+
+
+class AskedNetworks(Frozen):
+    """What is asked for, and by network the addresses that its document says to ask for."""
+
+    request: NetworkRequest
+    ipam: Mapping[str, IpamConf]
+
+
+class AttachRequest(Frozen, kw_only=True):
+    """What one ADD asks for, and in which namespace (`netns` is open).
+
+    `uid` is the pod's as its addresses are booked. `networks` reads what is asked for; it raises
+    Refused with all faults, Unavailable when nobody tells. Without it no interface is made: `nics`
+    are all that is asked for.
+    """
+
+    key: AttachmentKey
+    sandbox: Sandbox
+    netns: int
+    uid: PodUid
+    pod: PodState | None
+    again: Again
+    networks: Callable[[], Awaitable[AskedNetworks]] | None = None
+    nics: tuple[NicRequest, ...] = ()
+
+
+class AttachResult(Frozen):
+    """What became of a request: addresses, what kube-rdma planned, all interfaces as they are.
+
+    `beside` are the plans of the sandbox's other interfaces.
+    """
+
+    given: tuple[Given, ...]
+    plans: tuple[Plan, ...] = ()
+    interfaces: tuple[Attached, ...] = ()
+    beside: tuple[Plan, ...] = ()
+
+
+class Door(Protocol):
+    """A way in. `is_within`: its calls may come from what is run for a sandbox's holder."""
+
+    is_within: bool
+
+    async def request(self, call: Call) -> AttachRequest | None:
+        """What an ADD asks for; None: nothing of kube-rdma. Raise KubeError."""
+
+    async def report(self, call: Call, request: AttachRequest, result: AttachResult) -> CniResult:
+        """Tell whom it concerns, and what the caller gets; raise KubeError."""
+
+
+def sandbox_of(call: Call, inode: Callable[[int], int]) -> tuple[Sandbox, int]:
+    """Where a call's pod is, and the descriptor of its namespace; raise Unavailable without one.
+
+    `inode` is of the namespace behind a descriptor.
+    """
+    if call.netns is None:
+        raise Unavailable("The pod's network namespace no longer exists.")
+    pod = call.pod or PodName("", "")
+    place = Sandbox(call.container, pod, call.uid, call.netns_path, inode(call.netns))
+    return place, call.netns
+
+
+class AttachDependencies(Frozen, kw_only=True):
+    """Whom the procedure and its doors need; `inode` is of the namespace behind a descriptor.
+
+    `everybodys` are the namespaces whose networks pods of all others may name; None: of any.
+    `outdated` hears of pods that only a new one helps; None: nobody does. `limits` are those of
+    shares; None: no share has any.
+    """
+
+    node: NodeView
+    giver: AddressProvider
+    late: LateBinding
+    attachments: PlanExecutor
+    inode: Callable[[int], int]
+    stopwatch: Stopwatch = field(default_factory=Stopwatch)
+    everybodys: tuple[str, ...] | None = None
+    outdated: OutdatedPods | None = None
+    limits: ShareLimits | None = None
+
+
+class Judged(Frozen):
+    """What a request gets and where, before anything is taken for it.
+
+    `nics` are what IPAM will be asked, `holdings` what the pod's containers hold.
+    """
+
+    placed: Placed
+    nics: tuple[NicRequest, ...]
+    holdings: tuple[Holding, ...]
+
+
+class AttachPipeline:
+    """All doors of this node have this one; calls for one sandbox go one after the other."""
+
+    def __init__(self, dependencies: AttachDependencies) -> None:
+        self._needs = dependencies
+        self._attachments = dependencies.attachments
+        self._reserved = Reservations()
+        self._sandboxes = SandboxLocks()
+
+    async def add(self, call: Call, door: Door) -> CniResult:
+        """Give a call what it asks for, and answer it; raise KubeError with nothing left."""
+        async with self._sandboxes.taken(call.container, within=door.is_within):
+            request = await door.request(call)
+            if request is None or await self._is_answered(request):
+                return CniResult()
+            try:
+                with self._needs.stopwatch.timed(families.ATTACH, "add"):
+                    answer = await self._attach(call, door, request)
+            except Exception as error:
+                event = _FAILED[request.networks is not None]
+                log.warning(event, pod=str(call.pod), why=str(error))
+                await self._give_up(request)
+                if isinstance(error, Outdated) and request.pod and self._needs.outdated:
+                    await self._needs.outdated.refused(request.pod, request.key.interface, error)
+                raise
+            finally:
+                self._reserved.release(request.key)
+            if request.pod and self._needs.outdated:
+                await self._needs.outdated.attached(request.pod, request.key.interface)
+            return answer
+
+    async def _attach(self, call: Call, door: Door, request: AttachRequest) -> CniResult:
+        # Begun: the journal notes the beginning while planning goes on; the note is on the disk
+        # before anything is taken or undone.
+        beginning = asyncio.ensure_future(self._attachments.begin(request.key, request.sandbox))
+        try:
+            judged = await self._judge(request)
+        finally:
+            await asyncio.gather(beginning, return_exceptions=True)
+        beginning.result()
+        leased = await self._allocate(request, judged.nics if judged else request.nics)
+        result = await self._make(request, judged, leased) if judged else AttachResult(leased)
+        # Told: the record is complete last, so what a crash interrupts here is ended as well.
+        answer = await door.report(call, request, result)
+        await self._attachments.complete(request.key)
+        _log(request, result)
+        return answer
+
+    async def _is_answered(self, request: AttachRequest) -> bool:
+        """Whether the ADD is one that is repeated; what it cannot stand on is ended."""
+        before = self._attachments.of(request.key)
+        if request.again is Again.ANSWERED and before and before.complete:
+            return True
+        if request.again is not Again.KEPT and self._attachments.has(request.key):
+            await self._end(request.key)
+        return False
+
+    async def _judge(self, request: AttachRequest) -> Judged | None:
+        """What a request gets and where, or a refusal; what it alone gets is reserved."""
+        if request.networks is None:
+            return None
+        node, attachments, key = self._needs.node, self._attachments, request.key
+        # Facts: what is asked for and what the pod holds, at once, for neither needs the other.
+        asking = asyncio.ensure_future(request.networks())
+        holding = asyncio.ensure_future(node.holdings(request.sandbox.pod))
+        await asyncio.gather(asking, holding, return_exceptions=True)
+        asked, holdings = asking.result(), holding.result()
+        wished = procedure.match(asked.request, node.granted(holdings))
+        if wished.needs_plugins:  # first, for without the plugin all further answers are useless
+            refuse_missing(wished.wishes, *await attachments.installed())
+        host = await node.host(wished.wishes, wished.granted)
+        # Judged: from here on each rule may refuse, and nothing has been taken yet.
+        every, beside = attachments.by_key.values(), attachments.beside(key)
+        seated = procedure.seat(wished, host, every, beside)
+        settings = await node.settings(seated.functions)
+        # Nothing is awaited between the look at what is taken and the claim of it.
+        others = [one for other, one in attachments.by_key.items() if other != key]
+        placed = procedure.place(seated, settings, others, self._reserved.of_others(key))
+        self._reserved.claim(key, request.sandbox, placed.sole)
+        await attachments.ready(placed.plugin_calls)
+        nics = [nic async for nic in self._nics(request, asked, placed)]
+        return Judged(placed, tuple(nics), holdings)
+
+    async def _nics(
+        self, request: AttachRequest, asked: AskedNetworks, placed: Placed
+    ) -> AsyncIterator[NicRequest]:
+        from kube_rdma.ipam.ip_conf import nic_request
+
+        for seat in placed.seats:
+            ask, network = seat.wish.ask, seat.wish.network
+            rail = self._needs.node.rail(seat.card.id) if seat.card else None
+            pooled = ask.addresses if network.pools else ()  # others are set as they are
+            nic = nic_request(
+                asked.ipam[network.name],
+                ask.interface,
+                rail,
+                tuple(one.address for one in pooled),
+                owner(request.pod, ask.interface) if request.pod else None,
+            )
+            is_lenient = nic and network.card_addresses is CardAddresses.MOVE
+            pool = await self._needs.node.pool(nic.pool) if nic and is_lenient else None
+            if nic and not (pool and is_of_card(seat, pool, rail)):
+                yield nic
+
+    async def _allocate(
+        self, request: AttachRequest, nics: tuple[NicRequest, ...]
+    ) -> tuple[Given, ...]:
+        """One request for all interfaces: they get all addresses or none."""
+        if not nics:
+            return ()
+        namespace = request.sandbox.pod.namespace
+        ask = AddressRequest(request.key.container, request.uid, nics, namespace)
+        with self._needs.stopwatch.timed(families.IPAM):
+            granted = await self._needs.giver.add(ask)
+        pools = {name: await self._needs.node.pool(name) for name in {nic.pool for nic in nics}}
+        return tuple(
+            of_allocations(nic.interface, granted.allocations, pools[nic.pool]) for nic in nics
+        )
+
+    async def _make(
+        self, request: AttachRequest, judged: Judged, leased: tuple[Given, ...]
+    ) -> AttachResult:
+        """Plan all steps and do them, and bind the pod's devices to what was made."""
+        node, late, placed = self._needs.node, self._needs.late, judged.placed
+        # Planned: an IPAM plugin is asked through its link (DHCP), so that is made before.
+        pools = await node.ip_pools() if placed.wished.unpooled else ()
+        addressed = procedure.address(placed, request.sandbox, leased, pools)
+        answers = await self._ask_plugins(request, addressed)
+        planned = procedure.plan(addressed, answers)
+        await node.refuse_full(planned.own)  # with the addresses of plugins, which count too
+        # Done: the executor writes the whole plan to the journal before its first step.
+        view = await self._execute(request, planned.plans, addressed.begun)
+        made = procedure.observe(planned, view)
+        devices, rdma_cm = await node.devices(made.devices)  # now: a rebound driver renames them
+        outcome = procedure.conclude(made, devices, rdma_cm, self._attachments.results(request.key))
+        # Limited: no container has been made yet that could take more.
+        await self._limit(request, judged, made)
+        # Bound: the files of earlier calls go first; no container has been made yet to use them.
+        if placed.beside:
+            await self._unbind(request.key.container)
+        annotations = dict(request.pod.annotations) if request.pod else {}
+        with self._needs.stopwatch.timed(families.LATE_BINDING):
+            bound = (request.sandbox, outcome.edits, annotations, judged.holdings)
+            await late.attach(*bound)
+            await node.made(*bound)
+        return AttachResult(leased, planned.own, outcome.interfaces, placed.beside)
+
+    async def _unbind(self, container: ContainerId) -> None:
+        await self._needs.late.detach(container)
+        await self._needs.node.ended(container)
+
+    async def _limit(self, request: AttachRequest, judged: Judged, made: Made) -> None:
+        """Have the kernel hold the pod to what its shares may take; raise KubeError."""
+        if not self._needs.limits:
+            return
+        sandbox = request.sandbox
+        uid = sandbox.uid or (request.pod.runtime_uid if request.pod else "")
+        granted = judged.placed.wished.granted
+        if uncounted := await self._needs.limits.hold(uid, granted, made.used):
+            why = not_counted(uncounted)
+            log.warning("share limits not held", pod=str(sandbox.pod), why=why)
+
+    async def _ask_plugins(
+        self, request: AttachRequest, addressed: Addressed
+    ) -> dict[InterfaceName, CniResult]:
+        """Make the links whose addresses other IPAM plugins give, and have their answers."""
+        if not addressed.begun:
+            return {}
+        await self._execute(request, addressed.begun)
+        results = self._attachments.results(request.key)
+        return {one.interface: decoded(one.document) for one in results}
+
+    async def _execute(
+        self, request: AttachRequest, planned: tuple[Plan, ...], done: tuple[Plan, ...] = ()
+    ) -> PodView:
+        wanted = Attachment(request.sandbox, planned)
+        async with self._while_plugins_run(request.key, planned):
+            return await self._attachments.attach(request.key, wanted, request.netns, done)
+
+    def _while_plugins_run(
+        self, key: AttachmentKey, planned: Sequence[Plan]
+    ) -> AbstractAsyncContextManager[None]:
+        """Plugins of others may come back for addresses of the sandbox that is held for them."""
+        return self._sandboxes.lent(key.container) if calls_plugins(planned) else nullcontext()
+
+    async def _give_up(self, request: AttachRequest) -> None:
+        """End what an ADD has begun; why that fails is for the log, the pod has its own reason."""
+        try:
+            await self._end(request.key)
+        except KubeError as error:
+            log.warning("cleanup failed", pod=str(request.sandbox.pod), why=str(error))
+
+    async def end(self, key: AttachmentKey, *, within: bool = False) -> None:
+        """Give everything of a key back; no error where there is nothing. Raise KubeError.
+
+        `within`: the caller may act for whoever holds the sandbox.
+        """
+        async with self._sandboxes.taken(key.container, within=within):
+            await self._end(key)
+
+    async def _end(self, key: AttachmentKey) -> None:
+        """In the order in which others may have it.
+
+        The record goes last: until then whatever comes in between is made up for. Raise Gone when a
+        card is nowhere now: its record stays, the addresses do not. LateBinding binding ends with
+        the last interface, for its files are of the whole pod.
+        """
+        await self._attachments.refuse_foreign(key)
+        attachment = self._attachments.of(key)
+        is_made = attachment is not None and bool(attachment.plans)
+        if key.interface is None or (is_made and not self._attachments.beside(key)):
+            await self._unbind(key.container)
+        try:
+            async with self._while_plugins_run(key, attachment.plans if attachment else ()):
+                await self._attachments.detach(key)
+        except HardwareGone:
+            await self._needs.giver.delete(key.container, key.interface)
+            raise
+        await self._needs.giver.delete(key.container, key.interface)
+        await self._attachments.forget(key)
+
+    async def delete(self, call: Call, key: AttachmentKey, *, within: bool = False) -> CniResult:
+        """DEL. A pod does not wait for a card that is nowhere; the rounds of repair.py do."""
+        try:
+            with self._needs.stopwatch.timed(families.ATTACH, "delete"):
+                await self.end(key, within=within)
+        except HardwareGone as error:
+            log.warning("card missing", pod=str(call.pod), why=str(error))
+        return CniResult()
+
+    async def check(self, call: Call, key: AttachmentKey) -> CniResult:
+        """CHECK; raise Broken with what is not as it was planned."""
+        if call.netns is None:
+            return CniResult()
+        with self._needs.stopwatch.timed(families.ATTACH, "check"):
+            async with self._sandboxes.taken(key.container):
+                if wrong := await self._attachments.look(key, call.netns):
+                    raise Broken(" ".join(f"{line}." for line in wrong))
+        return CniResult()
+
+    async def lost(self, key: AttachmentKey, namespace: int) -> tuple[Plan, ...]:
+        """The plans whose interfaces are not in the namespace; raises KubeError."""
+        async with self._sandboxes.taken(key.container):
+            return await self._attachments.lost(key, namespace)
+
+    async def recover(self) -> None:
+        """After a start: end what no ADD has answered for, and what has lost its pod."""
+        for key, attachment in self._attachments.by_key.items():
+            if not attachment.complete or not await _lives(attachment.sandbox):
+                await self._end_left(key, attachment.sandbox)
+
+    async def sweep(self) -> None:
+        """End interfaces that have lost their pod: a caller that lost its notes says nothing of it.
+
+        What the runtime called for is compared with its sandboxes by repair.py.
+        """
+        for key, attachment in self._attachments.by_key.items():
+            if key.interface is None or not attachment.complete:
+                continue
+            if not await _lives(attachment.sandbox):
+                await self._end_left(key, attachment.sandbox)
+
+    async def _end_left(self, key: AttachmentKey, sandbox: Sandbox) -> None:
+        facts = {"pod": str(sandbox.pod), "interface": key.interface or "all"}
+        try:
+            await self.end(key)
+            log.info("leftover attachment removed", **facts)
+        except KubeError as error:
+            log.warning("attachment removal failed", **facts, why=str(error))
+
+    async def collect(self, living: frozenset[ContainerId], since: float) -> None:
+        """Free the addresses that no sandbox has; `living` are all of the runtime's, after `since`.
+
+        The sandbox of an ADD that is under way is not among them yet, but in the journal.
+        """
+        recorded = {key.container for key in self._attachments.keys}
+        await self._needs.giver.collect(living | recorded, since)
+
+
+async def _lives(sandbox: Sandbox) -> bool:
+    """Whether the sandbox's namespace is there, as far as that can be seen."""
+    try:
+        return await asyncio.to_thread(is_there, sandbox)
+    except Unavailable:
+        return True
+
+
+def _log(request: AttachRequest, result: AttachResult) -> None:
+    pod = str(request.sandbox.pod)
+    if request.networks:
+        pairs = (f"{one.interface}={one.network}" for one in result.interfaces)
+        log.info("attached", pod=pod, networks=",".join(pairs))
+    else:
+        addresses = (
+            f"{one.address}/{one.prefix}" for each in result.given for one in each.addresses
+        )
+        interface = request.key.interface
+        log.info("addresses assigned", pod=pod, interface=interface, addresses=",".join(addresses))

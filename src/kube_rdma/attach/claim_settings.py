@@ -1,0 +1,120 @@
+"""What containers are told of the devices that they hold by claims: nccl.conf and its like.
+
+    CNI ADD ─► shares of each container ─ attach/rules/settings ─► files ─► a folder of that
+    container
+
+As late binding tells it of shares (attach/late_binding/binder), by the same rules. A share
+is of one container; a claim's CDI device may be in several pods, so its files are of the container:
+the shim finds them by sandbox and name. A container starts without them where that fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import structlog
+
+from kube_base.errors import Unavailable
+from kube_base.frozen import Frozen
+from kube_base.notices import Notices
+from kube_rdma.adapters.kernel.sysfs.topology_facts import facts_of
+from kube_rdma.adapters.runtime.settings import PodSettings
+from kube_rdma.attach.rules.claim_holders import NOBODY
+from kube_rdma.attach.rules.settings.container import known_devices, used_devices
+from kube_rdma.attach.rules.settings.files import as_asked, settings_files
+from kube_rdma.attach.rules.settings.topology_file import topology_file
+from kube_rdma.model.attach.attachment import Sandbox
+from kube_rdma.model.card import Card
+from kube_rdma.model.claims.prepared import PreparedClaim
+from kube_rdma.model.late_binding.binding import ContainerId, Edits, HeldShare, PodName
+from kube_rdma.model.pools.holding import Holding
+from kube_rdma.model.pools.pool import Pool
+from kube_rdma.model.settings.topology_file import PlacedNet, TopologyFacts
+from kube_rdma.pools.rules.allocation import granted_cards
+
+log = structlog.get_logger()
+
+
+class ClaimingSandbox(Frozen):
+    """A sandbox with what the containers of its pod hold, and what networks made of it by share."""
+
+    sandbox: Sandbox
+    holdings: Sequence[Holding]
+    annotations: Mapping[str, str]
+    edits: Mapping[HeldShare, Edits]
+
+
+class ClaimSettings:
+    """One per agent."""
+
+    def __init__(
+        self,
+        folder: PodSettings,
+        topology: Callable[[Sequence[PlacedNet]], TopologyFacts] = facts_of,
+    ) -> None:
+        self._folder = folder
+        self._topology = topology
+        self._notices = Notices()
+
+    @property
+    def path(self) -> str:
+        """Where they lie on the host."""
+        return str(self._folder.path)
+
+    async def write(
+        self, pod: ClaimingSandbox, booked: Iterable[PreparedClaim], pools: Mapping[str, Pool]
+    ) -> None:
+        """Lay the files of a pod's containers out; what fails is told once."""
+        claimed = {(s.resource, s.share): s.cards for claim in booked for s in claim.shares}
+        try:
+            for container, held in _by_container(pod).items():
+                mine = [share for share in held if share in claimed]
+                if mine and container != NOBODY:
+                    cards = {one: _cards(one, claimed.get(one), pools) for one in held}
+                    pool = pools.get(mine[0][0])
+                    await asyncio.to_thread(self._write, pod, container, cards, pool)
+        except Unavailable as error:
+            self._notices.warn(log, "settings not given", "settings", str(error))
+            return
+        self._notices.over("settings")
+
+    async def remove(self, sandbox: ContainerId | None = None) -> None:
+        """Forget those of a sandbox (None: of all); raise Unavailable."""
+        await asyncio.to_thread(self._folder.remove, sandbox)
+
+    def _write(
+        self,
+        pod: ClaimingSandbox,
+        container: str,
+        cards: Mapping[HeldShare, Sequence[Card]],
+        pool: Pool | None,
+    ) -> None:
+        held = {one: known_devices(of) for one, of in cards.items() if one not in pod.edits}
+        used = as_asked(used_devices(cards.keys(), pod.edits, held), pod.annotations)
+        places = tuple(device.place for device in used if device.place)
+        topology = topology_file(places, self._topology(places)) if places else ""
+        files = settings_files(used, pool.spec.fabric if pool else None, topology)
+        self._folder.write(pod.sandbox.container, container, files)
+
+
+def _by_container(pod: ClaimingSandbox) -> dict[str, list[HeldShare]]:
+    """The shares of each container of the pod, whatever the resource."""
+    shares: dict[str, list[HeldShare]] = {}
+    for holding in pod.holdings:
+        if PodName(holding.namespace, holding.pod) == pod.sandbox.pod:
+            held = shares.setdefault(holding.container, [])
+            held += ((holding.resource, share) for share in holding.shares)
+    return shares
+
+
+def _cards(
+    held: HeldShare, claimed: Sequence[str] | None, pools: Mapping[str, Pool]
+) -> tuple[Card, ...]:
+    """The cards of a share as they are now; none of what is others'."""
+    pool = pools.get(held[0])
+    if pool is None:
+        return ()
+    if claimed is not None:
+        return tuple(card for card in pool.cards if card.id in claimed)
+    return granted_cards(pool, [pool.index[held[1]]]) if held[1] in pool.index else ()

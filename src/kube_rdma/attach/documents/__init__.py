@@ -1,0 +1,1 @@
+"""Decodes annotations, network definitions and CNI configurations, and encodes what pods read."""

@@ -1,0 +1,344 @@
+"""The annotation ``k8s.volcengine.com/pod-networks``: the second way to ask for further networks.
+
+A JSON list, one block for each card that the pod asks for. Form and meaning are those of Cello, the
+network plugin of Volcengine's VKE (volcengine/cello, pkg/cni/plugins/meta): a network is named by
+the CNI configuration that the node has of it, and the cluster's own network stands in front of the
+list, so the first block is eth1. What only the provider's own cloud can do is refused by entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import ip_network
+from typing import Annotated, TypeAlias
+
+from pydantic import ConfigDict, Field, field_validator
+
+from kube_base.errors import Refused, Unavailable
+from kube_rdma.attach.documents.networks import Asked, Found, Mac, PodInterface, entries
+from kube_rdma.lib.text.document import Document, shown
+from kube_rdma.lib.text.faults import Slip, slips, validate
+from kube_rdma.lib.text.go_typed import GoTyped
+from kube_rdma.lib.text.ip_words import Word, address
+from kube_rdma.lib.text.typed import Many, Typed
+from kube_rdma.lib.text.words import TextForm
+from kube_rdma.model.attach.attachment import NetworkAsk, NetworkRoute
+from kube_rdma.model.ipam import Address, InterfaceName, Subnet
+
+ANNOTATION = "k8s.volcengine.com/pod-networks"
+DEFINITION = "k8s.volcengine.com/pod-networks-definition"
+CHAINER = "cello-chainer"
+"""What the cluster's own network is called where Cello makes it."""
+
+_FIELD = "pod-networks"  # what an entry is called in messages: pod-networks[2].deviceConf.ips[0]
+_OLD = {
+    "ipv4": "deviceConf.ips",
+    "mac": "deviceConf.mac",
+    "route": "traffic.routes.extraRoutes",
+    "vlanID": "deviceConf.options.vlanID",
+}
+_CLOUD = {
+    "trunkMac": "trunk interfaces exist in the provider's own network only",
+    "vlanID": "the VLANs of trunk interfaces exist in the provider's own network only",
+}
+
+
+def _destination(text: str) -> Subnet:
+    """A subnet; bits behind its length do not count, as in Go. ValueError for another form."""
+    if "/" not in text or "%" in text:
+        raise ValueError(text)
+    return ip_network(text, strict=False)
+
+
+ConfName: TypeAlias = Annotated[
+    str,
+    TextForm(
+        r"[a-zA-Z0-9][-a-zA-Z0-9_.]{0,252}",
+        "the name of a CNI configuration: letters, digits, dashes, dots and underscores",
+        "rdma",
+    ),
+]
+Local: TypeAlias = Annotated[
+    str, TextForm("(local)?", "where a configuration is: it is always the node's own", "local")
+]
+Destination: TypeAlias = Annotated[Subnet, Word(_destination, "a subnet", "10.0.0.0/8")]
+Gateway: TypeAlias = Annotated[
+    Address | None, Word(lambda t: address(t) if t else None, "an IP address", "10.0.0.1")
+]
+
+
+class CniConf(GoTyped):
+    """Which network: the `name` inside of a configuration."""
+
+    name: ConfName = Field(examples=["rdma"])
+    from_: Local = Field("", alias="from")
+
+
+class CelloOptions(GoTyped):
+    """What Cello tells the provider's cloud."""
+
+    trunk_mac: str = ""
+    vlan_id: str = Field("", alias="vlanID")
+
+
+class DeviceConf(GoTyped):
+    """The interface in the pod."""
+
+    options: CelloOptions = CelloOptions.model_construct()
+    ips: Many[Asked] = ()
+    if_name: PodInterface | None = None
+    mac: Mac | None = None
+
+
+class ExtraRoute(GoTyped):
+    """A route; without `gw` over the gateway of the interface's address."""
+
+    dst: Destination = Field(examples=["10.0.0.0/8"])
+    gw: Gateway = None
+
+
+class Routes(GoTyped):
+    """`default`: the pod's default route leads through this interface."""
+
+    extra_routes: Many[ExtraRoute] = ()
+    default: bool = False
+
+
+class Traffic(GoTyped):
+    """What goes through the interface."""
+
+    routes: Routes = Routes.model_construct()
+
+
+class PodNetworksEntry(GoTyped):
+    """One block. `name` and `namespace` are matched with the definition; the last four are old."""
+
+    name: str = ""
+    namespace: str = ""
+    cni_conf: CniConf = Field(examples=[{"name": "rdma"}])
+    device_conf: DeviceConf = DeviceConf.model_construct()
+    traffic: Traffic = Traffic.model_construct()
+    master: bool = False
+    ipv4: Asked | None = None
+    mac: Mac | None = None
+    route: ExtraRoute | None = None
+    vlan_id: str = Field("", alias="vlanID")
+
+    @property
+    def device(self) -> DeviceConf:
+        """The interface, with what old fields say where the new ones say nothing."""
+        old = {"ips": (self.ipv4,) if self.ipv4 else (), "mac": self.mac}
+        new = {"ips": self.device_conf.ips, "mac": self.device_conf.mac}
+        both = {key: new[key] or old[key] for key in new}
+        return self.device_conf.model_copy(update=both)
+
+    @property
+    def routes(self) -> tuple[NetworkRoute, ...]:
+        """Of the new field, else of the old one; a gateway may be in no subnet, as with Cello."""
+        routes = self.traffic.routes.extra_routes or ((self.route,) if self.route else ())
+        return tuple(NetworkRoute(one.dst, one.gw, onlink=bool(one.gw)) for one in routes)
+
+    @property
+    def old(self) -> tuple[str, ...]:
+        """The old fields that say something, by their names in the document."""
+        fields = {"ipv4": self.ipv4, "mac": self.mac, "route": self.route, "vlanID": self.vlan_id}
+        return tuple(key for key, value in fields.items() if value)
+
+
+class PodNetworksList(Typed):
+    """The whole list, below a field, so that entries have a name."""
+
+    entries: Many[PodNetworksEntry] = Field(
+        alias="pod-networks", examples=[[{"cniConf": {"name": "rdma"}}]]
+    )
+
+    @field_validator("entries")
+    @classmethod
+    def _fit(cls, networks: tuple[PodNetworksEntry, ...]) -> tuple[PodNetworksEntry, ...]:
+        if wrong := (
+            *_unserved(networks),
+            *_masters(networks),
+            *_defaults(networks),
+            *_clashes(networks),
+        ):
+            raise slips(*wrong)
+        return networks
+
+
+class Defined(GoTyped):
+    """One entry of the definition; others write more into it."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    name: str = ""
+    namespace: str = ""
+
+
+class Definitions(Typed):
+    """The whole definition."""
+
+    entries: Many[Defined] = Field(alias="pod-networks-definition")
+
+
+def load(text: str, definition: str, namespace: str, cluster: str) -> Found:
+    """What a pod in `namespace` asks for; a text of blanks asks for nothing.
+
+    `definition` is the other annotation, empty where there is none; `cluster` is the name of the
+    cluster's own CNI configuration. Raise Refused with all faults, Unavailable while definition and
+    annotation do not agree: whoever writes them has not finished.
+    """
+    wanted = _defined(definition)
+    document = entries(text if text.strip() else "[]", ANNOTATION, _FIELD)
+    networks = validate(PodNetworksList, document).entries
+    if wanted is not None:
+        _await_agreement(wanted, networks)
+    if not networks:
+        return Found()
+    ahead = 0 if networks[0].master else 1
+    if networks[0].master:
+        _refuse_master(document, networks[0], cluster)
+    asks = tuple(
+        _ask(number, number + ahead, entry, namespace)
+        for number, entry in enumerate(networks)
+        if not entry.master
+    )
+    warnings = tuple(
+        f"{document.where((_FIELD, number, key), key=True)}: the field is old, write {_OLD[key]}"
+        for number, entry in enumerate(networks)
+        for key in entry.old
+    )
+    return Found(asks, warnings)
+
+
+def blocks(text: str, namespace: str) -> tuple[NetworkAsk, ...]:
+    """What a list asks for, of which nobody knows yet on which node it is; raise Refused likewise.
+
+    So the entry of the cluster's own network is passed over, whatever it is called.
+    """
+    document = entries(text if text.strip() else "[]", ANNOTATION, _FIELD)
+    networks = validate(PodNetworksList, document).entries
+    ahead = 0 if networks and networks[0].master else 1
+    return tuple(
+        _ask(number, number + ahead, entry, namespace)
+        for number, entry in enumerate(networks)
+        if not entry.master
+    )
+
+
+def _ask(number: int, index: int, entry: PodNetworksEntry, namespace: str) -> NetworkAsk:
+    device = entry.device
+    return NetworkAsk(
+        namespace=namespace,
+        network=entry.cni_conf.name,
+        interface=InterfaceName(device.if_name or f"eth{index}"),
+        source=f"{_FIELD}[{number}]",
+        addresses=device.ips,
+        mac=device.mac.lower() if device.mac else None,
+        routes=entry.routes,
+        default=entry.traffic.routes.default,
+        by_pod_networks=True,
+    )
+
+
+def _unserved(networks: tuple[PodNetworksEntry, ...]) -> Iterator[Slip]:
+    """What needs the provider's cloud, and old fields that contradict new ones."""
+    for number, entry in enumerate(networks):
+        options = entry.device_conf.options
+        cloud_fields = {
+            ("deviceConf", "options", "trunkMac"): options.trunk_mac,
+            ("deviceConf", "options", "vlanID"): options.vlan_id,
+            ("vlanID",): entry.vlan_id,
+        }
+        for path, value in cloud_fields.items():
+            if value:
+                remedy = f"Remove {path[-1]}, or let Cello make this network"
+                yield Slip(_CLOUD[path[-1]], remedy, (number, *path))
+        both = {
+            "ipv4": (entry.ipv4, entry.device_conf.ips, (entry.ipv4,)),
+            "mac": (entry.mac, entry.device_conf.mac, entry.mac),
+            "route": (entry.route, entry.traffic.routes.extra_routes, (entry.route,)),
+        }
+        for key, (old, new, same) in both.items():
+            if old and new and new != same:
+                problem = f"{_OLD[key]} says something else than this old field"
+                yield Slip(problem, f"Keep {_OLD[key]}", (number, key))
+
+
+def _masters(networks: tuple[PodNetworksEntry, ...]) -> Iterator[Slip]:
+    """The cluster's network is made before kube-rdma is called, under its own rules."""
+    for number, entry in enumerate(networks):
+        if not entry.master:
+            continue
+        if number:
+            problem = "only the first entry can be the cluster's own network"
+            yield Slip(problem, "Move it to the front, or remove master", (number, "master"))
+        device = entry.device
+        wrong: dict[tuple[str, ...], bool] = {
+            ("deviceConf", "ips"): bool(device.ips),
+            ("deviceConf", "mac"): bool(device.mac),
+            ("deviceConf", "ifName"): device.if_name not in (None, "eth0"),
+            ("traffic", "routes", "extraRoutes"): bool(entry.routes),
+        }
+        for path, is_said in wrong.items():
+            if is_said:
+                problem = "the cluster's own network is made before, and cannot be changed here"
+                yield Slip(problem, f"Remove {path[-1]} from this entry", (number, *path))
+
+
+def _defaults(networks: tuple[PodNetworksEntry, ...]) -> Iterator[Slip]:
+    """A pod has one default route."""
+    asking = [number for number, entry in enumerate(networks) if entry.traffic.routes.default]
+    for number in asking[1:]:
+        problem = f"{_FIELD}[{asking[0]}] has the default route already"
+        path = (number, "traffic", "routes", "default")
+        yield Slip(problem, "Keep one of the two", path)
+
+
+def _clashes(networks: tuple[PodNetworksEntry, ...]) -> Iterator[Slip]:
+    """Interfaces that two entries want."""
+    ahead = 0 if networks and networks[0].master else 1
+    first: dict[str, int] = {}
+    for number, entry in enumerate(networks):
+        if entry.master:
+            continue
+        name = entry.device.if_name or f"eth{number + ahead}"
+        path = (number, "deviceConf", "ifName")
+        if name in ("lo", "eth0"):
+            remedy = f"Write another name, or none for eth{number + ahead}"
+            yield Slip(f"every pod has an interface {name} already", remedy, path)
+        if (other := first.setdefault(name, number)) != number:
+            problem = f"{_FIELD}[{other}] has the interface {name} too"
+            yield Slip(problem, "Give each its own name", path)
+
+
+def _refuse_master(document: Document, entry: PodNetworksEntry, cluster: str) -> None:
+    name = entry.cni_conf.name
+    if name not in (cluster, CHAINER):
+        raise Refused(
+            f"the cluster's own network is called {shown(cluster)} here, not {shown(name)}",
+            remedy=f"Write {shown(cluster)}, or remove this entry: a pod has that network anyway",
+            where=document.where((_FIELD, 0, "cniConf", "name")),
+        )
+
+
+def _defined(text: str) -> tuple[Defined, ...] | None:
+    """The entries of the definition, None where there is none."""
+    if not text.strip():
+        return None
+    document = entries(text, DEFINITION, "pod-networks-definition")
+    return validate(Definitions, document).entries
+
+
+def _await_agreement(wanted: tuple[Defined, ...], networks: tuple[PodNetworksEntry, ...]) -> None:
+    if len(wanted) != len(networks):
+        raise Unavailable(
+            f"The annotation {ANNOTATION} has {len(networks)} entries and {DEFINITION} has "
+            f"{len(wanted)}: the program that writes {ANNOTATION} has not finished."
+        )
+    for number, (defined, entry) in enumerate(zip(wanted, networks, strict=True)):
+        if (defined.namespace, defined.name) != (entry.namespace, entry.name):
+            raise Unavailable(
+                f"The entry {_FIELD}[{number}] is {entry.namespace}/{entry.name}, and {DEFINITION} "
+                f"says {defined.namespace}/{defined.name}: the program that writes {ANNOTATION} "
+                "has not finished."
+            )

@@ -1,0 +1,381 @@
+"""Does what a plan says and takes it back: the journal around the kernel and other CNI plugins.
+
+Between attach/attach, which decides what a pod gets, and
+adapters/kernel/pod/steps; what other plugins make goes to adapters/cni/exec. The whole attachment
+is in the journal before the first step; whatever ends in between (a refusal, a crash, a namespace
+that goes) is taken back by the same undo, which may be run as often as one likes. What a record is
+called on disk, attach/rules/records says.
+
+The loop's own threads (process.BLOCKING) are for short work: the journal, a survey, what Allocate
+asks. What may wait for a GID, a driver that is bound again or a plugin that hangs for its minute
+has threads of its own here. Of what waits for one of them, ends go before beginnings, and a
+beginning that nobody waits for any more is dropped before the kernel is touched
+(adapters/cni/turns).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import TypeVar, TypeVarTuple
+
+from kube_base.errors import Broken, KubeError, Unavailable
+from kube_base.frozen import replace
+from kube_rdma.adapters.cni.exec.plugins import Plugins
+from kube_rdma.adapters.cni.turns import Turns, refuse_hung_up, set_aside
+from kube_rdma.adapters.journal.journal import Journal
+from kube_rdma.adapters.kernel.pod.namespaces import Namespace
+from kube_rdma.adapters.kernel.pod.steps import PodNetwork
+from kube_rdma.attach.rules import records
+from kube_rdma.attach.rules.foreign_plugins import plugin_calls
+from kube_rdma.attach.rules.undo import check, looked_at, undo_by_plan
+from kube_rdma.lib.records import Records, in_the_log
+from kube_rdma.model.attach.attachment import Attachment, AttachmentKey, Plan, PluginResult, Sandbox
+from kube_rdma.model.attach.pod_view import PodView
+from kube_rdma.model.attach.steps import CallPlugin, EndPlugin, PluginConf
+from kube_rdma.model.errors import HardwareGone
+from kube_rdma.model.functions.step import RebindFunction
+
+Open = Callable[[Namespace | None], AbstractContextManager[PodNetwork]]
+
+STEPS = 8
+PLUGINS = 16
+
+Ts = TypeVarTuple("Ts")
+T = TypeVar("T")
+
+
+class _ThreadKind:
+    """Threads of one kind, and who is served by them next."""
+
+    def __init__(self, threads: int, name: str) -> None:
+        self.executor = ThreadPoolExecutor(threads, name)
+        self.turns = Turns(threads)
+
+
+class WorkerPools:
+    """Both kinds of one agent; whoever finds all of a kind taken waits for the next one.
+
+    Threads are started when there is work for them; both numbers bound what a burst of pods costs.
+    """
+
+    def __init__(self, steps: int = STEPS, plugins: int = PLUGINS) -> None:
+        self._steps = _ThreadKind(steps, "steps")
+        self._plugins = _ThreadKind(plugins, "plugins")
+
+    async def run(
+        self, work: Callable[[*Ts], T], *args: *Ts, plugins: bool, begins: bool = False
+    ) -> T:
+        """The result of work that calls other CNI plugins, or of steps in the kernel alone.
+
+        `begins`: it makes something new for the caller of this task; raise Unavailable when that
+        one has hung up. Everything else is done for whoever is left, and before it. While plugins
+        of others are waited for, the next call is served.
+        """
+        pool = self._plugins if plugins else self._steps
+        async with set_aside() if plugins else nullcontext(), pool.turns.turn(begins=begins):
+            if begins:
+                refuse_hung_up()
+            return await asyncio.get_running_loop().run_in_executor(pool.executor, work, *args)
+
+
+class AttachmentJournal:
+    """The attachments of this node on disk, by key (attach/rules/records).
+
+    `pods` and `interfaces` are the journals of the two folders. `tell` takes a sentence for each
+    record that cannot be read.
+    """
+
+    def __init__(
+        self,
+        pods: Journal[Attachment],
+        interfaces: Journal[Attachment],
+        tell: Callable[[str], None] = in_the_log,
+    ) -> None:
+        """Read both, which blocks; raise Unavailable when the disk fails."""
+        self._pods = Records(pods, tell, read=records.as_read)
+        self._interfaces = Records(interfaces, tell, read=records.as_read)
+
+    @property
+    def attachments(self) -> dict[AttachmentKey, Attachment]:
+        """Every attachment, those of whole pods first."""
+        values = [(records.key_of(one, split=False), one) for one in self._pods.values]
+        values += [(records.key_of(one, split=True), one) for one in self._interfaces.values]
+        return {key: records.plain(key, one) for key, one in values}
+
+    @property
+    def foreign(self) -> frozenset[AttachmentKey]:
+        """Those with a record that this version of kube-rdma does not understand."""
+        pods = (records.key_named(name, split=False) for name in self._pods.foreign_names)
+        interfaces = (
+            records.key_named(name, split=True) for name in self._interfaces.foreign_names
+        )
+        return frozenset((*pods, *interfaces))
+
+    def get(self, key: AttachmentKey) -> Attachment | None:
+        """The attachment of this key."""
+        folder = self._of(key)
+        record = folder.get(records.complete_name(key)) or folder.get(records.begun_name(key))
+        return record and records.plain(key, record)
+
+    async def refuse_foreign(self, key: AttachmentKey) -> None:
+        """Raise Unavailable for a key with such a record: half an undo would be worse than none."""
+        await self._of(key).refuse_foreign(records.begun_name(key), records.complete_name(key))
+
+    def begin(self, key: AttachmentKey, attachment: Attachment) -> None:
+        """Write an attachment that is not complete, from a thread; as Records.begin."""
+        self._of(key).begin(records.begun_name(key), records.written(key, attachment))
+
+    async def complete(self, key: AttachmentKey) -> None:
+        """From now on it is; its name says so, which takes the disk a third of a new record."""
+        folder, begun = self._of(key), records.begun_name(key)
+        record = folder.get(begun)
+        assert record
+        await folder.rename(begun, records.complete_name(key), replace(record, complete=True))
+
+    async def remove(self, key: AttachmentKey) -> None:
+        """Forget it, complete or not; a disk that fails keeps it for the next process."""
+        await self._of(key).forget(records.complete_name(key), records.begun_name(key))
+
+    def _of(self, key: AttachmentKey) -> Records[Attachment]:
+        return self._pods if key.interface is None else self._interfaces
+
+
+class PlanExecutor:
+    """All of this node, by key. Calls for one sandbox come one after the other."""
+
+    def __init__(
+        self,
+        journal: AttachmentJournal,
+        open_pod: Open,
+        plugins: Plugins,
+        threads: WorkerPools | None = None,
+    ) -> None:
+        self._journal = journal
+        self._threads = threads or WorkerPools()
+        self._open = open_pod
+        self._plugins = plugins
+
+    @property
+    def by_key(self) -> dict[AttachmentKey, Attachment]:
+        """Every attachment that the journal has."""
+        return self._journal.attachments
+
+    @property
+    def foreign(self) -> frozenset[AttachmentKey]:
+        """Those with a record that this version of kube-rdma does not understand."""
+        return self._journal.foreign
+
+    @property
+    def keys(self) -> frozenset[AttachmentKey]:
+        """All that there is a record of, understood or not."""
+        return self.foreign.union(self.by_key)
+
+    async def refuse_foreign(self, key: AttachmentKey) -> None:
+        """Raise Unavailable for such a key: half an undo would be worse than none."""
+        await self._journal.refuse_foreign(key)
+
+    async def installed(self) -> tuple[str, tuple[str, ...]]:
+        """The host's folder of CNI plugins, and which are in it."""
+        return self._plugins.folder, await asyncio.to_thread(self._plugins.installed)
+
+    def of(self, key: AttachmentKey) -> Attachment | None:
+        """The attachment of a key."""
+        return self._journal.get(key)
+
+    def has(self, key: AttachmentKey) -> bool:
+        """Whether there is a record of a key, understood or not."""
+        return self.of(key) is not None or key in self.foreign
+
+    def beside(self, key: AttachmentKey) -> tuple[Plan, ...]:
+        """What other keys of the same sandbox have, made or being made."""
+        return tuple(
+            plan
+            for other, attachment in self.by_key.items()
+            if other.container == key.container and other != key
+            for plan in attachment.plans
+        )
+
+    async def ready(self, calls: Iterable[CallPlugin]) -> None:
+        """Raise for CNI plugins that this machine cannot run, before anything is begun."""
+        for call in calls:
+            await self._threads.run(self._plugins.ready, call, plugins=True)
+
+    async def status(self, plugin: PluginConf) -> None:
+        """Ask a CNI plugin whether it could serve an ADD; raise with why not."""
+        await self._threads.run(self._plugins.status, plugin, plugins=True)
+
+    def results(self, key: AttachmentKey) -> tuple[PluginResult, ...]:
+        """What other plugins answered for a key."""
+        attachment = self.of(key)
+        return attachment.results if attachment else ()
+
+    async def begin(self, key: AttachmentKey, sandbox: Sandbox) -> None:
+        """Note that a key will have something: what is taken for it from now on is found again.
+
+        Raise Unavailable when the disk fails.
+        """
+        await self.refuse_foreign(key)
+        await asyncio.to_thread(self._journal.begin, key, Attachment(sandbox, ()))
+
+    async def attach(
+        self,
+        key: AttachmentKey,
+        wanted: Attachment,
+        namespace: int,
+        done: Sequence[Plan] = (),
+    ) -> PodView:
+        """Do all steps; the links that the pod's namespace shows then, and what has a new name.
+
+        Plans of which a first part is `done` begin with its steps.
+
+        After an error: detach, forget. Raise Unavailable, with no step done, when whoever called
+        for it has hung up meanwhile.
+        """
+        called = calls_plugins(wanted.plans)
+        return await self._threads.run(
+            partial(self._run, done=done), key, wanted, namespace, plugins=called, begins=True
+        )
+
+    async def complete(self, key: AttachmentKey) -> None:
+        """Note that ADD is about to answer: from now on only DEL ends it."""
+        await self._journal.complete(key)
+
+    async def detach(self, key: AttachmentKey) -> None:
+        """Take all steps of a key back, as far as they were done; its record stays.
+
+        Raise KubeError when something cannot be taken back now; Gone if that is hardware alone
+        which is nowhere now. What was taken out of the machine needs no way back.
+        """
+        attachment = self.of(key)
+        if attachment:
+            await self._threads.run(self._undo, attachment, plugins=calls_plugins(attachment.plans))
+
+    async def forget(self, key: AttachmentKey) -> None:
+        """Nothing of a key is left, neither here nor at others: its record goes."""
+        if self.of(key):
+            await self._journal.remove(key)
+
+    async def look(self, key: AttachmentKey, namespace: int) -> tuple[str, ...]:
+        """What is not as it was planned, as sentences; nothing when all is well (CNI CHECK)."""
+        await self.refuse_foreign(key)
+        attachment = self.of(key)
+        if attachment is None:
+            raise Broken(f"no attachment of sandbox {key.container} is recorded.")
+
+        paths, functions = looked_at(attachment.plans)
+
+        def see() -> tuple[str, ...]:
+            with self._open(namespace) as pod:
+                view = pod.look(paths, functions)
+            wrong = [line for plan in attachment.plans for line in check(plan, view)]
+            return (*wrong, *self._ask(attachment))
+
+        return await self._threads.run(see, plugins=calls_plugins(attachment.plans))
+
+    async def lost(self, key: AttachmentKey, namespace: int) -> tuple[Plan, ...]:
+        """The plans whose interfaces are not in the namespace; none where nothing is recorded."""
+        attachment = self.of(key)
+        if attachment is None:
+            return ()
+        plans = attachment.plans
+
+        def see() -> tuple[Plan, ...]:
+            with self._open(namespace) as pod:
+                names = {link.name for link in pod.links()}
+            return tuple(plan for plan in plans if plan.interface not in names)
+
+        return await self._threads.run(see, plugins=False)
+
+    def _run(
+        self, key: AttachmentKey, wanted: Attachment, namespace: int, done: Sequence[Plan]
+    ) -> PodView:
+        self._journal.begin(key, replace(wanted, results=self.results(key) if done else ()))
+        first = {plan.interface: len(plan.steps) for plan in done}
+        with self._open(namespace) as pod:
+            for plan in wanted.plans:
+                for step in plan.steps[first.get(plan.interface, 0) :]:
+                    if isinstance(step, CallPlugin):
+                        self._call(key, step, wanted.sandbox)
+                    else:
+                        pod.run(step)
+            if any(isinstance(s, RebindFunction) for plan in wanted.plans for s in plan.steps):
+                return pod.look()  # its RDMA devices have other names now
+            return PodView(links=pod.links())
+
+    def _call(self, key: AttachmentKey, step: CallPlugin, sandbox: Sandbox) -> None:
+        """Their answer goes to the journal at once: without it a DEL may leave things behind."""
+        answer = self._plugins.add(step, sandbox)
+        attachment = self.of(key)
+        assert attachment
+        self._journal.begin(key, replace(attachment, results=(*attachment.results, answer)))
+
+    def _ask(self, attachment: Attachment) -> Iterator[str]:
+        """What other plugins have to say of their interfaces."""
+        for plan in attachment.plans:
+            for step in plan.steps:
+                if isinstance(step, CallPlugin):
+                    try:
+                        self._plugins.check(step, attachment.sandbox, _result(attachment, step))
+                    except KubeError as error:
+                        yield f"{plan.interface} ({plan.network}): {str(error).rstrip('.')}"
+
+    def _undo(self, attachment: Attachment) -> None:
+        acts = undo_by_plan(attachment.plans)
+        if not acts:
+            return
+        path = Path(attachment.sandbox.netns_path)
+        with ExitStack() as stack:
+            pod: PodNetwork | None = None
+            if is_there(attachment.sandbox):
+                pod = stack.enter_context(self._open(path))
+            # Another namespace may have come to the path in between: its inode tells.
+            if pod is None or pod.inode != attachment.sandbox.netns_inode:
+                pod = stack.enter_context(self._open(None))
+            failed: list[KubeError] = []
+            stuck: set[int] = set()
+            for plan, act in acts:
+                try:
+                    if isinstance(act, EndPlugin):
+                        self._plugins.delete(
+                            act.call, attachment.sandbox, _result(attachment, act.call)
+                        )
+                    elif plan not in stuck:
+                        pod.undo(act)
+                except KubeError as error:
+                    failed.append(error)  # it keeps no other card from coming back
+                    if not isinstance(act, EndPlugin):
+                        stuck.add(plan)
+        _raise_worst(failed)
+
+
+def _raise_worst(failed: Iterable[KubeError]) -> None:
+    """Raise what keeps an attachment from being ended; Gone only where there is nothing else."""
+    left = [error for error in failed if not (isinstance(error, HardwareGone) and error.for_good)]
+    for error in sorted(left, key=lambda one: isinstance(one, HardwareGone)):
+        raise error
+
+
+def _result(attachment: Attachment, call: CallPlugin) -> PluginResult | None:
+    return next((one for one in attachment.results if one.interface == call.name), None)
+
+
+def calls_plugins(plans: Sequence[Plan]) -> bool:
+    """Whether binaries of others do a part of it, who may take their time."""
+    return bool(plugin_calls(plans))
+
+
+def is_there(sandbox: Sandbox) -> bool:
+    """Whether the namespace at the sandbox's path is the one that it was."""
+    try:
+        return Path(sandbox.netns_path).stat().st_ino == sandbox.netns_inode
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise Unavailable(
+            f"{sandbox.netns_path} cannot be looked at ({error.strerror})."
+        ) from error

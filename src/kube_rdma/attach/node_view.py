@@ -1,0 +1,452 @@
+"""What pod networks ask about the node, the pod and the cluster, answered by the real neighbours.
+
+Between attach/attach with its doors, which ask in the terms of the rules, and
+the adapters.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import structlog
+
+from kube_base.errors import KubeError, Refused, Unavailable
+from kube_base.frozen import Frozen, replace
+from kube_base.notices import Notices
+from kube_client.errors import Conflict, NotInstalled
+from kube_client.kinds import Wanted
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.pods import Pods
+from kube_rdma.adapters.kernel.pod.gids import crowded
+from kube_rdma.attach.cluster import NetworkObjects
+from kube_rdma.attach.context import NodeContext
+from kube_rdma.attach.documents import network_status
+from kube_rdma.attach.rules.claim_holders import granted
+from kube_rdma.attach.rules.host_links import agree, host_network, may_leave, wanted, with_ways
+from kube_rdma.attach.rules.plan import gid_room, gids_wanted
+from kube_rdma.hardware.survey_cache import SurveyCache
+from kube_rdma.ipam import ip_pool
+from kube_rdma.ipam.kind import IP_POOL
+from kube_rdma.lib.phrases import listed
+from kube_rdma.model.admission.facts import USUAL
+from kube_rdma.model.attach.attachment import (
+    Attached,
+    GidTable,
+    GrantedShare,
+    HostNetwork,
+    LinkWays,
+    Plan,
+    Sandbox,
+    Wish,
+)
+from kube_rdma.model.attach.cni import Call
+from kube_rdma.model.attach.pod_view import SeenLink
+from kube_rdma.model.card import CardId
+from kube_rdma.model.claims.prepared import ClaimDevice, PreparedClaim
+from kube_rdma.model.cni_conf import ConfFile
+from kube_rdma.model.device import Device
+from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings
+from kube_rdma.model.ipam import (
+    EDITED,
+    IMPORTED,
+    MOST_MADE_EXCLUDES,
+    MOST_MADE_RANGES,
+    InterfaceName,
+    IPPool,
+    PoolName,
+)
+from kube_rdma.model.late_binding.binding import ContainerId, Edits, HeldShare, PodName
+from kube_rdma.model.pod import PodState
+from kube_rdma.model.pools.holding import Holding
+from kube_rdma.model.pools.pool import Attach, Pool, ShareId
+from kube_rdma.pools.kubelet_view import KubeletView
+from kube_rdma.pools.rules.allocation import grant, granted_cards
+from kube_rdma.pools.rules.modes import terms
+
+if TYPE_CHECKING:
+    from kube_rdma.attach.documents.network_definition import NetworkDefinition
+    from kube_rdma.ipam.ip_conf import IpamConf
+
+log = structlog.get_logger()
+
+
+async def _nobody(_: PodName, __: Sequence[Attached]) -> None:
+    """Where no claim is served, none says what a pod got."""
+
+
+Links = Callable[[Sequence[str] | None], tuple[SeenLink, ...]]
+AskFunctions = Callable[
+    [Sequence[FunctionPlace]], tuple[tuple[FunctionPlace, FunctionSettings], ...]
+]
+
+
+class NodeViewDependencies(Frozen):
+    """The neighbours. `watched` are the IPPools as a watch shows them, None while it shows none;
+    `rail` is the number of a card's rail (pools/rules/rails). What blocks is called in a thread:
+    `survey`, `links`, the interfaces of the node's namespace, those of these names or all (None),
+    `ways`, the node's routes over links, `functions`, what virtual functions are set to, `confs`,
+    the files of the node's CNI configuration, and `gids`, the tables without room for so many
+    addresses more. `booked` are the claims that are prepared here; `attached` hears what networks
+    made for a pod. `warn` says something of a pod in an Event: reason, sentence, is it a warning.
+    """
+
+    cluster: Cluster
+    kubelet: KubeletView
+    context: NodeContext
+    survey: SurveyCache
+    links: Links
+    confs: Callable[[], tuple[ConfFile, ...]] = tuple
+    functions: AskFunctions = lambda _: ()
+    watched: Callable[[], Mapping[PoolName, IPPool] | None] = lambda: None
+    ways: Callable[[Sequence[SeenLink]], tuple[LinkWays, ...]] = lambda _: ()
+    gids: Callable[[Mapping[str, int]], tuple[GidTable, ...]] = crowded
+    rail: Callable[[CardId], int | None] = lambda _: None
+    booked: Callable[[], tuple[PreparedClaim, ...]] = tuple
+    attached: Callable[[PodName, Sequence[Attached]], Awaitable[None]] = _nobody
+    warn: Callable[[PodState, str, str, bool], None] = lambda *_: None
+
+
+class NodeView:
+    """This node, for attach/attach and its doors."""
+
+    def __init__(self, asked: NodeViewDependencies) -> None:
+        self._asked = asked
+        self._pods = Pods(asked.cluster)
+        self._networks = NetworkObjects(asked.cluster)
+        self._made: set[PoolName] = set()  # of documents that bring their own
+        self._notices = Notices()  # by the network's name, and of pools
+
+    async def pod(self, name: PodName, uid: str) -> PodState | None:
+        """The pod's object, if it is this very one."""
+        pod = await self._pods.read(name.namespace, name.name)
+        return pod if pod and uid in ("", pod.runtime_uid) else None
+
+    def has_claims(self, pod: PodName) -> bool:
+        """Whether a claim of the pod's namespace is prepared here; asks nobody."""
+        return any(one.claim.namespace == pod.namespace for one in self._asked.booked())
+
+    async def settle(self, sandbox: Sandbox, pod: PodState) -> tuple[Holding, ...]:
+        """A pod gets no network: its containers are told of what they hold by claims all the same.
+
+        What they hold is returned where they may have claims. Raise KubeError when nobody tells.
+        """
+        if not self.has_claims(sandbox.pod):
+            return ()
+        holdings = await self.holdings(sandbox.pod)
+        await self.made(sandbox, {}, dict(pod.annotations), holdings)
+        return holdings
+
+    async def made(
+        self,
+        sandbox: Sandbox,
+        edits: Mapping[HeldShare, Edits],
+        annotations: Mapping[str, str],
+        holdings: Sequence[Holding],
+    ) -> None:
+        """What a pod's claims stand for is what networks made for it; its containers are told."""
+        from kube_rdma.attach.claim_settings import ClaimingSandbox
+
+        made = ClaimingSandbox(sandbox, holdings, annotations, edits)
+        await self._asked.kubelet.settle(made)
+
+    async def ended(self, sandbox: ContainerId) -> None:
+        """Its containers are told nothing any more."""
+        await self._asked.kubelet.detach(sandbox)
+
+    async def claimed(self, pod: PodName) -> tuple[ClaimDevice, ...]:
+        """The devices of the pod's claims that become interfaces of it; raise KubeError."""
+        return await self._asked.kubelet.claimed_interfaces(pod)
+
+    async def definition(
+        self, namespace: str, name: str, resource: str | None = None
+    ) -> NetworkDefinition | None:
+        """A network's document; a pool that it brings along is made where it is missing.
+
+        `resource` is what the network is for where its document does not say so.
+        """
+        document = await self._networks.read(namespace, name)
+        if document is None:
+            return None
+        host = None if document.config.strip() else await self.configured_text(name)
+        tied = document.resource or resource
+        return await self._whole(_load(namespace, name, document.config, tied, host))
+
+    async def written(self, namespace: str, name: str) -> tuple[bytes, str | None] | None:
+        """Text and resource of a NetworkAttachmentDefinition as they are, if there is one."""
+        try:
+            document = await self._networks.read(namespace, name)
+        except NotInstalled:
+            return None
+        return (document.config, document.resource) if document else None
+
+    async def configured(self, namespace: str, name: str) -> NetworkDefinition | None:
+        """What the node's CNI configuration `name` means for a pod of this namespace, likewise."""
+        from kube_rdma.attach.documents import cni_conf
+
+        text = await self.configured_text(name)
+        if text is None:
+            return None
+        return await self._whole(cni_conf.load(namespace, name, text))
+
+    async def configured_text(self, name: str) -> bytes | None:
+        """The node's CNI configuration of this name."""
+        from kube_rdma.attach.documents import cni_conf
+
+        return cni_conf.text_of(await asyncio.to_thread(self._asked.confs), name)
+
+    async def configurations(self) -> tuple[str, ...]:
+        """The names of the node's CNI configurations."""
+        from kube_rdma.attach.documents import cni_conf
+
+        return cni_conf.names(await asyncio.to_thread(self._asked.confs))
+
+    async def holdings(self, pod: PodName) -> tuple[Holding, ...]:
+        """What the pod's containers hold, by the kubelet; raise Unavailable."""
+        return await self._asked.kubelet.holdings_of(pod)
+
+    def granted(self, holdings: Sequence[Holding]) -> tuple[GrantedShare, ...]:
+        """The shares among them, container by container; those by claims come last.
+
+        Raise Unavailable for one of kube-rdma that cannot be looked up now: without it a network
+        would be attached to another card, or without its RDMA device. Others' are not looked at.
+        """
+        pools = self._pools
+        by_claim = granted(holdings, self._asked.booked(), pools)
+        claimed = {one.held for one in by_claim}
+        for held in holdings:
+            pool = pools.get(held.resource)
+            if pool is None and held.resource in self._asked.context.withdrawn:
+                raise Unavailable(f"{held.resource} is not advertised on this node now.")
+            shares = [share for share in held.shares if (held.resource, share) not in claimed]
+            lost = [share for share in shares if pool and share not in pool.index]
+            if lost:
+                names = listed(lost)
+                raise Unavailable(f"{held.resource} has no share {names} on this node now.")
+        by_plugin = (
+            self._granted(pool, held.container, share)
+            for held in holdings
+            if (pool := pools.get(held.resource)) is not None
+            for share in held.shares
+            if (held.resource, share) not in claimed
+        )
+        return (*by_plugin, *by_claim)
+
+    def _granted(self, pool: Pool, container: str, share: ShareId) -> GrantedShare:
+        """What Allocate gave early is known until the agent ends; then what it would give now."""
+        row, resource, shares = terms(pool.spec), pool.spec.resource, [pool.index[share]]
+        early = row.attach is Attach.NONE
+        nodes = self._asked.kubelet.given(resource, share) if early else ()
+        return GrantedShare(
+            container=container,
+            resource=resource,
+            share=share,
+            cards=granted_cards(pool, shares),
+            mode=pool.spec.mode,
+            bind=row.bind,
+            early=early,
+            device_files=pool.spec.device_files,
+            char_paths=nodes or (grant(pool, shares).char_paths if early else ()),
+        )
+
+    @property
+    def _pools(self) -> Mapping[str, Pool]:
+        """What is offered now; raise Unavailable right after the agent's start."""
+        pools = self._asked.context.pools
+        if pools is None:
+            raise Unavailable(
+                "The cards of this node are not known yet: the agent has just started."
+            )
+        return pools
+
+    async def host(
+        self, wishes: Sequence[Wish] | None = None, granted: Sequence[GrantedShare] = ()
+    ) -> HostNetwork:
+        """Links and RDMA of the node now, as far as these networks need them; None: all of it."""
+        host = await asyncio.to_thread(self._host, wishes, granted)
+        if not any(wish.network.rails for wish in wishes or ()):
+            return host
+        numbers = {card.id: self.rail(card.id) for share in granted for card in share.cards}
+        return replace(host, rails=tuple((i, n) for i, n in numbers.items() if n is not None))
+
+    def _host(self, wishes: Sequence[Wish] | None, granted: Sequence[GrantedShare]) -> HostNetwork:
+        if wishes is not None:
+            leaving = may_leave(wishes, granted)
+            survey = self._asked.survey.last(leaving=leaving)
+            names = wanted(wishes, granted, survey)
+            links = self._asked.links(names) if names is not None else ()
+            if names is not None and agree(survey, names, links):
+                host = host_network(survey, links)
+                return self._whose(with_ways(host, self._asked.ways(links)) if leaving else host)
+        links = self._asked.links(None)
+        host = host_network(self._asked.survey.take(), links)
+        return self._whose(with_ways(host, self._asked.ways(links)))
+
+    def _whose(self, host: HostNetwork) -> HostNetwork:
+        """The same, with the cards that belong to whoever holds their share."""
+        pools = [pool for pool in self._pools.values() if terms(pool.spec).owns]
+        owned = tuple((card, pool.spec.resource) for pool in pools for card in pool.cards)
+        return replace(host, owned=owned)
+
+    async def settings(
+        self, functions: Sequence[FunctionPlace]
+    ) -> tuple[tuple[FunctionPlace, FunctionSettings], ...]:
+        """What these virtual functions are set to now.
+
+        Their physical functions alone are asked: one answer tells all of its virtual ones.
+        """
+        return await asyncio.to_thread(self._asked.functions, functions) if functions else ()
+
+    async def refuse_full(self, planned: Sequence[Plan]) -> None:
+        """Raise Refused where a card has no GIDs left for the addresses of these plans."""
+        if wanted := gids_wanted(planned):
+            for table in await asyncio.to_thread(self._asked.gids, wanted):
+                gid_room(table, wanted[table.device])
+
+    async def devices(self, names: Sequence[str]) -> tuple[tuple[Device, ...], str | None]:
+        """These RDMA devices as they are now, and the connection manager's node."""
+        if not names:
+            return (), None
+        return await asyncio.to_thread(self._asked.survey.devices, names)
+
+    def rail(self, card: CardId) -> int | None:
+        """The rail of the card's physical function, None where it has none.
+
+        Raise Unavailable right after the agent's start, when the cards are not numbered yet.
+        """
+        return self._asked.rail(card)
+
+    async def has_pool(self, name: PoolName) -> bool:
+        """Whether there is an IPPool of this name."""
+        return await self._asked.cluster.get(IP_POOL, name) is not None
+
+    async def pool(self, name: PoolName) -> IPPool:
+        """As it is now, one that a document brought too: people may change it.
+
+        The watch by which addresses are given out of it knows; else the API server is asked.
+        """
+        if watched := (self._asked.watched() or {}).get(name):
+            return watched
+        document = await self._asked.cluster.get(IP_POOL, name)
+        if document is None:
+            raise Unavailable(f"IPPool {name} was just deleted.")
+        return ip_pool.named(document.spec, name)
+
+    async def ip_pools(self) -> Collection[IPPool]:
+        """All pools that can be read, as they are now; raise Unavailable."""
+        if (watched := self._asked.watched()) is not None:
+            return watched.values()
+        seen = await self._asked.cluster.see(IP_POOL)
+        return [ip_pool.named(one.spec, one.name) for one in seen.objects]
+
+    async def tell(self, pod: PodState, interfaces: Sequence[Attached], call: Call) -> None:
+        """Write the pod's status annotations, the cluster's network first."""
+        await self._networks.tell(pod, network_status.statuses(pod, interfaces, call))
+        await self._asked.attached(PodName(pod.namespace, pod.name), interfaces)
+        await self.warn_of_mode(pod)
+
+    async def tell_own(
+        self, pod: PodState, interfaces: Sequence[Attached], others: frozenset[InterfaceName]
+    ) -> None:
+        """Write the own annotation; of what it has, entries about the interfaces `others` stay."""
+        key = network_status.OWN_ANNOTATION
+        text = network_status.own_status(interfaces, dict(pod.annotations).get(key, ""), others)
+        await self._networks.tell(pod, ((key, text),))
+        await self._asked.attached(PodName(pod.namespace, pod.name), interfaces)
+        await self.warn_of_mode(pod)
+
+    async def warn_of_mode(self, pod: PodState) -> None:
+        """Warn a pod of VKE's limits of the mode that its node has, which admission did not know.
+
+        What it asks for and mounts is read only where the node has such a mode.
+        """
+        modes = (*USUAL.without_vepfs, *USUAL.without_gpus)
+        pool = (self._asked.context.pools or {}).get(USUAL.counted)
+        if pool is None or pool.spec.mode not in modes:
+            return
+        from kube_rdma.admission.cluster import whole_pod
+        from kube_rdma.admission.rules.findings import of_mode
+
+        try:
+            read = await whole_pod(self._asked.cluster, pod.namespace, pod.name)
+        except KubeError as error:
+            log.warning(
+                "pod not judged by its mode", pod=f"{pod.namespace}/{pod.name}", why=str(error)
+            )
+            return
+        for finding in of_mode(read[0], pool.spec) if read else ():
+            self._asked.warn(pod, "UnsuitableMode", f"{finding.problem}. {finding.remedy}.", True)
+
+    async def _whole(self, definition: NetworkDefinition) -> NetworkDefinition:
+        """The same, when the pool that it brings along is there; its warnings are said once."""
+        for warning in self._notices.news(definition.network.name, *definition.warnings):
+            log.warning("network definition warning", warning=warning)
+        await self.bring(definition.ipam)
+        return definition
+
+    async def bring(self, ipam: IpamConf) -> None:
+        """Make the pool that a document brings along, where it is missing.
+
+        Raise Refused where one of its name gives other addresses and no administrator says so: the
+        token of any node is enough to make it.
+        """
+        if ipam.pool is None:
+            return
+        if ipam.pool.name not in self._made:
+            await self._make(ipam.pool)
+        watched = (self._asked.watched() or {}).get(ipam.pool.name)
+        if watched is None or ip_pool.content(watched) != ip_pool.content(ipam.pool):
+            await self._compare(ipam.pool)
+
+    async def _make(self, pool: IPPool) -> None:
+        counts = len(pool.ranges), len(pool.excludes)
+        is_large = counts[0] > MOST_MADE_RANGES or counts[1] > MOST_MADE_EXCLUDES
+        if is_large and not await self.has_pool(pool.name):
+            raise Refused(
+                f"it has {counts[0]} ranges and {counts[1]} excludes, and an agent makes pools of "
+                f"{MOST_MADE_RANGES} and {MOST_MADE_EXCLUDES}",
+                remedy="Make an IPPool of them, and write "
+                '"ipam": {"type": "kube-rdma-ipam", "pool": NAME}',
+                where=pool.ranges[0].source,
+            )
+        try:
+            await self._asked.cluster.create(IP_POOL, Wanted(pool.name, spec=pool))
+            log.info("IPPool created", pool=pool.name)
+        except Conflict:
+            pass  # another node was first
+        self._made.add(pool.name)
+
+    async def _compare(self, pool: IPPool) -> None:
+        """Raise Refused where the stored pool of this name was not made of the same document."""
+        stored = await self._asked.cluster.get(IP_POOL, pool.name)
+        if stored is None:
+            self._made.discard(pool.name)
+            raise Unavailable(f"IPPool {pool.name} was just deleted.")
+        differing = [
+            key
+            for key, value in ip_pool.content(pool).items()
+            if value != ip_pool.content(stored.spec)[key]
+        ]
+        is_edited = stored.annotation(EDITED) == "true" or stored.annotation(IMPORTED) is not None
+        if is_edited or not differing:
+            self._notices.over(("pool", pool.name))
+            return
+        refusal = Refused(
+            f"its {listed(differing)} differ from those of the network's configuration, of which "
+            "an agent makes it",
+            remedy=f"Delete it if no administrator wrote it; else annotate it with {EDITED}=true",
+            where=f"IPPool {pool.name}",
+        )
+        self._notices.warn(log, "IPPool refused", ("pool", pool.name), str(refusal), pool=pool.name)
+        raise refusal
+
+
+@lru_cache(256)  # many pods have one network
+def _load(
+    namespace: str, name: str, config: bytes, resource: str | None, host: bytes | None
+) -> NetworkDefinition:
+    from kube_rdma.attach.documents import network_definition
+
+    return network_definition.load(namespace, name, config, resource, host)

@@ -1,0 +1,174 @@
+"""The node's interfaces for the networks of a pod: which to look at, and what they are.
+
+Before attach/rules/seats: a node has an interface for each of its pods, and asking the kernel for
+all of them takes longer than making the few that are wanted. Links of the kernel and the survey of
+the cards become one HostNetwork, for the agent, for `explain` and for the hardware self-test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+
+from kube_base.frozen import replace
+from kube_rdma.attach.rules.infiniband import guid_of_sysfs, is_usable_guid
+from kube_rdma.attach.rules.seats import named, soft_links
+from kube_rdma.model.attach.attachment import (
+    GrantedShare,
+    HostLink,
+    HostNetwork,
+    LinkWays,
+    NetworkKind,
+    Wish,
+)
+from kube_rdma.model.attach.pod_view import SeenLink
+from kube_rdma.model.attach.steps import VirtualKind
+from kube_rdma.model.card import Card, Netdev
+from kube_rdma.model.device import PciAddress
+from kube_rdma.model.functions.step import FunctionPlace
+from kube_rdma.model.link import PlannedHostLink
+from kube_rdma.model.survey import Survey
+from kube_rdma.pools.rules.health.evaluate import node_cards
+from kube_rdma.pools.rules.modes import MODES
+
+_OWN = ("", VirtualKind.IPOIB)  # kinds of a card's own link
+
+
+def may_leave(wishes: Sequence[Wish], granted: Sequence[GrantedShare]) -> bool:
+    """Whether a card of the node may go into the pod."""
+    devices = any(wish.network.kind is NetworkKind.DEVICE for wish in wishes)
+    return devices or any(MODES[share.mode].owns for share in granted)
+
+
+def wanted(
+    wishes: Sequence[Wish], granted: Sequence[GrantedShare], survey: Survey
+) -> tuple[str, ...] | None:
+    """The names of all interfaces that planning looks at; None where a name cannot be found.
+
+    Those of the pod's cards with their bonds, those that the networks name, and of a virtual
+    function also that of its physical one.
+    """
+    on = {one.seat.pci: [each.name for each in one.netdevs] for one in survey.functions}
+    above = {one.seat.pci: one.seat.physical_function for one in survey.functions}
+    at = {name: pci for pci, names in on.items() for name in names}
+    interfaces = [name for share in granted for card in share.cards for name in _names(card)]
+    held = {share.share for share in granted} | {one.id for share in granted for one in share.cards}
+    for identifier in filter(None, map(named, wishes)):
+        if identifier in held or identifier.lower() in held:
+            continue
+        if ":" not in identifier:
+            interfaces.append(identifier)
+        elif names := next((on[pci] for pci in on if pci == identifier.lower()), None):
+            interfaces += names
+        else:
+            return None  # a MAC, or a card that is not known
+    physical = [above[at[name]] for name in interfaces if name in at]
+    interfaces += [name for pci in physical if pci for name in on.get(pci, ())]
+    bonds = {
+        each.name: each.master for one in survey.functions for each in one.netdevs if each.bonded
+    }
+    interfaces += [bond for name in interfaces if (bond := bonds.get(name))]
+    return tuple(dict.fromkeys(interfaces))
+
+
+def agree(survey: Survey, names: Sequence[str], links: Iterable[SeenLink]) -> bool:
+    """Whether these interfaces are all there, and sit where the survey says."""
+    seen = {str(link.name): link for link in links}
+    cards = {each.name: one.seat.pci for one in survey.functions for each in one.netdevs}
+    ports = {port.netdev for device in survey.devices for port in device.ports}
+    for name in names:
+        link = seen.get(name)
+        if link is None:
+            return False
+        if link.virtual or link.kind not in _OWN:  # no card's own link
+            if name in cards:
+                return False
+        elif name in cards:
+            if link.pci not in (None, cards[name]):
+                return False
+        elif link.pci or name not in ports:
+            return False
+    return True
+
+
+def with_ways(host: HostNetwork, ways: Iterable[LinkWays]) -> HostNetwork:
+    """The node with its routes over the links that may go into the pod."""
+    by_name = {one.name: one for one in ways}
+    links = tuple(replace(link, ways=by_name.get(link.name)) for link in host.links)
+    return replace(host, links=links)
+
+
+def host_network(survey: Survey, links: Sequence[SeenLink]) -> HostNetwork:
+    """The node's interfaces, each with the function below it; virtual ones of pods are left out."""
+    netdevs = {
+        netdev.name: (function.seat.pci, netdev)
+        for function in survey.functions
+        for netdev in function.netdevs
+    }
+    numbers = {str(link.name): link.index for link in links}
+    virtual = dict(_virtual(survey, numbers))
+    host_links = []
+    for link in links:
+        pci, netdev = netdevs.get(link.name, (link.pci, None))
+        own = netdev is not None or (link.kind in _OWN and not link.virtual)
+        host_links.append(
+            HostLink(
+                index=link.index,
+                name=link.name,
+                mtu=link.mtu,
+                mac=link.mac,
+                up=link.up,
+                pci=pci,
+                link_type=netdev.link_type if netdev else "ether",
+                default_route=_routed(link.name, netdev, survey),
+                addresses=tuple(one for one in link.addresses if not one[0].is_link_local),
+                virtual=virtual.get(pci) if pci else None,
+                master=netdev.master if netdev else None,
+                bonded=netdev is not None and netdev.bonded,
+                kind="" if own else link.kind,
+            )
+        )
+    soft = any(device.is_soft for device in survey.devices)
+    kinds = [kind for card in (node_cards(survey) if soft else ()) for _, kind in soft_links(card)]
+    guids = tuple(
+        (device.name, device.pci, guid)
+        for device in survey.devices
+        if (guid := _usable_guid(device.node_guid))
+    )
+    return HostNetwork(tuple(host_links), survey.namespace_mode, kinds[0] if kinds else None, guids)
+
+
+def _names(card: Card) -> tuple[str, ...]:
+    """As attach/rules/seats.link_of looks for them."""
+    ports = [port.netdev for device in card.devices for port in device.ports if port.netdev]
+    return (*ports, *(each.name for each in card.function.netdevs)) if card.function else (*ports,)
+
+
+def _routed(name: str, netdev: Netdev | None, survey: Survey) -> bool:
+    """Whether the node is reached through a link of any kind, as far as anybody knows."""
+    if netdev:
+        return netdev.vital
+    return survey.routed is None or name in survey.routed
+
+
+@lru_cache(1024)  # of the same survey for every pod
+def _usable_guid(sysfs_guid: str | None) -> str | None:
+    guid = guid_of_sysfs(sysfs_guid)
+    return guid if is_usable_guid(guid) else None
+
+
+def _virtual(
+    survey: Survey, numbers: Mapping[str, int]
+) -> Iterator[tuple[PciAddress, FunctionPlace]]:
+    """Virtual functions whose physical one has an interface on the node."""
+    physical = {
+        function.seat.pci: PlannedHostLink(numbers[netdev.name], netdev.name)
+        for function in survey.functions
+        for netdev in function.netdevs[:1]
+        if netdev.name in numbers
+    }
+    for function in survey.functions:
+        above = function.seat.physical_function
+        if above in physical and function.vf_index is not None:
+            place = FunctionPlace(physical[above], above, function.vf_index)
+            yield function.seat.pci, place

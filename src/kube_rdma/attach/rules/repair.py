@@ -1,0 +1,211 @@
+"""Compares the runtime's sandboxes with what is attached: who lacks networks, what is left over.
+
+The kubelet never repeats an ADD that succeeded. Where somebody rewrote the CNI configuration, a
+sandbox lives without the networks that its pod asks for, and will not heal by itself; and a DEL
+that nobody heard leaves an attachment behind. attach/repair looks again and
+again and does what is said here. Rules of time: a state goes in and the next one comes out; `now`
+is of a monotonic clock, in seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
+from typing import TypeVar
+
+from kube_base.foreign_json import Undecodable, decoded
+from kube_base.frozen import Frozen, field, replace
+from kube_rdma.attach.rules.requests import is_asking
+from kube_rdma.model.attach.attachment import Attachment
+from kube_rdma.model.late_binding.binding import ContainerId, PodName
+from kube_rdma.model.late_binding.runtime import PodSandbox
+from kube_rdma.model.pod import PodState
+
+GRACE = 5.0
+"""Seconds for which a ready sandbox may lack its networks. containerd lists it after ADD; where a
+runtime lists it before, its ADD may be on its way."""
+
+ABSENT = 300.0
+"""Seconds for which the runtime must not know a sandbox before its attachment ends while its
+namespace is there. containerd lists a sandbox only when all of it is made, and may pull the pause
+image between ADD and that; the kubelet gives it four minutes (twice its request timeout)."""
+
+FIRST, LONGEST = 30.0, 300.0
+"""Seconds from one try to the next, doubled from the first."""
+
+REFUSALS, FAILURES = 2, 6
+"""So often a repair is refused, or fails at all, before the pod's restart is asked for. One refusal
+may be of a network that is being made."""
+
+STATUS = "k8s.v1.cni.cncf.io/network-status"
+OWN_STATUS = "kube-rdma.io/network-status"
+
+_OVER = ("Succeeded", "Failed")
+
+V = TypeVar("V")
+
+
+class RepairView(Frozen):
+    """One look: the sandboxes were listed before the attachments were read.
+
+    `pods` are those of the node, none while others give pods their networks. `gone`: containers
+    with an attachment whose network namespace is no more. `foreign`: those whose attachment another
+    version of kube-rdma made, of which nothing else is known.
+    """
+
+    sandboxes: tuple[PodSandbox, ...]
+    pods: tuple[PodState, ...]
+    attachments: tuple[Attachment, ...]
+    gone: Collection[ContainerId] = frozenset()
+    foreign: Collection[ContainerId] = frozenset()
+
+
+class Tried(Frozen):
+    """Repairs of one sandbox that came to nothing, in a row."""
+
+    refusals: int
+    failures: int  # refusals too
+    due: float  # of the next one
+
+
+class RepairState(Frozen):
+    """What has to be known from one look to the next, by container.
+
+    `lacking`: since when it lacks its networks, `absent`: since when the runtime does not know it,
+    `content`: those whose pod turned out to ask for nothing.
+    """
+
+    lacking: Mapping[ContainerId, float] = field(default_factory=lambda: MappingProxyType({}))
+    absent: Mapping[ContainerId, float] = field(default_factory=lambda: MappingProxyType({}))
+    tried: Mapping[ContainerId, Tried] = field(default_factory=lambda: MappingProxyType({}))
+    content: frozenset[ContainerId] = frozenset()
+
+
+class Decided(Frozen):
+    """What to do now: give `missing` their networks, end the attachments of `orphans`."""
+
+    missing: tuple[PodSandbox, ...]
+    orphans: tuple[ContainerId, ...]
+    state: RepairState
+
+
+def decide(seen: RepairView, before: RepairState, now: float) -> Decided:
+    """What is wrong, and how long it has been so."""
+    lacking = {one.container: one for one in _lacking(seen) if one.container not in before.content}
+    absent = _absent(seen)
+    state = RepairState(
+        lacking={container: before.lacking.get(container, now) for container in lacking},
+        absent={container: before.absent.get(container, now) for container in absent},
+        tried=_kept(before.tried, lacking),
+        content=before.content & {one.container for one in seen.sandboxes},
+    )
+    missing = tuple(one for one in lacking.values() if _due(state, one.container) <= now)
+    orphans = tuple(
+        container
+        for container, since in state.absent.items()
+        if container in seen.gone or since + ABSENT <= now
+    )
+    return Decided(missing, orphans, state)
+
+
+def failed(state: RepairState, container: ContainerId, now: float, *, refused: bool) -> RepairState:
+    """After a repair that came to nothing."""
+    last = state.tried.get(container, Tried(0, 0, 0.0))
+    pause = min(LONGEST, FIRST * 2.0 ** min(last.failures, 16))
+    tried = Tried(last.refusals + 1 if refused else 0, last.failures + 1, now + pause)
+    return replace(state, tried={**state.tried, container: tried})
+
+
+def asks_for_nothing(state: RepairState, container: ContainerId) -> RepairState:
+    """After a repair that had nothing to do: its annotation is an empty list, for one."""
+    return replace(state, content=state.content | {container})
+
+
+def is_hopeless(state: RepairState, container: ContainerId, pod: PodState) -> bool:
+    """Whether to end it: it runs without its networks, and giving them has failed often enough.
+
+    A pod that does not run yet is held back by PreStartContainer or waits for its images; nothing
+    of it runs without its networks, so it waits for the repair.
+    """
+    tried = state.tried.get(container)
+    if tried is None or pod.phase != "Running" or pod.deleting:
+        return False
+    return tried.refusals >= REFUSALS or tried.failures >= FAILURES
+
+
+def is_owed(sandbox: PodSandbox, pod: PodState, asking: int | None, chained: int | None) -> bool:
+    """Whether a sandbox surely began without networks that it should have had: only then evict.
+
+    It was made since its pod is known to ask, and since the runtime is known to call kube-rdma;
+    both in nanoseconds of the wall clock, None for never. A pod that was annotated while it ran, or
+    ran before kube-rdma came, has missed nothing. Nor does it help to evict a static pod: only its
+    mirror in the API goes, and the kubelet makes it again.
+    """
+    if asking is None or chained is None or pod.is_static:
+        return False
+    return sandbox.created >= max(asking, chained)
+
+
+def due(state: RepairState, now: float) -> float:
+    """When something will have to be done, as far as is known; infinity for never."""
+    missing = [_due(state, container) for container in state.lacking.keys() - state.content]
+    orphans = [since + ABSENT for since in state.absent.values()]
+    return min((when for when in (*missing, *orphans) if when > now), default=float("inf"))
+
+
+def is_others(pod: PodState) -> bool:
+    """Whether somebody else gave the pod its networks: only a foreign status names some.
+
+    So it is with pods from before kube-rdma was installed, which Multus attached.
+    """
+    annotations = dict(pod.annotations)
+    if OWN_STATUS in annotations:
+        return False
+    try:
+        entries = decoded(annotations.get(STATUS, ""))
+    except Undecodable:
+        return False
+    if not isinstance(entries, list):
+        return False
+    return any(isinstance(one, dict) and not one.get("default") for one in entries)
+
+
+def _lacking(seen: RepairView) -> Iterable[PodSandbox]:
+    """The living sandboxes of pods that ask, without a complete attachment; the newest of a pod."""
+    pods = {
+        (PodName(pod.namespace, pod.name), pod.runtime_uid)
+        for pod in seen.pods
+        if is_asking(pod) and not pod.deleting and pod.phase not in _OVER and not is_others(pod)
+    }
+    newest: dict[tuple[PodName, str], PodSandbox] = {}
+    for sandbox in sorted(seen.sandboxes, key=lambda one: one.created):
+        if sandbox.ready and (sandbox.pod, sandbox.uid) in pods:
+            newest[sandbox.pod, sandbox.uid] = sandbox
+    complete = {one.sandbox.container for one in seen.attachments if one.complete}
+    return [one for one in newest.values() if one.container not in {*complete, *seen.foreign}]
+
+
+def _absent(seen: RepairView) -> list[ContainerId]:
+    """Complete attachments without a sandbox. One without an answered ADD may be under way."""
+    sandboxes = {one.container: one for one in seen.sandboxes}
+    # The agent's own pod has a sandbox: if a runtime lists none, the kubelet asks another one.
+    if not sandboxes:
+        return []
+    containers = []
+    for attachment in seen.attachments:
+        container = attachment.sandbox.container
+        sandbox = sandboxes.get(container)
+        has_ended = sandbox is not None and not sandbox.ready and container in seen.gone
+        if attachment.complete and (sandbox is None or has_ended):
+            containers.append(container)
+    return containers
+
+
+def _due(state: RepairState, container: ContainerId) -> float:
+    if tried := state.tried.get(container):
+        return tried.due
+    return state.lacking[container] + GRACE
+
+
+def _kept(values: Mapping[ContainerId, V], keys: Collection[ContainerId]) -> dict[ContainerId, V]:
+    return {key: value for key, value in values.items() if key in keys}

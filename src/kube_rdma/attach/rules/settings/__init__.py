@@ -1,0 +1,1 @@
+"""Decides what programs in a container read of its devices: settings of NCCL, UCX."""

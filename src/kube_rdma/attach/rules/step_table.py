@@ -1,0 +1,192 @@
+"""What each kind of Step comes to: what is wrong in a pod where it is not done, and what undoes it.
+
+One row for each kind; a new kind is one row here, one sentence in attach/views, and what runs it
+in adapters/kernel. tests/house/test_steps.py sees that none of them is forgotten. attach/rules/undo
+takes whole attachments back by these rows, and checks them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from kube_base.frozen import Frozen, replace
+from kube_rdma.attach.rules.vf import differing
+from kube_rdma.model.attach import steps
+from kube_rdma.model.attach.pod_view import PodView, SeenLink, SeenRdma
+from kube_rdma.model.functions.step import RebindFunction, ResetFunction, SetFunction
+from kube_rdma.model.ipam import InterfaceName
+
+
+def _nothing(_: Any) -> tuple[steps.Undo, ...]:
+    """It goes with its link, or has left nothing."""
+    return ()
+
+
+class StepRow(Frozen):
+    """`lacks`: what is not, or no longer, as the Step made it, without a stop; "" when it is done.
+
+    `undone`: what takes it back, in this order.
+    """
+
+    lacks: Callable[[Any, PodView], str]
+    undone: Callable[[Any], tuple[steps.Undo, ...]] = _nothing
+
+
+def lacks(step: steps.Step, seen: PodView) -> str:
+    """What is wrong with a Step that was run, as a pod is now; "" when nothing is."""
+    return ROWS[type(step)].lacks(step, seen)
+
+
+def undone(step: steps.Step) -> tuple[steps.Undo, ...]:
+    """What takes a Step back."""
+    return ROWS[type(step)].undone(step)
+
+
+def _link(seen: PodView, name: InterfaceName) -> SeenLink | None:
+    return next((link for link in seen.links if link.name == name), None)
+
+
+def _device(seen: PodView, name: str) -> SeenRdma | None:
+    return next((device for device in seen.rdma if device.name == name), None)
+
+
+def _leaves_nothing(_: Any, __: PodView) -> str:
+    return ""
+
+
+def _made_link(step: steps.MakeLink, seen: PodView) -> str:
+    link = _link(seen, step.name)
+    if link is not None and link.alias == step.mark:
+        return ""
+    return f"the {step.kind} link on {step.parent.name} is not there"
+
+
+def _taken_link(step: steps.TakeLink, seen: PodView) -> str:
+    # Moving keeps the index unless the namespace has another link with it, so it proves nothing.
+    # Of a card's own link on virtio, and before Linux 5.14, the kernel names no function.
+    link = _link(seen, step.name)
+    if (
+        link is not None
+        and link.kind in ("", steps.VirtualKind.IPOIB)
+        and not link.virtual
+        and (link.pci == step.pci or (link.pci is None and not link.kind))
+    ):
+        return ""
+    return f"the card's link, {step.link.name} on the node, is not there"
+
+
+def _given_back(step: steps.TakeLink) -> tuple[steps.Undo, ...]:
+    state = (step.mtu, step.mac, step.up, step.addresses, step.routes, step.rules)
+    restored = (steps.RestoreRdma(name, kind, step.link) for name, kind in step.soft)
+    return (steps.GiveBackLink(step.link, step.name, step.pci, *state), *restored)
+
+
+def _bound(step: RebindFunction, seen: PodView) -> str:
+    if any(device.pci == step.pci and device.guid == step.guid for device in seen.rdma):
+        return ""
+    return f"the RDMA device of {step.pci} does not have the GUID {step.guid}"
+
+
+def _set_link(step: steps.SetLink, seen: PodView) -> str:
+    link = _link(seen, step.name)
+    if link is None:
+        return "the interface is not there"
+    if not link.up:
+        return "the interface is down"
+    return " and ".join(_link_differs(step, link))
+
+
+def _link_differs(step: steps.SetLink, link: SeenLink) -> Iterator[str]:
+    if step.mtu is not None and link.mtu != step.mtu:
+        yield f"its MTU is {link.mtu}, not {step.mtu}"
+    if step.mac is not None and link.mac.lower() != step.mac.lower():
+        yield f"its MAC is {link.mac}, not {step.mac}"
+
+
+def _address(step: steps.AddAddress, seen: PodView) -> str:
+    link = _link(seen, step.name)
+    if link is not None and (step.address, step.prefix) in link.addresses:
+        return ""
+    return f"the address {step.address}/{step.prefix} is not there"
+
+
+def _route(step: steps.AddRoute, seen: PodView) -> str:
+    wanted = (step.name, step.to, step.via, step.table)
+    if any((route.name, route.to, route.via, route.table) == wanted for route in seen.routes):
+        return ""
+    table = f" of table {step.table}" if step.table else ""
+    return f"the route to {step.to}{table} is not there"
+
+
+def _rule(step: steps.AddRule, seen: PodView) -> str:
+    wanted = (step.source, step.table, step.priority)
+    if any((rule.source, rule.table, rule.priority) == wanted for rule in seen.rules):
+        return ""
+    return f"the rule for what comes from {step.source} is not there"
+
+
+def _sysctl(step: steps.SetSysctl, seen: PodView) -> str:
+    if (step.path, step.value) in seen.sysctls:
+        return ""
+    has_link = any(link.name in step.path.split("/") for link in seen.links)
+    if step.optional and has_link and step.path not in dict(seen.sysctls):
+        return ""
+    return f"{step.path.replace('/', '.')} is not {step.value}"
+
+
+def _made_rdma(step: steps.MakeRdma, seen: PodView) -> str:
+    device = _device(seen, step.name)
+    if device is not None and device.netdev == step.on:
+        return ""
+    return f"the RDMA device {step.name} is not there"
+
+
+def _moved_rdma(step: steps.MoveRdma, seen: PodView) -> str:
+    same = any(step.pci is not None and device.pci == step.pci for device in seen.rdma)
+    if same or _device(seen, step.device) is not None:
+        return ""
+    return f"the RDMA device {step.device} is not there"
+
+
+def _gid(step: steps.AwaitGid, seen: PodView) -> str:
+    device = _device(seen, step.device)
+    if device is not None and (step.on, step.address) in device.gids:
+        return ""
+    return f"{step.device} lists no GID for {step.address}"
+
+
+def _plugin(step: steps.CallPlugin, seen: PodView) -> str:
+    if _link(seen, step.name) is not None:
+        return ""
+    types = ", ".join(plugin.type for plugin in step.plugins)
+    if step.addresses:
+        return f"the interface that {types} gave addresses to is not there"
+    return f"the interface of type {types} is not there"
+
+
+ROWS: Mapping[type[steps.Step], StepRow] = {
+    steps.MakeLink: StepRow(_made_link, lambda step: (steps.RemoveLink(step.name, step.mark),)),
+    steps.TakeLink: StepRow(_taken_link, _given_back),
+    SetFunction: StepRow(
+        lambda step, seen: " and ".join(differing(step, seen)),
+        lambda step: (ResetFunction(step.place, step.previous),),
+    ),
+    RebindFunction: StepRow(
+        _bound, lambda step: (replace(step, guid=step.previous, previous=step.guid),)
+    ),
+    steps.SetLink: StepRow(_set_link),
+    steps.Probe: StepRow(_leaves_nothing),
+    steps.AddAddress: StepRow(_address),
+    steps.AddRoute: StepRow(_route),
+    steps.AddRule: StepRow(
+        _rule, lambda step: (steps.RemoveRule(step.source, step.table, step.priority),)
+    ),
+    steps.SetSysctl: StepRow(_sysctl),
+    steps.MakeRdma: StepRow(_made_rdma, lambda step: (steps.RemoveRdma(step.name),)),
+    steps.MoveRdma: StepRow(_moved_rdma, lambda step: (steps.GiveBackRdma(step.device, step.pci),)),
+    steps.AwaitPartition: StepRow(_leaves_nothing),
+    steps.AwaitGid: StepRow(_gid),
+    steps.Announce: StepRow(_leaves_nothing),
+    steps.CallPlugin: StepRow(_plugin, lambda step: (steps.EndPlugin(step),)),
+}

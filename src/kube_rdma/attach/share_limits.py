@@ -1,0 +1,257 @@
+"""Has the kernel hold pods to the limits of their shares, and reads back that it does.
+
+    ADD: shares, devices ────────────────────┐
+    PreStart, Prepare and rounds: holdings ──┴ pools/rules/share_limits ─► rdma.max ─► read back
+
+No container begins without its limits: what cannot be held is refused when a claim is prepared, at
+an ADD (attach/attach) and before a container with a share starts. The kubelet
+has made the pod's group by then. The rounds compare what the kernel has for every pod that holds
+shares. They find what came later: another policy, a device that was registered anew. Nothing is
+kept on a disk, for the kernel's file is the record, and it ends with the pod's group.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+
+import structlog
+
+from kube_base.errors import Broken, KubeError, Refused, Unavailable
+from kube_base.frozen import Frozen
+from kube_base.notices import Notices
+from kube_rdma.adapters.kernel.cgroups.rdma import RdmaGroups
+from kube_rdma.attach.rules.late_binding.binding import holder, holders
+from kube_rdma.lib.phrases import listed
+from kube_rdma.model.attach.attachment import Attachment, GrantedShare, Sandbox
+from kube_rdma.model.claims.prepared import PreparedClaim
+from kube_rdma.model.late_binding.binding import PodName
+from kube_rdma.model.late_binding.runtime import PodSandbox
+from kube_rdma.model.pools.holding import Holding
+from kube_rdma.model.pools.pool import Pool, ShareId
+from kube_rdma.model.pools.rdma_limits import DeviceLimits, PodDeviceUse, RdmaLimits
+from kube_rdma.pools.rules.share_limits import (
+    UsedDevices,
+    device_limits,
+    differing,
+    limited,
+    used_devices,
+)
+
+ROUND_SECONDS = 60.0
+
+Pools = Callable[[], Mapping[str, Pool] | None]
+log = structlog.get_logger()
+
+
+class ShareLimits:
+    """The limits of one node; `groups` None: the agent does not see the node's control groups."""
+
+    def __init__(self, groups: RdmaGroups | None, pools: Pools) -> None:
+        self._groups = groups
+        self._pools = pools
+
+    @property
+    def by_resource(self) -> Mapping[str, RdmaLimits]:
+        """What a share may take now, of the resources that have limits."""
+        return limited(self._pools() or {})
+
+    @property
+    def is_able(self) -> bool:
+        """Whether the agent sees the node's control groups."""
+        return self._groups is not None
+
+    async def hold(
+        self, uid: str, granted: Sequence[GrantedShare], used: UsedDevices = ()
+    ) -> tuple[str, ...]:
+        """Have a pod held to the limits of these shares; devices that count nothing are returned.
+
+        `used` are devices of its interfaces. Raise KubeError when the kernel does not hold it.
+        """
+        limits = self.by_resource
+        if not any(share.resource in limits for share in granted):
+            return ()
+        return await self._written(uid, device_limits(granted, limits, used))
+
+    async def has_group(self, uid: str) -> bool:
+        """Whether the node has a control group of the pod."""
+        try:
+            return bool(self._groups and await asyncio.to_thread(self._groups.find, uid))
+        except Unavailable:
+            return False
+
+    async def lift(self, uid: str, granted: Sequence[GrantedShare], used: UsedDevices) -> None:
+        """Take away what an earlier policy limited; raise KubeError."""
+        if self._groups:
+            group = await asyncio.to_thread(self._groups.find, uid)
+            await _compare(self._groups, uid, group, device_limits(granted, {}, used))
+
+    def uses(self, sandboxes: Iterable[Sandbox]) -> tuple[PodDeviceUse, ...]:
+        """What these pods have of the devices that are limited for them.
+
+        It blocks. A pod whose group has ended has nothing.
+        """
+        groups = self._groups if self.by_resource else None
+        pods = {sandbox.uid: sandbox.pod for sandbox in sandboxes} if groups else {}
+        uses: list[PodDeviceUse] = []
+        for uid, pod in pods.items():
+            assert groups
+            with suppress(KubeError):
+                group = groups.read(groups.find(uid))
+                limits = {entry.device: entry.limits for entry in group.limits}
+                uses += (
+                    PodDeviceUse(pod.namespace, pod.name, use, limits[use.device])
+                    for use in group.current
+                    if limits.get(use.device, RdmaLimits()) != RdmaLimits()
+                )
+        return tuple(uses)
+
+    async def _written(self, uid: str, wanted: Sequence[DeviceLimits]) -> tuple[str, ...]:
+        """The devices among these that count nothing, once the others are limited."""
+        if self._groups is None:
+            raise Refused(
+                "the agent cannot hold pods to rdmaLimits, for it does not see the node's control "
+                "groups",
+                remedy="Install kube-rdma with agent.shareLimits=true, or remove rdmaLimits from "
+                "the pools of this node",
+            )
+        group = await asyncio.to_thread(self._groups.switch_on, uid)
+        counted = {entry.device for entry in await _compare(self._groups, uid, group, wanted)}
+        return tuple(
+            entry.device
+            for entry in wanted
+            if entry.limits != RdmaLimits() and entry.device not in counted
+        )
+
+
+async def _compare(
+    groups: RdmaGroups, uid: str, group: str, wanted: Sequence[DeviceLimits]
+) -> tuple[DeviceLimits, ...]:
+    """Write what the kernel does not have; return what it has then. Raise KubeError."""
+    seen = (await asyncio.to_thread(groups.read, group)).limits
+    different = differing(wanted, seen)
+    if not different:
+        return seen
+    await asyncio.to_thread(groups.write, group, different)
+    seen = (await asyncio.to_thread(groups.read, group)).limits
+    if lost := differing(wanted, seen):
+        names = listed([entry.device for entry in lost])
+        raise Broken(f"The kernel did not keep the limits of {names} for the pod.")
+    log.info("share limits set", uid=uid, devices=",".join(entry.device for entry in different))
+    return seen
+
+
+class RoundDependencies(Frozen):
+    """Whom the rounds need.
+
+    `listed` are the runtime's sandboxes; it raises Unavailable. `holdings` is what all pods hold,
+    None while nobody tells; `granted` looks shares up and raises Unavailable. `attachments` are
+    those of the node's pods.
+    """
+
+    limits: ShareLimits
+    listed: Callable[[], Awaitable[tuple[PodSandbox, ...]]]
+    holdings: Callable[[], Awaitable[tuple[Holding, ...] | None]]
+    granted: Callable[[Sequence[Holding]], tuple[GrantedShare, ...]]
+    attachments: Callable[[], Iterable[Attachment]]
+
+
+class ShareLimitRounds:
+    """``await ShareLimitRounds(...).run()``."""
+
+    def __init__(self, dependencies: RoundDependencies, pause: float = ROUND_SECONDS) -> None:
+        self._needs = dependencies
+        self._pause = pause
+        self._notices = Notices()
+        self._are_left = dependencies.limits.is_able  # those of an earlier policy, perhaps
+
+    async def run(self) -> None:
+        """Rounds, until cancelled."""
+        while True:
+            try:
+                await self.round()
+                self._notices.over("round")
+            except KubeError as error:
+                self._notices.warn(log, "share limits not compared", "round", str(error))
+            await asyncio.sleep(self._pause)
+
+    async def round(self) -> None:
+        """Compare once; raise KubeError when nobody tells who holds what.
+
+        What cannot be held for one pod holds up no other. Where nothing is limited, and nothing
+        was, nobody is asked.
+        """
+        limited_now = bool(self._needs.limits.by_resource)
+        if not limited_now and not self._are_left:
+            return
+        holdings = await self._needs.holdings()
+        if holdings is None:
+            return
+        pods = set(holders(holdings).values())
+        for sandbox in await self._needs.listed():
+            if sandbox.ready and sandbox.pod in pods:
+                await self._compare(sandbox, holdings)
+        self._are_left = limited_now
+
+    async def before_start(self, resource: str, shares: Sequence[ShareId]) -> None:
+        """Have the pod that holds these shares held to its limits; raise KubeError."""
+        holdings = await self._holdings()
+        pod = holder(holders(holdings), {(resource, share) for share in shares})
+        sandboxes = [one for one in await self._needs.listed() if one.ready and one.pod == pod]
+        if not sandboxes:
+            raise Unavailable(f"The container runtime shows no sandbox of pod {pod} yet.")
+        for sandbox in sandboxes:
+            await self._hold(pod, sandbox.uid, holdings)
+
+    async def prepared(self, claim: PreparedClaim) -> None:
+        """Have the pods of a claim held to their limits; raise KubeError.
+
+        One of several may not have begun: the kubelet makes a pod's group before it asks for its
+        claims.
+        """
+        holdings = await self._holdings()
+        users = [user for user in claim.users if user.resource == "pods"]
+        begun = [user for user in users if await self._needs.limits.has_group(user.uid)]
+        for user in begun or users:
+            await self._hold(PodName(claim.claim.namespace, user.name), user.uid, holdings)
+
+    async def _holdings(self) -> tuple[Holding, ...]:
+        holdings = await self._needs.holdings()
+        if holdings is None:
+            raise Unavailable("The kubelet does not report which pod holds which shares.")
+        return holdings
+
+    async def _compare(self, sandbox: PodSandbox, holdings: Sequence[Holding]) -> None:
+        """What cannot be held is said, and tried again in the next round."""
+        try:
+            await self._hold(sandbox.pod, sandbox.uid, holdings)
+        except KubeError as error:
+            self._fail(sandbox.pod, sandbox.uid, str(error))
+
+    async def _hold(self, pod: PodName, uid: str, holdings: Sequence[Holding]) -> None:
+        """Raise KubeError where a pod cannot be held to the limits of all that it has.
+
+        What cannot be lifted ends with the pod; a node that cannot limit has nothing to lift.
+        """
+        limits = self._needs.limits
+        mine = [one for one in holdings if PodName(one.namespace, one.pod) == pod]
+        used = used_devices(one for one in self._needs.attachments() if one.sandbox.pod == pod)
+        if not any(held.resource in limits.by_resource for held in mine):
+            with suppress(KubeError):
+                await limits.lift(uid, self._needs.granted(mine), used)
+        elif uncounted := await limits.hold(uid, self._needs.granted(mine), used):
+            self._fail(pod, uid, not_counted(uncounted))
+            return
+        self._notices.over(uid)
+
+    def _fail(self, pod: PodName, uid: str, why: str) -> None:
+        self._notices.warn(log, "share limits not held", uid, why, pod=str(pod))
+
+
+def not_counted(devices: Sequence[str]) -> str:
+    """Why devices have no limits: a sentence for logs and people."""
+    return (
+        f"The kernel counts no objects of {listed(devices)}: its driver does not register with the "
+        "rdma controller, or the device is gone."
+    )

@@ -1,0 +1,197 @@
+"""Keeps the ResourceSlices of this node as the agent's last look was: ``agent --claims``.
+
+    Pool ─ claims/rules/cards ─► ClaimOffer ─ shape ─► devices of slices ─┐
+    ResourceSlices ─ watch ─► PublishedSlice ─────────────────────────────┴ publication ─► writes
+
+A NodeKeeper. The kubelet deletes the slices of all drivers when it starts, and those of a driver 30
+s after it went (pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go); the watch tells, and they are
+written again. A server whose feature gates are off drops fields in silence: what comes back of a
+write is compared with it, and the slices are written without these features.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+
+import structlog
+
+from kube_base.errors import Refused
+from kube_client.watching import Changed, Cut, Deleted, Muddled, Synced
+from kube_rdma.adapters.bulkhead import object_failed, start
+from kube_rdma.adapters.cluster.kinds.offered_slice import StoredSlice, published
+from kube_rdma.claims.cluster_slices import OfferedSlices
+from kube_rdma.claims.rules.cards import ClaimOffer, RailOf
+from kube_rdma.claims.rules.dranet_names import with_dranet_names, without_dranet_names
+from kube_rdma.claims.rules.metadata import Attributes
+from kube_rdma.claims.rules.publication import (
+    PoolSite,
+    Publication,
+    dropped,
+    last_shown,
+    publication,
+    written_without,
+)
+from kube_rdma.claims.rules.serving import PluginShares, for_claims, ready
+from kube_rdma.claims.rules.shape import fewer, slices
+from kube_rdma.model.claims.offered import ClaimFeature, OfferedDevice, PublishedSlice
+from kube_rdma.model.node import NodeState
+from kube_rdma.reports.node_keeper import NodeKeeper, WritePace
+from kube_rdma.reports.rules.node_report import AgentLook
+
+# A kubelet that starts deletes slice by slice; a link that drops is to be told in 0.3 s.
+SLICE_PACE = WritePace(quiet=0.05, longest=0.2, spacing=0.1)
+
+_SENTENCES = {
+    ClaimFeature.CONSUMABLE_CAPACITY: "each share of a shared card is a device of its own",
+    ClaimFeature.DEVICE_TAINTS: "cards that cannot be used are left out",
+}
+
+log = structlog.get_logger()
+
+
+class SlicePublisher(NodeKeeper[ClaimOffer]):
+    """The slices of one agent's node.
+
+    `rail` gives the rail of a card. With `dranet` devices have DRANET's names of attributes too.
+    """
+
+    part = "slices"
+    failure = "resource slices not written"
+
+    def __init__(
+        self,
+        door: OfferedSlices,
+        rail: RailOf,
+        pace: WritePace = SLICE_PACE,
+        *,
+        dranet: bool = False,
+    ) -> None:
+        super().__init__(pace)
+        self._door = door
+        self._rail = rail
+        self._dranet = dranet
+        self._stored: dict[str, StoredSlice] = {}
+        self._shown: dict[str, OfferedDevice] = {}  # as last published, by name; own names alone
+        self._without: frozenset[ClaimFeature] = frozenset()
+        self._held: PluginShares | None = None  # by pods, as the kubelet said last
+        self._absent = False  # nobody serves slices
+        self._synced = False  # so `_stored` is what the API server has
+
+    def attributes(self) -> Attributes:
+        """What the slices say of each device, in the form of KEP-5304."""
+        return {
+            name: {
+                key: {"int": value} if isinstance(value, int) else {"string": value}
+                for key, value in device.attributes
+            }
+            for name, device in self._shown.items()
+        }
+
+    def offered(self) -> frozenset[str] | None:
+        """The resources whose devices slices of this node have; None when that is not known."""
+        if not self._synced:
+            return frozenset() if self._absent else None
+        devices = (one for stored in self._stored.values() for one in published(stored).devices)
+        resources = (dict(device.attributes).get("resource") for device in devices)
+        return frozenset(str(name) for name in resources if name)
+
+    def _wanted(self, look: AgentLook) -> ClaimOffer:
+        if look.plugin_shares is not None:
+            self._held = look.plugin_shares
+        pools = look.verdict.pools if self._held is not None else ()
+        offer = for_claims(pools, self._held or {}, self._rail)
+        for sentence in self._notices.news("offer", *offer.refusals):
+            log.warning("card not in slices", what=sentence)
+        return offer
+
+    def _agrees(self, node: NodeState, wanted: ClaimOffer) -> bool:
+        return not self._synced or self._publication(node, wanted).is_empty
+
+    async def _write(self, node: NodeState, wanted: ClaimOffer) -> NodeState:
+        for _ in range(1 + len(ClaimFeature)):  # each may turn out to be off
+            missing = await self._publish(self._publication(node, wanted))
+            if not missing:
+                break
+            self._do_without(missing, wanted)
+        return node
+
+    async def _publish(self, writes: Publication) -> frozenset[ClaimFeature]:
+        """Write; return the features that the server dropped."""
+        missing: frozenset[ClaimFeature] = frozenset()
+        for part in writes.removed:
+            if stored := self._stored.get(part.name):
+                await self._door.remove(stored)
+                self._stored.pop(part.name, None)
+        for part in writes.changed:
+            if stored := self._stored.get(part.name):  # else it was deleted since
+                missing |= self._written(part, await self._door.change(stored, part))
+        for part in writes.created:
+            missing |= self._written(part, await self._door.create(part))
+        count = len(writes.removed) + len(writes.changed) + len(writes.created)
+        if count:
+            log.info("resource slices written", node=self._door.node, writes=count)
+        return missing
+
+    def _written(self, part: PublishedSlice, stored: StoredSlice) -> frozenset[ClaimFeature]:
+        self._take(stored)
+        return dropped(part.devices, published(stored).devices)
+
+    def _do_without(self, missing: frozenset[ClaimFeature], wanted: ClaimOffer) -> None:
+        """Tell which features the server has not, each once, and what follows."""
+        self._without |= missing
+        for feature in sorted(missing):
+            for so in self._notices.news(feature, _SENTENCES[feature]):
+                log.warning("feature gate off", gate=feature, so=so)
+        apart = ClaimFeature.CONSUMABLE_CAPACITY in self._without
+        short = fewer(wanted.cards) if apart else None
+        for why in self._notices.news("shares", *filter(None, [short])):
+            log.warning("shares not in slices", why=why)
+
+    def _publication(self, node: NodeState, wanted: ClaimOffer) -> Publication:
+        """What has to be written now."""
+        devices = slices(ready(wanted, node), self._shown, self._without)
+        if self._dranet:
+            devices = with_dranet_names(devices)
+        stored = map(published, self._stored.values())
+        return publication(PoolSite(node.name, node.uid), stored, devices, self._without)
+
+    async def run(self) -> None:
+        """Follow the slices, and write whenever they say something else, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            start(tasks, {"slices read": self._follow, "slices written": super().run})
+
+    async def _follow(self) -> None:
+        """Watch the slices; begin again when their kind was not served."""
+        while True:
+            try:
+                async with aclosing(self._door.watch()) as events:
+                    async for event in events:
+                        self._hear(event)
+            except Refused as error:
+                self._absent = True
+                self._tell(self._door.node, error)
+                await asyncio.sleep(self._pace.after(error, 0))
+
+    def _hear(self, event: object) -> None:
+        match event:
+            case Changed(stored):
+                try:
+                    self._take(stored)
+                except Exception as error:  # noqa: BLE001  of one slice
+                    object_failed("ResourceSlice", stored.name, error)
+                    self._stored.pop(stored.name, None)
+            case Deleted(name=name) | Muddled(name=name):
+                self._stored.pop(name, None)
+                if not self._stored:  # another server may be there by now: all is tried again
+                    self._without = frozenset()
+            case Synced():
+                self._synced = True
+                self._without |= written_without(map(published, self._stored.values()))
+            case Cut():
+                return  # what is known may be old; a write of what is right changes nothing
+        self._changes.touch()
+
+    def _take(self, stored: StoredSlice) -> None:
+        self._stored[stored.name] = stored
+        self._shown.update(without_dranet_names(last_shown([published(stored)])))

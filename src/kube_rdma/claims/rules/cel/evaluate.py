@@ -1,0 +1,225 @@
+"""Whether a selector takes a device, as the scheduler evaluates it.
+
+Called by claims/rules/claim_search for each device that is not in use. The variable `device` is
+that of k8s.io/dynamic-resource-allocation v0.36.3, cel/compile.go: an attribute or capacity without
+a domain has its driver's, and a domain that the device lacks is an empty map.
+
+Whoever reads a claim did not write its selectors, so what they cost has an end, counted in steps of
+about a microsecond. What is written is evaluated once, in time that its length bounds; what takes
+longer than its length (comparing lists, searching by a pattern) counts its own steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from operator import ge, gt, le, lt
+from typing import Any
+
+from kube_rdma.claims.rules.cel.functions import (
+    EvaluationError,
+    Optional,
+    Quantity,
+    called,
+    equal,
+    kind,
+    operated,
+    ordered,
+    semver,
+)
+from kube_rdma.claims.rules.cel.syntax import (
+    Chain,
+    Expression,
+    FunctionCall,
+    Index,
+    ListOf,
+    Literal,
+    Name,
+    NotEvaluated,
+    Steps,
+    parsed,
+)
+from kube_rdma.model.claims.listed import ListedDevice, Version
+
+MOST_STEPS = 100_000  # of one selector for one device
+MOST_STEPS_TOGETHER = 5_000_000  # of all nodes, devices and selectors
+Variables = Mapping[str, object]
+_COMPARED = {"<": lt, "<=": le, ">": gt, ">=": ge}
+
+
+class _Domains(dict[str, dict[str, object]]):
+    """Attributes or capacities by domain: every domain has a map, most an empty one."""
+
+    def __init__(self, driver: str, values: Mapping[str, object]) -> None:
+        for name, value in values.items():
+            domain, _, bare = name.rpartition("/")
+            self.setdefault(domain or driver, {})[bare] = value
+
+    def __missing__(self, key: str) -> object:
+        return {}
+
+
+class Selectors:
+    """What selectors say of devices, for one claim or a few; `steps` is what they took so far."""
+
+    def __init__(self) -> None:
+        self.steps = self._most = 0
+        self._answers: dict[tuple[str, str, int], bool] = {}
+
+    def take(self, expression: str, driver: str, device: ListedDevice) -> bool:
+        """Whether it is true of the device; raise EvaluationError or NotEvaluated.
+
+        The device is known again by its identity: whoever asks keeps it.
+        """
+        key = (expression, driver, id(device))
+        if key not in self._answers:
+            self._most = min(self.steps + MOST_STEPS, MOST_STEPS_TOGETHER)
+            self._spend(len(expression) // 4 + len(device.attributes) + len(device.capacity))
+            try:
+                value = self._value(parsed(expression), {"device": _variable(driver, device)})
+            except RecursionError as error:
+                raise NotEvaluated("it is nested too deeply") from error
+            self._answers[key] = _bool(value)
+        return self._answers[key]
+
+    def _spend(self, steps: int) -> None:
+        """Count steps before they are taken."""
+        self.steps += steps
+        if self.steps > self._most:
+            self.steps = self._most
+            raise NotEvaluated("it would take too long")
+
+    def _value(self, what: Expression, variables: Variables) -> object:
+        match what:
+            case Literal():
+                return what.value
+            case Name():
+                if what.name not in variables:
+                    raise NotEvaluated(f"{what.name} is not evaluated")
+                return variables[what.name]
+            case ListOf():
+                return tuple([self._value(item, variables) for item in what.items])
+            case FunctionCall():
+                return self._called(what.name, what.arguments, variables)
+            case Chain():
+                return self._followed(what.start, what.steps, variables)
+
+    def _followed(self, start: Expression, steps: Steps, variables: Variables) -> object:
+        value = self._value(start, variables)
+        for step in steps:
+            if isinstance(step, Index):
+                value = _at(value, self._value(step.key, variables), optional=step.optional)
+            else:
+                values = [self._value(one, variables) for one in step.arguments]
+                value = self._stepped(step.name, value, values)
+        return value
+
+    def _bound(self, arguments: tuple[Expression, ...], variables: Variables) -> object:
+        if len(arguments) != 3 or not isinstance(arguments[0], Name):
+            raise NotEvaluated("cel.bind() of this is not evaluated")
+        value = self._value(arguments[1], variables)
+        return self._value(arguments[2], {**variables, arguments[0].name: value})
+
+    def _stepped(self, name: str, left: object, values: list[object]) -> object:
+        """An operator between two values, or a method of the left one."""
+        if name in _COMPARED:
+            return _COMPARED[name](ordered(left, values[0]), 0)
+        if name in ("==", "!="):
+            return equal(left, values[0], self._spend) is (name == "==")
+        if name == "in":
+            return self._within(left, values[0])
+        if name in ("+", "-", "*", "/", "%"):
+            return operated(name, left, values[0])
+        return called(name, (left, *values), self._spend)
+
+    def _called(self, name: str, arguments: tuple[Expression, ...], variables: Variables) -> object:
+        if name in ("&&", "||"):
+            return self._either(arguments, variables, decides=name == "||")
+        if name == "?:":
+            return self._chosen(arguments, variables)
+        if name == "has":
+            return self._has(arguments, variables)
+        if name == "cel.bind":
+            return self._bound(arguments, variables)
+        return called(name, [self._value(one, variables) for one in arguments], self._spend)
+
+    def _either(
+        self, arguments: tuple[Expression, ...], variables: Variables, *, decides: bool
+    ) -> bool:
+        """Of `&&` and `||`: one side that decides counts even where others have no value."""
+        failure: ValueError | None = None
+        for argument in arguments:
+            try:
+                if _bool(self._value(argument, variables)) is decides:
+                    return decides
+            except NotEvaluated as error:
+                failure = error
+            except EvaluationError as error:
+                failure = failure or error
+        if failure:
+            raise failure
+        return not decides
+
+    def _chosen(self, arguments: tuple[Expression, ...], variables: Variables) -> object:
+        """Of conditions and values in turn, and an else."""
+        for place in range(0, len(arguments) - 1, 2):
+            if _bool(self._value(arguments[place], variables)):
+                return self._value(arguments[place + 1], variables)
+        return self._value(arguments[-1], variables)
+
+    def _has(self, arguments: tuple[Expression, ...], variables: Variables) -> bool:
+        chain = arguments[0] if len(arguments) == 1 else None
+        field = chain.steps[-1] if isinstance(chain, Chain) else None
+        if not isinstance(chain, Chain) or not isinstance(field, Index):
+            raise NotEvaluated("has() of this is not evaluated")
+        target = self._followed(chain.start, chain.steps[:-1], variables)
+        if not isinstance(target, Mapping) or not isinstance(field.key, Literal):
+            raise EvaluationError(f"{kind(target)} has no such field")
+        return isinstance(target, _Domains) or field.key.value in target
+
+    def _within(self, item: object, whole: object) -> bool:
+        if isinstance(whole, Mapping):
+            return isinstance(item, str) and item in whole
+        if isinstance(whole, tuple):
+            return any(equal(item, one, self._spend) for one in whole)
+        raise EvaluationError(f"nothing is in {kind(whole)}")
+
+
+def _variable(driver: str, device: ListedDevice) -> Mapping[str, object]:
+    attributes = {
+        name: semver(value.text) if isinstance(value, Version) else value
+        for name, value in device.attributes.items()
+    }
+    if None in attributes.values():
+        raise EvaluationError("an attribute of it has no value that is supported")
+    return {
+        "driver": driver,
+        "allowMultipleAllocations": device.shared,
+        "attributes": _Domains(driver, attributes),
+        "capacity": _Domains(
+            driver, {n: Quantity(one.value) for n, one in device.capacity.items()}
+        ),
+    }
+
+
+def _at(target: Any, key: Any, *, optional: bool) -> object:
+    if isinstance(target, Optional):
+        if not target.has:
+            return target
+        target, optional = target.value, True
+    if isinstance(target, Mapping) and isinstance(key, str):
+        has = key in target or isinstance(target, _Domains)
+    elif isinstance(target, tuple) and type(key) is int:
+        has = 0 <= key < len(target)
+    else:
+        named = key if isinstance(key, str) else kind(key)
+        raise EvaluationError(f"{kind(target)} has no {named:.80}")
+    if not has and not optional:
+        raise EvaluationError(f"there is no {key!s:.80}")
+    value = target[key] if has else None
+    return Optional(value, has) if optional else value
+
+
+def _bool(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise EvaluationError(f"the value is {kind(value)}, not bool")
+    return value

@@ -1,0 +1,181 @@
+"""One name is served by one way on a node: what each way leaves to the other while it changes.
+
+    label, document ─► PoolSpec.serve ─┬► for_plugin ─► list of the device plugin
+    kubelet ─ who holds shares ────────┤
+    journal ─ what claims hold ────────┴► for_claims ─► devices of slices
+
+A pool goes from one way to the other while pods run. To claims: the plugin's list is empty first,
+then the Node object shows 0, then the slices have what older pods do not hold. Back: the slices
+lose the pool first, then the list has what claims do not hold. The scheduler takes the way of
+claims where a node's allocatable is 0 (kubernetes@v1.36.3 pkg/scheduler/framework/plugins/
+dynamicresources/extendeddynamicresources.go, filterExtendedResources); docs/decisions/0107.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from kube_base.errors import Refused
+from kube_base.frozen import replace
+from kube_rdma.claims.rules.cards import ClaimOffer, RailOf, claim_offer
+from kube_rdma.claims.rules.names import device_name
+from kube_rdma.lib.phrases import listed
+from kube_rdma.model.card import CardId
+from kube_rdma.model.claims.offered import OfferedCard
+from kube_rdma.model.claims.prepared import PreparedClaim
+from kube_rdma.model.late_binding.binding import HeldShare
+from kube_rdma.model.node import NodeState
+from kube_rdma.model.pools.holding import Holding
+from kube_rdma.model.pools.pool import Bind, Pool, Serving, Share, ShareId
+from kube_rdma.pools.rules.holdings import card_of
+from kube_rdma.pools.rules.modes import terms
+
+PluginShares = Mapping[str, Collection[ShareId]]
+"""The shares that pods hold by the device plugin, by resource."""
+
+Holders = Mapping[HeldShare, str]
+"""Who holds shares by the device plugin, in words."""
+
+
+def plugin_shares(
+    holdings: Sequence[Holding] | None, booked: Iterable[PreparedClaim]
+) -> PluginShares | None:
+    """What is held by the device plugin; None when nobody can tell.
+
+    The kubelet's answer and what claims hold came together: what is booked is taken out.
+    """
+    if holdings is None:
+        return None
+    own = {(share.resource, share.share) for claim in booked for share in claim.shares}
+    shares: dict[str, set[ShareId]] = {}
+    for held in holdings:
+        mine = {share for share in held.shares if (held.resource, share) not in own}
+        shares.setdefault(held.resource, set()).update(mine)
+    return shares
+
+
+def for_claims(pools: Iterable[Pool], held: PluginShares, rail: RailOf) -> ClaimOffer:
+    """What the pools offer to claims, without what pods of the device plugin hold.
+
+    A card all of whose slots such pods hold is left out until one of them ends.
+    """
+    served = [pool for pool in pools if pool.spec.serve is not Serving.PLUGIN]
+    offer = claim_offer(served, rail)
+    taken: Counter[str] = Counter()
+    resources: dict[str, str] = {}
+    for pool in served:
+        spec = pool.spec
+        if spec.serve is not Serving.CLAIMS:
+            continue
+        shares = [card_of(spec, share) for share in held.get(spec.resource, ())]
+        whole = terms(spec).bind is Bind.POOL
+        for card in (None,) if whole else pool.cards:
+            name = device_name(pool, card)
+            resources.setdefault(name, spec.resource)
+            taken[name] += shares.count(card.id if card else None)
+    left = (replace(card, slots=card.slots - taken[card.name]) for card in offer.cards)
+    return ClaimOffer(tuple(card for card in left if card.slots > 0), offer.refusals, resources)
+
+
+def ready(offer: ClaimOffer, node: NodeState) -> tuple[OfferedCard, ...]:
+    """The cards whose resource the scheduler does not count as shares on this node (any more).
+
+    While it does, a pod may come for a share that the kubelet is about to give.
+    """
+    counted = {resource for resource, count in node.allocatable if count}
+    return tuple(card for card in offer.cards if offer.resources.get(card.name) not in counted)
+
+
+def for_plugin(
+    pools: Iterable[Pool],
+    booked: Sequence[PreparedClaim],
+    held: PluginShares | None,
+    published: Collection[str] | None,
+) -> tuple[Pool, ...]:
+    """The pools as the kubelet is to hear of them.
+
+    `published` are the resources of devices in slices, None when nobody can tell. One that is to be
+    the plugin's and still has devices there stays with the claims, and so does one that claims hold
+    something of while nobody can tell which shares are free. Of the others as many free shares are
+    not given away as claims hold.
+    """
+    return tuple(_for_plugin(pool, booked, held, published) for pool in pools)
+
+
+def waiting(pools: Iterable[Pool], served: Iterable[Pool], booked: Sequence[PreparedClaim]) -> bool:
+    """Whether a pool does not have all its shares yet, which nobody announces when it can."""
+    claimed = {share.resource for claim in booked for share in claim.shares}
+    return any(
+        wish.spec.serve is Serving.PLUGIN
+        and (pool.spec.serve is not Serving.PLUGIN or wish.spec.resource in claimed)
+        for wish, pool in zip(pools, served, strict=True)
+    )
+
+
+def _for_plugin(
+    pool: Pool,
+    booked: Sequence[PreparedClaim],
+    held: PluginShares | None,
+    published: Collection[str] | None,
+) -> Pool:
+    spec = pool.spec
+    if spec.serve is not Serving.PLUGIN:
+        return pool
+    if published is None or spec.resource in published:
+        return replace(pool, spec=replace(spec, serve=Serving.CLAIMS))
+    claimed = _claimed(pool, booked)
+    if not claimed:
+        return pool
+    if held is None:
+        return replace(pool, spec=replace(spec, serve=Serving.CLAIMS))
+    mine = held.get(spec.resource, ())
+    shares: list[Share] = []
+    for share in reversed(pool.shares):
+        withheld = claimed[share.card] > 0 and share.id not in mine
+        if withheld:
+            claimed[share.card] -= 1
+        shares.append(replace(share, healthy=False) if withheld else share)
+    return replace(pool, shares=tuple(reversed(shares)))
+
+
+def refuse_claimed(
+    pool: Pool, wanted: Collection[ShareId], booked: Sequence[PreparedClaim], held: Holders
+) -> None:
+    """Raise Refused for shares that stand for what claims hold by now.
+
+    `held` are the shares that pods have by the device plugin; what they have already is given
+    again. The plugin's list leaves such shares out, but a claim may be quicker than the list.
+    """
+    if pool.spec.serve is not Serving.PLUGIN:
+        return
+    resource = pool.spec.resource
+    claimed = _claimed(pool, booked)
+    fresh = [pool.index[n].card for n in wanted if n in pool.index and (resource, n) not in held]
+    for card in dict.fromkeys(fresh):
+        own = [share.id for share in pool.shares if share.card == card]
+        others = sum((resource, name) in held for name in own)
+        if claimed[card] and others + claimed[card] + fresh.count(card) > len(own):
+            names = sorted(
+                str(claim.claim)
+                for claim in booked
+                if any(share.resource == resource and not share.admin for share in claim.shares)
+            )
+            raise Refused(
+                f"{claimed[card]} of the {len(own)} shares of {card or 'the pool'} are held by "
+                f"claims ({listed(names)}), and {others} by pods",
+                remedy="Create the pod again when the pods of these claims have ended",
+                where=resource,
+            )
+
+
+def _claimed(pool: Pool, booked: Sequence[PreparedClaim]) -> Counter[CardId | None]:
+    """How many shares of each card claims hold, of None where shares stand for the pool."""
+    whole = terms(pool.spec).bind is Bind.POOL
+    claimed: Counter[CardId | None] = Counter()
+    for claim in booked:
+        for share in claim.shares:
+            if share.resource == pool.spec.resource and not share.admin:
+                for card in (None,) if whole else share.cards:
+                    claimed[card] += share.slots
+    return claimed

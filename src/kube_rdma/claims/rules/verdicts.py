@@ -1,0 +1,165 @@
+"""Why a claim waits: for each node whether it can be met, else what is against each device.
+
+explain/claims asks, claims/views shows. The search is that of the scheduler
+(claims/rules/claim_search). Where it ends without success, its deepest attempt is told: which
+devices it had, and the first reason against each other one for the request that it ended at.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from kube_rdma.claims.rules.cel.evaluate import Selectors
+from kube_rdma.claims.rules.cel.syntax import NotEvaluated
+from kube_rdma.claims.rules.claim_search import ClaimRefused, ClaimSearch, NotJudged
+from kube_rdma.claims.rules.device_state import Candidate, DeviceChoice
+from kube_rdma.model.claims.claim import AllocationResult, ClaimNode, ClaimRequest
+from kube_rdma.model.claims.verdict import (
+    ClaimExplanation,
+    ClaimOutcome,
+    ClaimVerdict,
+    DeviceVerdict,
+    Objection,
+    Reason,
+)
+from kube_rdma.model.claims.world import ClaimWorld
+
+WORDS = {
+    Reason.POOL_INCOMPLETE: "of an incomplete pool",
+    Reason.POOL_INVALID: "of an invalid pool",
+    Reason.IN_USE: "in use",
+    Reason.CLASS_SELECTOR: "not of the class",
+    Reason.SELECTOR: "not selected",
+    Reason.NODE_SELECTOR: "for other nodes",
+    Reason.CAPACITY_UNKNOWN: "without the capacity",
+    Reason.CAPACITY: "short of capacity",
+    Reason.COUNTER: "short of a counter",
+    Reason.TAINT: "tainted",
+    Reason.CONSTRAINT: "against a constraint",
+    Reason.NOT_EVALUATED: "with a selector that is not evaluated",
+}
+_ORDER = list(ClaimOutcome)
+_ALONE = (
+    "A pod's claims are allocated together, and the pod has to fit on the node too: this is about"
+    " the claim alone."
+)
+_GATES = (
+    "Judged as the scheduler of Kubernetes 1.36 decides, with its default gates. DeviceTaintRules"
+    " are not read."
+)
+
+
+def explain_claim(world: ClaimWorld) -> ClaimExplanation:
+    """The claim on every node, the worst first; of those that fail the nearest first."""
+    if world.claim.held is not None:
+        return ClaimExplanation(world.claim, (), _allocated(world))
+    selectors = Selectors()
+    nodes = sorted(
+        (judge(world, node, selectors) for node in world.nodes),
+        key=lambda one: (_ORDER.index(one.outcome), one.lacking, one.node),
+    )
+    return ClaimExplanation(world.claim, tuple(nodes), _headline(world, nodes), (_ALONE, _GATES))
+
+
+def judge(world: ClaimWorld, node: ClaimNode, selectors: Selectors | None = None) -> ClaimVerdict:
+    """The claim on one node; whoever judges several ones has the same `selectors` for all."""
+    search = ClaimSearch(world, node, selectors or Selectors())
+    try:
+        choices = search.search()
+    except ClaimRefused as error:
+        return ClaimVerdict(node.name, ClaimOutcome.REFUSED, why=str(error))
+    except NotEvaluated as error:
+        why = f"a selector is beyond what kube-rdma evaluates: {error}"
+        devices = tuple(_against(search, 0))
+        return ClaimVerdict(node.name, ClaimOutcome.NOT_JUDGED, why=why, devices=devices)
+    except NotJudged as error:
+        return ClaimVerdict(node.name, ClaimOutcome.NOT_JUDGED, why=str(error))
+    if choices is not None:
+        devices = tuple(map(_chosen, choices))
+        return ClaimVerdict(
+            node.name, ClaimOutcome.MET, tuple(map(_granted, choices)), devices=devices
+        )
+    best = search.best
+    search.to_best(world)
+    stuck = world.claim.requests[best.request]
+    return ClaimVerdict(
+        node.name,
+        ClaimOutcome.NOT_MET,
+        wanted=best.wanted,
+        lacking=max(best.wanted - len(best.choices), 1),
+        stuck=stuck.name,
+        devices=(*_against(search, best.request), *map(_chosen, best.choices)),
+    )
+
+
+def _against(search: ClaimSearch, request: int) -> Iterator[DeviceVerdict]:
+    """Each device that the request has not got, and what is against it."""
+    for choice in search.claim.requests[request].choices:
+        mine = {one.candidate.id for one in search.best.choices if one.request.name == choice.name}
+        for candidate in search.candidates:
+            if candidate.id not in mine:
+                yield DeviceVerdict(
+                    candidate.id, choice.name, _objection(search, choice, candidate)
+                )
+
+
+def _objection(
+    search: ClaimSearch, request: ClaimRequest, candidate: Candidate
+) -> Objection | None:
+    """Also of a device that the search did not come to, and whose selector fails."""
+    try:
+        return search.objection(request, candidate)
+    except (NotEvaluated, ClaimRefused) as error:
+        return Objection(Reason.NOT_EVALUATED, str(error))
+
+
+def _chosen(choice: DeviceChoice) -> DeviceVerdict:
+    return DeviceVerdict(choice.candidate.id, choice.request.name, chosen=True)
+
+
+def _granted(choice: DeviceChoice) -> AllocationResult:
+    request = choice.request
+    return AllocationResult(choice.candidate.id, request.name, request.admin, None, choice.capacity)
+
+
+def _allocated(world: ClaimWorld) -> str:
+    held = world.claim.held or ()
+    pools = ", ".join(dict.fromkeys(one.device.pool for one in held))
+    return f"The claim has {_devices(len(held))}, of pool {pools}: it does not wait for any."
+
+
+def _headline(world: ClaimWorld, nodes: Sequence[ClaimVerdict]) -> str:
+    """One sentence of all nodes."""
+    if not nodes:
+        return "There is no node."
+    met = [one for one in nodes if one.outcome == ClaimOutcome.MET]
+    if nodes[0].outcome == ClaimOutcome.REFUSED:
+        return f"The scheduler gives the claim up on every node: {nodes[0].why}."
+    if met:
+        names = ", ".join(one.node for one in met[:3]) + (", …" if len(met) > 3 else "")
+        where = f"on {len(met)} of {len(nodes)} nodes ({names})"
+        return f"The claim can be met now, {where}: a pod that names it waits for something else."
+    hidden = next((one for one in nodes if one.outcome == ClaimOutcome.NOT_JUDGED), None)
+    if hidden:
+        return f"Whether the claim can be met is not known: {hidden.why}."
+    nearest = nodes[0]
+    what = f"No node has the {_devices(nearest.wanted)} that the claim asks for"
+    if not nearest.devices:
+        return f"{what}: no driver offers a device to any node."
+    return f"{what}; nearest is {nearest.node}, which lacks {nearest.lacking}{objections(nearest)}."
+
+
+def objections(verdict: ClaimVerdict) -> str:
+    """What is against its devices behind a colon, the most frequent first; empty for nothing."""
+    counts = Counter(one.objection.reason for one in verdict.devices if one.objection)
+    parts = [f"{count} {_is(count)} {WORDS[reason]}" for reason, count in counts.most_common()]
+    return f": {', '.join(parts)}" if parts else ""
+
+
+def _is(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+def _devices(count: int) -> str:
+    return "1 device" if count == 1 else f"{count} devices"

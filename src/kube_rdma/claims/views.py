@@ -1,0 +1,170 @@
+"""A claim explained, for people and programs: `kube-rdma explain claim/NAME`.
+
+One sentence says what it comes to. Then what is asked, then the nodes: the nearest first, and on
+each the devices that are in the way before those that would be taken. Marks are those of
+reports/views/pages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from kube_rdma.lib.page import Line, Page, Sentence, state_of
+from kube_rdma.lib.page_text import first_names
+from kube_rdma.model.claims.claim import AllocationResult, Claim, ClaimConstraint, ClaimRequest
+from kube_rdma.model.claims.device import SliceDevice
+from kube_rdma.model.claims.verdict import (
+    ClaimExplanation,
+    ClaimOutcome,
+    ClaimVerdict,
+    DeviceVerdict,
+)
+
+_MARKS: Mapping[ClaimOutcome, str] = {
+    ClaimOutcome.REFUSED: "✗",
+    ClaimOutcome.NOT_MET: "✗",
+    ClaimOutcome.NOT_JUDGED: "?",
+    ClaimOutcome.MET: "✓",
+}
+_INDENT = "  "
+_DEEP = "    "
+MOST_NODES = 8  # that are shown with their devices
+_MOST_NAMES = 3  # of devices that have the same against them
+
+
+def claim_page(explanation: ClaimExplanation) -> Page:
+    """The whole."""
+    claim = explanation.claim
+    state = "allocated" if claim.held is not None else "not allocated"
+    users = f"for {', '.join(claim.reserved_for)}" if claim.reserved_for else ""
+    title = " · ".join(filter(None, (f"claim {claim.namespace}/{claim.name}", state, users)))
+    notes = (Sentence(f"{_INDENT}{note}", _DEEP) for note in explanation.notes)
+    return (
+        (Sentence(title, _DEEP, loose=True),),
+        (Sentence(explanation.headline),),
+        (Line("ASKED"), *_asked(claim)),
+        (Line("HELD"), *_held(claim.held)) if claim.held else (),
+        (Line("NODES"), *_nodes(explanation.nodes)) if explanation.nodes else (),
+        (Line("NOTES"), *notes) if explanation.notes else (),
+    )
+
+
+def claim_document(explanation: ClaimExplanation) -> dict[str, object]:
+    """The same as JSON values. Keys are stable: they are added to, never renamed or removed."""
+    claim = explanation.claim
+    return {
+        "claim": f"{claim.namespace}/{claim.name}",
+        "allocated": claim.held is not None,
+        "met": explanation.is_met,
+        "summary": explanation.headline,
+        "reservedFor": list(claim.reserved_for),
+        "held": [_device_document(one.device, one.request) for one in claim.held or ()],
+        "nodes": [_node_document(one) for one in explanation.nodes],
+        "notes": list(explanation.notes),
+    }
+
+
+def _node_document(verdict: ClaimVerdict) -> dict[str, object]:
+    return {
+        "node": verdict.node,
+        "outcome": verdict.outcome,
+        "why": verdict.why or None,
+        "request": verdict.stuck or None,
+        "wanted": verdict.wanted,
+        "lacking": verdict.lacking,
+        "devices": [
+            {
+                **_device_document(one.device, one.request),
+                "chosen": one.chosen,
+                "reason": one.objection.reason if one.objection else None,
+                "text": one.objection.text if one.objection else None,
+            }
+            for one in verdict.devices
+        ],
+    }
+
+
+def _device_document(device: SliceDevice, request: str) -> dict[str, object]:
+    names = {"driver": device.driver, "pool": device.pool, "device": device.name}
+    return {**names, "request": request}
+
+
+def _asked(claim: Claim) -> Iterator[Sentence]:
+    for request in claim.requests:
+        for number, choice in enumerate(request.choices):
+            lead = f"{_INDENT}{choice.name}  "
+            either = "else " if number else ""
+            yield Sentence(f"{lead}{either}{_wanted(choice)}", _DEEP)
+            for selector in choice.selectors:
+                yield Sentence(f"{_DEEP}with {' '.join(selector.split())}", _DEEP * 2)
+    for constraint in claim.constraints:
+        yield Sentence(f"{_INDENT}{_constraint(constraint)}", _DEEP)
+
+
+def _wanted(choice: ClaimRequest) -> str:
+    count = "all devices" if choice.every else f"{choice.count} ×"
+    admin = ", with admin access" if choice.admin else ""
+    return f"{count} of class {choice.device_class}{admin}".replace("× of class", "× class")
+
+
+def _constraint(constraint: ClaimConstraint) -> str:
+    verb = "differ" if constraint.distinct else "agree"
+    whose = f"devices of {', '.join(constraint.requests)}" if constraint.requests else "all devices"
+    return f"{whose} {verb} in {constraint.attribute}"
+
+
+def _held(held: Iterable[AllocationResult]) -> Iterator[Sentence]:
+    for result in held:
+        device = result.device
+        text = f"{_INDENT}{device.name}  pool {device.pool}, request {result.request}"
+        yield Sentence(text, _DEEP, loose=True)
+
+
+def _nodes(nodes: tuple[ClaimVerdict, ...]) -> Iterator[Sentence]:
+    drivers = {one.device.driver for node in nodes for one in node.devices}
+    for verdict in nodes[:MOST_NODES]:
+        yield _marked("", f"{_MARKS[verdict.outcome]} {_state(verdict)}", _DEEP)
+        yield from _devices(verdict, several=len(drivers) > 1)
+    more = len(nodes) - MOST_NODES
+    if more > 0:
+        yield Sentence(f"… and {more} more; --node shows one of them, --json all", loose=True)
+
+
+def _marked(indent: str, text: str, below: str) -> Sentence:
+    """A sentence that begins with a mark."""
+    return Sentence(f"{indent}{text}", below, state_of(text[0]))
+
+
+def _state(verdict: ClaimVerdict) -> str:
+    if verdict.outcome == ClaimOutcome.MET:
+        return f"{verdict.node}  can meet it"
+    if verdict.outcome == ClaimOutcome.NOT_MET:
+        lacks = f"lacks {verdict.lacking} of {verdict.wanted}, for request {verdict.stuck}"
+        return f"{verdict.node}  {lacks}" + ("" if verdict.devices else ": it has no device")
+    return f"{verdict.node}  {verdict.why}"
+
+
+def _devices(verdict: ClaimVerdict, *, several: bool) -> Iterator[Sentence]:
+    """Devices that have the same against them share a line."""
+    lines: dict[str, list[str]] = {}
+    for looked in sorted(verdict.devices, key=lambda looked: looked.chosen):
+        names = lines.setdefault(_about(looked), [])
+        names.append(_name(verdict.node, looked.device, several=several))
+    for text, names in lines.items():
+        whose = f"{text[0]} {first_names(names, _MOST_NAMES)}"
+        yield _marked(_DEEP, f"{whose}  {text[2:]}", _DEEP * 2)
+
+
+def _about(looked: DeviceVerdict) -> str:
+    request, objection = looked.request, looked.objection
+    if looked.chosen:
+        return f"✓ would be taken for {request}"
+    if objection is None:
+        return f"· could be had for {request}, and leads to no whole answer"
+    choice = f"{request}: " if "/" in request else ""
+    return f"✗ {choice}{' '.join(objection.text.split())}"
+
+
+def _name(node: str, device: SliceDevice, *, several: bool) -> str:
+    pool = f"{device.pool}/" if device.pool != node else ""
+    return f"{device.driver}/{pool}{device.name}" if several else f"{pool}{device.name}"

@@ -1,0 +1,277 @@
+"""`kube-rdma agent`: what the container image runs, without arguments."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kube_rdma.cli.options import (
+    KUBELET_ROOT,
+    METRICS_ADDRESS,
+    RUNTIME_SOCKET,
+    ClusterOptions,
+    listen_address,
+    program_options,
+)
+
+if TYPE_CHECKING:
+    from kube_rdma.agent.compose import AgentPlaces
+    from kube_rdma.model.metrics.families import MetricNames
+
+# Where the manifests of the first device plugins, of the shared and of the SR-IOV one mount it.
+CONFIG = Path("/k8s-rdma-sriov-dev-plugin/config.json")
+SHARED_CONFIG = Path("/k8s-rdma-shared-dev-plugin/config.json")
+SRIOV_CONFIG = Path("/etc/pcidp/config.json")
+FOLDER = click.Path(path_type=Path)
+_OF_PLUGIN = ("networks", "claims", "startup_taint", "metrics_address", "ready_file")
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+@click.command()
+@click.option(
+    "--role",
+    "roles",
+    type=click.Choice(["plugin", "node"]),
+    multiple=True,
+    default=["plugin"],
+    show_default=True,
+    help="Work of this process. plugin offers the cards to the kubelet. node beside it follows the "
+    "node's mode label, writes labels and events, and binds devices to pods' networks. node alone "
+    "only labels the node. May be given twice.",
+)
+@click.option(
+    "--config",
+    metavar="FILE",
+    type=FOLDER,
+    help="File of the pools to offer, JSON or YAML; `kube-rdma config check` explains it. "
+    f"Default: {SHARED_CONFIG} or {SRIOV_CONFIG}, whose folder exists, else {CONFIG}. No default "
+    "with role node.",
+)
+@click.option(
+    "--node-name",
+    envvar="NODE_NAME",
+    metavar="NAME",
+    show_envvar=True,
+    help="Name of this node's Node object. Role node needs it.",
+)
+@program_options(namespace="kube-rdma")
+@KUBELET_ROOT
+@click.option(
+    "--registry",
+    type=click.Choice(["device-plugins", "plugins_registry"]),
+    default="device-plugins",
+    show_default=True,
+    help="Folder of the kubelet to register in. device-plugins works with every Kubernetes, "
+    "plugins_registry from 1.12 on.",
+)
+@click.option(
+    "--state-dir",
+    metavar="DIR",
+    type=FOLDER,
+    default=Path("/var/lib/kube-rdma"),
+    show_default=True,
+    help="Folder of the agent's records, which role node needs after a restart.",
+)
+@click.option(
+    "--cdi-dir",
+    metavar="DIR",
+    type=FOLDER,
+    default=Path("/var/run/cdi"),
+    show_default=True,
+    help="Folder in which the container runtime looks for CDI files. Role node writes them there.",
+)
+@RUNTIME_SOCKET
+@click.option(
+    "--networks",
+    is_flag=True,
+    help="Put networks into pods. Needs role node, CAP_NET_ADMIN, CAP_SYS_ADMIN, CAP_NET_RAW and "
+    "the host's CNI folders.",
+)
+@click.option(
+    "--namespace-isolation",
+    is_flag=False,
+    flag_value="default,kube-system",
+    metavar="NAMESPACE,...",
+    help="Let a pod name only networks of its own namespace and of the listed ones, such as "
+    "default,shared, and no CNI configuration of the node. Without a list: default,kube-system. "
+    "Needs --networks. Default: a pod may name networks of any namespace.",
+)
+@click.option(
+    "--startup-taint",
+    is_flag=True,
+    help="Take the taint kube-rdma.io/starting:NoSchedule off this node when it offers every "
+    "resource, or startup-taint.cluster-autoscaler.kubernetes.io/kube-rdma:NoSchedule. Needs role "
+    "node and the right to patch nodes.",
+)
+@click.option(
+    "--ready-file",
+    metavar="FILE",
+    type=FOLDER,
+    help="File that the agent writes when its node is ready for pods. All resources are registered "
+    "with the kubelet then. With --networks the agent is also in the CNI configuration, or has "
+    "logged why not. The file must exist and be empty, such as /dev/termination-log. "
+    "Default: no file.",
+)
+@click.option(
+    "--claims",
+    is_flag=True,
+    help="Let ResourceClaims have the cards of pools that the node's label kube-rdma.io/serve or "
+    "the configuration gives to them, as devices of the driver rdma.kube-rdma.io. Alpha. Needs "
+    "role node, Kubernetes 1.34 or later, the host's folder plugins_registry and the right to "
+    "write resourceslices.",
+)
+@click.option(
+    "--dranet-attributes",
+    is_flag=True,
+    help="Publish the devices of --claims under DRANET's names of attributes too: "
+    "dra.net/encapsulation, ifName, isSriovVf, numaNode, pciAddress, rdma and rdmaDevice.",
+)
+@click.option(
+    "--node-labels",
+    type=click.Choice(["write", "write-nfd", "leave", "remove"]),
+    default="write",
+    show_default=True,
+    help="Labels of this node, for role node. write: write labels below kube-rdma.io/. write-nfd: "
+    "also those of Node Feature Discovery, by which operators start drivers. leave: change none. "
+    "remove: remove the labels that an agent wrote. Needs the right to patch nodes.",
+)
+@METRICS_ADDRESS
+@click.option(
+    "--metrics-names",
+    type=click.Choice(["node-exporter", "vke", "none"]),
+    multiple=True,
+    default=["node-exporter"],
+    show_default=True,
+    help="Names for the counters of the node's ports; none leaves these counters out. May be given "
+    "twice. Avoid names that another exporter on the node uses: sums then count each port twice.",
+)
+@click.option(
+    "--metrics-pods",
+    is_flag=True,
+    help="Serve the series of pods too, without asking for a credential: namespaces, names and "
+    "traffic. docs/monitoring.md says how to guard the port.",
+)
+@click.option(
+    "--socket",
+    metavar="FILE",
+    type=FOLDER,
+    default=Path("/run/kube-rdma/agent.sock"),
+    show_default=True,
+    help="Socket on which the agent answers the CNI shim, for --networks.",
+)
+@click.option(
+    "--host",
+    metavar="DIR",
+    type=FOLDER,
+    default=Path("/host"),
+    show_default=True,
+    help="Folder in which the host's root is mounted. --networks needs its CNI folders, "
+    "--node-labels=write-nfd its os-release.",
+)
+def agent(
+    roles: tuple[str, ...],
+    config: Path | None,
+    node_name: str | None,
+    cluster: ClusterOptions,
+    **more: Any,
+) -> None:
+    """Serve a node's cards; the DaemonSet runs it.
+
+    Role plugin offers the cards as resources to the kubelet. It needs the kubelet's folder and a
+    configuration, and no privilege. Role node adds what needs the API server. The agent runs until
+    SIGTERM or SIGINT.
+    """
+    from kube_rdma.adapters.kubelet.registry import Registry
+    from kube_rdma.agent.compose import AgentOptions, LabelWish, labelling, opened
+    from kube_rdma.agent.loop import run_plugin
+    from kube_rdma.lib import logs
+    from kube_rdma.lib.process import until_signal
+
+    _check(roles, node_name, config, more)
+    options = AgentOptions(
+        config=config if config or "node" in roles else _mounted(),
+        node=node_name if "node" in roles else None,
+        connect=cluster.open,
+        registry=Registry(more.pop("registry")),
+        networks=more.pop("networks"),
+        everybodys=_namespaces(more.pop("namespace_isolation")),
+        startup_taint=more.pop("startup_taint"),
+        claims=more.pop("claims"),
+        dranet=more.pop("dranet_attributes"),
+        labels=LabelWish(more.pop("node_labels")),
+        metrics=listen_address(more.pop("metrics_address")),
+        metrics_pods=more.pop("metrics_pods"),
+        metric_names=_names(more.pop("metrics_names")),
+        namespace=cluster.namespace,
+        places=_places(more),
+    )
+
+    async def run() -> None:
+        if "plugin" not in roles:
+            from kube_rdma.agent.node.labeller import run_labeller
+
+            async with labelling(options) as sources:
+                await run_labeller(sources)
+            return
+        async with opened(options) as doors:
+            await run_plugin(doors)
+
+    logs.configure()
+    asyncio.run(until_signal(run()))
+
+
+def _check(
+    roles: tuple[str, ...], node_name: str | None, config: Path | None, more: dict[str, Any]
+) -> None:
+    """Refuse options that do not go together."""
+    if "plugin" not in roles and any((config, *map(more.get, _OF_PLUGIN))):
+        raise click.UsageError("role node alone labels its node: give --role plugin too")
+    if more["networks"] and "node" not in roles:
+        raise click.UsageError("--networks is what role node does: give --role node too")
+    if more["namespace_isolation"] is not None and not more["networks"]:
+        raise click.UsageError("--namespace-isolation is about networks: give --networks too")
+    if more["startup_taint"] and "node" not in roles:
+        raise click.UsageError("--startup-taint is what role node does: give --role node too")
+    if more["claims"] and "node" not in roles:
+        raise click.UsageError("--claims is what role node does: give --role node too")
+    if more["dranet_attributes"] and not more["claims"]:
+        raise click.UsageError("--dranet-attributes is about claims: give --claims too")
+    if "node" in roles and not node_name:
+        raise click.UsageError("role node has to know its node: set NODE_NAME or --node-name")
+
+
+def _places(paths: dict[str, Any]) -> AgentPlaces:
+    """The paths of options; the runtime's socket is looked for where none is named."""
+    from kube_rdma.adapters.runtime.cri import find_socket
+    from kube_rdma.agent.compose import AgentPlaces
+
+    return AgentPlaces(**{**paths, "runtime_socket": paths["runtime_socket"] or find_socket()})
+
+
+def _namespaces(text: str | None) -> tuple[str, ...] | None:
+    """The namespaces of a list with commas; None where there is none."""
+    if text is None:
+        return None
+    names = tuple(part.strip() for part in text.split(",") if part.strip())
+    for name in names:
+        if not _NAMESPACE.fullmatch(name):
+            problem = f"{name!r} is not a namespace: write them with commas, such as default,shared"
+            raise click.BadParameter(problem, param_hint="--namespace-isolation")
+    return names
+
+
+def _names(words: tuple[str, ...]) -> tuple[MetricNames, ...]:
+    """Whose names metrics have; `none` beside others says nothing."""
+    from kube_rdma.model.metrics.families import MetricNames
+
+    return tuple(MetricNames(word) for word in words if word != "none")
+
+
+def _mounted() -> Path:
+    """The configuration that the manifest mounts; the oldest place if there is none."""
+    places = (SHARED_CONFIG, SRIOV_CONFIG)
+    return next((place for place in places if place.parent.is_dir()), CONFIG)

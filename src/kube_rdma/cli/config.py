@@ -1,0 +1,317 @@
+"""`kube-rdma config`: what a configuration means, before a node has to live with it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kube_base.frozen import Frozen
+from kube_rdma.cli.examples import examples
+from kube_rdma.cli.exit_codes import ExitCode
+from kube_rdma.cli.options import ADMISSION_SET, ClusterOptions, cluster_options
+from kube_rdma.cli.output import show, show_document, tell
+from kube_rdma.cli.progress import ProgressLine
+from kube_rdma.cli.recorded import sysfs_option
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from kube_base.errors import Refused
+    from kube_rdma.adapters.kernel.sysfs.tree import SysfsRoot
+    from kube_rdma.lib.text.document import Document
+    from kube_rdma.lib.text.typed import Config
+    from kube_rdma.model.admission.facts import AdmissionSettings
+    from kube_rdma.pools.rules.pools import Clash
+    from kube_rdma.pools.views import OnNode
+
+
+class _Place(Frozen):
+    """The node that is meant: this one, or the recorded one of `sysfs`; None of both."""
+
+    sysfs: SysfsRoot | None
+    node: bool
+    node_name: str | None
+    cluster: ClusterOptions
+
+
+_STDIN = "-"
+_PARAMETERS = "claim-parameters"
+
+
+@click.group()
+def config() -> None:
+    """Check configurations and manifests.
+
+    `check` shows what a file means before you apply it. `schema` prints the JSON Schema of a
+    format, for editors.
+    """
+
+
+@config.command(
+    epilog=examples(
+        "kube-rdma config check config.json",
+        "kube-rdma config check --node config.json",
+        "kube-rdma config check --sysfs dgx-like config.json",
+        "kube-rdma config check pod.yaml network.yaml -o json",
+    )
+)
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@sysfs_option("Also show which cards the pools have on a recorded node.")
+@click.option("--node", is_flag=True, help="Also show which cards the pools have on this node.")
+@click.option(
+    "--node-name",
+    envvar="NODE_NAME",
+    metavar="NAME",
+    show_envvar=True,
+    help="Name of this node's Node object, for --node. Pools do not move cards that have its "
+    "addresses.",
+)
+@cluster_options()
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="Output format: table for people, json for programs.",
+)
+@ADMISSION_SET
+def check(
+    files: tuple[str, ...],
+    output: str,
+    assignments: tuple[str, ...],
+    **place: Any,
+) -> None:
+    """Show what files mean, or their faults.
+
+    FILE is JSON or YAML; - is stdin. It has a configuration of pools, or manifests of any kind:
+    pods, Deployments and Jobs, networks, IPPools, policies, ConfigMaps, ResourceClaims and
+    DeviceClasses. All files are judged together.
+
+    Exits with 1 when two pools claim a card of the node that only one can have, with 3 when
+    something is refused.
+    """
+    from kube_base.errors import Refused
+    from kube_rdma.admission.documents import settings as admission_settings
+    from kube_rdma.admission.manifest_check import is_configuration
+
+    sysfs, node = place["sysfs"], place["node"]
+    if node and sysfs:
+        raise click.UsageError("--node and --sysfs cannot be combined.")
+    try:
+        texts = [_text_of(name) for name in files]
+        parts = [part for text in texts for part in _parts(text)]
+        if len(parts) == 1 and isinstance(parts[0], Refused):
+            raise parts[0]
+        if len(files) == 1 and is_configuration(parts):
+            _check_configuration(texts[0], _Place(**place), output)
+            return
+        if node or sysfs:
+            raise click.UsageError("--node and --sysfs are for a configuration alone.")
+        settings = admission_settings.load(assignments, "--admission-set")
+        _check_manifests(parts, settings, output)
+    except Refused as error:
+        if output != "json":
+            raise
+        show_document({"errors": list(_errors(error))}, "json")
+        sys.exit(ExitCode.REFUSED)
+
+
+@config.command(
+    epilog=examples(
+        "kube-rdma config schema",
+        "kube-rdma config schema node-policy > node-policy.json",
+    )
+)
+@click.argument("dialect", required=False)
+def schema(dialect: str | None) -> None:
+    """Print the JSON Schema of a configuration.
+
+    DIALECT is the format's name, such as node-policy, or claim-parameters, the parameters of
+    ResourceClaims. Without it, the names of all formats are printed. Editors check and complete
+    files with a schema.
+    """
+    from kube_rdma.claims.parameter_document import ClaimParametersObject
+    from kube_rdma.pools.documents.config import DIALECTS, schema_text
+    from kube_rdma.pools.views import formats_page
+
+    if dialect is None:
+        rows = [(name, entry.key, f"the format of {entry.of}") for name, entry in DIALECTS.items()]
+        show(formats_page((*rows, (_PARAMETERS, "kind", "parameters of ResourceClaims"))))
+    elif dialect in (*DIALECTS, _PARAMETERS):
+        model = DIALECTS[dialect].model if dialect in DIALECTS else ClaimParametersObject
+        click.echo(schema_text(model))
+    else:
+        names = ", ".join((*DIALECTS, _PARAMETERS))
+        raise click.UsageError(f"There is no format {dialect}; the formats are {names}.")
+
+
+class _Text(Frozen):
+    """What a file holds, and what it is called in messages."""
+
+    data: bytes
+    source: str
+
+
+def _text_of(name: str) -> _Text | Refused:
+    """What a file holds, or why it cannot be read."""
+    from kube_rdma.lib.text import document, reader
+
+    if name == _STDIN:
+        return _Text(sys.stdin.buffer.read(), "stdin")
+    try:
+        with Path(name).open("rb") as file:
+            return _Text(file.read(reader.MOST_OF_MANIFESTS + 1), name)
+    except OSError as error:
+        return document.unreadable(name, error)
+
+
+def read_parts(name: str) -> Sequence[Document | Refused]:
+    """The documents of a file, or why one of them, or the file, cannot be read."""
+    return _parts(_text_of(name))
+
+
+def _parts(text: _Text | Refused) -> Sequence[Document | Refused]:
+    """The documents of a file. What cannot be read is there as its faults, and hides no other."""
+    from kube_base.errors import Refused
+    from kube_rdma.lib.text.reader import read_all
+
+    if isinstance(text, Refused):
+        return (text,)
+    try:
+        return read_all(text.data, text.source)
+    except Refused as refused:
+        return (refused,)
+
+
+def _check_configuration(text: _Text | Refused, place: _Place, output: str) -> None:
+    """Show the pools of the only document, on a node too if one is meant."""
+    from kube_rdma.hardware.recorded_survey import called
+    from kube_rdma.lib.text.reader import read
+    from kube_rdma.pools.config import judged
+    from kube_rdma.pools.documents import config as api
+
+    assert isinstance(text, _Text)
+    configuration = judged(api.of_document(read(text.data, text.source)))
+    on_node = _on_node(configuration, place) if place.node or place.sysfs else None
+    title = "On this node" if place.sysfs is None else f"On the node of {called(place.sysfs)}"
+    _show(configuration, on_node, title, output)
+    if on_node and on_node.clashes:
+        sys.exit(ExitCode.PROBLEM)
+
+
+def _check_manifests(
+    parts: Sequence[Document | Refused], settings: AdmissionSettings, output: str
+) -> None:
+    """Show what the objects mean; raise Refused with all that is refused."""
+    from kube_base.errors import Refused
+    from kube_rdma.admission.manifest_check import check as judge
+    from kube_rdma.admission.views import check_document, check_page
+
+    checked = judge(parts, settings)
+    if output == "json":
+        show_document(check_document(checked), "json")
+        if checked.errors:
+            sys.exit(ExitCode.REFUSED)
+        return
+    show(check_page(checked))
+    if checked.errors:
+        raise Refused.all(
+            [Refused(one.problem, remedy=one.remedy, where=one.subject) for one in checked.errors]
+        )
+
+
+def _errors(error: Refused) -> Iterator[dict[str, str]]:
+    yield {"where": error.where, "problem": error.problem, "remedy": error.remedy}
+    for further in error.more:
+        yield from _errors(further)
+
+
+def _show(configuration: Config, on_node: OnNode | None, title: str, output: str) -> None:
+    from kube_rdma.pools.rules.modes import MODES
+    from kube_rdma.pools.rules.wishes import with_defaults
+    from kube_rdma.pools.views import functions_page, node_page, pools_document, wishes_page
+
+    specs = [with_defaults(spec) for spec in configuration.pools]
+    if output == "json":
+        document = pools_document(
+            specs, configuration.rescan, configuration.warnings, on_node, configuration.functions
+        )
+        show_document(document, "json")
+        return
+    takes = {mode: row.takes.value for mode, row in MODES.items()}
+    show(
+        (
+            *wishes_page(specs, takes, configuration.warnings),
+            *functions_page(configuration.functions),
+            *(node_page(on_node, title) if on_node else ()),
+        )
+    )
+
+
+def _own_addresses(place: _Place) -> Mapping[str, str]:
+    """The addresses of the node, whose cards no pool may move; what is unknown is said."""
+    import asyncio
+
+    from kube_base.errors import KubeError
+    from kube_rdma.hardware.own_addresses import read_own
+
+    try:
+        if place.node_name:
+            with ProgressLine("Asking the cluster for the node's addresses."):
+                return asyncio.run(read_own(place.node_name, place.cluster.open()))
+        why = "give --node-name"
+    except KubeError as error:
+        why = str(error)
+    tell(f"The agent also spares cards with the node's own addresses, not known here: {why}")
+    return {}
+
+
+def _on_node(configuration: Config, place: _Place) -> OnNode:
+    """What the pools are on this node, or on that of a recorded tree."""
+    from kube_rdma.hardware.recorded_survey import survey_at
+    from kube_rdma.pools.rules.health.evaluate import NodeFacts, evaluate, node_cards
+    from kube_rdma.pools.rules.selection import asked_uses, why_not
+    from kube_rdma.pools.views import OnNode, PoollessCard
+
+    moving = place.sysfs is None and asked_uses(configuration.pools)
+    own = _own_addresses(place) if moving else {}
+    survey = survey_at(place.sysfs, own=lambda: own)
+    if moving:
+        from kube_rdma.hardware.survey import with_uses
+
+        survey = with_uses(survey)
+    facts = NodeFacts(survey, node_cards(survey), configuration.pools, configuration.functions)
+    verdict = evaluate(facts)
+    functions = {card.function.seat.pci: card.function for card in verdict.cards if card.function}
+    taken = {card.id for pool in verdict.pools for card in pool.cards}
+    left_out = tuple(
+        PoollessCard(
+            card,
+            tuple(
+                (spec.resource, why_not(spec, card, functions) or "")
+                for spec in configuration.pools
+            ),
+        )
+        for card in verdict.cards
+        if card.id not in taken
+    )
+    return OnNode(
+        verdict.pools,
+        tuple(_sentences(clash for clash in verdict.clashes if clash.fatal)),
+        (*_sentences(clash for clash in verdict.clashes if not clash.fatal), *verdict.beyond),
+        left_out,
+    )
+
+
+def _sentences(clashes: Iterable[Clash]) -> Iterator[str]:
+    """One for each two pools that meet, however many cards they have in common."""
+    groups: dict[tuple[str, str], list[Clash]] = {}
+    for clash in clashes:
+        groups.setdefault((clash.first.resource, clash.second.resource), []).append(clash)
+    for first, *others in groups.values():
+        names = ", ".join(one.card.name for one in others)
+        yield f"{first}; likewise {names}" if others else str(first)

@@ -1,0 +1,119 @@
+"""`kube-rdma controller`: what one pod of the cluster does for all nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import TYPE_CHECKING
+
+import click
+
+from kube_rdma.cli.options import (
+    METRICS_ADDRESS,
+    ClusterOptions,
+    listen_address,
+    program_options,
+)
+
+if TYPE_CHECKING:
+    from kube_rdma.controller.exporter import ControllerExporter
+    from kube_rdma.controller.leadership import Leadership
+    from kube_rdma.controller.parts import ControllerOptions
+    from kube_rdma.model.install.blueprint import Values
+
+LEASE = "kube-rdma-controller"  # of the copy that works
+
+
+@click.command()
+@program_options(namespace="kube-rdma")
+@click.option(
+    "--policies",
+    is_flag=False,
+    flag_value="Namespaced",
+    type=click.Choice(["Namespaced", "Cluster"]),
+    help="Deploy what a NicClusterPolicy asks for. Namespaced, or no value: as with the definition "
+    "of NVIDIA's operator 0.1.0 (config/operator), policies of the namespace count. Cluster: as "
+    "with that of later releases, policies of the cluster count. Needs the right to write "
+    "DaemonSets and ConfigMaps in the namespace. Default: no policies.",
+)
+@click.option(
+    "--policy-set",
+    "policy_set",
+    metavar="PATH=VALUE",
+    multiple=True,
+    help="Value of the Helm chart for what a NicClusterPolicy deploys, such as "
+    "host.runtime=/run/crio. May be repeated. Those of distribution and host count.",
+)
+@click.option(
+    "--fullname",
+    metavar="NAME",
+    default="",
+    help="Value fullnameOverride of the installation, by which the Lease is named. Default: the "
+    "name of an installation without it.",
+)
+@METRICS_ADDRESS
+def controller(
+    cluster: ClusterOptions,
+    *,
+    policies: str | None,
+    policy_set: tuple[str, ...],
+    fullname: str,
+    metrics_address: str | None,
+) -> None:
+    """Do cluster-wide work; the Deployment runs it.
+
+    It frees the addresses of nodes that are gone, reports how full pools are, and writes the status
+    of NodePolicies. It evicts pods without their networks when an agent asks for it. It runs the
+    BandwidthChecks of namespaces that allow it.
+
+    When several copies run, the one that holds the Lease kube-rdma-controller works. A controller
+    runs until SIGTERM or SIGINT.
+    """
+    from kube_rdma.controller.parts import ControllerOptions
+    from kube_rdma.lib import logs
+    from kube_rdma.lib.process import until_signal
+
+    namespace, metrics = cluster.namespace, listen_address(metrics_address)
+    options = ControllerOptions(
+        namespace,
+        policies is not None,
+        policies == "Cluster",
+        _values(policy_set),
+        fullname,
+    )
+    logs.configure()
+    asyncio.run(until_signal(_run(cluster, options, metrics)))
+
+
+def _values(assignments: tuple[str, ...]) -> Values:
+    """The values of an installation that are set for policies."""
+    if not assignments:
+        return {}
+    from kube_rdma.install.installation import policy_values
+
+    return policy_values(assignments, "--policy-set")
+
+
+async def _run(
+    access: ClusterOptions, options: ControllerOptions, metrics: tuple[str | None, int] | None
+) -> None:
+    """All of a controller. What writes to the cluster is done by the copy that leads."""
+    from kube_rdma.adapters.cluster.events import Events
+    from kube_rdma.controller.leadership import Leadership, own_identity
+    from kube_rdma.controller.lease import ElectionLease
+    from kube_rdma.controller.parts import always, leading, run_controller
+
+    async with access.open() as cluster:
+        events = Events(cluster, socket.gethostname())
+        lease = f"{options.fullname}-controller" if options.fullname else LEASE
+        lead = Leadership(ElectionLease(cluster, lease, access.namespace), own_identity())
+        exporter = _exporter(metrics, lead) if metrics else None
+        beside = always(events, exporter)
+        await run_controller(lead, beside, leading(cluster, events, options, exporter))
+
+
+def _exporter(site: tuple[str | None, int], lead: Leadership) -> ControllerExporter:
+    """What answers Prometheus; its library is imported then."""
+    from kube_rdma.controller.exporter import ControllerExporter
+
+    return ControllerExporter(*site, lambda: lead.leads)

@@ -1,0 +1,253 @@
+"""`kube-rdma devices`: what RDMA this node has, and what is wrong with the rest.
+
+The shortest way through the house: take a survey, judge it, show it. Kept free of heavy imports,
+for it is the command that people type first and most often; what only one option needs is imported
+by it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+
+import click
+
+from kube_base.errors import Refused
+from kube_rdma.adapters.kernel.sysfs.recorded_text import RecordedText
+from kube_rdma.adapters.kernel.sysfs.tree import SysfsRoot
+from kube_rdma.cli.examples import examples
+from kube_rdma.cli.exit_codes import ExitCode
+from kube_rdma.cli.output import (
+    DOCUMENTS,
+    LIST_FORMATS,
+    LIST_HELP,
+    keep,
+    remember_output,
+    show,
+    show_document,
+    show_names,
+    show_sentence,
+)
+from kube_rdma.cli.recorded import sysfs_option
+from kube_rdma.hardware.recorded_survey import survey_at
+from kube_rdma.hardware.views.documents import document
+from kube_rdma.hardware.views.table import device_names, devices_page
+from kube_rdma.model.survey import Survey
+from kube_rdma.pools.rules.health.discovery import judge, notes
+
+_SYSFS = Path("/sys")
+_WATCHED = 2.0  # seconds in which counters that rise are recorded, as `kube-rdma doctor` waits
+
+
+@click.command(
+    epilog=examples(
+        "kube-rdma devices",
+        "kube-rdma devices --topology",
+        "kube-rdma devices --sysfs dgx-like --svg topology.svg",
+        "kube-rdma devices --record /tmp/node-1",
+        "kube-rdma devices --sysfs /tmp/node-1 -o json",
+    )
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice([*LIST_FORMATS, "ibdev2netdev", "nccl"]),
+    default="table",
+    show_default=True,
+    callback=remember_output,
+    help=f"{LIST_HELP} ibdev2netdev prints lines like those of Mellanox's tool. nccl prints NCCL's "
+    "topology file and needs --topology.",
+)
+@sysfs_option("Recorded node to show instead of this one.")
+@click.option(
+    "--topology",
+    is_flag=True,
+    help="Show how near GPUs and RDMA devices are to each other in the PCIe tree.",
+)
+@click.option(
+    "--svg",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Draw sockets, PCIe switches, GPUs and RDMA devices with their rails into this SVG file.",
+)
+@click.option("--watch", is_flag=True, help="Print each change of the devices until Ctrl-C.")
+@click.option(
+    "--record",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Copy the files that describe the devices into the new folder DIR, for --sysfs on another "
+    "machine.",
+)
+def devices(
+    output: str, sysfs: SysfsRoot | None, topology: bool, watch: bool, **files: Path | None
+) -> None:
+    """Show the RDMA devices of this node.
+
+    The table says whether pods can use a device, and why not.
+
+    Exits with 1 when no device is usable. With --topology, --svg, --watch, --record or -o
+    ibdev2netdev it judges nothing and exits with 0.
+    """
+    svg, record = files["svg"], files["record"]
+    chosen = {"svg": svg is not None, "watch": watch, "record": record is not None}
+    _check(output, topology=topology, **chosen)
+    if output == "nccl":
+        _nccl(sysfs)
+        return
+    if record:
+        _record(sysfs, record)
+    elif svg:
+        _draw(sysfs, svg)
+    elif watch:
+        _watch(sysfs, output)
+    elif topology:
+        _topology(survey_at(sysfs), output)
+    elif output == "ibdev2netdev":
+        from kube_rdma.hardware.views.ibdev2netdev import ibdev2netdev
+
+        show_names(ibdev2netdev(survey_at(sysfs)).splitlines())
+    else:
+        _show(survey_at(sysfs), output)
+
+
+def _check(output: str, **modes: bool) -> None:
+    """Raise a usage error for options that exclude each other."""
+    chosen = [f"--{name}" for name, on in modes.items() if on]
+    if len(chosen) > 1:
+        raise click.UsageError(f"{chosen[0]} and {chosen[1]} cannot be combined.")
+    if chosen and output == "ibdev2netdev":
+        raise click.UsageError(f"{chosen[0]} has no lines in the style of ibdev2netdev.")
+    if output == "nccl" and chosen != ["--topology"]:
+        raise click.UsageError("--topology is missing: -o nccl is NCCL's topology file.")
+    if output not in ("table", "json") and chosen == ["--watch"]:
+        raise click.UsageError("--watch prints sentences or, with -o json, a line for each change.")
+    if output in ("wide", "name") and chosen == ["--topology"]:
+        raise click.UsageError("--topology prints a picture, or a document with -o json or yaml.")
+    if chosen in (["--record"], ["--svg"]) and output != "table":
+        raise click.UsageError(f"{chosen[0]} writes and shows nothing; leave -o out.")
+
+
+def _show(survey: Survey, output: str) -> None:
+    verdicts = judge(survey)
+    wide = output == "wide"
+    if output in DOCUMENTS:
+        show_document(document(verdicts, survey, notes(survey)), output)
+    elif output == "name":
+        show_names(device_names(verdicts))
+    else:
+        show(devices_page(verdicts, survey, notes(survey), wide=wide), wide=wide)
+    if not any(verdict.usable for verdict in verdicts):
+        sys.exit(ExitCode.PROBLEM)
+
+
+def _topology(survey: Survey, output: str) -> None:
+    """The matrix, or the whole document with the key ``topology``."""
+    from kube_rdma.hardware.views.topology import topology_document, topology_text
+    from kube_rdma.lib.page import lines_of
+    from kube_rdma.pools.rules.topology import matrix
+
+    marks = matrix(survey)
+    if output in DOCUMENTS:
+        whole = document(judge(survey), survey, notes(survey))
+        whole["topology"] = topology_document(survey, marks)
+        show_document(whole, output)
+    else:
+        show((lines_of(topology_text(survey, marks)),))
+
+
+def _nccl(sysfs: SysfsRoot | None) -> None:
+    """NCCL's topology file of all RDMA devices of the node."""
+    from kube_rdma.adapters.kernel.sysfs.topology_facts import facts_of
+    from kube_rdma.attach.rules.settings.topology_file import topology_file
+    from kube_rdma.model.settings.topology_file import PlacedNet
+
+    survey = survey_at(sysfs)
+    nets = [PlacedNet(device.name, device.seat, device.numa_node) for device in survey.devices]
+    click.echo(topology_file(nets, facts_of(nets, sysfs)), nl=False)
+
+
+def _watch(sysfs: SysfsRoot | None, output: str) -> None:
+    import asyncio
+
+    from kube_rdma.adapters.kernel.netlink.rtnl_events import RtnlEvents
+    from kube_rdma.adapters.kernel.netlink.uevents import Uevents
+    from kube_rdma.hardware.survey import take_survey
+    from kube_rdma.hardware.views.changes import SurveyChange, entry, line
+    from kube_rdma.hardware.watch import watch
+
+    if sysfs is not None:
+        raise Refused(
+            "a recorded tree does not change by itself",
+            remedy="Leave --sysfs out to watch this node",
+            where="--watch",
+        )
+
+    def tell(changes: tuple[SurveyChange, ...]) -> None:
+        now = datetime.now().astimezone()
+        for change in changes:
+            if output == "json":
+                click.echo(json.dumps(entry(change, now)))
+            else:
+                show_sentence(line(change, now))
+
+    async def follow() -> None:
+        # Said from inside the loop: only here does Ctrl-C end it in order.
+        click.echo("Watching this node's RDMA devices; Ctrl-C ends it.", err=True)
+        await watch(take_survey, (Uevents(), RtnlEvents()), tell)
+
+    try:
+        with suppress(KeyboardInterrupt):
+            asyncio.run(follow())
+    except BrokenPipeError:
+        # The reader has gone (`| head`); nor must Python's last flush complain about it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _draw(sysfs: SysfsRoot | None, file: Path) -> None:
+    """The node as a picture; with the same numbers of rails as its cards have by themselves."""
+    from kube_rdma.hardware.recorded_survey import called
+    from kube_rdma.hardware.views.topology_svg import topology_svg
+    from kube_rdma.pools.rules.node_topology import node_topology
+
+    name = "this node" if sysfs is None else called(sysfs)
+    keep(topology_svg(node_topology(survey_at(sysfs)), name), file)
+    show_sentence(f"{file}: the topology of {name}.")
+
+
+def _record(sysfs: SysfsRoot | None, to: Path) -> None:
+    import asyncio
+
+    from kube_rdma.adapters.kernel.netlink.default_routes import read_default_routes
+    from kube_rdma.adapters.kernel.netlink.rdma_read import LinkView, read_links
+    from kube_rdma.adapters.kernel.sysfs.record import record, recorded_links, recorded_routes
+    from kube_rdma.doctor.unfiled import read_unfiled, recorded_unfiled, write_unfiled
+
+    if isinstance(sysfs, RecordedText):
+        raise Refused(
+            f"{sysfs.name} comes with kube-rdma and is recorded",
+            remedy="Leave --sysfs out to record this node",
+            where="--record",
+        )
+    links: Callable[[], LinkView | None] = read_links
+    routes: Callable[[], tuple[str, ...] | None] = read_default_routes
+    if sysfs is not None:
+        survey_at(sysfs)  # refuses what is not a tree
+        links, routes = partial(recorded_links, sysfs), partial(recorded_routes, sysfs)
+    files, faults = record(sysfs or _SYSFS, links, routes, to)
+    unfiled = (
+        asyncio.run(read_unfiled(survey_at(None), _WATCHED))
+        if sysfs is None
+        else recorded_unfiled(sysfs)
+    )
+    if unfiled is not None:
+        write_unfiled(unfiled, to)
+        files += 1
+    lines = (f"{to}: {files} files; kube-rdma devices --sysfs {to} shows them.",)
+    left = (f"  not copied: {fault.path}: {fault.reason}" for fault in faults)
+    show_sentence("\n".join((*lines, *left)))

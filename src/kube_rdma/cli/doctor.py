@@ -1,0 +1,277 @@
+"""`kube-rdma doctor`: why RDMA does not work on a node, for a pod or on all nodes, causes first.
+
+It looks at this machine, or runs itself in the containers of agents; it changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kube_base.frozen import Frozen, replace
+from kube_rdma.cli import completion
+from kube_rdma.cli.doctor_agents import AGENT_NAMESPACE, every_node, seen_by_agent
+from kube_rdma.cli.examples import examples
+from kube_rdma.cli.exit_codes import ExitCode
+from kube_rdma.cli.options import (
+    KUBELET_ROOT,
+    RUNTIME_SOCKET,
+    THIS_NODE,
+    ClusterOptions,
+    cluster_options,
+    named_pod,
+    root_of_host,
+)
+from kube_rdma.cli.output import AS_JSON, TEXT_OUTPUT, show, show_document
+from kube_rdma.cli.progress import ProgressLine
+
+if TYPE_CHECKING:
+    from kube_rdma.cli.options import Opener
+    from kube_rdma.model.doctor import Observation
+    from kube_rdma.model.fleet import NodeAnswer
+
+_PATH = click.Path(path_type=Path)
+_NODES = ("node", "nodes", "no")  # as kubectl calls them
+
+
+class DoctorTarget(Frozen):
+    """What to look at: a node by its name, a pod, or this machine where neither is named."""
+
+    node: str = ""
+    pod: tuple[str, str] | None = None
+
+
+@click.command(
+    epilog=examples(
+        "kube-rdma doctor",
+        "kube-rdma doctor node/node-17",
+        "kube-rdma doctor pod/worker-0 -n train",
+        "kube-rdma doctor --all-nodes",
+        "kube-rdma doctor --collect node-1.json",
+        "kube-rdma doctor --bundle node-1.json",
+    )
+)
+@click.argument(
+    "target",
+    metavar="[node|node/NAME|pod/[NAMESPACE/]NAME]",
+    default=THIS_NODE,
+    shell_complete=completion.node_and_pod_targets,
+)
+@cluster_options(namespace=True)
+@click.option(
+    "--all-nodes",
+    "whole",
+    is_flag=True,
+    help="Check all nodes that have an agent, and show each finding once with its nodes.",
+)
+@AGENT_NAMESPACE
+@TEXT_OUTPUT
+@AS_JSON
+@click.option(
+    "--collect",
+    metavar="FILE",
+    type=_PATH,
+    help="Write all that was seen to this file, for --bundle; - is stdout.",
+)
+@click.option(
+    "--bundle",
+    metavar="FILE",
+    type=_PATH,
+    help="Judge a file that --collect wrote, on any machine, instead of this node; with "
+    "--all-nodes one that kube-rdma bundle wrote.",
+)
+@click.option(
+    "--config",
+    metavar="FILE",
+    type=_PATH,
+    help="Configuration of the pools that this node should offer. Default: the agent's record.",
+)
+@click.option(
+    "--sysfs",
+    metavar="DIR",
+    type=_PATH,
+    help="Judge a recorded tree, and nothing else of this machine; `kube-rdma devices --record` "
+    "writes DIR.",
+)
+@click.option(
+    "--node-name",
+    envvar="NODE_NAME",
+    show_envvar=True,
+    metavar="NAME",
+    help="Name of this node's Node object. Default: the host name.",
+)
+@click.option(
+    "--host",
+    metavar="DIR",
+    type=_PATH,
+    help="Folder in which the host's root is mounted. Default: /host if it has /host/etc, else /.",
+)
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=0, max=60),
+    default=2.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Seconds between two readings of the error counters of ports, up to 60. 0: they are not "
+    "checked. Agents of nodes elsewhere take the default.",
+)
+@KUBELET_ROOT
+@RUNTIME_SOCKET
+@click.option(
+    "--state-dir",
+    metavar="DIR",
+    type=_PATH,
+    default=Path("/var/lib/kube-rdma"),
+    show_default=True,
+    help="Folder of the agent's records.",
+)
+@click.pass_obj
+def doctor(
+    opener: Opener | None,
+    /,
+    target: str,
+    output: str,
+    cluster: ClusterOptions,
+    *,
+    as_json: bool,
+    whole: bool,
+    **more: Any,
+) -> None:
+    """Find out why RDMA does not work here.
+
+    Run it on the node or in the agent's container. It names root causes first, each with its fix,
+    and changes nothing. With pod/NAME it also checks a pod of this node; its processes are visible
+    only to root on the node.
+
+    From elsewhere name what to check: node/NAME, pod/NAME or --all-nodes. The command then runs
+    itself in the agents' containers by `kubectl exec`, which needs a Role in their namespace.
+
+    Exits with 1 when something is in the way of RDMA, with 6 when most checks could not be made or
+    a node did not answer, else with 0. The output names what could not be seen. docs/doctor.md
+    explains the codes.
+    """
+    from kube_rdma.adapters.files import bundle
+    from kube_rdma.model.late_binding.binding import PodName
+
+    as_json = as_json or output == "json"
+    agents = more.pop("agent_namespace")
+    if whole:
+        _refuse_beside(target, more)
+        _show_fleet(_answers(more["bundle"], cluster, agents, opener), as_json=as_json)
+        return
+    aim = _target(target, lambda: cluster.usual_namespace(opener))
+    collect, source = more.pop("collect"), more.pop("bundle")
+    more["host"] = more["host"] or root_of_host()
+    if source:
+        seen = bundle.read(source)
+    elif aim.node or (aim.pod and not _is_node(more)):
+        named: str | PodName = PodName(*aim.pod) if aim.pod else aim.node
+        seen = asyncio.run(seen_by_agent(named, cluster, agents, opener))
+    else:
+        seen = asyncio.run(_observed(more, aim.pod, cluster, opener))
+    if collect == Path("-"):
+        click.echo(bundle.encode(seen), nl=False)
+        return
+    if collect:
+        bundle.write(seen, collect)
+    _show(seen, as_json=as_json)
+
+
+def _show(seen: Observation, *, as_json: bool) -> None:
+    """Print what is wrong with a node, and end with its exit code."""
+    from kube_rdma.doctor.rules.diagnose import diagnose
+    from kube_rdma.doctor.views.report import doctor_document, doctor_page
+
+    diagnosis = diagnose(seen)
+    if as_json:
+        show_document(doctor_document(seen, diagnosis), "json")
+    else:
+        show(doctor_page(seen, diagnosis))
+    _end(ill=diagnosis.ill, blind=diagnosis.is_blind)
+
+
+def _end(*, ill: bool, blind: bool) -> None:
+    if ill:
+        sys.exit(ExitCode.PROBLEM)
+    if blind:
+        sys.exit(ExitCode.UNKNOWN)
+
+
+def _target(text: str, usual: Callable[[], str]) -> DoctorTarget:
+    """What is named; a usage error for anything else."""
+    kind, slash, name = text.partition("/")
+    if kind in _NODES and slash:
+        if not name or "/" in name:
+            raise click.UsageError("Name a node: node/NAME, as kubectl get nodes shows it.")
+        return DoctorTarget(node=name)
+    return DoctorTarget(pod=named_pod(text, usual))
+
+
+def _refuse_beside(target: str, more: dict[str, Any]) -> None:
+    """A usage error for what --all-nodes leaves no room for."""
+    given = [f"--{word}" for word in ("collect", "config", "sysfs") if more[word]]
+    given += [target] if target != THIS_NODE else []
+    if given:
+        raise click.UsageError(f"--all-nodes and {given[0]} exclude each other: leave one out.")
+
+
+def _is_node(words: dict[str, Any]) -> bool:
+    """Whether this machine is a node: its agent has records here, or its name was given."""
+    return bool(words["node_name"] or words["sysfs"] or words["state_dir"].is_dir())
+
+
+def _answers(
+    source: Path | None, cluster: ClusterOptions, agents: str, opener: Opener | None
+) -> tuple[NodeAnswer, ...]:
+    """What all nodes answer now, or answered when their bundle was written."""
+    from kube_rdma.adapters.files import cluster_bundle
+
+    if source:
+        return cluster_bundle.read(source)
+    return asyncio.run(every_node(cluster, agents, opener))
+
+
+def _show_fleet(answers: tuple[NodeAnswer, ...], *, as_json: bool) -> None:
+    from kube_rdma.doctor.rules.fleet import diagnose_fleet
+    from kube_rdma.doctor.views.fleet import fleet_document, fleet_page
+
+    fleet = diagnose_fleet(answers)
+    if as_json:
+        show_document(fleet_document(fleet), "json")
+    else:
+        show(fleet_page(fleet))
+    _end(ill=fleet.ill, blind=fleet.is_blind)
+
+
+async def _observed(
+    words: dict[str, Any],
+    pod: tuple[str, str] | None,
+    cluster: ClusterOptions,
+    opener: Opener | None,
+) -> Observation:
+    """What there is to see now."""
+    from kube_rdma.doctor.evidence import DoctorPlaces, observe
+
+    places = DoctorPlaces(
+        node=words["node_name"] or os.uname().nodename,
+        config=words["config"],
+        sysfs=words["sysfs"],
+        host=words["host"],
+        kubelet_root=words["kubelet_root"],
+        runtime_socket=words["runtime_socket"],
+        state=words["state_dir"],
+        pod=pod,
+        interval=words["interval"],
+    )
+    taken = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    with ProgressLine("Looking at this node."):
+        seen = await observe(places, partial(cluster.open, opener))
+    return replace(seen, taken=taken)

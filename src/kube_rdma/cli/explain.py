@@ -1,0 +1,246 @@
+"""`kube-rdma explain`: what a pod asked for, what it got, by which Steps, and what it sees.
+
+Of a pod that does not exist yet: what would become of it on a node. Of a claim: why it waits. It
+changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kube_rdma.cli import completion
+from kube_rdma.cli.examples import examples
+from kube_rdma.cli.exit_codes import ExitCode
+from kube_rdma.cli.options import ClusterOptions, cluster_options, named_pod, root_of_host
+from kube_rdma.cli.output import AS_JSON, TEXT_OUTPUT, show, show_document
+from kube_rdma.cli.progress import ProgressLine
+from kube_rdma.cli.recorded import sysfs_option
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from kube_base.errors import Refused
+    from kube_rdma.cli.options import Opener
+    from kube_rdma.doctor.pod import OpenCluster
+    from kube_rdma.explain.evidence import ExplainPlaces
+    from kube_rdma.lib.text.document import Document
+    from kube_rdma.model.admission.pod_template import PodTemplate
+    from kube_rdma.model.explain import PodEvidence
+
+_PATH = click.Path(path_type=Path)
+_STDIN = Path("-")
+_STATE = Path("/var/lib/kube-rdma")
+_CLAIMS = ("claim", "claims", "resourceclaim", "resourceclaims")
+
+
+@click.command(
+    epilog=examples(
+        "kube-rdma explain pod/train/worker-0",
+        "kube-rdma explain -f pod.yaml --node node-1",
+        "kube-rdma explain -f pod.yaml --sysfs dgx-like --config pools.yaml",
+        "kube-rdma explain claim/train/two-cards",
+    )
+)
+@click.argument(
+    "target",
+    metavar="[pod|claim/[NAMESPACE/]NAME]",
+    default="",
+    shell_complete=completion.pod_targets,
+)
+@click.option(
+    "-f",
+    "--filename",
+    metavar="FILE",
+    type=_PATH,
+    help="Manifest of a pod that does not exist yet, or of a Job, Deployment or the like; - is "
+    "stdin.",
+)
+@click.option(
+    "--node",
+    metavar="NAME",
+    shell_complete=completion.nodes,
+    help="Node that the pod of -f would run on. Without it, only admission and the pod's networks "
+    "are checked. An existing pod has to be on this node. Of a claim only this node is judged.",
+)
+@sysfs_option("Recorded node that the pod of -f would run on. No cluster is asked.")
+@click.option(
+    "--config",
+    "configs",
+    multiple=True,
+    metavar="FILE",
+    help="File with the pools of the recorded node, in any format of `kube-rdma config`, or with "
+    "networks and IPPools. May be repeated.",
+)
+@cluster_options(namespace=True)
+@TEXT_OUTPUT
+@AS_JSON
+@click.option(
+    "--state-dir",
+    metavar="DIR",
+    type=_PATH,
+    help="Folder of the agent's records, if this machine is the pod's node. Default: "
+    "/var/lib/kube-rdma.",  # not said to click, which would look for it on any laptop
+)
+@click.pass_obj
+def explain(
+    opener: Opener | None,
+    /,
+    target: str,
+    filename: Path | None,
+    node: str | None,
+    cluster: ClusterOptions,
+    **more: Any,
+) -> None:
+    """Show what a pod asked for and got.
+
+    It also shows the steps by which the agent makes the pod's networks. With -f it shows what a pod
+    that does not exist yet would get on a node, or what would refuse it and why. It changes
+    nothing.
+
+    claim/NAME shows why a ResourceClaim waits: for each node and device, of any driver, what keeps
+    the scheduler from giving it.
+
+    Exits with 1 when something refuses the pod or no node can meet the claim, else with 0.
+    """
+    if bool(target) == bool(filename):
+        raise click.UsageError("Name a pod (pod/NAME), a claim (claim/NAME), or a file (-f).")
+    if more["sysfs"] is not None or more["configs"]:
+        evidence = _of_recorded(filename, node, cluster.namespace, more)
+        _show(evidence, as_json=bool(more["as_json"]) or more["output"] == "json")
+        return
+    from kube_rdma.explain.evidence import explain_manifest, explain_pod
+    from kube_rdma.model.late_binding.binding import PodName
+
+    places, door = _places(more["state_dir"]), partial(cluster.open, opener)
+    as_json = bool(more["as_json"]) or more["output"] == "json"
+    kind, _, claim = target.partition("/")
+    if kind in _CLAIMS:
+        _explain_claim(claim, node, lambda: cluster.usual_namespace(opener), door, as_json=as_json)
+        return
+    if filename:
+        template = _template(filename, cluster.namespace, lambda: cluster.usual_namespace(opener))
+        with ProgressLine("Reading the cluster."):
+            evidence = asyncio.run(explain_manifest(places, template, node, door))
+    else:
+        pod = named_pod(target, lambda: cluster.usual_namespace(opener))
+        if pod is None:
+            raise click.UsageError("Name a pod: pod/NAME or pod/NAMESPACE/NAME.")
+        with ProgressLine("Reading the cluster, and the pod."):
+            evidence = asyncio.run(explain_pod(places, PodName(*pod), node, door))
+    _show(evidence, as_json=as_json)
+
+
+def _explain_claim(
+    name: str,
+    node: str | None,
+    usual: Callable[[], str],
+    door: OpenCluster,
+    *,
+    as_json: bool,
+) -> None:
+    from kube_rdma.claims.rules.verdicts import explain_claim
+    from kube_rdma.claims.views import claim_document, claim_page
+    from kube_rdma.explain.claims import read_claim
+
+    namespace, slash, bare = name.partition("/")
+    if not name or (slash and not (namespace and bare)):
+        raise click.UsageError("Name a claim: claim/NAME or claim/NAMESPACE/NAME.")
+    key = (namespace, bare) if slash else (usual(), name)
+    with ProgressLine("Reading the cluster."):
+        explanation = explain_claim(asyncio.run(read_claim(*key, node, door)))
+    if as_json:
+        show_document(claim_document(explanation), "json")
+    else:
+        show(claim_page(explanation))
+    if not explanation.is_met:
+        sys.exit(ExitCode.PROBLEM)
+
+
+def _places(state: Path | None) -> ExplainPlaces:
+    from kube_rdma.explain.evidence import ExplainPlaces
+
+    return ExplainPlaces(
+        here=os.environ.get("NODE_NAME") or os.uname().nodename,
+        state=state or _STATE,
+        host=root_of_host(),
+    )
+
+
+def _of_recorded(
+    file: Path | None, node: str | None, namespace: str, chosen: Mapping[str, Any]
+) -> PodEvidence:
+    """The pod of a file on a recorded node, with what files say of its cluster."""
+    from kube_rdma.cli.config import read_parts
+    from kube_rdma.explain.recorded import explain_recorded
+
+    sysfs, configs = chosen["sysfs"], chosen["configs"]
+    if sysfs is None:
+        raise click.UsageError("--sysfs is missing: --config says what a recorded node has.")
+    if file is None or node:
+        raise click.UsageError("--sysfs takes a pod from a file: give -f, and no --node.")
+    if not configs:
+        raise click.UsageError("--config is missing: give a file with the pools of the node.")
+    template = _template(file, namespace, lambda: "default")
+    parts = [part for name in configs for part in read_parts(name)]
+    return asyncio.run(explain_recorded(template, sysfs, parts))
+
+
+def _template(file: Path, namespace: str, usual: Callable[[], str]) -> PodTemplate:
+    """The pod of a file, or what a Job and its like make pods of; raise Refused.
+
+    Without `namespace` and one of its own it is in the `usual` one.
+    """
+    from kube_base.errors import Refused
+    from kube_rdma.admission.documents import manifests, pod_manifest, pod_places
+    from kube_rdma.lib.text import document, reader
+
+    name = "stdin" if file == _STDIN else str(file)
+    try:
+        data = sys.stdin.buffer.read() if file == _STDIN else file.read_bytes()
+    except OSError as error:
+        raise document.unreadable(name, error) from error
+    documents = [_read(part) for part in reader.read_all(data, name)]
+    if len(documents) != 1:
+        raise Refused(
+            f"it holds {len(documents)} documents, and exactly 1 is needed",
+            remedy="Give a file of one pod; kube-rdma config check reads files of many objects",
+            where=name,
+        )
+    objects = manifests.manifests(documents[0])
+    parts = [(one, part) for one in objects for part in pod_places.pods(one)]
+    if len(parts) != 1:
+        kinds = ", ".join(one.kind for one in objects) or "no object of Kubernetes"
+        what = (
+            f"it describes {len(parts)} kinds of pods" if parts else f"it is not a pod, but {kinds}"
+        )
+        raise Refused(what, remedy="Give a Pod, or a Job or Deployment of one", where=name)
+    manifest, part = parts[0]
+    space = namespace or manifest.namespace or usual()
+    return pod_manifest.load(part, space, manifest.name)
+
+
+def _read(part: Document | Refused) -> Document:
+    """A document of a file; raise Refused where it could not be read."""
+    if isinstance(part, Exception):
+        raise part
+    return part
+
+
+def _show(evidence: PodEvidence, *, as_json: bool) -> None:
+    from kube_rdma.explain.rules.pod import explain as explained
+    from kube_rdma.explain.views import explain_document, explain_page
+
+    explanation = explained(evidence)
+    if as_json:
+        show_document(explain_document(explanation), "json")
+    else:
+        show(explain_page(explanation))
+    if explanation.is_refused:
+        sys.exit(ExitCode.PROBLEM)

@@ -1,0 +1,239 @@
+"""`kube-rdma ip`: the addresses of the cluster, who holds them, what is wrong, what to do about it.
+
+Works with a kubeconfig or inside of a pod. Only `release` and `migrate` write, and both say first
+what they will do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from kube_rdma.cli.beside import beside
+from kube_rdma.cli.examples import examples
+from kube_rdma.cli.exit_codes import ExitCode
+from kube_rdma.cli.options import ClusterOptions, cluster_options
+from kube_rdma.cli.output import OUTPUT, show_document, show_sentence, tell
+from kube_rdma.cli.output import show as show_page
+from kube_rdma.cli.progress import ProgressLine
+
+if TYPE_CHECKING:
+    from kube_client.objects import Cluster
+    from kube_rdma.cli.options import Opener
+    from kube_rdma.ipam.snapshot import Snapshot
+    from kube_rdma.ipam.views import PoolState
+    from kube_rdma.model.ipam import Address
+
+T = TypeVar("T")
+
+
+@click.group()
+def ip() -> None:
+    """Show and check pools of IP addresses.
+
+    Only `release` and `migrate` change something in the cluster.
+    """
+
+
+@ip.command("list", epilog=examples("kube-rdma ip list", "kube-rdma ip list -o json"))
+@cluster_options()
+@OUTPUT
+@click.pass_obj
+def list_(opener: Opener | None, cluster: ClusterOptions, output: str) -> None:
+    """List the pools and how full they are.
+
+    Shows for each IPPool how many addresses it has, and how many of them nodes hold.
+    """
+    from kube_rdma.ipam.snapshot import states
+    from kube_rdma.ipam.views import pools_document, pools_page
+
+    pool_states = states(_snapshot(opener, cluster))
+    if output == "json":
+        show_document(pools_document(pool_states), "json")
+    else:
+        show_page(pools_page(pool_states))
+
+
+@ip.command(epilog=examples("kube-rdma ip show rdma"))
+@click.argument("pool")
+@cluster_options()
+@OUTPUT
+@click.pass_obj
+def show(opener: Opener | None, pool: str, cluster: ClusterOptions, output: str) -> None:
+    """Show a pool and who holds its addresses.
+
+    POOL is the name of an IPPool. Shows its ranges, which node holds which addresses, and which
+    nodes are short of addresses.
+    """
+    from kube_rdma.ipam.views import pool_page, pools_document
+
+    pool_state = _named(_snapshot(opener, cluster), pool)
+    if output == "json":
+        show_document(pools_document([pool_state])[0], "json")
+    else:
+        show_page(pool_page(pool_state))
+
+
+@ip.command(epilog=examples("kube-rdma ip check"))
+@cluster_options()
+@OUTPUT
+@click.pass_obj
+def check(opener: Opener | None, cluster: ClusterOptions, output: str) -> None:
+    """Check the pools for faults.
+
+    Finds addresses that two nodes hold, objects that were edited by hand, pools that are nearly
+    full or overlap, and nodes that are gone.
+
+    Exits with 1 when there is something to do; warnings do not count.
+    """
+    from kube_rdma.ipam.snapshot import findings
+    from kube_rdma.ipam.views import findings_document, findings_page
+
+    problems = findings(_snapshot(opener, cluster))
+    if output == "json":
+        show_document(findings_document(problems), "json")
+    else:
+        show_page(findings_page(problems))
+    if any(each.is_error for each in problems):
+        sys.exit(ExitCode.PROBLEM)
+
+
+@ip.command(epilog=examples("kube-rdma ip release 10.10.0.7"))
+@click.argument("address")
+@click.option(
+    "--network",
+    default="default",
+    show_default=True,
+    metavar="NAME",
+    help="Address space of the pool: the field network of its IPPool.",
+)
+@click.option("--yes", is_flag=True, help="Free the address without asking first.")
+@cluster_options()
+@OUTPUT
+@click.pass_obj
+def release(
+    opener: Opener | None,
+    address: str,
+    network: str,
+    yes: bool,
+    cluster: ClusterOptions,
+    output: str,
+) -> None:
+    """Free an address by hand.
+
+    Takes ADDRESS from the node that holds it. Use it only for a node that never gives it back, such
+    as a machine that was thrown away. It says what the risk is and asks before it frees.
+    """
+    from kube_rdma.ipam.release import find_holders, free
+
+    wanted = _address(address)
+    held = _run(opener, cluster, lambda api: find_holders(api, network, wanted))
+    if output == "table":
+        show_sentence(held.risk)
+    if not yes:
+        click.confirm(f"Free {wanted}?", abort=True, err=True)
+    _run(opener, cluster, lambda api: free(api, held))
+    if output == "json":
+        document = {"address": str(wanted), "network": network, "from": list(held.nodes)}
+        show_document(document, "json")
+    else:
+        show_sentence(f"{wanted} is free.")
+
+
+@ip.command(epilog=examples("kube-rdma ip migrate --dry-run", "kube-rdma ip migrate"))
+@click.option("--dry-run", is_flag=True, help="Only show what would be written.")
+@cluster_options()
+@OUTPUT
+@click.pass_obj
+def migrate(opener: Opener | None, dry_run: bool, cluster: ClusterOptions, output: str) -> None:
+    """Take over pools from whereabouts.
+
+    Makes an IPPool for each configuration of whereabouts. Its running pods keep their addresses,
+    and no other pod gets them. Run it again at any time: addresses of pods that have ended come
+    free.
+
+    Exits with 1 when something could not be mapped.
+    """
+    from kube_rdma.ipam.views import migration_document, migration_page
+
+    whereabouts = beside("kube_rdma_whereabouts.take_over", "way from whereabouts", "ip migrate")
+    plan = _run(opener, cluster, lambda api: whereabouts.take_over(api, is_dry=dry_run))
+    migration = whereabouts.shown(plan)
+    if output == "json":
+        show_document(migration_document(migration), "json")
+    else:
+        show_page(migration_page(migration, is_done=not dry_run))
+    if migration.unmapped:
+        sys.exit(ExitCode.PROBLEM)
+
+
+@ip.command(epilog=examples("kube-rdma ip translate cidrpools.yaml > ippools.yaml"))
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+def translate(files: tuple[str, ...]) -> None:
+    """Print IPPools for CIDRPools of nv-ipam.
+
+    FILE is JSON or YAML with CIDRPools; - is stdin. Other documents are left out. What an IPPool
+    cannot say stands in a note on stderr. It reads no cluster and writes nothing.
+    """
+    from kube_base.errors import Refused
+    from kube_rdma.admission.documents import manifests as objects
+    from kube_rdma.cli.config import read_parts
+    from kube_rdma.install.views import manifests
+    from kube_rdma.ipam import cidr_pool, ip_pool
+
+    parts = [part for name in files for part in read_parts(name)]
+    if unread := [part for part in parts if isinstance(part, Refused)]:
+        raise Refused.all(unread)
+    documents = [part for part in parts if not isinstance(part, Refused)]
+    read = [manifest for document in documents for manifest in objects.manifests(document)]
+    pools = [cidr_pool.load(one.document) for one in read if one.is_a(*cidr_pool.KIND)]
+    if not pools:
+        remedy = "Name files that kubectl get cidrpools -A -o yaml wrote, or the manifests"
+        raise Refused("there is no CIDRPool in what was read", remedy=remedy)
+    for entry in pools:
+        for note in entry.notes:
+            tell(f"{entry.pool.name}: {note}.")
+    click.echo(manifests(ip_pool.manifest(entry.pool) for entry in pools), nl=False)
+
+
+def _run(
+    opener: Opener | None, options: ClusterOptions, act: Callable[[Cluster], Awaitable[T]]
+) -> T:
+    """Open the cluster, act, close it."""
+
+    async def inside() -> T:
+        async with options.open(opener) as cluster:
+            return await act(cluster)
+
+    with ProgressLine("Asking the cluster."):
+        return asyncio.run(inside())
+
+
+def _snapshot(opener: Opener | None, cluster: ClusterOptions) -> Snapshot:
+    from kube_rdma.ipam.snapshot import take_snapshot
+
+    return _run(opener, cluster, take_snapshot)
+
+
+def _named(snapshot: Snapshot, name: str) -> PoolState:
+    from kube_base.errors import Refused
+    from kube_rdma.ipam.snapshot import states
+
+    for state in states(snapshot):
+        if state.pool.name == name:
+            return state
+    names = ", ".join(sorted(snapshot.pools)) or "none"
+    raise Refused(f"there is no IPPool {name}", remedy=f"Name one that is there: {names}")
+
+
+def _address(text: str) -> Address:
+    from kube_rdma.lib.text.ip_words import address
+
+    try:
+        return address(text)
+    except ValueError:
+        raise click.UsageError(f"{text} is not an IP address.") from None

@@ -1,0 +1,249 @@
+"""The door of the command: the group, its lazily imported subcommands, errors to exit codes.
+
+What the codes mean stands in exit_codes. An error is a sentence on stderr, whatever it is of: a
+file, a full disk, the cluster; with -o json also a document on stdout.
+Subcommands of other packages (the lab) join by the entry point group ``kube_rdma.commands``.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import importlib
+import os
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import click
+from click.exceptions import NoSuchCommand
+
+from kube_base.errors import KubeError
+from kube_base.plain_text import plain
+from kube_rdma import __version__
+from kube_rdma.cli.examples import program, typed
+from kube_rdma.cli.exit_codes import (
+    MEANINGS,
+    ExitCode,
+    error_document,
+    exit_code,
+    sentence,
+)
+from kube_rdma.cli.output import DOCUMENTS, META, show_document
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
+
+# Objects made between two looks for garbage. Modules, classes and functions stay for good: at
+# Python's 700 some percent of a start look through them (docs/decisions/0033-starting.md).
+GARBAGE_AFTER = 10_000
+COMPLETE_VARIABLE = "_KUBE_RDMA_COMPLETE"  # by which a shell asks what it may offer
+
+# name -> (module, attribute, first line of its help). Importing a module costs; listing must not.
+COMMANDS = {
+    "agent": (
+        "kube_rdma.cli.agent",
+        "agent",
+        "Serve a node's cards; the DaemonSet runs it.",
+    ),
+    "bundle": (
+        "kube_rdma.cli.bundle",
+        "bundle",
+        "Collect what the doctor sees of all nodes.",
+    ),
+    "claim": ("kube_rdma.cli.claim", "claim", "Write a claim template for pods."),
+    "config": (
+        "kube_rdma.cli.config",
+        "config",
+        "Check configurations and manifests.",
+    ),
+    "controller": (
+        "kube_rdma.cli.controller",
+        "controller",
+        "Do cluster-wide work; the Deployment runs it.",
+    ),
+    "devices": ("kube_rdma.cli.devices", "devices", "Show the RDMA devices of this node."),
+    "doctor": (
+        "kube_rdma.cli.doctor",
+        "doctor",
+        "Find out why RDMA does not work here.",
+    ),
+    "explain": (
+        "kube_rdma.cli.explain",
+        "explain",
+        "Show what a pod asked for and got.",
+    ),
+    "ip": ("kube_rdma.cli.ip", "ip", "Show and check pools of IP addresses."),
+    "migrate": (
+        "kube_rdma.cli.migrate",
+        "migrate",
+        "Plan the move from another device plugin.",
+    ),
+    "nccl-env": (
+        "kube_rdma.cli.nccl_env",
+        "nccl_env",
+        "Print variables for NCCL, UCX and NVSHMEM.",
+    ),
+    "network": (
+        "kube_rdma.cli.network",
+        "network",
+        "Clean up nodes; Helm's uninstall runs it.",
+    ),
+    "render": (
+        "kube_rdma.cli.render",
+        "render",
+        "Print an installation as plain manifests.",
+    ),
+    "resources": (
+        "kube_rdma.cli.resources",
+        "resources",
+        "Show what pods of a namespace can ask for.",
+    ),
+    "status": (
+        "kube_rdma.cli.status",
+        "status",
+        "Show the cluster's state and its problems.",
+    ),
+    "top": ("kube_rdma.cli.top", "top", "Show RDMA traffic by node or by pod."),
+    "verify": (
+        "kube_rdma.cli.verify",
+        "verify",
+        "Measure RDMA between pods, or test cards.",
+    ),
+}
+
+
+# What people look for, its commands, and a line to copy.
+GROUPS = (
+    (
+        "What you have",
+        ("devices", "ip", "resources", "status", "top"),
+        "kube-rdma status --problems-only",
+    ),
+    ("Ask why", ("bundle", "doctor", "explain"), "kube-rdma explain pod/train/worker-0"),
+    ("Check", ("config", "verify"), "kube-rdma verify nodes --pairs ring"),
+    ("Install and change", ("claim", "migrate", "render"), "kube-rdma render --preset rails"),
+    ("For programs", ("agent", "controller", "nccl-env", "network"), "kube-rdma nccl-env"),
+)
+_OTHERS = "From other packages"
+
+
+class LazyGroup(click.Group):
+    """A group that imports a subcommand only when it is called or asked for help."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or say which one was meant."""
+        try:
+            return super().resolve_command(ctx, args)
+        except NoSuchCommand as error:
+            names = self.list_commands(ctx)
+            raise NoSuchCommand(error.command_name, possibilities=names, ctx=ctx) from None
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of kube-rdma's own commands and of those that other packages bring."""
+        return sorted({*COMMANDS, *(entry.name for entry in _of_others())})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return one command, or None when there is no such name."""
+        if cmd_name in COMMANDS:
+            module, attribute, _ = COMMANDS[cmd_name]
+            command = getattr(importlib.import_module(module), attribute)
+        else:
+            entry_points = _of_others().select(name=cmd_name)
+            if not entry_points:
+                return None
+            command = next(iter(entry_points)).load()
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands with one line each, importing none of kube-rdma's own."""
+        every = self.list_commands(ctx)
+        widest = max(map(len, every))
+        ours = {name for _, names, _ in GROUPS for name in names}
+        others = tuple(name for name in every if name not in ours)
+        for title, names, example in (*GROUPS, *(((_OTHERS, others, ""),) if others else ())):
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(widest), self._line(ctx, name)) for name in names])
+                if example:
+                    formatter.write_text(f"Example: {typed(example)}")
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The exit codes of all commands."""
+        with formatter.section("Exit codes"):
+            formatter.write_dl([(str(int(code)), text) for code, text in MEANINGS.items()])
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the subcommand; where JSON was asked for, an error is told in it too."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # the reader has gone (`| head`), and has what it wants
+            _leave_stdout()
+            raise click.exceptions.Exit(0) from None
+        except (KubeError, OSError) as error:
+            output = ctx.meta.get(META)
+            if output in DOCUMENTS:
+                with suppress(OSError):
+                    show_document(error_document(error), output)
+            raise
+
+    def _line(self, ctx: click.Context, name: str) -> str:
+        if name in COMMANDS:
+            return COMMANDS[name][2]
+        command = self.get_command(ctx, name)
+        return command.get_short_help_str() if command else ""
+
+
+def _of_others() -> EntryPoints:
+    """Commands of other packages. Reading what is installed costs more than most commands."""
+    from importlib.metadata import entry_points
+
+    return entry_points(group="kube_rdma.commands")
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(
+    __version__, prog_name=program().replace(" ", "-"), message="%(prog)s %(version)s"
+)
+def cli() -> None:
+    """Run and check RDMA networking for Kubernetes.
+
+    Most commands show or check the RDMA cards, pods, networks and addresses of a node or a cluster.
+    `COMMAND --help` shows the options of a command, and examples.
+    """
+
+
+def main() -> None:
+    """Run the command and turn what it raises into one sentence and an exit code."""
+    gc.set_threshold(GARBAGE_AFTER)
+    atexit.register(
+        gc.freeze
+    )  # else Python looks for garbage thrice more, in all that ends with it
+    try:
+        cli.main(prog_name=program(), complete_var=COMPLETE_VARIABLE, standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.Abort:
+        click.echo("Interrupted.", err=True)
+        sys.exit(ExitCode.INTERRUPTED)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except (KubeError, OSError) as error:
+        click.echo(f"kube-rdma: {plain(sentence(error))}", err=True)
+        if not isinstance(error, KubeError):
+            _leave_stdout()
+        sys.exit(exit_code(error))
+
+
+def _leave_stdout() -> None:
+    """What is left to print has no place; Python would tell of that with a traceback at its end."""
+    if sys.stdout is not None:
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,130 @@
+"""`kube-rdma migrate`: the way from another device plugin, or to claims, in commands.
+
+With a kubeconfig or inside of a pod; it only reads. Whoever runs the commands writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import click
+
+from kube_rdma.cli import completion
+from kube_rdma.cli.examples import examples
+from kube_rdma.cli.options import ClusterOptions, cluster_options
+from kube_rdma.cli.output import TEXT_OUTPUT, show, show_document
+from kube_rdma.cli.progress import ProgressLine
+
+if TYPE_CHECKING:
+    from kube_rdma.cli.options import Opener
+    from kube_rdma.model.migrate import MigrationOptions, ServingPlan, TakeoverPlan
+
+
+@click.group()
+def migrate() -> None:
+    """Plan the move from another device plugin.
+
+    `plan` prints its commands, `node` those of a node's move to claims. The cluster changes only
+    when you run them.
+    """
+
+
+@migrate.command(
+    epilog=examples(
+        "kube-rdma migrate plan --image reg.example.com/kube-rdma:0.1.0 > plan.sh",
+        "kube-rdma migrate plan --daemonset kube-system/rdma-shared-dp-ds",
+    )
+)
+@click.option(
+    "--daemonset",
+    metavar="NAMESPACE/NAME",
+    default="",
+    help="DaemonSet of the plugin to leave. Needed only when several plugins serve RDMA cards.",
+)
+@click.option(
+    "--image",
+    metavar="REPOSITORY[:TAG]",
+    default="",
+    help="Image of kube-rdma to install. Default: the image of the preset.",
+)
+@click.option(
+    "--values",
+    metavar="FILE",
+    default="",
+    help="File with more values of the installation. The commands name it; it is not read.",
+)
+@cluster_options()
+@TEXT_OUTPUT
+@click.pass_obj
+def plan(
+    opener: Opener | None,
+    daemonset: str,
+    image: str,
+    values: str,
+    cluster: ClusterOptions,
+    output: str,
+) -> None:
+    """Print the commands of the move.
+
+    They move this cluster from another RDMA device plugin to kube-rdma, node by node, and back
+    again. Nothing is written to the cluster. Keep the output: the way back names what is there now.
+
+    Exits with 3 when kube-rdma does not know the plugin, or when a right is missing.
+    """
+    from kube_rdma.migrate.views import plan_document, plan_page
+    from kube_rdma.model.migrate import MigrationOptions
+
+    with ProgressLine("Reading the cluster."):
+        made = asyncio.run(_plan(opener, cluster, MigrationOptions(daemonset, image, values)))
+    if output == "json":
+        show_document(plan_document(made), "json")
+    else:
+        show(plan_page(made))
+
+
+@migrate.command(
+    epilog=examples(
+        "kube-rdma migrate node node-1 > node-1.sh",
+        "kube-rdma migrate node node-1 -o json",
+    )
+)
+@click.argument("node", metavar="NODE", shell_complete=completion.nodes)
+@cluster_options()
+@TEXT_OUTPUT
+@click.pass_obj
+def node(opener: Opener | None, node: str, cluster: ClusterOptions, output: str) -> None:
+    """Print how a node moves to claims.
+
+    The commands of the way back are below them. Pods go on asking for the same resource, such as
+    rdma/hca. It needs Kubernetes 1.36, agents with claims.enabled and a DeviceClass for each name.
+    Nothing is written to the cluster.
+
+    Exits with 3 when the node cannot go this way, and says why.
+    """
+    from kube_rdma.migrate.views import node_plan_document, node_plan_page
+
+    with ProgressLine("Reading the cluster."):
+        made = asyncio.run(_node_plan(opener, cluster, node))
+    if output == "json":
+        show_document(node_plan_document(made), "json")
+    else:
+        show(node_plan_page(made))
+
+
+async def _node_plan(opener: Opener | None, where: ClusterOptions, node: str) -> ServingPlan:
+    from kube_rdma.migrate.node import look_node
+    from kube_rdma.migrate.rules.node import plan_node
+
+    async with where.open(opener) as cluster:
+        return plan_node(await look_node(cluster, node))
+
+
+async def _plan(
+    opener: Opener | None, where: ClusterOptions, options: MigrationOptions
+) -> TakeoverPlan:
+    from kube_rdma.migrate.node import look
+    from kube_rdma.migrate.rules.plan import plan as planned
+
+    async with where.open(opener) as cluster:
+        return planned(await look(cluster, options), options)

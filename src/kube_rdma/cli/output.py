@@ -1,0 +1,195 @@
+"""How commands print: formats, terminal or pipe, and so that a full disk loses no result.
+
+On a terminal cli/terminal folds and colours a page; a pipe or a file gets plain
+characters, always the same. FORCE_COLOR takes a pipe for a terminal, NO_COLOR takes
+the colour away (no-color.org, force-color.org).
+
+What was measured for half an hour is not measured again because its file could not be written: it
+goes to another place then, and a sentence says where.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from kube_base.plain_text import plain
+
+if TYPE_CHECKING:
+    from kube_rdma.lib.page import Page
+
+PAGE_WIDTH, PAGE_HEIGHT = 100, 24  # where the output is not a terminal
+DOCUMENTS = ("json", "yaml")
+META = "kube_rdma.output"  # in the context of a command: the format that was asked for
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def remember_output(context: click.Context, _: click.Parameter, value: str) -> str:
+    """Remember the format, for errors are told in it too."""
+    context.meta[META] = value
+    return value
+
+
+def _output(usual: str) -> Callable[[Command], Command]:
+    """The option -o of a command: `usual` for people, or JSON."""
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice([usual, "json"]),
+        default=usual,
+        show_default=True,
+        callback=remember_output,
+        help=f"Output format: {usual} for people, json for programs.",
+    )
+
+
+OUTPUT = _output("table")
+LIST_FORMATS = ("table", "wide", "name", *DOCUMENTS)
+LIST_HELP = (
+    "Output format: table for people, wide for a table that nothing is cut or folded in, name for "
+    "names alone, json or yaml for programs."
+)
+LIST_OUTPUT = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(LIST_FORMATS),
+    default="table",
+    show_default=True,
+    callback=remember_output,
+    help=LIST_HELP,
+)
+TEXT_OUTPUT = _output("text")
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, the same as -o json.")
+
+
+def is_terminal() -> bool:
+    """Whether a person reads it; stdout may be closed."""
+    return sys.stdout is not None and not sys.stdout.closed and sys.stdout.isatty()
+
+
+def for_people() -> bool:
+    """Whether pages are folded and coloured: on a terminal, or where FORCE_COLOR asks for it."""
+    return is_terminal() or bool(os.environ.get("FORCE_COLOR"))
+
+
+def in_colour() -> bool:
+    """Whether states have a colour on such pages."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or os.environ.get("TERM", "dumb") != "dumb"
+
+
+def show(page: Page, *, wide: bool = False, before: str = "") -> None:
+    """Print a page; `wide` leaves its tables as wide as they are, `before` comes first."""
+    click.echo(before + written(page, wide=wide), color=for_people() or None)
+
+
+def written(page: Page, *, wide: bool = False) -> str:
+    """A page as whoever reads the output gets it."""
+    from kube_rdma.lib.page import page_text, widened
+
+    page = widened(page) if wide else page
+    if not for_people():
+        return page_text(page, page_width())
+    from kube_rdma.cli.terminal import rendered
+
+    return rendered(page, page_width(), colour=in_colour())
+
+
+def show_sentence(text: str) -> None:
+    """Print sentences, a line each; a terminal folds them."""
+    from kube_rdma.lib.page import Sentence
+
+    show((tuple(Sentence(line, "  ", loose=True) for line in text.split("\n")),))
+
+
+def show_document(document: object, output: str) -> None:
+    """Print what `-o json` or `-o yaml` asked for."""
+    click.echo(document_text(document, output), nl=output == "json")
+
+
+def tell(sentence: str) -> None:
+    """Print a sentence to standard error, beside the result."""
+    click.echo(plain(sentence), err=True)
+
+
+def show_names(names: Iterable[str]) -> None:
+    """Print what `-o name` asked for, a line each."""
+    for name in names:
+        click.echo(plain(name))
+
+
+def document_text(document: object, output: str) -> str:
+    """Return the document in this format, in printable characters; YAML ends with its last line."""
+    if output == "json":
+        return json.dumps(document, indent=2).replace("\x7f", "\\u007f")  # all else it escapes
+    import yaml
+
+    plain_values = json.loads(json.dumps(document))  # YAML takes no subclasses of str
+    is_printable = json.dumps(document, ensure_ascii=False).isprintable()
+    return str(yaml.safe_dump(plain_values, sort_keys=False, allow_unicode=is_printable))
+
+
+def page_size() -> tuple[int, int]:
+    """Columns and lines of the page."""
+    if not is_terminal():
+        return PAGE_WIDTH, PAGE_HEIGHT
+    size = os.get_terminal_size(sys.stdout.fileno())
+    return size.columns or PAGE_WIDTH, size.lines or PAGE_HEIGHT
+
+
+def page_width() -> int:
+    """Columns of the page."""
+    return page_size()[0]
+
+
+def writable(file: Path) -> Path:
+    """A file that can be written, seen before the work begins; OSError when it cannot."""
+    with file.open("a"):
+        return file
+
+
+def keep(text: str, file: Path | None = None) -> None:
+    """Print a result, or write it to `file`; where that fails, to a new file, and say so.
+
+    Raise OSError, after the result was saved elsewhere if there is a place.
+    """
+    try:
+        if file is not None:
+            file.write_text("\n".join(map(plain, text.split("\n"))))  # a picture has no colours
+        else:
+            _print(text)
+    except OSError as error:
+        kept = _elsewhere(text)
+        words = f"The result is kept in {kept}." if kept else "No place was left for the result."
+        click.echo(f"kube-rdma: {words}", err=True)
+        raise OSError(error.errno, error.strerror, str(file or "stdout")) from error
+
+
+def _print(text: str) -> None:
+    """To stdout, which may be closed; click would lose it without a word."""
+    if sys.stdout is None:
+        raise OSError(errno.EBADF, "the output is closed", "stdout")
+    click.echo(text, color=for_people() or None)
+
+
+def _elsewhere(text: str) -> Path | None:
+    """A new file, in the first folder that takes it."""
+    for folder in (Path.cwd(), Path(tempfile.gettempdir()), Path.home()):
+        try:
+            number, name = tempfile.mkstemp(prefix="kube-rdma-", suffix=".txt", dir=folder)
+            with os.fdopen(number, "w") as rescue:
+                rescue.write(click.unstyle(text))
+        except OSError:
+            continue
+        return Path(name)
+    return None

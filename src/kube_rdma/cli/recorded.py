@@ -1,0 +1,47 @@
+"""The option --sysfs: a recorded node in place of this one, by its folder or by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from kube_rdma.adapters.kernel.sysfs.tree import SysfsRoot
+
+
+class RecordedNode(click.ParamType["SysfsRoot"]):
+    """A folder that --record wrote, else the name of a machine that comes with kube-rdma.
+
+    A folder of that name counts more. Other paths are refused by whoever reads them.
+    """
+
+    name = "recorded node"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> SysfsRoot:
+        """What commands take a survey of; raise Refused for a name that no machine has."""
+        from kube_rdma.hardware import machines
+
+        path = Path(value)
+        if (path / "class").is_dir():
+            return path
+        if value in machines.names():
+            return machines.machine(value)
+        if path.name == value and not path.exists():
+            raise machines.unknown(value)
+        return path
+
+
+def sysfs_option(purpose: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The option; `purpose` says what the command does with the node."""
+    return click.option(
+        "--sysfs",
+        type=RecordedNode(),
+        metavar="DIR|NAME",
+        help=f"{purpose} DIR is a folder that `kube-rdma devices --record` wrote, NAME a machine "
+        "that comes with kube-rdma, such as dgx-like.",
+    )

@@ -1,0 +1,117 @@
+"""`kube-rdma render`: a whole installation as plain manifests, for kubectl or for GitOps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from kube_rdma.cli import completion
+from kube_rdma.cli.examples import examples
+
+PARTS = (
+    "namespace",
+    "definitions",
+    "admission",
+    "rights",
+    "pools",
+    "networks",
+    "claims",
+    "workloads",
+    "metrics",
+)
+
+
+@click.command(
+    epilog=examples(
+        "kube-rdma render | kubectl apply -f -",
+        "kube-rdma render --values values.yaml --set image.tag=0.1.0",
+        "kube-rdma render --preset vke --part definitions",
+    )
+)
+@click.option(
+    "--preset",
+    metavar="NAME",
+    shell_complete=completion.presets,
+    help="Preset to install: default, rails, rdma-ib, efa, ack, vke, scc, nvidia, nvidia-operator "
+    "or ib; docs/install.md describes them. Default: the preset that the values name, else "
+    "default.",
+)
+@click.option(
+    "--values",
+    "files",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="File of values as the Helm chart takes them, JSON or YAML. May be repeated; a later file "
+    "wins over an earlier one.",
+)
+@click.option(
+    "--set",
+    "assignments",
+    metavar="PATH=VALUE",
+    multiple=True,
+    help="Single value, such as image.tag=0.1.0. May be repeated; it wins over files.",
+)
+@click.option(
+    "-n",
+    "--namespace",
+    metavar="NAME",
+    help="Namespace of all objects that have one, which has to exist. It wins over the preset and "
+    "over the values namespace. Default: the value namespace.name, else that of the preset.",
+)
+@click.option(
+    "--kubernetes-version",
+    "version",
+    metavar="VERSION",
+    help="Version of Kubernetes to write for, such as 1.28; what it does not have is left out. "
+    "Default: the value kubernetesVersion, else the newest version.",
+)
+@click.option(
+    "--part",
+    type=click.Choice(PARTS),
+    metavar="PART",
+    help="Print only this part: namespace, definitions, admission, rights, pools, networks, "
+    "claims, workloads or metrics. Definitions have to be applied first.",
+)
+def render(
+    preset: str | None,
+    files: tuple[Path, ...],
+    assignments: tuple[str, ...],
+    *,
+    namespace: str | None,
+    version: str | None,
+    part: str | None,
+) -> None:
+    """Print an installation as plain manifests.
+
+    Prints the objects that the Helm chart would install, for kubectl, kustomize or GitOps, and asks
+    no cluster. Comments at the top say what is left to do. Standard error says what the version of
+    Kubernetes does not have, and what to look at before the objects are applied.
+
+    Exits with 3 when a value is refused.
+    """
+    from kube_rdma.install import installation
+    from kube_rdma.install.rules.notes import BEFORE
+    from kube_rdma.install.views import manifests
+
+    layers = [installation.read_values(path) for path in files]
+    layers += [installation.assignment(text) for text in assignments]
+    if namespace:
+        names = (f'namespace.name="{namespace}"', "namespace.create=false")
+        layers += [installation.assignment(text, "--namespace") for text in names]
+    if version:
+        layers.append(
+            installation.assignment(f'kubernetesVersion="{version}"', "--kubernetes-version")
+        )
+    made = installation.objects(layers, preset or "", part or "")
+    notes = installation.notes(layers, preset or "")
+    if not part:
+        for note in notes:
+            click.echo(f"# {note}")
+    for note in notes if part in (None, "workloads") else ():
+        if note in BEFORE:
+            click.echo(note, err=True)  # a pipe to kubectl shows no comments
+    for sentence in installation.left_out(layers, preset or ""):
+        click.echo(sentence, err=True)
+    click.echo(manifests(made), nl=False)

@@ -1,0 +1,62 @@
+"""`kube-rdma resources`: what there is for pods of a namespace, and the lines to write for it.
+
+With the rights of the user who asks; it only reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from kube_rdma.cli.examples import examples
+from kube_rdma.cli.exit_codes import ExitCode
+from kube_rdma.cli.options import ClusterOptions, cluster_options
+from kube_rdma.cli.output import DOCUMENTS, LIST_OUTPUT, show, show_document, show_names
+from kube_rdma.cli.progress import ProgressLine
+
+if TYPE_CHECKING:
+    from kube_rdma.cli.options import Opener
+    from kube_rdma.model.resources import AuthorFacts
+
+
+@click.command(
+    epilog=examples(
+        "kube-rdma resources", "kube-rdma resources -n train", "kube-rdma resources -o json"
+    )
+)
+@cluster_options(namespace=True)
+@LIST_OUTPUT
+@click.pass_obj
+def resources(opener: Opener | None, cluster: ClusterOptions, output: str) -> None:
+    """Show what pods of a namespace can ask for.
+
+    Shows resources, classes of claims and networks, how much is free, and the lines to write into
+    a pod. Rights for one namespace are enough to run it; it names what they do not show. It asks
+    the API server alone and changes nothing.
+
+    Exits with 6 when nothing was seen and a right is missing, else with 0.
+    """
+    from kube_rdma.resources.rules import resource_list
+    from kube_rdma.resources.views import resources_document, resources_page
+
+    namespace = cluster.usual_namespace(opener)
+    listed = resource_list(asyncio.run(_facts(opener, cluster, namespace)))
+    if output in DOCUMENTS:
+        show_document(resources_document(listed), output)
+    elif output == "name":
+        show_names([resource.name for resource in listed.resources])
+    else:
+        show(resources_page(listed), wide=output == "wide")
+    if listed.not_seen and not (listed.resources or listed.classes or listed.networks):
+        sys.exit(ExitCode.UNKNOWN)
+
+
+async def _facts(opener: Opener | None, options: ClusterOptions, namespace: str) -> AuthorFacts:
+    from kube_rdma.resources.reader import read
+
+    with ProgressLine("Reading the cluster."):
+        async with options.open(opener) as cluster:
+            return await read(cluster, namespace)

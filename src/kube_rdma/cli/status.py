@@ -1,0 +1,126 @@
+"""`kube-rdma status`: how the cluster is, what is wrong, what to do next.
+
+With a kubeconfig or inside of a pod; it only reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kube_rdma.cli.examples import examples
+from kube_rdma.cli.exit_codes import ExitCode
+from kube_rdma.cli.options import ClusterOptions, cluster_options, duration
+from kube_rdma.cli.output import (
+    DOCUMENTS,
+    LIST_OUTPUT,
+    keep,
+    show,
+    show_document,
+    show_names,
+    tell,
+    writable,
+)
+from kube_rdma.cli.progress import ProgressLine
+
+if TYPE_CHECKING:
+    from kube_rdma.cli.options import Opener
+    from kube_rdma.reports.waiting import ClusterLook
+
+
+@click.command(
+    epilog=examples(
+        "kube-rdma status",
+        "kube-rdma status --problems-only",
+        "kube-rdma status --wait --timeout 5m",
+        "kube-rdma status --problems-only -o name",
+        "kube-rdma status -o json",
+        "kube-rdma status --svg cards.svg",
+    )
+)
+@click.option(
+    "--problems-only", is_flag=True, help="Show only what is not well; JSON has everything."
+)
+@click.option("--wait", is_flag=True, help="Look again until all is well or the time is over.")
+@click.option(
+    "--timeout",
+    "seconds",
+    default="5m",
+    show_default=True,
+    metavar="TIME",
+    callback=duration,
+    help="Longest time for --wait, such as 90s or 1m30s; a plain number is seconds.",
+)
+@click.option(
+    "--svg",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Draw the state of all cards, node by rail, and write the picture to FILE.",
+)
+@cluster_options()
+@LIST_OUTPUT
+@click.pass_obj
+def status(
+    opener: Opener | None,
+    /,
+    cluster: ClusterOptions,
+    *,
+    output: str,
+    problems_only: bool,
+    **more: Any,
+) -> None:
+    """Show the cluster's state and its problems.
+
+    Shows where agents and controllers run, what does not work, why, and what to do next. It asks
+    the API server alone and changes nothing. With --wait it looks every two seconds, and shows the
+    last look.
+
+    Exits with 0 when all is well, with 1 when there are problems, with 6 when too little could be
+    read to tell. Advice does not count as a problem. With --wait the last look counts.
+    """
+    from kube_rdma.model.reports.cluster import ClusterHealth
+    from kube_rdma.reports.views.pages import node_names, status_document, status_page
+
+    if more["svg"]:
+        writable(more["svg"])
+    seconds = more["seconds"] if more["wait"] else 0.0
+    look = asyncio.run(_look(opener, cluster, seconds))
+    if more["svg"]:
+        _draw(look, more["svg"])
+    wide = output == "wide"
+    if output in DOCUMENTS:
+        show_document(status_document(look.facts, look.findings, look.health), output)
+    elif output == "name":
+        show_names(node_names(look.facts, look.findings, problems_only=problems_only))
+    else:
+        page = status_page(look.facts, look.findings, problems_only=problems_only, wide=wide)
+        show(page, wide=wide)
+    codes = {
+        ClusterHealth.HEALTHY: ExitCode.OK,
+        ClusterHealth.PROBLEMS: ExitCode.PROBLEM,
+        ClusterHealth.UNKNOWN: ExitCode.UNKNOWN,
+    }
+    sys.exit(codes[look.health])
+
+
+def _draw(look: ClusterLook, file: Path) -> None:
+    """All cards of the last look, as a picture."""
+    from kube_rdma.reports.rules.card_grid import card_grid
+    from kube_rdma.reports.views.card_grid_svg import card_grid_svg
+
+    keep(card_grid_svg(card_grid(look.facts), "State of the cards"), file)
+
+
+async def _look(opener: Opener | None, options: ClusterOptions, seconds: float) -> ClusterLook:
+    from kube_rdma.reports.gather import take
+    from kube_rdma.reports.waiting import until_well
+
+    with ProgressLine("Reading the cluster.") as line:
+        async with options.open(opener) as cluster:
+            show_progress = line.tell if line.is_shown else tell
+            return await until_well(partial(take, cluster), seconds, show_progress)

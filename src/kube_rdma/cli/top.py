@@ -1,0 +1,167 @@
+"""`kube-rdma top`: who moves how much over RDMA now, from a laptop with a kubeconfig.
+
+agents' containers ─ exec `top scrape` ─► cli/throughput ─► a page every few seconds
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kube_base.frozen import Frozen
+from kube_rdma.cli.doctor_agents import AGENT_NAMESPACE, agent_namespaces
+from kube_rdma.cli.examples import examples
+from kube_rdma.cli.options import ClusterOptions, cluster_options
+from kube_rdma.cli.output import LIST_OUTPUT, document_text, is_terminal, show, show_names
+from kube_rdma.cli.progress import ProgressLine
+from kube_rdma.model.metrics.throughput import TrafficRate
+
+if TYPE_CHECKING:
+    from kube_rdma.cli.options import Opener
+    from kube_rdma.lib.page import Page
+
+_FEW = 20  # rows, unless all are asked for: a page of a small screen
+_HOME = "\x1b[H\x1b[J"  # to the top left, and clear what is below
+_INTERVAL = click.option(
+    "--interval",
+    type=click.FloatRange(min=0.1),
+    default=2.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Seconds between two pages; rates are averages of this time.",
+)
+_ONCE = click.option("--once", is_flag=True, help="Show one page and end.")
+_ALL = click.option(
+    "--all", "every", is_flag=True, help=f"Show all rows, not only the busiest {_FEW}."
+)
+
+
+@click.group()
+def top() -> None:
+    """Show RDMA traffic by node or by pod.
+
+    Shows a new page every few seconds until Ctrl-C. It runs a command in the agents' containers,
+    for which Role kube-rdma-doctor has the rights.
+
+    Exits with 3 when no agent is found.
+    """
+
+
+class TopPage(Frozen):
+    """What is shown of each look: which rows, as a page or as a document, how often."""
+
+    chosen: Callable[[TrafficRate], bool]
+    made: Callable[[Sequence[TrafficRate], Mapping[str, str]], Page]
+    output: str
+    interval: float
+    once: bool
+
+
+@top.command(epilog=examples("kube-rdma top nodes", "kube-rdma top nodes --once -o json"))
+@_ALL
+@_INTERVAL
+@_ONCE
+@cluster_options()
+@AGENT_NAMESPACE
+@LIST_OUTPUT
+@click.pass_obj
+def nodes(
+    opener: Opener | None, /, cluster: ClusterOptions, agent_namespace: str, **options: Any
+) -> None:
+    """Show the traffic of the nodes' ports.
+
+    Has a line for each port of the nodes' RDMA devices, the busiest first. A sentence below counts
+    the ports without a line, those that are down, and those with errors.
+    """
+    from kube_rdma.metrics.views import nodes_page
+
+    made = partial(nodes_page, most=None if options.pop("every") else _FEW)
+    page = TopPage(lambda row: not row.key.pod, made, **options)
+    _follow(opener, cluster, agent_namespace, page)
+
+
+@top.command(epilog=examples("kube-rdma top pods -A", "kube-rdma top pods -n train --all"))
+@_ALL
+@_INTERVAL
+@_ONCE
+@cluster_options(namespace=True, every=True)
+@AGENT_NAMESPACE
+@LIST_OUTPUT
+@click.pass_obj
+def pods(
+    opener: Opener | None, /, cluster: ClusterOptions, agent_namespace: str, **options: Any
+) -> None:
+    """Show the traffic of the pods' devices.
+
+    Has a line for each RDMA device of a container, the busiest first.
+    """
+    from kube_rdma.metrics.views import pods_page
+
+    most = None if options.pop("every") else _FEW
+    page = TopPage(lambda row: bool(row.key.pod), partial(pods_page, most=most), **options)
+    _follow(opener, cluster, agent_namespace, page)
+
+
+@top.command(epilog=examples("kube-rdma top scrape"))
+def scrape() -> None:
+    """Print the metrics of this container's agent.
+
+    `top` runs it in the containers of agents. It prints the series of pods too, whatever the agent
+    serves over the network, below a line with the time of the node's clock.
+    """
+    from kube_rdma.adapters.metrics.local import SOCKET, ask
+
+    click.echo(asyncio.run(ask(SOCKET)), nl=False)
+
+
+def _follow(opener: Opener | None, cluster: ClusterOptions, agents: str, page: TopPage) -> None:
+    try:
+        with suppress(KeyboardInterrupt):
+            asyncio.run(_show(opener, cluster, agents, page))
+    except BrokenPipeError:  # the reader has gone (`| head`)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _print(page: TopPage, rows: Sequence[TrafficRate], silent: Mapping[str, str]) -> None:
+    """A look in the format that was asked for; a program gets one document after the other."""
+    from kube_rdma.metrics.views import names, top_document
+
+    if page.output == "json":
+        click.echo(json.dumps(top_document(rows, silent)))
+    elif page.output == "yaml":
+        click.echo(f"---\n{document_text(top_document(rows, silent), page.output)}", nl=False)
+    elif page.output == "name":
+        show_names(names(rows))
+    else:
+        home = _HOME if is_terminal() and not page.once else ""
+        show(page.made(rows, silent), wide=page.output == "wide", before=home)
+
+
+async def _show(opener: Opener | None, options: ClusterOptions, agents: str, page: TopPage) -> None:
+    from kube_rdma.cli.throughput import watch_traffic
+    from kube_rdma.metrics.rules.throughput import busiest
+
+    async with (
+        options.open(opener) as cluster,
+        AsyncExitStack() as until_first,
+        aclosing(watch_traffic(cluster, agent_namespaces(agents), page.interval)) as looks,
+    ):
+        until_first.enter_context(ProgressLine("Reading counters, and once more for their rates."))
+        async for traffic in looks:
+            await until_first.aclose()
+            space = None if options.every_namespace else options.namespace or cluster.namespace
+            of_space = (
+                r for r in traffic.rows if not r.key.pod or space in (None, r.key.namespace)
+            )
+            rows = busiest(filter(page.chosen, of_space))
+            _print(page, rows, traffic.silent)
+            if page.once:
+                return

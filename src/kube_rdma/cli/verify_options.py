@@ -1,0 +1,283 @@
+"""What `kube-rdma verify pods` and `verify nodes` can be told, gathered into values."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kube_base.frozen import Frozen
+from kube_rdma.cli.output import OUTPUT
+from kube_rdma.model.verify.bandwidth import (
+    PERFTEST_IMAGE,
+    PROBE_SECONDS,
+    Operation,
+    Pairing,
+    PairStandard,
+    PerftestRun,
+)
+
+_LATENCY_LIMIT = "--max-us"
+
+
+class VerifyOptions(Frozen):
+    """What both commands take."""
+
+    run: PerftestRun
+    standard: PairStandard
+    pairing: Pairing
+    both_ways: bool
+    run_seconds: int
+    probe_seconds: int
+    against: Path | None
+    svg: Path | None
+    verbose: bool
+    output: str
+
+
+class PodOptions(Frozen):
+    """Which pod `verify nodes` starts: a manifest's, else one of a resource, with an image."""
+
+    filename: Path | None
+    resource: str
+    image: str
+    start_seconds: int
+
+
+_POD_OPTIONS = (
+    click.option(
+        "-f",
+        "--filename",
+        type=click.Path(path_type=Path, exists=True, dir_okay=False),
+        metavar="FILE",
+        help="Manifest of a pod as your jobs have it, with its image, networks and shares. "
+        "Default: a pod on the node's own network, made from the NodeReports.",
+    ),
+    click.option(
+        "--resource",
+        default="",
+        metavar="NAME",
+        help="Resource whose cards are measured, without -f. Default: the only one of the "
+        "NodeReports.",
+    ),
+    click.option(
+        "--image",
+        default="",
+        metavar="IMAGE",
+        help="Image with perftest and a shell, without -f. No registry has the default: build it "
+        f"with Containerfile.perftest and push it to yours. Default: {PERFTEST_IMAGE}.",
+    ),
+    click.option(
+        "--start-seconds",
+        type=click.IntRange(1),
+        default=300,
+        show_default=True,
+        metavar="SECONDS",
+        help="Longest time until the pods are Ready, in seconds.",
+    ),
+)
+_OPTIONS = (
+    click.option(
+        "--pairs",
+        "pairing",
+        type=click.Choice([pairing.value for pairing in Pairing]),
+        default=Pairing.ALL.value,
+        show_default=True,
+        help="Pairs to measure. all: each pair, one rail at a time. ring: each card with two "
+        "neighbours, all rails at once, in two or three rounds. star: the first one named with "
+        "the others, or with all if only one node is named. ring and star measure each suspect "
+        "once more, with a good card.",
+    ),
+    click.option(
+        "--test",
+        "operation",
+        type=click.Choice([operation.value for operation in Operation]),
+        default=Operation.WRITE.value,
+        show_default=True,
+        help="RDMA operation that perftest measures.",
+    ),
+    click.option("--latency", is_flag=True, help="Measure latency instead of bandwidth."),
+    click.option(
+        "-s",
+        "--size",
+        type=click.IntRange(1),
+        metavar="BYTES",
+        help="Message size in bytes. Default: that of perftest, 65536 for bandwidth and 2 for "
+        "latency.",
+    ),
+    click.option(
+        "-a", "--all-sizes", is_flag=True, help="Measure all message sizes from 2 bytes to 8 MiB."
+    ),
+    click.option(
+        "--iterations",
+        type=click.IntRange(5),
+        metavar="COUNT",
+        help="Number of messages of each size. Default: that of perftest.",
+    ),
+    click.option(
+        "-q",
+        "--qps",
+        type=click.IntRange(1),
+        default=1,
+        show_default=True,
+        metavar="COUNT",
+        help="Number of queue pairs, for bandwidth. One alone may not fill a fast card.",
+    ),
+    click.option("-R", "--rdma-cm", is_flag=True, help="Connect the queue pairs by RDMA_CM."),
+    click.option(
+        "--cuda",
+        type=click.IntRange(0),
+        metavar="GPU",
+        help="Number of the GPU whose memory is used instead of the host's, such as 0.",
+    ),
+    click.option("--both-ways", is_flag=True, help="Measure each pair in both directions."),
+    click.option(
+        "--min-gbps",
+        "low",
+        type=click.FloatRange(0),
+        metavar="GBPS",
+        help="Report pairs with a lower bandwidth as slow, in Gbit/s.",
+    ),
+    click.option(
+        _LATENCY_LIMIT,
+        "high",
+        type=click.FloatRange(0),
+        metavar="MICROSECONDS",
+        help="Report pairs with a higher latency as slow, in microseconds. Needs --latency.",
+    ),
+    click.option(
+        "--line-share",
+        type=click.IntRange(0, 100),
+        default=80,
+        show_default=True,
+        metavar="PERCENT",
+        help="Report pairs as slow below this percentage of the slower card's line rate. Soft "
+        "devices have no line rate, and latencies are not compared with it.",
+    ),
+    click.option(
+        "--tolerance",
+        type=click.IntRange(0, 100),
+        default=20,
+        show_default=True,
+        metavar="PERCENT",
+        help="Report pairs as slow that are this many percent worse than the median of their "
+        "rail, or than in the run of --against.",
+    ),
+    click.option(
+        "--against",
+        type=click.Path(path_type=Path, exists=True, dir_okay=False),
+        metavar="FILE",
+        help="File that an earlier run wrote with -o json; pairs are compared with it.",
+    ),
+    click.option(
+        "--seconds",
+        type=click.IntRange(1),
+        default=300,
+        show_default=True,
+        metavar="SECONDS",
+        help="Longest time of one measurement, in seconds.",
+    ),
+    click.option(
+        "--run-seconds",
+        type=click.IntRange(1),
+        default=21_600,
+        show_default=True,
+        metavar="SECONDS",
+        help="Longest time of all measurements, in seconds; then the run ends with the results so "
+        "far.",
+    ),
+    click.option(
+        "--probe-seconds",
+        type=click.IntRange(1),
+        default=PROBE_SECONDS,
+        show_default=True,
+        envvar="KUBE_RDMA_PROBE_SECONDS",
+        show_envvar=True,
+        metavar="SECONDS",
+        help="Longest time in which a pod says which devices it has, in seconds. A pod that takes "
+        "longer takes no part.",
+    ),
+    click.option(
+        "-v",
+        "--verbose",
+        is_flag=True,
+        help="Show a row for each pair, the whole map and all bad pairs.",
+    ),
+    click.option(
+        "--svg",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Draw the map of all pairs into this SVG file.",
+    ),
+    OUTPUT,
+)
+
+
+def pod_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The options of `verify nodes` alone, as one value `pod`."""
+
+    @functools.wraps(command)
+    def with_options(*words: Any, **given: Any) -> None:
+        pod = PodOptions(**{name: given.pop(name) for name in PodOptions.__struct_fields__})
+        if pod.filename and (pod.resource or pod.image):
+            raise click.UsageError("--resource and --image are for a run without -f: leave it out.")
+        command(*words, pod=pod, **given)
+
+    return functools.reduce(lambda made, option: option(made), reversed(_POD_OPTIONS), with_options)
+
+
+def verify_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The options of both commands, as one value `options`."""
+
+    @functools.wraps(command)
+    def with_options(**given: Any) -> None:
+        names = {name for option in _OPTIONS for name in _names(option)}
+        chosen = {name: given.pop(name) for name in names}
+        command(options=_options(chosen), **given)
+
+    return functools.reduce(lambda made, option: option(made), reversed(_OPTIONS), with_options)
+
+
+def _names(option: Callable[..., Any]) -> list[str]:
+    """The parameters that an option fills."""
+    return [each.name for each in option(click.command()(lambda: None)).params if each.name]
+
+
+def _options(chosen: dict[str, Any]) -> VerifyOptions:
+    latency = chosen["latency"]
+    if chosen["size"] is not None and chosen["all_sizes"]:
+        raise click.UsageError("--size and --all-sizes exclude each other: leave one out.")
+    if latency and chosen["low"] is not None:
+        raise click.UsageError(f"--min-gbps is not a latency: with --latency say {_LATENCY_LIMIT}.")
+    if not latency and chosen["high"] is not None:
+        raise click.UsageError(f"{_LATENCY_LIMIT} is for latencies: say --latency, or --min-gbps.")
+    return VerifyOptions(
+        run=PerftestRun(
+            operation=Operation(chosen["operation"]),
+            latency=latency,
+            size=chosen["size"],
+            all_sizes=chosen["all_sizes"],
+            iterations=chosen["iterations"],
+            queue_pairs=chosen["qps"],
+            rdma_cm=chosen["rdma_cm"],
+            cuda=chosen["cuda"],
+            seconds=chosen["seconds"],
+        ),
+        standard=PairStandard(
+            latency=latency,
+            limit=chosen["high"] if latency else chosen["low"],
+            line_share=chosen["line_share"] / 100,
+            tolerance=chosen["tolerance"] / 100,
+        ),
+        pairing=Pairing(chosen["pairing"]),
+        both_ways=chosen["both_ways"],
+        run_seconds=chosen["run_seconds"],
+        probe_seconds=chosen["probe_seconds"],
+        against=chosen["against"],
+        svg=chosen["svg"],
+        verbose=chosen["verbose"],
+        output=chosen["output"],
+    )

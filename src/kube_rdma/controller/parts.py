@@ -1,0 +1,95 @@
+"""The parts of a controller, each behind walls of its own (adapters/bulkhead).
+
+    every copy          events, metrics
+    the copy that leads garbage collection of addresses, reports of pools, evictions, status of
+                        policies, bandwidth checks, the end of a former webhook, the operator
+
+Opened by the command of the same name. A part that fails is begun anew, as a fresh object, while
+the others go on; all of them are cancelled when the lead is lost, or the program is asked to end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kube_base.frozen import Frozen, field
+from kube_client.objects import Cluster
+from kube_rdma.adapters.bulkhead import Part, start
+from kube_rdma.adapters.cluster.events import Events
+from kube_rdma.controller.evictions import Evictions
+from kube_rdma.controller.leadership import Leadership
+from kube_rdma.controller.retirement import retire_webhook
+from kube_rdma.ipam.gc import run_gc
+from kube_rdma.ipam.pool_status_reporter import PoolStatusReporter
+from kube_rdma.model.install.blueprint import Values
+from kube_rdma.model.ipam import Usage
+from kube_rdma.operator.reconcile import Operator, OperatorPlace
+from kube_rdma.reports.policies import PolicyStatuses
+from kube_rdma.verify.bandwidth_checks import BandwidthChecks
+
+if TYPE_CHECKING:  # prometheus-client is imported where somebody asks
+    from kube_rdma.controller.exporter import ControllerExporter
+
+Parts = Mapping[str, Part]
+
+
+class ControllerOptions(Frozen):
+    """The options of the command.
+
+    `values` are those of the installation, for the agents that policies deploy. With
+    `cluster_wide` policies are those of the cluster, not of the namespace. `fullname` is what the
+    release's names begin with, where that is not kube-rdma.
+    """
+
+    namespace: str
+    policies: bool = False
+    cluster_wide: bool = False
+    values: Values = field(default_factory=dict)
+    fullname: str = ""
+
+
+def always(events: Events, exporter: ControllerExporter | None = None) -> Parts:
+    """Return what every copy does."""
+    metrics: Parts = {"metrics": exporter.run} if exporter else {}
+    return {"events": events.run, **metrics}
+
+
+def leading(
+    cluster: Cluster,
+    events: Events,
+    options: ControllerOptions,
+    exporter: ControllerExporter | None = None,
+) -> Parts:
+    """What writes to the cluster, so one copy does it."""
+    namespace = options.namespace
+    reported: Callable[[Sequence[Usage]], None] = exporter.reported if exporter else _unheard
+    parts: dict[str, Part] = {
+        "addresses of gone nodes": partial(run_gc, cluster, namespace, events),
+        "pool reports": lambda: PoolStatusReporter(cluster, events, reported).run(),
+        "evictions": lambda: Evictions(cluster, events).run(),
+        "policy status": lambda: PolicyStatuses(cluster).run(),
+        "bandwidth checks": lambda: BandwidthChecks(cluster, events).run(),
+        "former webhook": partial(retire_webhook, cluster, namespace, options.fullname),
+    }
+    if options.policies:
+        place = OperatorPlace(namespace, options.cluster_wide, options.values)
+        parts["operator"] = lambda: Operator(cluster, place, events).run()
+    return parts
+
+
+def _unheard(_: Sequence[Usage]) -> None:
+    """Nobody asks how full pools are."""
+
+
+async def run_controller(lead: Leadership, beside: Parts, work: Parts) -> None:
+    """Run until cancelled: `beside` at once, `work` while this copy leads."""
+
+    async def leading_work() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            start(tasks, work)
+
+    async with asyncio.TaskGroup() as tasks:
+        start(tasks, {**beside, "election": partial(lead.run, leading_work)})

@@ -1,0 +1,115 @@
+"""The end of all agents of a cluster: refused while pods need them, waited for else.
+
+    pods ─► install/rules/retirement ─► DaemonSet deleted ─► its pods are gone
+
+An agent that ends takes back what it wrote at its node, and needs its rights for that. So this
+comes before whatever takes them: Helm's hook, or a person who deletes manifests. An operator's end
+is refused while its drivers run, which it alone unloads node by node. Of the admission webhook that
+controllers once served, what an upgrade without Helm leaves behind is deleted.
+"""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+
+import structlog
+
+from kube_base.errors import Refused
+from kube_base.frozen import Frozen
+from kube_client.kinds import Where
+from kube_client.objects import Cluster
+from kube_client.watching import Changed, Deleted, Synced
+from kube_rdma.adapters.cluster.kinds.pod import FULL_POD, POD, pod_state
+from kube_rdma.adapters.cluster.kinds.workload import DAEMON_SET
+from kube_rdma.attach.documents.network_status import OWN_ANNOTATION
+from kube_rdma.controller.webhooks import WEBHOOK_CONFIGURATIONS, WebhookService
+from kube_rdma.install.rules.retirement import drivers_run, still_needed
+from kube_rdma.model.operator.cluster_policy import ComponentName
+from kube_rdma.operator.cluster import progress_of
+from kube_rdma.operator.rules.daemon_sets import COMPONENT_LABEL
+
+FORMER_WEBHOOK = "pods.kube-rdma.io"
+
+log = structlog.get_logger()
+
+
+class Retirement(Frozen):
+    """That of one DaemonSet. Needs the verbs get and delete of it, list and watch of pods."""
+
+    cluster: Cluster
+    namespace: str
+    daemon_set: str
+
+    async def run(self, *, force: bool = False) -> None:
+        """Delete the DaemonSet and wait until its pods are gone; nothing to do if it is.
+
+        Raise Refused while pods of the cluster need the agents, unless `force`.
+        """
+        stored = await self.cluster.get(DAEMON_SET, self.daemon_set, self.namespace)
+        if stored is None:
+            return
+        pods = await self.cluster.list(POD)
+        refusal = still_needed(map(pod_state, pods), OWN_ANNOTATION)
+        if refusal and not force:
+            raise refusal
+        await self.cluster.delete(DAEMON_SET, stored, unchanged=False)
+        labels = stored.spec["selector"]["matchLabels"]
+        await self._gone(",".join(f"{key}={value}" for key, value in labels.items()))
+
+    async def _gone(self, labels: str) -> None:
+        """Wait until no pod has these labels any more."""
+        uids: set[str] = set()
+        synced = False
+        where = Where(namespace=self.namespace, labels=labels)
+        async with aclosing(self.cluster.watch(POD, where)) as events:
+            async for event in events:
+                match event:
+                    case Changed(pod):
+                        uids.add(pod.uid)
+                    case Deleted(uid=uid):
+                        uids.discard(uid)
+                    case Synced():
+                        synced = True
+                if synced and not uids:
+                    return
+
+
+async def retire_drivers(cluster: Cluster, namespace: str) -> None:
+    """Raise Refused while the namespace has drivers of a policy; needs the verb list of both."""
+    names = f"{ComponentName.DRIVER},{ComponentName.PEER_DRIVER}"
+    where = Where(namespace=namespace, labels=f"{COMPONENT_LABEL} in ({names})")
+    daemon_sets = await cluster.list(DAEMON_SET, where)
+    pods = await cluster.list(FULL_POD, where)
+    nodes = (pod.spec.node_name for pod in pods if pod.spec.node_name)
+    if refusal := drivers_run(nodes, (each.name for each in daemon_sets)):
+        raise refusal
+
+
+async def retire_webhook(cluster: Cluster, namespace: str, fullname: str = "") -> None:
+    """Delete the configurations that ask this installation's former webhook, which nobody serves.
+
+    Its Secret is owned by one of them, so Kubernetes deletes it too. Needs the verbs get and delete
+    of both by name, which the roles of an older chart do not have: then the log says so. Another
+    installation's of the same name stay.
+    """
+    name = f"{fullname}.{FORMER_WEBHOOK}" if fullname else FORMER_WEBHOOK
+    ours = WebhookService(namespace, f"{fullname or 'kube-rdma'}-admission")
+    for kind in WEBHOOK_CONFIGURATIONS:
+        try:
+            stored = await cluster.get(kind, name)
+            if stored and {each.client_config.service for each in stored.spec} == {ours}:
+                await cluster.delete(kind, stored, unchanged=False)
+        except Refused as error:
+            log.warning("former webhook not looked for", kind=kind.kind, why=str(error))
+
+
+async def available(cluster: Cluster, namespace: str, daemon_set: str) -> None:
+    """Wait until every pod that a DaemonSet wants is available; none is wanted on no node."""
+    where = Where(namespace=namespace, fields=f"metadata.name={daemon_set}")
+    async with aclosing(cluster.watch(DAEMON_SET, where)) as events:
+        async for event in events:
+            match event:
+                case Changed(stored) if stored.status is not None:
+                    progress = progress_of(stored)
+                    if progress.current and progress.available == progress.desired:
+                        return

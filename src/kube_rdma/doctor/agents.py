@@ -1,0 +1,203 @@
+"""Asks nodes what they see of themselves: the doctor runs in the containers of their agents.
+
+    namespaces ─► agents' pods ─► exec `doctor --collect -` ─► bundles ─► doctor/rules/fleet
+
+cli/doctor calls it from wherever the API server is reached, and cli for
+another command. An agent's container has the mounts and rights that a doctor needs; the agent
+itself is not asked. What comes back is foreign text: it has a bound of bytes and of seconds, and is
+decoded as a bundle is. A node that hangs costs its own time, and none of the others'.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from itertools import count
+from typing import TypeVar
+
+from kube_base.errors import KubeError, Refused, Unavailable
+from kube_base.frozen import Frozen, replace
+from kube_base.plain_text import plain
+from kube_client.objects import Cluster
+from kube_client.pod_commands import PodCommands
+from kube_rdma.adapters.files import bundle
+from kube_rdma.admission.cluster import whole_pod
+from kube_rdma.doctor.cluster_agents import agent_pods
+from kube_rdma.model.doctor import Observation
+from kube_rdma.model.fleet import AgentPod, NodeAnswer
+from kube_rdma.model.late_binding.binding import PodName
+from kube_rdma.reports.rules.programs import says, serves_cards
+
+T = TypeVar("T")
+AT_ONCE = 16  # commands under way; a bundle has up to a few MiB
+MOST = 8 << 20  # bytes of one bundle; a node with a thousand functions has one MiB
+PATIENCE = 20.0  # seconds for a node; a doctor of a node ends within 3, behind Python's start
+_DOCTOR = ("kube-rdma", "doctor")
+_COLLECT = ("--collect", "-")
+
+
+class AgentLimits(Frozen):
+    """How many nodes are asked at once, and how many seconds each has."""
+
+    at_once: int = AT_ONCE
+    seconds: float = PATIENCE
+
+
+class Agents:
+    """The agents of a cluster, as containers in which a doctor can be run."""
+
+    def __init__(
+        self, cluster: Cluster, agents: Iterable[AgentPod], limits: AgentLimits | None = None
+    ) -> None:
+        self._cluster = cluster
+        self._commands = PodCommands(cluster, most=MOST)
+        self._limits = limits or AgentLimits()
+        self._agents = {one.node: one for one in sorted(agents, key=_rank)}
+        # Two threads that make msgspec's decoder of one type at a time can crash the process.
+        self._decoding = asyncio.Lock()
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The nodes that have an agent."""
+        return tuple(sorted(self._agents))
+
+    async def every_node(
+        self, progress: Callable[[int, int], None] = lambda _, __: None
+    ) -> tuple[NodeAnswer, ...]:
+        """What all nodes with an agent answer.
+
+        `progress` hears after each of them how many are over, and of how many.
+        """
+        over = count(1)
+
+        async def ask(node: str) -> NodeAnswer:
+            answer = await self._answer(node)
+            progress(next(over), len(self.nodes))
+            return answer
+
+        return await self.ask_all(ask)
+
+    async def ask_all(self, ask: Callable[[str], Awaitable[T]]) -> tuple[T, ...]:
+        """What `ask` has of every node, some at once."""
+        room = asyncio.Semaphore(self._limits.at_once)
+
+        async def in_turn(node: str) -> T:
+            async with room:
+                return await ask(node)
+
+        return tuple(await asyncio.gather(*map(in_turn, self.nodes)))
+
+    async def node(self, name: str) -> Observation:
+        """What a node sees of itself; raise Refused without an agent, Unavailable."""
+        return await self._seen(name, "node")
+
+    async def pod(self, pod: PodName) -> Observation:
+        """What the pod's node sees of itself and of the pod; raise Refused and Unavailable.
+
+        Who may not read the pod asks any agent on which node it is: agents may.
+        """
+        target = f"pod/{pod.namespace}/{pod.name}"
+        node = await self._node_of(pod)
+        if node is None:
+            seen = await self._seen(self._any(), target)
+            node = seen.pod.node if seen.pod else ""
+            if node == seen.node:
+                return seen
+        if not node:
+            raise Unavailable(f"Pod {pod} is on no node yet: kube-rdma explain says what it needs.")
+        return await self._seen(node, target)
+
+    async def _node_of(self, pod: PodName) -> str | None:
+        """The pod's node, "" while it has none; None where that may not be read."""
+        try:
+            read = await whole_pod(self._cluster, pod.namespace, pod.name)
+        except Refused:
+            return None
+        if read is None:
+            raise Refused(
+                f"there is no pod {pod.name} in namespace {pod.namespace}",
+                remedy="Name one of kubectl get pods, with its namespace: pod/NAMESPACE/NAME",
+            )
+        return read[1].spec.node_name
+
+    def _any(self) -> str:
+        """A node whose agent is ready, if there is one."""
+        ready = (one.node for one in self._agents.values() if one.ready)
+        return next(ready, next(iter(self._agents)))
+
+    async def _answer(self, node: str) -> NodeAnswer:
+        try:
+            return NodeAnswer(node, await self._seen(node, "node"))
+        except KubeError as error:
+            return NodeAnswer(node, why=plain(str(error)))
+
+    async def _seen(self, node: str, target: str) -> Observation:
+        text = await self.output(node, (*_DOCTOR, target, *_COLLECT))
+        try:
+            async with self._decoding:
+                seen = await asyncio.to_thread(bundle.decode, text.encode(), f"node {node}")
+        except Refused as error:
+            raise Unavailable(f"The doctor on node {node} answers no bundle: {error}") from error
+        return replace(seen, node=node)  # whatever it calls itself
+
+    async def output(self, node: str, argv: Sequence[str]) -> str:
+        """What a command prints in the node's agent; raise Refused without it, Unavailable."""
+        agent = self._agent(node)
+        run = self._commands.run(agent.namespace, agent.name, argv, container=agent.container)
+        try:
+            async with asyncio.timeout(self._limits.seconds):
+                return await run
+        except TimeoutError:
+            raise Unavailable(
+                f"Node {node} does not answer within {self._limits.seconds:g} s."
+            ) from None
+
+    def _agent(self, node: str) -> AgentPod:
+        agent = self._agents.get(node)
+        if agent is None:
+            raise Refused(
+                f"there is no agent on node {node!r}",
+                remedy=f"Name one of {len(self._agents)} nodes with an agent, such as "
+                f"{next(iter(self.nodes))}",
+                where="node",
+            )
+        if not agent.ready:
+            raise Unavailable(
+                f"The agent on node {node} does not run ({agent.namespace}/{agent.name}: "
+                f"{plain(agent.why) or 'no reason is given'}); kubectl describe pod has its events."
+            )
+        return agent
+
+
+def _rank(agent: AgentPod) -> tuple[bool, bool]:
+    """Of two agents of a node the one that can answer, then the one that knows the API server."""
+    return agent.ready, says(agent.words, "--role", "node")
+
+
+async def find_agents(
+    cluster: Cluster, namespaces: Sequence[str], limits: AgentLimits | None = None
+) -> Agents:
+    """The agents of all of these namespaces that may be read; raise Refused without any."""
+    refused: Refused | None = None
+    read: list[str] = []
+    agents: list[AgentPod] = []
+    for namespace in namespaces:
+        try:
+            agents += await agent_pods(cluster, namespace, serves_cards)
+            read.append(namespace)
+        except Refused as error:
+            refused = refused or error
+    if agents:
+        return Agents(cluster, agents, limits)
+    if refused and not read:
+        raise Refused(
+            f"pods of namespace {namespaces[0]} may not be listed",
+            remedy="Name the agents' namespace by --agent-namespace, and have its Role "
+            "kube-rdma-doctor bound to you (docs/doctor.md)",
+            where="--agent-namespace",
+        ) from refused
+    raise Refused(
+        f"no agent runs in namespace {', '.join(read)}",
+        remedy="Name the namespace of the agents",
+        where="--agent-namespace",
+    )

@@ -1,0 +1,92 @@
+"""Reads addresses everywhere and the version of VKE's plugin, for `kube-rdma doctor`.
+
+Each function is one kind and needs the verb get or list. Of other pods only the status annotation
+is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kube_base.errors import Refused
+from kube_client.kinds import Stored, Where
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.kinds.network_definition import (
+    DEFINITION,
+    DefinitionSpec,
+)
+from kube_rdma.adapters.cluster.kinds.pod import POD
+from kube_rdma.adapters.cluster.kinds.workload import DAEMON_SETS
+from kube_rdma.attach.cluster import network_of
+from kube_rdma.attach.documents import network_status
+from kube_rdma.ipam.kind import IP_POOL
+from kube_rdma.model.doctor import AddressRange, AddressUse
+
+_CELLO = "cello"
+
+
+async def vpc_cni_version(cluster: Cluster) -> str:
+    """The version of VKE's network plugin by the tag of its image; "" where there is none.
+
+    volcengine/cello chart/templates/daemonset.yaml has the names.
+    """
+    where = Where(namespace="kube-system", fields=f"metadata.name={_CELLO}")
+    tags = (
+        tag
+        for stored in await cluster.list(DAEMON_SETS, where)
+        for container in stored.spec.template.spec.containers
+        for name, _, tag in [container.image.rpartition("/")[2].partition(":")]
+        if name == _CELLO
+    )
+    return next(tags, "")
+
+
+async def address_uses(cluster: Cluster) -> tuple[AddressUse, ...]:
+    """The addresses of all pods that run, on networks besides the cluster's own."""
+    pods = [one for one in await cluster.list(POD) if not one.deleting]
+    return tuple(
+        use
+        for pod in pods
+        if pod.status is None or not pod.status.is_over
+        for use in network_status.address_uses(
+            f"{pod.namespace}/{pod.name}", pod.annotation(network_status.ANNOTATION) or ""
+        )
+    )
+
+
+async def address_ranges(
+    cluster: Cluster, uses: Sequence[AddressUse] | None = None
+) -> tuple[AddressRange, ...]:
+    """By network the subnets of its IPPools, of networks whose addresses come from pools alone.
+
+    Where networks may not be listed, as by an agent, those of `uses` are read one by one.
+    """
+    pools = await cluster.see(IP_POOL)
+    subnets = {
+        one.name: tuple(str(part.subnet) for part in one.spec.ranges) for one in pools.objects
+    }
+    ranges = []
+    for definition in await _definitions(cluster, uses):
+        if (network := network_of(definition)) is None:
+            continue
+        known_pools = [subnets[name] for name in network.pools if name in subnets]
+        if known_pools and len(known_pools) == len(network.pools) and not network.static:
+            ranges.append(
+                AddressRange(network.name, tuple(s for some in known_pools for s in some))
+            )
+    return tuple(ranges)
+
+
+async def _definitions(
+    cluster: Cluster, uses: Sequence[AddressUse] | None
+) -> tuple[Stored[DefinitionSpec, None], ...]:
+    try:
+        return await cluster.list(DEFINITION)
+    except Refused:
+        if uses is None:
+            raise
+    names = sorted({use.network for use in uses if "/" in use.network})
+    read = []
+    for namespace, _, name in (network.partition("/") for network in names):
+        read.append(await cluster.get(DEFINITION, name, namespace))
+    return tuple(one for one in read if one is not None)

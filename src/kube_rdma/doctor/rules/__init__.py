@@ -1,0 +1,1 @@
+"""Judges an Observation: Findings out, root causes first."""

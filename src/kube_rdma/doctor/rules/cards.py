@@ -1,0 +1,467 @@
+"""KR1xx: what stands between the kernel and a card that pods could use.
+
+From the bottom up: driver, modules, device nodes, namespace mode, ports, addresses, pools. Whether
+a device or a card can be given away is judged by pools/rules/health; here its sentences get a code,
+by which of its rules they come from, and an order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from shlex import quote
+from types import MappingProxyType
+
+from kube_rdma.doctor.rules.check import Check
+from kube_rdma.doctor.rules.errors import lost_packets, rising
+from kube_rdma.doctor.rules.flow_control import unlike_others
+from kube_rdma.doctor.rules.gpu_path import redirected, translated
+from kube_rdma.lib.phrases import listed
+from kube_rdma.model.card import Function
+from kube_rdma.model.device import Device, LinkLayer, PhysicalState, Port, PortState
+from kube_rdma.model.doctor import Observation
+from kube_rdma.model.finding import Finding, Severity
+from kube_rdma.model.pcie import PcieLink
+from kube_rdma.model.pools.pool import DATA_FILES
+from kube_rdma.model.survey import NamespaceMode, Survey
+from kube_rdma.pools.rules.health.discovery import idle, judge, lasting, notes
+from kube_rdma.pools.rules.health.evaluate import NodeFacts, NodeVerdict, evaluate, node_cards
+from kube_rdma.pools.rules.health.membership import hidden
+from kube_rdma.pools.rules.rails import physical
+from kube_rdma.pools.rules.selection import moves, why_not
+
+# A network driver and the module that makes RDMA devices on it (drivers/infiniband/hw).
+RDMA_MODULES: Mapping[str, str] = MappingProxyType(
+    {
+        "mlx5_core": "mlx5_ib",
+        "mlx4_core": "mlx4_ib",
+        "bnxt_en": "bnxt_re",
+        "ice": "irdma",
+        "ionic": "ionic_rdma",
+        "qede": "qedr",
+        "cxgb4": "iw_cxgb4",
+        "hns3": "hns_roce_hw_v2",
+        "mana": "mana_ib",
+    }
+)
+_GPU_VENDOR = 0x10DE  # NVIDIA, whose drivers need a module or DMA-BUF for GPUDirect
+PEER_MODULES = frozenset({"nvidia_peermem", "nv_peer_mem"})
+
+
+def verdict(seen: Observation) -> NodeVerdict:
+    """The node by pools/rules/health, with all that was seen of it."""
+    assert seen.survey is not None
+    specs = seen.specs or ()
+    facts = NodeFacts(seen.survey, node_cards(seen.survey), specs, missing=seen.absent or ())
+    return evaluate(facts)
+
+
+def _no_driver(seen: Observation) -> Iterator[Finding]:
+    """Network functions without any driver; bad where they may be the RDMA cards."""
+    survey = _survey(seen)
+    physical = [one for one in survey.functions if one.seat.physical_function is None]
+    idle_functions = [one for one in physical if one.driver is None]
+    severity = Severity.ADVICE if survey.devices or seen.specs == () else Severity.ERROR
+    for function in idle_functions:
+        yield Finding(
+            function.seat.pci,
+            f"{function.seat.pci} ({function.vendor:04x}:{function.device:04x}) has no driver",
+            "The driver of this network card is not loaded, or has let it go",
+            "modprobe its driver (mlx5_core, bnxt_en, ice, …); dmesg says why it failed",
+            severity,
+        )
+
+
+def _no_rdma_module(seen: Observation) -> Iterator[Finding]:
+    """A network driver that could have RDMA devices, and has none on a card that is here."""
+    survey = _survey(seen)
+    with_device = {device.seat.pci for device in survey.devices if device.seat}
+    by_driver: dict[str, list[Function]] = {}
+    for function in survey.functions:
+        if function.driver and function.driver in RDMA_MODULES and function.netdevs:
+            by_driver.setdefault(function.driver, []).append(function)
+    for driver, functions in by_driver.items():
+        bare = [one for one in functions if one.seat.pci not in with_device]
+        if not bare or len(bare) < len(functions):
+            continue  # functions differ by what they are configured to be
+        module = RDMA_MODULES[driver]
+        loaded = seen.modules is not None and module in seen.modules
+        state = "is loaded, and has made none" if loaded else "is not loaded"
+        names = listed([netdev.name for one in bare for netdev in one.netdevs])
+        yield Finding(
+            driver,
+            f"{names}: driver {driver} and no RDMA device"
+            + (f"; module {module} {state}" if seen.modules is not None else ""),
+            f"Its RDMA half, {module}, is missing, or RDMA is off in the card",
+            f"modprobe {module}; see dmesg, and `devlink dev param show` for enable_roce",
+            Severity.ADVICE if survey.devices or seen.specs == () else Severity.ERROR,
+        )
+
+
+def _no_device(seen: Observation) -> Iterator[Finding]:
+    survey = _survey(seen)
+    if not survey.devices:
+        wished = seen.specs is None or bool(seen.specs)
+        yield Finding(
+            "",
+            "/sys/class/infiniband is empty",
+            "The kernel knows no RDMA device in this network namespace",
+            "Load the driver; without a card: rdma link add rxe0 type rxe netdev INTERFACE",
+            Severity.ERROR if wished else Severity.ADVICE,
+        )
+
+
+def _doors(seen: Observation) -> Iterator[Finding]:
+    """What a device lacks for good; sentences of pools/rules/health/discovery."""
+    survey = _survey(seen)
+    for device in survey.devices:
+        for sentence in lasting(device, managed=survey.rdma_cm is not None):
+            yield _worded(device.name, sentence, "A module of the RDMA core is not loaded")
+
+
+def _absent_nodes(seen: Observation) -> Iterator[Finding]:
+    for path in seen.absent or ():
+        yield Finding(
+            path,
+            f"{path} is not there, and the kernel has the device",
+            "No devtmpfs or udev made the node, or another /dev is mounted over it",
+            "udevadm trigger, or mount the host's /dev/infiniband into this container",
+        )
+
+
+def _manager(seen: Observation) -> Iterator[Finding]:
+    survey = _survey(seen)
+    if survey.rdma_cm is None:
+        for sentence in notes(survey):
+            if "rdma_cm" in sentence:
+                yield _worded(
+                    "rdma_cm", sentence, "Module rdma_ucm is not loaded", Severity.WARNING
+                )
+
+
+def _namespace_mode(seen: Observation) -> Iterator[Finding]:
+    """Pools whose pods would not see a card in this RDMA namespace mode."""
+    if _survey(seen).namespace_mode is not NamespaceMode.EXCLUSIVE:
+        return
+    for spec in seen.specs or ():
+        for sentence in hidden(spec):
+            yield _worded(spec.resource, sentence, f"Mode {spec.mode} shares cards that stay here")
+
+
+def _bonds(seen: Observation) -> Iterator[Finding]:
+    """Ports in a bond: no pod may take them, and their GIDs are those of the bond's device."""
+    survey = _survey(seen)
+    usable = {one.device.name for one in judge(survey) if one.usable}
+    moved = any(map(moves, seen.specs or ()))
+    for device in survey.devices:
+        for port in device.ports:
+            if port.bond:
+                ill = moved or device.name not in usable
+                yield Finding(
+                    device.name,
+                    f"{port.netdev} is enslaved to {port.bond}",
+                    "A card in a bond never moves into a pod, and has no GID of its own",
+                    f"Share it on {port.bond}, or: ip link set {quote(port.netdev or '')} nomaster",
+                    Severity.ERROR if ill else Severity.ADVICE,
+                )
+
+
+def _ports(seen: Observation, *kinds: str) -> Iterator[Finding]:
+    """Devices whose ports carry no traffic, by what the first port lacks."""
+    for device in _survey(seen).devices:
+        sentence = idle(device)
+        if sentence and _kind(device, device.ports[0], _survey(seen)) in kinds:
+            yield _worded(device.name, sentence, _PORT_CAUSES[kinds[0]])
+
+
+_PORT_CAUSES: Mapping[str, str] = MappingProxyType(
+    {
+        "down": "The interface was set down, or was not set up",
+        "carrier": "There is no signal from the other end of the cable",
+        "fabric": "The InfiniBand subnet manager or the virtual link holds the port back",
+        "other": "The port is not active",
+    }
+)
+
+
+def _kind(device: Device, port: Port, survey: Survey) -> str:
+    """Why a port is not active, by what the kernel shows of it and its interface."""
+    del device
+    netdev = next(
+        (one for f in survey.functions for one in f.netdevs if one.name == port.netdev), None
+    )
+    if port.state is PortState.UNKNOWN:
+        return "unread"
+    if port.link_layer is LinkLayer.INFINIBAND:
+        up = port.physical_state is PhysicalState.LINK_UP
+        return "fabric" if up else "carrier"
+    if netdev is not None and not netdev.up:
+        return "down"
+    if netdev is not None and netdev.carrier is False:
+        return "carrier"
+    return "down" if port.physical_state is PhysicalState.DISABLED else "carrier"
+
+
+def _link_down(seen: Observation) -> Iterator[Finding]:
+    yield from _ports(seen, "down")
+
+
+def _no_carrier(seen: Observation) -> Iterator[Finding]:
+    yield from _ports(seen, "carrier")
+
+
+def _fabric(seen: Observation) -> Iterator[Finding]:
+    yield from _ports(seen, "fabric", "other")
+
+
+def _no_gid(seen: Observation) -> Iterator[Finding]:
+    """What is left of a verdict: the device works, and nobody can address it."""
+    survey = _survey(seen)
+    managed = survey.rdma_cm is not None
+    for judged in judge(survey):
+        others = {*lasting(judged.device, managed=managed), idle(judged.device)}
+        for sentence in judged.reasons:
+            if sentence not in others:
+                yield _worded(
+                    judged.device.name, sentence, "RoCE makes GIDs of the interface's addresses"
+                )
+
+
+def _slow_port(seen: Observation) -> Iterator[Finding]:
+    """A port at a lower rate than others of the same driver: a bad cable or lane."""
+    ports = [
+        (device, port)
+        for device in _survey(seen).devices
+        if device.driver and not device.is_soft
+        for port in device.ports
+        if port.rate_gbps and port.state is PortState.ACTIVE
+    ]
+    for device, port in ports:
+        best = max(p.rate_gbps or 0 for d, p in ports if d.driver == device.driver)
+        if port.rate_gbps and port.rate_gbps < best:
+            yield Finding(
+                device.name,
+                f"port {port.number} runs at {port.rate_gbps:g} Gb/s, others at {best:g}",
+                "A cable, transceiver or switch port came up slower, or the cards differ",
+                "ethtool INTERFACE, or ibportstate; replug or replace the cable",
+                Severity.WARNING,
+            )
+
+
+def _refused(seen: Observation) -> Iterator[Finding]:
+    for sentence in seen.refusals or ():
+        yield _worded("configuration", sentence, "The agent does not understand its configuration")
+
+
+def _empty_pool(seen: Observation) -> Iterator[Finding]:
+    """Pools without any card, with the reason of each card."""
+    verdict_now = verdict(seen)
+    functions = {one.function.seat.pci: one.function for one in verdict_now.cards if one.function}
+    for pool in verdict_now.pools:
+        if pool.cards:
+            continue
+        reasons = [
+            f"{card.name}: {why}"
+            for card in verdict_now.cards
+            if card.devices and (why := why_not(pool.spec, card, functions))
+        ]
+        yield Finding(
+            pool.spec.resource,
+            listed(reasons) or "no card of this node has an RDMA device",
+            f"No card is in the pool ({pool.spec.source})",
+            "Change its selectors; kube-rdma config check --node FILE shows what they choose",
+        )
+
+
+def _clashes(seen: Observation) -> Iterator[Finding]:
+    for clash in verdict(seen).clashes:
+        severity = Severity.ERROR if clash.fatal else Severity.WARNING
+        fix = "Let selectors of the two pools choose different cards"
+        yield Finding(clash.second.resource, str(clash), "Two pools mean a card", fix, severity)
+
+
+def _ill_cards(seen: Observation) -> Iterator[Finding]:
+    """Cards of pools that cannot be given away for what no other check of this file says."""
+    survey = _survey(seen)
+    judged = {reason for one in judge(survey) for reason in one.reasons}
+    judged |= {reason for spec in seen.specs or () for reason in hidden(spec)}
+    absent = tuple(path.rpartition("/")[2] for path in seen.absent or ())
+    for pool in verdict(seen).pools:
+        for card in pool.unusable:
+            for reason in card.reasons:
+                if reason not in judged and not reason.startswith(absent or ("\0",)):
+                    cause = f"The card is not allocatable as {pool.spec.resource}"
+                    yield _worded(card.name, reason, cause)
+
+
+def _taken_over(seen: Observation) -> Iterator[Finding]:
+    """Cards that the node needs for itself, or that another program configures."""
+    judged = verdict(seen)
+    for sentence in (*judged.spared, *judged.dynamic, *judged.beyond):
+        cause = "A pool means cards that the node, or a program on it, uses"
+        yield _worded(sentence.partition(" ")[0], sentence, cause, Severity.WARNING)
+
+
+def _lost_rails(seen: Observation) -> Iterator[Finding]:
+    """Rails of which the node has no card: more are configured than there are cards."""
+    present = set(map(physical, node_cards(_survey(seen))))
+    rails = seen.rails or ()
+    gone = [one for one in rails if one.card not in present]
+    if gone:
+        named = listed([f"{one.rail} ({one.card})" for one in gone])
+        yield Finding(
+            "rails",
+            f"{len(rails)} rails are configured, and the node has no card for {named}",
+            "A card has left the PCI bus, or was taken out or exchanged",
+            "See lspci and dmesg; for good: list the cards that remain in rails of a NodePolicy",
+            Severity.WARNING,
+        )
+
+
+def _no_peer_memory(seen: Observation) -> Iterator[Finding]:
+    """GPUs beside RDMA cards, and no way for the one to reach the other's memory."""
+    survey = _survey(seen)
+    gpus = [gpu for gpu in survey.gpus if gpu.vendor == _GPU_VENDOR and gpu.driver == "nvidia"]
+    modules = set(seen.modules or ())
+    if not gpus or not survey.devices or modules & PEER_MODULES:
+        return
+    kernel = _release(seen)
+    if kernel and kernel < (5, 12):
+        severity, how = Severity.ERROR, "and this kernel has no DMA-BUF for RDMA (5.12 has)"
+    else:
+        severity, how = (
+            Severity.WARNING,
+            "so GPUDirect works by DMA-BUF alone, if the driver is open",
+        )
+    yield Finding(
+        "gpu",
+        f"{len(gpus)} GPUs with driver nvidia; module nvidia_peermem is not loaded, {how}",
+        "Data between GPU and card goes through the memory of the host",
+        "modprobe nvidia_peermem, after the RDMA modules; or the open kernel modules of the driver",
+        severity,
+    )
+
+
+def _survey(seen: Observation) -> Survey:
+    assert seen.survey is not None
+    return seen.survey
+
+
+def _release(seen: Observation) -> tuple[int, int] | None:
+    """The first two numbers of the kernel's release."""
+    parts = seen.versions.kernel.split(".") if seen.versions else []
+    try:
+        return int(parts[0]), int(parts[1])
+    except (IndexError, ValueError):
+        return None
+
+
+def _open_fabric(seen: Observation) -> Iterator[Finding]:
+    """Pools whose containers can send management packets into an InfiniBand fabric."""
+    for pool in verdict(seen).pools:
+        names = [
+            device.name
+            for card in pool.cards
+            if card.seat and card.seat.physical_function is None
+            for device in card.devices
+            if any(port.link_layer is LinkLayer.INFINIBAND for port in device.ports)
+        ]
+        files = [kind for kind in pool.spec.device_files if kind not in DATA_FILES]
+        if names and files:
+            yield Finding(
+                pool.spec.resource,
+                f"containers open {' and '.join(files)} of {listed(names)}",
+                "A container that runs as root can manage the InfiniBand fabric, as a subnet "
+                "manager does",
+                "Write the pool into a NodePolicy without them in deviceFiles, or set an M_Key at "
+                "the subnet manager",
+                Severity.ADVICE,
+            )
+
+
+def _worded(about: str, sentence: str, cause: str, severity: Severity = Severity.ERROR) -> Finding:
+    """The Finding of a sentence that has its remedy behind the last colon."""
+    evidence, colon, remedy = sentence.rpartition(": ")
+    if not colon:
+        evidence, remedy = sentence, "See kube-rdma devices, and dmesg"
+    return Finding(about, evidence, cause, _sentence(remedy) if colon else remedy, severity)
+
+
+_POOLS = ("survey", "specs")
+_FLOW = ("survey", "flow_control")
+
+
+def _sentence(remedy: str) -> str:
+    """A remedy with a capital, unless it is a command."""
+    return remedy if remedy.startswith("ip ") else remedy[:1].upper() + remedy[1:]
+
+
+# From 8 GT/s on 128 of 130 bits are data, before it 8 of 10 (PCI Express Base Specification).
+_NEW_CODE, _CODES = 8.0, (0.8, 128 / 130)
+
+
+def slow_pcie(seen: Observation) -> Iterator[Finding]:
+    """KR125: yield cards whose link has fewer lanes, or slower ones, than both of its ends can.
+
+    Such a link halves a card's bandwidth while its port, rate and counters look well.
+    """
+    for link in seen.pcie or ():
+        if link.width < link.most_width or link.speed < link.most_speed:
+            yield Finding(
+                _card(seen, link),
+                f"PCIe x{link.width} at {link.speed:g} GT/s; card and slot support "
+                f"x{link.most_width} at {link.most_speed:g} GT/s",
+                "The PCIe link came up narrower or slower than card and slot can",
+                f"Reseat the card in its slot, or its riser; lspci -vv -s {link.pci} shows LnkSta. "
+                f"The link carries {_gbps(link):.0f} Gb/s now",
+                Severity.WARNING,
+            )
+
+
+def _card(seen: Observation, link: PcieLink) -> str:
+    """The devices of a card, else its function."""
+    devices = seen.survey.devices if seen.survey else ()
+    names = [one.name for one in devices if one.seat and one.seat.pci == link.pci]
+    return listed(names) or link.pci
+
+
+def _gbps(link: PcieLink) -> float:
+    """What the link can carry, before the protocol's own words."""
+    return link.width * link.speed * _CODES[link.speed >= _NEW_CODE]
+
+
+CHECKS = (
+    Check("KR101", "driver", ("survey",), _no_driver, (), ("KR103", "KR132", "KR203", "KR204")),
+    Check("KR102", "RDMA module", ("survey",), _no_rdma_module, (), ("KR103", "KR132", "KR204")),
+    Check("KR103", "RDMA devices", ("survey",), _no_device, (), ("KR132", "KR204")),
+    Check("KR104", "device files", ("survey",), _doors, (), ("KR133", "KR204")),
+    Check("KR105", "device nodes", ("absent",), _absent_nodes, (), ("KR133", "KR204")),
+    Check("KR106", "connection manager", ("survey",), _manager),
+    Check(
+        "KR110",
+        "namespace mode",
+        (*_POOLS, "survey.namespace_mode"),
+        _namespace_mode,
+        (),
+        ("KR133", "KR204"),
+    ),
+    Check("KR115", "bonds", ("survey",), _bonds, ("KR123",), ("KR132", "KR133", "KR134")),
+    Check("KR120", "link up", ("survey",), _link_down, ("KR123", "KR133"), ("KR204",)),
+    Check("KR121", "carrier", ("survey",), _no_carrier, ("KR123", "KR133"), ("KR204",)),
+    Check("KR122", "InfiniBand fabric", ("survey",), _fabric, ("KR123", "KR133"), ("KR204",)),
+    Check("KR123", "GIDs", ("survey",), _no_gid, ("KR133",), ("KR204",)),
+    Check("KR124", "rate", ("survey",), _slow_port),
+    Check("KR125", "PCIe link", ("survey", "pcie"), slow_pcie),
+    Check("KR126", "flow control", _FLOW, unlike_others, ("KR127", "KR129")),
+    Check("KR127", "lost packets", (*_FLOW, "errors"), lost_packets, ("KR129",)),
+    Check("KR129", "errors", ("survey", "errors"), rising),
+    Check("KR130", "configuration", ("refusals",), _refused, (), ("KR202", "KR203", "KR204")),
+    Check("KR131", "overlapping pools", _POOLS, _clashes, ("KR132", "KR203", "KR204")),
+    Check("KR132", "cards of pools", _POOLS, _empty_pool, ("KR203", "KR204")),
+    Check("KR133", "health of cards", _POOLS, _ill_cards, (), ("KR204",)),
+    Check("KR134", "cards in use", _POOLS, _taken_over),
+    Check("KR135", "cards of rails", ("survey", "rails"), _lost_rails),
+    Check("KR136", "management of the fabric", _POOLS, _open_fabric),
+    Check("KR140", "peer memory", ("survey", "modules"), _no_peer_memory),
+    Check("KR141", "ACS", ("survey", "bridges", "virtual_machine"), redirected),
+    Check("KR142", "IOMMU", ("survey", "domains", "virtual_machine"), translated),
+)

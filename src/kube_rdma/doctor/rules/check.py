@@ -1,0 +1,87 @@
+"""What a check of the doctor is: a code, the parts that it needs, and a look at them.
+
+First of doctor/rules: cards, kubelet, network and pod have the checks, diagnose runs them. A check
+whose parts were not all seen is not run, so what could not be read is never taken for missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from ipaddress import IPv4Interface, IPv6Interface, ip_interface
+
+from kube_base.frozen import Frozen, replace
+from kube_rdma.model.device import Device, PciPosition
+from kube_rdma.model.doctor import Observation, ObservedLink, ObservedRoute
+from kube_rdma.model.finding import Finding
+from kube_rdma.model.survey import NamespaceMode, Survey
+
+Look = Callable[[Observation], Iterator[Finding]]
+
+
+class Check(Frozen):
+    """One check. `needs` are the parts of the Observation that it reads, ``pod.links`` also.
+
+    `explains` are codes of Findings that follow from one of this check about the same subject,
+    `spreads` of those that follow whatever they are about. A code is never given to another check.
+    """
+
+    code: str
+    title: str
+    needs: tuple[str, ...]
+    look: Look
+    explains: tuple[str, ...] = ()
+    spreads: tuple[str, ...] = ()
+
+    def findings(self, seen: Observation) -> Iterator[Finding]:
+        """What it finds; all that it needs was seen."""
+        return (replace(one, code=self.code) for one in self.look(seen))
+
+    def missing(self, seen: Observation) -> tuple[str, ...]:
+        """The parts that it needs and that were not seen."""
+        return tuple(part for part in self.needs if part_of(seen, part) is None)
+
+
+def interfaces_of(texts: Iterable[str]) -> list[IPv4Interface | IPv6Interface]:
+    """Addresses with their length; what is none in a bundle is passed over."""
+    parsed = []
+    for text in texts:
+        with suppress(ValueError):
+            parsed.append(ip_interface(text))
+    return parsed
+
+
+def unrouted(link: ObservedLink, routes: Iterable[ObservedRoute]) -> Iterator[str]:
+    """Addresses of a link whose subnet no route over the link leads to, with that subnet."""
+    ways = {(route.interface, route.to) for route in routes}
+    for at in interfaces_of(link.addresses):
+        alone = at.network.prefixlen == at.max_prefixlen
+        if not at.is_link_local and not alone and (link.name, str(at.network)) not in ways:
+            yield str(at)
+
+
+def whole_cards(survey: Survey) -> Iterator[tuple[Device, PciPosition]]:
+    """Devices that are a PCI function of their own, and no virtual one, with their seats."""
+    for device in survey.devices:
+        seat = device.seat
+        if device.pci and seat and not device.auxiliary and seat.physical_function is None:
+            yield device, seat
+
+
+def part_of(seen: Observation, part: str) -> object:
+    """A part by its name; None where it, or what it is a part of, was not seen.
+
+    Of several values, such as containers, the part of all of them: one that was not seen hides it.
+    """
+    value: object = seen
+    for name in part.split("."):
+        value = _field(value, name)
+    return value
+
+
+def _field(value: object, name: str) -> object:
+    if isinstance(value, tuple):
+        parts = tuple(_field(one, name) for one in value)
+        return None if any(one is None for one in parts) else parts
+    part = None if value is None else getattr(value, name)
+    return None if part is NamespaceMode.UNKNOWN else part

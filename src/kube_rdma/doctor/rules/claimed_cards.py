@@ -1,0 +1,158 @@
+"""KR441 to KR443: the cards that a pod has by ResourceClaims, whatever driver handed them out.
+
+Beside doctor/rules/pod, which judges devices, links, GIDs and locked memory of all cards of a pod,
+and asks here which containers have one by a claim. What another driver was asked to attach is not
+known: its parameters are its own. So here is judged only what node and pod show of the card.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kube_base.frozen import Frozen
+from kube_rdma.doctor.rules.check import Check
+from kube_rdma.model.device import Device, LinkLayer, PortState
+from kube_rdma.model.doctor import CardByClaim, Observation, ObservedLink
+from kube_rdma.model.finding import Finding, Severity
+from kube_rdma.pools.rules.claimed_cards import ClaimedCard, claimed_cards, rdma_devices
+
+
+class PodCard(Frozen):
+    """A card of a container, and its RDMA device as the node and as the pod show it."""
+
+    claimed: ClaimedCard
+    on_node: Device | None
+    in_pod: Device | None
+
+    @property
+    def device(self) -> Device | None:
+        """The device, in the pod before the node."""
+        return self.in_pod or self.on_node
+
+    @property
+    def container(self) -> str:
+        """Which container has it."""
+        return self.claimed.held.container
+
+    @property
+    def pci(self) -> str:
+        """Its function."""
+        return self.claimed.card.pci or (self.device.pci if self.device else "") or ""
+
+    @property
+    def title(self) -> str:
+        """What people know it by: its RDMA device, as seen before as published."""
+        card = self.claimed.card
+        name = self.device.name if self.device else card.rdma
+        return name or card.pci or card.interface
+
+    def __str__(self) -> str:
+        """The card and whose it is."""
+        return f"{self.title} of driver {self.claimed.driver}"
+
+
+def pod_cards(seen: Observation) -> tuple[PodCard, ...]:
+    """The cards of the pod's claims; what leads to no RDMA device is one if its driver says so."""
+    pod, kubelet = seen.pod, seen.kubelet
+    if pod is None or kubelet is None:
+        return ()
+    held = [one for one in kubelet.devices if (one.namespace, one.pod) == (pod.namespace, pod.name)]
+    cards = (_seen(one, seen) for one in claimed_cards(held, seen.slices or ()))
+    return tuple(
+        one for one in cards if one.device or one.claimed.card.rdma or one.claimed.card.capable
+    )
+
+
+def listed_cards(seen: Observation) -> tuple[CardByClaim, ...]:
+    """The same for people, one for each container."""
+    return tuple(
+        CardByClaim(
+            one.container,
+            one.claimed.driver,
+            one.claimed.held.device.pool,
+            one.claimed.held.device.name,
+            one.pci,
+            one.device.name if one.device else "",
+        )
+        for one in pod_cards(seen)
+    )
+
+
+def _seen(claimed: ClaimedCard, seen: Observation) -> PodCard:
+    surveys = (seen.survey, seen.pod.survey if seen.pod else None)
+    node, pod = (
+        next(iter(rdma_devices(claimed.card, survey.devices if survey else ())), None)
+        for survey in surveys
+    )
+    return PodCard(claimed, node, pod)
+
+
+def _gone(seen: Observation) -> Iterator[Finding]:
+    """A card that its driver gave, and that neither the node nor the pod shows."""
+    for card in pod_cards(seen):
+        if card.device is None:
+            device = card.claimed.held.device
+            yield Finding(
+                card.container,
+                f"Driver {device.driver} gave it {device.name} ({card.title}), and neither the "
+                "node nor the pod has this RDMA device",
+                "The card is gone, or it lost its driver, or its slice is outdated",
+                f"Look at the card on the node (kube-rdma devices), and at driver {device.driver}",
+            )
+
+
+def _port_down(seen: Observation) -> Iterator[Finding]:
+    """Ports of a card that is in the pod alone; those that the node shows it has judged."""
+    for card in pod_cards(seen):
+        ports = card.in_pod.ports if card.in_pod and not card.on_node else ()
+        if ports and not any(port.state is PortState.ACTIVE for port in ports):
+            states = ", ".join(f"port {port.number} is {port.state}" for port in ports)
+            yield Finding(
+                card.title,
+                f"{states} in the pod",
+                "The link of the card is down, or no subnet manager has brought it up",
+                "Check the cable and the port of the switch; of InfiniBand, the subnet manager",
+            )
+
+
+def _left_behind(seen: Observation) -> Iterator[Finding]:
+    """An Ethernet card whose interface stayed on the node: nothing carries the pod's addresses.
+
+    Drivers that attach in a hook of the runtime (NRI) have their pods started without the interface
+    where the hook is late or fails (kubernetes-sigs/dranet issue 310, containerd/nri issue 316).
+    kube-rdma's own driver attaches by CNI, which KR403 and KR404 are about.
+    """
+    pod = seen.pod
+    assert pod is not None
+    if pod.host_network:
+        return
+    inside = {name for link in pod.links or () for name in (link.pci, link.parent) if name}
+    for card in pod_cards(seen):
+        link = None if card.claimed.is_own else _interface(card, seen)
+        if link and not {link.pci, link.name} & inside:
+            yield Finding(
+                card.title,
+                f"Its interface {link.name} is on the node, and the pod has none of this card",
+                f"Driver {card.claimed.driver} did not attach it, or leaves interfaces on the node",
+                "If the claim asks for the interface, look at the driver's log and delete the pod",
+                Severity.WARNING,
+            )
+
+
+def _interface(card: PodCard, seen: Observation) -> ObservedLink | None:
+    """The node's interface of an Ethernet card; a bond's members carry no address themselves."""
+    ports = card.device.ports if card.device else ()
+    if not any(port.link_layer is LinkLayer.ETHERNET for port in ports):
+        return None
+    if any(port.bond for port in ports):
+        return None
+    return next((link for link in seen.links or () if card.pci and link.pci == card.pci), None)
+
+
+_CARDS = ("pod", "kubelet", "kubelet.holdings", "slices", "survey")
+
+CHECKS = (
+    Check("KR441", "cards of claims", (*_CARDS, "pod.survey"), _gone),
+    Check("KR442", "ports of claims' cards", (*_CARDS, "pod.survey"), _port_down),
+    Check("KR443", "interfaces of claims' cards", (*_CARDS, "links", "pod.links"), _left_behind),
+)

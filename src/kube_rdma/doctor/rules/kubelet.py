@@ -1,0 +1,210 @@
+"""KR2xx: what stands between a card and the scheduler: plugin, registration, allocatable, versions.
+
+After cards, whose pools say what the kubelet should have. What `kube-rdma status` finds about the
+node comes along under one code.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from kube_base.frozen import replace
+from kube_rdma.attach.rules.late_binding.cdi import cdi_works
+from kube_rdma.doctor.rules.cards import verdict
+from kube_rdma.doctor.rules.check import Check
+from kube_rdma.install.rules.kubernetes_version import OLDEST
+from kube_rdma.model.doctor import Observation, ObservedKubelet
+from kube_rdma.model.finding import Finding, Severity
+from kube_rdma.model.pools.pool import Attach, Serving
+from kube_rdma.pools.rules.modes import terms
+from kube_rdma.pools.rules.pools import offer
+
+KUBELET_SOCKET = "kubelet.sock"
+_ROOM = 1 << 20  # bytes: less is soon nothing
+
+
+def _kubelet_down(seen: Observation) -> Iterator[Finding]:
+    if KUBELET_SOCKET not in _kubelet(seen).sockets:
+        yield Finding(
+            "kubelet",
+            f"There is no {KUBELET_SOCKET} in the folder device-plugins",
+            "The kubelet does not run, or another folder is mounted here",
+            "systemctl status kubelet; mount the kubelet's folder, or name it by --kubelet-root",
+        )
+
+
+def _no_plugin(seen: Observation) -> Iterator[Finding]:
+    """Resources that are wished for, and no plugin that serves them."""
+    sockets = set(_kubelet(seen).sockets)
+    for spec in seen.specs or ():
+        if socket_of(spec.resource) not in sockets:
+            yield Finding(
+                spec.resource,
+                f"There is no {socket_of(spec.resource)} in the folder device-plugins",
+                "No agent serves it: it does not run, hangs, or refuses its configuration",
+                "See the agent's pod on this node, describe and logs; delete it if it hangs",
+            )
+
+
+def _not_registered(seen: Observation) -> Iterator[Finding]:
+    """Resources that a plugin serves, and that the kubelet has not."""
+    kubelet = _kubelet(seen)
+    if kubelet.allocatable is None:
+        return
+    resources = dict(kubelet.allocatable)
+    for pool in verdict(seen).pools:
+        resource = pool.spec.resource
+        healthy = sum(share.healthy for share in offer(pool).shares)
+        if socket_of(resource) in kubelet.sockets and healthy and not resources.get(resource):
+            yield Finding(
+                resource,
+                f"The kubelet offers none of it, and {healthy} shares are healthy here",
+                "The plugin did not register, or the kubelet restarted and forgot it",
+                "Delete the agent's pod on this node; it registers again when it starts",
+            )
+
+
+def _allocatable(seen: Observation) -> Iterator[Finding]:
+    """Resources of which the kubelet counts other healthy shares than there are."""
+    kubelet = _kubelet(seen)
+    resources = dict(kubelet.allocatable or ())
+    for pool in verdict(seen).pools:
+        resource = pool.spec.resource
+        healthy = sum(share.healthy for share in offer(pool).shares)
+        offered = resources.get(resource, 0)
+        if pool.spec.serve is Serving.CLAIMS:
+            continue
+        if kubelet.allocatable is not None and not healthy and pool.cards:
+            yield Finding(
+                resource,
+                f"None of {len(pool.shares)} shares is healthy",
+                "Every card of the pool is unhealthy",
+                "Fix the cards first",
+            )
+        elif offered and healthy and offered != healthy:
+            yield Finding(
+                resource,
+                f"The kubelet offers {offered}, and {healthy} shares are healthy here",
+                "A card has just changed, or the agent is of another configuration",
+                "Look again in a minute; if it stays, delete the agent's pod on this node",
+                Severity.WARNING,
+            )
+
+
+def _topology_policy(seen: Observation) -> Iterator[Finding]:
+    """GPUs and cards on several NUMA nodes, and a kubelet that does not bring them together."""
+    assert seen.survey is not None
+    policy = _kubelet(seen).topology_policy
+    nodes = {device.numa_node for device in seen.survey.devices} - {None}
+    gpus = {gpu.seat.numa_node for gpu in seen.survey.gpus} - {None}
+    if policy == "none" and len(nodes) > 1 and len(gpus) > 1:
+        yield Finding(
+            "kubelet",
+            f"topologyManagerPolicy is {policy}; cards are on NUMA nodes {sorted(nodes, key=str)}",
+            "A pod's GPU and card may be on different NUMA nodes",
+            "Set topologyManagerPolicy: best-effort or restricted in the kubelet's configuration",
+            Severity.ADVICE,
+        )
+
+
+def _no_cdi(seen: Observation) -> Iterator[Finding]:
+    """Pools that need late binding, on a kubelet or runtime that drops CDI devices."""
+    assert seen.versions is not None
+    works, why = cdi_works(seen.versions.kubelet or None, seen.runtime)
+    specs = [pool.spec for pool in verdict(seen).pools]
+    late = [one for one in specs if terms(one).attach is not Attach.NONE]
+    if not works and seen.versions.kubelet and late:
+        yield Finding(
+            late[0].resource,
+            why.rstrip("."),
+            "Devices are given at Allocate, before the pod's network exists",
+            "Upgrade kubelet and runtime, or switch CDI on",
+            Severity.WARNING,
+        )
+
+
+def _no_room(seen: Observation) -> Iterator[Finding]:
+    """Folders of the agent's state in which nothing can be written."""
+    for folder in seen.folders or ():
+        if folder.read_only:
+            evidence = "Its file system is read-only"
+            cause = "The kernel found errors on the disk, or it was mounted read-only"
+            fix = "Look into dmesg, repair the file system, mount it for writing"
+        elif folder.free < _ROOM or folder.inodes == 0:
+            left = "no inode" if folder.inodes == 0 else f"{folder.free} bytes"
+            evidence, cause = f"Its file system has {left} left", "The disk is full"
+            fix = "Make room there; pods that end give back what they hold, but none gets networks"
+        else:
+            continue
+        yield Finding(folder.path, evidence, cause, fix)
+
+
+def _problems(seen: Observation) -> Iterator[Finding]:
+    """What `kube-rdma status` says about this node."""
+    for problem in seen.problems or ():
+        yield replace(problem, cause=f"kube-rdma status: {problem.code}")
+
+
+def socket_of(resource: str) -> str:
+    """The name of the agent's socket for a resource (adapters/kubelet/resource_server)."""
+    return f"kube-rdma-{resource.replace('/', '_')}.sock"
+
+
+def _kubelet(seen: Observation) -> ObservedKubelet:
+    assert seen.kubelet is not None
+    return seen.kubelet
+
+
+_POOLS = ("survey", "specs", "kubelet", "kubelet.allocatable")
+
+
+_KUBELET = re.compile(r"v?1\.(\d{1,9})\.(\d{1,9})(?:-vke\.(\d{1,9}))?")
+_PLUGIN = re.compile(r"v?(\d{1,9})\.(\d{1,9})\.(\d{1,9})")
+# By the minor version of Kubernetes the patch and VKE's own number from which on it has RDMA.
+_VKE_PATCHES = {20: (15, 18), 24: (15, 12)}
+_VKE_OLDEST = min(_VKE_PATCHES)
+_VKE_PLUGIN = (1, 7, 1)
+_NEEDS = "VKE's own component needs Kubernetes 1.24.15-vke.12 or 1.20.15-vke.18, and vpc-cni 1.7.1"
+_FIX = "kube-rdma needs nothing; upgrade before you go back to VKE's own component"
+
+
+def outdated(seen: Observation) -> Iterator[Finding]:
+    """KR208: yield versions that are older than kube-rdma or VKE's own component needs.
+
+    VKE's needs are those of Volcengine's document "Use RDMA in VKE".
+    """
+    assert seen.versions is not None
+    kubelet, plugin = seen.versions.kubelet, seen.versions.vpc_cni
+    if read := _KUBELET.match(kubelet):
+        minor, patch, build = (int(number or 0) for number in read.groups())
+        if minor < OLDEST:
+            yield Finding(
+                "kubelet",
+                f"Its version is {kubelet}",
+                f"kube-rdma needs Kubernetes 1.{OLDEST}",
+                "Upgrade Kubernetes",
+                Severity.WARNING,
+            )
+        behind = minor < _VKE_OLDEST or (patch, build) < _VKE_PATCHES.get(minor, (0, 0))
+        if read[3] and behind:
+            yield _advice("kubelet", kubelet)
+    if (read := _PLUGIN.match(plugin)) and tuple(map(int, read.groups())) < _VKE_PLUGIN:
+        yield _advice("vpc-cni", plugin)
+
+
+def _advice(subject: str, version: str) -> Finding:
+    return Finding(subject, f"Its version is {version}", _NEEDS, _FIX, Severity.ADVICE)
+
+
+CHECKS = (
+    Check("KR201", "kubelet", ("kubelet",), _kubelet_down, (), ("KR202", "KR203", "KR204")),
+    Check("KR202", "device plugin", ("specs", "kubelet"), _no_plugin, ("KR203", "KR204")),
+    Check("KR203", "registration", _POOLS, _not_registered, ("KR204", "KR490")),
+    Check("KR204", "allocatable", _POOLS, _allocatable, ("KR490",)),
+    Check("KR205", "topology policy", ("survey", "kubelet"), _topology_policy),
+    Check("KR206", "CDI", ("survey", "specs", "versions", "runtime"), _no_cdi),
+    Check("KR207", "state folders", ("folders",), _no_room, (), ("KR290", "KR490")),
+    Check("KR208", "versions", ("versions",), outdated),
+    Check("KR290", "status of the cluster", ("problems",), _problems),
+)

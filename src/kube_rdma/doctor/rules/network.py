@@ -1,0 +1,210 @@
+"""KR3xx: what stands between a node's card and its peers: MTU, routes, neighbours, CNI, addresses.
+
+After cards and kubelet. Whether the CNI folder can be served is judged by attach/rules/cni_conf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import ip_address, ip_network
+from shlex import quote
+
+from kube_rdma.doctor.rules.check import Check, interfaces_of, unrouted
+from kube_rdma.lib.phrases import listed
+from kube_rdma.model.doctor import AddressUse, Observation, ObservedCni, ObservedLink
+from kube_rdma.model.finding import Finding, Severity
+
+_STRICT = "1"  # of rp_filter: the way back has to lead through the same interface
+_REMEDY = "Upgrade Cilium (1.14 or newer) with --set cni.exclusive=false"
+
+
+def _mtu(seen: Observation) -> Iterator[Finding]:
+    """Rails of different MTU: a path is as narrow as its narrowest link."""
+    rails = _rails(seen)
+    widest = max((rail.mtu for rail in rails), default=0)
+    for rail in rails:
+        if rail.mtu < widest:
+            yield Finding(
+                rail.name,
+                f"MTU {rail.mtu}, and {widest} on other cards of this node",
+                "RoCE takes the largest of 256 to 4096 bytes that fits into the interface's MTU",
+                f"ip link set {quote(rail.name)} mtu {widest}; the switches and peers need it too",
+                Severity.WARNING,
+            )
+
+
+def _one_subnet(seen: Observation) -> Iterator[Finding]:
+    """Several rails in one subnet, and any of them answers for all (ARP flux)."""
+    by_subnet: dict[str, list[str]] = {}
+    for rail in _rails(seen):
+        for at in interfaces_of(rail.addresses):
+            if at.version == 4:
+                by_subnet.setdefault(str(at.network), []).append(rail.name)
+    for subnet, names in by_subnet.items():
+        loose = [name for name in names if _setting(seen, name, "arp_ignore") == 0]
+        if len(names) > 1 and loose:
+            yield Finding(
+                subnet,
+                f"{listed(names)} are in {subnet}, with arp_ignore 0 on {listed(loose)}",
+                "Each interface answers ARP for all, so traffic of one rail arrives on another",
+                "Give each rail its own subnet, or set arp_ignore=2 and arp_announce=2 with rules",
+                Severity.WARNING,
+            )
+
+
+def _strict_filter(seen: Observation) -> Iterator[Finding]:
+    """Rails whose answers are dropped unless the routing table says the very same way."""
+    rails = [rail for rail in _rails(seen) if rail.addresses]
+    for rail in rails if len(rails) > 1 else ():
+        if _setting(seen, rail.name, "rp_filter") == int(_STRICT):
+            yield Finding(
+                rail.name,
+                f"rp_filter is {_STRICT} (strict) on {rail.name}",
+                "What comes in on another rail than the route back is dropped without a word",
+                f"sysctl -w net.ipv4.conf.{quote(rail.name)}.rp_filter=2, and of all",
+                Severity.WARNING,
+            )
+
+
+def _no_route(seen: Observation) -> Iterator[Finding]:
+    """Rails whose subnet is not routed over themselves."""
+    for rail in _rails(seen):
+        for address in unrouted(rail, seen.routes or ()) if rail.up else ():
+            yield Finding(
+                rail.name,
+                f"{address} is on {rail.name}, and no route to its subnet is",
+                "The rail's peers are looked for on another interface",
+                f"ip route add SUBNET dev {rail.name} src {address.partition('/')[0]}",
+            )
+
+
+def _neighbours(seen: Observation) -> Iterator[Finding]:
+    """Peers of rails that did not answer ARP."""
+    names = {rail.name for rail in _rails(seen)}
+    for name in sorted(names):
+        silent = [
+            one.address
+            for one in seen.neighbours or ()
+            if one.interface == name and not one.answered
+        ]
+        if silent:
+            yield Finding(
+                name,
+                f"{listed(silent)} did not answer ARP",
+                "The peer is down, of another VLAN or subnet, or the switch drops ARP",
+                f"ping -I {name} {silent[0]}; look at VLAN and address of both ends",
+                Severity.WARNING,
+            )
+
+
+def _cni_refused(seen: Observation) -> Iterator[Finding]:
+    cni = _cni(seen)
+    if cni.installed and cni.refused:
+        evidence, _, remedy = cni.refused.rstrip(".").rpartition(". ")
+        cause = "The node's CNI configuration cannot be served"
+        yield Finding("CNI", evidence or cni.refused, cause, remedy or "Change the file")
+
+
+def _cni_owned(seen: Observation) -> Iterator[Finding]:
+    """Somebody who keeps all others out of the folder."""
+    cni = _cni(seen)
+    if not cni.installed or not (cni.aside or (cni.guard and cni.pending)):
+        return
+    acts = f"{listed(cni.aside)} was put aside" if cni.aside else ""
+    evidence = acts or f"{cni.default} is without kube-rdma, and of {cni.guard}"
+    cause = "Cilium keeps every other plugin out of the folder (cni.exclusive)"
+    yield Finding("CNI", evidence, cause, _REMEDY)
+
+
+def _cni_rewritten(seen: Observation) -> Iterator[Finding]:
+    """The agent's entry is not where it has to be."""
+    cni = _cni(seen)
+    if cni.installed and cni.pending and not cni.refused:
+        entry = cni.default or "the cluster's list"
+        yield Finding(
+            "CNI",
+            f"kube-rdma is not in {entry} as it has to be",
+            "Another program wrote the file, and no agent has put the entry back",
+            "See that the agent runs, and its event NetworkConfigurationRefused",
+        )
+
+
+def _duplicates(seen: Observation) -> Iterator[Finding]:
+    """Addresses of a network that two pods have."""
+    holders: dict[tuple[str, str], list[AddressUse]] = {}
+    for use in seen.uses or ():
+        holders.setdefault((use.network, _bare(use.address)), []).append(use)
+    for (network, address), uses in holders.items():
+        pods = sorted({use.pod for use in uses})
+        if len(pods) > 1 and (seen.pod is None or seen.pod.title in pods):
+            yield Finding(
+                address,
+                f"{listed(pods)} have {address} on {network}",
+                "Two plugins, or two pools of equal ranges, give addresses of one network",
+                "Delete one of the pods; give the network one IPPool, and see kube-rdma ip check",
+            )
+
+
+def _wrong_subnet(seen: Observation) -> Iterator[Finding]:
+    """Addresses outside of every range of their network."""
+    ranges = {one.network: one.subnets for one in seen.ranges or ()}
+    uses = [*(seen.uses or ())]
+    if seen.pod and seen.pod.attached:
+        uses = [*seen.pod.attached]
+    for use in uses:
+        subnets = ranges.get(use.network)
+        if subnets and not any(_inside(use.address, subnet) for subnet in subnets):
+            yield Finding(
+                f"{use.pod}/{use.interface}",
+                f"{_bare(use.address)} is in none of {listed(subnets)} ({use.network})",
+                "The address is of another network, or the pool was changed below the pod",
+                "Delete the pod, so that it gets one of the network's addresses",
+            )
+
+
+def _rails(seen: Observation) -> list[ObservedLink]:
+    """The node's links that RDMA devices sit on."""
+    assert seen.survey is not None
+    names = {port.netdev for device in seen.survey.devices for port in device.ports}
+    return [link for link in seen.links or () if link.name in names]
+
+
+def _setting(seen: Observation, interface: str, word: str) -> int | None:
+    """The value in force: the larger of the interface's and that of all (ip-sysctl)."""
+    values = dict(seen.settings or ())
+    words = (values.get(f"net/ipv4/conf/{name}/{word}", "") for name in ("all", interface))
+    numbers = [int(text) for text in words if text.isdecimal()]
+    return max(numbers) if len(numbers) == 2 else None
+
+
+def _cni(seen: Observation) -> ObservedCni:
+    assert seen.cni is not None
+    return seen.cni
+
+
+def _bare(address: str) -> str:
+    return address.partition("/")[0]
+
+
+def _inside(address: str, subnet: str) -> bool:
+    """Whether it is in the subnet; what is no address or subnet proves nothing."""
+    try:
+        return ip_address(_bare(address)) in ip_network(subnet, strict=False)
+    except ValueError:
+        return True
+
+
+_LINKS = ("survey", "links")
+
+CHECKS = (
+    Check("KR301", "MTU of cards", _LINKS, _mtu),
+    Check("KR302", "subnets of rails", (*_LINKS, "settings"), _one_subnet),
+    Check("KR303", "reverse path", (*_LINKS, "settings"), _strict_filter),
+    Check("KR304", "routes of rails", (*_LINKS, "routes"), _no_route),
+    Check("KR305", "neighbours", (*_LINKS, "neighbours"), _neighbours),
+    Check("KR310", "CNI configuration", ("cni",), _cni_refused, ("KR490",), ("KR403",)),
+    Check("KR311", "owner of CNI", ("cni",), _cni_owned, ("KR312", "KR490"), ("KR403",)),
+    Check("KR312", "CNI entry", ("cni",), _cni_rewritten, ("KR490",), ("KR403",)),
+    Check("KR320", "duplicate addresses", ("uses",), _duplicates),
+    Check("KR321", "subnet of addresses", ("uses", "ranges"), _wrong_subnet),
+)

@@ -1,0 +1,481 @@
+"""KR4xx: what stands between a pod and the card that it was given.
+
+Last of the checks, and made only where somebody asks about a pod. What is wrong with its documents
+is judged by admission/rules; here is what its containers really have.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from shlex import quote
+
+from kube_base.frozen import replace
+from kube_rdma.admission.rules.shares import matches
+from kube_rdma.doctor.rules import claimed_cards, limits, use
+from kube_rdma.doctor.rules.check import Check, interfaces_of, unrouted
+from kube_rdma.doctor.rules.claimed_cards import PodCard, pod_cards
+from kube_rdma.doctor.rules.holders import devices_of, has_share, is_share, sharing
+from kube_rdma.lib.phrases import listed
+from kube_rdma.model.admission.facts import USUAL
+from kube_rdma.model.device import Device, GidType, LinkLayer
+from kube_rdma.model.doctor import Observation, ObservedContainer, ObservedLink, ObservedPod
+from kube_rdma.model.finding import Finding, Severity
+from kube_rdma.model.ipam import gid_of
+from kube_rdma.model.survey import NamespaceMode
+from kube_rdma.pools.rules.claimed_gpus import claim_gpus
+from kube_rdma.pools.rules.gpus import claimed_gpus
+
+_ENOUGH = 1 << 30  # bytes of locked memory; queues and buffers of a small job
+_DOORS = "/dev/infiniband"
+_OVERLAY = "eth0"
+_INDEX = re.compile(r"[0-9]{1,9}")
+_RUNNING = "Running"
+_IDLE = ("Pending", "Failed")
+_REFUSAL = 'plugin type="kube-rdma" failed (add): '  # libcni's words before those of a plugin
+_POOL = "IPPool "
+
+
+def _documents(seen: Observation) -> Iterator[Finding]:
+    for finding in _pod(seen).findings or ():
+        cause = f"The pod contradicts itself (rule {finding.code})"
+        severity = Severity.ADVICE if finding.code == "card-count" else finding.severity
+        yield replace(finding, cause=cause, severity=severity)
+
+
+def _not_attached(seen: Observation) -> Iterator[Finding]:
+    """Networks that the pod names and that its status does not have."""
+    pod = _pod(seen)
+    if pod.phase == _RUNNING and len(pod.attached or ()) < len(pod.networks):
+        made = len(pod.attached or ())
+        yield Finding(
+            pod.title,
+            f"It asks for {listed(pod.networks)}, and {made} of {len(pod.networks)} are attached",
+            "The runtime did not call kube-rdma when the pod's sandbox was made",
+            "Delete the pod when the node's CNI configuration is right; the agent's events say why",
+        )
+
+
+def _not_as_attached(seen: Observation) -> Iterator[Finding]:
+    """Interfaces that are not as the agent made them, by its own CHECK."""
+    for attachment in _pod(seen).attachments or ():
+        if attachment.wrong:
+            yield Finding(
+                attachment.interface,
+                "; ".join(attachment.wrong),
+                "A program changed the interface after kube-rdma had attached it",
+                "Delete the pod, to attach it again; take NET_ADMIN from its containers",
+            )
+
+
+def _link_down(seen: Observation) -> Iterator[Finding]:
+    for link in _rails(_pod(seen)):
+        if not link.up or link.carrier is False:
+            state = "has no carrier" if link.up else "is down"
+            yield Finding(
+                link.name,
+                f"{link.name} {state} in the pod",
+                "Its card on the node is down, or a program in the pod set it down",
+                f"Look at {link.parent or 'the card'} on the node: kube-rdma doctor",
+            )
+
+
+def _mtu(seen: Observation) -> Iterator[Finding]:
+    """A pod's interface against the card below it."""
+    parents = {link.name: link for link in seen.links or ()}
+    for link in _rails(_pod(seen)):
+        parent = parents.get(link.parent)
+        if parent is None or link.mtu == parent.mtu:
+            continue
+        wider = link.mtu > parent.mtu
+        yield Finding(
+            link.name,
+            f"MTU {link.mtu} in the pod, and {parent.mtu} on {parent.name} below it",
+            "Frames are dropped by the card" if wider else "Messages are cut into smaller packets",
+            'Set "mtu" of the network to that of the card, or leave it out, and restart the pod',
+            Severity.ERROR if wider else Severity.WARNING,
+        )
+
+
+def _no_route(seen: Observation) -> Iterator[Finding]:
+    pod = _pod(seen)
+    for link in _rails(pod):
+        for address in unrouted(link, pod.routes or ()):
+            yield Finding(
+                link.name,
+                f"{address} is on {link.name}, and no route to its subnet is",
+                "The peers of this rail are looked for on another interface",
+                "Restart the pod; if a container changes routes, take NET_ADMIN from it",
+            )
+
+
+def _taken_route(seen: Observation) -> Iterator[Finding]:
+    """Routes of networks that lead to more than their peers: the cluster's addresses lie there."""
+    pod = _pod(seen)
+    overlay = [link for link in pod.links or () if link.name == _OVERLAY]
+    own = [at.ip for link in overlay for at in interfaces_of(link.addresses)]
+    rails = {link.name for link in _rails(pod)}
+    ways = [one for one in pod.routes or () if one.interface in rails and not one.table]
+    for way, to in ((one, at.network) for one in ways for at in interfaces_of((one.to,))):
+        if inside := [str(ip) for ip in own if ip in to and not ip.is_link_local]:
+            yield Finding(
+                way.interface,
+                f"{way.to} leads through {way.interface}, and {_OVERLAY} has {listed(inside)}",
+                "Services, DNS and other pods of the cluster are looked for on this network",
+                "Unless the pod asks for this by default-route, narrow the route in the network "
+                "where it still is, and delete the pod",
+                Severity.WARNING,
+            )
+
+
+def _no_nodes(seen: Observation) -> Iterator[Finding]:
+    for container in sharing(seen):
+        if container.nodes == ():
+            cards = [str(one) for one in pod_cards(seen) if one.container == container.name]
+            held = [*(name for name, _ in container.asks), *cards]
+            yield Finding(
+                container.name,
+                f"It holds {listed(held)}, and {_DOORS} is empty",
+                "The runtime dropped the devices: CDI is off, or a volume is mounted over /dev",
+                "See KR206; take volumes at /dev out of the pod; then restart it",
+            )
+
+
+def _closed_nodes(seen: Observation) -> Iterator[Finding]:
+    """Device nodes that nobody gave: a volume shows them, and the device cgroup stays closed.
+
+    The cgroup opens for devices of the kubelet's plugins and claims, and wholly for privileged
+    containers; so a container without any of these may open none of them.
+    """
+    for container in _pod(seen).containers or ():
+        doors = [path for path in container.nodes or () if "uverbs" in path]
+        if doors and container.granted is False:
+            yield Finding(
+                container.name,
+                f"{listed(doors)} is in the container, which asks for no device and no claim",
+                "A volume shows the node, and the container's device cgroup does not open it",
+                "Ask for a share instead of a hostPath volume: only shares open the cgroup",
+            )
+
+
+def _unseen_device(seen: Observation) -> Iterator[Finding]:
+    """Doors of devices that the pod's namespace does not show; in mode shared each shows all."""
+    pod = _pod(seen)
+    assert seen.survey is not None
+    assert pod.survey is not None
+    if seen.survey.namespace_mode is not NamespaceMode.EXCLUSIVE:
+        return
+    for container in sharing(seen):
+        doors = [path for path in container.nodes or () if "uverbs" in path]
+        visible = {char.path for device in pod.survey.devices for char in device.char_devices}
+        hidden = [path for path in doors if path not in visible]
+        if hidden:
+            yield Finding(
+                container.name,
+                f"{listed(hidden)} opens a device that the pod's network namespace does not show",
+                "In RDMA namespace mode exclusive the device is in another namespace",
+                "Choose a mode, or a setting of the claim's driver, that moves the card, or boot "
+                "with ib_core.netns_mode=1",
+            )
+
+
+def _no_gid(seen: Observation) -> Iterator[Finding]:
+    """Devices of the pod without a GID for any address of the pod."""
+    pod = _pod(seen)
+    for container, device in devices_of(seen):
+        if _of_ethernet(device) and _addresses(pod) and not _indexes(device, pod):
+            yield Finding(
+                container.name,
+                f"{device.name} has no GID of {listed(sorted(_addresses(pod)))}",
+                "The address is not on an interface of this card, or its GID table is full",
+                "See that the pod's network is on the card that it holds (resourceName)",
+            )
+
+
+def _stale_index(seen: Observation) -> Iterator[Finding]:
+    """A GID index in the environment that is another pod's, or nobody's."""
+    pod = _pod(seen)
+    for container, device in devices_of(seen):
+        if not _of_ethernet(device):
+            continue
+        right = _indexes(device, pod)
+        places = listed([str(index) for index in right])
+        for name in ("NCCL_IB_GID_INDEX", "UCX_IB_GID_INDEX", "NVSHMEM_IB_GID_INDEX"):
+            word = dict(container.variables or ()).get(name, "")
+            if _INDEX.fullmatch(word) and right and int(word) not in right:
+                yield Finding(
+                    container.name,
+                    f"{name}={word}, and {device.name} has the pod's addresses at {places}",
+                    "The index is of another start, or a constant; it differs from pod to pod",
+                    f"Leave {name} out: nccl.conf and ucx.conf of the container have it",
+                )
+
+
+def _variables(seen: Observation) -> Iterator[Finding]:
+    """Variables that keep NCCL or UCX from what the container holds."""
+    pod = _pod(seen)
+    for container in sharing(seen):
+        values = dict(container.variables or ())
+        names = {device.name for owner, device in devices_of(seen) if owner == container}
+        for name, why in _contradictions(values, names, pod.links):
+            yield Finding(
+                container.name,
+                f"{name}={values[name]}{why}",
+                "The variable contradicts what the container holds",
+                f"Leave {name} out of the pod and the image, or name what the container holds",
+            )
+
+
+def _contradictions(
+    values: Mapping[str, str], devices: set[str], links: tuple[ObservedLink, ...] | None
+) -> Iterator[tuple[str, str]]:
+    if values.get("NCCL_IB_DISABLE", "0") not in ("", "0"):
+        yield "NCCL_IB_DISABLE", " switches RDMA off"
+    if values.get("NCCL_NET", "").lower() == "socket":
+        yield "NCCL_NET", " chooses TCP"
+    for name in ("NCCL_IB_HCA", "UCX_NET_DEVICES"):
+        text = values.get(name, "")
+        if devices and text and text != "all" and not _names_any(text, devices, name):
+            yield name, f", and the container holds {listed(sorted(devices))}"
+    text = values.get("NCCL_SOCKET_IFNAME", "")
+    if links and text and not _matches_link(text, {link.name for link in links}):
+        yield "NCCL_SOCKET_IFNAME", f", and the pod has {listed([link.name for link in links])}"
+
+
+def _names_any(text: str, devices: set[str], name: str) -> bool:
+    """Whether the list means a device; NCCL's names are prefixes, ``=`` takes them whole."""
+    if text.startswith("^"):
+        return True
+    exact = text.startswith("=") or name == "UCX_NET_DEVICES"
+    words = [word.partition(":")[0] for word in text.lstrip("=").split(",")]
+    if exact:
+        return any(word in devices for word in words)
+    return any(device.startswith(word) for device in devices for word in words)
+
+
+def _matches_link(text: str, names: set[str]) -> bool:
+    if text.startswith("^"):
+        return True
+    words = text.lstrip("=").split(",")
+    if text.startswith("="):
+        return any(word in names for word in words)
+    return any(name.startswith(word) for name in names for word in words)
+
+
+def _overlay(seen: Observation) -> Iterator[Finding]:
+    """A pod with a share and no address on its card: connection managers take the overlay's."""
+    pod = _pod(seen)
+    devices = [(owner, device) for owner, device in devices_of(seen) if has_share(owner)]
+    holding = [owner for owner, device in devices if _of_ethernet(device)]
+    if pod.host_network or not holding or any(link.addresses for link in _rails(pod)):
+        return
+    overlay = next((link for link in pod.links or () if link.name == _OVERLAY), None)
+    if overlay and overlay.addresses and len(holding) == len(devices):
+        yield Finding(
+            holding[0].name,
+            f"The only addresses are of {_OVERLAY} ({listed(overlay.addresses)})",
+            "RDMA_CM resolves an address to the card behind it, and none is behind the overlay",
+            "Ask for a network on the card by annotation, or for hostNetwork"
+            f"{_node_address(seen, [device for _, device in devices])}",
+            Severity.WARNING,
+        )
+
+
+def _node_address(seen: Observation, devices: Sequence[Device]) -> str:
+    """Which address RDMA_CM has to take on the node's network: one of an interface of the card.
+
+    Of a bond that is the bond's, whose name the card's GIDs have.
+    """
+    ports = [port for device in devices for port in device.ports]
+    names = {port.netdev for port in ports} | {gid.netdev for p in ports for gid in p.gids}
+    cards = {device.pci for device in devices if device.pci}
+    for link in seen.links or ():
+        if link.addresses and (link.name in names or link.pci in cards):
+            address = link.addresses[0].partition("/")[0]
+            return f", where RDMA_CM has to take {address}, the address of {link.name}"
+    return ""
+
+
+def _no_lock(seen: Observation) -> Iterator[Finding]:
+    for container in _unlocked(seen):
+        if container.asked_lock is False:
+            yield Finding(
+                container.name,
+                f"Locked memory is limited to {container.memlock} bytes, without IPC_LOCK",
+                "Verbs lock what they register, and the pod does not ask for IPC_LOCK",
+                "securityContext.capabilities.add: [IPC_LOCK], or install --networks (memlock)",
+            )
+
+
+def _inert_lock(seen: Observation) -> Iterator[Finding]:
+    for container in _unlocked(seen):
+        if container.asked_lock:
+            yield Finding(
+                container.name,
+                f"Locked memory is limited to {container.memlock} bytes for user {container.user}",
+                "An added IPC_LOCK counts for root alone; for others the runtime sets the limit",
+                "Set LimitMEMLOCK=infinity for the runtime, run as root, or install --networks",
+            )
+
+
+def _numa(seen: Observation) -> Iterator[Finding]:
+    """A container whose GPU and card are on different NUMA nodes."""
+    pod = _pod(seen)
+    assert seen.kubelet is not None
+    held = [
+        one
+        for one in seen.kubelet.holdings or ()
+        if (one.namespace, one.pod) == (pod.namespace, pod.name)
+    ]
+    claims = claim_gpus(seen.slices or (), seen.survey.gpus if seen.survey else ())
+    by_claims = pod_cards(seen)
+    names = [*(one.container for one in held), *(card.container for card in by_claims)]
+    for name in dict.fromkeys(names):
+        mine = [one for one in held if one.container == name]
+        cards = {n for o in mine if is_share(o.resource) for n in o.numa_nodes}
+        cards |= _numa_nodes(one for one in by_claims if one.container == name)
+        gpus = {n for o in mine if matches(o.resource, USUAL.gpus) for n in o.numa_nodes}
+        container = (pod.namespace, pod.name, name)
+        by_claim = claimed_gpus(container, seen.kubelet.devices, claims)
+        gpus |= {number for gpu in by_claim for number in gpu.numa_nodes}
+        if cards and gpus and not cards & gpus:
+            yield Finding(
+                name,
+                f"Cards are on NUMA node {sorted(cards)}, GPUs on {sorted(gpus)}",
+                "The kubelet does not bring them together",
+                "Set topologyManagerPolicy: restricted or single-numa-node on this node (KR205)",
+                Severity.WARNING,
+            )
+
+
+def _numa_nodes(cards: Iterable[PodCard]) -> set[int]:
+    devices = (one.device for one in cards)
+    return {one.numa_node for one in devices if one and one.numa_node is not None}
+
+
+def _refused(seen: Observation) -> tuple[str, str]:
+    """What kube-rdma said when it was asked for the pod's network, and what to do; "" without.
+
+    The runtime and the kubelet put their own words before it.
+    """
+    pod = _pod(seen)
+    sentence = pod.why.rpartition(_REFUSAL)[2] if pod.phase in _IDLE and _REFUSAL in pod.why else ""
+    problem, semicolon, remedy = sentence.rpartition("; ")
+    return (problem, remedy.rstrip(".")) if semicolon else (sentence.rstrip("."), "")
+
+
+def _pool_refuses(seen: Observation) -> Iterator[Finding]:
+    """A pod that waits for an address; the sentence is that of ipam/rules."""
+    problem, remedy = _refused(seen)
+    if problem.startswith(_POOL):
+        name, _, why = problem.partition(": ")
+        yield Finding(
+            name,
+            why or problem,
+            "The pool gives this pod no address, so its sandbox is not made",
+            remedy or f"kubectl describe {quote(name.lower())}; kube-rdma ip check",
+        )
+
+
+def _waits(seen: Observation) -> Iterator[Finding]:
+    pod = _pod(seen)
+    problem, remedy = _refused(seen)
+    if problem:
+        cause = "kube-rdma refused the pod's network, so its sandbox is not made"
+        yield Finding("CNI", problem, cause, remedy or "See the agent's events and its log")
+    elif pod.phase in _IDLE:
+        resources = {name for one in pod.containers or () for name, _ in one.asks}
+        about = next((name for name in sorted(resources) if name in pod.why), pod.title)
+        yield Finding(
+            "CNI" if "FailedCreatePodSandBox" in pod.why else about,
+            pod.why or f"It is {pod.phase}, and gives no reason",
+            "The pod does not run",
+            f"kubectl -n {quote(pod.namespace)} describe pod {quote(pod.name)}",
+        )
+
+
+def _pod(seen: Observation) -> ObservedPod:
+    assert seen.pod is not None
+    return seen.pod
+
+
+def _unlocked(seen: Observation) -> list[ObservedContainer]:
+    """Containers with cards that may lock next to nothing."""
+    return [
+        one
+        for one in sharing(seen)
+        if one.locks is False and one.memlock is not None and 0 <= one.memlock < _ENOUGH
+    ]
+
+
+def _rails(pod: ObservedPod) -> list[ObservedLink]:
+    """The pod's own interfaces, but those that every pod has; none on the node's network."""
+    links = () if pod.host_network else pod.links or ()
+    return [link for link in links if link.name not in ("lo", _OVERLAY)]
+
+
+def _of_ethernet(device: Device) -> bool:
+    return any(port.link_layer is LinkLayer.ETHERNET for port in device.ports)
+
+
+def _addresses(pod: ObservedPod) -> set[str]:
+    return {str(at.ip) for link in _rails(pod) for at in interfaces_of(link.addresses)}
+
+
+def _indexes(device: Device, pod: ObservedPod) -> list[int]:
+    """Where the device's table has an address of the pod, as RoCE v2."""
+    rails = {
+        (link.name, gid_of(at.ip)) for link in _rails(pod) for at in interfaces_of(link.addresses)
+    }
+    return [
+        gid.index
+        for port in device.ports
+        for gid in port.gids
+        if gid.type is GidType.ROCE_V2 and (gid.netdev or "", gid.value) in rails
+    ]
+
+
+_INSIDE = ("pod", "pod.containers")
+_NODES = (*_INSIDE, "pod.containers.nodes")
+_DEVICES = (*_NODES, "pod.links", "pod.survey")
+_LOCKS = (
+    *_INSIDE,
+    "pod.containers.memlock",
+    "pod.containers.locks",
+    "pod.containers.asked_lock",
+)
+_HIDDEN = (*_NODES, "pod.survey", "survey", "survey.namespace_mode")
+_CLOSED = (*_NODES, "pod.containers.granted")
+_WORDS = (*_INSIDE, "pod.containers.variables")
+
+CHECKS = (
+    Check("KR322", "free addresses", ("pod",), _pool_refuses, (), ("KR490",)),
+    Check("KR401", "requests of the pod", ("pod", "pod.findings"), _documents),
+    Check("KR403", "networks of the pod", ("pod", "pod.attached"), _not_attached, (), ("KR422",)),
+    Check(
+        "KR404",
+        "attachments of the pod",
+        ("pod", "pod.attachments"),
+        _not_as_attached,
+        ("KR410", "KR411", "KR412"),
+        ("KR418", "KR420", "KR422"),
+    ),
+    Check("KR410", "links of the pod", ("pod", "pod.links"), _link_down),
+    Check("KR411", "MTU of the pod", ("pod", "pod.links", "links"), _mtu),
+    Check("KR412", "routes of the pod", ("pod", "pod.links", "pod.routes"), _no_route),
+    Check("KR413", "default route of the pod", ("pod", "pod.links", "pod.routes"), _taken_route),
+    Check("KR415", "device files of the container", _NODES, _no_nodes),
+    Check("KR416", "device cgroup", _CLOSED, _closed_nodes),
+    Check("KR417", "devices in the namespace", _HIDDEN, _unseen_device, ("KR418",)),
+    Check("KR418", "GIDs of the pod", _DEVICES, _no_gid, ("KR420",)),
+    Check("KR420", "GID index", (*_DEVICES, *_WORDS), _stale_index),
+    Check("KR421", "variables", _WORDS, _variables),
+    Check("KR422", "address for RDMA_CM", _DEVICES, _overlay),
+    Check("KR430", "IPC_LOCK", _LOCKS, _no_lock),
+    Check("KR431", "locked memory", _LOCKS, _inert_lock),
+    *limits.CHECKS,
+    *use.CHECKS,
+    Check("KR440", "NUMA distance", ("pod", "kubelet", "kubelet.holdings"), _numa),
+    *claimed_cards.CHECKS,
+    Check("KR490", "start of the pod", ("pod",), _waits),
+)

@@ -1,0 +1,1 @@
+"""Shows findings of a node, and of all nodes."""

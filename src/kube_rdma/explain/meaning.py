@@ -1,0 +1,102 @@
+"""What a pod's annotations mean, wherever the documents that they name are looked for.
+
+Part of explain: networks.py looks in a cluster, recorded.py in files. It makes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Protocol
+
+from kube_base.errors import Refused, Unavailable
+from kube_base.frozen import replace
+from kube_rdma.attach.annotated_networks import (
+    AnnotatedNetworks,
+    NamedNetworks,
+    asking,
+    claimed_definitions,
+    meant,
+)
+from kube_rdma.attach.rules.claim_interfaces import ask_of, with_claims
+from kube_rdma.attach.rules.requests import (
+    ANNOTATION,
+    POD_NETWORKS,
+    POD_NETWORKS_DEFINITION,
+    refuse_host_network,
+    refuse_isolated,
+)
+from kube_rdma.explain.rules.claims import claimed_devices
+from kube_rdma.lib.part_reader import PartReader
+from kube_rdma.model.admission.pod_template import PodTemplate
+from kube_rdma.model.explain import PodEvidence
+from kube_rdma.model.finding import Finding, Stage
+from kube_rdma.model.pod import PodState
+
+_OTHERS = (ANNOTATION, POD_NETWORKS_DEFINITION)
+
+
+class ListedNetworks(NamedNetworks, Protocol):
+    """Networks by their names, and which there are besides."""
+
+    async def others(self, namespaces: Iterable[str]) -> tuple[str, ...]:
+        """All definitions that can be seen, at least those of these namespaces."""
+
+
+async def with_meaning(
+    evidence: PodEvidence,
+    documents: ListedNetworks,
+    reader: PartReader,
+    everybodys: Collection[str] | None = None,
+) -> PodEvidence:
+    """The evidence with what the pod asks for, and the networks that this means.
+
+    `everybodys` is as for `meant`. It raises nothing: what is refused or unseen is in the answer,
+    or with the reader.
+    """
+    seen = evidence
+    try:
+        asked = _asking(evidence.template)
+        seen = replace(seen, asks=asked.asks)
+        refuse_host_network(_pod(evidence.template), asked.asks, asked.annotation)
+        asks, definitions = await meant(asked, documents, everybodys)
+        devices = claimed_devices(evidence)
+        of_claims = tuple(map(ask_of, devices))
+        refuse_isolated(asked.namespace, of_claims, everybodys)
+        definitions |= await claimed_definitions(devices, documents)
+        asks = with_claims(asks, of_claims) if devices else asks
+    except Refused as error:
+        return replace(seen, misread=Finding.of_refused(error, Stage.AGENT))
+    except Unavailable as error:
+        reader.keep("the networks", error)
+        return replace(seen, unread=True)
+    brought = {one.ipam.pool.name: one.ipam.pool for one in definitions.values() if one.ipam.pool}
+    others: tuple[str, ...] = ()
+    networks = {one.network.name: one.network for one in definitions.values()}
+    if any(f"{one.namespace}/{one.network}" not in networks for one in asks):
+        others = await documents.others(dict.fromkeys(one.namespace for one in asks))
+    return replace(
+        seen,
+        asks=asks,
+        networks=tuple(networks.values()),
+        other_networks=others,
+        ip_pools={**brought, **seen.ip_pools},
+    )
+
+
+def _asking(template: PodTemplate) -> AnnotatedNetworks:
+    """As the agent reads it; elsewhere nobody knows what the cluster's own network is called."""
+    annotations = dict(template.annotations)
+    alone = not any(annotations.get(key, "").strip() for key in _OTHERS)
+    if template.blocks is not None and alone and not template.faults:
+        return AnnotatedNetworks(POD_NETWORKS, template.blocks, template.namespace)
+    return asking(_pod(template), "")
+
+
+def _pod(template: PodTemplate) -> PodState:
+    return PodState(
+        template.namespace,
+        template.name,
+        "",
+        template.annotations,
+        host_network=template.host_network,
+    )

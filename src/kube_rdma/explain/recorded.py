@@ -1,0 +1,91 @@
+"""Evidence of a pod that does not exist yet, on a recorded machine, with files for a cluster.
+
+    pod, files of pools and networks ─► WrittenCluster ─┐
+    recorded machine ─► survey ─► what its agent would report ─┴─► PodEvidence
+
+cli/explain calls it with --sysfs. It asks no cluster and no kernel, so it works on any
+laptop. What only a cluster knows is not seen, and a note says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from kube_base.errors import Refused
+from kube_base.frozen import replace
+from kube_rdma import __version__
+from kube_rdma.adapters.kernel.sysfs.tree import SysfsRoot
+from kube_rdma.admission.manifest_check import WrittenCluster, written_cluster
+from kube_rdma.admission.rules.findings import findings
+from kube_rdma.attach.documents.network_definition import NetworkDefinition
+from kube_rdma.explain.meaning import with_meaning
+from kube_rdma.explain.rules.node import basis
+from kube_rdma.hardware.recorded_survey import called, survey_at
+from kube_rdma.lib.part_reader import PartReader, first_sentence
+from kube_rdma.lib.text.document import Document
+from kube_rdma.model.admission.facts import AdmissionFacts, OfferedPool
+from kube_rdma.model.admission.pod_template import PodTemplate
+from kube_rdma.model.explain import NodeBasis, PodEvidence
+from kube_rdma.model.finding import NotSeen
+from kube_rdma.model.ipam import PoolName
+from kube_rdma.model.pools.pool import PoolSpec
+from kube_rdma.pools.rules.health.condition import CardsState
+from kube_rdma.pools.rules.health.evaluate import NodeFacts, evaluate, node_cards
+from kube_rdma.reports.rules.node_report import AgentLook, node_report
+
+_NO_CLUSTER = NotSeen("labels, taints and other pods", "no cluster is asked about a recorded node")
+
+
+class _WrittenNetworks:
+    """As ListedNetworks: the networks of files. A recorded node has no CNI configuration."""
+
+    def __init__(self, written: WrittenCluster) -> None:
+        self._definitions = {one.network.name: one for one in written.definitions}
+        self._pools = {one.name for one in written.ip_pools}
+
+    async def definition(
+        self, namespace: str, name: str, resource: str | None = None
+    ) -> NetworkDefinition | None:
+        return self._definitions.get(f"{namespace}/{name}")
+
+    async def configured(self, namespace: str, name: str) -> NetworkDefinition | None:
+        return None
+
+    async def configurations(self) -> tuple[str, ...]:
+        return ()
+
+    async def others(self, namespaces: Iterable[str]) -> tuple[str, ...]:
+        return tuple(self._definitions)
+
+    async def has_pool(self, name: PoolName) -> bool:
+        return name in self._pools
+
+
+async def explain_recorded(
+    template: PodTemplate, sysfs: SysfsRoot, files: Sequence[Document | Refused]
+) -> PodEvidence:
+    """What would become of a pod; raise Refused for faults of the files or of the recording."""
+    written = written_cluster(files)
+    specs = tuple(one.spec for one in written.pools)
+    node = node_basis(sysfs, specs)
+    reader = PartReader(worded=first_sentence)
+    pools = {one.name: one for one in written.ip_pools}
+    resources = tuple(sorted(one.resource for one in specs))
+    seen = PodEvidence(template, node.name, basis=node, ip_pools=pools, offered=resources)
+    full = await with_meaning(seen, _WrittenNetworks(written), reader)
+    facts = AdmissionFacts(
+        tuple(OfferedPool(spec) for spec in specs), full.networks, tuple(full.ip_pools)
+    )
+    return replace(
+        full,
+        findings=findings(template, facts),
+        not_seen=(_NO_CLUSTER, *reader.not_seen),
+    )
+
+
+def node_basis(sysfs: SysfsRoot, specs: Sequence[PoolSpec]) -> NodeBasis:
+    """The node by what its agent would report of it."""
+    survey = survey_at(sysfs)
+    verdict = evaluate(NodeFacts(survey, node_cards(survey), specs))
+    report = node_report(AgentLook(__version__, survey, verdict, CardsState()))
+    return basis(called(sysfs), report, specs=specs)

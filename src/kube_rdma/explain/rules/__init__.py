@@ -1,0 +1,1 @@
+"""Decides what becomes of a pod, by the rules of the agent itself."""

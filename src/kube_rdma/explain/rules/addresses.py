@@ -1,0 +1,167 @@
+"""Addresses for a plan: those that the pod has, else the first that a pool could give.
+
+Part of explain/rules/planning. What can be wrong with a request for addresses is refused by the
+rules of IPAM; which free address it would be is decided when the pod starts, so it is a stand-in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from ipaddress import IPv4Address, IPv6Address
+from itertools import islice
+
+from kube_rdma.attach.rules.addresses import of_allocations
+from kube_rdma.ipam.rules.grant import nics_with_subpools
+from kube_rdma.ipam.rules.pools import refuse_namespace
+from kube_rdma.ipam.rules.subpools import Subpool, part, range_of, slice_of, slices_from, subpools
+from kube_rdma.lib.phrases import listed
+from kube_rdma.model.attach.attachment import Attached, Given, NetworkSeat
+from kube_rdma.model.explain import PodEvidence, StandIn
+from kube_rdma.model.ipam import (
+    Address,
+    AddressAllocation,
+    AddressRequest,
+    Family,
+    InterfaceName,
+    IPPool,
+    NicRequest,
+    PodUid,
+)
+from kube_rdma.model.late_binding.binding import ContainerId
+
+Words = tuple[tuple[InterfaceName, StandIn], ...]
+
+_MOST = 64  # addresses that are looked through for stand-ins; a pod has fewer interfaces
+_WORDS: Mapping[int, str] = {4: "ADDRESS", 6: "ADDRESS6"}
+
+
+def addresses(
+    evidence: PodEvidence, placed: Sequence[NetworkSeat]
+) -> tuple[tuple[Given, ...], Words]:
+    """What each interface has, or may get, of its pool; raise Refused as IPAM does."""
+    held = tuple(_held_ones(evidence, placed))
+    names = {one.interface for one in held}
+    seats = [one for one in placed if one.wish.ask.interface not in names]
+    request = _request(evidence, seats)
+    refuse_namespace(request, evidence.ip_pools)
+    catalog = {
+        name: subpools(pool)
+        for name in dict.fromkeys(nic.pool for nic in request.nics)
+        if (pool := evidence.ip_pools.get(name))
+    }
+    allocations: dict[InterfaceName, list[AddressAllocation]] = {
+        nic.interface: [] for nic in request.nics
+    }
+    words, used = [], set[Address]()
+    for nic, whole in nics_with_subpools(request, catalog):
+        subpool = _node_part(whole)
+        asked = next((one for one in nic.addresses if one.version == subpool.family), None)
+        address = asked or _first_free(subpool, used)
+        used.add(address)
+        allocations[nic.interface].append(_allocation(nic.interface, subpool, address))
+        if asked is None:
+            seat = next(one for one in seats if one.wish.ask.interface == nic.interface)
+            words.append((nic.interface, _word(address, subpool, seat, evidence)))
+    fresh = (
+        of_allocations(nic.interface, allocations[nic.interface], evidence.ip_pools[nic.pool])
+        for nic in request.nics
+    )
+    return (*held, *fresh), tuple(words)
+
+
+def _request(evidence: PodEvidence, seats: Sequence[NetworkSeat]) -> AddressRequest:
+    """What would be asked of IPAM; of pools that nobody could look for nothing is."""
+    nics = []
+    for seat in seats:
+        pools = seat.wish.network.pools
+        name = next((one for one in pools if one in evidence.ip_pools), None)
+        if name is None and pools and evidence.pools_seen:
+            name = pools[0]  # refused
+        if name is not None:
+            asked = tuple(one.address for one in seat.wish.ask.addresses)
+            rail = _rail(evidence.ip_pools.get(name), asked)
+            nics.append(NicRequest(seat.wish.ask.interface, name, rail, asked))
+    return AddressRequest(ContainerId("none"), PodUid(""), tuple(nics), evidence.template.namespace)
+
+
+def _rail(pool: IPPool | None, asked: Sequence[Address]) -> int | None:
+    """One that the pool has addresses for: the card's own number is known on its node alone."""
+    ranges = pool.ranges if pool else ()
+    own = [one for one in ranges if any(address in one.subnet for address in asked)]
+    rails = [one.rail for one in own or ranges]
+    return None if None in rails or not rails else rails[0]
+
+
+def _node_part(subpool: Subpool) -> Subpool:
+    """What a node may have of it: the first slice stands for the one that the pod's node has."""
+    if subpool.per_node is None:
+        return subpool
+    subnet, prefix = subpool.ranges[0].subnet, subpool.per_node.prefix
+    slices = slices_from(subnet, prefix, subpool.excluded, int(subnet.network_address))
+    return next((own for one in slices if (own := part(subpool, one))), subpool)
+
+
+def _first_free(subpool: Subpool, used: set[Address]) -> Address:
+    make = IPv4Address if subpool.family is Family.V4 else IPv6Address
+    numbers = (number for first, last in subpool.spans for number in range(first, last + 1))
+    every = [make(number) for number in islice(numbers, _MOST)]
+    return next((one for one in every if one not in used), every[0])
+
+
+def _allocation(name: InterfaceName, subpool: Subpool, address: Address) -> AddressAllocation:
+    origin = range_of(subpool, address)
+    return AddressAllocation(
+        subpool.network, name, subpool.pool, address, origin.subnet, origin.gateway
+    )
+
+
+def _word(address: Address, subpool: Subpool, seat: NetworkSeat, evidence: PodEvidence) -> StandIn:
+    word, names = _WORDS[address.version], seat.wish.network.pools
+    ranges = evidence.ip_pools[subpool.pool].ranges
+    rails = {one.rail for one in ranges if one.subnet.version == address.version}
+    which = "IPPool " + listed(names) if len(names) == 1 else f"IPPools {listed(names)}"
+    by_rail = ", by the rail of its card" if len(names) > 1 or len(rails) > 1 else ""
+    return StandIn(
+        str(address), word, f"{word} is one of {which}{by_rail}, given when the pod starts"
+    )
+
+
+def _held_ones(evidence: PodEvidence, placed: Sequence[NetworkSeat]) -> Iterator[Given]:
+    """Of interfaces that the pod was told of."""
+    attached = {one.interface: one for one in evidence.attached}
+    for seat in placed:
+        name = seat.wish.ask.interface
+        pools = [evidence.ip_pools[n] for n in seat.wish.network.pools if n in evidence.ip_pools]
+        if name in attached and (pools or seat.ipam):
+            yield _held(name, attached[name], pools)
+
+
+def _held(name: InterfaceName, attached: Attached, pools: Sequence[IPPool]) -> Given:
+    """With subnet, gateway and routes of the pool that an address is of."""
+    own = [one.address for one in attached.addresses]
+    for pool in pools:
+        allocations = [
+            _allocation(name, _part_of(subpool, address), address)
+            for address in own
+            for subpool in subpools(pool)
+            if _has(subpool, address)
+        ]
+        if allocations:
+            whole, of_pool = (
+                of_allocations(name, allocations, pool),
+                {one.address for one in allocations},
+            )
+            others = (one for one in attached.addresses if one.address not in of_pool)
+            return Given(name, (*whole.addresses, *others), whole.routes, whole.probe)
+    return Given(name, attached.addresses)
+
+
+def _part_of(subpool: Subpool, address: Address) -> Subpool:
+    """The subpool, or the slice of it that the address is of, with its own subnet and gateway."""
+    own = part(subpool, slice_of(subpool, address)) if subpool.per_node else None
+    return own or subpool
+
+
+def _has(subpool: Subpool, address: Address) -> bool:
+    number, family = int(address), address.version
+    return subpool.family == family and any(a <= number <= b for a, b in subpool.spans)

@@ -1,0 +1,242 @@
+"""The Steps that the agent would take for a pod, by its own rules, before anything is decided.
+
+Second of the rules of `kube-rdma explain`. It goes through the stages of attach/rules/procedure, as
+the agent does, with stand-ins for what nobody can know before: the first free share, the first
+address of a pool. Where a rule refuses, the agent would refuse in these words.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+
+from kube_base.errors import Refused, Unavailable
+from kube_base.frozen import Frozen, replace
+from kube_rdma.attach.rules import procedure
+from kube_rdma.attach.rules.procedure import NetworkRequest
+from kube_rdma.attach.rules.requests import wishes
+from kube_rdma.attach.rules.seats import link_of
+from kube_rdma.explain.rules.addresses import Words, addresses
+from kube_rdma.explain.rules.claims import claimed_shares
+from kube_rdma.explain.rules.node import WIDEST
+from kube_rdma.model.admission.pod_template import ContainerRole, ContainerTemplate, PodTemplate
+from kube_rdma.model.attach.attachment import (
+    Attached,
+    GrantedShare,
+    HostLink,
+    HostNetwork,
+    NetworkKind,
+    NetworkSeat,
+    Plan,
+    Sandbox,
+    Wish,
+)
+from kube_rdma.model.attach.steps import MakeRdma
+from kube_rdma.model.card import CardId
+from kube_rdma.model.explain import NodeBasis, PodEvidence, StandIn
+from kube_rdma.model.ipam import InterfaceName
+from kube_rdma.model.late_binding.binding import ContainerId, PodName
+from kube_rdma.model.pools.pool import Attach, Pool, ShareId
+from kube_rdma.pools.rules.allocation import granted_cards
+from kube_rdma.pools.rules.modes import terms
+from kube_rdma.pools.rules.preference import prefer
+
+_ANEW = "Wait until the card is back, or create the pod again"
+
+
+class Planned(Frozen):
+    """What planning came to, as far as it got; `refused` says why it got no further.
+
+    `short`: the node has too few shares. `claimed` are those of `granted` that claims hold.
+    """
+
+    wished: tuple[Wish, ...] = ()
+    granted: tuple[GrantedShare, ...] = ()
+    claimed: tuple[GrantedShare, ...] = ()
+    seats: tuple[NetworkSeat, ...] = ()
+    plans: tuple[Plan, ...] = ()
+    stand_ins: Words = ()
+    refused: Refused | None = None
+    short: Refused | None = None
+
+
+def planned(evidence: PodEvidence, basis: NodeBasis) -> Planned:
+    """Plan all networks of the pod on this node; it raises nothing."""
+    granted, short = _granted(evidence, basis)
+    if granted is None:
+        return replace(judged(evidence), short=short)
+    try:
+        claimed = claimed_shares(evidence, basis)
+    except Unavailable as error:
+        return replace(judged(evidence), short=Refused(str(error).removesuffix("."), remedy=_ANEW))
+    # What the pod asks for by a resource's name may have come by a claim (KEP-5004).
+    by_claims = {one.resource for one in claimed}
+    granted = (*(one for one in granted if one.resource not in by_claims), *claimed)
+    so_far = Planned(granted=granted, claimed=claimed, short=short)
+    try:
+        wished = procedure.match(_request(evidence), granted)
+        so_far = replace(so_far, wished=wished.wishes)
+        host = basis.host if basis.exact else _with_unreported(basis.host, wished.wishes)
+        seated = procedure.seat(wished, host)
+        so_far = replace(so_far, seats=seated.seats)
+        placed = procedure.place(seated)
+        leased, stand_ins = addresses(evidence, placed.seats)
+        addressed = procedure.address(
+            placed, _sandbox(evidence.template), leased, evidence.ip_pools.values()
+        )
+        plan = procedure.plan(addressed)
+    except Refused as error:
+        return replace(so_far, refused=error)
+    words = (*stand_ins, *_soft_names(plan.plans, evidence.attached))
+    return replace(so_far, seats=plan.seats, plans=plan.plans, stand_ins=words)
+
+
+def _granted(
+    evidence: PodEvidence, basis: NodeBasis
+) -> tuple[tuple[GrantedShare, ...] | None, Refused | None]:
+    """The shares, and why there are too few; then those of the node without other pods, if any."""
+    short = None
+    for node in (basis, replace(basis, used_cards=())):
+        try:
+            return tuple(assumed_shares(evidence.template, node, evidence.attached)), short
+        except Refused as error:
+            short = short or error
+    return None, short
+
+
+def judged(evidence: PodEvidence) -> Planned:
+    """As far as it goes: what is wrong with the networks, whatever the pod holds and wherever."""
+    try:
+        others = evidence.other_networks
+        return Planned(wishes(evidence.asks, evidence.networks, others=others))
+    except Refused as error:
+        return Planned(refused=error)
+
+
+def is_unplannable(evidence: PodEvidence, basis: NodeBasis) -> bool:
+    """Whether planning needs what a report does not have: settings of virtual functions."""
+    networks = evidence.networks
+    return not basis.exact and any(one.function or one.infiniband for one in networks)
+
+
+def unreported(host: HostNetwork, wished: Sequence[Wish]) -> tuple[str, ...]:
+    """The interfaces that networks name and a report need not have: those of no RDMA card."""
+    names = (wish.network.master or wish.network.device for wish in wished)
+    reported = {link.name for link in host.links}
+    return tuple(
+        dict.fromkeys(name for name in names if name and ":" not in name and name not in reported)
+    )
+
+
+def _with_unreported(host: HostNetwork, wished: Sequence[Wish]) -> HostNetwork:
+    """As if these interfaces were on the node, and nothing stood against them."""
+    first = len(host.links) + 1
+    links = (
+        HostLink(number, name, WIDEST, "", up=True, pci=None, link_type=_layer(name, wished))
+        for number, name in enumerate(unreported(host, wished), first)
+    )
+    return replace(host, links=(*host.links, *links))
+
+
+def _layer(name: str, wished: Sequence[Wish]) -> str:
+    """What the network takes an interface for."""
+    kinds = {wish.network.kind for wish in wished if name == wish.network.master}
+    return "infiniband" if NetworkKind.IPOIB in kinds else "ether"
+
+
+def assumed_shares(
+    template: PodTemplate, basis: NodeBasis, attached: Sequence[Attached] = ()
+) -> Iterator[GrantedShare]:
+    """The shares that the pod has, by the cards that it was told of, else those preferred now.
+
+    Beside those on cards that other pods were told of. Raise Refused where there are too few.
+    """
+    taken = {pool.spec.resource: set(_of_others(pool, basis)) for pool in basis.pools}
+    cards = tuple(one.card for one in attached if one.card)
+    pools = {pool.spec.resource: pool for pool in basis.pools}
+    for container in _holders(template):
+        for ask in container.asks:
+            pool = pools.get(ask.resource)
+            if pool is None or not ask.count:
+                continue
+            used = taken[ask.resource]
+            free = [one for one in _at_hand(pool, basis, cards) if one not in used]
+            must = _must(pool, free, cards)[: ask.count]
+            chosen = prefer(pool, free, must, ask.count)
+            used.update(chosen)
+            yield from (_share(container.name, pool, one) for one in chosen)
+
+
+def _holders(template: PodTemplate) -> list[ContainerTemplate]:
+    """The containers that hold shares while the pod runs."""
+    lasting = [one for one in template.containers if one.role is not ContainerRole.INIT]
+    holding = [one for one in lasting if one.asks]
+    return holding or [one for one in template.containers if one.asks]
+
+
+def _of_others(pool: Pool, basis: NodeBasis) -> Iterator[ShareId]:
+    """A share for each interface that other pods have on a card of the pool."""
+    counts = Counter(basis.used_cards)
+    for share in pool.shares:
+        if share.card and counts[share.card] > 0:
+            counts[share.card] -= 1
+            yield share.id
+
+
+def _at_hand(pool: Pool, basis: NodeBasis, own: Collection[CardId]) -> list[ShareId]:
+    """Shares whose card is on the node or is the pod's `own`, not inside of another pod."""
+    away = {
+        one.id
+        for one in pool.cards
+        if link_of(one, basis.host) is None and one.id not in own and terms(pool.spec).owns
+    }
+    return [one.id for one in pool.shares if one.card not in away]
+
+
+def _must(pool: Pool, free: Sequence[ShareId], cards: Collection[CardId]) -> tuple[ShareId, ...]:
+    """A share of each card that the pod has, in the order of its interfaces."""
+    left = list(free)
+    chosen = []
+    for card in cards:
+        share = next((one for one in left if pool.index[one].card == card), None)
+        if share is not None:
+            left.remove(share)
+            chosen.append(share)
+    return tuple(chosen)
+
+
+def _share(container: str, pool: Pool, share: ShareId) -> GrantedShare:
+    row = terms(pool.spec)
+    return GrantedShare(
+        container=container,
+        resource=pool.spec.resource,
+        share=share,
+        cards=granted_cards(pool, [pool.index[share]]),
+        mode=pool.spec.mode,
+        bind=row.bind,
+        early=row.attach is Attach.NONE,
+        device_files=pool.spec.device_files,
+    )
+
+
+def _request(evidence: PodEvidence) -> NetworkRequest:
+    return NetworkRequest(evidence.asks, evidence.networks, evidence.other_networks)
+
+
+def _sandbox(template: PodTemplate) -> Sandbox:
+    """No real one: its id stands in names alone, which are stand-ins."""
+    pod = PodName(template.namespace, template.name)
+    return Sandbox(ContainerId("none"), pod, "", "", 0)
+
+
+def _soft_names(
+    whole: Sequence[Plan], attached: Sequence[Attached]
+) -> Iterator[tuple[InterfaceName, StandIn]]:
+    """Soft RDMA devices are named after the pod's sandbox."""
+    names = {one.interface: one.rdma_device for one in attached}
+    for plan in whole:
+        for step in plan.steps:
+            if isinstance(step, MakeRdma):
+                real = names.get(plan.interface)
+                meaning = "" if real else "DEVICE gets its name when the pod starts"
+                yield plan.interface, StandIn(step.name, real or "DEVICE", meaning)

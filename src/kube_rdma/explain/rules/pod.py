@@ -1,0 +1,266 @@
+"""What becomes of a pod: what it asks for, has, gets and sees, and what is in its way.
+
+Last of the rules of `kube-rdma explain`. What is recorded counts more than what the pod was told,
+and that more than what the rules would do now; each part says how it is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from kube_rdma.admission.rules.shares import asked
+from kube_rdma.attach.rules.addresses import default_routes
+from kube_rdma.attach.rules.plan import leads_pod
+from kube_rdma.explain.rules.claims import explained_claims
+from kube_rdma.explain.rules.findings import findings
+from kube_rdma.explain.rules.inside import (
+    connections,
+    doors,
+    doors_from,
+    interfaces,
+    interfaces_from,
+    missing,
+    pinned,
+    settings,
+)
+from kube_rdma.explain.rules.planning import Planned, is_unplannable, judged, planned, unreported
+from kube_rdma.lib.phrases import listed
+from kube_rdma.model.admission.facts import USUAL
+from kube_rdma.model.admission.pod_template import PodTemplate
+from kube_rdma.model.attach.attachment import Network, NetworkKind
+from kube_rdma.model.explain import (
+    ExplainedAsk,
+    ExplainedNetwork,
+    ExplainedPlan,
+    ExplainedShare,
+    Explanation,
+    NodeBasis,
+    PodEvidence,
+    SeenInterface,
+    StepsFrom,
+)
+from kube_rdma.model.pools.pool import Pool, Serving
+
+_OWN = "kube-rdma.io/"
+_STATUS = "kube-rdma.io/network-status"  # told to the pod, not asked by it
+_KINDS = {
+    NetworkKind.CARD: "made as the mode of its card says",
+    NetworkKind.DEVICE: "the card's own interface",
+}
+
+
+def explain(evidence: PodEvidence) -> Explanation:
+    """All that is to be said of a pod, out of what was seen."""
+    basis = evidence.basis
+    plan = Planned()
+    understood = not evidence.misread and not evidence.unread
+    if basis is not None and basis.reported and understood and not is_unplannable(evidence, basis):
+        plan = planned(evidence, basis)
+    elif understood:
+        plan = judged(evidence)
+    steps, source = _plans(evidence, plan)
+    template = evidence.template
+    seen = tuple(interfaces(evidence, plan, steps))
+    return Explanation(
+        pod=f"{template.namespace}/{template.name}",
+        node=evidence.node,
+        phase=evidence.phase,
+        why=evidence.why,
+        asks=tuple(_asks(evidence)),
+        networks=tuple(_networks(evidence)),
+        wishes=tuple(
+            f"{key}: {value}"
+            for key, value in template.annotations
+            if key.startswith(_OWN) and key != _STATUS
+        ),
+        shares=tuple(_shares(evidence, plan)),
+        plans=steps,
+        source=source,
+        interfaces=seen,
+        doors=tuple(doors(evidence, plan)),
+        settings=tuple(settings(evidence, plan)),
+        findings=tuple(findings(evidence, plan)),
+        notes=(*_notes(evidence, plan, source), *_vanished(evidence, seen)),
+        interfaces_from=interfaces_from(evidence),
+        doors_from=doors_from(evidence),
+        rdma_cm=tuple(connections(evidence, plan, seen)),
+        claims=tuple(explained_claims(evidence)),
+        pinned=tuple(pinned(evidence)),
+    )
+
+
+def _asks(evidence: PodEvidence) -> Iterator[ExplainedAsk]:
+    pools = {one.spec.resource: one for one in evidence.basis.pools} if evidence.basis else {}
+    for container in evidence.template.containers:
+        for ask in container.asks:
+            pool = pools.get(ask.resource)
+            offer = _offer(pool) if pool else ""
+            yield ExplainedAsk(container.name, ask.resource, ask.count, offer)
+
+
+def _offer(pool: Pool) -> str:
+    healthy, cards = sum(one.healthy for one in pool.shares), len(pool.cards)
+    noun = "card" if cards == 1 else "cards"
+    way = ", served by claims" if pool.spec.serve is Serving.CLAIMS else ""
+    shares = f"{healthy} of {len(pool.shares)} shares healthy"
+    return f"mode {pool.spec.mode}, {cards} {noun}, {shares}{way}"
+
+
+def _networks(evidence: PodEvidence) -> Iterator[ExplainedNetwork]:
+    by_name = {one.name: one for one in evidence.networks}
+    for ask in evidence.asks:
+        name = f"{ask.namespace}/{ask.network}"
+        network = by_name.get(name)
+        missing = "not read" if evidence.unread or evidence.misread else "there is no such network"
+        means = "; ".join(_meaning(network, evidence)) if network else missing
+        yield ExplainedNetwork(ask.interface, name, means)
+
+
+def _meaning(network: Network, evidence: PodEvidence) -> Iterator[str]:
+    """What a network is, in parts of a sentence."""
+    if network.kind is NetworkKind.OTHER:
+        yield f"made by the CNI plugin {network.plugin}"
+    else:
+        on = network.master or network.device
+        what = _KINDS.get(network.kind, f"{network.kind} on its card")
+        yield f"{network.kind} on {on}" if on else what
+    if network.resource:
+        yield f"takes a share of {network.resource}"
+    if network.mtu:
+        yield f"MTU {network.mtu}"
+    if network.ipam_plugin:
+        yield f"addresses by {network.ipam_plugin}"
+    for name in network.pools:
+        pool = evidence.ip_pools.get(name)
+        subnets = list(dict.fromkeys(str(one.subnet) for one in pool.ranges)) if pool else []
+        yield f"addresses of IPPool {name}" + (f" ({listed(subnets)})" if subnets else "")
+    if network.static:
+        yield f"address {listed([str(one.address) for one in network.static])}"
+
+
+def _shares(evidence: PodEvidence, plan: Planned) -> Iterator[ExplainedShare]:
+    """What the pod holds by the records, else by what it was told, else what is preferred."""
+    if evidence.bindings:
+        for binding in evidence.bindings:
+            for share in binding.shares:
+                card = listed(binding.cards)
+                yield ExplainedShare(
+                    binding.resource, card, _called(card, evidence.basis), share=share
+                )
+        return
+    attached = {one.card for one in evidence.attached if one.card}
+    claimed = {(one.resource, one.share) for one in plan.claimed}
+    for held in plan.granted:
+        by_claim = (held.resource, held.share) in claimed
+        sure = by_claim or all(card.id in attached for card in held.cards)
+        yield ExplainedShare(
+            held.resource,
+            listed([card.id for card in held.cards]),
+            listed([card.name for card in held.cards]),
+            held.container,
+            held.share if not attached else "",
+            sure,
+        )
+    if not plan.granted:
+        for status in evidence.attached:
+            if status.card:
+                yield ExplainedShare("", status.card, _called(status.card, evidence.basis))
+
+
+def _called(card: str, basis: NodeBasis | None) -> str:
+    cards = [one for pool in basis.pools for one in pool.cards] if basis else []
+    return next((one.name for one in cards if one.id == card), "")
+
+
+def _plans(
+    evidence: PodEvidence, plan: Planned
+) -> tuple[tuple[ExplainedPlan, ...], StepsFrom | None]:
+    if evidence.recorded:
+        recorded = tuple(
+            ExplainedPlan(one.interface, one.network, one.steps, done=attachment.complete)
+            for attachment in evidence.recorded
+            for one in attachment.plans
+        )
+        return recorded, StepsFrom.RECORD
+    made = tuple(
+        ExplainedPlan(
+            one.interface,
+            one.network,
+            one.steps,
+            tuple(word for interface, word in plan.stand_ins if interface == one.interface),
+        )
+        for one in plan.plans
+    )
+    return made, StepsFrom.RULES if made else None
+
+
+def _notes(evidence: PodEvidence, plan: Planned, source: StepsFrom | None) -> Iterator[str]:
+    """What a reader has to know of how all this is known."""
+    basis = evidence.basis
+    for hidden in evidence.not_seen:
+        yield f"Not seen: {hidden.part}, for {hidden.why}"
+    if basis and basis.reported and (others := _unreported_shares(evidence.template, basis)):
+        yield f"No agent reports a pool of {listed(others)} on {basis.name}; its cards are unknown"
+    if evidence.asks and not evidence.node and not evidence.recorded:
+        yield "No node is known, so no Step is planned: name one with --node"
+    if basis is not None and is_unplannable(evidence, basis) and source is None:
+        yield (
+            "What a virtual function is set to shows on its node alone: "
+            f"run this in the agent's pod of {basis.name}"
+        )
+    yield from _default_routes(evidence, plan)
+    if source is StepsFrom.RULES:
+        yield from _of_rules(evidence, plan)
+    elif plan.refused and evidence.attached and source is None:
+        yield (
+            "The Steps are in the record of the agent: run this in the agent's pod of "
+            f"{evidence.node}"
+        )
+
+
+def _default_routes(evidence: PodEvidence, plan: Planned) -> Iterator[str]:
+    """Networks with a default route that no entry asks for, and who has it from an older agent."""
+    silent = [one for one in plan.wished if not (one.ask.default or one.ask.default_routes)]
+    names = {name for wish in silent for name in wish.network.pools}
+    pools = [pool for name, pool in evidence.ip_pools.items() if name in names]
+    for finding in default_routes([wish.network for wish in silent], pools):
+        yield f"{finding.subject}: {finding.problem}. {finding.remedy}"
+    interfaces = [one.ask.interface for one in silent]
+    for made in (plan for one in evidence.recorded or () for plan in one.plans):
+        if made.interface in interfaces and leads_pod(made):
+            has = f"{made.interface} has the pod's default route by an older agent"
+            yield f"{has}. Delete the pod, so that services and DNS are reached by eth0 again"
+
+
+def _vanished(evidence: PodEvidence, seen: Sequence[SeenInterface]) -> Iterator[str]:
+    if names := missing(evidence, seen):
+        yield f"Not in the pod any more: {listed(names)}, which the agent has made"
+
+
+def _unreported_shares(template: PodTemplate, basis: NodeBasis) -> tuple[str, ...]:
+    """Shares that the pod asks for and no pool of the node has, such as a plugin's without API."""
+    names = {one.spec.resource for one in basis.pools}
+    asks = dict.fromkeys(ask.resource for _, ask in asked(template, USUAL.shares))
+    return tuple(name for name in asks if name not in names)
+
+
+def _of_rules(evidence: PodEvidence, plan: Planned) -> Iterator[str]:
+    """About Steps that are planned now."""
+    if evidence.attached:
+        yield (
+            "The Steps are planned again from the network status of the pod; the record of the "
+            f"agent has them word by word: run this in the agent's pod of {evidence.node}"
+        )
+    elif plan.short:
+        yield "The Steps are those of a node on which no other pod holds shares"
+    elif any(one.cards for one in plan.granted):
+        yield "The kubelet chooses shares when the pod starts; these would be preferred now"
+    if not evidence.attached and any(seat.roce for seat in plan.seats):
+        yield "The index of a GID is known when its address is; the settings then have it too"
+    basis = evidence.basis
+    if basis is None or basis.exact:
+        return
+    if names := unreported(basis.host, plan.wished):
+        yield f"Whether the node has {listed(names)} is not judged: a NodeReport has RDMA cards"
+    if any(one.mtu for one in evidence.networks):
+        yield f"Whether the MTU fits is not judged: the NodeReport of {basis.name} has none"

@@ -1,0 +1,311 @@
+"""A pod explained, for people and programs: `kube-rdma explain`.
+
+In the order in which things happen: what is asked, what is granted, which Steps are taken, what
+programs see; then what a reader has to know of how all this is known. What is in the way stands
+behind what is asked where it refuses that, else behind all.
+Marks are those of doctor/views/report.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from ipaddress import IPv6Address
+from itertools import chain
+
+from kube_base.frozen import asdict
+from kube_rdma.attach.views import describe
+from kube_rdma.lib.finding_lines import labelled, located
+from kube_rdma.lib.page import (
+    Block,
+    Line,
+    Page,
+    PageList,
+    PageRow,
+    PageState,
+    Part,
+    Sentence,
+    state_of,
+)
+from kube_rdma.lib.page_text import GAP, widths
+from kube_rdma.model.explain import (
+    ExplainedPlan,
+    ExplainedShare,
+    Explanation,
+    RdmaCmAddress,
+    SeenFrom,
+    SeenInterface,
+    StandIn,
+    StepsFrom,
+)
+from kube_rdma.model.finding import Finding, Stage
+
+_INDENT = "  "
+_WHO: Mapping[Stage | None, str] = {
+    Stage.ADMISSION: "Admission",
+    Stage.SCHEDULER: "The scheduler",
+    Stage.KUBELET: "The kubelet",
+    Stage.AGENT: "The agent",
+}
+_DONE: Mapping[bool | None, tuple[str, PageState]] = {
+    True: ("all done", PageState.HEALTHY),
+    False: ("begun, not answered yet", PageState.WARNING),
+    None: ("", PageState.NONE),
+}
+_SOURCES: Mapping[StepsFrom, str] = {
+    StepsFrom.RECORD: "as the agent has recorded them",
+    StepsFrom.RULES: "as the agent's rules plan them",
+}
+
+
+def explain_page(explanation: Explanation) -> Page:
+    """The whole."""
+    way = (_section("IN THE WAY", chain.from_iterable(map(_finding, explanation.findings))),)
+    real = bool(explanation.phase)
+    return (
+        tuple(_head(explanation)),
+        _section("ASKED", _asked(explanation)),
+        *(way if explanation.is_refused else ()),
+        _section("GRANTED" if real else "WOULD BE GRANTED", _granted(explanation)),
+        *_steps(explanation),
+        _section(_inside_title(explanation), _inside(explanation)),
+        *(() if explanation.is_refused else way),
+        _section("NOTES", map(_note, explanation.notes)),
+        (Sentence(_verdict(explanation)),),
+    )
+
+
+def explain_document(explanation: Explanation) -> dict[str, object]:
+    """The same as JSON values. Keys are stable: they are added to, never renamed or removed."""
+    return {
+        "pod": explanation.pod,
+        "node": explanation.node or None,
+        "phase": explanation.phase or None,
+        "why": explanation.why or None,
+        "refused": explanation.is_refused,
+        "asked": {
+            "resources": [asdict(one) for one in explanation.asks],
+            "networks": [asdict(one) for one in explanation.networks],
+            "claims": [asdict(one) for one in explanation.claims],
+            "annotations": list(explanation.wishes),
+        },
+        "granted": [asdict(one) for one in explanation.shares],
+        "stepsFrom": explanation.source,
+        "interfaces": [_plan_document(one) for one in explanation.plans],
+        "seen": {
+            "interfaces": [_seen_document(one) for one in explanation.interfaces],
+            "deviceNodes": {name: list(paths) for name, paths in explanation.doors},
+            "settings": {name: list(lines) for name, lines in explanation.settings},
+            "pinnedBytes": dict(explanation.pinned),
+            "rdmaCm": [asdict(one) for one in explanation.rdma_cm],
+            "from": {
+                "interfaces": explanation.interfaces_from,
+                "deviceNodes": explanation.doors_from,
+                "settings": SeenFrom.RULES,
+            },
+        },
+        "obstacles": [
+            {"stage": one.stage, **located(one), "fatal": one.is_error}
+            for one in explanation.findings
+        ],
+        "notes": list(explanation.notes),
+    }
+
+
+def step_texts(plan: ExplainedPlan) -> tuple[str, ...]:
+    """The Steps as sentences, with words for what is not decided yet."""
+    return tuple(_worded(describe(step), plan.stand_ins) for step in plan.steps)
+
+
+def _section(title: str, parts: Iterable[Part]) -> Block:
+    """Parts below their title; nothing without any."""
+    made = tuple(parts)
+    return (Line(title), *made) if made else ()
+
+
+def _head(explanation: Explanation) -> Iterator[Part]:
+    facts = [f"pod {explanation.pod}"]
+    facts.append(explanation.phase or "does not exist yet")
+    facts.append(f"node {explanation.node}" if explanation.node else "on no node yet")
+    yield Sentence(" · ".join(facts), _INDENT * 2, loose=True)
+    if explanation.why:
+        yield Sentence(f"{_INDENT}{explanation.why}", _INDENT)
+
+
+def _asked(explanation: Explanation) -> Iterator[Part]:
+    rows = [
+        (f"{one.count} × {one.resource}", f"container {one.container}", one.offer)
+        for one in explanation.asks
+    ]
+    rows += [(f"claim {one.name}", one.claim, one.means) for one in explanation.claims]
+    rows += [(one.interface, one.name, one.means) for one in explanation.networks]
+    if rows:
+        before = sum(widths([row[:2] for row in rows])) + len(_INDENT) + 2 * len(GAP)
+        yield PageList(tuple(map(PageRow, rows)), " " * before, ranked=True)
+    for wish in explanation.wishes:
+        yield Sentence(f"{_INDENT}{wish}", _INDENT * 2)
+
+
+def _granted(explanation: Explanation) -> Iterator[Part]:
+    doubt = "supposed" if explanation.phase else "preferred"
+    return _list([_share_row(one, doubt) for one in explanation.shares])
+
+
+def _share_row(share: ExplainedShare, doubt: str) -> tuple[str, ...]:
+    name = f"{share.name} ({share.card})" if share.name not in ("", share.card) else share.card
+    words = [f"share {share.share}" if share.share else "", "" if share.sure else doubt]
+    return (
+        share.resource,
+        f"container {share.container}" if share.container else "",
+        name,
+        ", ".join(filter(None, words)),
+    )
+
+
+def _steps_title(explanation: Explanation) -> str:
+    what = "STEPS" if explanation.phase else "STEPS THAT WOULD BE TAKEN"
+    return f"{what}, {_SOURCES[explanation.source]}" if explanation.source else what
+
+
+def _steps(explanation: Explanation) -> Iterator[Block]:
+    """A block for each interface, the first below the title."""
+    for number, plan in enumerate(explanation.plans):
+        title = () if number else (Line(_steps_title(explanation)),)
+        yield (*title, *_plan(plan))
+
+
+def _plan(plan: ExplainedPlan) -> Iterator[Part]:
+    answer, state = _DONE[plan.done]
+    title = " · ".join(filter(None, (f"{_INDENT}{plan.interface}", plan.network, answer)))
+    yield Sentence(title, _INDENT * 2, state, loose=True)
+    for place, text in enumerate(step_texts(plan), 1):
+        lead = f"{_INDENT}{place:>4}  "
+        yield Sentence(f"{lead}{text}", " " * len(lead))
+    for word in plan.stand_ins:
+        if word.meaning:
+            yield Sentence(f"{_INDENT}      {word.meaning}.", " " * 8)
+
+
+def _inside_title(explanation: Explanation) -> str:
+    if not explanation.phase:
+        return "WHAT PROGRAMS WOULD SEE"
+    is_plan = explanation.interfaces and explanation.interfaces_from is SeenFrom.RULES
+    if is_plan or explanation.phase == "Pending":
+        return f"WHAT PROGRAMS WOULD SEE, {_SOURCES[StepsFrom.RULES]}"
+    return "WHAT PROGRAMS SEE"
+
+
+def _inside(explanation: Explanation) -> Iterator[Part]:
+    """Below a title that says that it is seen, what is a plan says so itself."""
+    plan = "" if "WOULD" in _inside_title(explanation) else ", as planned"
+    yield from _list([*map(_interface_row, explanation.interfaces)])
+    yield from (
+        Sentence(f"{_INDENT}{_rdma_cm(way)}", _INDENT * 2, loose=True)
+        for way in explanation.rdma_cm
+    )
+    doubt = plan if explanation.doors_from is SeenFrom.RULES else ""
+    for container, paths in explanation.doors:
+        line = f"{_INDENT}container {container}, in /dev/infiniband{doubt}: {'; '.join(paths)}"
+        yield Sentence(line, _INDENT * 2)
+    for container, size in explanation.pinned:
+        yield Sentence(f"{_INDENT}container {container} {_uses(size)}", _INDENT * 2)
+    for name, lines in explanation.settings:
+        yield Line(f"{_INDENT}{name}{plan}")
+        yield from (Line(f"{_INDENT * 3}{line}") for line in lines)
+
+
+def _uses(pinned: int) -> str:
+    if pinned:
+        return f"uses RDMA now: its programs have pinned {pinned / (1 << 20):.1f} MiB"
+    return "does not use RDMA now: it is idle, or UCX or NCCL chose another transport"
+
+
+def _rdma_cm(way: RdmaCmAddress) -> str:
+    if way.inside:
+        return f"RDMA_CM takes {way.device} by {way.address}, the address of {way.interface}"
+    return (
+        f"RDMA_CM takes {way.device} by {way.address}, the node's on {way.interface}, "
+        "which a pod with hostNetwork has"
+    )
+
+
+def _interface_row(interface: SeenInterface) -> tuple[str, ...]:
+    gid = f"GID {_short(interface.gid)}" if interface.gid else ""
+    index = "" if interface.gid_index is None else f"index {interface.gid_index}"
+    return (
+        interface.name,
+        ", ".join(interface.addresses) or "no address",
+        f"MTU {interface.mtu}" if interface.mtu else "",
+        interface.device,
+        ", ".join(filter(None, (gid, index))),
+    )
+
+
+def _short(gid: str) -> str:
+    """As ibv_devinfo writes it."""
+    try:
+        whole = IPv6Address(gid)
+    except ValueError:
+        return gid
+    return f"::ffff:{whole.ipv4_mapped}" if whole.ipv4_mapped else str(whole)
+
+
+def _finding(finding: Finding) -> Iterator[Part]:
+    mark = "✗" if finding.is_error else "!"
+    lead = f"{mark} {_WHO[finding.stage]}"
+    text = f"{lead}, at {finding.subject}" if finding.subject else lead
+    yield Sentence(text, _INDENT * 2, state_of(mark), loose=True)
+    yield from labelled({"Why": finding.problem, "Fix": finding.remedy})
+
+
+def _note(note: str) -> Sentence:
+    return Sentence(f"{_INDENT}{note}.", _INDENT)
+
+
+def _verdict(explanation: Explanation) -> str:
+    if explanation.is_refused:
+        who = _WHO[next(one.stage for one in explanation.findings if one.is_error)]
+        return f"{who} refuses it." if explanation.phase else f"{who} would refuse it."
+    if explanation.why:
+        return "The rules have nothing against it; why it does not run stands in its first lines."
+    if explanation.phase:
+        return "Nothing of kube-rdma is in its way."
+    if explanation.networks and not explanation.plans:
+        return "Nothing stands against it in what was seen, which was too little to plan its Steps."
+    return "Nothing stands against it in what was seen."
+
+
+def _list(rows: Sequence[tuple[str, ...]]) -> Iterator[PageList]:
+    """Rows below each other, columns that are empty in all of them left out."""
+    if rows:
+        kept = [place for place in range(len(rows[0])) if any(row[place] for row in rows)]
+        cells = (tuple(row[place] for place in kept) for row in rows)
+        yield PageList(tuple(map(PageRow, cells)), _INDENT * 2)
+
+
+def _worded(text: str, words: Sequence[StandIn]) -> str:
+    for stand_in in words:
+        text = re.sub(rf"(?<![\w.:-]){re.escape(stand_in.text)}(?![\w.:-])", stand_in.word, text)
+    return text
+
+
+def _plan_document(plan: ExplainedPlan) -> dict[str, object]:
+    return {
+        "interface": plan.interface,
+        "network": plan.network,
+        "done": plan.done,
+        "steps": list(step_texts(plan)),
+        "notDecided": {one.word: one.meaning for one in plan.stand_ins if one.meaning},
+    }
+
+
+def _seen_document(interface: SeenInterface) -> dict[str, object]:
+    return {
+        "interface": interface.name,
+        "network": interface.network or None,
+        "addresses": list(interface.addresses),
+        "mtu": interface.mtu,
+        "rdmaDevice": interface.device or None,
+        "gid": interface.gid or None,
+        "gidIndex": interface.gid_index,
+    }

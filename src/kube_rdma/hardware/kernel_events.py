@@ -1,0 +1,98 @@
+"""The agent's doors to the kernel, in one value, so that tests hand in their own.
+
+Everything that the kernel announces ends in one Debounce: an announcement says only that something
+happened, what is true now a new Survey tells.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from pathlib import Path
+
+import structlog
+
+from kube_base.errors import Unavailable
+from kube_base.frozen import Frozen
+from kube_rdma.adapters.kernel.sysfs.port_watch import PortReading
+from kube_rdma.lib.debounce import Debounce
+from kube_rdma.model.card import Use
+from kube_rdma.model.device import LinkLayer
+from kube_rdma.model.link import PodLink
+from kube_rdma.model.survey import Survey
+
+log = structlog.get_logger()
+
+Announcements = Callable[[], AbstractAsyncContextManager[AsyncIterator[object]]]
+
+
+class KernelSources(Frozen):
+    """What is asked of the kernel; the functions block and are called in a thread.
+
+    `announcements` by what they are about; one may raise OSError when it is entered. `missing`
+    names those of the given device nodes that do not exist. `links_inside` shows the links of the
+    network namespace at a path, and raises KubeError when it is gone. `port_states` reads the
+    states of these ports (device, number) and nothing else. `uses` tells what interfaces are used
+    for, and raises Unavailable.
+    """
+
+    survey: Callable[[], Survey]
+    announcements: Sequence[tuple[str, Announcements]] = ()
+    missing: Callable[[Collection[str]], frozenset[str]] = lambda _: frozenset()
+    links_inside: Callable[[Path], tuple[PodLink, ...]] = lambda _: ()
+    port_states: Callable[[Iterable[tuple[str, int]]], tuple[PortReading, ...]] = lambda _: ()
+    uses: Callable[[Collection[str]], Mapping[str, Use]] = lambda _: {}
+
+
+async def listen(kernel: KernelSources, stack: AsyncExitStack) -> tuple[AsyncIterator[object], ...]:
+    """Open every door of announcements; of one that stays closed say what will not be noticed."""
+    opened = []
+    for about, door in kernel.announcements:
+        try:
+            opened.append(await stack.enter_async_context(door()))
+        except OSError as error:
+            log.warning(
+                "kernel events unavailable",
+                about=about,
+                why=error.strerror or str(error),
+                remedy="let the pod open netlink sockets (seccomp, sandbox)",
+            )
+    return tuple(opened)
+
+
+async def hear(
+    announcements: AsyncIterator[object], changes: Debounce, concern: Callable[[object], bool]
+) -> None:
+    """Touch `changes` for each announcement that is about a card, until cancelled."""
+    try:
+        async for event in announcements:
+            if concern(event):
+                changes.touch()
+    except OSError as error:
+        raise Unavailable(f"The kernel's announcements broke off: {error}.") from error
+
+
+async def look(kernel: KernelSources) -> tuple[Survey, frozenset[str]]:
+    """A Survey, and those of its device nodes that do not exist."""
+    survey = await asyncio.to_thread(kernel.survey)
+    paths = {char.path for device in survey.devices for char in device.char_devices}
+    return survey, await asyncio.to_thread(kernel.missing, paths)
+
+
+def fabric_ports(survey: Survey | None) -> tuple[PortReading, ...]:
+    """The InfiniBand ports of a Survey; of their states the kernel announces nothing."""
+    return tuple(
+        PortReading(device.name, port.number, port.state, port.physical_state)
+        for device in (survey.devices if survey else ())
+        for port in device.ports
+        if port.link_layer is LinkLayer.INFINIBAND
+    )
+
+
+async def differ(kernel: KernelSources, readings: Sequence[PortReading]) -> bool:
+    """Whether these ports have other states by now."""
+    numbers = [(reading.device, reading.number) for reading in readings]
+    return bool(readings) and await asyncio.to_thread(kernel.port_states, numbers) != tuple(
+        readings
+    )

@@ -1,0 +1,152 @@
+"""The node's RDMA devices for people: a table.
+
+The last step of `kube-rdma devices`: everything shown was found by the survey and judged by
+pools/rules/health/discovery. hardware/views/documents has the same for programs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from kube_rdma.lib.page import (
+    Block,
+    Line,
+    Page,
+    PageRow,
+    PageState,
+    PageTable,
+    Sentence,
+    lines_of,
+)
+from kube_rdma.model.device import Device, PciAddress, Port
+from kube_rdma.model.survey import NamespaceMode, Survey, Verdict
+
+_COLUMNS = (
+    "DEVICE",
+    "PORT",
+    "STATE",
+    "LINK",
+    "RATE",
+    "NETDEV",
+    "NUMA",
+    "PCI",
+    "GIDS",
+    "USABLE",
+)
+_MORE = ("DRIVER", "FIRMWARE", "NODE GUID")  # of -o wide
+_RIGHT = tuple(map(_COLUMNS.index, ("PORT", "RATE", "NUMA", "GIDS")))
+_USABLE = _COLUMNS.index("USABLE")
+_NONE = "-"
+
+_NO_DEVICES = """\
+No RDMA devices.
+
+  Is there a card?   lspci -nn lists it; dmesg says why its driver (mlx5_ib,
+                     bnxt_re, irdma, efa, ...) did not register it.
+  No card at hand?   Soft-RoCE runs on any Ethernet interface:
+                         modprobe rdma_rxe
+                         rdma link add rxe0 type rxe netdev eth0
+"""
+
+_MODES = {
+    NamespaceMode.SHARED: "shared (every network namespace sees every device)",
+    NamespaceMode.EXCLUSIVE: "exclusive (each device belongs to one network namespace)",
+    NamespaceMode.UNKNOWN: "unknown",
+}
+
+
+def devices_page(
+    verdicts: Sequence[Verdict], survey: Survey, notes: Sequence[str] = (), *, wide: bool = False
+) -> Page:
+    """The devices, one line a port, and below what is worth saying about the node.
+
+    RATE is in Gb/s (100G), GIDS counts the used entries of the port's table, NETDEV names the bond
+    of an interface in parentheses, PCI how a function is divided or what it is a part of. The
+    reasons against a device stand under it. A `wide` table says more of each device.
+    """
+    usable = sum(verdict.usable for verdict in verdicts)
+    below: Block = (
+        *((Line(f"{usable} of {len(verdicts)} devices usable."),) if verdicts else ()),
+        Line(f"RDMA namespace mode: {_MODES[survey.namespace_mode]}."),
+        *(Sentence(f"Note: {note}.", "      ") for note in notes),
+        *_fault_lines(survey, every=not verdicts),
+    )
+    return ((_table(verdicts, wide=wide),) if verdicts else lines_of(_NO_DEVICES)), below
+
+
+def device_names(verdicts: Sequence[Verdict]) -> list[str]:
+    """What `-o name` prints."""
+    return [verdict.device.name for verdict in verdicts]
+
+
+def _table(verdicts: Sequence[Verdict], *, wide: bool) -> PageTable:
+    names = {v.device.pci: v.device.name for v in reversed(verdicts) if v.device.pci}
+    head = (*_COLUMNS, *(_MORE if wide else ()))
+    rows = tuple(_row(verdict, names, wide=wide) for verdict in verdicts)
+    return PageTable(head, rows, _RIGHT, stated=_USABLE)
+
+
+def _row(verdict: Verdict, names: Mapping[PciAddress, str], *, wide: bool) -> PageRow:
+    """The lines of a device with its state, and under them the reasons against it."""
+    first, *others = _lines(verdict, names)
+    if wide:
+        device = verdict.device
+        more = (device.driver, device.firmware, device.node_guid)
+        first = (*first, *(text or _NONE for text in more))
+        others = [(*cells, *("" for _ in more)) for cells in others]
+    state = PageState.HEALTHY if verdict.usable else PageState.UNHEALTHY
+    return PageRow(first, state, tuple(others), verdict.reasons)
+
+
+def _lines(verdict: Verdict, names: Mapping[PciAddress, str]) -> Iterator[tuple[str, ...]]:
+    """One line a port; what belongs to the whole device stands in the first."""
+    device = verdict.device
+    node = _NONE if device.numa_node is None else str(device.numa_node)
+    whole = (device.name, node, _place(device, names), "yes" if verdict.usable else "no")
+    for port in device.ports or (None,):
+        name, numa, pci, usable = whole
+        number, state, link, rate, netdev, gids = _port_cells(port)
+        yield name, number, state, link, rate, netdev, numa, pci, gids, usable
+        whole = ("", "", "", "")
+
+
+def _port_cells(port: Port | None) -> tuple[str, str, str, str, str, str]:
+    if port is None:
+        return (_NONE,) * 6
+    rate = _NONE if port.rate_gbps is None else f"{port.rate_gbps:g}G"
+    gids = str(len(port.gids))
+    return str(port.number), port.state, port.link_layer, rate, _netdev(port), gids
+
+
+def _netdev(port: Port) -> str:
+    if port.netdev and port.bond and port.bond != port.netdev:
+        return f"{port.netdev} ({port.bond})"
+    return port.netdev or port.bond or _NONE
+
+
+def _place(device: Device, names: Mapping[PciAddress, str]) -> str:
+    """The PCI address and what it is: a sub-function, a VF of a card (`names`), a card with VFs."""
+    if device.pci is None:
+        return _NONE
+    seat = device.seat
+    if device.subfunction is not None:
+        return f"{device.pci} (SF {device.subfunction})"
+    if seat and seat.physical_function:
+        card = names.get(seat.physical_function, seat.physical_function)
+        return f"{device.pci} (VF of {card})"
+    if seat and seat.virtual_functions:
+        count = len(seat.virtual_functions)
+        return f"{device.pci} ({count} VF{'s' if count > 1 else ''})"
+    return device.pci
+
+
+def _fault_lines(survey: Survey, *, every: bool) -> Block:
+    """How much could not be read; `every` fault in full where they explain an empty table."""
+    count = len(survey.faults)
+    if not count:
+        return ()
+    what = "1 thing" if count == 1 else f"{count} things"
+    if not every:
+        return (Line(f"{what} could not be read; see faults in -o json."),)
+    faults = (Sentence(f"  {fault.path}: {fault.reason}", "    ") for fault in survey.faults)
+    return Line(f"{what} could not be read:"), *faults

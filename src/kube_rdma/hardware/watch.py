@@ -1,0 +1,90 @@
+"""`kube-rdma devices --watch`: looks again whenever the kernel says that something happened.
+
+The loop between the kernel's events (which never say what is true now), the survey, and the
+comparison of two surveys in hardware/views/changes. A GID table is rewritten by a worker of the
+kernel some time after the address that causes it was announced; therefore the last look of a burst
+is followed by one more. Nothing else is polled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+
+from kube_base.errors import Unavailable
+from kube_rdma.hardware.views.changes import SurveyChange, changes
+from kube_rdma.lib.debounce import SETTLE, Debounce
+from kube_rdma.model.survey import Survey
+
+Door = AbstractAsyncContextManager[AsyncIterator[object]]
+
+
+async def watch(
+    look: Callable[[], Survey],
+    doors: Sequence[Door],
+    tell: Callable[[tuple[SurveyChange, ...]], None],
+    settle: float = SETTLE,
+) -> None:
+    """Hand `tell` what changed, each time that something did, until cancelled.
+
+    `look` takes a Survey and may block. Listening begins before the first look, so that nothing
+    falls between the two. Raise Unavailable when the kernel does not allow listening.
+    """
+    async with AsyncExitStack() as stack:
+        try:
+            open_doors = [await stack.enter_async_context(door) for door in doors]
+        except OSError as error:
+            raise Unavailable(
+                f"The kernel announces nothing to kube-rdma: {error.strerror}."
+            ) from error
+        watching = _SurveyWatch(look, tell, settle)
+        await watching.look()
+        tasks = [asyncio.ensure_future(watching.hear(door)) for door in open_doors]
+        tasks.append(asyncio.ensure_future(watching.follow()))
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+
+
+class _SurveyWatch:
+    """What was seen last, and whether something was heard since."""
+
+    def __init__(
+        self,
+        look: Callable[[], Survey],
+        tell: Callable[[tuple[SurveyChange, ...]], None],
+        settle: float,
+    ) -> None:
+        self._take = look
+        self._tell = tell
+        self._settle = settle
+        self._bursts = Debounce()
+        self._heard = 0
+        self._seen: Survey | None = None
+
+    async def hear(self, events: AsyncIterator[object]) -> None:
+        try:
+            async for _ in events:
+                self._heard += 1
+                self._bursts.touch()
+        except OSError as error:
+            raise Unavailable(f"The kernel's announcements broke off: {error}.") from error
+
+    async def follow(self) -> None:
+        again = None
+        handled = 0  # events that a look has followed
+        while True:
+            await self._bursts.wait(again)
+            again = self._settle if self._heard > handled else None
+            handled = self._heard
+            await self.look()
+
+    async def look(self) -> None:
+        now = await asyncio.to_thread(self._take)
+        differences = changes(self._seen, now) if self._seen else ()
+        self._seen = now
+        if differences:
+            self._tell(differences)

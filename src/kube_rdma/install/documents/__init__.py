@@ -1,0 +1,1 @@
+"""Decodes values of an installation, for `kube-rdma render` and the Helm chart."""

@@ -1,0 +1,210 @@
+"""The values of an installation as people write them: for `kube-rdma render` and the Helm chart.
+
+Each has a value of the preset or of everyone (install/rules/presets), so
+that a file holds only what differs. The chart's values.schema.json, values.yaml and README.md are
+made from these models; here the same values are read with the place of each fault.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Literal
+
+from kube_rdma.install.documents.admission import InstalledPolicy
+from kube_rdma.install.documents.values import (
+    HostFolders,
+    InstalledAgent,
+    InstalledClaims,
+    InstalledController,
+    InstalledDefinitions,
+    InstalledImage,
+    InstalledLabeller,
+    InstalledMetrics,
+    InstalledNamespace,
+    InstalledNetworks,
+    InstalledPool,
+    InstalledRoles,
+)
+from kube_rdma.install.documents.words import FullName, KubernetesVersion
+from kube_rdma.lib.schema.structural import LOOKAROUND
+from kube_rdma.lib.text.document import Document
+from kube_rdma.lib.text.faults import validate
+from kube_rdma.lib.text.typed import Many, Typed
+from kube_rdma.model.install.chart_value import UNSAID, ChartValue
+from kube_rdma.pools.documents.config import untitled
+
+_GLOBAL = "global is a value of Helm itself, for all charts of a release. kube-rdma ignores it."
+
+
+class Installation(Typed):
+    """The values of an installation. All of them are optional."""
+
+    preset: Literal[
+        "default", "rails", "rdma-ib", "efa", "ack", "vke", "scc", "nvidia", "nvidia-operator", "ib"
+    ] = "default"
+    """
+    preset is the kind of installation. It decides the names, the resource and what a share of it
+    is. default, rails, rdma-ib and efa have names of kube-rdma's own, the others those of a
+    platform's document. docs/install.md says which is for whom.
+    """
+    distribution: Literal[
+        "kubernetes",
+        "gke",
+        "k3s",
+        "rke2",
+        "k0s",
+        "microk8s",
+        "openshift",
+        "bottlerocket",
+        "flatcar",
+        "talos",
+    ] = "kubernetes"
+    """
+    distribution is the kind of Kubernetes or of its nodes. It decides folders, SELinux type and
+    rights. k3s: with its flannel. rke2: RKE2, and k3s with another CNI. gke: adds a quota where the
+    chart creates the namespace. openshift: binds the constraint privileged, and names no user.
+    kubernetes: all others.
+    """
+    kubernetes_version: KubernetesVersion = ""
+    """
+    kubernetesVersion is the version of Kubernetes, in quotes. The chart and render leave out what
+    it does not have, such as admission policies before 1.30. Empty: Helm asks the cluster, and
+    render writes for the newest. Example: "1.28".
+    """
+    fullname_override: FullName = ""
+    """
+    fullnameOverride is what the names of all objects begin with, in place of those of the preset.
+    Every release with one of its own can share a namespace and a cluster with others. Set it when
+    you install: a change replaces all objects. Example: rdma-a.
+    """
+    image: InstalledImage = InstalledImage()
+    """image is the container image of everything that the chart deploys."""
+    namespace: InstalledNamespace = InstalledNamespace()
+    """namespace is the namespace of the installation."""
+    agent: InstalledAgent = InstalledAgent()
+    """
+    agent has the settings of the agents. One runs on each node and offers the node's cards as
+    resources.
+    """
+    controller: InstalledController = InstalledController()
+    """
+    controller has the settings of the controller, which works for the whole cluster. It keeps the
+    addresses in order, evicts pods that have to restart, and writes the status of objects. With
+    preset nvidia-operator it is the operator too.
+    """
+    labeller: InstalledLabeller = InstalledLabeller()
+    """
+    labeller is a second DaemonSet, which labels nodes for others that select them. See
+    docs/labels.md.
+    """
+    claims: InstalledClaims = InstalledClaims()
+    """
+    claims has the settings of dynamic resource allocation, by which pods ask for cards with
+    ResourceClaims.
+    """
+    roles: InstalledRoles = InstalledRoles()
+    """
+    roles are the roles for people. An administrator binds kube-rdma-view, kube-rdma-verify,
+    kube-rdma-bandwidth-check and the Role of a doctor; the chart creates no bindings of them. With
+    kube-rdma-aggregate-to-view and -edit, view and edit of Kubernetes take in kube-rdma's kinds;
+    view takes in NetworkAttachmentDefinitions too.
+    """
+    pools: Many[InstalledPool] = ()
+    """pools lists the IPPools that Helm creates when it installs; an upgrade does not change them.
+    Preset vke needs one named rdma for RoCE. Example:
+    [{name: rdma, spec: {ranges: [{subnet: 10.0.0.0/24}]}}].
+    """
+    networks: InstalledNetworks = InstalledNetworks()
+    """networks are NetworkAttachmentDefinitions by rail. See docs/networks.md."""
+    crds: InstalledDefinitions = InstalledDefinitions()
+    """crds are the custom resource definitions (CRDs). Uninstalling keeps them."""
+    admission: InstalledPolicy = InstalledPolicy()
+    """admission has the settings of what the API server checks of agents and of pods."""
+    metrics: InstalledMetrics = InstalledMetrics()
+    """metrics has the settings for Prometheus and Grafana. See docs/metrics.md."""
+    host: HostFolders = HostFolders()
+    """
+    host has the folders of the nodes. Set what differs from your distribution, see docs/agent.md.
+    """
+
+
+def check(document: Document) -> None:
+    """Raise Refused with all faults of the values that the document gives."""
+    validate(Installation, document)
+
+
+def values() -> tuple[ChartValue, ...]:
+    """Every value in the order of the models, still without the defaults of presets."""
+    made = _whole()
+    return tuple(value for value, _ in _below(made, made["$defs"], ""))
+
+
+def schema(left_out: Mapping[str, str], decided: Collection[str]) -> str:
+    """The JSON Schema of the values as Helm wants it, which adds a value `global` of its own.
+
+    `left_out` has what is when a value is left out, a sentence for its path. Those `decided` by the
+    preset or the distribution are null in values.yaml.
+    """
+    made = _whole()
+    for value, node in _below(made, made["$defs"], ""):
+        if value.path in left_out:
+            node["description"] = f"{value.sentence} {left_out[value.path]}"
+        if value.path in decided:
+            node["type"] = [node["type"], "null"]
+            if "enum" in node:
+                node["enum"] = [*node["enum"], None]
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    return json.dumps(head | _bare(made), indent=2) + "\n"
+
+
+def _whole() -> dict[str, Any]:
+    made = untitled(Installation)
+    made["properties"]["global"] = {"type": "object", "description": _GLOBAL}
+    return made
+
+
+def _below(
+    node: dict[str, Any], parts: dict[str, Any], path: str
+) -> Iterator[tuple[ChartValue, dict[str, Any]]]:
+    """Each value below a schema, and the schema of its own, which is a part of the whole."""
+    for name, field in node.get("properties", {}).items():
+        meant = _meant(field, parts)
+        inner = _meant(meant.get("items", {}), parts)
+        value = ChartValue(
+            f"{path}{name}",
+            " ".join(field.get("description", "").split()),
+            default=field.get("default", UNSAID),
+            required=name in node.get("required", ()),
+            whole="properties" in meant,
+        )
+        yield value, field
+        yield from _below(meant, parts, f"{path}{name}.")
+        yield from _below(inner, parts, f"{path}{name}[].")
+
+
+def _meant(node: dict[str, Any], parts: dict[str, Any]) -> dict[str, Any]:
+    """A schema, or the part that it refers to."""
+    reference = node.get("$ref")
+    meant: dict[str, Any] = parts[reference.rpartition("/")[2]] if reference else node
+    return meant
+
+
+def _bare(node: Any) -> Any:
+    """A schema without defaults, which are a preset's, and without the nulls of its models.
+
+    Patterns that look ahead are left out: Helm's expressions are Go's. `render` checks them.
+    """
+    if isinstance(node, list):
+        return [_bare(value) for value in node]
+    if not isinstance(node, dict):
+        return node
+    choices = [value for value in node.get("anyOf", ()) if value != {"type": "null"}]
+    if len(choices) == 1:
+        rest = {key: value for key, value in node.items() if key != "anyOf"}
+        return _bare({**choices[0], **rest})
+    return {
+        key: " ".join(value.split()) if key == "description" else _bare(value)
+        for key, value in node.items()
+        if key != "default" and not (key == "pattern" and LOOKAROUND.search(str(value)))
+    }

@@ -1,0 +1,485 @@
+"""The values of an installation by part: image, agents, controller, pools, metrics, folders.
+
+Below each field stands its sentence for the schema and the tables of the Helm chart
+(lib/schema/descriptions). The real defaults are those of install/rules/presets, which the sentences
+do not repeat: the files of the chart say them behind each sentence.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from kube_rdma.install.documents.words import (
+    Digest,
+    Folder,
+    Names,
+    Object,
+    ObjectName,
+    OptionalLabel,
+    Replicas,
+    Repository,
+    SeccompProfile,
+    SelinuxType,
+    Tag,
+)
+from kube_rdma.ipam.ip_pool import IPPoolSpec
+from kube_rdma.lib.text.ip_words import Label
+from kube_rdma.lib.text.typed import Many, Typed
+from kube_rdma.lib.text.words import Resource
+
+
+class PullSecret(Typed):
+    """A Secret with the password of a registry."""
+
+    name: str = Field(examples=["registry"])
+    """name is the name of a Secret of type kubernetes.io/dockerconfigjson."""
+
+
+class InstalledImage(Typed):
+    """The settings of the container image."""
+
+    repository: Repository = ""
+    """
+    repository is the registry and the repository of the image, without a tag. Example:
+    registry.example.com/rdma/kube-rdma.
+    """
+    tag: Tag = ""
+    """tag is the tag of the image. It has no effect where digest is set. Example: 0.1.0."""
+    digest: Digest = ""
+    """
+    digest is the digest of the image, which takes the place of tag. Its form is sha256: and 64
+    hexadecimal digits.
+    """
+    pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
+    """
+    pullPolicy is when a node pulls the image. Always: at each start of a container. IfNotPresent:
+    where the node does not have it. Never: the image is loaded by other means.
+    """
+    pull_secrets: Many[PullSecret] = ()
+    """
+    pullSecrets lists the Secrets for a registry with a password. They are in the namespace of the
+    installation. Example: [{name: registry}].
+    """
+    architectures: Annotated[Many[Literal["amd64", "arm64"]], Field(min_length=1)] = (
+        "amd64",
+        "arm64",
+    )
+    """
+    architectures lists what the image was built for. Nodes of other architectures get no pod of
+    kube-rdma. Example: [amd64].
+    """
+
+
+class InstalledNamespace(Typed):
+    """The settings of the namespace."""
+
+    name: OptionalLabel = ""
+    """
+    name is the namespace of all objects that have one. Empty: that of helm -n, or of render -n.
+    With a name, helm -n only says where Helm keeps its record.
+    """
+    create: bool = False
+    """
+    create is whether the chart creates the namespace, with the label
+    pod-security.kubernetes.io/enforce: privileged. Uninstalling deletes it, so helm -n has to name
+    another one.
+    """
+
+
+class AgentAffinity(Typed):
+    """The affinity of the agents' pods, as in a pod."""
+
+    node_affinity: Object = Field(default_factory=dict)
+    """
+    nodeAffinity says which nodes get an agent. It takes the place of all rules of the chart: Linux,
+    image.architectures, no virtual nodes, no kube-rdma.io/agent=off. Repeat those that you need.
+    """
+    pod_affinity: Object = Field(default_factory=dict)
+    """podAffinity says which pods an agent runs beside."""
+    pod_anti_affinity: Object = Field(default_factory=dict)
+    """podAntiAffinity says which pods an agent does not run beside."""
+
+
+class InstalledAgent(Typed):
+    """The settings of the agents. See docs/agent.md."""
+
+    enabled: bool = True
+    """
+    enabled is whether the chart deploys agents. With preset nvidia-operator a NicClusterPolicy
+    deploys them.
+    """
+    config: str = ""
+    """
+    config is the text of the agents' configuration file, in a format of docs/config.md. It replaces
+    that of the preset. It has no effect with preset vke, whose agents follow NodePolicies and the
+    label vke.node.rdma.mode.
+    """
+    node_selector: dict[str, str] = Field(default_factory=dict, examples=[{"pool": "rdma"}])
+    """
+    nodeSelector has the labels of the nodes that get an agent, besides those of the preset. All
+    presets but ack, scc and nvidia leave out nodes with kube-rdma.io/agent=off. Example:
+    {pool: rdma}.
+    """
+    tolerations: Many[Object] = ()
+    """
+    tolerations lists the taints of nodes that agents tolerate, as in a pod. A list of your own
+    replaces the default, which tolerates all taints.
+    """
+    affinity: AgentAffinity = AgentAffinity()
+    """affinity says on which nodes and beside which pods agents run, as in a pod."""
+    priority_class_name: ObjectName = ""
+    """
+    priorityClassName is the PriorityClass of the agents' pods. Empty: none is named, and a node
+    that runs short of memory may evict its agent. Example: system-node-critical.
+    """
+    resources: Object = Field(default_factory=dict)
+    """
+    resources has the requests and limits of an agent's container, as in a pod. What you leave out
+    of it keeps its default.
+    """
+    other_plugins: bool = False
+    """
+    otherPlugins is whether agents can call other CNI plugins of the node, for networks that
+    kube-rdma does not make itself. Agents then get hostPID, the capability SYS_CHROOT and more
+    folders of the node. Not with presets ack, scc and efa.
+    """
+    device_info: bool = False
+    """
+    deviceInfo is whether agents write files below /var/run/k8s.cni.cncf.io. Multus reads
+    there the device of each share that is a single card. Not with presets ack, scc and efa.
+    """
+    virtual_functions: bool = False
+    """
+    virtualFunctions is whether agents can create virtual functions (VFs), where the configuration
+    or a NodePolicy asks for them. Agents then write to the node's /sys, without an AppArmor
+    profile. Not with presets ack, scc and efa.
+    """
+    share_limits: bool = False
+    """
+    shareLimits is whether agents can have the kernel hold pods to the rdmaLimits of a NodePolicy's
+    pool. Agents then write to the node's /sys/fs/cgroup. Not with presets ack, scc and efa.
+    """
+    startup_taint: bool = False
+    """
+    startupTaint is whether an agent removes the taint kube-rdma.io/starting:NoSchedule from its
+    node once all RDMA resources are allocatable, or the one for cluster-autoscaler. Not with
+    presets ack, scc and efa. See docs/startup-taint.md.
+    """
+    node_labels: Literal["write", "write-nfd", "leave", "remove"] = "write"
+    """
+    nodeLabels is what an agent does with labels of its node. write: labels below kube-rdma.io/.
+    write-nfd: also those of Node Feature Discovery, by which operators start drivers. leave:
+    nothing. remove: it removes what an agent wrote. See docs/labels.md.
+    """
+    namespace_isolation: Names = ""
+    """
+    namespaceIsolation lists namespaces, with commas between them. All pods may name their networks,
+    besides those of the pod's own namespace, and no CNI configuration of the node. Empty: networks
+    of any namespace. Example: default,kube-system. See docs/tenancy.md.
+    """
+    se_linux_type: SelinuxType = ""
+    """
+    seLinuxType is the SELinux type of the agents' containers, which the policy of the nodes has to
+    have. Empty: spc_t for agents that attach networks, else container_device_plugin_t. Example:
+    spc_t.
+    """
+    seccomp_profile: SeccompProfile = ""
+    """
+    seccompProfile is the file of a seccomp profile on each node, below the folder seccomp of the
+    kubelet, for the agents' containers. Without the file they do not start. Empty: the runtime's
+    default profile. Example: kube-rdma/agent.json. See docs/least-privilege.md.
+    """
+    pod_labels: dict[str, str] = Field(default_factory=dict, examples=[{"team": "network"}])
+    """
+    podLabels has further labels of the agents' pods. The label name and those that begin with
+    app.kubernetes.io/ stay the chart's own. Example: {team: network}.
+    """
+    pod_annotations: dict[str, str] = Field(
+        default_factory=dict, examples=[{"sidecar.istio.io/inject": "false"}]
+    )
+    """
+    podAnnotations has annotations of the agents' pods. Example: {sidecar.istio.io/inject: "false"}.
+    """
+    extra_args: Many[str] = ()
+    """
+    extraArgs lists further options of kube-rdma agent, which stand behind those of the chart. An
+    option that the agent does not have keeps it from starting. Example:
+    [--registry=plugins_registry].
+    """
+
+
+class InstalledAffinity(Typed):
+    """The affinity of the controller's pods, as in a pod."""
+
+    node_affinity: Object = Field(default_factory=dict)
+    """
+    nodeAffinity says which nodes take a controller. It counts for the hooks of an uninstall, too,
+    and takes the place of image.architectures for both.
+    """
+    pod_affinity: Object = Field(default_factory=dict)
+    """podAffinity says which pods a controller runs beside."""
+    pod_anti_affinity: Object = Field(default_factory=dict)
+    """
+    podAntiAffinity says which pods a controller does not run beside. Replicas are spread over nodes
+    without it.
+    """
+
+
+class InstalledController(Typed):
+    """The settings of the controller."""
+
+    enabled: bool = True
+    """
+    enabled is whether the chart deploys the controller. Without it the chart creates none of the
+    ClusterRoles of roles.install.
+    """
+    name: OptionalLabel = ""
+    """
+    name is the name of the controller's Deployment, service account and Role. With preset
+    nvidia-operator its ClusterRole has this name too. Empty: kube-rdma-controller, and
+    kube-rdma-operator with preset nvidia-operator.
+    """
+    policy_scope: Literal["Namespaced", "Cluster"] = "Namespaced"
+    """
+    policyScope is the scope of the CRD NicClusterPolicy, with preset nvidia-operator. Namespaced:
+    as in NVIDIA's operator 0.1.0, policies in the operator's namespace count. Cluster: as in all
+    later releases. The scope of a CRD that exists cannot change. See docs/drivers.md.
+    """
+    replicas: Replicas = 2
+    """
+    replicas is how many copies of the controller run, on different nodes where possible. One copy
+    works, and another takes over when it fails.
+    """
+    resources: Object = Field(default_factory=dict)
+    """
+    resources has the requests and limits of the controller's container, as in a pod. What you leave
+    out of it keeps its default.
+    """
+    node_selector: dict[str, str] = Field(default_factory=dict, examples=[{"pool": "system"}])
+    """
+    nodeSelector has the labels of the nodes that may run the controller and the hooks of an
+    uninstall. Example: {pool: system}.
+    """
+    tolerations: Many[Object] = ()
+    """
+    tolerations lists the taints of nodes that the controller and the hooks of an uninstall
+    tolerate, as in a pod. Where all nodes have taints they start nowhere without it. Example:
+    [{key: CriticalAddonsOnly, operator: Exists}].
+    """
+    affinity: InstalledAffinity = InstalledAffinity()
+    """affinity says on which nodes and beside which pods controllers run, as in a pod."""
+    priority_class_name: ObjectName = ""
+    """
+    priorityClassName is the PriorityClass of the controller's pods and of the hooks' pods. Empty:
+    none is named. Example: system-cluster-critical.
+    """
+    seccomp_profile: SeccompProfile = ""
+    """
+    seccompProfile is the file of a seccomp profile on each node, below the folder seccomp of the
+    kubelet, for the controller's containers. Without the file they do not start. Empty: the
+    runtime's default profile. Example: kube-rdma/controller.json. See docs/least-privilege.md.
+    """
+    pod_labels: dict[str, str] = Field(default_factory=dict, examples=[{"team": "network"}])
+    """
+    podLabels has further labels of the controller's pods and of the hooks' pods. The label name and
+    those that begin with app.kubernetes.io/ stay the chart's own. Example: {team: network}.
+    """
+    pod_annotations: dict[str, str] = Field(
+        default_factory=dict, examples=[{"sidecar.istio.io/inject": "false"}]
+    )
+    """
+    podAnnotations has annotations of the controller's pods and of the hooks' pods. Example:
+    {sidecar.istio.io/inject: "false"}.
+    """
+    extra_args: Many[str] = ()
+    """
+    extraArgs lists further options of kube-rdma controller, which stand behind those of the chart.
+    An option that the controller does not have keeps it from starting. Example:
+    [--metrics-address=:9879].
+    """
+
+
+class InstalledLabeller(Typed):
+    """The settings of the labeller."""
+
+    enabled: bool = False
+    """
+    enabled is whether the chart deploys the labeller on every node. It writes the labels of Node
+    Feature Discovery, by which operators start drivers. It is for preset nvidia, whose agents run
+    where such a label is. It needs an account, so presets ack, scc and efa have none.
+    """
+
+
+class InstalledClass(Typed):
+    """A DeviceClass of the installation."""
+
+    name: Label = Field(examples=["rdma-hca"])
+    """name is the name of the DeviceClass, which the whole cluster has once. Example: rdma-hca."""
+    resource: Resource = Field(examples=["rdma/hca"])
+    """
+    resource is the resource name that pods go on asking for (extendedResourceName). It is that of a
+    pool, of at most 64 characters. Example: rdma/hca.
+    """
+
+
+class InstalledClaims(Typed):
+    """The settings of dynamic resource allocation."""
+
+    enabled: bool = False
+    """
+    enabled is whether agents can offer cards to ResourceClaims, as driver rdma.kube-rdma.io. They
+    do on nodes with the label kube-rdma.io/serve=claims, and for pools with serve: claims. Alpha.
+    It needs Kubernetes 1.34. Not with presets ack, scc and efa.
+    """
+    dranet_attributes: bool = False
+    """
+    dranetAttributes is whether devices in ResourceSlices have DRANET's names of attributes, too:
+    dra.net/encapsulation, ifName, isSriovVf, numaNode, pciAddress, rdma and rdmaDevice. Selectors
+    and programs that read these then find the cards. See docs/claim-templates.md.
+    """
+    template_classes: bool = True
+    """
+    templateClasses is whether the chart creates the DeviceClasses rdma and rdma-shared, which
+    templates of kube-rdma claim name. The whole cluster has them once, so a second release needs
+    false. See docs/claim-templates.md.
+    """
+    classes: Many[InstalledClass] = ()
+    """
+    classes lists DeviceClasses by which claims serve a resource name: pods ask for the name as
+    before. It needs Kubernetes 1.36. See docs/claims.md. Example:
+    [{name: rdma-hca, resource: rdma/hca}].
+    """
+
+
+class InstalledRoles(Typed):
+    """The settings of the roles for people."""
+
+    install: bool = True
+    """
+    install is whether the chart creates these ClusterRoles. They have the same names in every
+    release, so a second release in a cluster needs false.
+    """
+    doctor: bool = True
+    """
+    doctor is whether the chart creates the Role FULLNAME-doctor in the agents' namespace, by which
+    kube-rdma doctor and kube-rdma bundle run in the agents' containers. See docs/doctor.md.
+    """
+
+
+class InstalledPool(Typed):
+    """An IPPool of the installation."""
+
+    name: Label = Field(examples=["rdma"])
+    """name is the name of the IPPool, by which networks refer to it. Example: rdma."""
+    spec: IPPoolSpec = Field(examples=[{"ranges": [{"subnet": "10.0.0.0/24"}]}])
+    """spec is the spec of the IPPool, see docs/ip.md."""
+
+
+class InstalledNetworks(Typed):
+    """The settings of networks by rail."""
+
+    install: bool = False
+    """
+    install is whether the chart creates networks for pods in its namespace: rail-0 to rail-7, each
+    for the card of its rail, and rails, for a card of any. They are for rdma/nic, so for presets
+    default and rails. Their addresses come from the IPPools rail-0 to rail-7.
+    """
+    mtu: Annotated[int, Field(ge=0, le=65535)] = 0
+    """
+    mtu is the MTU of pods' interfaces in these networks. 0: that of the card. It has to fit that
+    of the card. Example: 4200.
+    """
+
+
+class InstalledDefinitions(Typed):
+    """The settings of custom resource definitions (CRDs)."""
+
+    install: bool = True
+    """
+    install is whether the chart creates the CRDs of kube-rdma, and with preset nvidia-operator that
+    of NicClusterPolicy. A second release in a cluster needs false.
+    """
+    nic_cluster_policies: bool = True
+    """
+    nicClusterPolicies is whether install covers the CRD NicClusterPolicy too. Set false where
+    NVIDIA's operator has left its own, and controller.policyScope to Cluster.
+    """
+    network_attachment_definitions: bool = False
+    """
+    networkAttachmentDefinitions is whether the chart creates the CRD NetworkAttachmentDefinition,
+    in which networks of pods are written. Multus brings this CRD too; leave it false there. Where
+    the chart creates networks, helm install creates the CRD too if the cluster has none.
+    """
+
+
+class InstalledMetrics(Typed):
+    """The settings of metrics. See docs/metrics.md."""
+
+    port: Annotated[int, Field(ge=0, le=65535)] = 0
+    """
+    port is the TCP port where each agent answers Prometheus, at its node's own address, and each
+    copy of the controller, at its pod's. 0: they do not answer. Example: 9879.
+    """
+    pods: bool = False
+    """
+    pods is whether agents answer with the series of pods too: namespaces, names, containers and
+    their traffic. The port asks for no credential: guard it first, as docs/monitoring.md says.
+    kube-rdma top shows pods without it.
+    """
+    names: Literal["node-exporter", "vke", "none"] = "node-exporter"
+    """
+    names says how the counters of ports are named. node-exporter: as node_exporter names them. vke:
+    as VKE's exporter does. none: in neither way. Alerts and dashboards of ports need node-exporter.
+    Beside another exporter with the same names each sum is double.
+    """
+    pod_monitor: bool = False
+    """
+    podMonitor is whether the chart creates PodMonitors for agents and controller. It needs port and
+    the Prometheus operator.
+    """
+    rules: bool = False
+    """
+    rules is whether the chart creates a PrometheusRule with alerts. It needs the Prometheus
+    operator.
+    """
+    dashboards: bool = False
+    """
+    dashboards is whether the chart creates ConfigMaps with dashboards. Grafana's sidecar finds them
+    by the label grafana_dashboard.
+    """
+    runbook: str = "https://kube-rdma.io/docs/runbook.md"
+    """
+    runbook is the address of a copy of docs/runbook.md, to whose sections the annotation
+    runbook_url of each alert leads. Example: https://wiki.example.com/rdma-runbook.
+    """
+    labels: dict[str, str] = Field(default_factory=dict, examples=[{"release": "prometheus"}])
+    """
+    labels has the labels of PodMonitor and PrometheusRule, by which a Prometheus operator selects
+    them. Labels that begin with app.kubernetes.io/ stay the chart's own. Example:
+    {release: prometheus}.
+    """
+
+
+class HostFolders(Typed):
+    """The folders of the nodes. See docs/agent.md for further distributions."""
+
+    kubelet: Folder = "/var/lib/kubelet"
+    """
+    kubelet is the kubelet's root folder, in which pod-resources is. The folder device-plugins is in
+    /var/lib/kubelet everywhere. Example: /var/lib/k0s/kubelet.
+    """
+    cni_conf: Folder = "/etc/cni/net.d"
+    """cniConf is the folder of CNI configurations that the container runtime reads."""
+    cni_binaries: Folder = "/opt/cni/bin"
+    """
+    cniBinaries is the folder of CNI plugins that the container runtime runs, or a folder above it.
+    """
+    runtime: Folder = "/run/containerd"
+    """runtime is the folder of the container runtime's socket. Example: /run/crio."""
+    cdi: Folder = "/var/run/cdi"
+    """
+    cdi is a folder in which the container runtime looks for CDI files. Agents write theirs there.
+    Example: /var/cdi/dynamic.
+    """

@@ -1,0 +1,126 @@
+"""From the values of an installation to its objects.
+
+values files, --set ─► checked (api) ─► merged, filled (install/rules) ─► `kube-rdma render`
+
+kube_rdma_tools/chart writes the Helm chart of the same blueprints and values.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kube_base.errors import Refused
+from kube_base.frozen import replace
+from kube_rdma.cli.definitions import DEFINITIONS, OPERATOR_DEFINITIONS
+from kube_rdma.install.described import described
+from kube_rdma.install.documents import installation
+from kube_rdma.install.rules import notes as install_notes
+from kube_rdma.install.rules.fill import filled
+from kube_rdma.install.rules.kubernetes_version import lacking
+from kube_rdma.install.rules.parts import PARTS, parts
+from kube_rdma.install.rules.presets import DEFAULT_PRESET, merged, over, written
+from kube_rdma.lib.schema.structural import definition
+from kube_rdma.lib.text import document, reader
+from kube_rdma.lib.text.document import Document
+from kube_rdma.model.install.blueprint import Blueprint, Values
+from kube_rdma.pools.config import parse_config
+
+CONFIG = "agent.config"
+
+
+def blueprints() -> Mapping[str, list[Blueprint]]:
+    """Every part of the installation with its blueprints."""
+    return parts(
+        {part: described(part) for part in PARTS},
+        [definition(resource) for resource in DEFINITIONS],
+        [definition(resource) for resource in OPERATOR_DEFINITIONS],
+    )
+
+
+def read_values(path: Path) -> Document:
+    """The values that a file gives, unchecked; Refused when it cannot be read."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise document.unreadable(str(path), error) from error
+    return reader.read(data, str(path))
+
+
+def assignment(text: str, where: str = "--set") -> Document:
+    """What ``agent.startupTaint=true`` gives; Refused for another form. `where` is the option."""
+    path, equals, written = text.partition("=")
+    names = path.split(".")
+    if not equals or not all(names):
+        raise Refused(
+            f"{text!r} sets no value",
+            remedy="Write it like image.tag=0.1.0, or give a file with --values",
+            where=where,
+        )
+    read = reader.read(written.encode(), where)
+    value = read.value
+    for name in reversed(names):
+        value = {name: value}
+    return replace(read, value=value, values={(): read.values[()]}, keys={})
+
+
+def objects(
+    layers: Sequence[Document], preset: str = "", part: str = ""
+) -> tuple[dict[str, Any], ...]:
+    """The objects of an installation, later layers over earlier ones; of one part, or of all.
+
+    Without a preset the last layer that names one does, else it is preset default. Raises Refused
+    with every fault of a layer, and of the agent's configuration in them.
+    """
+    values = _values(layers, preset)
+    if values["platform"]["configMap"] and values["agent"]["enabled"]:
+        parse_config(values["agent"]["config"].encode(), CONFIG)
+    return tuple(
+        made
+        for name, listed in blueprints().items()
+        if part in ("", name)
+        for made in filled(listed, values)
+    )
+
+
+def notes(layers: Sequence[Document], preset: str = "") -> tuple[str, ...]:
+    """What is left to do, a sentence each; Refused as `objects`."""
+    return install_notes.notes(_values(layers, preset))
+
+
+def policy_values(texts: Sequence[str], where: str) -> Values:
+    """What assignments give to the agents of policies; Refused for what is no value."""
+    return _given([assignment(text, where) for text in texts], "nvidia-operator")
+
+
+def left_out(layers: Sequence[Document], preset: str = "") -> tuple[str, ...]:
+    """What of it the version of Kubernetes does not have, a sentence each; Refused as `objects`."""
+    return lacking(_values(layers, preset))
+
+
+def _values(layers: Sequence[Document], preset: str) -> dict[str, Any]:
+    """All values of an installation, checked."""
+    values = merged(_given(layers, preset))
+    if not values["namespace"]["name"]:
+        raise Refused(
+            "namespace.name is empty, and no namespace is named",
+            remedy="Write --namespace NAME, or leave namespace.name out for that of the preset",
+        )
+    return values
+
+
+def _given(layers: Sequence[Document], preset: str) -> Values:
+    """The values that layers give, with their preset, checked."""
+    named = [layer.value.get("preset") for layer in layers if isinstance(layer.value, dict)]
+    chosen = preset or next((name for name in reversed(named) if name), DEFAULT_PRESET)
+    given: dict[str, Any] = {}
+    last = reader.read(json.dumps({"preset": chosen}).encode(), "--preset")
+    for layer in (*layers, last):
+        value = layer.value
+        if isinstance(value, dict):
+            value = {"preset": chosen, **written(value)}
+        installation.check(replace(layer, value=value))
+        given = over(given, layer.value)
+    return given

@@ -1,0 +1,1 @@
+"""Decides what an installation consists of."""

@@ -1,0 +1,424 @@
+"""The ``"ipam": {…}`` block of a CNI configuration, whatever plugin it names, and its meaning here.
+
+Configurations for whereabouts, host-local and static work as they are written, with addresses from
+IPPools. Ranges become an IPPool whose name follows from its content, so every node and every
+attachment with the same ranges means the same pool. `notes` has a sentence for each key that has no
+effect here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from ipaddress import ip_interface
+
+from kube_base.errors import Refused
+from kube_base.frozen import Frozen, replace
+from kube_rdma.ipam import ip_pool
+from kube_rdma.ipam.ip_conf_models import (
+    HostLocalConf,
+    HostLocalRange,
+    KubeRdmaConf,
+    PlainRoute,
+    StaticAddressConf,
+    StaticConf,
+    Whereabouts,
+    WhereaboutsConf,
+    WhereaboutsRange,
+)
+from kube_rdma.lib.text.document import Document, shown
+from kube_rdma.lib.text.faults import near, validate
+from kube_rdma.lib.text.ip_words import address, meeting, written
+from kube_rdma.model.attach.cni import Dns, LinkAddress, LinkRoute
+from kube_rdma.model.ipam import (
+    Address,
+    InterfaceName,
+    IPPool,
+    IPRange,
+    NetworkName,
+    NicRequest,
+    Owner,
+    PerNode,
+    PoolName,
+    Span,
+    Subnet,
+)
+
+_NAME_BYTES = 5
+_CLUSTER_WIDE = (
+    "host-local gave addresses that were unique on one node only; now they are unique in the "
+    "cluster, so the subnet has to be large enough for the pods of all nodes"
+)
+
+
+class IpamConf(Frozen):
+    """What the block means. With all fields empty the interface gets no address.
+
+    `pools` are names of pools by rail, None for every rail; `pool` is one to create, made from the
+    block's own ranges. `addresses` are set as they are, besides those of the pool; `yields`: the
+    addresses that a pod asks for by runtimeConfig or args replace them.
+    """
+
+    pools: tuple[tuple[int | None, PoolName], ...] = ()
+    pool: IPPool | None = None
+    addresses: tuple[LinkAddress, ...] = ()
+    routes: tuple[LinkRoute, ...] = ()
+    dns: Dns | None = None
+    notes: tuple[str, ...] = ()
+    yields: bool = False
+
+    def pool_for(self, rail: int | None) -> PoolName | None:
+        """The pool of a NIC: that of its rail, else the one for every rail."""
+        if self.pool:
+            return self.pool.name
+        names = dict(self.pools)
+        return names.get(rail) or names.get(None)
+
+
+def load(document: Document) -> IpamConf:
+    """What the ipam block of a CNI configuration means; raise Refused with all of its faults."""
+    conf = document.value
+    block = conf.get("ipam") if isinstance(conf, dict) else None
+    kind = block.get("type", 0) if isinstance(block, dict) else 0
+    if block in (None, {}) or kind in (None, ""):  # the plugins take these for no ipam at all
+        return IpamConf()
+    if not isinstance(kind, str) or kind not in _LOADERS:
+        meant = near(str(kind), list(_LOADERS))
+        guess = f"Did you mean {shown(meant)}? " if meant else ""
+        raise Refused(
+            f"{shown(kind or None)} is not an IPAM type that kube-rdma reads",
+            remedy=f"{guess}Known: {', '.join(_LOADERS)}",
+            where=document.where(("ipam", "type")),
+        )
+    return _LOADERS[kind](document)
+
+
+def foreign(document: Document) -> str:
+    """The IPAM plugin that gives the addresses itself; empty for those whose blocks mean pools.
+
+    A type that resembles one of these is probably a typing error, and `load` refuses it.
+    """
+    block = document.value.get("ipam") if isinstance(document.value, dict) else None
+    kind = block.get("type") if isinstance(block, dict) else None
+    is_other = isinstance(kind, str) and kind not in _LOADERS and not near(kind, list(_LOADERS))
+    return kind if is_other and isinstance(kind, str) else ""
+
+
+def requested_addresses(
+    args: Iterable[tuple[str, str]], ips: Iterable[str], where: str
+) -> tuple[Address, ...]:
+    """The addresses that a pod asks for: IP in CNI_ARGS, and `ips` of its annotation.
+
+    Both come with or without a length; the pool's own counts. Raise Refused for a text that is no
+    address.
+    """
+    texts = [text for key, value in args if key == "IP" for text in value.split(",")]
+    addresses = []
+    for text in (*texts, *ips):
+        try:
+            ip_interface(text.strip())  # a length has to be one, although the pool's is taken
+            addresses.append(address(text.partition("/")[0].strip()))
+        except ValueError:
+            raise Refused(
+                f"{shown(text)} is not an IP address",
+                remedy='Write it like "10.0.0.10" or "10.0.0.10/24"',
+                where=where,
+            ) from None
+    return tuple(dict.fromkeys(addresses))
+
+
+def nic_request(
+    conf: IpamConf,
+    interface: InterfaceName,
+    rail: int | None = None,
+    addresses: tuple[Address, ...] = (),
+    owner: Owner | None = None,
+) -> NicRequest | None:
+    """The request for one interface to the pools; None: it takes no address of a pool.
+
+    Raise Refused for a rail without a pool, for addresses without a pool, and for two of a family.
+    """
+    where = f"interface {interface}"
+    name = conf.pool_for(rail)
+    if name is None and conf.pools:
+        rails = ", ".join(str(each) for each, _ in conf.pools)
+        remedy = f"Add a pool for rail {rail} to ipam.pools, which has {rails}"
+        raise Refused(f"ipam names no pool for rail {rail}", remedy=remedy, where=where)
+    if name is None and addresses:
+        problem = (
+            f"{', '.join(map(str, addresses))} is asked for, and ipam names no pool to take it from"
+        )
+        remedy = 'Write "ipam": {"type": "kube-rdma-ipam", "pool": NAME}, or ask for no address'
+        raise Refused(problem, remedy=remedy, where=where)
+    if len({each.version for each in addresses}) < len(addresses):
+        problem = f"{', '.join(map(str, addresses))} are asked for, one of each family is given"
+        raise Refused(problem, remedy="Ask for one IPv4 and one IPv6 address", where=where)
+    return NicRequest(interface, name, rail, addresses, owner) if name else None
+
+
+def _whereabouts(document: Document) -> IpamConf:
+    block = validate(WhereaboutsConf, document).ipam
+    network = NetworkName(block.network_name or "default")
+    wanted = (block, *block.ip_ranges) if block.range else block.ip_ranges
+    if not wanted and not block.addresses:
+        raise Refused(
+            "it has neither range nor ipRanges nor addresses",
+            remedy='Add "range": "10.0.0.0/24"',
+            where=document.where(("ipam",)),
+        )
+    ranges = tuple(_range_of(each, block) for each in wanted)
+    excludes = tuple(span for each in wanted for span in each.exclude)
+    notes = [
+        f"{key} is not needed and is ignored"
+        for key in sorted(block.model_fields_set & block.IGNORED)
+    ]
+    if not block.enable_overlapping_ranges:
+        notes.append(
+            "enable_overlapping_ranges is ignored: an address of a network is never given twice; "
+            "for ranges that may repeat addresses write another network_name"
+        )
+    notes += [
+        f"{key} {end} is ignored, as by whereabouts: the range in {one.subnet} has other ends"
+        for entry, one in zip(wanted, ranges, strict=True)
+        for key, end in (("range_start", entry.range_start), ("range_end", entry.range_end))
+        if end and end not in (one.first, one.last)
+    ]
+    notes += _without_ends(block)
+    notes += _one_of_each([each.subnet for each in ranges], "range")
+    if block.gateway and ranges and not any(each.gateway for each in ranges):
+        subnets = ", ".join(str(each.subnet) for each in ranges)
+        notes.append(_unreachable(block.gateway, subnets))
+    notes += _without_slices(ranges, block)
+    addresses = _addresses(block.addresses)
+    gateways = (*(each.gateway for each in ranges), *(each.gateway for each in addresses))
+    routes, left_out = _with_gateway(_routes(block.routes), gateways, [block.gateway])
+    notes += left_out
+    base = IpamConf(
+        addresses=addresses,
+        routes=routes,
+        dns=block.dns.value() if block.dns else None,
+        notes=tuple(notes),
+    )
+    pool = IPPool(PoolName(block.type), ranges, network, excludes)
+    return _with_pool(base, pool, document)
+
+
+def _host_local(document: Document) -> IpamConf:
+    conf = validate(HostLocalConf, document)
+    block = conf.ipam
+    # In this order, as host-local puts them: the caller's, the one beside the type, the list.
+    beside: tuple[tuple[HostLocalRange, ...], ...] = ((block,),) if block.subnet else ()
+    sets = (*conf.runtime_config.ip_ranges, *beside, *block.ranges)
+    subnets = _subnets(sets, document)
+    wanted = [each for group in sets for each in group]
+    ranges = tuple(
+        IPRange(subnet, each.range_start, each.range_end, _gateway(subnet, each.gateway))
+        for subnet, each in zip(subnets, wanted, strict=True)
+    )
+    ignored = {"dataDir": block.data_dir, "resolvConf": block.resolv_conf}
+    notes = [f"{key} is not needed and is ignored" for key, value in ignored.items() if value]
+    notes += _one_of_each([group[0].subnet for group in sets if group[0].subnet], "range set")
+    notes += [
+        _unreachable(each.gateway, str(subnet))
+        for subnet, each in zip(subnets, wanted, strict=True)
+        if each.gateway and each.gateway not in subnet
+    ]
+    if not block.subnet and (block.range_start or block.range_end or block.gateway):
+        notes.append("rangeStart, rangeEnd and gateway are ignored: no subnet is beside them")
+    gateways, wished = [each.gateway for each in ranges], [each.gateway for each in wanted]
+    routes, left_out = _with_gateway(_routes(block.routes), gateways, wished)
+    base = IpamConf(routes=routes, notes=(_CLUSTER_WIDE, *notes, *left_out))
+    return _with_pool(base, IPPool(PoolName(block.type), ranges), document)
+
+
+def _subnets(
+    sets: tuple[tuple[HostLocalRange, ...], ...], document: Document
+) -> tuple[Subnet, ...]:
+    """The subnet of each range; raise Refused for sets without ranges, ranges without subnets."""
+    subnets = [each.subnet for group in sets for each in group]
+    problem = ""
+    if not sets:
+        problem = "it has neither a subnet nor ranges"
+    elif not all(sets):
+        problem = "a range set is empty"
+    elif None in subnets:
+        problem = "a range has no subnet"
+    if problem:
+        remedy = 'Write "ranges": [[{"subnet": "10.0.0.0/24"}]]'
+        raise Refused(problem, remedy=remedy, where=document.where(("ipam", "ranges")))
+    return tuple(subnet for subnet in subnets if subnet is not None)
+
+
+def _gateway(subnet: Subnet, gateway: Address | None) -> Address | None:
+    """The gateway as host-local sets it, by default the first address; None if out of reach."""
+    if gateway is not None:
+        return gateway if gateway in subnet else None
+    return subnet.network_address + 1 if subnet.num_addresses > 2 else None
+
+
+def _static(document: Document) -> IpamConf:
+    block = validate(StaticConf, document).ipam
+    return IpamConf(
+        addresses=_addresses(block.addresses),
+        routes=_routes(block.routes),
+        dns=block.dns.value() if block.dns else None,
+        notes=("kube-rdma does not check that these addresses are free: no pool has them",),
+        yields=True,
+    )
+
+
+def _kube_rdma(document: Document) -> IpamConf:
+    block = validate(KubeRdmaConf, document).ipam
+    named: list[tuple[int | None, str]] = [(None, block.pool)] if block.pool else []
+    named += [(int(rail), name) for rail, name in block.pools.items()]
+    if not named:
+        raise Refused(
+            "it names no pool",
+            remedy='Add "pool": "rail-0", or "pools": {"0": "rail-0", "1": "rail-1"}',
+            where=document.where(("ipam",)),
+        )
+    return IpamConf(
+        pools=tuple((rail, PoolName(name)) for rail, name in named), routes=_routes(block.routes)
+    )
+
+
+def _with_pool(base: IpamConf, wish: IPPool, document: Document) -> IpamConf:
+    """The conf with a pool; the pool in `wish` still has the plugin's name.
+
+    Raise Refused when its ranges contradict themselves.
+    """
+    if not wish.ranges:
+        return base
+    spans = [Span(_first(each), _last(each)) for each in wish.ranges]
+    of_use = meeting(spans)
+    used = tuple(each for each in wish.excludes if of_use(each))
+    idle = [
+        f"exclude {written(each)} is outside of every range"
+        for each in wish.excludes
+        if not of_use(each)
+    ]
+    pool = replace(wish, excludes=used)
+    spec = ip_pool.spec(pool)
+    try:
+        ip_pool.decode(json.dumps(spec).encode())
+    except Refused as error:
+        raise Refused.all([_placed(each, document) for each in _flattened(error)]) from None
+    named = json.dumps(ip_pool.content(pool)).encode()
+    name = PoolName(f"{wish.name}-{blake2b(named, digest_size=_NAME_BYTES).hexdigest()}")
+    source = document.where(("ipam",))
+    ranges = tuple(replace(each, source=source) for each in pool.ranges)
+    whole = replace(pool, name=name, ranges=ranges)
+    return replace(base, pool=whole, notes=(*base.notes, *idle))
+
+
+def _flattened(error: Refused) -> Iterator[Refused]:
+    yield error
+    for more in error.more:
+        yield from _flattened(more)
+
+
+def _placed(fault: Refused, document: Document) -> Refused:
+    """A fault of the made pool, reported for the block that it was made from."""
+    return Refused(fault.problem, remedy=fault.remedy, where=document.where(("ipam",)))
+
+
+def _range_of(entry: WhereaboutsRange, block: Whereabouts) -> IPRange:
+    """The range as whereabouts reads it: ends in `range` come first, an end outside is ignored.
+
+    With node_slice_size a node has a slice of the range, without regard to ends, and all slices are
+    one subnet (whereabouts, pkg/storage/kubernetes, getNodeSlicedRangeAndPoolConfiguration).
+    """
+    assert entry.range is not None
+    subnet, first, last = entry.range
+    gateway = block.gateway if block.gateway and block.gateway in subnet else None
+    if _is_sliced(subnet, block.node_slice_size):
+        assert block.node_slice_size is not None
+        per_node = PerNode(block.node_slice_size, is_one_subnet=True)
+        return IPRange(subnet, gateway=gateway, per_node=per_node)
+    start, end = entry.range_start, entry.range_end
+    first = first or (start if start and start in subnet else None)
+    last = last or (end if end and end in subnet else None)
+    if first and last and int(last) < int(first):
+        last = None
+    return IPRange(subnet, first, last, gateway)
+
+
+def _is_sliced(subnet: Subnet, size: int | None) -> bool:
+    return size is not None and subnet.prefixlen <= size <= subnet.max_prefixlen
+
+
+def _without_slices(ranges: Sequence[IPRange], block: Whereabouts) -> list[str]:
+    """A note for each range that node_slice_size does not divide."""
+    size = block.node_slice_size
+    return [
+        f"node_slice_size /{size} is ignored for {one.subnet}, which has no slices of this length"
+        for one in ranges
+        if size is not None and one.per_node is None
+    ]
+
+
+def _without_ends(block: Whereabouts) -> list[str]:
+    """A note where whereabouts would give the ends of a subnet too, for kube-rdma does not."""
+    if not any(each.enable_l3 for each in (block, *block.ip_ranges)):
+        return []
+    return ["enable_l3 is ignored: the first and the last address of a subnet are not assigned"]
+
+
+def _one_of_each(subnets: Sequence[Subnet], what: str) -> list[str]:
+    """A note where the plugin would give more than one address of each family."""
+    if len({subnet.version for subnet in subnets}) == len(subnets):
+        return []
+    rest = f"from whichever range has room, not one of each {what}"
+    return [f"an interface gets one address of each family, {rest}"]
+
+
+def _unreachable(gateway: Address, subnets: str) -> str:
+    return f"gateway {gateway} is outside of {subnets}, and no route leads over it"
+
+
+def _with_gateway(
+    routes: Sequence[LinkRoute],
+    gateways: Iterable[Address | None],
+    wished: Iterable[Address | None],
+) -> tuple[tuple[LinkRoute, ...], list[str]]:
+    """The routes that lead somewhere, and a note for each other one.
+
+    A route without gw takes the gateway of its family; where the only gateway that was `wished` is
+    out of reach, it would lead nowhere.
+    """
+    have = {gateway.version for gateway in gateways if gateway}
+    lost = {gateway.version for gateway in wished if gateway} - have
+    led, notes = [], []
+    for route in routes:
+        family = route.to.version
+        if route.via or family not in lost:
+            led.append(route)
+        else:
+            why = "there is no gateway to lead it over"
+            notes.append(f"the route to {route.to} is left out: {why}")
+    return tuple(led), notes
+
+
+def _first(ip_range: IPRange) -> Address:
+    return ip_range.first if ip_range.first is not None else ip_range.subnet.network_address
+
+
+def _last(ip_range: IPRange) -> Address:
+    return ip_range.last if ip_range.last is not None else ip_range.subnet.broadcast_address
+
+
+def _addresses(entries: Iterable[StaticAddressConf]) -> tuple[LinkAddress, ...]:
+    return tuple(LinkAddress(each.address, each.gateway) for each in entries)
+
+
+def _routes(entries: Iterable[PlainRoute]) -> tuple[LinkRoute, ...]:
+    return tuple(LinkRoute(each.dst, each.gw) for each in entries)
+
+
+_LOADERS: Mapping[str, Callable[[Document], IpamConf]] = {
+    "whereabouts": _whereabouts,
+    "host-local": _host_local,
+    "static": _static,
+    "kube-rdma-ipam": _kube_rdma,
+}

@@ -1,0 +1,236 @@
+"""The documents that programs write for each other: IPBlock, and a node's lease.
+
+An IPBlock says which node holds which addresses of a block, in texts that people can read with
+kubectl. A node's lease is a coordination.k8s.io Lease; what that kind has no field for stands in
+its annotations. Whoever edits one by hand gets a sentence that names object and field.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from ipaddress import ip_address
+from typing import Annotated, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta, field
+
+from kube_base.errors import Refused
+from kube_base.foreign_json import Undecodable, decoded
+from kube_rdma.lib.text.document import shown
+from kube_rdma.lib.text.ip_words import LABEL, address, bits_of, span, spans_of, written
+from kube_rdma.model import ipam
+from kube_rdma.model.conditions import SparsePart, StatusPart
+
+T = TypeVar("T")
+
+LEASE_PREFIX = "ipam."  # of the object's name, before the node's: kubelets have leases too
+LEASE_LABEL = ("kube-rdma.io/lease", "ipam")
+_ANNOTATION = "kube-rdma.io/ipam-"
+_NODE = "^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$"
+_UNDO = "Restore the former value"
+_REPAIR = "Delete the block only when no pod uses an address of it; else restore the former value"
+_ADDRESS = "an IP address"
+_SPAN = "an address, a subnet or a range of addresses"
+_EACH = Meta(max_length=ipam.BLOCK_ADDRESSES)
+Address = Annotated[str, Meta(max_length=45)]
+Span = Annotated[str, Meta(max_length=91)]
+_WHY = re.compile(r"(?P<problem>.*?)(?: - at `\$(?P<path>.*)`)?", re.DOTALL)
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
+
+
+class BlockHolding(SparsePart, forbid_unknown_fields=True):
+    """A node and its part of the block."""
+
+    node: Annotated[str, Meta(pattern=_NODE, max_length=253)]
+    """node is the name of the node."""
+    addresses: Annotated[tuple[Span, ...], _EACH] = ()
+    """addresses are the addresses that only this node can give to pods: single addresses, or two
+    ends with a dash. Example: 10.0.0.64-10.0.0.70.
+    """
+
+
+class BlockPin(SparsePart, forbid_unknown_fields=True):
+    """The last address of an owner."""
+
+    owner: Annotated[str, Meta(max_length=384)]
+    """owner is the interface of a pod, as namespace/pod/interface, or a node and its slice, as
+    node/name/address. Example: default/train-0/net1.
+    """
+    address: Address
+    """address is the address that the owner had last. Example: 10.0.0.70."""
+
+
+class IPBlockSpec(SparsePart, forbid_unknown_fields=True):
+    """The addresses of a block, and which node holds which of them."""
+
+    network: Annotated[str, Meta(pattern=f"^{LABEL.pattern}$", max_length=63)]
+    """network is the address space of the block, as in spec.network of an IPPool."""
+    first: Address
+    """first is the first of the 64 addresses. Example: 10.0.0.64."""
+    edition: Annotated[int, Meta(ge=0)] = 0
+    """edition is a number that every write of the block raises by one."""
+    holdings: Annotated[tuple[BlockHolding, ...], _EACH] = ()
+    """holdings say which node holds which addresses of the block. An address in no entry is free.
+    """
+    pins: Annotated[tuple[BlockPin, ...], _EACH] = ()
+    """pins are the last addresses of pods of StatefulSets, and the last slices of nodes. A pod or
+    node that comes again gets them back if possible; others get them only when no other is free.
+    """
+
+
+class IPBlockObject(StatusPart):
+    """IPBlock records which node holds which of 64 addresses of a network.
+
+    Only kube-rdma writes it: a change by hand can give an address to two pods.
+    """
+
+    api_version: Literal["kube-rdma.io/v1alpha1"]
+    kind: Literal["IPBlock"]
+    spec: IPBlockSpec
+    """spec says which addresses the block has, and which nodes hold them."""
+
+
+class LeaseSpec(SparsePart, forbid_unknown_fields=True):
+    """The fields of a coordination.k8s.io Lease that kube-rdma writes; any other is a fault."""
+
+    # An int32 of the API server, which others may fill too.
+    duration: Annotated[int, Meta(ge=1, le=2**31 - 1)] = field(name="leaseDurationSeconds")
+    journal: ipam.JournalId = field(name="holderIdentity", default=ipam.JournalId(""))
+
+
+class _LeaseNotes(StatusPart, forbid_unknown_fields=True):
+    """The annotations, without their prefix."""
+
+    boot: ipam.BootId
+    beat: str
+    fenced: Literal["true", "false"] = "false"
+
+
+def decode_block(data: bytes) -> ipam.Block:
+    """The spec of an IPBlock, still without its version; raise Refused that names the field."""
+    spec = _part(data, IPBlockSpec, "spec")
+    first = _value(address, spec.first, _ADDRESS, "spec.first")
+    if int(first) % ipam.BLOCK_ADDRESSES:
+        below = ip_address(int(first) - int(first) % ipam.BLOCK_ADDRESSES)
+        problem = f"{first} does not begin a block of {ipam.BLOCK_ADDRESSES} addresses"
+        raise Refused(problem, remedy=f"{_UNDO}, perhaps {below}", where="spec.first")
+    key = ipam.BlockKey(ipam.NetworkName(spec.network), ipam.Family(first.version), int(first))
+    holdings = (
+        ipam.NodeHolding(
+            ipam.NodeName(holding.node),
+            bits_of(key, _spans(key, holding.addresses, f"spec.holdings[{n}].addresses")),
+        )
+        for n, holding in enumerate(spec.holdings)
+    )
+    pins = (
+        ipam.Pin(ipam.Owner(pin.owner), _place(key, pin.address, f"spec.pins[{n}].address"))
+        for n, pin in enumerate(spec.pins)
+    )
+    return ipam.Block(key, tuple(holdings), tuple(pins), spec.edition)
+
+
+def encode_block(block: ipam.Block) -> bytes:
+    """The spec that `decode_block` reads."""
+    key = block.key
+    holdings = (BlockHolding(h.node, tuple(spans_of(key, h.bits))) for h in block.holdings)
+    pins = (BlockPin(pin.owner, str(key.address(pin.offset))) for pin in block.pins)
+    first = str(key.address(0))
+    return msgspec.json.encode(
+        IPBlockSpec(key.network, first, block.edition, tuple(holdings), tuple(pins))
+    )
+
+
+def lease_name(node: ipam.NodeName) -> str:
+    """The name of a node's lease."""
+    return f"{LEASE_PREFIX}{node}"
+
+
+def decode_lease(data: bytes) -> LeaseSpec:
+    """Journal and duration in a Lease's spec; raise Refused that names the field."""
+    return _part(data, LeaseSpec, "spec")
+
+
+def lease_spec(lease: ipam.NodeLease) -> LeaseSpec:
+    """The spec that says a lease; a part of a second becomes a whole one."""
+    return LeaseSpec(math.ceil(lease.duration), lease.journal)
+
+
+def lease(
+    name: str, spec: LeaseSpec, annotations: Mapping[str, str], version: ipam.Version | None = None
+) -> ipam.NodeLease:
+    """The value of a Lease object; raise Refused that names object and annotation."""
+    if not name.startswith(LEASE_PREFIX):
+        remedy = f"Take its label {LEASE_LABEL[0]} away"
+        raise Refused("it is not a node's lease for IPAM", remedy=remedy, where=f"Lease {name}")
+    ours = {
+        key.removeprefix(_ANNOTATION): value
+        for key, value in annotations.items()
+        if key.startswith(_ANNOTATION)
+    }
+    place = f"Lease {name}: metadata.annotations"
+    notes = _part(msgspec.json.encode(ours), _LeaseNotes, place)
+    return ipam.NodeLease(
+        ipam.NodeName(name.removeprefix(LEASE_PREFIX)),
+        spec.journal,
+        notes.boot,
+        _value(_count, notes.beat, "a number", f"{place}.beat"),
+        float(spec.duration),
+        notes.fenced == "true",
+        version,
+    )
+
+
+def lease_annotations(lease: ipam.NodeLease) -> dict[str, str]:
+    """What a Lease's spec has no field for."""
+    notes = {"boot": lease.boot, "beat": str(lease.heartbeat), "fenced": str(lease.fenced).lower()}
+    return {_ANNOTATION + key: value for key, value in notes.items()}
+
+
+def _part(data: bytes, kind: type[T], where: str) -> T:
+    """The part of an object at `where`; its fault is named by field."""
+    try:
+        return decoded(data, kind)
+    except Undecodable as error:
+        match = _WHY.fullmatch(error.why)
+        problem, path = (match["problem"], match["path"] or "") if match else (error.why, "")
+        if unknown := _UNKNOWN.fullmatch(problem):
+            problem, path = "there is no such field", f"{path}.{unknown[1]}"
+        raise Refused(problem, remedy=_UNDO, where=where + path) from None
+
+
+def _value(read: Callable[[str], T], text: str, what: str, where: str) -> T:
+    try:
+        return read(text)
+    except ValueError:
+        raise Refused(f"{shown(text)} is not {what}", remedy=_UNDO, where=where) from None
+
+
+def _count(text: str) -> int:
+    if not re.fullmatch("[0-9]{1,20}", text):  # one a second for longer than there are clusters
+        raise ValueError(text)
+    return int(text)
+
+
+def _spans(key: ipam.BlockKey, texts: Iterable[str], where: str) -> Iterator[ipam.Span]:
+    for n, text in enumerate(texts):
+        place = f"{where}[{n}]"
+        yield _inside(key, _value(span, text, _SPAN, place), place)
+
+
+def _place(key: ipam.BlockKey, text: str, where: str) -> int:
+    pinned = _value(address, text, _ADDRESS, where)
+    return int(_inside(key, ipam.Span(pinned, pinned), where).first) - key.first
+
+
+def _inside(key: ipam.BlockKey, ends: ipam.Span, where: str) -> ipam.Span:
+    """The addresses, all of which are of the block."""
+    family_fits = ends.first.version == key.family
+    if (
+        family_fits
+        and key.first <= int(ends.first)
+        and int(ends.last) < key.first + ipam.BLOCK_ADDRESSES
+    ):
+        return ends
+    raise Refused(f"{written(ends)} is outside of the block", remedy=_REPAIR, where=where)

@@ -1,0 +1,378 @@
+"""The document ``kind: IPPool`` (kube-rdma.io/v1alpha1): what people write, checked and compiled.
+
+The same check serves a file, admission and the controller: each gives a Document and gets the
+IPPool value, or a Refused with every fault of it. Whether anything is left to give is arithmetic
+and stays with ipam/rules/subpools.subpools; what a change does to pods with ipam/rules/pools.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import ConfigDict, Field, ValidationInfo, field_validator
+
+from kube_base.frozen import replace
+from kube_rdma.ipam.ip_pool_status import IPPoolStatus
+from kube_rdma.ipam.pool_slices import PoolSlices
+from kube_rdma.ipam.pool_slices import written as written_slices
+from kube_rdma.lib.text.document import Document, Value, of_json, shown
+from kube_rdma.lib.text.faults import Slip, slips, validate
+from kube_rdma.lib.text.ip_words import (
+    Cidr,
+    IpAddress,
+    IpSpan,
+    Label,
+    bounds,
+    meeting,
+    meets,
+    written,
+)
+from kube_rdma.lib.text.typed import Many, OfPrograms, Typed
+from kube_rdma.model.ipam import (
+    Address,
+    IPPool,
+    IPRange,
+    NetworkName,
+    PoolName,
+    Route,
+    Span,
+    Subnet,
+)
+
+MOST_AT_ONCE = 1024  # addresses that a node claims at once
+LONGEST_REST = 86_400  # seconds
+MOST_RANGES, MOST_EXCLUDES, MOST_NAMESPACES = 64, 4096, 1024
+
+Rail: TypeAlias = Annotated[int, Field(ge=0, le=1023)]
+
+
+class PoolRange(Typed):
+    """A part of a subnet that the pool gives from."""
+
+    subnet: Cidr = Field(examples=["10.0.0.0/24"])
+    """subnet is where the addresses are taken from. Its prefix length becomes that of the pod's
+    address. Example: 10.0.0.0/24.
+    """
+    start: IpAddress | None = None
+    """start is the first address of subnet that pods can get. Left out: the first of subnet."""
+    end: IpAddress | None = None
+    """end is the last address of subnet that pods can get. Left out: the last of subnet."""
+    gateway: IpAddress | None = None
+    """gateway is the address of the router of subnet; no pod gets it. Packets from the pod's
+    address leave subnet over it, and routes without gw lead to it. Left out: subnet has no router.
+    """
+    rail: Rail | None = None
+    """rail is the rail of the cards whose NICs get these addresses, counted from 0. Left out: for
+    NICs whose rail has no range of its own.
+    """
+    per_node: PoolSlices | None = Field(None, examples=[{"prefix": 31, "gatewayIndex": 0}])
+    """perNode gives each node a slice of subnet for itself, for rails that are routed between
+    nodes. Ranges of one family and rail have the same perNode but for nodes. Left out: the nodes
+    share subnet.
+    """
+
+    @field_validator("start", "end", "gateway")
+    @classmethod
+    def _inside(cls, address: Address | None, info: ValidationInfo) -> Address | None:
+        subnet: Subnet | None = info.data.get("subnet")
+        if address is None or subnet is None:
+            return address
+        if address.version != subnet.version:
+            problem = f"{address} is IPv{address.version}, the subnet {subnet} IPv{subnet.version}"
+            raise slips(Slip(problem, "Make a range of its own for each family"))
+        if address not in subnet:
+            raise slips(
+                Slip(f"{address} is outside of {subnet}", f"Write an address inside of {subnet}")
+            )
+        return address
+
+    @field_validator("end")
+    @classmethod
+    def _ascending(cls, end: Address | None, info: ValidationInfo) -> Address | None:
+        start: Address | None = info.data.get("start")
+        if end is None or start is None or end.version != start.version or int(start) <= int(end):
+            return end
+        raise slips(
+            Slip(f"the range ends at {end}, before its start {start}", "Exchange start and end")
+        )
+
+    @field_validator("gateway")
+    @classmethod
+    def _a_host(cls, gateway: Address | None, info: ValidationInfo) -> Address | None:
+        subnet: Subnet | None = info.data.get("subnet")
+        if gateway is None or subnet is None or gateway.version == 6:
+            return gateway
+        own = {"network": subnet.network_address, "broadcast": subnet.broadcast_address}
+        for what, reserved in own.items():
+            if subnet.prefixlen < 31 and gateway == reserved:
+                problem = f"{gateway} is the {what} address of {subnet}, no router can have it"
+                raise slips(Slip(problem, "Write the router's address, or leave gateway out"))
+        return gateway
+
+    @field_validator("per_node")
+    @classmethod
+    def _divides(cls, per_node: PoolSlices | None, info: ValidationInfo) -> PoolSlices | None:
+        subnet: Subnet | None = info.data.get("subnet")
+        ends = [(name, info.data.get(name)) for name in ("start", "end", "gateway")]
+        faults = tuple(per_node.faults(subnet, ends)) if per_node and subnet else ()
+        if faults:
+            raise slips(*faults)
+        return per_node
+
+    @property
+    def has_router(self) -> bool:
+        """Whether an address of the range has a gateway."""
+        index = self.per_node.gateway_index if self.per_node else None
+        return self.gateway is not None or index is not None
+
+    @property
+    def span(self) -> Span:
+        """The addresses of the range, from the first to the last."""
+        first, last = self.subnet.network_address, self.subnet.broadcast_address
+        return Span(self.start or first, self.end or last)
+
+
+class PoolRoute(Typed):
+    """A route of every pod of the pool."""
+
+    dst: Cidr = Field(examples=["10.0.0.0/8"])
+    """dst is the subnet that the route leads to. Example: 10.0.0.0/8."""
+    gw: IpAddress | None = None
+    """gw is the address of the next router, in a subnet of ranges. Left out: the gateway of the
+    range that the pod's address is from.
+    """
+
+    @field_validator("gw")
+    @classmethod
+    def _one_family(cls, gw: Address | None, info: ValidationInfo) -> Address | None:
+        dst: Subnet | None = info.data.get("dst")
+        if gw is None or dst is None or gw.version == dst.version:
+            return gw
+        problem = f"{gw} is IPv{gw.version}, the destination {dst} IPv{dst.version}"
+        raise slips(Slip(problem, "Write a gateway of the same family"))
+
+
+class IPPoolSpec(Typed):
+    """A pool of addresses as an administrator writes it."""
+
+    network: Label = Field("default", examples=["default"])
+    """network is the address space of the pool. Pools of one network share no address; pools of
+    different networks can. Left out: default.
+    """
+    ranges: Many[PoolRange] = Field(
+        min_length=1, max_length=MOST_RANGES, examples=[[{"subnet": "10.0.0.0/24"}]]
+    )
+    """ranges are the subnets, or parts of them, that pods get addresses of. A NIC gets one address
+    of each family that the ranges for its rail have. Ranges of one pool cannot overlap. IPv4
+    addresses that end in .0 are left out.
+    """
+    excludes: Many[IpSpan] = Field((), max_length=MOST_EXCLUDES)
+    """excludes are addresses that no pod gets: single addresses, subnets, or two ends with a dash.
+    Network, broadcast and gateway addresses need no entry. Left out: none. Example:
+    10.0.0.1-10.0.0.9.
+    """
+    routes: Many[PoolRoute] = Field((), max_length=MOST_RANGES)
+    """routes are added to every NIC of the pool that can reach their gateway; a default route is in
+    the table of the interface alone. Left out: none.
+    """
+    block_size: int = Field(32, ge=1, le=MOST_AT_ONCE)
+    """blockSize is the largest number of addresses that a node takes in advance at once. It takes
+    fewer where the pool has few free addresses. Left out: 32.
+    """
+    rest_seconds: int = Field(60, ge=0, le=LONGEST_REST)
+    """restSeconds is how many seconds a freed address is left alone before another pod can get it.
+    Left out: 60.
+    """
+    probe: bool = False
+    """probe says whether the network is asked for each address before a pod uses it, by ARP or
+    neighbour solicitation. If another machine answers, the pod does not start with this address. It
+    has no effect on InfiniBand and ipvlan. Left out: false.
+    """
+    namespaces: Many[Label] = Field(
+        (), min_length=1, max_length=MOST_NAMESPACES, examples=[["team-a"]]
+    )
+    """namespaces are the namespaces whose pods can get addresses of the pool. Left out: all
+    namespaces. Example: [team-a].
+    """
+
+    @field_validator("ranges")
+    @classmethod
+    def _apart(cls, ranges: tuple[PoolRange, ...]) -> tuple[PoolRange, ...]:
+        overlaps = tuple(_overlaps(ranges))
+        if overlaps:
+            raise slips(*overlaps)
+        return ranges
+
+    @field_validator("excludes")
+    @classmethod
+    def _of_use(cls, excludes: tuple[Span, ...], info: ValidationInfo) -> tuple[Span, ...]:
+        ranges: tuple[PoolRange, ...] | None = info.data.get("ranges")
+        if ranges is None:
+            return excludes
+        remedy = "Correct it, or remove it; other addresses are not assigned anyway"
+        of_use = meeting(one.span for one in ranges)
+        idle = [
+            Slip(f"{written(each)} is outside of every range", remedy, (index,))
+            for index, each in enumerate(excludes)
+            if not of_use(each)
+        ]
+        if idle:
+            raise slips(*idle)
+        return excludes
+
+    @field_validator("routes")
+    @classmethod
+    def _reachable(
+        cls, routes: tuple[PoolRoute, ...], info: ValidationInfo
+    ) -> tuple[PoolRoute, ...]:
+        ranges: tuple[PoolRange, ...] | None = info.data.get("ranges")
+        unreachable = tuple(_unreachable(routes, ranges)) if ranges else ()
+        if unreachable:
+            raise slips(*unreachable)
+        return routes
+
+
+class PoolMetadata(Typed):
+    """The name; other metadata of the object is ignored."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    name: Label = Field(examples=["rail-0"])
+    """name is the name of the pool, by which networks refer to it."""
+
+
+class IPPoolObject(Typed):
+    """IPPool defines address ranges that pods of the cluster share."""
+
+    api_version: Literal["kube-rdma.io/v1alpha1"]
+    kind: Literal["IPPool"]
+    metadata: PoolMetadata = Field(examples=[{"name": "rail-0"}])
+    spec: IPPoolSpec = Field(examples=[{"ranges": [{"subnet": "10.0.0.0/24"}]}])
+    """spec says which addresses the pool has, and which pods get them."""
+    status: OfPrograms[IPPoolStatus] | None = None
+    """status says how full the pool is and whether it can be used. kube-rdma writes it."""
+
+
+def load(document: Document) -> IPPool:
+    """What the document means; raise Refused with all of its faults."""
+    manifest = validate(IPPoolObject, document)
+    return _compiled(manifest.spec, manifest.metadata.name, document, ("spec", "ranges"))
+
+
+def decode(data: bytes) -> IPPool:
+    """The spec of an object, still without its name; raise Refused with all of its faults."""
+    document = of_json(data, base=("spec",))
+    return _compiled(validate(IPPoolSpec, document), "", document, ("ranges",))
+
+
+def named(pool: IPPool, name: str) -> IPPool:
+    """A decoded spec with the name of its object, also in the sources of its ranges."""
+    ranges = tuple(replace(each, source=f"IPPool {name}: {each.source}") for each in pool.ranges)
+    return replace(pool, name=PoolName(name), ranges=ranges)
+
+
+def encode(pool: IPPool) -> bytes:
+    """The spec as `decode` reads it; a part of a second of cool-down becomes a whole one."""
+    return json.dumps(spec(pool)).encode()
+
+
+def manifest(pool: IPPool) -> dict[str, Value]:
+    """The whole object as JSON values."""
+    head: dict[str, Value] = {"apiVersion": "kube-rdma.io/v1alpha1", "kind": "IPPool"}
+    return head | {"metadata": {"name": pool.name}, "spec": spec(pool)}
+
+
+def spec(pool: IPPool) -> dict[str, Value]:
+    """The spec as JSON values, without empty lists."""
+    fields: dict[str, Value] = {
+        "network": pool.network,
+        "ranges": [_range(each) for each in pool.ranges],
+        "excludes": [written(each) for each in pool.excludes],
+        "routes": [_route(each) for each in pool.routes],
+        "blockSize": pool.block_size,
+        "restSeconds": math.ceil(pool.cooldown),
+        "probe": pool.probe,
+        "namespaces": list(pool.namespaces),
+    }
+    return {key: value for key, value in fields.items() if value != []}
+
+
+def content(pool: IPPool) -> dict[str, Value]:
+    """What names a pool that a document brings: which addresses it gives; never add to it."""
+    fields = spec(pool)
+    return {key: fields.get(key) for key in ("network", "ranges", "excludes")}
+
+
+def _range(ip_range: IPRange) -> Value:
+    ends = {"start": ip_range.first, "end": ip_range.last, "gateway": ip_range.gateway}
+    fields: dict[str, Value] = {"subnet": str(ip_range.subnet)}
+    fields |= {key: str(end) for key, end in ends.items() if end is not None}
+    if ip_range.rail is not None:
+        fields["rail"] = ip_range.rail
+    return fields | ({"perNode": written_slices(ip_range.per_node)} if ip_range.per_node else {})
+
+
+def _route(route: Route) -> Value:
+    return {"dst": str(route.to), "gw": str(route.via)} if route.via else {"dst": str(route.to)}
+
+
+def _compiled(spec: IPPoolSpec, name: str, document: Document, path: tuple[str, ...]) -> IPPool:
+    return IPPool(
+        PoolName(name),
+        tuple(
+            IPRange(
+                each.subnet,
+                each.start,
+                each.end,
+                each.gateway,
+                each.rail,
+                source=document.where((*path, index)),
+                per_node=each.per_node.value if each.per_node else None,
+            )
+            for index, each in enumerate(spec.ranges)
+        ),
+        NetworkName(spec.network),
+        spec.excludes,
+        tuple(Route(each.dst, each.gw) for each in spec.routes),
+        spec.block_size,
+        float(spec.rest_seconds),
+        spec.probe,
+        tuple(spec.namespaces),
+    )
+
+
+def _overlaps(ranges: tuple[PoolRange, ...]) -> Iterator[Slip]:
+    """Ranges that begin before an earlier one has ended."""
+    order = sorted(range(len(ranges)), key=lambda index: bounds(ranges[index].span))
+    widest = None
+    for index in order:
+        current = ranges[index]
+        if widest is not None and meets(ranges[widest].span, current.span):
+            late, early = max(widest, index), min(widest, index)
+            yield Slip(
+                f"{written(ranges[late].span)} and ranges[{early}], "
+                f"{written(ranges[early].span)}, have addresses in common",
+                "Set start and end so that each address is in one range",
+                (late,),
+            )
+        if widest is None or bounds(current.span)[::2] >= bounds(ranges[widest].span)[::2]:
+            widest = index
+
+
+def _unreachable(routes: tuple[PoolRoute, ...], ranges: tuple[PoolRange, ...]) -> Iterator[Slip]:
+    """Routes whose next hop a pod could not reach: the kernel would refuse them at each ADD."""
+    for index, route in enumerate(routes):
+        same = [each for each in ranges if each.subnet.version == route.dst.version]
+        if not same:
+            problem = f"{route.dst} is IPv{route.dst.version}, and no range is"
+            yield Slip(problem, "Remove the route, or add a range of its family", (index, "dst"))
+        elif route.gw is not None and not any(route.gw in each.subnet for each in same):
+            problem = f"{route.gw} is in no subnet of the ranges, so no pod can reach it"
+            remedy = "Write a router inside of a subnet of the ranges"
+            yield Slip(problem, remedy, (index, "gw"))
+        elif route.gw is None and not all(each.has_router for each in same):
+            problem = f"the route to {shown(str(route.dst))} has no gw, and a range no gateway"
+            yield Slip(problem, "Write gw, or give each range of this family a gateway", (index,))

@@ -1,0 +1,352 @@
+"""The node's side of IPAM, running: the one place where this node's pods get their addresses.
+
+The rules decide (ipam/rules/agent); this program gives them their neighbours and their clock. Two
+watches show what the API server has: pools with their borrow queues, and blocks. One task keeps the
+node's right to give addresses, one does what no request waits for, and each request is a task of
+its own. Nothing cancels a request: half of one would leave a borrow request in a queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import AsyncExitStack, suppress
+from functools import partial
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import structlog
+
+from kube_base.errors import Broken, KubeError, Refused, Unavailable
+from kube_base.frozen import Frozen
+from kube_base.notices import Notices
+from kube_client.kinds import Stored
+from kube_client.objects import Cluster
+from kube_rdma.adapters.bulkhead import Part, kept
+from kube_rdma.adapters.journal.disk import Disk
+from kube_rdma.ipam import cluster as ipam
+from kube_rdma.ipam.address_journal import AddressJournal
+from kube_rdma.ipam.effect_runner import EffectRunner, Handler
+from kube_rdma.ipam.kind import IP_POOL, pool_of
+from kube_rdma.ipam.rules import agent, effects
+from kube_rdma.ipam.rules.blocks import is_rollback
+from kube_rdma.ipam.rules.grant import Granted, describe_loss
+from kube_rdma.ipam.rules.node_state import load, lost, spare
+from kube_rdma.ipam.rules.pools import refuse_namespace
+from kube_rdma.ipam.rules.subpools import Subpool, subpools, subpools_for
+from kube_rdma.ipam.timing import IpamTiming
+from kube_rdma.lib.mirror import Mirror
+from kube_rdma.model.ipam import (
+    AddressRequest,
+    Block,
+    BlockKey,
+    BootId,
+    BorrowQueue,
+    ContainerId,
+    InterfaceName,
+    IPPool,
+    NodeLease,
+    NodeName,
+    PoolName,
+)
+
+_TICKS = 20  # at most so many ticks in the time of one
+
+T = TypeVar("T")
+
+log = structlog.get_logger()
+
+
+class IpamDependencies(Frozen):
+    """What NodeAddresses needs from outside.
+
+    `namespace` is where the leases of the nodes are, `disk` the journal's folder,
+    /var/lib/kube-rdma/addresses.
+    """
+
+    cluster: Cluster
+    namespace: str
+    disk: Disk
+
+
+class _Pool(Frozen):
+    value: IPPool
+    subpools: tuple[Subpool, ...]
+    queue: BorrowQueue
+
+
+class NodeAddresses:
+    """An AddressProvider: ``async with NodeAddresses(node, boot, dependencies) as addresses``.
+
+    Entering reads the journal and raises Broken when it cannot be relied on, Unavailable when the
+    disk fails; it does not wait for the API server.
+    """
+
+    def __init__(
+        self,
+        node: NodeName,
+        boot: BootId,
+        dependencies: IpamDependencies,
+        timing: IpamTiming | None = None,
+    ) -> None:
+        self._node, self._boot, self._dependencies = node, boot, dependencies
+        self._timing = timing or IpamTiming()
+        self._stack = AsyncExitStack()
+        self._watching: asyncio.Task[None] | None = None
+        self._requests: set[asyncio.Task[Any]] = set()
+        self._ready = asyncio.Event()
+        self._trouble: KubeError | None = None
+        self._low = asyncio.Event()  # the node holds few spare addresses, or a pool has changed
+        self._notices = Notices()
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            journal = self._journal = await asyncio.to_thread(
+                AddressJournal, self._dependencies.disk
+            )
+            stack.callback(journal.close)
+            identity = NodeLease(
+                self._node, journal.journal, self._boot, duration=self._timing.agreed.contact
+            )
+            state = load(self._node, journal.records, self.now())
+            self._agent = effects.IpamAgentState(identity, state, self._timing.agreed)
+            self._agent.is_watch_interrupted = self._is_watch_interrupted
+            self._blocks: Mirror[Block] | None = None
+            self._queues: dict[PoolName, BorrowQueue] = {}
+            self._agent.queues = self._queues
+            self._dependencies.cluster.listeners.append(self._note_rollback)
+            stack.callback(self._dependencies.cluster.listeners.remove, self._note_rollback)
+            self._pools = Mirror(IP_POOL, _pool, self._pool_changed)
+            own: dict[type[effects.Effect], Handler] = {
+                effects.Put: journal.put,
+                effects.Remove: journal.remove,
+                effects.ListBlocks: self._list,
+            }
+            objects = ipam.IpamObjects(self._dependencies.cluster, self._dependencies.namespace)
+            self._runner = EffectRunner(objects, self._timing, own)
+            self._tasks = await stack.enter_async_context(asyncio.TaskGroup())
+            parts: dict[str, Part] = {
+                "IP pools": partial(
+                    self._pools.follow, self._dependencies.cluster, self._timing.pause
+                ),
+                "node lease": self._keep_right,
+                "address upkeep": self._keep_up,
+            }
+            loops = [self._tasks.create_task(kept(*part)) for part in parts.items()]
+            stack.push_async_callback(self._end, loops)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        try:
+            return await self._stack.__aexit__(kind, error, trace)
+        except BaseExceptionGroup as group:
+            if group.exceptions == (error,):
+                return False  # nothing of this node failed, so the caller's error goes on unchanged
+            raise
+
+    async def add(self, request: AddressRequest) -> Granted:
+        """As AddressProvider.add."""
+        self._refuse_unready()
+        for nic in request.nics:
+            if fault := self._pools.faults.get(nic.pool):
+                raise fault
+        pools = self._pools.values.values()
+        refuse_namespace(request, {pool.value.name: pool.value for pool in pools})
+        before = self._runner.refusal
+        try:
+            granted = await self._serve(agent.add(self._agent, request))
+        except (Refused, Unavailable) as error:
+            refusal = self._runner.refusal
+            if refusal and refusal is not before:  # else the pool only looks full
+                raise refusal from error
+            raise
+        if any(self._is_low(nic.pool, nic.rail) for nic in request.nics):
+            self._low.set()
+        return granted
+
+    async def delete(self, container: ContainerId, interface: InterfaceName | None = None) -> None:
+        """As AddressProvider.delete; works without the API server."""
+        await self._serve(agent.delete(self._agent, container, interface))
+
+    def now(self) -> float:
+        """As AddressProvider.now."""
+        return self._timing.clock()
+
+    async def collect(self, living: frozenset[ContainerId], since: float) -> None:
+        """As AddressProvider.collect; works without the API server."""
+        await self._serve(agent.collect(self._agent, living, since))
+
+    async def check(self) -> tuple[Broken, ...]:
+        """As AddressProvider.check."""
+        self._refuse_unready()
+        if self.now() >= self._agent.state.right_until:
+            raise self._trouble or Unavailable(f"node {self._node} has lost its right to grant")
+        return self._lost()
+
+    def pools(self) -> Mapping[PoolName, IPPool] | None:
+        """The pools as the watch shows them, by which the node gives addresses too.
+
+        None before it has shown all and while it is interrupted: what it showed may be old.
+        """
+        if self._pools.trouble or not self._pools.synced.is_set():
+            return None
+        return {PoolName(name): one.value for name, one in self._pools.values.items()}
+
+    def _refuse_unready(self) -> None:
+        """Raise why the node has no right to give addresses yet."""
+        if not self._ready.is_set():
+            why = self._trouble or self._pools.trouble or "it waits for its lease"
+            kind = Broken if isinstance(why, Broken) else Unavailable
+            raise kind(f"node {self._node} gives no addresses yet: {why}")
+
+    async def _serve(self, operation: effects.Effects[T]) -> T:
+        task = asyncio.create_task(self._runner.run(operation))
+        self._requests.add(task)
+        task.add_done_callback(self._finish)
+        return await asyncio.shield(task)
+
+    def _finish(self, task: asyncio.Task[Any]) -> None:
+        self._requests.discard(task)
+        if not task.cancelled():
+            task.exception()  # the caller may be gone
+        self._runner.wake()
+
+    async def _keep_right(self) -> None:
+        """Renew the lease in time, by a clock that goes on while the machine sleeps.
+
+        After an outage renew at once: the lease shows whether server or machine went back.
+        """
+        await self._pools.synced.wait()
+        failures, due, outages = 0, self.now(), 0
+        while True:
+            if self._pools.outages != outages and not self._pools.trouble:
+                outages, due = self._pools.outages, self.now()
+            if self.now() >= due or (self._agent.is_rolled_back and not failures):
+                sent = self.now()
+                done = await self._renew()
+                failures = 0 if done else failures + 1
+                third = self._timing.agreed.contact / 3
+                pause = min(third, self._timing.pause(failures))
+                due = sent + third if done else self.now() + pause  # the right counts from `sent`
+            await asyncio.sleep(self._timing.tick)
+
+    async def _renew(self) -> bool:
+        """Acquire or renew the lease; False when it has to be tried again soon."""
+        try:
+            await self._journal.refuse_foreign()
+            if self._ready.is_set():
+                await self._runner.run(agent.renew_lease(self._agent))
+            else:
+                await self._runner.run(agent.acquire_lease(self._agent))
+                self._ready.set()
+                log.info("address assignment enabled", node=self._node)
+        except KubeError as error:
+            self._notices.warn(log, "node lease not renewed", "right", str(error), node=self._node)
+            self._trouble = error
+            return False
+        self._trouble = None
+        self._notices.over("right")
+        if (
+            self._agent.is_rolled_back
+        ):  # again, meanwhile: the next renewal acquires the lease once more
+            return True
+        recalls = self._agent.recall_until - self.now()
+        if recalls <= 0:
+            self._notices.over("recall")
+            return True
+        for why in self._notices.news(
+            "recall", "the API server shows an earlier state than before"
+        ):
+            log.warning("addresses recalled", node=self._node, why=why, seconds=round(recalls))
+        return True
+
+    async def _keep_up(self) -> None:
+        """Tick, and log which addresses were lost."""
+        await self._ready.wait()
+        while True:
+            self._low.clear()
+            try:
+                await self._runner.run(agent.tick(self._agent))
+            except KubeError as error:
+                log.debug("address upkeep interrupted", why=str(error))
+            for sentence in self._notices.news("lost", *map(str, self._lost())):
+                log.error("address lost", why=sentence)
+            await asyncio.sleep(self._timing.tick / _TICKS)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._timing.tick):
+                    await self._low.wait()
+
+    async def _list(self, _: effects.ListBlocks) -> dict[BlockKey, Block]:
+        """Watch the blocks again; the first list of the watch is the answer."""
+        if self._watching:
+            self._watching.cancel()
+        blocks = Mirror(ipam.IP_BLOCK, ipam.block, self._block_changed)
+        self._blocks = blocks
+        follow = partial(blocks.follow, self._dependencies.cluster, self._timing.pause)
+        self._watching = self._tasks.create_task(kept("IP blocks", follow))
+        await blocks.tried.wait()
+        if blocks.trouble:
+            raise Unavailable(blocks.trouble)
+        return {block.key: block for block in blocks.values.values()}
+
+    def _note_rollback(self) -> None:
+        """Grant nothing more, and acquire the lease again at the next renewal."""
+        self._agent.note_rollback(self.now())
+
+    def _is_watch_interrupted(self) -> bool:
+        return bool(self._blocks and self._blocks.trouble)
+
+    def _block_changed(self, old: Block | None, new: Block | None) -> None:
+        block = new or old
+        assert block
+        is_garbled = bool(self._blocks and block.key.name in self._blocks.faults)
+        if is_rollback(old, new) and not is_garbled:
+            self._note_rollback()
+        self._agent.observe(block.key, new)
+        self._runner.wake()
+
+    def _pool_changed(self, old: _Pool | None, new: _Pool | None) -> None:
+        pool = new or old
+        assert pool
+        name = pool.queue.pool
+        catalog = {key: value for key, value in self._agent.catalog.items() if key != name}
+        self._queues.pop(name, None)
+        if new:
+            catalog[name] = new.subpools
+            self._queues[name] = new.queue
+        self._agent.catalog = catalog
+        self._low.set()
+        self._runner.wake()
+
+    def _is_low(self, pool: PoolName, rail: int | None) -> bool:
+        pool_subpools = subpools_for(self._agent.catalog.get(pool, ()), rail)
+        return any(
+            subpool.is_shared and spare(self._agent.state, subpool) < subpool.block_size // 2
+            for subpool in pool_subpools
+        )
+
+    def _lost(self) -> tuple[Broken, ...]:
+        if self.now() < self._agent.recall_until:
+            return ()  # the nodes that hold them now may be about to give them back
+        state = self._agent.state
+        return tuple(Broken(describe_loss(state, record, gone)) for record, gone in lost(state))
+
+    async def _end(self, loops: list[asyncio.Task[None]]) -> None:
+        """End the program: every operation stops where it is, as in a crash."""
+        if self._watching:
+            loops = [*loops, self._watching]
+        requests = tuple(self._requests)
+        for task in (*loops, *requests):
+            task.cancel()
+        await asyncio.gather(*requests, return_exceptions=True)
+
+
+def _pool(stored: Stored[Any, Any]) -> _Pool:
+    value = pool_of(stored)
+    return _Pool(value, subpools(value), ipam.borrow_queue(stored))

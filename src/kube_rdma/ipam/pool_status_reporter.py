@@ -1,0 +1,159 @@
+"""Reports how full each pool is: in its status, and as an Event when it is nearly full.
+
+The controller's other half of IPAM, beside gc.py. Every few seconds it computes each pool's status
+from pools and blocks and writes those that differ (level, not edge). Pools are few and are listed;
+blocks may be as many as nodes, so while it runs a watch shows them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+
+import structlog
+
+from kube_base.backoff import full_jitter
+from kube_base.errors import MOST_FAULTS, KubeError, Refused, Unavailable
+from kube_base.frozen import Frozen, replace
+from kube_client.kinds import Stored
+from kube_client.objects import Cluster
+from kube_rdma.adapters.bulkhead import ObjectWalls
+from kube_rdma.adapters.cluster.events import About, Events
+from kube_rdma.ipam import cluster as ipam
+from kube_rdma.ipam.ip_pool_status import IPPoolStatus, PoolFindings, pool_status
+from kube_rdma.ipam.kind import IP_POOL_TEXT, pool_of_text
+from kube_rdma.ipam.rules.reclaim import conflicts, nearly_full, usage
+from kube_rdma.ipam.rules.subpools import subpools
+from kube_rdma.lib.mirror import Mirror, follow_all
+from kube_rdma.model.conditions import moment
+from kube_rdma.model.ipam import Block, IPPool, Usage
+
+REPORT_SECONDS = 10.0
+
+log = structlog.get_logger()
+
+
+class _Blocks(Frozen):
+    values: tuple[Block, ...]
+    faults: Mapping[str, KubeError]  # by the name of a block
+
+
+class PoolStatusReporter:
+    """Writes the status of each pool of a cluster; the caller runs `events`.
+
+    `reported` is called with how full all pools are, at each look.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        events: Events,
+        reported: Callable[[Sequence[Usage]], None] = lambda _: None,
+    ) -> None:
+        self._cluster = cluster
+        self._events = events
+        self._reported = reported
+        self._blocks: Mirror[Block] = Mirror(ipam.IP_BLOCK, ipam.block)
+        self._usages: dict[str, tuple[Usage, ...]] = {}  # by pool, as counted last
+        self._walls = ObjectWalls("IPPool")
+
+    async def run(self) -> None:
+        """Report until cancelled, and wait for an API server that is away."""
+        async with asyncio.TaskGroup() as tasks:
+            await follow_all(tasks, self._cluster, full_jitter, self._blocks)
+            while True:
+                try:
+                    await self.report(datetime.now(UTC))
+                except KubeError as error:
+                    log.warning("pool report interrupted", why=str(error))
+                await asyncio.sleep(REPORT_SECONDS)
+
+    async def report(self, now: datetime) -> int:
+        """Write the status of each pool where it changed; return how many were written.
+
+        A status is of the very version of the object that it was computed from, or is not written:
+        so observedGeneration is that of the spec that was looked at, and never goes back.
+        """
+        blocks = await self._all_blocks()
+        pools = (await self._cluster.see(IP_POOL_TEXT)).objects
+        self._usages = {pool.name: self._usages.get(pool.name, ()) for pool in pools}
+        written = [
+            await self._walls.run(
+                (pool.name, pool.generation), partial(self._report, pool, blocks, moment(now))
+            )
+            for pool in pools
+        ]
+        self._reported([usage for usages in self._usages.values() for usage in usages])
+        return sum(written)
+
+    async def _all_blocks(self) -> _Blocks:
+        """As the watch shows them, or listed where it does not run; raise Unavailable."""
+        if not self._blocks.synced.is_set():
+            seen = await self._cluster.see(ipam.IP_BLOCK)
+            return _Blocks(tuple(map(ipam.block, seen.objects)), {})
+        if self._blocks.trouble:
+            raise Unavailable(self._blocks.trouble)
+        return _Blocks(tuple(self._blocks.values.values()), dict(self._blocks.faults))
+
+    async def _report(
+        self, stored: Stored[bytes, IPPoolStatus], blocks: _Blocks, now: str, why: str
+    ) -> bool:
+        """Whether the status of a pool was written; `why` the pool cannot be handled, if so."""
+        before = self._usages[stored.name]
+        pool, findings = None, PoolFindings(stored.generation, before, broken=why)
+        if not why:
+            pool, findings = _findings(stored, blocks, before)
+        status = pool_status(stored.status, pool, findings, now)
+        self._usages[stored.name] = tuple(findings.usages)
+        for sentence in findings.scarce:
+            about = About("IPPool", stored.name, api_version="kube-rdma.io/v1alpha1")
+            self._events.tell(about, "NearlyFull", sentence, warning=True)
+        if status == stored.status:
+            return False
+        try:
+            await self._cluster.replace_status(IP_POOL_TEXT, replace(stored, status=status))
+        except Unavailable as error:
+            log.info("pool status written by another client", why=str(error))
+            return False
+        except Refused as error:
+            log.warning("pool status not written", pool=stored.name, why=str(error))
+            return False
+        return True
+
+
+def _findings(
+    stored: Stored[bytes, IPPoolStatus], blocks: _Blocks, before: tuple[Usage, ...]
+) -> tuple[IPPool | None, PoolFindings]:
+    """What is found of an object: a spec that is not understood has findings too.
+
+    A garbled block may have anybody's addresses, so until it is well the usage stays as it was
+    `before`.
+    """
+    try:
+        pool = pool_of_text(stored)
+    except Refused as error:
+        return None, PoolFindings(stored.generation, broken=str(error))
+    findings = pool_findings(pool, blocks.values, stored.generation)
+    garbled = {n: fault for n, fault in blocks.faults.items() if n.startswith(f"{pool.network}.")}
+    if garbled:
+        conflicts = (*findings.conflicts, *map(str, list(garbled.values())[:MOST_FAULTS]))
+        findings = replace(findings, usages=before or findings.usages, conflicts=conflicts)
+    return pool, findings
+
+
+def pool_findings(pool: IPPool, blocks: tuple[Block, ...], generation: int) -> PoolFindings:
+    """What the status of a pool reports, from the blocks of its network."""
+    try:
+        compiled = subpools(pool)
+    except Refused as error:
+        return PoolFindings(generation, broken=str(error))
+    own = [block for block in blocks if block.key.network == pool.network]
+    usages = usage(compiled, own)
+    return PoolFindings(
+        generation,
+        usages=usages,
+        scarce=tuple(text for one in usages if (text := nearly_full(one))),
+        conflicts=tuple(str(one) for block in own for one in conflicts(block)),
+    )

@@ -1,0 +1,586 @@
+"""What a node's agent does, one effect at a time: serve requests, keep its right, settle blocks.
+
+The program runs `acquire_lease` once after it loaded the journal, then `renew_lease` every third of
+T, and `tick` every second or when a block or borrow queue changed; it runs `add` and `delete` for
+each request, one at a time per container. Each operation may stop anywhere, by a crash or an error:
+the next one reads what was done from the journal and from the blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from enum import IntEnum
+from functools import partial
+from itertools import chain
+from math import inf
+
+from kube_base.errors import Refused, Unavailable
+from kube_base.frozen import replace
+from kube_rdma.ipam.rules import blocks, effects
+from kube_rdma.ipam.rules.borrowing import (
+    has_requests_of,
+    has_requests_of_others,
+    lendable,
+    surplus,
+    with_requests_of,
+)
+from kube_rdma.ipam.rules.grant import Granted, Insufficient, grant
+from kube_rdma.ipam.rules.node_lease import acquisition, is_lease_rollback, is_ours, renewal
+from kube_rdma.ipam.rules.node_state import (
+    abandoned,
+    cooled_down,
+    end_cooldown,
+    extend_right,
+    release,
+    spare,
+    suspend_right,
+    with_record,
+    without_record,
+)
+from kube_rdma.ipam.rules.pools import counted
+from kube_rdma.ipam.rules.slices import choose_slice, claim_in, own_part, strays
+from kube_rdma.ipam.rules.subpools import NONE, Subpool, anchor, key_of, mask
+from kube_rdma.lib.phrases import listed
+from kube_rdma.model.ipam import (
+    AddressRequest,
+    Bits,
+    Block,
+    BlockKey,
+    BorrowQueue,
+    ContainerId,
+    InterfaceName,
+    NodeLease,
+    PoolName,
+)
+
+_TRIES = 4  # of one write; then the block stays uncertain until the next tick
+_MOMENT = 0.2  # seconds until the next try
+_QUEUE = 12  # times the patience: how long a request may lose races while addresses are free
+
+
+class _Claim(IntEnum):
+    """How a claim ended: no address was free, other nodes were first, the claim was made."""
+
+    NONE = 0
+    LOST = 1
+    MADE = 2
+
+
+def _exactly(bits: Bits) -> Callable[[Block | None], Bits]:
+    return lambda _: bits
+
+
+_NOTHING = _exactly(NONE)
+
+
+def acquire_lease(agent: effects.IpamAgentState) -> effects.Effects[None]:
+    """Get the right to grant, then confirm all holdings; wait while another journal has it."""
+    seen: NodeLease | None = None
+    since: float = yield effects.Clock()
+    while True:
+        lease: NodeLease | None = yield effects.ReadLease(agent.identity.node)
+        sent: float = yield effects.Clock()
+        if lease != seen:
+            seen, since = lease, sent
+        if lease and agent.lease and lease.heartbeat < agent.lease.heartbeat:
+            since = -inf  # an older store: this process had already taken that right over
+        wish = acquisition(agent.identity, lease, sent - since, agent.timing, agent.cooldown)
+        if not isinstance(wish, NodeLease):
+            yield effects.Pause(wish)
+            continue
+        written: NodeLease | None = yield effects.WriteLease(wish)
+        if written:
+            break
+        yield effects.Pause(_MOMENT)
+    agent.lease = written
+    agent.state = extend_right(agent.state, sent, written.duration)
+    yield from _list(agent, sent, is_kept=is_ours(lease, agent.identity.journal))
+    yield from settle(agent)
+
+
+def _list(agent: effects.IpamAgentState, sent: float, *, is_kept: bool) -> effects.Effects[None]:
+    """Read all blocks; after a rollback of the store, recall the node's addresses before all else.
+
+    `is_kept`: the node kept its right, so the blocks must list what its pods have.
+    """
+    term = agent.state.term
+    now: float = yield effects.Clock()
+    listed: dict[BlockKey, Block] = yield effects.ListBlocks()
+    if is_kept and not agent.is_rolled_back and blocks.missing(agent.state, listed):
+        right = agent.state.right_until
+        agent.note_rollback(sent)
+        agent.state, term = replace(agent.state, right_until=right), agent.state.term
+    agent.blocks = listed
+    if agent.is_rolled_back and agent.state.term == term:
+        agent.state = blocks.recall(agent.state, listed, agent.trusted)
+        agent.recall_until = now + agent.timing.recall
+
+
+def renew_lease(agent: effects.IpamAgentState) -> effects.Effects[None]:
+    """Keep the right; where it was revoked, stop granting at once and acquire it again."""
+    for _ in range(2):
+        if agent.is_rolled_back:
+            break
+        if agent.lease:
+            sent: float = yield effects.Clock()
+            written: NodeLease | None = yield effects.WriteLease(renewal(agent.lease))
+            if written:
+                agent.lease = written
+                agent.state = extend_right(agent.state, sent, written.duration)
+                return
+        current: NodeLease | None = yield effects.ReadLease(agent.identity.node)
+        now: float = yield effects.Clock()
+        has_right = now < agent.state.right_until
+        if agent.lease and is_lease_rollback(agent.lease, current, has_right=has_right):
+            is_behind = current is not None and current.heartbeat < agent.lease.heartbeat
+            agent.note_rollback(now, of_machine=not is_behind)
+            break
+        agent.lease = current if is_ours(current, agent.identity.journal) else None
+        if agent.lease is None:
+            break
+    else:
+        return
+    agent.state = suspend_right(agent.state)
+    yield from acquire_lease(agent)
+
+
+def add(agent: effects.IpamAgentState, request: AddressRequest) -> effects.Effects[Granted]:
+    """Serve a request: from what the node holds, else from claims, else from what others give back.
+
+    Raises Refused, Unavailable and Broken as `grant` does, and Refused for a pool that stays full.
+    """
+    yield from _wait_for_turn(agent, request.container)
+    try:
+        granted = yield from _add(agent, request)
+    except Exception:
+        yield from _withdraw_requests(agent, request.container)
+        raise
+    finally:
+        agent.serving.discard(request.container)
+    yield from _withdraw_requests(agent, request.container)
+    return granted
+
+
+def _add(agent: effects.IpamAgentState, request: AddressRequest) -> effects.Effects[Granted]:
+    now: float = yield effects.Clock()
+    deadline = now + agent.timing.patience
+    last = now + _QUEUE * agent.timing.patience
+    wanted = _with_pins(agent, request)
+    while True:
+        if agent.is_rolled_back:
+            raise _unavailable(agent, now)
+        term = agent.state.term
+        agent.state, answer = grant(agent.state, wanted, agent.catalog, now)
+        if isinstance(answer, Granted):
+            yield effects.Put(answer.record)
+            now = yield effects.Clock()
+            agent.state = with_record(agent.state, answer.record, now)
+            if agent.state.term != term or now >= agent.state.right_until:
+                raise Unavailable(f"node {agent.state.node} lost its contact while it granted")
+            return answer
+        if not agent.may_claim(now):
+            raise _unavailable(agent, now)
+        if now >= deadline:
+            wanted = _without_preferred(agent, request, answer, now)
+            deadline = now + agent.timing.patience
+        ahead, writes = request.container not in agent.waiting, _writes_seen(agent)
+        match (yield from _claim(agent, answer, ahead=ahead)):
+            case _Claim.NONE:
+                agent.waiting[request.container] = answer.shortages
+                yield from _publish_requests(agent, {s.subpool.pool for s in answer.shortages})
+                yield effects.Pause(_MOMENT)
+            case _Claim.LOST:
+                yield effects.Pause(_MOMENT)
+                now = yield effects.Clock()
+                if _writes_seen(agent) != writes:  # others succeed: the pool is busy, not full
+                    deadline = min(last, now + agent.timing.patience)
+        now = yield effects.Clock()
+
+
+def delete(
+    agent: effects.IpamAgentState, container: ContainerId, interface: InterfaceName | None = None
+) -> effects.Effects[None]:
+    """Release the container's addresses into their cool-down; a container without any is no error.
+
+    A full or read-only disk delays no pod's end: the addresses then cool down in memory, and no
+    other pod gets them before the journal has their release. A process that starts before that
+    releases them as those of a container that is gone.
+    """
+    yield from _wait_for_turn(agent, container)
+    try:
+        record = release(agent.state, container, interface)
+        if record:
+            with suppress(Unavailable):
+                yield effects.Put(record)
+            now: float = yield effects.Clock()
+            agent.state = with_record(agent.state, record, now)
+    finally:
+        agent.serving.discard(container)
+
+
+def collect(
+    agent: effects.IpamAgentState, living: frozenset[ContainerId], since: float
+) -> effects.Effects[None]:
+    """Release what containers had that are gone: not among `living`, listed after `since`."""
+    for container in abandoned(agent.state, living, since):
+        if container not in agent.serving:
+            yield from delete(agent, container)
+
+
+def tick(agent: effects.IpamAgentState) -> effects.Effects[None]:
+    """Do what no request waits for: settle blocks, end cool-downs, lend, claim ahead.
+
+    After a rollback do nothing before the node has its lease again: no controller would reclaim the
+    addresses of a node without a lease.
+    """
+    if agent.is_rolled_back:
+        return
+    now: float = yield effects.Clock()
+    if now >= agent.recall_until and agent.state.taken:
+        agent.state = replace(agent.state, taken={})
+    yield from settle(agent)
+    now = yield effects.Clock()
+    for container in cooled_down(agent.state, now):
+        yield from _end_cooldown(agent, container)
+    for pool, queue in tuple(agent.queues.items()):
+        if not agent.waiting and has_requests_of(queue, agent.state.node):
+            yield from _publish_requests(agent, [pool])
+        if _lendable(agent, pool, queue):
+            yield effects.Pause(
+                _MOMENT
+            )  # every node sees the request, and the first to give is enough
+            for key, bits in _lendable(agent, pool, agent.queues.get(pool, queue)):
+                yield from write(agent, key, give_back=bits)
+    if agent.may_claim(now):
+        yield from _replenish(agent)
+
+
+def _replenish(agent: effects.IpamAgentState) -> effects.Effects[None]:
+    """Claim ahead where spare addresses run low, and give back where they are too many."""
+    for sliced in chain.from_iterable(agent.catalog.values()):
+        for key, bits in strays(agent.state.node, agent.state.holdings, sliced):
+            yield from write(agent, key, give_back=bits)
+    for subpool in _used_subpools(agent):
+        if has_requests_of_others(agent.queues.get(subpool.pool), agent.state.node):
+            continue
+        is_low = spare(agent.state, subpool) < subpool.block_size // 2
+        if is_low and blocks.ahead_limit(agent.state, agent.blocks, subpool) >= subpool.block_size:
+            yield from _claim_from(agent, subpool, subpool.block_size)
+        for key, bits in surplus(agent.state, subpool) if subpool.is_shared else ():
+            yield from write(agent, key, give_back=bits)
+
+
+def settle(agent: effects.IpamAgentState) -> effects.Effects[None]:
+    """Write each block that is uncertain or differs from what the node believes."""
+    for key in blocks.unsettled(agent.state, agent.blocks):
+        yield from write(agent, key)
+
+
+def write(
+    agent: effects.IpamAgentState,
+    key: BlockKey,
+    *,
+    claim: Callable[[Block | None], Bits] = _NOTHING,
+    give_back: Bits = NONE,
+) -> effects.Effects[bool]:
+    """Write one block until a write surely succeeds; False: it is busy, or stays uncertain.
+
+    `claim` says which addresses to take of a block as it was just read, for other nodes may have
+    been first. A claim ends with its term.
+    """
+    if key in agent.busy:
+        return False
+    agent.busy.add(key)
+    began, latest, is_gone = agent.state.term, agent.blocks.get(key), False
+    try:
+        for attempt in range(_TRIES):
+            holding = agent.state.holdings.get(key)
+            if attempt > 1:  # many nodes write this block: another try at once adds to the load
+                yield effects.Pause(_MOMENT)
+            if attempt or (holding and holding.uncertain):
+                earlier = latest if agent.state.term == began else None  # else a rollback is known
+                is_gone = yield from _read(agent, key, earlier)
+            term = agent.state.term
+            if claim is not _NOTHING and (term != began or agent.is_watch_interrupted()):
+                return False  # what was just read may be of a store that went back
+            bits = claim(agent.blocks.get(key))
+            if attempt and not bits and blocks.forgettable(agent.state, key, agent.blocks.get(key)):
+                agent.state = blocks.forget(agent.state, key)
+                return False
+            agent.state, written = blocks.plan(
+                agent.state, key, agent.blocks.get(key), claim=bits, give_back=give_back
+            )
+            block = yield effects.WriteBlock(written)
+            if block is None:
+                continue
+            if is_gone and agent.state.term == began:  # it was deleted, not only garbled
+                agent.observe(key, latest)
+                yield from _note_rollback(agent)
+            is_gone = False
+            agent.observe(key, block)
+            if agent.state.term == term:
+                agent.state = blocks.confirm(agent.state, block)
+                return True
+        return False
+    finally:
+        agent.end_write(key, latest if is_gone else None)
+
+
+def _read(
+    agent: effects.IpamAgentState, key: BlockKey, latest: Block | None
+) -> effects.Effects[bool]:
+    """Read a block; True when it is gone or garbled though a node held addresses of it."""
+    shown, term = agent.blocks.get(key), agent.state.term
+    block: Block | None = yield effects.ReadBlock(key)
+    is_rolled_back = agent.state.term == term and blocks.is_rollback(latest, block)
+    if block and is_rolled_back:
+        yield from _note_rollback(agent)
+    if block or agent.blocks.get(key) is shown:  # else a watch was faster
+        agent.observe(key, block)
+    return is_rolled_back and block is None
+
+
+def _note_rollback(agent: effects.IpamAgentState) -> effects.Effects[None]:
+    now: float = yield effects.Clock()
+    agent.note_rollback(now)
+
+
+def _wait_for_turn(agent: effects.IpamAgentState, container: ContainerId) -> effects.Effects[None]:
+    """Wait until no other operation serves the container: its records must not cross."""
+    while container in agent.serving:
+        yield effects.Pause(_MOMENT)
+    agent.serving.add(container)
+
+
+def _writes_seen(agent: effects.IpamAgentState) -> int:
+    """The number of writes in the blocks that the node sees: it grows while any node succeeds."""
+    return sum(block.edition for block in agent.blocks.values())
+
+
+def _without_preferred(
+    agent: effects.IpamAgentState, request: AddressRequest, insufficient: Insufficient, now: float
+) -> AddressRequest:
+    """The request without its owners' last addresses, once it has waited for them long enough.
+
+    They may be in cool-down on the owner's last node, so the wait lasts as long; the runtime asks
+    again meanwhile. Raises Refused when other addresses are lacking too.
+    """
+    for shortage in insufficient.shortages:
+        if shortage.must or shortage.owner is None:
+            raise _full(agent, insufficient)
+        since = agent.awaited_since.setdefault(shortage.owner, now)
+        if now - since < shortage.subpool.cooldown + agent.timing.patience:
+            raise Unavailable(
+                f"{shortage.address} was the last address of {shortage.owner}, and another node "
+                "still has it: waiting until it has rested"
+            )
+    for shortage in insufficient.shortages:
+        if shortage.owner:
+            agent.awaited_since.pop(shortage.owner, None)
+    return request
+
+
+def _claim(
+    agent: effects.IpamAgentState, insufficient: Insufficient, *, ahead: bool
+) -> effects.Effects[_Claim]:
+    """Claim what is lacking, and some more for the next requests."""
+    result = _Claim.NONE
+    for shortage in insufficient.shortages:
+        subpool = shortage.subpool
+        if subpool.per_node:
+            result = max(result, (yield from _claim_slice(agent, subpool)))
+            continue
+        if shortage.address:
+            key, bit = key_of(subpool.network, shortage.address)
+            block = agent.blocks.get(key)
+            if bit & blocks.held(block) & ~blocks.held_by(block, agent.state.node):
+                continue
+            done = yield from write(agent, key, claim=_exactly(bit))
+            result = max(result, _Claim.MADE if done else _Claim.LOST)
+            continue
+        count = shortage.count
+        if ahead and not has_requests_of_others(agent.queues.get(subpool.pool), agent.state.node):
+            count = max(count, blocks.ahead_limit(agent.state, agent.blocks, subpool))
+        claimed = yield from _claim_from(agent, subpool, count)
+        result = max(result, claimed)
+    return result
+
+
+def _claim_from(
+    agent: effects.IpamAgentState, subpool: Subpool, count: int
+) -> effects.Effects[_Claim]:
+    """Claim up to `count` addresses of the subpool."""
+    result = _Claim.NONE
+    for key, bits in blocks.choose_claims(agent.state, agent.blocks, subpool, count):
+        claim = partial(blocks.free_of, subpool=subpool, key=key, count=bits.bit_count())
+        done = yield from write(agent, key, claim=claim)
+        result = max(result, _Claim.MADE if done else _Claim.LOST)
+    return result
+
+
+def _claim_slice(agent: effects.IpamAgentState, subpool: Subpool) -> effects.Effects[_Claim]:
+    """Claim a slice of the subpool for this node, unless it has one by now."""
+    chosen = choose_slice(agent.state, agent.blocks, subpool)
+    if chosen is None:
+        is_own = own_part(agent.state.node, agent.state.holdings, subpool)
+        return _Claim.MADE if is_own else _Claim.NONE
+    key = chosen[0]
+
+    def claim(block: Block | None) -> Bits:
+        return claim_in(agent.state, agent.blocks, subpool, key, block)
+
+    done = yield from write(agent, key, claim=claim)
+    return _Claim.MADE if done else _Claim.LOST
+
+
+def _lendable(
+    agent: effects.IpamAgentState, pool: PoolName, queue: BorrowQueue
+) -> tuple[tuple[BlockKey, Bits], ...]:
+    """What to give back now for the requests of a borrow queue."""
+    pool_subpools = agent.catalog.get(pool, ())
+    return lendable(agent.state, queue, pool_subpools, bool(agent.waiting), agent.blocks)
+
+
+def _end_cooldown(agent: effects.IpamAgentState, container: ContainerId) -> effects.Effects[None]:
+    """End a container's cool-down: first in the journal, then in memory."""
+    if container in agent.serving or container not in agent.state.cooldown_ends:
+        return
+    agent.serving.add(container)
+    try:
+        record = end_cooldown(agent.state, container)
+        if record.allocations:
+            yield effects.Put(record)
+            now: float = yield effects.Clock()
+            agent.state = with_record(agent.state, record, now)
+        else:
+            yield effects.Remove(container)
+            agent.state = without_record(agent.state, container)
+    finally:
+        agent.serving.discard(container)
+
+
+def _withdraw_requests(
+    agent: effects.IpamAgentState, container: ContainerId
+) -> effects.Effects[None]:
+    """Withdraw the borrow requests of a container; what fails now, the next tick repeats."""
+    shortages = agent.waiting.pop(container, ())
+    try:
+        yield from _publish_requests(agent, {shortage.subpool.pool for shortage in shortages})
+    except Unavailable:
+        return
+
+
+def _publish_requests(
+    agent: effects.IpamAgentState, pools: Iterable[PoolName]
+) -> effects.Effects[None]:
+    """Write what all requests of this node lack into the borrow queues."""
+    for pool in sorted(pools):
+        queue: BorrowQueue = yield effects.ReadBorrowQueue(pool)
+        shortages = [shortage for waiting in agent.waiting.values() for shortage in waiting]
+        if changed := with_requests_of(queue, agent.state.node, shortages):
+            yield effects.WriteBorrowQueue(changed)
+
+
+def _with_pins(agent: effects.IpamAgentState, request: AddressRequest) -> AddressRequest:
+    """The request, with the addresses that its owners had last."""
+    nics = []
+    for nic in request.nics:
+        subpools = agent.catalog.get(nic.pool, ())
+        if nic.owner and not nic.addresses:
+            last = chain.from_iterable(blocks.last_of(agent.blocks, s, nic.owner) for s in subpools)
+            nic = replace(nic, prefer=tuple(last))  # noqa: PLW2901 - the same NIC, completed
+        nics.append(nic)
+    return replace(request, nics=tuple(nics))
+
+
+def _used_subpools(agent: effects.IpamAgentState) -> tuple[Subpool, ...]:
+    """Subpools that the node allocates from: it claims ahead only for these."""
+    pools = {a.pool for record in agent.state.records.values() for a in record.allocations}
+    return tuple(
+        subpool
+        for pool in sorted(pools & set(agent.catalog))
+        for whole in agent.catalog[pool]
+        if (subpool := _part_of(agent, whole))
+        and any(h.in_use & mask(subpool, key) for key, h in agent.state.holdings.items())
+    )
+
+
+def _part_of(agent: effects.IpamAgentState, subpool: Subpool) -> Subpool | None:
+    """What this node may claim of a subpool: all of it, or its own slice."""
+    if subpool.per_node is None:
+        return subpool
+    return own_part(agent.state.node, agent.state.holdings, subpool)
+
+
+def _unavailable(agent: effects.IpamAgentState, now: float) -> Unavailable:
+    """The error for a store that went back, or may have."""
+    if now >= agent.recall_until:
+        return Unavailable(
+            f"node {agent.state.node} takes no new addresses while its watch of the IPBlocks is "
+            "interrupted"
+        )
+    left = f"in {agent.recall_until - now:.0f} s"
+    wait = "once it has asked back" if agent.is_rolled_back else left
+    return Unavailable(
+        "the IPBlocks went back to an earlier state, by a restore of etcd or by hand: every node "
+        f"first asks back what its pods have, and node {agent.state.node} takes new addresses "
+        f"{wait}"
+    )
+
+
+def _full(agent: effects.IpamAgentState, insufficient: Insufficient) -> Refused:
+    """The error for a pool that stayed full."""
+    shortage = insufficient.shortages[0]
+    subpool, where = shortage.subpool, f"IPPool {shortage.subpool.pool}"
+    if shortage.address:
+        key, bit = key_of(subpool.network, shortage.address)
+        block = agent.blocks.get(key)
+        holders = [h.node for h in block.holdings if h.bits & bit] if block else []
+        by = f"node {holders[0]}" if holders else "a node"
+        return Refused(
+            f"{shortage.address} is in use on {by}",
+            remedy="Delete the pod that has it, or ask for another address",
+            where=where,
+        )
+    if subpool.per_node:
+        return _without_slice(agent, subpool)
+    if subpool.node_slice:
+        return Refused(
+            f"{subpool.node_slice}, which node {agent.state.node} has of the pool, is full: pods "
+            f"have all of its {counted(subpool.size)}",
+            remedy="Delete pods of this node, or write a shorter perNode.prefix",
+            where=where,
+        )
+    parts = [
+        (blocks.held(block) & mask(subpool, key)).bit_count() for key, block in agent.blocks.items()
+    ]
+    return Refused(
+        f"the pool is full: {sum(parts)} of {subpool.size} addresses are held, and no node gave "
+        f"back the {shortage.count} that node {agent.state.node} lacks",
+        remedy="Add a range, delete pods, or taint nodes that are down as out-of-service",
+        where=where,
+    )
+
+
+def _without_slice(agent: effects.IpamAgentState, subpool: Subpool) -> Refused:
+    """The error for a node that gets no slice."""
+    assert subpool.per_node
+    node, where = agent.state.node, f"IPPool {subpool.pool}"
+    for entry in subpool.per_node.nodes:
+        if entry.node == node:
+            key, bits = anchor(subpool.network, entry.subnet)
+            block = agent.blocks.get(key)
+            holders = sorted(h.node for h in block.holdings if h.bits & bits) if block else []
+            by = f"node {holders[0]} holds addresses of it" if holders else "it is not free"
+            return Refused(
+                f"{entry.subnet} is the slice of node {node}, and {by}",
+                remedy="Delete the pods that have these addresses, or choose another slice",
+                where=where,
+            )
+    subnets = listed([str(r.subnet) for r in subpool.ranges])
+    return Refused(
+        f"the pool is full: no /{subpool.per_node.prefix} of {subnets} is free for node {node}",
+        remedy="Add a range, or delete the Node objects of nodes that are gone for good",
+        where=where,
+    )

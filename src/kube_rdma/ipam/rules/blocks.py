@@ -1,0 +1,362 @@
+"""What a node writes into blocks: what it claims, what it gives back, what settles uncertainty.
+
+`plan` makes every write of a node, from the block as it was just read. A write says the whole of
+the node's holding: what the block lists, plus what the node claims, minus what it gives back. So
+each write that succeeds tells the node exactly what it holds, and makes every older write that is
+still under way fail. Only a plain success counts: after any other outcome the block stays uncertain
+until a later write succeeds. So after a conflict too, for the API server answers with one to the
+second delivery of a write that succeeded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kube_base.frozen import replace
+from kube_rdma.ipam.rules.node_state import LocalHolding, NodeAddressState, suspend_right
+from kube_rdma.ipam.rules.subpools import (
+    NONE,
+    Subpool,
+    anchor,
+    key_at,
+    key_of,
+    lowest,
+    mask,
+    start_block,
+)
+from kube_rdma.model.ipam import (
+    BLOCK_ADDRESSES,
+    Address,
+    Bits,
+    Block,
+    BlockKey,
+    NetworkName,
+    NodeHolding,
+    NodeName,
+    Owner,
+    Pin,
+    Subnet,
+    Version,
+)
+
+_ROOMY = 256  # block sizes: room for so many nodes that claim before they see each other
+_ALL = (1 << BLOCK_ADDRESSES) - 1
+_FIRST = 4  # addresses that a node claims first in a smaller pool; then twice what it uses
+_Tenants = Mapping[
+    int, Owner | None
+]  # who has the address at each offset of a block; None: not sticky
+
+Blocks = Mapping[BlockKey, Block]
+"""The blocks as the node sees them, perhaps late; a key that is missing has no object."""
+
+
+def held_by(block: Block | None, node: NodeName) -> Bits:
+    """The addresses that `node` holds, by the block."""
+    bits = 0
+    for holding in block.holdings if block else ():
+        if holding.node == node:
+            bits |= holding.bits
+    return Bits(bits)
+
+
+def held(block: Block | None) -> Bits:
+    """The addresses that any node holds."""
+    bits = 0
+    for holding in block.holdings if block else ():
+        bits |= holding.bits
+    return Bits(bits)
+
+
+def pinned(block: Block | None) -> Bits:
+    """The addresses that an owner had last."""
+    bits = 0
+    for pin in block.pins if block else ():
+        bits |= 1 << pin.offset
+    return Bits(bits)
+
+
+def slice_owner(node: NodeName, node_slice: Subnet) -> Owner:
+    """Who the pin of a slice is for; the owner of an address begins with a pod's namespace."""
+    return Owner(f"node/{node}/{node_slice.network_address}")
+
+
+def plan(
+    state: NodeAddressState,
+    key: BlockKey,
+    block: Block | None,
+    *,
+    claim: Bits = NONE,
+    give_back: Bits = NONE,
+) -> tuple[NodeAddressState, Block]:
+    """The next write of a block, and the state while it is under way.
+
+    The write asks back what is in use where no other node holds it. Of `claim` it takes what is
+    free, of `give_back` it gives back what is not in use.
+    """
+    holding = state.holdings.get(key, LocalHolding())
+    needed = state.needed(key)
+    returning = Bits((holding.returning | give_back) & ~needed)
+    others = held(block) & ~held_by(block, state.node)
+    own = (held_by(block, state.node) | needed | claim) & ~others & ~returning
+    holdings = [h for h in (block.holdings if block else ()) if h.node != state.node]
+    if own:
+        holdings.append(NodeHolding(state.node, Bits(own)))
+    written = Block(
+        key,
+        tuple(sorted(holdings, key=lambda h: h.node)),
+        _pins(block, _tenants(state, key).get(key, {}), Bits(own)),
+        (block.edition if block else 0) + 1,
+        block.version if block else None,
+    )
+    holding = replace(holding, returning=returning, uncertain=True)
+    return replace(state, holdings={**state.holdings, key: holding}), written
+
+
+def confirm(state: NodeAddressState, block: Block) -> NodeAddressState:
+    """The state after a write that surely succeeded: the node holds what `block` says.
+
+    Only for writes planned in the same term, one at a time for each block (agent.write).
+    """
+    own = held_by(block, state.node)
+    holdings = dict(state.holdings)
+    before = holdings[block.key]
+    holding = LocalHolding(
+        confirmed=own, in_use=before.in_use, pinned=pinned(block), kept=before.kept
+    )
+    if holding.confirmed or holding.in_use or holding.kept:
+        holdings[block.key] = holding
+    else:
+        del holdings[block.key]
+    return replace(state, holdings=holdings)
+
+
+def is_rollback(old: Block | None, new: Block | None) -> bool:
+    """Whether `new` after `old` shows that the store went back: an older block, or a held one gone.
+
+    The controller deletes a block only when no node holds addresses of it. The next one has an
+    edition that began again and a higher version than before.
+    """
+    if old is None:
+        return False
+    if new is None:
+        return bool(old.holdings)
+    if new.version == old.version:
+        return False
+    return is_older(new, old) or bool(old.holdings and new.edition < old.edition)
+
+
+def is_older(block: Block, other: Block) -> bool:
+    """Whether `block` is older than `other` by the API server's count, where it has one."""
+    return _number(block.version) < _number(other.version)
+
+
+def _number(version: Version | None) -> int:
+    """The version as a number that rises with each write (KEP-5504); 0 where it is no number."""
+    return int(version) if version and version.isdecimal() else 0
+
+
+def after_rollback(state: NodeAddressState, blocks: Blocks) -> NodeAddressState:
+    """The state after a rollback: the right is lost, and what other nodes had by then is theirs."""
+    taken = {
+        key: Bits(
+            (holding.in_use | holding.kept)
+            & held(blocks.get(key))
+            & ~held_by(blocks.get(key), state.node)
+        )
+        for key, holding in state.holdings.items()
+    }
+    return replace(suspend_right(state), taken=taken)
+
+
+def missing(state: NodeAddressState, blocks: Blocks) -> bool:
+    """Whether the blocks lack addresses in use of a node whose right was not revoked."""
+    return any(
+        (holding.in_use | holding.kept) & ~held_by(blocks.get(key), state.node)
+        for key, holding in state.holdings.items()
+    )
+
+
+def recall(
+    state: NodeAddressState, blocks: Blocks, trusted: Mapping[BlockKey, Bits]
+) -> NodeAddressState:
+    """The state after a rollback of the store: of the blocks, the node believes `trusted` only.
+
+    It asks back what is in use and gives back all else, for another node may have claimed it since.
+    Writes that were planned before count no more.
+    """
+    holdings = dict(state.holdings)
+    for key in {k for k, block in blocks.items() if held_by(block, state.node)} | set(holdings):
+        holding = holdings.get(key, LocalHolding())
+        returning = Bits(_ALL & ~trusted.get(key, NONE) & ~state.needed(key))
+        holdings[key] = LocalHolding(
+            in_use=holding.in_use, returning=returning, uncertain=True, kept=holding.kept
+        )
+    return replace(state, holdings=holdings, term=state.term + 1)
+
+
+def forgettable(state: NodeAddressState, key: BlockKey, block: Block | None) -> bool:
+    """Whether a failed claim leaves nothing of the node, by its state and by the block just read.
+
+    The node grants nothing there, so nothing is to settle; a late claim shows up as a holding.
+    """
+    holding = state.holdings.get(key, LocalHolding())
+    own = holding.confirmed | holding.in_use | holding.kept | holding.returning
+    return not (own | held_by(block, state.node))
+
+
+def forget(state: NodeAddressState, key: BlockKey) -> NodeAddressState:
+    """The state without the block."""
+    return replace(
+        state,
+        holdings={other: holding for other, holding in state.holdings.items() if other != key},
+    )
+
+
+def unsettled(state: NodeAddressState, blocks: Blocks) -> tuple[BlockKey, ...]:
+    """Blocks to write again: uncertain, or other than this node believes."""
+    owned = {key for key, block in blocks.items() if held_by(block, state.node)}
+    tenants = _tenants(state)
+    return tuple(
+        key
+        for key in sorted(owned | set(state.holdings))
+        if _differs(state, key, blocks.get(key))
+        or _mispinned(blocks.get(key), tenants.get(key, {}), state.node)
+    )
+
+
+def choose_claims(
+    state: NodeAddressState, blocks: Blocks, subpool: Subpool, count: int
+) -> tuple[tuple[BlockKey, Bits], ...]:
+    """Where to claim `count` addresses of a subpool of any size; fewer where it has no more.
+
+    The walk begins at the node's own start block and visits no more blocks than there are objects:
+    a block without an object is free. Pinned addresses of other owners come last.
+    """
+    return _walk(state, blocks, subpool, count, pins=False) or _walk(
+        state, blocks, subpool, count, pins=True
+    )
+
+
+def free_of(block: Block | None, subpool: Subpool, key: BlockKey, count: int) -> Bits:
+    """Up to `count` free addresses of the block, those without a pin first."""
+    free = mask(subpool, key) & ~held(block)
+    fresh = free & ~pinned(block)
+    return lowest(fresh or free, count)
+
+
+def vacancy(blocks: Blocks, subpool: Subpool) -> tuple[int, int]:
+    """How many addresses of the subpool are free, and how many nodes hold some."""
+    taken, nodes = 0, set()
+    for key, block in blocks.items():
+        if block.holdings and (given := mask(subpool, key)):
+            for holding in block.holdings:
+                if bits := holding.bits & given:
+                    taken += bits.bit_count()
+                    nodes.add(holding.node)
+    return subpool.size - taken, len(nodes)
+
+
+def ahead_limit(state: NodeAddressState, blocks: Blocks, subpool: Subpool) -> int:
+    """How many addresses the node may claim ahead, the block size at most.
+
+    How many nodes will claim is unknown. So a node takes half of an even share of what is left, and
+    begins small where many nodes at once could empty the pool with a block size each. Nodes claim
+    the last addresses of a pool one by one, so none has to be given back.
+    """
+    vacant, nodes = vacancy(blocks, subpool)
+    share = min(subpool.block_size, vacant // (2 * max(nodes, 1)))
+    if vacant >= _ROOMY * subpool.block_size:
+        return share
+    used = sum(
+        (holding.in_use & mask(subpool, key)).bit_count() for key, holding in state.holdings.items()
+    )
+    return min(share, max(_FIRST, 2 * used))
+
+
+def last_of(blocks: Blocks, subpool: Subpool, owner: Owner) -> tuple[Address, ...]:
+    """The addresses of the subpool that the owner had last."""
+    return tuple(
+        key.address(pin.offset)
+        for key, block in blocks.items()
+        for pin in block.pins
+        if pin.owner == owner and mask(subpool, key) >> pin.offset & 1
+    )
+
+
+def _walk(
+    state: NodeAddressState, blocks: Blocks, subpool: Subpool, count: int, *, pins: bool
+) -> tuple[tuple[BlockKey, Bits], ...]:
+    claims: list[tuple[BlockKey, Bits]] = []
+    origin = start_block(subpool, state.node)
+    for step in range(min(subpool.block_count, len(blocks) + len(subpool.spans) + count)):
+        if count <= 0:
+            break
+        key = key_at(subpool, (origin + step) % subpool.block_count)
+        holding = state.holdings.get(key)
+        if holding and holding.uncertain:
+            continue
+        block = blocks.get(key)
+        free = mask(subpool, key) & ~held(block)
+        if not pins:
+            free &= ~pinned(block)
+        if free:
+            bits = lowest(free, count)
+            claims.append((key, bits))
+            count -= bits.bit_count()
+    return tuple(claims)
+
+
+def _differs(state: NodeAddressState, key: BlockKey, block: Block | None) -> bool:
+    """Whether the block says otherwise, or an address in use could be asked back."""
+    holding = state.holdings.get(key, LocalHolding())
+    is_other = holding.uncertain or held_by(block, state.node) != holding.confirmed
+    return is_other or bool(state.needed(key) & ~held(block))
+
+
+def _mispinned(block: Block | None, tenants: _Tenants, node: NodeName) -> bool:
+    return block is not None and _pins(block, tenants, held_by(block, node)) != block.pins
+
+
+def _tenants(
+    state: NodeAddressState, only: BlockKey | None = None
+) -> dict[BlockKey, dict[int, Owner | None]]:
+    """The owners of the addresses that the node surely holds, by offset, in one block or in all.
+
+    The node itself is the owner of a slice, and has its pin at the first address.
+    """
+    tenants: dict[BlockKey, dict[int, Owner | None]] = {}
+    slices: set[tuple[NetworkName, Subnet]] = set()
+    if only and not (only in state.holdings and state.needed(only)):
+        return tenants
+    for record in state.records.values():
+        for allocation in record.live:
+            if allocation.node_slice:
+                slices.add((allocation.network, allocation.node_slice))
+            if only and not 0 <= int(allocation.address) - only.first < BLOCK_ADDRESSES:
+                continue
+            key, bit = key_of(allocation.network, allocation.address)
+            if state.holdings[key].confirmed & bit:
+                tenants.setdefault(key, {})[bit.bit_length() - 1] = allocation.owner
+    for network, node_slice in slices:
+        key, bits = anchor(network, node_slice)
+        offset = int(node_slice.network_address) - key.first
+        if only in (None, key) and not bits & ~state.holdings[key].confirmed:
+            own = tenants.setdefault(key, {})
+            own[offset] = own.get(offset) or slice_owner(state.node, node_slice)
+    return tenants
+
+
+def _pins(block: Block | None, tenants: _Tenants, own: Bits) -> tuple[Pin, ...]:
+    """The block's pins, corrected: an offset is its tenant's, and an owner has one in a block.
+
+    Only at addresses of the node's `own`: its token may change no others (agent_cel).
+    """
+    tenants = {offset: owner for offset, owner in tenants.items() if own >> offset & 1}
+    owners = set(tenants.values())
+    kept = [
+        pin
+        for pin in (block.pins if block else ())
+        if pin.offset not in tenants and pin.owner not in owners
+    ]
+    kept += [Pin(owner, offset) for offset, owner in tenants.items() if owner]
+    return tuple(sorted(kept, key=lambda pin: (pin.offset, pin.owner)))

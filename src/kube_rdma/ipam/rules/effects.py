@@ -1,0 +1,193 @@
+"""What the address rules ask of the world, one effect at a time, and the state that they share.
+
+Order is what makes the addresses safe: read, write, only then believe. So the order is a rule too:
+the operations in agent.py (a node) and gc.py (the controller) are generators that yield an Effect
+and are sent its result. The program carries out each effect with its adapter; the model test does
+it in a world where everything goes wrong. Between two effects an operation works alone, so the
+state needs no lock as long as one thread runs all operations on it.
+
+An effect that fails raises Unavailable where it is yielded. A write to the API server never raises:
+its result is the object as stored, or None for everything that is not a plain success (conflict,
+timeout, no contact). A write that has been given up must not be answered later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from math import inf
+from typing import Any, TypeVar
+
+from msgspec import Struct, field
+
+from kube_base.frozen import Frozen
+from kube_rdma.ipam.rules.blocks import after_rollback, is_older
+from kube_rdma.ipam.rules.grant import Catalog, Shortage
+from kube_rdma.ipam.rules.node_state import NodeAddressState, confirmed_bits, suspend_right
+from kube_rdma.model import ipam
+
+
+class Clock(Frozen):
+    """→ float: seconds of a clock that only goes on, suspended or not (CLOCK_BOOTTIME)."""
+
+
+class Put(Frozen):
+    """→ None: the record is in the journal and survives a loss of power (fsync)."""
+
+    record: ipam.AllocationRecord
+
+
+class Remove(Frozen):
+    """→ None: the journal durably has no record of the container."""
+
+    container: ipam.ContainerId
+
+
+class ListBlocks(Frozen):
+    """→ dict[Cell, Block]: all blocks, as the API server has them now (no cache)."""
+
+
+class ReadBlock(Frozen):
+    """→ Block | None: as the API server has it now."""
+
+    key: ipam.BlockKey
+
+
+class WriteBlock(Frozen):
+    """→ Block | None: create where `version` is None, else replace exactly that version."""
+
+    block: ipam.Block
+
+
+class DropBlock(Frozen):
+    """→ None: delete exactly this version, if it is still there."""
+
+    block: ipam.Block
+
+
+class ReadLease(Frozen):
+    """→ NodeLease | None: as the API server has it now."""
+
+    node: ipam.NodeName
+
+
+class WriteLease(Frozen):
+    """→ NodeLease | None: like WriteBlock."""
+
+    lease: ipam.NodeLease
+
+
+class DropLease(Frozen):
+    """→ None: like DropBlock."""
+
+    lease: ipam.NodeLease
+
+
+class ReadBorrowQueue(Frozen):
+    """→ Board: as the API server has it now; empty where the pool has no borrow requests."""
+
+    pool: ipam.PoolName
+
+
+class WriteBorrowQueue(Frozen):
+    """→ Board | None: like WriteBlock."""
+
+    queue: ipam.BorrowQueue
+
+
+class Pause(Frozen):
+    """→ None: go on after `seconds`, or earlier when a block or borrow queue changed."""
+
+    seconds: float
+
+
+Effect = (
+    Clock
+    | Put
+    | Remove
+    | ListBlocks
+    | ReadBlock
+    | WriteBlock
+    | DropBlock
+    | ReadLease
+    | WriteLease
+    | DropLease
+    | ReadBorrowQueue
+    | WriteBorrowQueue
+    | Pause
+)
+
+T = TypeVar("T")
+Effects = Generator[Effect, Any, T]
+"""An operation: it yields effects, is sent their results, and returns a T."""
+
+
+class IpamAgentState(Struct):
+    """What a node's agent knows now: the one value that changes. The agent's operations share it.
+
+    The program writes what its watches show into `catalog`, `blocks` and `queues`, perhaps late.
+    `lease` is the node lease as last written by this process; `identity` says who writes it. `busy`
+    are blocks with a write under way, `serving` containers with a request under way. `waiting` is
+    what requests lack that wait for other nodes, `awaited_since` when owners began to wait for
+    their last address. Until `recall_until` the node claims nothing: the store went back, and every
+    node first asks back what its pods have; infinite until the node has acquired its lease again.
+    `trusted` is what it surely held at the rollback. While `is_watch_interrupted` it claims nothing
+    either: the server may come back restored.
+    """
+
+    identity: ipam.NodeLease
+    state: NodeAddressState
+    timing: ipam.Timing = field(default_factory=ipam.Timing)
+    catalog: Catalog = field(default_factory=dict)
+    blocks: dict[ipam.BlockKey, ipam.Block] = field(default_factory=dict)
+    queues: Mapping[ipam.PoolName, ipam.BorrowQueue] = field(default_factory=dict)
+    lease: ipam.NodeLease | None = None
+    busy: set[ipam.BlockKey] = field(default_factory=set)
+    serving: set[ipam.ContainerId] = field(default_factory=set)
+    waiting: dict[ipam.ContainerId, tuple[Shortage, ...]] = field(default_factory=dict)
+    awaited_since: dict[ipam.Owner, float] = field(default_factory=dict)
+    recall_until: float = -inf
+    trusted: Mapping[ipam.BlockKey, ipam.Bits] = field(default_factory=dict)
+    is_watch_interrupted: Callable[[], bool] = lambda: False
+
+    def may_claim(self, now: float) -> bool:
+        """Whether the node may take addresses that it does not hold."""
+        return now >= self.recall_until and not self.is_watch_interrupted()
+
+    @property
+    def is_rolled_back(self) -> bool:
+        """Whether the store went back and the node has not acquired its lease since."""
+        return self.recall_until == inf
+
+    @property
+    def cooldown(self) -> float:
+        """The longest cool-down of any pool, in seconds."""
+        return max(
+            (subpool.cooldown for pool in self.catalog.values() for subpool in pool), default=0.0
+        )
+
+    def note_rollback(self, now: float, *, of_machine: bool = False) -> None:
+        """Grant and claim nothing until the node has acquired its lease again.
+
+        `of_machine`: this machine went back, not the store, so nothing that it believes is sure.
+        """
+        if self.is_rolled_back:
+            self.state = suspend_right(self.state)
+            return
+        self.recall_until = inf
+        is_sure = not of_machine and now < self.state.right_until
+        self.trusted = confirmed_bits(self.state) if is_sure else {}
+        self.state = after_rollback(self.state, self.blocks)
+
+    def end_write(self, key: ipam.BlockKey, missed: ipam.Block | None) -> None:
+        """Free the block for the next write, which has to know the block that is `missed`."""
+        if missed and key not in self.blocks:
+            self.blocks[key] = missed
+        self.busy.discard(key)
+
+    def observe(self, key: ipam.BlockKey, block: ipam.Block | None) -> None:
+        """Keep a block that was read, written or shown by a watch, unless it is older."""
+        latest = self.blocks.get(key)
+        if block is None:
+            self.blocks.pop(key, None)
+        elif latest is None or self.is_rolled_back or not is_older(block, latest):
+            self.blocks[key] = block

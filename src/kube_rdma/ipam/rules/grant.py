@@ -1,0 +1,270 @@
+"""What a request gets: addresses that it already has, new ones the node holds, or shortages.
+
+The only place that grants addresses. It asks no API server: agent.py claims what is lacking and
+calls `grant` again. A request gets addresses for all its NICs, as one record of the journal, or
+none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from kube_base.errors import Broken, Refused, Unavailable
+from kube_base.frozen import Frozen, replace
+from kube_rdma.ipam.rules.node_state import LocalHolding, NodeAddressState, is_lost, mark_in_use
+from kube_rdma.ipam.rules.slices import own_part
+from kube_rdma.ipam.rules.subpools import Subpool, key_of, mask, offsets, range_of, subpools_for
+from kube_rdma.model.ipam import (
+    Address,
+    AddressAllocation,
+    AddressRequest,
+    AllocationRecord,
+    BlockKey,
+    NicRequest,
+    Owner,
+    PoolName,
+)
+
+Catalog = Mapping[PoolName, tuple[Subpool, ...]]
+"""Every pool, compiled by subpools.subpools."""
+
+
+class Shortage(Frozen):
+    """What is missing for a request: `count` addresses of a subpool, or just `address`."""
+
+    subpool: Subpool
+    count: int
+    address: Address | None = None
+    owner: Owner | None = None
+
+    @property
+    def must(self) -> bool:
+        """Whether only this address will do: a static one. A sticky one is only preferred."""
+        return self.address is not None and self.owner is None
+
+
+class Granted(Frozen):
+    """The answer; valid once `record` is in the journal and the right still holds."""
+
+    allocations: tuple[AddressAllocation, ...]
+    record: AllocationRecord
+
+
+class Insufficient(Frozen):
+    """The answer when the node holds too few addresses; it has to claim some first."""
+
+    shortages: tuple[Shortage, ...]
+
+
+def grant(
+    state: NodeAddressState, request: AddressRequest, catalog: Catalog, now: float
+) -> tuple[NodeAddressState, Granted | Insufficient]:
+    """All addresses of a request, those it already has and new ones; or the shortages.
+
+    Raises Refused (unknown pool or rail, a static address that cannot be), Unavailable (no contact
+    with the API server for too long) and Broken (an address of it was taken away). The new state
+    stands whether or not the journal then takes the record: the next try stores it again.
+    """
+    if now >= state.right_until:
+        raise Unavailable(
+            f"node {state.node} has had no contact with the API server for too long, so it grants "
+            "no address until the contact is back"
+        )
+    before = state.records.get(request.container)
+    allocations: list[AddressAllocation] = []
+    fresh: list[AddressAllocation] = []
+    shortages: list[Shortage] = []
+    holdings = state.holdings
+    for nic, subpool in nics_with_subpools(request, catalog):
+        allocation = _existing(state, before, nic, subpool)
+        if allocation is None:
+            own = subpool if subpool.per_node is None else own_part(state.node, holdings, subpool)
+            _refuse_elsewhere(nic, own, state)
+            picked = _pick(state, holdings, nic, own) if own else Shortage(subpool, 1)
+            if isinstance(picked, Shortage):
+                shortages.append(picked)
+                continue
+            allocation = _allocation(nic, own or subpool, picked)
+            holdings = mark_in_use(holdings, (allocation,))
+            fresh.append(allocation)
+        allocations.append(allocation)
+    if shortages:
+        return state, Insufficient(_summed(shortages))
+    record = before
+    if fresh or record is None:
+        old = before.allocations if before else ()
+        record = AllocationRecord(request.container, request.pod, (*old, *fresh), now)
+    records = {**state.records, request.container: record}
+    return replace(state, holdings=holdings, records=records), Granted(tuple(allocations), record)
+
+
+def describe_loss(
+    state: NodeAddressState, record: AllocationRecord, allocation: AddressAllocation
+) -> str:
+    """The sentence about an address that a living container has lost (node_state.lost)."""
+    key, _ = key_of(allocation.network, allocation.address)
+    return (
+        f"{allocation.address} of container {record.container}, interface {allocation.interface}, "
+        f"is no longer held by node {state.node}, see IPBlock {key.name}, spec.holdings: another "
+        f"pod may have it; delete the pod {record.pod}"
+    )
+
+
+def nics_with_subpools(
+    request: AddressRequest, catalog: Catalog
+) -> Iterator[tuple[NicRequest, Subpool]]:
+    """A NIC and a subpool for each address to grant; raise Refused for a request that is wrong."""
+    for nic in request.nics:
+        if nic.pool not in catalog:
+            raise Refused(
+                f"there is no IPPool {nic.pool}",
+                remedy="Create it, or name one that exists",
+                where=f"interface {nic.interface}",
+            )
+        subpools = subpools_for(catalog[nic.pool], nic.rail)
+        if not subpools:
+            rails = sorted(
+                {subpool.rail for subpool in catalog[nic.pool] if subpool.rail is not None}
+            )
+            raise Refused(
+                f"IPPool {nic.pool} has no range for rail {nic.rail}; it has rails {rails}",
+                remedy="Add a range for the rail, or one without a rail",
+                where=f"interface {nic.interface}",
+            )
+        for address in nic.addresses:
+            if not any(_has(subpool, address) for subpool in subpools):
+                raise Refused(
+                    f"IPPool {nic.pool} does not give {address}",
+                    remedy="Ask for an address of its ranges that is neither excluded nor reserved",
+                    where=f"interface {nic.interface}",
+                )
+        for subpool in subpools:
+            yield nic, subpool
+
+
+def _refuse_elsewhere(nic: NicRequest, own: Subpool | None, state: NodeAddressState) -> None:
+    """Raise Refused for a static address of another node's slice."""
+    if own is None or own.node_slice is None:
+        return
+    for address in nic.addresses:
+        if address.version == own.family and not _has(own, address):
+            raise Refused(
+                f"{address} is outside of {own.node_slice}, which node {state.node} has of IPPool "
+                f"{own.pool}",
+                remedy="Ask for an address of this node's slice, or run the pod on its own node",
+                where=f"interface {nic.interface}",
+            )
+
+
+def _has(subpool: Subpool, address: Address) -> bool:
+    key, bit = key_of(subpool.network, address)
+    return bool(mask(subpool, key) & bit)
+
+
+def _existing(
+    state: NodeAddressState, record: AllocationRecord | None, nic: NicRequest, subpool: Subpool
+) -> AddressAllocation | None:
+    """The allocation that the same key already has; the node must still hold its address."""
+    for allocation in record.live if record else ():
+        having = (
+            allocation.network,
+            allocation.interface,
+            allocation.pool,
+            allocation.address.version,
+        )
+        if having != (subpool.network, nic.interface, subpool.pool, subpool.family):
+            continue
+        if record and is_lost(state, allocation):
+            raise Broken(describe_loss(state, record, allocation))
+        key, bit = key_of(allocation.network, allocation.address)
+        if not state.holdings[key].confirmed & bit:
+            raise Unavailable(f"node {state.node} is just asking for IPBlock {key.name} again")
+        return allocation
+    return None
+
+
+def _pick(
+    state: NodeAddressState,
+    holdings: Mapping[BlockKey, LocalHolding],
+    nic: NicRequest,
+    subpool: Subpool,
+) -> Address | Shortage:
+    """An address that can be granted: the static one, the owner's last, else any."""
+    for address in nic.addresses:
+        if address.version == subpool.family:
+            return (
+                address if _is_spare(holdings, subpool, address) else Shortage(subpool, 1, address)
+            )
+    if nic.owner:
+        kept = _kept(state, nic, subpool)
+        if kept and kept not in nic.prefer:
+            return kept
+        for address in nic.prefer:
+            if address.version == subpool.family and _has(subpool, address):
+                if address == kept or _is_spare(holdings, subpool, address):
+                    return address
+                return Shortage(subpool, 1, address, nic.owner)
+    return _any(holdings, subpool) or Shortage(subpool, 1)
+
+
+def _kept(state: NodeAddressState, nic: NicRequest, subpool: Subpool) -> Address | None:
+    """The owner's own address in cool-down on this node: the owner need not wait for it."""
+    taken = {allocation.address for b in state.records.values() for allocation in b.live}
+    for container in state.cooldown_ends:
+        for allocation in state.records[container].allocations:
+            own = (
+                allocation.cooling
+                and allocation.owner == nic.owner
+                and allocation.pool == subpool.pool
+            )
+            if own and _has(subpool, allocation.address) and allocation.address not in taken:
+                key, bit = key_of(allocation.network, allocation.address)
+                return allocation.address if state.holdings[key].confirmed & bit else None
+    return None
+
+
+def _is_spare(
+    holdings: Mapping[BlockKey, LocalHolding], subpool: Subpool, address: Address
+) -> bool:
+    key, bit = key_of(subpool.network, address)
+    return key in holdings and bool(holdings[key].spare & bit)
+
+
+def _any(holdings: Mapping[BlockKey, LocalHolding], subpool: Subpool) -> Address | None:
+    """A spare address, one without a pin if there is one."""
+    second: Address | None = None
+    for key, holding in holdings.items():
+        if holding.spare and (spare := holding.spare & mask(subpool, key)):
+            if fresh := spare & ~holding.pinned:
+                return key.address(next(offsets(fresh)))
+            second = second or key.address(next(offsets(spare)))
+    return second
+
+
+def _allocation(nic: NicRequest, subpool: Subpool, address: Address) -> AddressAllocation:
+    r = range_of(subpool, address)
+    return AddressAllocation(
+        subpool.network,
+        nic.interface,
+        subpool.pool,
+        address,
+        r.subnet,
+        r.gateway,
+        subpool.cooldown,
+        nic.owner,
+        node_slice=subpool.node_slice,
+    )
+
+
+def _summed(shortages: Iterable[Shortage]) -> tuple[Shortage, ...]:
+    """The shortages, one for each subpool and one for each address."""
+    sums: dict[tuple[PoolName, int, int | None, Address | None], Shortage] = {}
+    for shortage in shortages:
+        key = (
+            shortage.subpool.pool,
+            shortage.subpool.family,
+            shortage.subpool.rail,
+            shortage.address,
+        )
+        sums[key] = replace(shortage, count=sums[key].count + 1) if key in sums else shortage
+    return tuple(sums.values())

@@ -1,0 +1,259 @@
+"""What a node knows and grants by itself: holdings that it has confirmed, records of its journal.
+
+A grant needs three things: the right to grant (a node lease renewed less than T ago), an address
+that the node's own last write of the block confirmed, and that no container has it. A request is
+one AllocationRecord for all its NICs, so one record of the journal. An address becomes free only
+when the journal has it: `release` and `end_cooldown` say what to store, `with_record` and
+`without_record` are the state after it is stored.
+"""
+
+from __future__ import annotations
+
+import dataclasses  # an AllocationRecord is a dataclass, all else is frozen
+from collections.abc import Iterable, Mapping
+from math import inf
+
+from kube_base.frozen import Frozen, field, replace
+from kube_rdma.ipam.rules.subpools import NONE, Subpool, anchor, key_of, mask
+from kube_rdma.model.ipam import (
+    AddressAllocation,
+    AllocationRecord,
+    Bits,
+    BlockKey,
+    ContainerId,
+    InterfaceName,
+    NodeName,
+)
+
+
+class LocalHolding(Frozen):
+    """What the node knows of its holding in one block.
+
+    `confirmed` is what its last write that surely succeeded says. `in_use` are the addresses of its
+    records, those in cool-down too. `kept` are the anchors of slices that these are of. `returning`
+    are being given back: the node does not know yet whether they are gone. `uncertain`: a write is
+    under way or its outcome is unknown. `pinned` are last addresses of owners.
+    """
+
+    confirmed: Bits = NONE
+    in_use: Bits = NONE
+    returning: Bits = NONE
+    pinned: Bits = NONE
+    uncertain: bool = False
+    kept: Bits = NONE
+
+    @property
+    def spare(self) -> Bits:
+        """The addresses that can be granted."""
+        return Bits(self.confirmed & ~self.in_use & ~self.returning)
+
+
+class NodeAddressState(Frozen):
+    """All that a node's agent knows of addresses.
+
+    `cooldown_ends` says when the cool-down of a container's addresses ends. The right to grant ends
+    at `right_until`; `term` counts how often it was lost: what began in another term counts no
+    more. `taken` are addresses in use that other nodes had when the store went back: the node does
+    not ask them back at first.
+    """
+
+    node: NodeName
+    holdings: Mapping[BlockKey, LocalHolding] = field(default_factory=dict)
+    records: Mapping[ContainerId, AllocationRecord] = field(default_factory=dict)
+    cooldown_ends: Mapping[ContainerId, float] = field(default_factory=dict)
+    right_until: float = -inf
+    term: int = 0
+    taken: Mapping[BlockKey, Bits] = field(default_factory=dict)
+
+    def needed(self, key: BlockKey) -> Bits:
+        """Addresses in use and their anchors: it asks them back where no other node holds them."""
+        holding = self.holdings.get(key)
+        if holding is None:
+            return NONE
+        return Bits((holding.in_use | holding.kept) & ~self.taken.get(key, NONE))
+
+
+def load(node: NodeName, records: Iterable[AllocationRecord], now: float) -> NodeAddressState:
+    """The state of a process that just read the journal: no holdings, and all cool-downs restarted.
+
+    It grants nothing before it has acquired the node lease and written the blocks
+    (agent.acquire_lease).
+    """
+    kept = {r.container: dataclasses.replace(r, began=now) for r in records}
+    cooldown_ends = {c: now + _cooldown(r) for c, r in kept.items() if r.live != r.allocations}
+    state = NodeAddressState(node, records=kept, cooldown_ends=cooldown_ends)
+    for record in kept.values():
+        state = replace(state, holdings=mark_in_use(state.holdings, record.allocations))
+    return state
+
+
+def suspend_right(state: NodeAddressState) -> NodeAddressState:
+    """The state without the right: the node must confirm each holding before it grants from it."""
+    uncertain = {
+        key: replace(holding, confirmed=NONE, returning=NONE, uncertain=True)
+        for key, holding in state.holdings.items()
+    }
+    return replace(state, holdings=uncertain, right_until=-inf, term=state.term + 1)
+
+
+def confirmed_bits(state: NodeAddressState) -> Mapping[BlockKey, Bits]:
+    """The addresses that the node surely holds as long as it has the right."""
+    return {
+        key: Bits(holding.confirmed & ~holding.returning) for key, holding in state.holdings.items()
+    }
+
+
+def extend_right(state: NodeAddressState, sent: float, duration: float) -> NodeAddressState:
+    """The state after a renewal: the right counts from when the renewal was sent, not answered."""
+    return replace(state, right_until=sent + duration)
+
+
+def release(
+    state: NodeAddressState, container: ContainerId, interface: InterfaceName | None = None
+) -> AllocationRecord | None:
+    """The record to store so that the container's addresses (of one interface) begin to cool down.
+
+    None: there is nothing to store. Only this container's record changes: a late DEL of an old
+    sandbox finds nothing of the new one.
+    """
+    record = state.records.get(container)
+    if record is None:
+        return None
+    allocations = tuple(
+        replace(allocation, cooling=True)
+        if interface in (None, allocation.interface)
+        else allocation
+        for allocation in record.allocations
+    )
+    return (
+        dataclasses.replace(record, allocations=allocations)
+        if allocations != record.allocations
+        else None
+    )
+
+
+def cooled_down(state: NodeAddressState, now: float) -> tuple[ContainerId, ...]:
+    """Containers whose released addresses have ended their cool-down."""
+    return tuple(container for container, end in state.cooldown_ends.items() if end <= now)
+
+
+def end_cooldown(state: NodeAddressState, container: ContainerId) -> AllocationRecord:
+    """The record to store at the end of a cool-down; remove it if it has no allocations left."""
+    record = state.records[container]
+    return dataclasses.replace(record, allocations=record.live)
+
+
+def with_record(state: NodeAddressState, record: AllocationRecord, now: float) -> NodeAddressState:
+    """The state once the journal has the record: newly released addresses begin their cool-down."""
+    old = state.records.get(record.container)
+    records = {**state.records, record.container: record}
+    cooldown_ends = dict(state.cooldown_ends)
+    before = {allocation for allocation in old.allocations if allocation.cooling} if old else set()
+    cooling = {allocation for allocation in record.allocations if allocation.cooling}
+    if cooling - before:
+        cooldown_ends[record.container] = now + _cooldown(record)
+    elif not cooling:
+        cooldown_ends.pop(record.container, None)
+    state = replace(state, records=records, cooldown_ends=cooldown_ends)
+    kept = {(allocation.network, allocation.address) for allocation in record.allocations}
+    dropped = [a for a in old.allocations if (a.network, a.address) not in kept] if old else []
+    return _free(state, dropped) if dropped else state
+
+
+def without_record(state: NodeAddressState, container: ContainerId) -> NodeAddressState:
+    """The state once the journal has no record of the container."""
+    records, cooldown_ends = dict(state.records), dict(state.cooldown_ends)
+    old = records.pop(container)
+    cooldown_ends.pop(container, None)
+    return _free(replace(state, records=records, cooldown_ends=cooldown_ends), old.allocations)
+
+
+def abandoned(
+    state: NodeAddressState, living: frozenset[ContainerId], since: float
+) -> tuple[ContainerId, ...]:
+    """Containers to release: not among `living`, whose listing began at `since`."""
+    return tuple(
+        container
+        for container, record in state.records.items()
+        if record.live and container not in living and record.began < since
+    )
+
+
+def is_lost(state: NodeAddressState, allocation: AddressAllocation) -> bool:
+    """Whether the node lost the address: its last write of the block succeeded without it."""
+    key, bit = key_of(allocation.network, allocation.address)
+    holding = state.holdings[key]
+    return not holding.uncertain and not holding.confirmed & bit
+
+
+def lost(state: NodeAddressState) -> tuple[tuple[AllocationRecord, AddressAllocation], ...]:
+    """Addresses of living containers that another node holds now; each is reported as Broken."""
+    return tuple(
+        (record, allocation)
+        for record in state.records.values()
+        for allocation in record.live
+        if is_lost(state, allocation)
+    )
+
+
+def spare(state: NodeAddressState, subpool: Subpool) -> int:
+    """How many addresses of the subpool could be granted now."""
+    return sum(
+        (holding.spare & mask(subpool, key)).bit_count() for key, holding in state.holdings.items()
+    )
+
+
+def _cooldown(record: AllocationRecord) -> float:
+    """The cool-down of its released addresses, in seconds; 0 where there are none."""
+    return max(
+        (allocation.cooldown for allocation in record.allocations if allocation.cooling),
+        default=0.0,
+    )
+
+
+def mark_in_use(
+    holdings: Mapping[BlockKey, LocalHolding], allocations: Iterable[AddressAllocation]
+) -> Mapping[BlockKey, LocalHolding]:
+    """The holdings, with the addresses of `allocations` marked as in use."""
+    changed = dict(holdings)
+    for allocation in allocations:
+        key, bit = key_of(allocation.network, allocation.address)
+        holding = changed.get(key, LocalHolding(uncertain=True))
+        changed[key] = replace(holding, in_use=Bits(holding.in_use | bit))
+        if allocation.node_slice:
+            key, bits = anchor(allocation.network, allocation.node_slice)
+            holding = changed.get(key, LocalHolding(uncertain=True))
+            changed[key] = replace(holding, kept=Bits(holding.kept | bits))
+    return changed
+
+
+def _free(state: NodeAddressState, dropped: Iterable[AddressAllocation]) -> NodeAddressState:
+    """The state without the dropped allocations: their addresses are in use no longer.
+
+    An owner's address can stand in two records, for its owner gets it back during the cool-down.
+    """
+    holdings = dict(state.holdings)
+    for allocation in dropped:
+        place = (allocation.network, allocation.address)
+        if allocation.owner and any(
+            (other.network, other.address) == place
+            for record in state.records.values()
+            for other in record.allocations
+        ):
+            continue
+        key, bit = key_of(*place)
+        holdings[key] = replace(holdings[key], in_use=Bits(holdings[key].in_use & ~bit))
+        _drop_if_empty(holdings, key)
+    left = {(a.network, a.node_slice) for r in state.records.values() for a in r.allocations}
+    for network, node_slice in {(a.network, a.node_slice) for a in dropped} - left:
+        if node_slice:
+            key, bits = anchor(network, node_slice)
+            holdings[key] = replace(holdings[key], kept=Bits(holdings[key].kept & ~bits))
+            _drop_if_empty(holdings, key)
+    return replace(state, holdings=holdings)
+
+
+def _drop_if_empty(holdings: dict[BlockKey, LocalHolding], key: BlockKey) -> None:
+    """Remove a holding that says nothing."""
+    if holdings[key] == LocalHolding(pinned=holdings[key].pinned):
+        del holdings[key]

@@ -1,0 +1,202 @@
+"""The controller's side: which right has ended, what becomes free, how full a pool is.
+
+A node is fenced when it is gone (no Node object, or the out-of-service taint: whoever set it says
+that nothing runs there) and when its lease was silent for T plus a margin. Both are measured by the
+controller itself, from when it first saw them: a restart of the controller only waits longer. A
+holder that never had a lease here is another release's, whose leases lie in its own namespace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import combinations
+
+from kube_base.errors import Broken
+from kube_base.frozen import Frozen, replace
+from kube_rdma.ipam.rules.subpools import Subpool, mask, offsets
+from kube_rdma.model.ipam import (
+    Bits,
+    Block,
+    BorrowQueue,
+    BorrowRequest,
+    NodeLease,
+    NodeName,
+    PoolName,
+    Timing,
+    Usage,
+)
+
+_NEARLY_FULL = 0.9  # share of a pool that nodes hold; from then on its status warns
+
+
+class NodeObservation(Frozen):
+    """A node lease as last seen, since when it is unchanged, and since when its node is gone.
+
+    `is_own`: the node had a lease, so it is one of this controller's.
+    """
+
+    lease: NodeLease | None
+    since: float
+    gone_since: float | None
+    is_own: bool
+
+
+class Observations(Frozen):
+    """What the controller has observed, and since when; each process begins with none."""
+
+    nodes: Mapping[NodeName, NodeObservation]
+    requests: Mapping[tuple[PoolName, BorrowRequest], float]
+
+
+EMPTY = Observations({}, {})
+
+
+def observe_leases(
+    observations: Observations,
+    leases: Mapping[NodeName, NodeLease],
+    holders: frozenset[NodeName],
+    serving: frozenset[NodeName],
+    now: float,
+) -> Observations:
+    """The observations by now; `serving` are nodes that exist without the out-of-service taint."""
+    nodes = {}
+    for node in sorted(holders | set(leases)):
+        before = observations.nodes.get(node)
+        lease = leases.get(node)
+        since = before.since if before and before.lease == lease else now
+        gone: float | None = None
+        if node not in serving:
+            gone = now
+            if before and before.gone_since is not None:
+                gone = before.gone_since
+        is_own = lease is not None or bool(before and before.is_own)
+        nodes[node] = NodeObservation(lease, since, gone, is_own)
+    return replace(observations, nodes=nodes)
+
+
+def expired(
+    observations: Observations, timing: Timing, cooldown: float, now: float
+) -> tuple[NodeName, ...]:
+    """Nodes to fence: gone for the longest `cooldown` of any pool, and silent for T plus margin."""
+    return tuple(
+        sorted(
+            node
+            for node, seen in observations.nodes.items()
+            if seen.is_own
+            and seen.gone_since is not None
+            and now - seen.gone_since >= cooldown
+            and now - seen.since >= _silence(seen.lease, timing)
+            and not (seen.lease and seen.lease.fenced)
+        )
+    )
+
+
+def foreign_nodes(observations: Observations) -> tuple[NodeName, ...]:
+    """Nodes that are gone and hold addresses, and never had a lease here."""
+    return tuple(
+        node
+        for node, seen in observations.nodes.items()
+        if not seen.is_own and seen.gone_since is not None
+    )
+
+
+def without_holder(block: Block, node: NodeName) -> Block | None:
+    """The block without what `node` held; None: `node` holds nothing of it."""
+    left = tuple(holding for holding in block.holdings if holding.node != node)
+    if left == block.holdings:
+        return None
+    return replace(block, holdings=left, edition=block.edition + 1)
+
+
+def is_empty(block: Block) -> bool:
+    """Whether the block has neither holdings nor pins: then its object can go."""
+    return not block.holdings and not block.pins
+
+
+def without_stale_requests(
+    observations: Observations, queues: Iterable[BorrowQueue], timing: Timing, now: float
+) -> tuple[Observations, tuple[BorrowQueue, ...]]:
+    """The queues without requests that are older than any pod's wait: their node forgot them."""
+    requests = {}
+    changed = []
+    for queue in queues:
+        left = []
+        for request in queue.requests:
+            since = observations.requests.get((queue.pool, request), now)
+            requests[queue.pool, request] = since
+            if now - since < 6 * timing.patience:
+                left.append(request)
+        if len(left) != len(queue.requests):
+            changed.append(replace(queue, requests=tuple(left)))
+    return replace(observations, requests=requests), tuple(changed)
+
+
+def usage(subpools: Iterable[Subpool], blocks: Iterable[Block]) -> tuple[Usage, ...]:
+    """How full each subpool of a pool is; counted over blocks, never over addresses."""
+    blocks = tuple(blocks)
+    usages = []
+    for subpool in subpools:
+        held, nodes = 0, set()
+        for block in blocks:
+            given = mask(subpool, block.key)
+            for holding in block.holdings if given else ():
+                if bits := holding.bits & given:
+                    held += bits.bit_count()
+                    nodes.add(holding.node)
+        usages.append(
+            Usage(subpool.pool, subpool.family, subpool.rail, subpool.size, held, len(nodes))
+        )
+    return tuple(usages)
+
+
+def nearly_full(full: Usage) -> str:
+    """A warning for a pool that is nearly full; empty where it is not."""
+    if full.held < _NEARLY_FULL * full.size:
+        return ""
+    rail = "" if full.rail is None else f" of rail {full.rail}"
+    return (
+        f"{full.held} of {full.size} IPv{full.family} addresses{rail} are held by "
+        f"{full.nodes} nodes: add a range before the pool is full"
+    )
+
+
+def conflicts(block: Block) -> tuple[Broken, ...]:
+    """An error for addresses that two nodes hold: kube-rdma never writes such a block."""
+    problems = []
+    for first, second in combinations(block.holdings, 2):
+        if both := first.bits & second.bits:
+            problems.append(
+                Broken(
+                    f"IPBlock {block.key.name}, spec.holdings: {_listed(block, Bits(both))} held "
+                    f"by node {first.node} and node {second.node}; take it from the one that has "
+                    "no pod with it"
+                )
+            )
+    return tuple(problems)
+
+
+def outside(block: Block, subpools: Iterable[Subpool]) -> tuple[Broken, ...]:
+    """Held addresses that no pool gives any more: it was shrunk, or the block edited by hand."""
+    given = 0
+    for subpool in subpools:
+        given |= mask(subpool, block.key)
+    return tuple(
+        Broken(
+            f"IPBlock {block.key.name}, spec.holdings: {_listed(block, Bits(bits))} held by node "
+            f"{holding.node}, but no IPPool of network {block.key.network} gives it"
+        )
+        for holding in block.holdings
+        if (bits := holding.bits & ~given)
+    )
+
+
+def _silence(lease: NodeLease | None, timing: Timing) -> float:
+    """How long a lease must be unchanged; its own T counts where it is longer than `timing`'s."""
+    return max(timing.contact, lease.duration if lease else 0.0) + timing.margin
+
+
+def _listed(block: Block, bits: Bits) -> str:
+    """The addresses of a set, the first few by name."""
+    addresses = [str(block.key.address(offset)) for offset in offsets(bits)]
+    more = f" and {len(addresses) - 3} more" if len(addresses) > 3 else ""
+    return f"{', '.join(addresses[:3])}{more} {'are' if len(addresses) > 1 else 'is'}"

@@ -1,0 +1,76 @@
+"""Reads a node or a cluster part by part, so that one missing right hides one part.
+
+doctor, explain, reports and migrate look with it. A part that fails is None, and its
+reason is kept; the rules pass over what was not seen, and the views say so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from kube_base.errors import KubeError, Unavailable
+from kube_rdma.model.finding import NotSeen
+
+T = TypeVar("T")
+
+
+class PartReader:
+    """One look: what could not be seen, and why.
+
+    `hidden_by` are the errors that hide a part, all others are raised; `worded` makes a reason of
+    one. `patience` is how many seconds a neighbour has for an answer.
+    """
+
+    def __init__(
+        self,
+        *,
+        hidden_by: tuple[type[Exception], ...] = (KubeError, OSError, ValueError),
+        worded: Callable[[Exception], str] = str,
+        patience: float | None = None,
+    ) -> None:
+        self.not_seen: list[NotSeen] = []
+        self._hidden_by = hidden_by
+        self._worded = worded
+        self._patience = patience
+
+    def part(self, name: str, read: Callable[[], T]) -> T | None:
+        """What `read` returns; None where it fails, which is kept."""
+        with self._keeping(name):
+            return read()
+        return None
+
+    async def asked(self, name: str, ask: Callable[[], Awaitable[T]]) -> T | None:
+        """The same of a neighbour, which may also not answer in time."""
+        with self._keeping(name):
+            return await self._answer(ask)
+        return None
+
+    def keep(self, name: str, error: Exception) -> None:
+        """Note that a part was not seen for this error."""
+        self.not_seen.append(NotSeen(name, self._worded(error)))
+
+    async def _answer(self, ask: Callable[[], Awaitable[T]]) -> T:
+        if self._patience is None:
+            return await ask()
+        try:
+            async with asyncio.timeout(self._patience):
+                return await ask()
+        except TimeoutError:
+            raise Unavailable(f"no answer within {self._patience:g} s") from None
+
+    @contextmanager
+    def _keeping(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except self._hidden_by as error:
+            self.keep(name, error)
+
+
+def first_sentence(error: Exception) -> str:
+    """The first sentence of an error, as a part of another one."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error).partition("\n")[0].rstrip(".")

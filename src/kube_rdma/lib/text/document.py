@@ -1,0 +1,194 @@
+"""A JSON or YAML text as values that remember where they stood.
+
+What every dialect of api is given: plain values and a place for each path, so that whoever judges
+the values can point at the line. lib/text/reader makes it of bytes. What comes from the API server
+has no lines that a person could look at: its faults are reported by object and field
+(ObjectDocument).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from kube_base.errors import Refused
+from kube_base.foreign_json import Undecodable, decoded
+from kube_base.frozen import Frozen
+
+Path: TypeAlias = tuple[str | int, ...]
+Value: TypeAlias = "bool | int | float | str | list[Value] | dict[str, Value] | None"
+
+MAX_DEPTH = 32  # no dialect comes near; a deeper text would only exhaust the stack
+_SHOWN = 40  # characters of a foreign text that a sentence repeats
+
+_INT = re.compile(r"[-+]?[0-9]{1,300}")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_WORDS = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+
+
+class TextPosition(Frozen):
+    """A position in a text, both from 1 and in characters, as editors count."""
+
+    line: int
+    column: int
+
+
+class Document(Frozen):
+    """A text that was read: its value, and the places of values and of their keys."""
+
+    source: str  # name of the file, for messages
+    value: Value
+    values: dict[Path, TextPosition]
+    keys: dict[Path, TextPosition]
+
+    def where(self, path: Path, *, key: bool = False) -> str:
+        """``file:line:column: field`` of a value or of its key."""
+        return located(self.source, self.place(path, key=key), self._written(path))
+
+    def place(self, path: Path, *, key: bool = False) -> TextPosition:
+        """Where a value or its key stands; for one that is not there, the nearest that holds it."""
+        near = self._written(path)
+        places = self.keys if key else self.values
+        while near and near not in places:
+            near = near[:-1]
+        return places.get(near, self.values[()])
+
+    def _written(self, path: Path) -> Path:
+        """`path` without the index of the only entry where one object stands for a list of one."""
+        written: Path = ()
+        value = self.value
+        for part in path:
+            if isinstance(value, dict) and isinstance(part, int):
+                continue
+            written = (*written, part)
+            if isinstance(value, dict):
+                value = value.get(str(part))
+            elif isinstance(value, list) and isinstance(part, int):
+                value = value[part] if part < len(value) else None
+        return written
+
+
+class ManifestDocument(Document):
+    """A document of a file that people apply; `remarks` are what surprises whoever reads it."""
+
+    remarks: tuple[Refused, ...] = ()
+
+
+class Section(Document):
+    """The part of a document at `base`, with the places of the whole text."""
+
+    whole: Document
+    base: Path
+
+    def where(self, path: Path, *, key: bool = False) -> str:
+        """As of the whole."""
+        return self.whole.where((*self.base, *path), key=key)
+
+    def place(self, path: Path, *, key: bool = False) -> TextPosition:
+        """As of the whole."""
+        return self.whole.place((*self.base, *path), key=key)
+
+
+def section(document: Document, base: Path) -> Section:
+    """What stands at `base`, None where nothing does."""
+    value: Value = document.value
+    for part in base:
+        if isinstance(value, dict):
+            value = value.get(str(part))
+        elif isinstance(value, list) and isinstance(part, int) and part < len(value):
+            value = value[part]
+        else:
+            value = None
+    return Section(document.source, value, document.values, document.keys, document, base)
+
+
+def unreadable(source: str, error: OSError) -> Refused:
+    """The refusal for a file that the operating system did not let kube-rdma read."""
+    if isinstance(error, FileNotFoundError):
+        problem = "there is no such file"
+        remedy = "Create it (in a pod: mount the ConfigMap there), or name another file"
+    elif isinstance(error, IsADirectoryError):
+        problem = "this is a folder"
+        remedy = f"Name the file in it, such as {source.rstrip('/')}/config.json"
+    else:
+        problem = f"the file cannot be read ({error.strerror or error})"
+        remedy = "Let the user that kube-rdma runs as read it, and look at its disk or mount"
+    return Refused(problem, remedy=remedy, where=source)
+
+
+def shown(text: object) -> str:
+    """A foreign value as JSON, on one line and not too long."""
+    quoted = json.dumps(text, ensure_ascii=False, default=str)
+    return quoted if len(quoted) <= _SHOWN else quoted[: _SHOWN - 2] + "…" + quoted[-1]
+
+
+def name(path: Path) -> str:
+    """A path as people write it: pools[0].mode."""
+    parts = (
+        f"[{part}]" if isinstance(part, int) else f".{part if part.isidentifier() else shown(part)}"
+        for part in path
+    )
+    return "".join(parts).removeprefix(".")
+
+
+def located(source: str, place: TextPosition, path: Path = ()) -> str:
+    """``file:line:column: field``; nothing of a field for the whole document."""
+    field = f": {name(path)}" if path else ""
+    return f"{source}:{place.line}:{place.column}{field}"
+
+
+def plain(word: str) -> Value:
+    """The value of a word without quotes."""
+    if word in _WORDS:
+        return _WORDS[word]
+    if _INT.fullmatch(word):
+        return int(word)
+    return float(word) if _FLOAT.fullmatch(word) else word
+
+
+class ObjectDocument(Document):
+    """An object of the API server; `source` says which, if that is known, `base` where in it the
+    value stands."""
+
+    base: Path = ()
+
+    def where(self, path: Path, *, key: bool = False) -> str:
+        """``IPPool rail-0: spec.ranges[0].end``."""
+        return ": ".join(part for part in (self.source, name((*self.base, *path))) if part)
+
+    def place(self, path: Path, *, key: bool = False) -> TextPosition:
+        """Only an order: in which the fields stand in the object."""
+        order = {part: number for number, part in enumerate(_paths(self.value, ()))}
+        near = path
+        while near and near not in order:
+            near = near[:-1]
+        return TextPosition(order.get(near, 0), len(path))
+
+
+def of_value(value: Value, source: str = "", base: Path = ()) -> ObjectDocument:
+    """The Document of a decoded object, or of the part of one at `base`."""
+    return ObjectDocument(source, value, {}, {}, base)
+
+
+def of_json(data: bytes, source: str = "", base: Path = ()) -> ObjectDocument:
+    """The same of JSON; raise Refused when it is not JSON."""
+    try:
+        return of_value(decoded(data), source, base)
+    except Undecodable as error:
+        raise Refused(f"this is not JSON: {error.why}", remedy="Write JSON", where=source) from None
+
+
+def _paths(value: Value, path: Path) -> Iterator[Path]:
+    yield path
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _paths(inner, (*path, key))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _paths(inner, (*path, index))

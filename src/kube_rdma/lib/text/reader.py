@@ -1,0 +1,181 @@
+"""Reads a JSON or YAML text and remembers where everything stood.
+
+First step of every dialect in api: bytes become a Document. All faults that do not stop the reading
+are kept and reported together.
+
+People mix both languages up, and JSON is YAML, but for tabs in front of its first bracket, which
+are read as blanks. What is JSON to the letter is read here; lib/text/yaml_text reads all else, and
+says what is wrong with it; yaml_manifests reads what people apply. So YAML's liberties, such as a
+comma after the last entry, are taken from JSON too, and a process that meets no YAML loads no
+parser for it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+from kube_base.errors import Refused
+from kube_rdma.lib.text.document import (
+    MAX_DEPTH,
+    Document,
+    ManifestDocument,
+    Path,
+    TextPosition,
+    Value,
+    plain,
+)
+
+MAX_BYTES = 1 << 20  # a ConfigMap cannot hold more
+MOST_OF_MANIFESTS = 16 << 20  # bytes; of others' definitions too, which are long and deep
+
+_BEFORE_JSON = re.compile(r"[ \t\r\n]*(?=[\[{])")
+_SIGN = re.compile(  # of JSON, behind blanks
+    r'[ \t\n]*([{}\[\],:]|"[^"\\]*(?:\\.[^"\\]*)*"|true|false|null'
+    r"|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)"
+)
+_LONGEST_NAME = 1000  # characters; YAML's limit is near, and its reader says so
+
+
+def read(data: bytes, source: str) -> Document:
+    """The document in `data`; `source` names it in messages.
+
+    Raise Refused, with all faults found, when it cannot be read as one JSON or YAML document.
+    """
+    text = _decode(data, source, MAX_BYTES)
+    if document := _json(text, source):
+        return document
+    from kube_rdma.lib.text import yaml_text  # late: see above
+
+    return yaml_text.read(text, data, source)
+
+
+def read_all(data: bytes, source: str) -> tuple[ManifestDocument | Refused, ...]:
+    """All documents of manifests, without empty ones; for one that cannot be read its faults.
+
+    Raise Refused where the whole file is no text.
+    """
+    text = _decode(data, source, MOST_OF_MANIFESTS)
+    if document := _json(text, source):
+        return (ManifestDocument(source, document.value, document.values, document.keys),)
+    from kube_rdma.lib.text import yaml_manifests  # late: see above
+
+    return tuple(yaml_manifests.read_all(text, source))
+
+
+def _json(text: str, source: str) -> Document | None:
+    """The document of what is JSON to the letter."""
+    if text.lstrip()[:1] not in {"{", "["}:
+        return None
+    reader = _JsonReader(text)
+    try:
+        return Document(source, reader.document(), reader.values, reader.keys)
+    except _NotPlainError:
+        return None
+
+
+class _NotPlainError(Exception):
+    """The text is not JSON to the letter, or has something that YAML's reader is to judge."""
+
+
+class _JsonReader:
+    """Reads a text from sign to sign: brackets, commas, colons, texts, words and numbers."""
+
+    def __init__(self, text: str) -> None:
+        self.values: dict[Path, TextPosition] = {}
+        self.keys: dict[Path, TextPosition] = {}
+        self._text = text
+        self._start = self._end = 0  # of the sign
+        self._line, self._begin = 1, 0  # in which the sign stands, and where that begins
+
+    def document(self) -> Value:
+        """The value that is the whole text."""
+        value = self._value(self._next(), ())
+        if self._text[self._end :].strip(" \n"):
+            raise _NotPlainError
+        return value
+
+    def _next(self) -> str:
+        match = _SIGN.match(self._text, self._end)
+        if match is None:
+            raise _NotPlainError
+        before, self._start = self._end, match.start(1)
+        if breaks := self._text.count("\n", before, self._start):
+            self._line += breaks
+            self._begin = self._text.rindex("\n", before, self._start) + 1
+        self._end = match.end()
+        return match[1]
+
+    def _place(self) -> TextPosition:
+        return TextPosition(self._line, self._start - self._begin + 1)
+
+    def _value(self, sign: str, path: Path) -> Value:
+        self.values[path] = self._place()
+        if sign in {"]", "}", ",", ":"} or len(path) > MAX_DEPTH:
+            raise _NotPlainError
+        if sign == "{":
+            return self._mapping(path)
+        if sign == "[":
+            return self._sequence(path)
+        return _string(sign) if sign[0] == '"' else plain(sign)
+
+    def _mapping(self, path: Path) -> dict[str, Value]:
+        mapping: dict[str, Value] = {}
+        sign = self._next()
+        while sign != "}":
+            key = _string(sign)
+            inside = (*path, key)
+            self.keys[inside] = place = self._place()
+            if key in mapping or len(sign) > _LONGEST_NAME:
+                raise _NotPlainError
+            if self._next() != ":" or self._line != place.line:
+                raise _NotPlainError
+            mapping[key] = self._value(self._next(), inside)
+            sign = self._further("}")
+        return mapping
+
+    def _sequence(self, path: Path) -> list[Value]:
+        sequence: list[Value] = []
+        sign = self._next()
+        while sign != "]":
+            sequence.append(self._value(sign, (*path, len(sequence))))
+            sign = self._further("]")
+        return sequence
+
+    def _further(self, end: str) -> str:
+        """The end, or what follows a comma."""
+        sign = self._next()
+        if sign == ",":
+            sign = self._next()
+            if sign != end:
+                return sign
+        elif sign == end:
+            return sign
+        raise _NotPlainError
+
+
+def _string(sign: str) -> str:
+    """A text in quotes; one that YAML reads in another way is left to YAML."""
+    if sign[0] != '"' or not sign.isprintable() or "\\ud" in sign.lower():
+        raise _NotPlainError
+    if "\\" not in sign:
+        return sign[1:-1]
+    try:
+        text: str = json.loads(sign)
+    except ValueError:
+        raise _NotPlainError from None
+    return text
+
+
+def _decode(data: bytes, source: str, most: int) -> str:
+    if len(data) > most:
+        problem = f"the file is larger than {most >> 20} MiB, so it is not a configuration"
+        raise Refused(problem, remedy="Name the right file", where=source)
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        problem = f"byte {error.start + 1} is not UTF-8 text"
+        remedy = "Save the file as UTF-8, or name the right file"
+        raise Refused(problem, remedy=remedy, where=source) from None
+    blanks = _BEFORE_JSON.match(text)
+    return blanks[0].replace("\t", " ") + text[blanks.end() :] if blanks else text

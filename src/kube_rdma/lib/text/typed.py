@@ -1,0 +1,84 @@
+"""What the dialects of the configuration have in common: strict models in, one Config out.
+
+Each dialect is a pydantic model and a function `load`, from the Document that lib/text/reader read
+to the Config that programs take; pools/documents/config finds out which dialect a text is written
+in.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Any, TypeAlias, TypeVar
+
+import msgspec
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, Strict
+from pydantic.alias_generators import to_camel
+from pydantic_core import CoreSchema, core_schema
+
+from kube_base.frozen import Frozen
+from kube_rdma.lib.text.faults import Slip, slips
+from kube_rdma.model.functions.function import FunctionsWish
+from kube_rdma.model.pools.pool import PoolSpec
+
+RESCAN = 60  # seconds, the default of the shared device plugin
+MOST_SHARES = 100_000  # of one pool: all of them travel in one message, and gRPC ends it at 4 MiB
+
+T = TypeVar("T")
+Many: TypeAlias = Annotated[tuple[T, ...], Strict(strict=False)]  # a list in the document
+
+
+class _StructPart:
+    """The door of pydantic for a Struct: the part of a document that programs write."""
+
+    def __get_pydantic_core_schema__(self, kind: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        read = partial(_converted, kind)
+        return core_schema.no_info_plain_validator_function(read, metadata={"struct": kind})
+
+    def __get_pydantic_json_schema__(
+        self, core: Any, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        from kube_rdma.lib.schema.struct_schema import struct_schema  # as below
+
+        return struct_schema(core["metadata"]["struct"])
+
+
+def _converted(kind: type[T], value: Any) -> T:
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        problem = f"kube-rdma does not write it so: {error}"
+        raise slips(Slip(problem, "Leave it out, as only kube-rdma writes it")) from None
+
+
+OfPrograms: TypeAlias = Annotated[T, _StructPart()]
+"""A status, in a document that people write: a Struct (model/conditions)."""
+
+
+class Typed(BaseModel):
+    """An object of a document: no unknown field, no value that only looks like the right type."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, alias_generator=to_camel, defer_build=True
+    )
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core: Any, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """The schema, in which each field has its sentence."""
+        from kube_rdma.lib.schema import descriptions  # it parses sources, which schemas alone need
+
+        schema = handler(core)
+        aliases = {name: field.alias or name for name, field in cls.model_fields.items()}
+        descriptions.add(handler.resolve_ref_schema(schema), aliases, cls)
+        return schema
+
+
+class Config(Frozen):
+    """What a configuration file means."""
+
+    pools: tuple[PoolSpec, ...]
+    rescan: int = RESCAN  # seconds between two looks when the kernel announces nothing; 0: never
+    warnings: tuple[str, ...] = ()  # sentences
+    functions: tuple[FunctionsWish, ...] = ()
+    rails: tuple[str, ...] = ()  # interfaces or PCI addresses of cards, in the order of their rails

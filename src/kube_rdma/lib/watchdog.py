@@ -1,0 +1,134 @@
+"""Ends a program of kube-rdma whose event loop hangs, with the stacks of all threads in its log.
+
+Runs beside the loop of each program that stays (process.until_signal), in a thread that asks
+the loop to answer. It takes the place of a liveness probe: a probe starts a process each time and
+takes a starved program for a hung one (docs/decisions/0013-liveness.md). The kubelet starts an
+ended container again, and the journal says where to go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import structlog
+
+from kube_rdma.lib.hang import PATIENCE, TICK, Spent, silence
+
+EXIT_CODE = 5  # broken, as of the command's other errors
+_THREADS = Path("/proc/self/task")
+
+log = structlog.get_logger()
+
+
+@contextmanager
+def watched(tick: float = TICK, patience: float = PATIENCE) -> Iterator[None]:
+    """End this process if the running loop is silent for `patience` seconds inside the block.
+
+    Where the kernel does not count what threads wait for processors, nothing is watched: a starved
+    program could not be told from a hung one.
+    """
+    if not threads():
+        log.warning("hang detection disabled", why=f"{_THREADS}/*/schedstat counts nothing")
+        yield
+        return
+    loop, ended = asyncio.get_running_loop(), threading.Event()
+    thread = threading.Thread(
+        target=_watch, args=(loop, ended, tick, patience), name="watchdog", daemon=True
+    )
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+class Counted(NamedTuple):
+    """What the kernel counts of a thread (Documentation/scheduler/sched-stats.rst)."""
+
+    waited: float  # seconds without a processor, up to when it last got one
+    slices: int  # times that it got one
+    ready: bool  # it has one, or waits for one, now
+
+
+def threads() -> Mapping[str, Counted]:
+    """The threads of this process that the kernel counts; none where it counts nothing."""
+    counted = {}
+    for thread in _THREADS.iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended, or no kernel counts
+            _, waited, slices = (thread / "schedstat").read_text().split()
+            state = (thread / "stat").read_text().rpartition(")")[2].split()[0]
+            if int(slices):
+                counted[thread.name] = Counted(int(waited) / 1e9, int(slices), state == "R")
+    return counted
+
+
+def _watch(
+    loop: asyncio.AbstractEventLoop, ended: threading.Event, tick: float, patience: float
+) -> None:
+    answered = threading.Event()
+    answered.set()
+    silent, before = 0.0, _Look()
+    while not ended.wait(tick):
+        now = _Look()
+        if answered.is_set():
+            answered.clear()
+            silent = 0.0
+            loop.call_soon_threadsafe(answered.set)
+        else:
+            silent = silence(silent, now.since(before), tick)
+        before = now
+        if silent >= patience:
+            _end(patience)
+
+
+class _Look:
+    """What the clocks show now."""
+
+    def __init__(self) -> None:
+        self._clock, self._ran, self._threads = time.monotonic(), time.process_time(), threads()
+
+    def since(self, before: _Look) -> Spent:
+        """What went by between two looks."""
+        passed = self._clock - before._clock
+        waited = (
+            thread.waited - then.waited if _had_a_turn(then, thread) else passed
+            for name, thread in self._threads.items()
+            for then in (before._threads.get(name, _NEW),)
+        )
+        return Spent(passed, self._ran - before._ran, sum(waited))
+
+
+_NEW = Counted(0.0, 0, ready=False)
+
+
+def _had_a_turn(before: Counted, now: Counted) -> bool:
+    """Whether a thread got a processor, or asked for none, since the look before.
+
+    The kernel adds a wait to its count when it ends: one that lasts is seen by its state alone.
+    """
+    return not now.ready or now.slices > before.slices
+
+
+def _end(patience: float) -> None:
+    """Write where every thread is, and end.
+
+    Nothing here waits: the loop may hang because nobody reads the log, or hold a lock of it.
+    """
+    stderr = sys.__stderr__.fileno() if sys.__stderr__ else 2
+    os.set_blocking(stderr, False)
+    event = f'event="event loop hung, program ended" seconds={patience:.0f}'
+    try:
+        os.write(stderr, f"level=critical {event}\n".encode())
+        faulthandler.dump_traceback(stderr, all_threads=True)
+    finally:
+        os._exit(EXIT_CODE)

@@ -1,0 +1,250 @@
+"""Answers Prometheus: gathers what the agent knows, has the counters read, and writes the text.
+
+    loop ─ looked ─► Exporter ◄─ GET ─ adapters/metrics/server: anybody, so without names of pods
+                        ▲───── exec ── adapters/metrics/local: `kube-rdma top`, with them
+    kubelet: who holds what ─┐
+    kernel: counters ────────┴ metrics/rules ─► series ─► adapters/metrics/exposition
+
+Every scrape is read anew, so a series ends with its device; whoever asks within a second of another
+gets the same answer, so no client can keep a core busy. Reading is a thread's of its own: a card
+that does not answer holds up the next scrape and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import structlog
+
+from kube_base.errors import Unavailable
+from kube_base.frozen import Frozen, field
+from kube_rdma import __version__
+from kube_rdma.adapters import bulkhead
+from kube_rdma.adapters.kernel.sysfs.counters import CounterFiles
+from kube_rdma.adapters.kernel.sysfs.pod_counters import read_inside
+from kube_rdma.adapters.metrics import local
+from kube_rdma.adapters.metrics.process import read_process
+from kube_rdma.metrics.rules import families
+from kube_rdma.metrics.rules.node import device_series
+from kube_rdma.metrics.rules.pods import (
+    SeenDevices,
+    away,
+    held_devices,
+    limit_series,
+    pod_series,
+    with_claims,
+    without_pods,
+)
+from kube_rdma.metrics.rules.resources import (
+    HealthCounts,
+    counted,
+    health_series,
+    resource_series,
+    still,
+)
+from kube_rdma.metrics.stopwatch import Stopwatch
+from kube_rdma.model.attach.attachment import Attachment, Sandbox
+from kube_rdma.model.card import CardId
+from kube_rdma.model.metrics.families import (
+    CounterReadings,
+    Durations,
+    MetricNames,
+    MetricSeries,
+    PodPlaceCounters,
+)
+from kube_rdma.model.pools.holding import Holding
+from kube_rdma.model.pools.pool import Pool
+from kube_rdma.model.pools.rdma_limits import PodDeviceUse
+from kube_rdma.model.survey import NamespaceMode
+from kube_rdma.pools.kubelet_view import KubeletView
+from kube_rdma.pools.rules.claimed_cards import ClaimedCard
+from kube_rdma.pools.rules.health.damping import Assessment
+
+if TYPE_CHECKING:
+    from kube_rdma.adapters.metrics.exposition import KeptExposition
+
+FRESH_SECONDS = 1.0  # for which an answer is given again
+READING_SECONDS = 30.0  # a scrape of Prometheus gives up after 10, if nobody said otherwise
+SYSFS = Path("/sys")
+
+ReadInside = Callable[[Iterable[Sandbox]], tuple[tuple[PodPlaceCounters, ...], int]]
+log = structlog.get_logger()
+
+
+class MetricsSite(Frozen):
+    """Where the metrics are asked for over the network, and what they then have.
+
+    `address` None: nowhere; its host None: on every address. `pods`: also the series of pods.
+    """
+
+    address: tuple[str | None, int] | None
+    names: tuple[MetricNames, ...] = (MetricNames.NODE_EXPORTER,)
+    pods: bool = False
+    socket: Path = local.SOCKET
+
+
+class MetricsSources(Frozen):
+    """Whom a scrape asks; `attachments` are those of the node's pods, `uses` what those have of
+    RDMA devices. It is called in a thread."""
+
+    kubelet: KubeletView
+    attachments: Callable[[], Iterable[Attachment]] = tuple
+    uses: Callable[[], Iterable[PodDeviceUse]] = tuple
+    stopwatch: Stopwatch = field(default_factory=Stopwatch)
+    sysfs: Path = SYSFS
+    read_inside: ReadInside = read_inside
+    clock: Callable[[], float] = time.monotonic
+
+
+class _Offered(Frozen):
+    """What the agent's last look came to."""
+
+    pools: Mapping[str, Pool] = field(default_factory=dict)
+    withdrawn: tuple[str, ...] = ()
+    mode: NamespaceMode = NamespaceMode.UNKNOWN
+
+
+class Exporter:
+    """The metrics of one agent; `parts` serve them."""
+
+    def __init__(self, site: MetricsSite, sources: MetricsSources) -> None:
+        self._site, self._from = site, sources
+        self._files = CounterFiles(sources.sysfs)
+        self._lines: dict[bool, KeptExposition] = {}
+        self._look = _Offered()
+        self._health: HealthCounts = {}
+        self._turn = asyncio.Lock()
+        # The last answers with pods and without, and when each was read.
+        self._kept: dict[bool, tuple[float, bytes]] = {}
+        self._thread = ThreadPoolExecutor(1, "metrics")
+        self.port = 0  # where it answers, once it does
+
+    @property
+    def parts(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
+        """What runs beside the agent's loop, by name."""
+        for_top = {"metrics of top": partial(local.serve, self._site.socket, self._whole)}
+        return for_top | ({"metrics": self.run} if self._site.address else {})
+
+    def looked(
+        self, pools: Mapping[str, Pool], withdrawn: Sequence[str], mode: NamespaceMode
+    ) -> None:
+        """Take note of what is offered now, and what pods hold of resources that are not."""
+        self._look = _Offered(dict(pools), tuple(withdrawn), mode)
+
+    def judged(self, assessment: Assessment, before: Collection[CardId]) -> None:
+        """Take note of changes of health; `before` are the cards that had been seen."""
+        counts = counted(self._health, assessment.changes, before)
+        self._health = still(counts, assessment.health)
+
+    async def run(self) -> None:
+        """Answer over the network until cancelled; raise Refused without the address."""
+        from kube_rdma.adapters.metrics.exposition import CONTENT_TYPE
+        from kube_rdma.adapters.metrics.server import MetricsServer
+
+        assert self._site.address
+        host, port = self._site.address
+        server = MetricsServer(self.answer, CONTENT_TYPE)
+        await server.listen(host, port)
+        self.port = server.port
+        log.info("metrics served", address=host or "*", port=self.port, pods=self._site.pods)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await server.close()
+
+    async def answer(self) -> bytes:
+        """The text of one scrape over the network; raise Unavailable when the kernel is silent."""
+        return (await self._scraped(pods=self._site.pods))[1]
+
+    async def _whole(self) -> tuple[float, bytes]:
+        return await self._scraped(pods=True)
+
+    async def _scraped(self, *, pods: bool) -> tuple[float, bytes]:
+        """When the counters were read, and the text."""
+        try:
+            async with asyncio.timeout(READING_SECONDS), self._turn:
+                kept = self._kept.get(pods)
+                if kept is None or self._from.clock() - kept[0] >= FRESH_SECONDS:
+                    held = await self._from.kubelet.all_held()
+                    cards = self._from.kubelet.claimed_cards(held) if held else ()
+                    holdings = held.shares if held else None
+                    look, attachments = self._look, tuple(self._from.attachments())
+                    scrape = _Scrape(look, holdings, attachments, self._site.names, cards)
+                    loop = asyncio.get_running_loop()
+                    read = partial(self._text, scrape, pods=pods)
+                    kept = self._kept[pods] = await loop.run_in_executor(self._thread, read)
+                return kept
+        except TimeoutError:
+            raise Unavailable(
+                f"the counters were not read within {READING_SECONDS:.0f} s: does a card hang?"
+            ) from None
+
+    def _text(self, scrape: _Scrape, *, pods: bool) -> tuple[float, bytes]:
+        """Read and write; in the thread. The library is imported when somebody asks."""
+        from kube_rdma.adapters.metrics.exposition import KeptExposition
+
+        begin = time.perf_counter()
+        node = self._files.read()
+        sandboxes = away(scrape.attachments, scrape.look.mode)
+        inside, failures = self._from.read_inside(sandboxes)
+        when = self._from.clock()
+        series = list(scrape.series(SeenDevices(node, inside), node))
+        values: list[MetricSeries | Durations] = [*series, *health_series(self._health)]
+        values += limit_series(self._from.uses())
+        values += self._from.stopwatch.durations
+        values += _own(scrape, _unread(node, inside), failures, time.perf_counter() - begin)
+        lines = self._lines.setdefault(pods, KeptExposition())
+        return when, lines.text(values if pods else without_pods(values))
+
+
+class _Scrape(Frozen):
+    """What is known at the begin of a scrape."""
+
+    look: _Offered
+    holdings: tuple[Holding, ...] | None
+    attachments: tuple[Attachment, ...]
+    names: tuple[MetricNames, ...]
+    cards: tuple[ClaimedCard, ...] = ()
+
+    def series(self, devices: SeenDevices, node: CounterReadings) -> Iterator[MetricSeries]:
+        """All series but those of the agent itself."""
+        look, holdings = self.look, self.holdings
+        yield from device_series(node.devices, self.names)
+        yield from resource_series(look.pools, holdings)
+        if holdings is not None:
+            shares = held_devices(holdings, look.pools, self.attachments, look.mode)
+            held = with_claims(shares, self.cards, node.devices)
+            resources = (*look.pools, *look.withdrawn)
+            yield from pod_series(holdings, resources, held, devices)
+
+
+def _unread(node: CounterReadings, inside: Iterable[PodPlaceCounters]) -> int:
+    return node.unread + sum(place.readings.unread for place in inside)
+
+
+def _own(scrape: _Scrape, unread: int, failures: int, seconds: float) -> Iterator[MetricSeries]:
+    """The series of the agent itself."""
+    yield MetricSeries(families.BUILD, (__version__,), 1)
+    yield MetricSeries(families.SCRAPE_SECONDS, (), seconds)
+    yield MetricSeries(families.UNREAD, (), unread)
+    yield MetricSeries(families.UNENTERED, (), failures)
+    yield MetricSeries(families.HOLDERS_KNOWN, (), scrape.holdings is not None)
+    for part, count in sorted(bulkhead.failures.items()):
+        yield MetricSeries(families.PART_FAILURES, (part,), count)
+    for kind, count in sorted(bulkhead.object_failures.items()):
+        yield MetricSeries(families.OBJECT_FAILURES, (kind,), count)
+    figures = read_process()
+    if figures is None:
+        return
+    yield MetricSeries(families.CPU, (), figures.cpu)
+    yield MetricSeries(families.MEMORY, (), figures.resident)
+    yield MetricSeries(families.VIRTUAL, (), figures.virtual)
+    yield MetricSeries(families.START, (), figures.started)
+    yield MetricSeries(families.OPEN_FILES, (), figures.open_files)
+    yield MetricSeries(families.MOST_FILES, (), figures.most_files)

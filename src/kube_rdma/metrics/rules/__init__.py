@@ -1,0 +1,1 @@
+"""Decides which series exist, and how they follow from what was read."""

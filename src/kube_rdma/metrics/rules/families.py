@@ -1,0 +1,408 @@
+"""Every family that agents and controllers export: THE table, which docs/metrics.md shows.
+
+Names, types and units of ``node_infiniband_*`` are node_exporter's (collector/infiniband_linux.go,
+with sysfs/class_infiniband.go of procfs), so that its dashboards and alerts go on working; those of
+``rdma_exporter_node_infiniband_*`` are VKE's. A new family is added here. `meaning` is its HELP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+from kube_rdma.metrics.rules import meanings
+from kube_rdma.model.metrics.families import MetricFamily, MetricKind
+
+PORT = ("device", "port")
+HOLDER = ("namespace", "pod", "container")
+NODE, VKE, OWN = "node_infiniband_", "rdma_exporter_node_infiniband_", "kube_rdma_"
+FACTOR = 4  # files of data count words of 32 bits (InfiniBand specification, PortCounters)
+Table = Mapping[str, MetricFamily]
+"""Families by the file that their values are read from."""
+
+DATA = frozenset({"port_rcv_data", "port_xmit_data", "port_rcv_data_64", "port_xmit_data_64"})
+
+# Of a port: file, node_exporter's name without its beginning.
+_COUNTERS = (
+    ("excessive_buffer_overrun_errors", "excessive_buffer_overrun_errors"),
+    ("link_downed", "link_downed"),
+    ("link_error_recovery", "link_error_recovery"),
+    ("local_link_integrity_errors", "local_link_integrity_errors"),
+    ("multicast_rcv_packets", "multicast_packets_received"),
+    ("multicast_xmit_packets", "multicast_packets_transmitted"),
+    ("port_rcv_constraint_errors", "port_constraint_errors_received"),
+    ("port_xmit_constraint_errors", "port_constraint_errors_transmitted"),
+    ("port_rcv_data", "port_data_received_bytes"),
+    ("port_xmit_data", "port_data_transmitted_bytes"),
+    ("port_rcv_discards", "port_discards_received"),
+    ("port_xmit_discards", "port_discards_transmitted"),
+    ("port_rcv_errors", "port_errors_received"),
+    ("port_rcv_packets", "port_packets_received"),
+    ("port_xmit_packets", "port_packets_transmitted"),
+    ("port_rcv_remote_physical_errors", "port_receive_remote_physical_errors"),
+    ("port_rcv_switch_relay_errors", "port_receive_switch_relay_errors"),
+    ("port_xmit_wait", "port_transmit_wait"),
+    ("symbol_error", "symbol_error"),
+    ("unicast_rcv_packets", "unicast_packets_received"),
+    ("unicast_xmit_packets", "unicast_packets_transmitted"),
+    ("VL15_dropped", "vl15_dropped"),
+    # The folder counters_ext, of kernels before 4.5.
+    ("port_multicast_rcv_packets", "legacy_multicast_packets_received"),
+    ("port_multicast_xmit_packets", "legacy_multicast_packets_transmitted"),
+    ("port_rcv_data_64", "legacy_data_received_bytes"),
+    ("port_rcv_packets_64", "legacy_packets_received"),
+    ("port_unicast_rcv_packets", "legacy_unicast_packets_received"),
+    ("port_unicast_xmit_packets", "legacy_unicast_packets_transmitted"),
+    ("port_xmit_data_64", "legacy_data_transmitted_bytes"),
+    ("port_xmit_packets_64", "legacy_packets_transmitted"),
+)
+# Of the hardware, those that node_exporter has names for.
+_HARDWARE = (
+    ("duplicate_request", "duplicate_requests_packets"),
+    ("implied_nak_seq_err", "implied_nak_seq_errors"),
+    ("local_ack_timeout_err", "local_ack_timeout_errors"),
+    ("np_cnp_sent", "np_cnp_packets_sent"),
+    ("np_ecn_marked_roce_packets", "np_ecn_marked_roce_packets_received"),
+    ("out_of_buffer", "out_of_buffer_drops"),
+    ("out_of_sequence", "out_of_sequence_packets_received"),
+    ("packet_seq_err", "packet_sequence_errors"),
+    ("req_cqe_error", "req_cqes_errors"),
+    ("req_cqe_flush_error", "req_cqes_flush_errors"),
+    ("req_remote_access_errors", "req_remote_access_errors"),
+    ("req_remote_invalid_request", "req_remote_invalid_request_errors"),
+    ("resp_cqe_error", "resp_cqes_errors"),
+    ("resp_cqe_flush_error", "resp_cqes_flush_errors"),
+    ("resp_local_length_error", "resp_local_length_errors"),
+    ("resp_remote_access_errors", "resp_remote_access_errors"),
+    ("rnr_nak_retry_err", "rnr_nak_retry_packets_received"),
+    ("roce_adp_retrans", "roce_adp_retransmits"),
+    ("roce_adp_retrans_to", "roce_adp_retransmits_timeout"),
+    ("roce_slow_restart", "roce_slow_restart_used"),
+    ("roce_slow_restart_cnps", "roce_slow_restart_cnps"),
+    ("roce_slow_restart_trans", "roce_slow_restart"),
+    ("rp_cnp_handled", "rp_cnp_packets_handled"),
+    ("rp_cnp_ignored", "rp_cnp_ignored_packets_received"),
+    ("rx_atomic_requests", "rx_atomic_requests"),
+    ("rx_dct_connect", "rx_dct_connect_requests"),
+    ("rx_icrc_encapsulated", "rx_icrc_encapsulated_errors"),
+    ("rx_read_requests", "rx_read_requests"),
+    ("rx_write_requests", "rx_write_requests"),
+)
+# Those that a container's own devices have under its name: enough to see traffic, loss, congestion.
+_OF_PODS = (
+    *("port_rcv_data", "port_xmit_data", "port_rcv_packets", "port_xmit_packets"),
+    *("port_rcv_errors", "port_rcv_discards", "port_xmit_discards", "port_xmit_wait"),
+    *("local_ack_timeout_err", "np_cnp_sent", "np_ecn_marked_roce_packets", "out_of_buffer"),
+    *("out_of_sequence", "packet_seq_err", "rnr_nak_retry_err", "rp_cnp_handled"),
+)
+# VKE's names are the files' own, but for these of data and packets.
+_OF_VKE = MappingProxyType(
+    {
+        "np_cnp_sent": "np_cnp_sent",
+        "np_ecn_marked_roce_packets": "np_ecn_marked_roce_packets",
+        "out_of_sequence": "out_of_sequence",
+        "packet_seq_err": "packet_seq_err",
+        "implied_nak_seq_err": "implied_nak_seq_err",
+        "local_ack_timeout_err": "local_ack_timeout_err",
+        "port_rcv_data": "port_data_received_bytes",
+        "port_xmit_data": "port_data_transmitted_bytes",
+        "port_rcv_packets": "port_packets_received",
+        "port_xmit_packets": "port_packets_transmitted",
+    }
+)
+HARDWARE = frozenset(row[0] for row in _HARDWARE)
+LIFESPAN = "lifespan"  # a file beside the hardware's counters, in milliseconds
+
+
+def _of_ports(
+    beginning: str, labels: tuple[str, ...], rows: Iterable[tuple[str, str]]
+) -> Mapping[str, MetricFamily]:
+    """Families of counters, by the file of each."""
+    return MappingProxyType(
+        {
+            file: MetricFamily(
+                f"{beginning}{name}_total",
+                MetricKind.COUNTER,
+                labels,
+                meanings.OF_FILES[file],
+                f"`{_folder_of(file, name)}/{file}`",
+            )
+            for file, name in rows
+        }
+    )
+
+
+def _folder_of(file: str, name: str) -> str:
+    if file in HARDWARE:
+        return "hw_counters"
+    return "counters_ext" if name.startswith("legacy_") else "counters"
+
+
+_NODE_NAMES = dict((*_COUNTERS, *_HARDWARE))
+OF_NODE = _of_ports(NODE, PORT, _NODE_NAMES.items())
+OF_VKE = _of_ports(VKE, PORT, _OF_VKE.items())
+OF_POD = _of_ports(f"{OWN}pod_", (*HOLDER, *PORT), [(file, _NODE_NAMES[file]) for file in _OF_PODS])
+
+
+def _gauge(name: str, labels: tuple[str, ...], meaning: str, source: str) -> MetricFamily:
+    return MetricFamily(name, MetricKind.GAUGE, labels, meaning, source)
+
+
+def _counter(name: str, labels: tuple[str, ...], meaning: str, source: str) -> MetricFamily:
+    return MetricFamily(f"{name}_total", MetricKind.COUNTER, labels, meaning, source)
+
+
+_STATES = (
+    "State of the port as a number: 0 no change, 1 down, 2 init, 3 armed, 4 active, 5 active "
+    "deferred."
+)
+_RATES = "Rate of the port's link in bytes per second."
+_HW_STATS = (
+    "Value of a counter of the driver that has no metric of its own; label counter names it, its "
+    "unit is the driver's."
+)
+INFO = _gauge(
+    f"{NODE}info",
+    ("device", "board_id", "firmware_version", "hca_type"),
+    "The value is 1; the labels name board, firmware version and type of the device.",
+    "`board_id`, `fw_ver`, `hca_type`",
+)
+STATE = _gauge(f"{NODE}state_id", PORT, _STATES, "`state`")
+PHYSICAL_STATE = _gauge(
+    f"{NODE}physical_state_id",
+    PORT,
+    "Physical port state as a number: 0 no change, 1 sleep, 2 polling, 3 disabled, "
+    "4 training, 5 up, 6 error recovery, 7 test.",
+    "`phys_state`",
+)
+RATE = _gauge(f"{NODE}rate_bytes_per_second", PORT, _RATES, "`rate`")
+LIFESPAN_SECONDS = _gauge(
+    f"{NODE}lifespan_seconds",
+    PORT,
+    "Whole seconds for which the kernel answers with hardware counters that it has read before.",
+    "`hw_counters/lifespan`",
+)
+HW_COUNTER = MetricFamily(
+    f"{OWN}hw_stat",
+    MetricKind.UNTYPED,
+    (*PORT, "counter"),
+    _HW_STATS,
+    "other files of `hw_counters`",
+)
+GIDS = _gauge(
+    f"{OWN}port_gids", PORT, "Number of used entries in the GID table of the port.", "`gids`"
+)
+# drivers/pci/pci-sysfs.c: current_link_width, max_link_width, current_link_speed, max_link_speed.
+PCIE_LANES = _gauge(
+    f"{OWN}pcie_lanes",
+    ("device",),
+    "Number of PCIe lanes that the link of the device's card uses now.",
+    "`device/current_link_width`",
+)
+PCIE_MOST_LANES = _gauge(
+    f"{OWN}pcie_most_lanes",
+    ("device",),
+    "Number of PCIe lanes that the device's card and the port above it can both use.",
+    "`device/max_link_width`, also of the port above",
+)
+PCIE_SPEED = _gauge(
+    f"{OWN}pcie_transfers_per_second",
+    ("device",),
+    "Speed of a PCIe lane of the device's card now in transfers per second.",
+    "`device/current_link_speed`",
+)
+PCIE_MOST_SPEED = _gauge(
+    f"{OWN}pcie_most_transfers_per_second",
+    ("device",),
+    "Speed in transfers per second of a PCIe lane that the card and the port above can both reach.",
+    "`device/max_link_speed`, also of the port above",
+)
+
+POD_STATE = _gauge(f"{OWN}pod_state_id", (*HOLDER, *PORT), _STATES, "`state`")
+POD_RATE = _gauge(f"{OWN}pod_rate_bytes_per_second", (*HOLDER, *PORT), _RATES, "`rate`")
+POD_HW_COUNTER = MetricFamily(
+    f"{OWN}pod_hw_stat",
+    MetricKind.UNTYPED,
+    (*HOLDER, *PORT, "counter"),
+    _HW_STATS,
+    "other files of `hw_counters`",
+)
+POD_SHARES = _gauge(
+    f"{OWN}pod_shares",
+    (*HOLDER, "resource"),
+    "Number of shares of the resource that the container holds.",
+    "the kubelet's pod resources",
+)
+POD_DEVICE = _gauge(
+    f"{OWN}pod_device_info",
+    (*HOLDER, "resource", "card", "device", "access"),
+    "The value is 1, for a device of the container; label access is own or shared, label "
+    "resource the driver of a foreign claim.",
+    "pod resources, pools, attachments, ResourceSlices",
+)
+POD_OBJECTS = _gauge(
+    f"{OWN}pod_rdma_objects",
+    ("namespace", "pod", "device"),
+    "Number of objects (queue pairs, regions and all others) of a pod with rdmaLimits.",
+    "`rdma.current` of its control group",
+)
+POD_MOST_OBJECTS = _gauge(
+    f"{OWN}pod_rdma_objects_limit",
+    ("namespace", "pod", "device"),
+    "Number of objects that the kernel lets the pod have on the device.",
+    "`rdma.max` of its control group",
+)
+POOL_DEVICE = _gauge(
+    f"{OWN}resource_device_info",
+    ("resource", "card", "device"),
+    "The value is 1, for a device that shares of the resource may stand for.",
+    "pools",
+)
+SHARES = _gauge(
+    f"{OWN}resource_shares",
+    ("resource",),
+    "Number of shares of the resource that the agent offers to the kubelet.",
+    "pools",
+)
+HEALTHY_SHARES = _gauge(
+    f"{OWN}resource_shares_healthy",
+    ("resource",),
+    "Number of advertised shares of the resource that are healthy.",
+    "pools",
+)
+USED_SHARES = _gauge(
+    f"{OWN}resource_shares_in_use",
+    ("resource",),
+    "Number of shares of the resource that containers hold.",
+    "the kubelet's pod resources",
+)
+CARD_HEALTHY = _gauge(
+    f"{OWN}card_healthy",
+    ("card", "name", "resource"),
+    "The value is 1 when the card is healthy and allocatable, else 0; pods that hold it keep it.",
+    "pools",
+)
+HEALTH_CHANGES = _counter(
+    f"{OWN}card_health_changes",
+    ("card", "healthy"),
+    "Number of times that the card became healthy or unhealthy (label healthy: true or false).",
+    "the agent's looks",
+)
+ATTACH = MetricFamily(
+    f"{OWN}attach_duration_seconds",
+    MetricKind.HISTOGRAM,
+    ("operation", "outcome"),
+    "Duration of CNI calls to the agent in seconds; label operation is add, delete or check.",
+    "the agent",
+)
+IPAM = MetricFamily(
+    f"{OWN}ipam_duration_seconds",
+    MetricKind.HISTOGRAM,
+    ("outcome",),
+    "Time in seconds to get the addresses of a pod, for all of its interfaces at once.",
+    "the agent",
+)
+LATE_BINDING = MetricFamily(
+    f"{OWN}late_binding_duration_seconds",
+    MetricKind.HISTOGRAM,
+    ("outcome",),
+    "Time in seconds to bind the shares of a pod to the devices that were attached to it.",
+    "the agent",
+)
+BUILD = _gauge(
+    f"{OWN}build_info",
+    ("version",),
+    "The value is 1; label version is that of the agent.",
+    "the agent",
+)
+SCRAPE_SECONDS = _gauge(
+    f"{OWN}scrape_duration_seconds",
+    (),
+    "Time in seconds to read what this answer needs.",
+    "the agent",
+)
+UNREAD = _gauge(
+    f"{OWN}scrape_unread_files",
+    (),
+    "Number of counter files that the agent could not read or understand for this answer.",
+    "the agent",
+)
+UNENTERED = _gauge(
+    f"{OWN}scrape_unread_pods",
+    (),
+    "Number of network namespaces of pods that the agent could not read for this answer.",
+    "the agent",
+)
+HOLDERS_KNOWN = _gauge(
+    f"{OWN}scrape_holders_known",
+    (),
+    "The value is 1 when the kubelet reports holders of shares, else 0: pods have no metrics.",
+    "the kubelet's pod resources",
+)
+PART_FAILURES = _counter(
+    f"{OWN}part_failures",
+    ("part",),
+    "Number of times that a part of the agent failed, such as `CNI call`; its log says why.",
+    "the agent",
+)
+OBJECT_FAILURES = _counter(
+    f"{OWN}object_failures",
+    ("kind",),
+    "Number of times that an object of a kind, such as `IPPool`, could not be handled; the log "
+    "says which one, and why.",
+    "the agent and the controller",
+)
+CONTROLLER_LEADS = _gauge(
+    f"{OWN}controller_leads",
+    (),
+    "The value is 1 when this copy of the controller leads, else 0.",
+    "the controller",
+)
+POOL_ADDRESSES = _gauge(
+    f"{OWN}ip_pool_addresses",
+    ("pool", "family", "rail"),
+    "Number of addresses of the IPPool, of one IP version and rail; rail is empty without rails.",
+    "the controller that leads",
+)
+POOL_HELD = _gauge(
+    f"{OWN}ip_pool_addresses_held",
+    ("pool", "family", "rail"),
+    "Number of these addresses that nodes hold, for pods or in store.",
+    "the controller that leads",
+)
+CPU = _counter("process_cpu_seconds", (), "CPU time that the agent has used, in seconds.", "/proc")
+MEMORY = _gauge(
+    "process_resident_memory_bytes", (), "Resident memory of the agent in bytes.", "/proc"
+)
+VIRTUAL = _gauge(
+    "process_virtual_memory_bytes", (), "Virtual memory of the agent in bytes.", "/proc"
+)
+START = _gauge(
+    "process_start_time_seconds",
+    (),
+    "Start of the agent in seconds since 1970 (Unix time).",
+    "/proc",
+)
+OPEN_FILES = _gauge("process_open_fds", (), "Number of files that the agent has open.", "/proc")
+MOST_FILES = _gauge("process_max_fds", (), "Number of files that the agent may have open.", "/proc")
+
+NODE_FAMILIES = (INFO, STATE, PHYSICAL_STATE, RATE, LIFESPAN_SECONDS, *OF_NODE.values())
+VKE_FAMILIES = tuple(OF_VKE.values())
+PORT_FAMILIES = (HW_COUNTER, GIDS)
+PCIE_FAMILIES = (PCIE_LANES, PCIE_MOST_LANES, PCIE_SPEED, PCIE_MOST_SPEED)
+POD_FAMILIES = (
+    *(POD_SHARES, POD_DEVICE, POD_OBJECTS, POD_MOST_OBJECTS, POD_STATE, POD_RATE),
+    *OF_POD.values(),
+    POD_HW_COUNTER,
+)
+RESOURCE_FAMILIES = (SHARES, HEALTHY_SHARES, USED_SHARES, POOL_DEVICE, CARD_HEALTHY, HEALTH_CHANGES)
+DURATION_FAMILIES = (ATTACH, IPAM, LATE_BINDING)
+SELF_FAMILIES = (
+    *(BUILD, SCRAPE_SECONDS, UNREAD, UNENTERED, HOLDERS_KNOWN, PART_FAILURES, OBJECT_FAILURES),
+    *(CPU, MEMORY, VIRTUAL, START, OPEN_FILES, MOST_FILES),
+)
+CONTROLLER_FAMILIES = (CONTROLLER_LEADS, POOL_ADDRESSES, POOL_HELD)
+FAMILIES = (
+    *(*NODE_FAMILIES, *VKE_FAMILIES, *PORT_FAMILIES, *PCIE_FAMILIES, *POD_FAMILIES),
+    *(*RESOURCE_FAMILIES, *DURATION_FAMILIES, *SELF_FAMILIES, *CONTROLLER_FAMILIES),
+)

@@ -1,0 +1,128 @@
+"""From counters to rates: which series of an agent are traffic, and what two scrapes come to.
+
+Between adapters/metrics/samples and metrics/views. A counter that is lower than it
+was, or that one scrape lacks, has no rate in this interval: it began anew, wrapped, or its device
+went.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from kube_base.frozen import replace
+from kube_rdma.metrics.rules import families
+from kube_rdma.model.metrics.throughput import (
+    AgentScrape,
+    ScrapedSample,
+    TrafficKey,
+    TrafficRate,
+    TrafficTotals,
+)
+
+# Files of counters by their role. Others than mlx5's and hfi1's are in kube_rdma_hw_stat: rxe has
+# rcvd_bytes (drivers/infiniband/sw/rxe/rxe_hw_counters.c), EFA and bnxt_re rx_bytes.
+_RECEIVED = ("port_rcv_data", "port_rcv_data_64", "rcvd_bytes", "rx_bytes")
+_SENT = ("port_xmit_data", "port_xmit_data_64", "sent_bytes", "tx_bytes")
+_ERROR = re.compile(r"err|drop|discard|timeout|out_of_|exceeded|link_downed|nak|icrc")
+_FILES = {
+    family.name: file
+    for table in (families.OF_VKE, families.OF_NODE, families.OF_POD)
+    for file, family in table.items()
+}
+_UNNAMED = frozenset({families.HW_COUNTER.name, families.POD_HW_COUNTER.name})
+_STATES = frozenset({families.STATE.name, families.POD_STATE.name})
+_LINKS = frozenset({families.RATE.name, families.POD_RATE.name})
+
+
+def totals(samples: Iterable[ScrapedSample]) -> dict[TrafficKey, TrafficTotals]:
+    """The traffic among the series of one scrape, by whose it is."""
+    read: dict[TrafficKey, TrafficTotals] = {}
+    for sample in samples:
+        if sample.name == families.POD_DEVICE.name:
+            _add_shared(read, sample)
+        elif change := _change(sample, read):
+            read.update([change])
+    return read
+
+
+def rates(before: AgentScrape | None, now: AgentScrape) -> Iterator[TrafficRate]:
+    """A row for each device of `now`, with the rates since `before` where there are any."""
+    seconds = now.when - before.when if before else 0.0
+    earlier: Mapping[TrafficKey, TrafficTotals] = before.totals if before else {}
+    for key, current in now.totals.items():
+        row = TrafficRate(now.node, key, current)
+        first = earlier.get(key)
+        if first is None or seconds <= 0:
+            yield row
+            continue
+        errors = {
+            name: pace
+            for name, count in current.errors.items()
+            if (pace := _rate(first.errors.get(name), count, seconds))
+        }
+        yield replace(
+            row,
+            received=_rate(first.received, current.received, seconds),
+            sent=_rate(first.sent, current.sent, seconds),
+            errors=errors,
+        )
+
+
+def busiest(rows: Iterable[TrafficRate]) -> Sequence[TrafficRate]:
+    """Those with errors or traffic first, the busiest at the top; else by their names."""
+    return sorted(
+        rows,
+        key=lambda row: (
+            -row.both,
+            -sum(row.errors.values()),
+            row.node,
+            row.key.namespace,
+            row.key.pod,
+            row.key.device,
+            row.key.port,
+        ),
+    )
+
+
+def _rate(before: float | None, now: float | None, seconds: float) -> float | None:
+    if before is None or now is None or now < before:
+        return None
+    return (now - before) / seconds
+
+
+def _key(labels: Mapping[str, str]) -> TrafficKey:
+    return TrafficKey(
+        labels.get("device", ""),
+        labels.get("port", ""),
+        labels.get("namespace", ""),
+        labels.get("pod", ""),
+        labels.get("container", ""),
+    )
+
+
+def _change(
+    sample: ScrapedSample, read: Mapping[TrafficKey, TrafficTotals]
+) -> tuple[TrafficKey, TrafficTotals] | None:
+    """What a sample adds to what was read; None for a series that is no traffic."""
+    key = _key(sample.labels)
+    before = read.get(key, TrafficTotals())
+    if sample.name in _STATES:
+        return key, replace(before, state=int(sample.value))
+    if sample.name in _LINKS:
+        return key, replace(before, link=sample.value)
+    named = sample.labels.get("counter", "") if sample.name in _UNNAMED else ""
+    file = named or _FILES.get(sample.name, "")
+    if file in _RECEIVED:
+        return key, replace(before, received=sample.value)
+    if file in _SENT:
+        return key, replace(before, sent=sample.value)
+    if file and _ERROR.search(file):
+        return key, replace(before, errors={**before.errors, file: sample.value})
+    return (key, before) if file else None
+
+
+def _add_shared(read: dict[TrafficKey, TrafficTotals], sample: ScrapedSample) -> None:
+    """A device that a container shares with others: it has a row, and no figures of its own."""
+    if sample.labels.get("access") == "shared":
+        read[_key(sample.labels)] = TrafficTotals(shared=True)

@@ -1,0 +1,4 @@
+"""Plans the way from another device plugin to kube-rdma, and makes a node's part of it.
+
+Only cli imports it.
+"""

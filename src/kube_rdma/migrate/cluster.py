@@ -1,0 +1,170 @@
+"""What `kube-rdma migrate` reads of the API server, as values of model/migrate.
+
+Each function is one kind and needs the verb list, a ConfigMap's get. A DaemonSet's spec is handed
+on as it is, for a plan names what others wrote in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from kube_base.frozen import replace
+from kube_client.kinds import NOTHING, ObjectCodec, Stored, Where
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.kinds.claim_objects import DEVICE_CLASS
+from kube_rdma.adapters.cluster.kinds.node import NODE, NodeObjectSpec, NodeStatus, units
+from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
+from kube_rdma.adapters.cluster.kinds.pod import FULL_POD, FullPodSpec, PodStatus, status_of
+from kube_rdma.adapters.cluster.kinds.workload import CONFIG_MAP, DAEMON_SET, DEPLOYMENTS, DOCUMENT
+from kube_rdma.model.migrate import (
+    HolderPod,
+    MigratingNode,
+    PluginDaemonSet,
+    SharingPod,
+    VendorPolicy,
+)
+from kube_rdma.operator.kind import NIC_CLUSTER_POLICY
+
+CLUSTER_POLICIES = NIC_CLUSTER_POLICY.read_as(DOCUMENT, NOTHING)  # of the cluster too
+NODE_POLICIES = replace(CLUSTER_POLICIES, kind="NicNodePolicy", plural="nicnodepolicies")
+
+
+class _Mapped(msgspec.Struct, frozen=True, rename="camel"):
+    resource_name: str = ""
+
+
+class _ExtendedNames(msgspec.Struct, frozen=True, rename="camel"):
+    request_mappings: tuple[_Mapped, ...] = ()
+
+
+class _SharingStatus(PodStatus, frozen=True, rename="camel"):
+    extended_resource_claim_status: _ExtendedNames | None = None
+
+
+_SHARING_POD = FULL_POD.read_as(
+    ObjectCodec.of(FullPodSpec, writes=False), ObjectCodec.of(_SharingStatus, writes=False)
+)
+_KEY = "config.json"
+_OPERATOR = "network-operator"
+# The field of the first releases, and that of all since; a policy of the cluster has the second.
+_FIELDS = ("devicePlugin", "rdmaSharedDevicePlugin")
+
+
+async def daemon_sets(cluster: Cluster) -> tuple[PluginDaemonSet, ...]:
+    """All DaemonSets of the cluster."""
+    return tuple(map(_daemon_set, await cluster.list(DAEMON_SET)))
+
+
+async def cluster_policies(cluster: Cluster) -> tuple[VendorPolicy, ...]:
+    """The NicClusterPolicies, of the cluster or of all namespaces."""
+    stored = await cluster.list(CLUSTER_POLICIES)
+    return tuple(_policy(each, CLUSTER_POLICIES.kind) for each in stored)
+
+
+async def node_policies(cluster: Cluster) -> tuple[VendorPolicy, ...]:
+    """The NicNodePolicies."""
+    return tuple(_policy(each, NODE_POLICIES.kind) for each in await cluster.list(NODE_POLICIES))
+
+
+async def nodes(cluster: Cluster, mark: str) -> tuple[MigratingNode, ...]:
+    """All nodes with the value of the label `mark`."""
+    return tuple(_node(each, mark) for each in await cluster.list(NODE))
+
+
+async def holders(cluster: Cluster) -> tuple[HolderPod, ...]:
+    """The pods that ask for an extended resource and are on a node."""
+    return tuple(
+        HolderPod(each.namespace, each.name, each.spec.node_name, resources)
+        for each in await cluster.list(FULL_POD)
+        if each.spec.node_name and not status_of(each).is_over
+        if (resources := tuple(dict.fromkeys(n for c in each.spec.containers for n in c.extended)))
+    )
+
+
+async def operators(cluster: Cluster) -> tuple[str, ...]:
+    """The Deployments of NVIDIA's network operator that have a ready pod, by namespace and name."""
+    return tuple(
+        f"{each.namespace}/{each.name}"
+        for each in await cluster.list(DEPLOYMENTS)
+        if each.status and each.status.ready_replicas
+        if any(_OPERATOR in one.image for one in each.spec.template.spec.containers)
+        or _OPERATOR in each.name
+    )
+
+
+async def config_text(cluster: Cluster, namespace: str, name: str) -> str | None:
+    """The plugin's configuration in a ConfigMap; None where there is none."""
+    stored = await cluster.get(CONFIG_MAP, name, namespace)
+    text = (stored.spec or {}).get(_KEY) if stored else None
+    return text if isinstance(text, str) else None
+
+
+def _daemon_set(stored: Stored[dict[str, Any], Any]) -> PluginDaemonSet:
+    owner = next((one for one in stored.owners if one.controller), None)
+    return PluginDaemonSet(
+        stored.namespace,
+        stored.name,
+        stored.spec,
+        (owner.kind, owner.name) if owner else (),
+        ready=stored.status.number_ready if stored.status else 0,
+    )
+
+
+def _policy(stored: Stored[dict[str, Any], None], kind: str) -> VendorPolicy:
+    present = [name for name in _FIELDS if isinstance(stored.spec.get(name), dict)]
+    field = present[0] if present else _FIELDS[not stored.namespace]
+    return VendorPolicy(kind, stored.namespace, stored.name, field, stored.spec.get(field))
+
+
+def _node(stored: Stored[NodeObjectSpec, NodeStatus], mark: str) -> MigratingNode:
+    offered = dict(sorted((stored.status or NodeStatus()).allocatable.items()))
+    extended = {name: text for name, text in offered.items() if "/" in name}
+    return MigratingNode(stored.name, extended, stored.label(mark) or "", stored.spec.unschedulable)
+
+
+async def extended_names(cluster: Cluster) -> Mapping[str, str]:
+    """The DeviceClasses by the resource name that they have; those without one are left out."""
+    stored = await cluster.list(DEVICE_CLASS)
+    return {
+        one.spec.extended_resource_name: one.name
+        for one in sorted(stored, key=lambda one: one.name, reverse=True)
+        if one.spec.extended_resource_name
+    }
+
+
+async def reported_pools(cluster: Cluster, node: str) -> Mapping[str, str] | None:
+    """The resources of a node and their modes, None without a report of the node."""
+    stored = await cluster.get(NODE_REPORT, node)
+    report = stored.status if stored else None
+    return {pool.resource: pool.mode for pool in report.pools} if report else None
+
+
+async def node(cluster: Cluster, name: str, mark: str) -> tuple[MigratingNode, str] | None:
+    """A node with the value of the label `mark`, and the version of its kubelet."""
+    stored = await cluster.get(NODE, name)
+    if stored is None:
+        return None
+    version = (stored.status or NodeStatus()).node_info.kubelet_version
+    return _node(stored, mark), version
+
+
+async def sharing_pods(cluster: Cluster, node: str) -> tuple[SharingPod, ...]:
+    """The pods of a node that ask for an extended resource."""
+    stored = await cluster.list(_SHARING_POD, Where(fields=f"spec.nodeName={node}"))
+    pods = (_sharing(each) for each in stored if not (each.status and each.status.is_over))
+    return tuple(pod for pod in pods if pod.asked)
+
+
+def _sharing(pod: Stored[FullPodSpec, _SharingStatus]) -> SharingPod:
+    asked: dict[str, int] = {}
+    for container in (*pod.spec.init_containers, *pod.spec.containers):
+        for name in container.extended:
+            amounts = {**container.resources.requests, **container.resources.limits}
+            asked[name] = max(asked.get(name, 0), units(str(amounts[name])))
+    claim = pod.status.extended_resource_claim_status if pod.status else None
+    mapped = claim.request_mappings if claim else ()
+    by_claim = frozenset(one.resource_name for one in mapped)
+    return SharingPod(pod.namespace, pod.name, asked, by_claim)

@@ -1,0 +1,117 @@
+"""Reads what `kube-rdma migrate` judges: which plugins run, whose they are, what they serve.
+
+cli/migrate runs it. It only reads; a right that is missing for what a plan needs refuses
+it by name, for a plan that knows half of a cluster would do harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from kube_base.errors import Refused
+from kube_base.frozen import replace
+from kube_client.errors import NotInstalled
+from kube_client.objects import Cluster
+from kube_rdma.lib.part_reader import PartReader
+from kube_rdma.migrate import cluster as objects
+from kube_rdma.migrate.rules.commands import MARK
+from kube_rdma.migrate.rules.starts import config_map, serves
+from kube_rdma.model.migrate import (
+    MigrationOptions,
+    MigrationView,
+    PluginConfig,
+    PluginDaemonSet,
+    ServingView,
+)
+from kube_rdma.model.pools.pool import Bind, Mode
+from kube_rdma.model.reports.cluster import ProgramRole, ProgramTemplate
+from kube_rdma.pools.config import parse_config
+from kube_rdma.pools.documents.serve_label import LABEL
+from kube_rdma.pools.rules.modes import terms
+from kube_rdma.reports.rules.programs import program_role
+
+T = TypeVar("T")
+
+
+async def look(cluster: Cluster, options: MigrationOptions) -> MigrationView:
+    """Read all of it; Refused with every right that is missing, Unavailable without an answer."""
+    faults: list[Refused] = []
+
+    async def needed(read: Callable[[Cluster], Awaitable[tuple[T, ...]]]) -> tuple[T, ...]:
+        """What a plan cannot do without; nothing of a kind that is not installed."""
+        try:
+            return await read(cluster)
+        except NotInstalled:
+            return ()
+        except Refused as refusal:
+            faults.append(refusal)
+            return ()
+
+    reader = PartReader(hidden_by=(Refused,))
+    seen = tuple(map(_judged, await needed(objects.daemon_sets)))
+    policies = (*await needed(objects.cluster_policies), *await needed(objects.node_policies))
+    nodes = await needed(lambda door: objects.nodes(door, MARK))
+    holders = await reader.asked("pods that hold shares", lambda: objects.holders(cluster))
+    operators = await reader.asked("NVIDIA's operator", lambda: objects.operators(cluster))
+    if faults:
+        raise Refused.all(faults)
+    plugins = tuple(one for one in seen if one.is_ours or serves(one))
+    configs = {}
+    for plugin in plugins:
+        name = config_map(plugin)
+        if plugin.is_ours or not name or options.daemonset not in ("", plugin.title):
+            continue
+        text = await objects.config_text(cluster, *name.split("/"))
+        if text is not None:
+            configs[name] = _config(text, f"ConfigMap {name}, config.json")
+    unread = tuple(f"Not read: {one.part}, for {one.why}" for one in reader.not_seen)
+    return MigrationView(plugins, policies, nodes, holders or (), operators or (), configs, unread)
+
+
+async def look_node(cluster: Cluster, name: str) -> ServingView:
+    """Read what the way of a node to claims needs; Refused for a node that cannot go it."""
+    seen = await objects.node(cluster, name, LABEL)
+    if seen is None:
+        raise Refused(f"there is no node {name}", remedy="kubectl get nodes has their names")
+    pools = await objects.reported_pools(cluster, name)
+    if not pools:
+        raise Refused(
+            f"no agent of kube-rdma reports a resource of node {name}",
+            remedy="Install kube-rdma on it first; kubectl get nodereports shows who reports",
+        )
+    try:
+        classes = await objects.extended_names(cluster)
+    except NotInstalled:
+        classes = {}
+    sets = map(_judged, await objects.daemon_sets(cluster))
+    node, version = seen
+    return ServingView(
+        node,
+        version,
+        resources=tuple(sorted(pools)),
+        whole=frozenset(one for one, mode in pools.items() if mode == Mode.HCA),
+        classes=classes,
+        serves_claims=any(one.is_ours and "--claims" in _words(one) for one in sets),
+        pods=await objects.sharing_pods(cluster, name),
+    )
+
+
+def _words(plugin: PluginDaemonSet) -> list[str]:
+    """The words of the command of a DaemonSet's first container."""
+    containers = plugin.pod.get("containers") or ()
+    return [w for one in containers[:1] for k in ("command", "args") for w in one.get(k) or ()]
+
+
+def _judged(seen: PluginDaemonSet) -> PluginDaemonSet:
+    """The DaemonSet with whether it is one of kube-rdma's."""
+    role = program_role(ProgramTemplate(seen.name, seen.image, tuple(_words(seen))))
+    return replace(seen, is_ours=role is ProgramRole.AGENT)
+
+
+def _config(text: str, where: str) -> PluginConfig:
+    """What kube-rdma makes of a configuration; Refused with what it does not take."""
+    parsed = parse_config(text.encode(), where)
+    rows = [(pool.resource, terms(pool)) for pool in parsed.pools]
+    shares = {name: row.shares if row.bind is Bind.POOL else None for name, row in rows}
+    return PluginConfig(text, shares, parsed.warnings)

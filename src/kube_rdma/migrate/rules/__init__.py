@@ -1,0 +1,1 @@
+"""Decides where a cluster stands between two device plugins, and prints the commands of the way."""

@@ -1,0 +1,255 @@
+"""The commands of a plan, word by word: kubectl on objects that were read, `kube-rdma render`.
+
+migrate/rules/plan puts them in order. A wait for a number of shares begins with a wait for none:
+the API server learns of a node's resources seconds later, so the old number proves nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from shlex import quote
+
+from kube_rdma.model.migrate import Document, MigratingNode, PluginDaemonSet, VendorPolicy
+
+MARK = "kube-rdma.io/agent"  # a node's label
+HERE, BETWEEN = "on", "moving"  # the node is kube-rdma's; nobody's
+_RATHER_LONG = "10m"
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_TURN = " \\\n    "
+
+
+def cordon(nodes: Sequence[MigratingNode]) -> str:
+    """No new pods on nodes."""
+    return f"kubectl cordon {_names(nodes)}"
+
+
+def uncordon(nodes: Sequence[MigratingNode]) -> tuple[str, ...]:
+    """New pods again, but on nodes that took none before."""
+    open_before = [node for node in nodes if not node.unschedulable]
+    return (f"kubectl uncordon {_names(open_before)}",) if open_before else ()
+
+
+def drain(node: MigratingNode) -> str:
+    """The same, and all pods go elsewhere; one that nobody would start again stops it."""
+    return f"kubectl drain {quote(node.name)} --ignore-daemonsets --delete-emptydir-data"
+
+
+def mark(nodes: Sequence[MigratingNode], value: str) -> str:
+    """Whose nodes are; an empty value takes the label away, and they are the other plugin's."""
+    word = f"{MARK}={value} --overwrite" if value else f"{MARK}-"
+    return f"kubectl label node {_names(nodes)} {word}"
+
+
+def gone(namespace: str, labels: str, node: MigratingNode | None = None) -> str:
+    """Wait until pods have ended, on a node or on all."""
+    where = f" --field-selector=spec.nodeName={quote(node.name)}" if node else ""
+    return (
+        f"kubectl -n {quote(namespace)} wait pod -l {quote(labels)}{where}{_TURN}"
+        f"--for=delete --timeout={_RATHER_LONG}"
+    )
+
+
+def offered(
+    nodes: Sequence[MigratingNode], resource: str, quantity: str, *, timeout: str = _RATHER_LONG
+) -> str:
+    """Wait until nodes offer so many shares of a resource."""
+    path = f"{{.status.allocatable.{resource.replace('.', chr(92) + '.')}}}"
+    which = " ".join(f"node/{quote(node.name)}" for node in nodes)
+    value = f"{quote(path)}={quote(quantity)}"
+    return f"kubectl wait {which} --timeout={timeout}{_TURN}--for=jsonpath={value}"
+
+
+def all_offered(nodes: Sequence[MigratingNode], resources: Iterable[str]) -> tuple[str, ...]:
+    """Wait until nodes offer what they offered when the plan was made."""
+    waits = []
+    for resource in resources:
+        by_number: dict[str, list[MigratingNode]] = {}
+        for node in nodes:
+            by_number.setdefault(node.offered.get(resource, "0"), []).append(node)
+        waits += [offered(some, resource, n) for n, some in by_number.items() if n != "0"]
+    return tuple(waits)
+
+
+def none_offered(nodes: Sequence[MigratingNode], resources: Iterable[str]) -> tuple[str, ...]:
+    """Wait until nodes offer nothing of the resources that they offered."""
+    return tuple(
+        offered(some, resource, "0")
+        for resource in resources
+        if (some := [node for node in nodes if node.offered.get(resource, "0") != "0"])
+    )
+
+
+def registered(namespace: str, labels: str, node: MigratingNode) -> str:
+    """Wait until kube-rdma's agent on a node has told the kubelet of its shares."""
+    pods = (
+        f"kubectl -n {quote(namespace)} get pod -o name -l {quote(labels)} "
+        f"--field-selector=spec.nodeName={quote(node.name)}"
+    )
+    logs = f"kubectl -n {quote(namespace)} logs{_TURN}$({pods})"
+    return until(f"{logs} |{_TURN}grep -q registered")
+
+
+def until(condition: str) -> str:
+    """Try a condition of the shell once a second, for ten minutes at most."""
+    return f"timeout 600 sh -c {quote(f'until {condition}; do sleep 1; done')}"
+
+
+def held_off(plugin: PluginDaemonSet) -> str:
+    """Patch a DaemonSet so that it leaves nodes with the mark; no pod of others starts anew.
+
+    Its node affinity stays; each of its terms, one of which has to hold, gets one more condition.
+    """
+    terms = [
+        term | {"matchExpressions": [*_others(term), _not_marked()]}
+        for term in _terms(plugin) or [{}]
+    ]
+    affinity = {"nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": terms}}}
+    strategy = {"type": "OnDelete", "rollingUpdate": None}
+    return _patch(_object("daemonset", plugin), _daemon_set(strategy, affinity))
+
+
+def let_in_again(plugin: PluginDaemonSet) -> str:
+    """Patch it back to what was read; a mark of an earlier plan goes too."""
+    strategy = plugin.spec.get("updateStrategy") or {}
+    if strategy.get("type") != "RollingUpdate":
+        strategy = {
+            "type": "OnDelete" if strategy and not _is_held_off(plugin) else "RollingUpdate"
+        }
+    return _patch(_object("daemonset", plugin), _daemon_set(strategy, _affinity_before(plugin)))
+
+
+def rolled_out(plugin: PluginDaemonSet) -> str:
+    """Wait until all pods of a DaemonSet are of its present template."""
+    what = f"-n {quote(plugin.namespace)} rollout status daemonset/{quote(plugin.name)}"
+    return f"kubectl {what} --timeout={_RATHER_LONG}"
+
+
+def ended(plugin: PluginDaemonSet) -> tuple[str, str]:
+    """Wait until a DaemonSet is gone, and its pods."""
+    where = f"kubectl -n {quote(plugin.namespace)} wait daemonset/{quote(plugin.name)}"
+    whole = f"{where} --for=delete --timeout={_RATHER_LONG}"
+    return whole, gone(plugin.namespace, plugin.labels)
+
+
+def restarted(plugin: PluginDaemonSet) -> str:
+    """End the pods of a DaemonSet, which starts others."""
+    return f"kubectl -n {quote(plugin.namespace)} delete pod -l {quote(plugin.labels)}"
+
+
+def policy_says(policy: VendorPolicy, section: Document | None) -> str:
+    """Have a policy say this of the shared device plugin, or nothing."""
+    space = f"-n {quote(policy.namespace)} " if policy.namespace else ""
+    name = f"{space}patch {policy.kind.lower()} {quote(policy.name)}"
+    return _patch(name, {"spec": {policy.field: section}})
+
+
+def values_file(path: str, text: str) -> str:
+    """Write the values of an installation."""
+    return f"cat > {quote(path)} <<'VALUES'\n{text}VALUES"
+
+
+def yaml(values: Mapping[str, Document | str | bool], depth: int = 0) -> str:
+    """Values as people write them; a text of several lines as a block."""
+    lines, space = "", "  " * depth
+    for key, value in values.items():
+        name = key if key.isalnum() else json.dumps(key)
+        if isinstance(value, Mapping):
+            lines += f"{space}{name}:\n{yaml(value, depth + 1)}"
+        elif isinstance(value, str) and "\n" in value and _printable(value):
+            whole = value.removesuffix("\n").split("\n")
+            block = "".join(f"{space}  {line}\n" if line else "\n" for line in whole)
+            ends = "" if value.endswith("\n") else "-"
+            lines += f"{space}{name}: |2{ends}\n{block}"
+        else:
+            lines += f"{space}{name}: {_quoted(value)}\n"
+    return lines
+
+
+def _quoted(value: object) -> str:
+    """JSON is YAML, but for characters that JSON writes as two."""
+    if not isinstance(value, str):
+        return json.dumps(value)
+    wide = (f"\\U{ord(c):08x}" if ord(c) > 0xFFFF else json.dumps(c)[1:-1] for c in value)
+    return f'"{"".join(wide)}"'
+
+
+def _printable(text: str) -> bool:
+    """Whether a block of YAML, and of a shell's here-document, can hold a text as it is."""
+    lines = text.removesuffix("\n").split("\n")
+    plain = all(line.isprintable() and line != "VALUES" for line in lines)
+    return plain and bool(lines[-1].strip())
+
+
+def _names(nodes: Iterable[MigratingNode]) -> str:
+    return " ".join(quote(node.name) for node in nodes)
+
+
+def _object(kind: str, plugin: PluginDaemonSet) -> str:
+    return f"-n {quote(plugin.namespace)} patch {kind} {quote(plugin.name)}"
+
+
+def _patch(what: str, document: Document) -> str:
+    text = json.dumps(document, separators=(",", ":"))
+    return f"kubectl {what} --type=merge -p{_TURN}{quote(text)}"
+
+
+def _daemon_set(strategy: Document, affinity: Document | None) -> Document:
+    return {
+        "spec": {"updateStrategy": strategy, "template": {"spec": {"affinity": affinity}}},
+    }
+
+
+def _not_marked() -> Document:
+    return {"key": MARK, "operator": "NotIn", "values": [BETWEEN, HERE]}
+
+
+def _affinity(plugin: PluginDaemonSet) -> Document:
+    return plugin.pod.get("affinity") or {}
+
+
+def _terms(plugin: PluginDaemonSet) -> list[dict[str, object]]:
+    required = (_affinity(plugin).get("nodeAffinity") or {}).get(_REQUIRED) or {}
+    return list(required.get("nodeSelectorTerms") or ())
+
+
+def _others(term: Mapping[str, object]) -> list[object]:
+    """The conditions of a term but that of an earlier plan."""
+    return [one for one in _conditions(term) if one != _not_marked()]
+
+
+def _conditions(term: Mapping[str, object]) -> list[object]:
+    written = term.get("matchExpressions") or []
+    assert isinstance(written, list)
+    return written
+
+
+def _is_held_off(plugin: PluginDaemonSet) -> bool:
+    return any(_not_marked() in _conditions(term) for term in _terms(plugin))
+
+
+def _affinity_before(plugin: PluginDaemonSet) -> Document | None:
+    """The affinity that makes of a held-off DaemonSet what was there before; as a merge patch."""
+    affinity = _affinity(plugin)
+    if not _is_held_off(plugin):
+        if not affinity:
+            return None
+        node = affinity.get("nodeAffinity")
+        return {"nodeAffinity": {_REQUIRED: node.get(_REQUIRED)} if node else None}
+    terms = [
+        rest
+        for term in _terms(plugin)
+        if (rest := {k: v for k, v in term.items() if k != "matchExpressions"} | _kept(term))
+    ]
+    if terms:
+        return {"nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": terms}}}
+    others = {key for key in affinity if key != "nodeAffinity"}
+    kept = {key for key in affinity["nodeAffinity"] if key != _REQUIRED}
+    if kept:
+        return {"nodeAffinity": {_REQUIRED: None}}
+    return {"nodeAffinity": None} if others else None
+
+
+def _kept(term: Mapping[str, object]) -> dict[str, object]:
+    rest = _others(term)
+    return {"matchExpressions": rest} if rest else {}

@@ -1,0 +1,387 @@
+"""Where a cluster stands → the commands that bring it to kube-rdma, in order, and the way back.
+
+The second half of `kube-rdma migrate plan`. kube-rdma's DaemonSet is made beside the other one, for
+nodes with the label kube-rdma.io/agent=on. Who writes the other DaemonSet decides the rest:
+
+    nobody else       it is told to leave marked nodes; each node goes over by its label
+    a policy of 0.1   the policy lets go of it first (that operator deletes nothing), then the same
+    a policy since    kube-rdma takes over beside it, node by node; then the policy drops it
+
+Decision 0076 says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from shlex import quote
+
+from kube_base.errors import Refused
+from kube_base.frozen import replace
+from kube_rdma.install.rules.presets import merged
+from kube_rdma.lib.phrases import listed
+from kube_rdma.migrate.rules import commands as words
+from kube_rdma.migrate.rules.commands import BETWEEN, HERE, MARK
+from kube_rdma.migrate.rules.starts import ACK_RESOURCE, VKE_RESOURCE, idle, source
+from kube_rdma.model.migrate import (
+    Document,
+    MigratingNode,
+    MigrationOptions,
+    MigrationSource,
+    MigrationView,
+    PlanStep,
+    PluginConfig,
+    StartingPoint,
+    TakeoverPlan,
+)
+from kube_rdma.model.quantity import quantity_text
+
+NAMESPACE, FILE = "kube-rdma", "kube-rdma-values.yaml"
+# On a node of VKE: its component's network out of Cello's way, and back (docs/multus.md).
+CLEAR, LEAVE = "clear-vke", ("uninstall --records", "clear-vke --undo")
+_PRESETS = {
+    StartingPoint.ACK: "ack",
+    StartingPoint.VKE: "vke",
+}  # of all others the plain device plugin's
+_FOREIGN = (
+    StartingPoint.ACK,
+    StartingPoint.VKE,
+)  # nobody but the vendor knows what their shares are called
+
+
+def plan(view: MigrationView, options: MigrationOptions) -> TakeoverPlan:
+    """What to do; raise Refused where the plugin is not known, or serves no node."""
+    origin = source(view, options)
+    if origin is None:
+        return TakeoverPlan(None, notes=(_nothing(view), *_idle(view), *view.unread))
+    resources = _resources(origin)
+    nodes = tuple(_expected(node, resources, origin.config) for node in view.nodes)
+    nodes = tuple(node for node in nodes if _takes_part(node, resources))
+    if not nodes:
+        raise Refused(
+            f"no node offers {listed(resources)}, the shares of {origin.plugin.title}",
+            remedy="Look at its log first; a plan needs to know what each node offers",
+        )
+    way = _Way(origin, options, resources, nodes)
+    mine = {node.name for node in nodes}
+    holders = tuple(
+        one for one in view.holders if one.node in mine and set(one.resources) & set(resources)
+    )
+    return TakeoverPlan(
+        origin,
+        resources,
+        nodes,
+        holders,
+        tuple(way.forward()),
+        tuple(way.back()),
+        tuple(_notes(view, origin, nodes)),
+    )
+
+
+class _Way:
+    """The steps of one start, there and back; each block of one has its answer in the other."""
+
+    def __init__(
+        self,
+        origin: MigrationSource,
+        options: MigrationOptions,
+        resources: Sequence[str],
+        nodes: Sequence[MigratingNode],
+    ) -> None:
+        self._origin, self._options = origin, options
+        self._plugin, self._start = origin.plugin, origin.start
+        self._resources, self._nodes = resources, nodes
+        self._preset = _PRESETS.get(origin.start, "scc")
+        made = merged({"preset": self._preset})
+        self._space = NAMESPACE if self._preset != "vke" else made["namespace"]["name"]
+        self._labels = f"name={made['platform']['label']}"
+
+    def forward(self) -> list[PlanStep]:
+        """To kube-rdma."""
+        others = [node for node in self._nodes if node.mark != HERE]
+        steps = [self._installed()]
+        if self._start is StartingPoint.NVIDIA:
+            return [*steps, *map(self._beside, others), self._alone()]
+        if self._is_written_back:
+            steps.append(self._released())
+        return [*steps, self._held_off(), *map(self._exchange, others)]
+
+    def back(self) -> list[PlanStep]:
+        """To the other plugin."""
+        if self._start is StartingPoint.NVIDIA:
+            return [self._owner_again(), self._removed()]
+        steps = [*map(self._exchanged_back, self._nodes), self._let_in_again()]
+        if self._is_written_back:
+            steps.append(self._taken_again())
+        return [*steps, self._removed()]
+
+    @property
+    def _is_written_back(self) -> bool:
+        """Whether a policy of 0.1 still says of the plugin what its DaemonSet is to be."""
+        policy = self._origin.policy
+        return self._start is StartingPoint.NVIDIA_2020 and bool(
+            policy and policy.section is not None
+        )
+
+    def _render(self, part: str = "") -> str:
+        more = f" --values {quote(self._options.values)}" if self._options.values else ""
+        only = f" --part {part}" if part else ""
+        return f"kube-rdma render --preset {self._preset}{more} --values {FILE}{only}"
+
+    def _values(self) -> Document:
+        values: dict[str, Document | str | bool] = {}
+        if self._options.image:
+            # A port has a colon too, and a slash behind it.
+            path, _, last = self._options.image.rpartition("/")
+            name, _, tag = last.partition(":")
+            repository = f"{path}/{name}" if path else name
+            values["image"] = {"repository": repository} | ({"tag": tag} if tag else {})
+        if self._preset != "vke":
+            values["namespace"] = {"name": NAMESPACE, "create": True}
+        config = self._origin.config
+        agent: dict[str, Document | str] = {"config": config.text} if config else {}
+        return values | {"agent": agent | {"nodeSelector": {MARK: HERE}}}
+
+    def _installed(self) -> PlanStep:
+        same = "the configuration of the other plugin and " if self._origin.config else ""
+        commands = [words.values_file(FILE, words.yaml(self._values()))]
+        if self._preset == "vke":
+            commands += [
+                f"{self._render('definitions')} | kubectl apply -f -",
+                "kubectl wait crd --all --for=condition=Established --timeout=2m",
+            ]
+        return PlanStep(
+            "Install kube-rdma, on no node yet",
+            f"Its DaemonSet has {same}nodes with the label {MARK}={HERE}, of which there are none. "
+            "Keep the file: upgrades and the way back need it.",
+            (*commands, f"{self._render()} | kubectl apply -f -"),
+        )
+
+    def _removed(self) -> PlanStep:
+        parts = ["workloads"]
+        if self._preset == "vke":  # of all others a DaemonSet and its ConfigMap are the whole
+            parts += ["rights", "admission"]
+        return PlanStep(
+            "Remove kube-rdma",
+            "No node has the label any more. The namespace stays, for others may use it.",
+            tuple(
+                f"{self._render(part)} | kubectl delete --ignore-not-found -f -" for part in parts
+            ),
+        )
+
+    def _released(self) -> PlanStep:
+        assert self._origin.policy
+        return PlanStep(
+            "Have the policy let go of the DaemonSet",
+            "The operator of this version deletes nothing when a section goes. It only ceases to "
+            "write the DaemonSet back.",
+            (words.policy_says(self._origin.policy, None),),
+        )
+
+    def _taken_again(self) -> PlanStep:
+        assert self._origin.policy
+        return PlanStep(
+            "Give the DaemonSet back to the policy",
+            "The section is the one that was read when this plan was made.",
+            (words.policy_says(self._origin.policy, self._origin.policy.section),),
+        )
+
+    def _held_off(self) -> PlanStep:
+        return PlanStep(
+            f"Have {self._plugin.title} leave the nodes that are moved",
+            "Nodes without the label keep its pods as they are: no pod restarts (OnDelete).",
+            (words.held_off(self._plugin),),
+        )
+
+    def _let_in_again(self) -> PlanStep:
+        return PlanStep(
+            f"Put {self._plugin.title} back as it was",
+            "Its pods that came back meanwhile start once more; no new pods are placed meanwhile.",
+            (
+                words.cordon(self._nodes),
+                words.let_in_again(self._plugin),
+                *([words.rolled_out(self._plugin)] if self._rolls else []),
+                *words.all_offered(self._nodes, self._resources),
+                *words.uncordon(self._nodes),
+            ),
+        )
+
+    @property
+    def _rolls(self) -> bool:
+        return "RollingUpdate" in words.let_in_again(self._plugin)
+
+    def _closed(self, node: MigratingNode) -> str:
+        return words.drain(node) if self._start is StartingPoint.VKE else words.cordon([node])
+
+    def _exchange(self, node: MigratingNode) -> PlanStep:
+        why = "Running pods go on with their devices and shares. "
+        if self._start is StartingPoint.VKE:
+            why = "Its pods go elsewhere: what VKE gave them, kube-rdma does not know. "
+        return PlanStep(
+            f"{node.name}: from the other plugin to kube-rdma",
+            f"{why}While no plugin serves the node it takes no new pods, for the kubelet would "
+            "refuse them for good.",
+            (
+                self._closed(node),
+                words.mark([node], BETWEEN),
+                words.gone(self._plugin.namespace, self._plugin.labels, node),
+                *words.none_offered([node], self._resources),
+                *(self._on_host(node, CLEAR) if self._start is StartingPoint.VKE else ()),
+                words.mark([node], HERE),
+                *words.all_offered([node], self._resources),
+                *words.uncordon([node]),
+            ),
+            node.name,
+        )
+
+    def _exchanged_back(self, node: MigratingNode) -> PlanStep:
+        return PlanStep(
+            f"{node.name}: back to the other plugin",
+            "The same the other way round. Leave out nodes that were never moved.",
+            (
+                self._closed(node),
+                words.mark([node], BETWEEN),
+                words.gone(self._space, self._labels, node),
+                *words.none_offered([node], self._resources),
+                *(self._on_host(node, *LEAVE) if self._start is StartingPoint.VKE else ()),
+                words.mark([node], ""),
+                *words.all_offered([node], self._resources),
+                *words.uncordon([node]),
+            ),
+            node.name,
+        )
+
+    def _on_host(self, node: MigratingNode, *commands: str) -> list[str]:
+        """Change the node's CNI configuration, which no program of kube-rdma serves now."""
+        image = self._options.image
+        if not image:
+            made = merged({"preset": self._preset})["image"]
+            image = f"{made['repository']}:{made['tag']}"
+        name = quote(node.name)
+        debug = f"kubectl debug node/{name} --image={quote(image)} --profile=sysadmin --attach --"
+        return [
+            *(f"{debug} \\\n    kube-rdma network {command} --host /host" for command in commands),
+            f"kubectl get pods -o name | grep node-debugger-{name} | xargs kubectl delete",
+        ]
+
+    def _beside(self, node: MigratingNode) -> PlanStep:
+        return PlanStep(
+            f"{node.name}: kube-rdma takes over",
+            "Both run, and the kubelet asks who came last. Shares have the same names in both, "
+            "so none is given twice, whichever answers.",
+            (
+                words.cordon([node]),
+                words.mark([node], HERE),
+                words.registered(self._space, self._labels, node),
+                *words.uncordon([node]),
+            ),
+            node.name,
+        )
+
+    def _alone(self) -> PlanStep:
+        assert self._origin.policy
+        return PlanStep(
+            "Remove the plugin from the policy, on all nodes at once",
+            "Its operator deletes the DaemonSet. Then kube-rdma restarts, so that the wait for "
+            "its shares proves something. Running pods go on; no new ones are placed meanwhile.",
+            (
+                words.cordon(self._nodes),
+                words.policy_says(self._origin.policy, None),
+                *words.ended(self._plugin),
+                words.mark(self._nodes, BETWEEN),
+                words.gone(self._space, self._labels),
+                *words.none_offered(self._nodes, self._resources),
+                words.mark(self._nodes, HERE),
+                *words.all_offered(self._nodes, self._resources),
+                *words.uncordon(self._nodes),
+            ),
+        )
+
+    def _owner_again(self) -> PlanStep:
+        assert self._origin.policy
+        return PlanStep(
+            "Have the policy bring its plugin back, on all nodes at once",
+            "The section is the one that was read when this plan was made. Pods of its plugin that "
+            "still run are restarted, so that they register with the kubelet.",
+            (
+                words.cordon(self._nodes),
+                words.mark(self._nodes, BETWEEN),
+                words.gone(self._space, self._labels),
+                *words.none_offered(self._nodes, self._resources),
+                words.restarted(self._plugin),
+                words.policy_says(self._origin.policy, self._origin.policy.section),
+                *words.all_offered(self._nodes, self._resources),
+                words.mark(self._nodes, ""),
+                *words.uncordon(self._nodes),
+            ),
+        )
+
+
+def _resources(origin: MigrationSource) -> tuple[str, ...]:
+    fixed = {StartingPoint.ACK: ACK_RESOURCE, StartingPoint.VKE: VKE_RESOURCE}
+    if origin.start in fixed:
+        return (fixed[origin.start],)
+    return tuple(origin.config.shares) if origin.config else ()
+
+
+def _expected(
+    node: MigratingNode, resources: Sequence[str], config: PluginConfig | None
+) -> MigratingNode:
+    """The node with what it will offer: a node between the two offers nothing now."""
+    shares = config.shares if config and node.mark == BETWEEN else {}
+    missing = {
+        name: quantity_text(count)
+        for name, count in shares.items()
+        if count and name in resources and node.offered.get(name, "0") == "0"
+    }
+    return replace(node, offered={**node.offered, **missing})
+
+
+def _takes_part(node: MigratingNode, resources: Sequence[str]) -> bool:
+    return any(node.offered.get(name, "0") != "0" for name in resources)
+
+
+def _nothing(view: MigrationView) -> str:
+    ours = [one.title for one in view.plugins if one.is_ours]
+    if ours:
+        return f"kube-rdma serves the nodes already ({listed(ours)}); there is nothing to migrate"
+    return "No device plugin of RDMA cards was seen; docs/install.md says how to begin"
+
+
+def _idle(view: MigrationView, origin: MigrationSource | None = None) -> list[str]:
+    """Return a sentence about DaemonSets that were passed over."""
+    names = [one.title for one in idle(view) if origin is None or one != origin.plugin]
+    many = "have no ready pod and are" if len(names) > 1 else "has no ready pod and is"
+    return [f"{listed(names)} {many} passed over, but --daemonset can name it"] if names else []
+
+
+def _notes(
+    view: MigrationView, origin: MigrationSource, nodes: Sequence[MigratingNode]
+) -> list[str]:
+    notes = [f"Of its configuration: {text}" for text in (origin.config or _NO_CONFIG).warnings]
+    notes += _idle(view, origin)
+    offering = {node.name for node in nodes}
+    silent = [node.name for node in view.nodes if node.name not in offering]
+    if silent:
+        notes.append(f"Nodes that offer none of these shares are left alone: {listed(silent)}")
+    if origin.policy and not view.operators:
+        notes.append(
+            "No Deployment of NVIDIA's network operator is ready: without one nothing follows the "
+            "policy"
+        )
+    if origin.start in _FOREIGN:
+        notes.append(
+            "How this plugin names its shares only its vendor knows. Where the names differ, "
+            "shares of running pods are not counted until these pods end"
+        )
+    if origin.start is StartingPoint.VKE:
+        notes.append(
+            "The preset has no addresses: write your subnets as `pools` into a file, and name it "
+            "with --values. The component is removed in VKE's console, when all is done"
+        )
+    if origin.start is not StartingPoint.NVIDIA:
+        notes.append(f"{origin.plugin.title} stays, without pods, for the way back")
+    notes.append(f"New nodes get no plugin of kube-rdma without the label {MARK}={HERE}")
+    return [*notes, *view.unread]
+
+
+_NO_CONFIG = PluginConfig("", {})

@@ -1,0 +1,153 @@
+"""Recognizes which plugin serves a cluster's nodes, by what its DaemonSet mounts and who owns it.
+
+The first half of `kube-rdma migrate plan`; migrate/rules/plan makes the way of it. Names are those
+of the manifests that their owners publish: k8s-rdma-shared-dev-plugin (deployment/k8s/base),
+k8s-rdma-sriov-dev-plugin (example/hca), network-operator (manifests/state-rdma-*), the documents of
+ACK and VKE. What is not recognized is refused with what was seen, for a wrong way does harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from kube_base.errors import Refused
+from kube_rdma.lib.phrases import listed
+from kube_rdma.model.migrate import (
+    MigrationOptions,
+    MigrationSource,
+    MigrationView,
+    PluginConfig,
+    PluginDaemonSet,
+    StartingPoint,
+    VendorPolicy,
+)
+
+SHARED_FOLDER, SCC_FOLDER = "/k8s-rdma-shared-dev-plugin", "/k8s-rdma-sriov-dev-plugin"
+VKE_RESOURCE, ACK_RESOURCE = "vke.volcengine.com/rdma", "rdma/hca"
+_ACK, _VKE = "ack-rdma-dp-ds", "rdma-device-plugin"
+_WATCHED = "device-plugins"  # the kubelet's folder; network operator 0.1.0 mounts the one above
+_PAGE = "docs/migrate.md lists what it knows"
+
+
+def serves(plugin: PluginDaemonSet) -> bool:
+    """Whether a DaemonSet looks like a device plugin of RDMA cards, or of anything."""
+    paths = [str((one.get("hostPath") or {}).get("path", "")) for one in _volumes(plugin)]
+    if any(path.rstrip("/").endswith(_WATCHED) for path in paths):
+        return True
+    return "rdma" in plugin.name and any(path.rstrip("/").endswith("/kubelet") for path in paths)
+
+
+def config_map(plugin: PluginDaemonSet) -> str:
+    """The namespace and name of the ConfigMap that a plugin reads; empty where none is mounted."""
+    folders = (SHARED_FOLDER, SCC_FOLDER)
+    volumes = {path: name for name, path in _mounts(plugin)}
+    mounted = next((volumes[folder] for folder in folders if folder in volumes), None)
+    volume = next((one for one in _volumes(plugin) if one.get("name") == mounted), {})
+    name = (volume.get("configMap") or {}).get("name")
+    return f"{plugin.namespace}/{name}" if name else ""
+
+
+def source(view: MigrationView, options: MigrationOptions) -> MigrationSource | None:
+    """Return the plugin to leave; None where kube-rdma alone serves the nodes, or nobody does.
+
+    A DaemonSet without a ready pod serves nobody, and its author need not be an administrator:
+    it counts only if the options name it. Raise Refused for several at once, for one that is not
+    known, and for one that nobody may move.
+    """
+    others = [one for one in view.plugins if not one.is_ours and serves(one)]
+    waiting = idle(view)
+    if waiting and not options.daemonset:
+        others = [one for one in others if one.ready]
+        if not others and not any(one.is_ours for one in view.plugins):
+            raise Refused(
+                f"no pod of {_listed(waiting)} is ready, so it serves no node",
+                remedy="If it is the plugin to leave, write --daemonset NAMESPACE/NAME",
+            )
+    if options.daemonset:
+        others = [one for one in others if one.title == options.daemonset]
+        if not others:
+            seen = _listed(view.plugins)
+            raise Refused(
+                f"there is no device plugin {options.daemonset}", remedy=f"Seen were {seen}"
+            )
+    recognized = [(one, start) for one in others if (start := _start(one, view))]
+    if len(recognized) > 1:
+        names = listed([one.title for one, _ in recognized])
+        raise Refused(
+            f"{len(recognized)} device plugins serve RDMA cards: {names}",
+            remedy="Take one at a time: write --daemonset NAMESPACE/NAME",
+        )
+    if recognized:
+        plugin, start = recognized[0]
+        return MigrationSource(start, plugin, _policy(plugin, view), _config(plugin, start, view))
+    strange = [one for one in others if options.daemonset or "rdma" in one.name + one.image]
+    if strange or (others and not any(one.is_ours for one in view.plugins)):
+        raise Refused(
+            f"no device plugin that kube-rdma knows was seen, but {_listed(strange or others)}",
+            remedy=f"Nothing was changed; {_PAGE}",
+        )
+    return None
+
+
+def idle(view: MigrationView) -> list[PluginDaemonSet]:
+    """Return the DaemonSets of others that look like a device plugin and have no ready pod."""
+    return [one for one in view.plugins if not (one.is_ours or one.ready) and serves(one)]
+
+
+def _start(plugin: PluginDaemonSet, view: MigrationView) -> StartingPoint | None:
+    mounts = {path for _, path in _mounts(plugin)}
+    if plugin.owner:
+        policy = _policy(plugin, view)
+        if policy is None or SHARED_FOLDER not in mounts:
+            return None
+        return StartingPoint.NVIDIA_2020 if policy.namespace else StartingPoint.NVIDIA
+    if plugin.name == _ACK:
+        return StartingPoint.ACK
+    if SCC_FOLDER in mounts:
+        return StartingPoint.SCC
+    if SHARED_FOLDER in mounts:
+        return StartingPoint.SHARED
+    offered = any(VKE_RESOURCE in node.offered for node in view.nodes)
+    return StartingPoint.VKE if offered and plugin.name.startswith(_VKE) else None
+
+
+def _policy(plugin: PluginDaemonSet, view: MigrationView) -> VendorPolicy | None:
+    """The policy that owns a plugin's DaemonSet."""
+    mine = (one for one in view.policies if (one.kind, one.name) == plugin.owner)
+    return next((one for one in mine if one.namespace in ("", plugin.namespace)), None)
+
+
+def _config(
+    plugin: PluginDaemonSet, start: StartingPoint, view: MigrationView
+) -> PluginConfig | None:
+    """What the plugin reads; of ACK's and VKE's nobody but their owners knows."""
+    if start in (StartingPoint.ACK, StartingPoint.VKE):
+        return None
+    name = config_map(plugin)
+    if name not in view.configs:
+        raise Refused(
+            f"DaemonSet {plugin.title} reads ConfigMap {name or 'of no name'}, which is not there",
+            remedy="Make it, with the key config.json",
+        )
+    return view.configs[name]
+
+
+def _listed(plugins: Sequence[PluginDaemonSet]) -> str:
+    return listed([*map(_shown, plugins)]) or "none"
+
+
+def _shown(plugin: PluginDaemonSet) -> str:
+    owner = f", owned by {' '.join(plugin.owner)}" if plugin.owner else ""
+    return f"DaemonSet {plugin.title} (image {plugin.image or 'of no name'}{owner})"
+
+
+def _volumes(plugin: PluginDaemonSet) -> list[dict[str, Any]]:
+    return list(plugin.pod.get("volumes") or ())
+
+
+def _mounts(plugin: PluginDaemonSet) -> Iterator[tuple[str, str]]:
+    """Volume and path of each mount."""
+    for container in plugin.pod.get("containers") or ():
+        for mount in container.get("volumeMounts") or ():
+            yield mount.get("name", ""), str(mount.get("mountPath", "")).rstrip("/")

@@ -1,0 +1,196 @@
+"""What the operator reads and writes: progress and documents of its parts, pods that use drivers.
+
+DaemonSets are written as whole documents of operator/rules by server-side apply, and read as
+documents too: whether one differs is a matter of all its fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from shlex import quote
+from typing import Any
+
+from kube_client.errors import NotInstalled
+from kube_client.kinds import ObjectKind, Owner, Stored, Wanted, Where
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.kinds.node import whole
+from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
+from kube_rdma.adapters.cluster.kinds.pod import FULL_POD, FullPod, FullPodSpec, status_of
+from kube_rdma.adapters.cluster.kinds.workload import Json, WorkloadStatus
+from kube_rdma.model.operator.cluster_policy import DaemonSetProgress
+from kube_rdma.model.operator.driver_upgrade import (
+    DRIVER_FIELDS,
+    DrainPolicy,
+    DriverPod,
+    ShareHolder,
+)
+from kube_rdma.model.pod import MIRROR
+from kube_rdma.model.reports.node_report import NodeReport
+
+_TRIES = "ErrImagePull, ImagePullBackOff"
+# What a kubelet says of images (pkg/kubelet/images/types.go).
+_PULL_FAULTS: Mapping[str, str] = {
+    "ErrImagePull": _TRIES,
+    "ImagePullBackOff": _TRIES,
+    **{
+        word: word
+        for word in (
+            *("InvalidImageName", "ErrImageNeverPull", "ImageInspectError"),
+            *("RegistryUnavailable", "SignatureValidationFailed"),
+        )
+    },
+}
+CLAIM = "resource.k8s.io/claim"  # stands for a pod's ResourceClaims, whatever driver they are for
+
+
+def driver_pod(
+    pod: FullPod, template: Mapping[str, Any], *, unloads: bool, placed: bool
+) -> DriverPod:
+    """A driver's pod, of which `template` is what its DaemonSet has by now.
+
+    One that is not `placed` any more is about to be deleted by its DaemonSet's controller.
+    """
+    images = [container["image"] for container in template["spec"]["containers"]]
+    fields = template["metadata"].get("annotations", {}).get(DRIVER_FIELDS)
+    return DriverPod(
+        name=pod.name,
+        uid=pod.uid,
+        current=[container.image for container in pod.spec.containers] == images
+        and pod.annotation(DRIVER_FIELDS) == fields,
+        ready=is_ready(pod),
+        deleting=pod.deleting or not placed,
+        unloads=unloads,
+    )
+
+
+def is_ready(pod: FullPod) -> bool:
+    """Whether its probes say that it works."""
+    return any(each.type == "Ready" and each.status == "True" for each in status_of(pod).conditions)
+
+
+async def using_pods(
+    cluster: Cluster, drain: DrainPolicy | None, wait_for: str
+) -> tuple[tuple[str, frozenset[str], ShareHolder], ...]:
+    """All pods that run or will: their node, the resources that they have, who they are.
+
+    Those that `drain` leaves alone stay. A pod that the selector `wait_for` chooses stays and has
+    the resource ``""``. Needs the verb list of pods; Refused for a selector that is none.
+    """
+    pods = await cluster.list(FULL_POD)
+    drained = await _chosen(cluster, drain.selector) if drain and drain.selector else None
+    awaited = await _chosen(cluster, wait_for) if wait_for else frozenset()
+    return tuple(
+        (
+            pod.spec.node_name,
+            frozenset([*_resources(pod.spec), *([""] if pod.uid in awaited else [])]),
+            ShareHolder(
+                pod.namespace,
+                pod.name,
+                pod.uid,
+                pod.deleting,
+                stays=pod.uid in awaited
+                or (drained is not None and pod.uid not in drained)
+                or _stays(pod, drain or DrainPolicy()),
+            ),
+        )
+        for pod in pods
+        if pod.spec.node_name and not status_of(pod).is_over
+    )
+
+
+async def _chosen(cluster: Cluster, selector: str) -> frozenset[str]:
+    """The uids of the pods that a label selector chooses; the API server reads it."""
+    return frozenset(pod.uid for pod in await cluster.list(FULL_POD, Where(labels=selector)))
+
+
+async def all_reports(
+    cluster: Cluster, nodes: Collection[str]
+) -> tuple[dict[str, NodeReport], frozenset[str]]:
+    """What these nodes report, by name, and whose report cannot be read; none without the kind."""
+    try:
+        seen = await cluster.see(NODE_REPORT)
+    except NotInstalled:
+        return {}, frozenset()
+    own = (report for report in seen.objects if report.name in nodes)
+    return {report.name: report.status for report in own if report.status}, seen.unread
+
+
+def _stays(pod: FullPod, drain: DrainPolicy) -> bool:
+    """Whether an eviction would be in vain, or is not allowed, as kubectl's drain has both."""
+    daemon = any(owner.kind == "DaemonSet" for owner in pod.owners)
+    if daemon or pod.annotation(MIRROR) is not None:
+        return True
+    bare = not any(owner.controller for owner in pod.owners)
+    local = any(volume.empty_dir is not None for volume in pod.spec.volumes)
+    return (bare and not drain.force) or (local and not drain.delete_empty_dir)
+
+
+def _resources(spec: FullPodSpec) -> Iterator[str]:
+    for container in (*spec.containers, *spec.init_containers):
+        for name, amount in container.resources.limits.items():
+            if "/" in name and whole(str(amount)):
+                yield name
+    if spec.resource_claims:
+        yield CLAIM
+
+
+def progress_of(
+    stored: Stored[Json, WorkloadStatus], pods: Collection[FullPod] = ()
+) -> DaemonSetProgress:
+    """How far a DaemonSet is, of which `pods` are those that run or wait."""
+    status = stored.status or WorkloadStatus()
+    return DaemonSetProgress(
+        status.desired_number_scheduled,
+        status.number_available,
+        current=status.observed_generation >= stored.generation,
+        unpulled=_unpulled(pods),
+    )
+
+
+def _unpulled(pods: Collection[FullPod]) -> str:
+    """Which image is not there, by the first node that cannot pull one; "" where all can.
+
+    The kubelet changes between the two words of a try and the pause behind it, so both are told:
+    the sentence stands still.
+    """
+    by_node = sorted(pods, key=lambda pod: (pod.spec.node_name, pod.name))
+    lacking = [(pod, why) for pod in by_node if (why := _pull_fault(pod))]
+    if not lacking:
+        return ""
+    pod, why = lacking[0]
+    more = f", and {len(lacking) - 1} more nodes" if lacking[1:] else ""
+    where = f"kubectl -n {quote(pod.namespace)} describe pod {quote(pod.name)}"
+    return f"node {pod.spec.node_name} cannot pull {why}; see {where}{more}"
+
+
+def _pull_fault(pod: FullPod) -> str:
+    images = {container.name: container.image for container in pod.spec.containers}
+    for status in status_of(pod).container_statuses:
+        word = status.state.waiting.reason if status.state.waiting else ""
+        if word in _PULL_FAULTS:
+            return f"{images.get(status.name, status.name)} ({_PULL_FAULTS[word]})"
+    return ""
+
+
+async def apply_document(cluster: Cluster, kind: ObjectKind[Json, Any], document: Json) -> None:
+    """Write a document, taking its fields from whoever else wrote them; made if missing."""
+    meta = document["metadata"]
+    owners = tuple(
+        Owner(
+            owner["apiVersion"],
+            owner["kind"],
+            owner["name"],
+            owner["uid"],
+            owner["controller"],
+            owner["blockOwnerDeletion"],
+        )
+        for owner in meta["ownerReferences"]
+    )
+    wanted = Wanted(
+        meta["name"],
+        meta["namespace"],
+        document[kind.content],
+        labels=tuple(sorted(meta["labels"].items())),
+        owners=owners,
+    )
+    await cluster.apply(kind, wanted, force=True)

@@ -1,0 +1,1 @@
+"""Decodes the object NicClusterPolicy of the Network Operator's document."""

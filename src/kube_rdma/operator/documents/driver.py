@@ -1,0 +1,347 @@
+"""The parts of a NicClusterPolicy that say which driver runs where, and how another one gets there.
+
+operator/documents/nic_cluster_policy puts them together. A field here is honoured as NVIDIA's
+operator has it, and has its default. What narrows what is done to nodes has to be among them, for
+others have no effect.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, ConfigDict, Field
+
+from kube_rdma.lib.text.document import Path, shown
+from kube_rdma.lib.text.faults import Slip, slips
+from kube_rdma.lib.text.typed import Many, Typed
+from kube_rdma.model.operator.cluster_policy import ComponentImage, PolicyDriver, PolicyNote
+from kube_rdma.model.operator.driver_images import CONTAINERS, CONTRACTS, contract_of
+from kube_rdma.model.operator.driver_upgrade import DrainPolicy, UpgradePolicy
+from kube_rdma.operator.documents.pod_fields import (
+    ProbeSection,
+    Resources,
+    probes,
+    requirements,
+    resource_notes,
+)
+from kube_rdma.operator.documents.policy_notes import note
+
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_COMMA = re.compile(r",(?![^(]*\))")  # not those inside of brackets
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_KEY = r"[\w./-]+"
+_REQUIREMENT = re.compile(
+    rf"\s*(!?{_KEY}|{_KEY}\s*(=|==|!=)\s*[\w.-]*|{_KEY}\s+(in|notin)\s+\([^()]*\))\s*"
+)
+
+
+def _matching(pattern: str, what: str) -> AfterValidator:
+    """A text of these characters alone; the original's patterns also match a part of a text."""
+    whole = re.compile(pattern)
+
+    def check(text: str) -> str:
+        if not whole.fullmatch(text):
+            raise slips(Slip(f"{shown(text)} is not a {what}", f"Allowed characters: {pattern}"))
+        return text
+
+    return AfterValidator(check)
+
+
+def _version(text: str) -> str:
+    """A tag, or a digest of the right length."""
+    if ":" not in text:
+        return text
+    if not _DIGEST.fullmatch(text):
+        remedy = "Write sha256: and the 64 hexadecimal digits, or a tag"
+        raise slips(Slip(f"{shown(text)} is not the digest of an image", remedy))
+    return text
+
+
+def _selector(text: str) -> str:
+    """A label selector, as kubectl takes it."""
+    if text.strip() and not all(_REQUIREMENT.fullmatch(term) for term in _COMMA.split(text)):
+        remedy = "Write labels as for kubectl -l, such as app=training,tier!=free"
+        raise slips(Slip(f"{shown(text)} is not a label selector", remedy))
+    return text.strip()
+
+
+ImageName = Annotated[str, _matching(r"[a-zA-Z0-9\-_]+", "name of an image")]
+Repository = Annotated[str, _matching(r"[a-zA-Z0-9._:\-/]+", "repository of images")]
+Version = Annotated[
+    str, _matching(r"[a-zA-Z0-9._:\-]+", "version of an image"), AfterValidator(_version)
+]
+Selector = Annotated[str, AfterValidator(_selector)]
+
+
+class OpenSection(Typed):
+    """An object whose fields beyond these are kept, to be named in the notes."""
+
+    model_config = ConfigDict(extra="allow", defer_build=False)
+
+
+class ImageSection(OpenSection):
+    """Which image; repository and version may stand in `global` instead."""
+
+    image: ImageName = Field(examples=["ofed-driver"])
+    """image is the name of the image, without repository and version. Example: ofed-driver."""
+    repository: Repository | None = Field(None, examples=["mellanox"])
+    """repository is the registry and path of the image. Left out: the repository of global.
+    Example: mellanox.
+    """
+    version: Version | None = Field(None, examples=["5.0-2.1.8.0"])
+    """version is the version of the image: its tag, and for drivers a part of the name or of the
+    tag (docs/drivers.md). A digest (sha256: and 64 hexadecimal digits) names one image for all
+    nodes. Left out: the version of global. Example: 5.0-2.1.8.0.
+    """
+    image_pull_secrets: Many[str] = ()
+    """imagePullSecrets is a list of Secrets in the policy's namespace that give access to the
+    registry. All pods of the policy use the Secrets of global and of every section that has an
+    effect. Left out: none.
+    """
+
+
+class DrainSection(OpenSection):
+    """Which holders of RDMA shares are evicted before the driver of their node is changed."""
+
+    enable: bool = True
+    """enable is true when the operator evicts pods that hold RDMA shares of a node, before it
+    changes the driver there. With false the operator waits until these pods end. Left out: true.
+    """
+    force: bool = False
+    """force is true when the operator also evicts pods without a controller, which nothing creates
+    again. Left out: false, and the operator waits until these pods end.
+    """
+    pod_selector: Selector = ""
+    """podSelector limits evictions to pods with these labels, written as for kubectl -l. The
+    operator waits until other pods end. Left out: no limit. Example: app=training,tier!=free.
+    """
+    timeout_seconds: int = Field(300, ge=0)
+    """timeoutSeconds is for how many seconds after closing a node the operator evicts pods there.
+    Then it stops, and the node stays closed until these pods end. 0: without limit. Left out: 300.
+    """
+    delete_empty_dir: bool = False
+    """deleteEmptyDir is true when the operator also evicts pods with emptyDir volumes, whose
+    content is lost. Left out: false, and the operator waits until these pods end.
+    """
+
+
+class WaitSection(OpenSection):
+    """Pods whose end is waited for besides, on each node."""
+
+    pod_selector: Selector = ""
+    """podSelector chooses pods of all namespaces by their labels, written as for kubectl -l. The
+    operator waits until those on a node end, and evicts none of them. Left out: no further pods.
+    Example: app=training.
+    """
+    timeout_seconds: int = Field(0, ge=0)
+    """timeoutSeconds has no effect: the operator waits without limit. Left out: 0."""
+
+
+class UpgradeSection(OpenSection):
+    """How a driver of another image comes to the nodes."""
+
+    auto_upgrade: bool = False
+    """autoUpgrade is true when the operator replaces drivers after their image or env changed. Left
+    out: false, and a driver is replaced when its pod is deleted by hand. First loads, removals and
+    drivers for another kernel go on in any case.
+    """
+    max_parallel_upgrades: int = Field(1, ge=0, le=10_000)
+    """maxParallelUpgrades is how many nodes may be closed for a change of drivers at a time, also
+    for first loads and removals. 0: all nodes. Left out: 1.
+    """
+    safe_load: bool = False
+    """safeLoad has no effect: the operator loads the cards' driver only on a closed node where no
+    pod holds RDMA shares. Left out: false.
+    """
+    wait_for_completion: WaitSection | None = None
+    """waitForCompletion names further pods. The operator waits until those on a node end, before it
+    changes the driver there. Left out: only pods that hold RDMA shares count.
+    """
+    drain: DrainSection | None = None
+    """drain says which pods with RDMA shares the operator evicts from a node before it changes the
+    driver there. It has an effect only with autoUpgrade. Left out: the operator evicts none and
+    waits until these pods end.
+    """
+
+
+class EnvEntry(Typed):
+    """A variable of the driver's container, as in a pod."""
+
+    name: str = Field(min_length=1, examples=["UNLOAD_STORAGE_MODULES"])
+    """name is the name of the variable. Example: UNLOAD_STORAGE_MODULES."""
+    value: str | None = None
+    """value is the value of the variable. Left out: that of valueFrom, else empty. Example: "true".
+    """
+    value_from: dict[str, Any] | None = None
+    """valueFrom is where the value comes from, such as a key of a ConfigMap, written as in a pod.
+    Left out: value counts.
+    """
+
+
+class DriverSection(ImageSection):
+    """The driver of the cards."""
+
+    env: Many[EnvEntry] = ()
+    """env is a list of variables of the driver's container, written as in a pod. A changed list
+    needs a new driver pod, as a changed image does. Left out: no further variables.
+    """
+    termination_grace_period_seconds: int = Field(300, ge=0)
+    """terminationGracePeriodSeconds is how many seconds the driver has to remove its modules when
+    its pod ends, before it is killed. Left out: 300.
+    """
+    startup_probe: ProbeSection | None = None
+    """startupProbe says how long the driver may take until its modules are loaded. Left out: 20
+    minutes.
+    """
+    liveness_probe: ProbeSection | None = None
+    """livenessProbe says when a driver whose module is gone is ended. Left out: at the third look,
+    30 seconds apart.
+    """
+    readiness_probe: ProbeSection | None = None
+    """readinessProbe says when a driver counts as ready. Left out: a look every 30 seconds, and not
+    ready at the third that fails.
+    """
+    container_resources: Resources = ()
+    """containerResources is a list of requests and limits, by the name of the container. Left out:
+    none.
+    """
+    force_precompiled: bool = False
+    """forcePrecompiled is true when each kernel has an image of its own, whose tag has the kernel's
+    release in it. With false, images from 0.2 on compile the driver on each node. Images of 0.1.0
+    have the kernel in their tag anyway. Left out: false.
+    """
+    upgrade_policy: UpgradeSection | None = None
+    """upgradePolicy says when and on how many nodes at a time the operator changes both drivers.
+    Left out: one node at a time without evictions, and another image only by hand.
+    """
+
+
+class PolicyRequirement(Typed):
+    """What a label of a node has to be."""
+
+    key: str = Field(examples=["kubernetes.io/os"])
+    """key is the name of the label; in matchFields it is metadata.name. Example: kubernetes.io/os.
+    """
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
+    """operator is how the node is compared. In and NotIn: with each of values. Exists and
+    DoesNotExist: whether it has the label. Gt and Lt: as whole numbers, greater or less than the
+    one of values.
+    """
+    values: Many[str] = ()
+    """values is a list of texts to compare with: one or more for In and NotIn, one whole number for
+    Gt and Lt. Left out: empty, as Exists and DoesNotExist need it.
+    """
+
+
+class PolicyTerm(Typed):
+    """Requirements that all have to hold."""
+
+    match_expressions: Many[PolicyRequirement] = ()
+    """matchExpressions is a list of requirements on labels of the node, which must all hold. Left
+    out: none. A term without any requirement chooses no node.
+    """
+    match_fields: Many[PolicyRequirement] = ()
+    """matchFields is a list of requirements on the node's field metadata.name, which must all hold.
+    Left out: none.
+    """
+
+
+def _terms(terms: tuple[PolicyTerm, ...]) -> tuple[PolicyTerm, ...]:
+    """At least one, as the API server has it for pods."""
+    if not terms:
+        raise slips(Slip("the list is empty", "Add a term, or leave out nodeAffinity"))
+    return terms
+
+
+class PolicyTerms(Typed):
+    """Terms of which one has to hold."""
+
+    node_selector_terms: Annotated[Many[PolicyTerm], AfterValidator(_terms)]
+    """nodeSelectorTerms is a list of one or more terms. A node is chosen when one of them holds."""
+
+
+class PolicyAffinity(OpenSection):
+    """On which nodes anything runs, as in a pod; what is only preferred has no effect."""
+
+    required: PolicyTerms | None = Field(
+        None, alias="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    """requiredDuringSchedulingIgnoredDuringExecution is what nodes must have. The operator removes
+    its drivers from a node that no longer has it, when no pod there holds RDMA shares. Left out:
+    all nodes with NVIDIA cards.
+    """
+
+
+def image_of(
+    section: ImageSection, repository: str | None = None, version: str | None = None
+) -> ComponentImage:
+    """The image of a section; the other two stand for what it leaves out."""
+    return ComponentImage(
+        section.repository or repository or "", section.image, section.version or version or ""
+    )
+
+
+def driver(section: DriverSection, image: ComponentImage) -> PolicyDriver:
+    """What the section of the driver means, with its image."""
+    entries = (each.model_dump(by_alias=True, exclude_none=True) for each in section.env)
+    return PolicyDriver(
+        image,
+        tuple(entries),
+        section.termination_grace_period_seconds,
+        section.force_precompiled,
+        probes(
+            {
+                "startupProbe": section.startup_probe,
+                "livenessProbe": section.liveness_probe,
+                "readinessProbe": section.readiness_probe,
+            }
+        ),
+        requirements(section.container_resources, CONTAINERS),
+    )
+
+
+def upgrades(section: UpgradeSection | None) -> UpgradePolicy:
+    """What a section means; left out it is what its defaults say."""
+    section = section or UpgradeSection.model_validate({})
+    wait, drain = section.wait_for_completion, section.drain
+    return UpgradePolicy(
+        section.auto_upgrade,
+        section.max_parallel_upgrades,
+        DrainPolicy(drain.pod_selector, drain.force, drain.delete_empty_dir, drain.timeout_seconds)
+        if drain and drain.enable
+        else None,
+        wait.pod_selector if wait else "",
+    )
+
+
+def affinity(section: PolicyAffinity | None) -> dict[str, Any] | None:
+    """The part of it that has to hold, as in a pod; None without one."""
+    if section is None or section.required is None:
+        return None
+    required = section.required.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    return {_REQUIRED: required}
+
+
+def driver_notes(section: DriverSection, image: ComponentImage) -> Iterator[PolicyNote]:
+    """What is worth a word at the section's own fields."""
+    if section.force_precompiled and not (contract_of(image).kernel_form and not image.digest):
+        yield note(("ofedDriver", "forcePrecompiled"), *_needless(image))
+    yield from resource_notes(("ofedDriver",), section.container_resources, CONTAINERS)
+    policy = section.upgrade_policy or UpgradeSection.model_validate({})
+    base: Path = ("ofedDriver", "upgradePolicy")
+    if policy.drain and policy.drain.enable and not policy.auto_upgrade:
+        remedy = "Set autoUpgrade: true, or remove drain"
+        yield note((*base, "drain"), "has no effect while autoUpgrade is false", remedy)
+    if policy.wait_for_completion and policy.wait_for_completion.timeout_seconds:
+        where = (*base, "waitForCompletion", "timeoutSeconds")
+        yield note(where, "has no effect: the wait has no end", "Remove it")
+
+
+def _needless(image: ComponentImage) -> tuple[str, str]:
+    """Why an image is not chosen by its kernel: a sentence, and what to do."""
+    if image.digest:
+        return "has no effect: a digest is one image for all kernels", "Write a tag, or remove it"
+    last = CONTRACTS[-1].releases
+    return f"has no effect: only images of {last} have such tags", "Remove it"

@@ -1,0 +1,346 @@
+"""The object ``kind: NicClusterPolicy`` (mellanox.com/v1alpha1), as NVIDIA's operator has it.
+
+Both spellings are read: those of 0.1.0, which seed S3 shows, and those of later releases. What a
+later release can say and kube-rdma does not do is named in the policy's notes, never dropped; what
+would narrow what is done to nodes is done (operator/documents/driver).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from pydantic import ConfigDict, Field
+
+from kube_base.errors import Refused
+from kube_rdma.lib.text.document import Document, of_json
+from kube_rdma.lib.text.faults import validate
+from kube_rdma.lib.text.typed import Many, OfPrograms, Typed
+from kube_rdma.model.operator.cluster_policy import (
+    ClusterPolicy,
+    ComponentImage,
+    DevicePluginSection,
+    PeerDriverSection,
+    PolicyNote,
+)
+from kube_rdma.operator.documents.driver import (
+    DriverSection,
+    ImageSection,
+    OpenSection,
+    PolicyAffinity,
+    Repository,
+    Version,
+    affinity,
+    driver,
+    driver_notes,
+    image_of,
+    upgrades,
+)
+from kube_rdma.operator.documents.nic_cluster_policy_status import NicClusterPolicyStatus
+from kube_rdma.operator.documents.pod_fields import Resources, requirements, resource_notes
+from kube_rdma.operator.documents.policy_notes import note, without_effect
+from kube_rdma.pools.documents import config
+
+_PLUGIN_SPELLINGS = ("devicePlugin", "rdmaSharedDevicePlugin")
+_SRIOV = "sriovDevicePlugin"
+# As 0.1.0 and later releases call the containers, to which resources are given by name.
+_SHARED_CONTAINERS = ("k8s-rdma-shared-dp-ds", "rdma-shared-dp")
+_SRIOV_CONTAINERS = ("kube-sriovdp",)
+
+
+class PluginSection(ImageSection):
+    """A device plugin with its configuration."""
+
+    config: str | None = None
+    """config is the configuration of the device plugin as JSON or YAML. kube-rdma config check
+    takes the same formats. Left out: the plugin reads config.json of a ConfigMap that you make:
+    rdma-devices, or network-operator-sriovdp-config for sriovDevicePlugin. Example: {"mode":
+    "hca"}.
+    """
+    container_resources: Resources = ()
+    """containerResources is a list of requests and limits, by the name of the container. Left out:
+    none.
+    """
+
+
+class PeerSection(ImageSection):
+    """The peer-memory driver."""
+
+    gpu_driver_source_path: str | None = Field(None, examples=["/run/nvidia/driver"])
+    """gpuDriverSourcePath is the folder of the node with the GPU driver's files. The container has
+    it at /run/nvidia/drivers. Left out: no folder is mounted. Example: /run/nvidia/driver.
+    """
+
+
+class SecondaryNetworkSection(OpenSection):
+    """The image that attaches networks to pods, as later releases of NVIDIA's operator have it."""
+
+    cni_plugins: ImageSection | None = None
+    """cniPlugins is the image that attaches networks to pods. Name kube-rdma's image here and as
+    the shared or the SR-IOV device plugin: the same pods do both. Another image has no effect. Left
+    out: device plugins attach no networks.
+    """
+
+
+class GlobalSection(OpenSection):
+    """Parts of images for sections that leave them out."""
+
+    repository: Repository | None = None
+    """repository is the registry and path of images for each section that names none. Left out:
+    ofedDriver, the device plugin and nvPeerDriver must name their own. Example: mellanox.
+    """
+    version: Version | None = None
+    """version is the version of images for each section that names none. Left out: ofedDriver, the
+    device plugin and nvPeerDriver must name their own. Example: 5.0-2.1.8.0.
+    """
+    image_pull_secrets: Many[str] = ()
+    """imagePullSecrets is a list of Secrets in the policy's namespace that give access to the
+    registry. All pods of the policy use them, besides those of the sections. Left out: none.
+    """
+
+
+class NicClusterPolicySpec(OpenSection):
+    """What runs on the nodes with NVIDIA's cards; a section that is missing is not deployed."""
+
+    ofed_driver: DriverSection | None = None
+    """ofedDriver is the driver of the cards, as a container on each node with NVIDIA cards. Left
+    out: the nodes use their own driver, and drivers that the operator deployed are removed node by
+    node.
+    """
+    device_plugin: PluginSection | None = None
+    """devicePlugin is the shared device plugin, which offers the cards of a node as resources. It
+    starts on a node when the driver of ofedDriver is ready there, if there is one. Left out: none
+    is deployed, unless rdmaSharedDevicePlugin is set.
+    """
+    rdma_shared_device_plugin: PluginSection | None = None
+    """rdmaSharedDevicePlugin is the name of devicePlugin in later releases of NVIDIA's operator.
+    Set one of the two. Left out: devicePlugin counts.
+    """
+    sriov_device_plugin: PluginSection | None = None
+    """sriovDevicePlugin is the device plugin of virtual functions. Its configuration is a
+    resourceList, as of the SR-IOV network device plugin; kube-rdma's image reads it too. It starts
+    on a node when the driver of ofedDriver is ready there, if there is one. Left out: none is
+    deployed.
+    """
+    nv_peer_driver: PeerSection | None = None
+    """nvPeerDriver is the peer-memory driver, by which cards reach the memory of GPUs. It runs on
+    nodes that have NVIDIA cards and NVIDIA GPUs. Left out: none is deployed, and one that the
+    operator deployed is removed.
+    """
+    secondary_network: SecondaryNetworkSection | None = None
+    """secondaryNetwork is what attaches networks to pods. Only cniPlugins in it has an effect. Left
+    out: the device plugin attaches no networks.
+    """
+    node_affinity: PolicyAffinity | None = None
+    """nodeAffinity limits all parts of the policy to some nodes, written as in a pod. Preferences
+    have no effect. Left out: all nodes with NVIDIA cards.
+    """
+    global_: GlobalSection = Field(default_factory=GlobalSection, alias="global")
+    """global is the repository, version and imagePullSecrets for sections that leave them out. Left
+    out: each section names its own.
+    """
+    tolerations: Many[dict[str, Any]] = ()
+    """tolerations is a list of tolerations for all pods of the policy, written as in a pod. These
+    pods tolerate every taint anyway; limit their nodes by nodeAffinity. Left out: no others.
+    """
+
+
+def load(data: bytes, source: str) -> ClusterPolicy:
+    """What the JSON of a spec means, without name and uid; raise Refused with all its faults."""
+    return of_spec(of_json(data, source, ("spec",)))
+
+
+def of_spec(document: Document) -> ClusterPolicy:
+    """The same of a document whose value is the spec."""
+    spec = validate(NicClusterPolicySpec, document)
+    faults = list(_both_spellings(spec, document))
+    sections = {
+        "ofedDriver": spec.ofed_driver,
+        **_plugins(spec),
+        "nvPeerDriver": spec.nv_peer_driver,
+    }
+    for field, section in sections.items():
+        for missing in _unsaid(section, spec.global_):
+            remedy = f"Add it here, or spec.global.{missing}"
+            faults.append(
+                Refused(
+                    "the field is missing",
+                    remedy=remedy,
+                    where=document.where((field, missing)),
+                )
+            )
+    for field, section in _plugins(spec).items():
+        if section and section.config is not None:
+            faults += _config_faults(section.config, document.where((field, "config")))
+    if faults:
+        raise Refused.all(faults)
+    return _policy(spec)
+
+
+def _plugins(spec: NicClusterPolicySpec) -> Mapping[str, PluginSection | None]:
+    """Both device plugins by the names that they are written with, the shared one first."""
+    return {
+        _PLUGIN_SPELLINGS[spec.device_plugin is None]: spec.device_plugin
+        or spec.rdma_shared_device_plugin,
+        _SRIOV: spec.sriov_device_plugin,
+    }
+
+
+def _policy(spec: NicClusterPolicySpec) -> ClusterPolicy:
+    """What a spec without faults means."""
+    common, ofed, peer = spec.global_, spec.ofed_driver, spec.nv_peer_driver
+    shared, sriov = _plugins(spec).values()
+    server = _network_server(spec)
+    secrets = [*common.image_pull_secrets]
+    for section in (ofed, shared, sriov, peer, _cni_plugins(spec) if server else None):
+        secrets += section.image_pull_secrets if section else ()
+    return ClusterPolicy(
+        name="",
+        namespace="",
+        uid="",
+        driver=driver(ofed, _image(ofed, common)) if ofed else None,
+        device_plugin=_plugin(shared, common, _SHARED_CONTAINERS, networks=server is shared),
+        sriov_plugin=_plugin(sriov, common, _SRIOV_CONTAINERS, networks=server is sriov),
+        peer_driver=PeerDriverSection(_image(peer, common), peer.gpu_driver_source_path or "")
+        if peer
+        else None,
+        upgrades=upgrades(ofed.upgrade_policy if ofed else None),
+        pull_secrets=tuple(dict.fromkeys(secrets)),
+        tolerations=spec.tolerations,
+        affinity=affinity(spec.node_affinity),
+        notes=tuple(_notes(spec, server)),
+    )
+
+
+def _plugin(
+    section: PluginSection | None,
+    common: GlobalSection,
+    containers: Sequence[str],
+    *,
+    networks: bool,
+) -> DevicePluginSection | None:
+    """A device plugin; without a configuration nobody knows here what it offers."""
+    if section is None:
+        return None
+    text = section.config
+    pools = config.parse(text.encode(), "").pools if text is not None else ()
+    return DevicePluginSection(
+        _image(section, common),
+        text,
+        networks,
+        tuple(pool.resource for pool in pools),
+        requirements(section.container_resources, containers),
+    )
+
+
+def _notes(spec: NicClusterPolicySpec, server: PluginSection | None) -> Iterator[PolicyNote]:
+    """What a policy says and kube-rdma does not do."""
+    yield from without_effect(spec)
+    plugins = _plugins(spec)
+    if _cni_plugins(spec):
+        yield from _network_notes(spec, server)
+    for (field, section), names in zip(
+        plugins.items(), (_SHARED_CONTAINERS, _SRIOV_CONTAINERS), strict=True
+    ):
+        if section:
+            yield from resource_notes((field,), section.container_resources, names)
+    if spec.ofed_driver:
+        yield from driver_notes(spec.ofed_driver, _image(spec.ofed_driver, spec.global_))
+
+
+def _network_notes(
+    spec: NicClusterPolicySpec, server: PluginSection | None
+) -> Iterator[PolicyNote]:
+    """What the image of cniPlugins does not do."""
+    path = ("secondaryNetwork", "cniPlugins")
+    spelling, other = _plugins(spec)
+    if server is None:
+        yield note(
+            path,
+            f"has no effect: only the image of {spelling} or {other} serves networks",
+            f"Name kube-rdma's image in cniPlugins and in {spelling}, or remove cniPlugins",
+        )
+    elif server is not spec.sriov_device_plugin and spec.sriov_device_plugin:
+        yield note(
+            path,
+            f"serves shares of {spelling} alone, not those of {other}",
+            f"Write the pools of both as one NodePolicy into {spelling}.config (docs/config.md)",
+        )
+
+
+def _network_server(spec: NicClusterPolicySpec) -> PluginSection | None:
+    """The device plugin whose image puts networks into pods, the shared one before the other."""
+    image = _cni_plugins(spec)
+    return next(
+        (
+            section
+            for section in _plugins(spec).values()
+            if section and image and _image(section, spec.global_) == _image(image, spec.global_)
+        ),
+        None,
+    )
+
+
+def _cni_plugins(spec: NicClusterPolicySpec) -> ImageSection | None:
+    return spec.secondary_network.cni_plugins if spec.secondary_network else None
+
+
+def _both_spellings(spec: NicClusterPolicySpec, document: Document) -> Iterator[Refused]:
+    if spec.device_plugin and spec.rdma_shared_device_plugin:
+        first, second = _PLUGIN_SPELLINGS
+        yield Refused(
+            f"{first} and {second} are two spellings of one section",
+            remedy="Keep one of them",
+            where=document.where((second,)),
+        )
+
+
+def _unsaid(section: ImageSection | None, common: GlobalSection) -> Iterator[str]:
+    """The parts of an image that nothing says."""
+    for part in ("repository", "version"):
+        if section and not (getattr(section, part) or getattr(common, part)):
+            yield part
+
+
+def _image(section: ImageSection, common: GlobalSection) -> ComponentImage:
+    return image_of(section, common.repository, common.version)
+
+
+def _config_faults(text: str, where: str) -> Iterator[Refused]:
+    """What is wrong in the configuration inside of the object, by its own lines and fields."""
+    if not text.strip():
+        yield Refused(
+            "the configuration of the device plugin is empty",
+            remedy='Write one, such as {"mode": "hca"}, or leave it out and make its ConfigMap',
+            where=where,
+        )
+        return
+    try:
+        config.parse(text.encode(), where)
+    except Refused as fault:
+        yield fault
+
+
+class PolicyMetadata(Typed):
+    """Its name; the API server checks the rest."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    name: str = Field(examples=["example-nicclusterpolicy"])
+    """name is the name of the policy. Of several policies of an operator only the oldest counts.
+    Example: example-nicclusterpolicy.
+    """
+
+
+class NicClusterPolicyObject(Typed):
+    """NicClusterPolicy says which driver, device plugins and peer-memory driver run on nodes with
+    NVIDIA cards. The operator of kube-rdma deploys them.
+    """
+
+    api_version: Literal["mellanox.com/v1alpha1"]
+    kind: Literal["NicClusterPolicy"]
+    metadata: PolicyMetadata
+    spec: NicClusterPolicySpec
+    """spec is what the policy asks for. A section that is left out is not deployed."""
+    status: OfPrograms[NicClusterPolicyStatus] | None = None
+    """status is how far the operator is with the policy. Only the operator writes it."""

@@ -1,0 +1,400 @@
+"""The operator's loop: policies, nodes and DaemonSets are watched, and what differs is written.
+
+    watches ─► wake ─► one look: components ─ apply, prune ─ judge ─ upgrades ─► status, Events
+
+Level-triggered: each look computes all anew, and a look at an unchanged cluster writes nothing. Of
+two policies the older one counts. Two operators at a time do no harm: both apply
+the same documents.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import structlog
+
+from kube_base.backoff import full_jitter
+from kube_base.errors import KubeError, Refused
+from kube_base.frozen import Frozen, field, replace
+from kube_base.notices import Notices
+from kube_client.errors import Conflict
+from kube_client.kinds import EVERYWHERE, ObjectKind, Stored, Where
+from kube_client.objects import Cluster
+from kube_rdma.adapters.bulkhead import ObjectWalls
+from kube_rdma.adapters.cluster.events import About, Events
+from kube_rdma.adapters.cluster.kinds.node import NODE
+from kube_rdma.adapters.cluster.kinds.pod import FULL_POD
+from kube_rdma.adapters.cluster.kinds.workload import CONFIG_MAP, DAEMON_SET
+from kube_rdma.install.described import described
+from kube_rdma.install.rules.release import MANAGER
+from kube_rdma.lib.mirror import Mirror, follow_all
+from kube_rdma.model.conditions import NOT_OBSERVED, moment
+from kube_rdma.model.install.blueprint import Values
+from kube_rdma.model.operator.cluster_policy import AppliedState, ClusterPolicy, ComponentName
+from kube_rdma.operator.cluster import apply_document, progress_of
+from kube_rdma.operator.documents.nic_cluster_policy_status import (
+    NicClusterPolicyStatus,
+    PolicyVerdict,
+    policy_status,
+)
+from kube_rdma.operator.kind import (
+    NIC_CLUSTER_POLICY,
+    NIC_CLUSTER_POLICY_OF_CLUSTER,
+    policy_of,
+)
+from kube_rdma.operator.rules.daemon_sets import COMPONENT_LABEL, MANAGED_LABEL
+from kube_rdma.operator.rules.drift import holds
+from kube_rdma.operator.rules.node_groups import policy_node
+from kube_rdma.operator.rules.sync import Component, components, judged, overall
+from kube_rdma.operator.rules.upgrade import upgrade_state
+from kube_rdma.operator.upgrades import (
+    CLOSED_MARK,
+    DRIVERS,
+    STARTING,
+    Upgraded,
+    Upgrades,
+    adopted,
+    is_used,
+    pods_of,
+    ready_marks,
+    waiting,
+)
+
+log = structlog.get_logger()
+
+Json = dict[str, Any]
+StoredPolicy = Stored[Any, Any]
+
+
+class OperatorTiming(Frozen):
+    """Seconds: `gather` from a change to the look, the others between two looks without one."""
+
+    gather: float = 0.2
+    every: float = 60.0
+    upgrade: float = 15.0  # while drivers are exchanged, or wait for pods
+    pause: Callable[[int], float] = field(default=full_jitter)
+
+
+class OperatorPlace(Frozen):
+    """Where an operator is: its `namespace`, in which all that it deploys goes.
+
+    `cluster_wide`: policies are those of the cluster, as the definition there has it. `values` are
+    those of the operator's own installation, which count for its agents too.
+    """
+
+    namespace: str
+    cluster_wide: bool = False
+    values: Values = field(default_factory=dict)
+
+
+class Operator:
+    """The policies of one namespace, or of the cluster; `events` is run by who made it."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        place: OperatorPlace,
+        events: Events,
+        timing: OperatorTiming | None = None,
+    ) -> None:
+        self._cluster, self._events, self._place = cluster, events, place
+        self._timing = timing or OperatorTiming()
+        self._wake = asyncio.Event()
+        self._kind = NIC_CLUSTER_POLICY_OF_CLUSTER if place.cluster_wide else NIC_CLUSTER_POLICY
+        mine = EVERYWHERE if place.cluster_wide else Where(place.namespace)
+        labelled = Where(place.namespace, labels=COMPONENT_LABEL)
+        self._policies = Mirror(self._kind, _itself, self._changed, mine)
+        self._daemon_sets = Mirror(DAEMON_SET, _daemon_set, self._changed, labelled)
+        self._config_maps = Mirror(CONFIG_MAP, _itself, self._changed, labelled)
+        self._nodes = Mirror(NODE, _node, self._changed)
+        self._pods = Mirror(FULL_POD, _itself, self._changed, labelled)
+        self._upgrades = Upgrades(cluster)
+        self._upgrading = False
+        self._notices, self._walls = Notices(), ObjectWalls("NicClusterPolicy")
+
+    async def run(self) -> None:
+        """Look at every change, until cancelled; an API server that is away is waited for."""
+        mirrors: tuple[Mirror[Any], ...] = (
+            self._policies,
+            self._daemon_sets,
+            self._config_maps,
+            self._nodes,
+            self._pods,
+        )
+        async with asyncio.TaskGroup() as tasks:
+            await follow_all(tasks, self._cluster, self._timing.pause, *mirrors)
+            failures = 0
+            while True:
+                self._wake.clear()
+                if not any(mirror.trouble for mirror in mirrors):
+                    failures = 0 if await self.look(datetime.now(UTC)) else failures + 1
+                await self._sleep(failures)
+
+    async def look(self, now: datetime) -> bool:
+        """Bring the cluster nearer to its policies; False when something could not be written."""
+        policies = sorted(self._policies.values.values(), key=lambda p: (p.created, p.name))
+        first = next((p for p in policies if not p.deleting), None)
+        self._upgrading = False
+        well = True
+        for stored in policies:
+            reconcile = partial(self._reconcile, stored, first, now)
+            well &= await self._walls.run((stored.uid, stored.generation), reconcile)
+        if first is None:  # its drivers go node by node, and what was closed is opened
+            await self._upgrade(None, None, now)
+        return well
+
+    async def _reconcile(
+        self, stored: StoredPolicy, first: StoredPolicy | None, now: datetime, fault: str
+    ) -> bool:
+        """Write what one policy wants and its status; False when that did not end well.
+
+        A `fault` of handling it is all that is written, if there is one.
+        """
+        refused: Refused | None = None
+        verdict = PolicyVerdict(AppliedState.ERROR, fault)
+        try:
+            try:
+                verdict = verdict if fault else await self._verdict(stored, first, now)
+            except Refused as refusal:  # by the API server, or for somebody else's object
+                refused, verdict = refusal, PolicyVerdict(AppliedState.ERROR, str(refusal))
+            await self._tell(stored, verdict, now)
+        except KubeError as error:
+            self._notices.warn(
+                log, "policy not applied", stored.uid, str(error), policy=stored.name
+            )
+            return False
+        self._notices.over(stored.uid)
+        return refused is None and not fault
+
+    async def _verdict(
+        self, stored: StoredPolicy, first: StoredPolicy | None, now: datetime
+    ) -> PolicyVerdict:
+        """Write what a policy wants, and say how far it is."""
+        if stored.deleting:
+            return PolicyVerdict(AppliedState.NOT_READY, "The policy is being deleted")
+        if first is not None and stored.uid != first.uid:
+            why = f"Policy {first.name} is older and counts; delete one of them"
+            return PolicyVerdict(AppliedState.ERROR, why, stalled=True)
+        policy = policy_of(stored, self._place.namespace)
+        if policy is None:
+            return PolicyVerdict(AppliedState.ERROR, str(stored.spec.refusal), stalled=True)
+        nodes = tuple(self._nodes.values.values())
+        parts = components(policy, nodes, described("workloads"), self._place.values)
+        await self._upgrades.label(ready_marks(policy, nodes, self._pods.values))
+        for part in parts:
+            await self._write(policy, part)
+        upgraded = await self._upgrade(policy, stored, now)
+        waits = waiting(policy, nodes, upgraded)
+        progress = self._progress(policy)
+        statuses = tuple(judged(part, progress, waits.get(part.name, "")) for part in parts)
+        state = upgrade_state(upgraded.plan.stages) if self._drivers() else None
+        notes = tuple(map(str, policy.notes))
+        return PolicyVerdict(*overall(statuses), statuses, notes, state)
+
+    async def _upgrade(
+        self, policy: ClusterPolicy | None, stored: StoredPolicy | None, now: datetime
+    ) -> Upgraded:
+        """Bring drivers nearer to the policy as far as that may be, and tell of it."""
+        nodes, drivers = tuple(self._nodes.values.values()), self._drivers()
+        upgraded = await self._upgrades.look(policy, nodes, drivers, self._pods.values, now)
+        about = _about(stored) if stored else _about_daemon_set(drivers)
+        if about:
+            for sentence in upgraded.done:
+                self._events.tell(about, "DriverUpgrade", sentence)
+        state = upgrade_state(upgraded.plan.stages)
+        self._upgrading = self._upgrading or not state.current
+        uid = ("upgrade", stored.uid if stored else "")
+        if state.reason == "UpgradeRefused" and about:
+            for why in self._notices.news(uid, state.message):
+                log.warning("driver not touched", why=why)
+                self._events.tell(about, state.reason, why, warning=True)
+        else:
+            self._notices.over(uid)
+        for daemon_set in drivers if policy is None else ():
+            await self._prune(DAEMON_SET, daemon_set)
+        return upgraded
+
+    def _drivers(self) -> list[Stored[Any, Any]]:
+        """The DaemonSets of drivers, of whatever policy."""
+        return [
+            each
+            for each in self._daemon_sets.values.values()
+            if _is_driver(each) and not each.deleting
+        ]
+
+    async def _write(self, policy: ClusterPolicy, part: Component) -> None:
+        """Apply what differs of a part, and delete its objects that nobody wants any more.
+
+        DaemonSets of drivers that an earlier release wrote stay until their nodes have labels.
+        """
+        if part.name in DRIVERS:
+            nodes = tuple(self._nodes.values.values())
+            lacking = adopted(nodes, self._of(part.name), self._pods.values)
+            if lacking:
+                await self._upgrades.label(lacking)
+                return
+        config_maps = [part.objects.config_map] if part.objects.config_map else []
+        # The configuration first: a plugin that starts finds it.
+        await self._bring(policy, part, CONFIG_MAP, self._config_maps, config_maps)
+        wanted = list(part.objects.daemon_sets)
+        await self._bring(policy, part, DAEMON_SET, self._daemon_sets, wanted)
+
+    async def _bring(
+        self,
+        policy: ClusterPolicy,
+        part: Component,
+        kind: ObjectKind[Json, Any],
+        mirror: Mirror[Stored[Json, Any]],
+        wanted: list[Json],
+    ) -> None:
+        names = {document["metadata"]["name"]: document for document in wanted}
+        for name, document in names.items():
+            # Without the label it is in no watch, and may be there all the same.
+            stored = mirror.values.get(name) or await self._cluster.get(
+                kind, name, policy.namespace
+            )
+            if stored is not None and not _owned(stored, policy):
+                raise Refused(
+                    f"{kind.kind} {name} belongs to another owner",
+                    remedy=f"Delete it, or the policy {policy.name}",
+                )
+            if stored is None or not _says(stored, document, kind):
+                await apply_document(self._cluster, kind, document)
+                log.info("object applied", kind=kind.kind, name=name, part=part.name)
+        for name, stored in list(mirror.values.items()):
+            mine = stored.label(COMPONENT_LABEL) == part.name and _owned(stored, policy)
+            if mine and name not in names and not stored.deleting:
+                await self._prune(kind, stored)
+
+    async def _prune(self, kind: ObjectKind[Json, Any], stored: Stored[Json, Any]) -> None:
+        """Delete an object that nobody wants; a driver's, when no node is left that has it."""
+        nodes = tuple(self._nodes.values.values())
+        if kind is DAEMON_SET and _is_driver(stored) and is_used(stored, nodes, self._pods.values):
+            return
+        await self._cluster.delete(kind, stored, unchanged=False)
+        log.info("object deleted", kind=kind.kind, name=stored.name)
+
+    def _of(self, component: ComponentName) -> list[Stored[Any, Any]]:
+        return [one for one in self._drivers() if one.label(COMPONENT_LABEL) == component]
+
+    def _progress(self, policy: ClusterPolicy) -> Mapping[str, Any]:
+        return {
+            name: progress_of(stored, pods_of(stored, self._pods.values))
+            for name, stored in self._daemon_sets.values.items()
+            if _owned(stored, policy)
+        }
+
+    async def _tell(self, stored: StoredPolicy, verdict: PolicyVerdict, now: datetime) -> None:
+        """Write the status if it is another by now, and an Event when the state changes."""
+        status = policy_status(stored.status, stored.generation, verdict, moment(now))
+        if _is_told(stored.status, status):
+            return
+        try:
+            await self._cluster.merge_status(
+                self._kind, stored.name, stored.namespace, status, version=stored.version
+            )
+        except Conflict:
+            return  # it is gone or another by now, which the watch tells
+        if stored.status is None or (status.state, status.reason) != (
+            stored.status.state,
+            stored.status.reason,
+        ):
+            reason = "Ready" if verdict.state is AppliedState.READY else "NotReady"
+            note = verdict.reason or "All that the policy asks for runs"
+            warning = verdict.state is AppliedState.ERROR
+            self._events.tell(_about(stored), reason, note, warning=warning)
+
+    def _changed(self, old: object, new: object) -> None:
+        if old != new:
+            self._wake.set()
+
+    async def _sleep(self, failures: int) -> None:
+        """Until something changes, or it is time for another try."""
+        every = self._timing.upgrade if self._upgrading else self._timing.every
+        seconds = min(every, self._timing.pause(failures) + 1.0) if failures else every
+        try:
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+        await asyncio.sleep(self._timing.gather)  # changes come in swarms
+
+
+def _is_told(old: NicClusterPolicyStatus | None, new: NicClusterPolicyStatus) -> bool:
+    """Whether a policy has this status already.
+
+    The API server drops what a definition does not have: NVIDIA's have no observedGeneration, those
+    before 26.7 no conditions, and those before 24.7 no messages of parts.
+    """
+    unobserved = replace(new, observed_generation=NOT_OBSERVED)
+    bare = replace(unobserved, conditions=())
+    parts = tuple(replace(part, message="") for part in new.applied_states)
+    return old in (new, unobserved, bare, replace(bare, applied_states=parts))
+
+
+def _itself(stored: Stored[Any, Any]) -> Stored[Any, Any]:
+    return stored
+
+
+def _daemon_set(stored: Stored[Any, Any]) -> Stored[Any, Any]:
+    """The object; what in a driver's cannot be used is found here, before all are looked at."""
+    if _is_driver(stored):
+        is_used(stored, (), {})
+    return stored
+
+
+def _node(stored: Stored[Any, Any]) -> Any:
+    addresses = stored.status.addresses if stored.status else ()
+    conditions = stored.status.conditions if stored.status else ()
+    mark = stored.annotation(CLOSED_MARK)
+    changing = mark not in (None, STARTING)
+    return replace(
+        policy_node(stored.name, dict(stored.labels)),
+        closed=stored.spec.unschedulable,
+        ours=mark is not None,
+        changing=changing,
+        closed_since=mark or "" if changing else "",
+        away=any(one.type == "Ready" and one.status != "True" for one in conditions),
+        addresses=tuple(each.address for each in addresses if each.type.endswith("IP")),
+    )
+
+
+def _about(stored: StoredPolicy) -> About:
+    return About(
+        "NicClusterPolicy",
+        stored.name,
+        stored.namespace,
+        stored.uid,
+        NIC_CLUSTER_POLICY.api_version,
+    )
+
+
+def _about_daemon_set(drivers: Sequence[Stored[Any, Any]]) -> About | None:
+    """What is told of where no policy is left: the first of the DaemonSets."""
+    if not drivers:
+        return None
+    first = drivers[0]
+    return About("DaemonSet", first.name, first.namespace, first.uid, DAEMON_SET.api_version)
+
+
+def _is_driver(stored: Stored[Any, Any]) -> bool:
+    """Whether a DaemonSet is one of drivers that the operator wrote, in this release or earlier."""
+    own = stored.label(MANAGED_LABEL) == MANAGER or any(
+        owner.kind == "NicClusterPolicy" for owner in stored.owners
+    )
+    return own and stored.label(COMPONENT_LABEL) in DRIVERS
+
+
+def _owned(stored: Stored[Any, Any], policy: ClusterPolicy) -> bool:
+    """Whether an object is the policy's; drivers outlive the one that brought them."""
+    return _is_driver(stored) or any(owner.uid == policy.uid for owner in stored.owners)
+
+
+def _says(stored: Stored[Json, Any], document: Json, kind: ObjectKind[Json, Any]) -> bool:
+    """Whether what is stored says all that the document does."""
+    labels = document["metadata"]["labels"]
+    return holds(dict(stored.labels), labels) and holds(stored.spec, document[kind.content])

@@ -1,0 +1,1 @@
+"""Decides which DaemonSets a policy means, and what their state says."""

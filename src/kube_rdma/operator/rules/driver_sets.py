@@ -1,0 +1,206 @@
+"""The DaemonSets of drivers, one for each group of nodes that can share an image.
+
+The image tells by which contract its pod is made (model/operator/driver_images). Drivers select a
+label of the operator (operator/rules/placement), and belong to no policy: what goes with its owner
+goes at once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from functools import partial
+from hashlib import sha256
+
+from kube_rdma.model.install.blueprint import Values
+from kube_rdma.model.operator.cluster_policy import (
+    ClusterPolicy,
+    ComponentImage,
+    ComponentName,
+    PeerDriverSection,
+    PolicyDriver,
+)
+from kube_rdma.model.operator.driver_images import (
+    DRIVER_FILES,
+    DriverContract,
+    HostFolder,
+    contract_of,
+)
+from kube_rdma.model.operator.driver_upgrade import DRIVER_FIELDS
+from kube_rdma.operator.rules.daemon_sets import (
+    Json,
+    WantedObjects,
+    account,
+    daemon_set,
+    folder,
+    mount,
+    named,
+)
+from kube_rdma.operator.rules.names import legal_names
+from kube_rdma.operator.rules.node_groups import NodeGroup
+from kube_rdma.operator.rules.placement import PLACE_LABELS, value_of
+
+GPU_FILES = "/run/nvidia/drivers"  # where the peer-memory driver's image looks, wherever they lie
+PEER_READY = "/.driver-ready"  # which that image makes when its module is loaded
+# Later images leave the modules where they are when their pod ends; earlier ones do not know it.
+_STAY_LOADED = ("RESTORE_DRIVER_ON_POD_TERMINATION", "false")
+_PEER_GRACE = 300  # seconds
+
+
+def driver_objects(
+    policy: ClusterPolicy, groups: Sequence[NodeGroup], values: Values | None = None
+) -> WantedObjects:
+    """A driver DaemonSet for each group of nodes."""
+    if policy.driver is None:
+        return WantedObjects()
+    make = partial(_ofed_daemon_set, policy, policy.driver)
+    return _of_groups("ofed-driver", make, groups, values)
+
+
+def peer_objects(
+    policy: ClusterPolicy, groups: Sequence[NodeGroup], values: Values | None = None
+) -> WantedObjects:
+    """A peer-memory DaemonSet for each group of nodes."""
+    if policy.peer_driver is None:
+        return WantedObjects()
+    make = partial(_peer_daemon_set, policy, policy.peer_driver)
+    return _of_groups("nv-peer-mem-driver", make, groups, values)
+
+
+def driver_image(section: PolicyDriver, group: NodeGroup) -> str:
+    """The image of a driver for a group of nodes, by the form of its contract."""
+    image, contract = section.image, contract_of(section.image)
+    form = contract.kernel_form if section.precompiled and contract.kernel_form else contract.form
+    by_tag = form.format(
+        repository=image.repository,
+        image=image.image,
+        version=image.version,
+        architecture=group.architecture,
+        system=f"{group.distribution}{group.release}",
+        kernel=group.kernel,
+    )
+    return named(image, by_tag)
+
+
+def _of_groups(
+    name: str,
+    make: Callable[[str, NodeGroup], Json],
+    groups: Sequence[NodeGroup],
+    values: Values | None,
+) -> WantedObjects:
+    """A DaemonSet for each group, with the account of constraints where there are some."""
+    wanted = [f"{name}-{group.tag}-ds" for group in groups]
+    names = legal_names(wanted)
+    made = tuple(make(names[one], group) for one, group in zip(wanted, groups, strict=True))
+    own = account(values)
+    for document in made:
+        document["spec"]["template"]["spec"] |= own
+    return WantedObjects(made)
+
+
+def _ofed_daemon_set(
+    policy: ClusterPolicy, section: PolicyDriver, name: str, group: NodeGroup
+) -> Json:
+    contract = contract_of(section.image)
+    container = _driver(
+        contract.container, driver_image(section, group), contract.ready, "lsmod | grep mlx5_core"
+    )
+    container["volumeMounts"] = [_mount(each) for each in contract.folders]
+    container["env"] = _env(section, contract)
+    if contract.levelled:
+        container["securityContext"]["seLinuxOptions"] = {"level": "s0"}
+    if section.resources is not None:
+        container["resources"] = section.resources
+    for probe, fields in section.probes.items():
+        container[probe] |= fields
+    document = _driver_daemon_set(policy, ComponentName.DRIVER, name, group)
+    template = document["spec"]["template"]
+    template["metadata"]["labels"] = {**template["metadata"]["labels"], **dict(contract.labels)}
+    template["spec"] |= {
+        "containers": [container],
+        "volumes": [folder(each.name, each.host, each.kind) for each in contract.folders],
+        "terminationGracePeriodSeconds": section.grace_seconds,
+    }
+    if section.env:  # its pods are outdated when it changes, as by another image
+        text = json.dumps(section.env, sort_keys=True)
+        template["metadata"]["annotations"] = {
+            DRIVER_FIELDS: sha256(text.encode()).hexdigest()[:16]
+        }
+    return document
+
+
+def _env(section: PolicyDriver, contract: DriverContract) -> list[Json]:
+    """What the contract has, unless the policy says otherwise, and what the policy has."""
+    own = {entry["name"] for entry in section.env}
+    usual = (_STAY_LOADED, *contract.env)
+    return [
+        *({"name": name, "value": value} for name, value in usual if name not in own),
+        *section.env,
+    ]
+
+
+def _mount(shared: HostFolder) -> Json:
+    made = mount(shared.name, shared.mount, shared.propagation)
+    return made | ({"readOnly": True} if shared.read_only else {})
+
+
+def _peer_daemon_set(
+    policy: ClusterPolicy, section: PeerDriverSection, name: str, group: NodeGroup
+) -> Json:
+    mounts = [mount("run-mofed", DRIVER_FILES, "HostToContainer")]
+    volumes = [folder("run-mofed", DRIVER_FILES)]
+    if section.gpu_driver_path:
+        mounts.append(mount("run-nvidia", GPU_FILES, "HostToContainer"))
+        volumes.append(folder("run-nvidia", section.gpu_driver_path))
+    container = _driver(
+        "nv-peer-mem-driver-container",
+        _peer_image(section.image, group),
+        PEER_READY,
+        "lsmod | grep nv_peer_mem",
+    )
+    container["volumeMounts"] = mounts
+    document = _driver_daemon_set(policy, ComponentName.PEER_DRIVER, name, group)
+    document["spec"]["template"]["spec"] |= {
+        "containers": [container],
+        "volumes": volumes,
+        "terminationGracePeriodSeconds": _PEER_GRACE,
+    }
+    return document
+
+
+def _peer_image(image: ComponentImage, group: NodeGroup) -> str:
+    """The same form in all releases that had one, 0.1.0 to 23.4."""
+    return named(image, f"{image.repository}/{image.image}-{image.version}:{group.tag}")
+
+
+def _driver_daemon_set(
+    policy: ClusterPolicy, component: ComponentName, name: str, group: NodeGroup
+) -> Json:
+    """What both drivers' have in common: their pods come and go by operator/rules/upgrade alone."""
+    document = daemon_set(policy, component, name, {PLACE_LABELS[component]: value_of(group)})
+    document["spec"]["updateStrategy"] = {"type": "OnDelete"}
+    document["metadata"]["ownerReferences"] = []
+    return document
+
+
+def _driver(name: str, image: str, ready: str, loaded: str) -> Json:
+    """The container of a driver, by the contract of the vendor's images."""
+    # 0.1.0 gives a look one second and ends the driver, and so all verbs of the node, at the first
+    # one that is late: a busy node is late.
+    patience = {"timeoutSeconds": 30, "failureThreshold": 3}
+    check = {"exec": {"command": ["sh", "-c", loaded]}, "periodSeconds": 30, **patience}
+    return {
+        "name": name,
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "securityContext": {"privileged": True},
+        "startupProbe": {
+            "exec": {"command": ["sh", "-c", f"ls {ready}"]},
+            "initialDelaySeconds": 10,
+            "periodSeconds": 10,
+            "timeoutSeconds": 30,
+            "failureThreshold": 120,  # building for a kernel takes its time
+        },
+        "livenessProbe": check,
+        "readinessProbe": dict(check),
+    }

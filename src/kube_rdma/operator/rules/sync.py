@@ -1,0 +1,172 @@
+"""One look at a policy: what each part needs, what may be written now, and what state that is.
+
+    policy, nodes ─► components ─► daemon_sets ─► operator (apply, prune)
+    DaemonSets' progress ─► judged ─► the status
+
+All objects are there from the beginning; on each node the driver goes first, for the others select
+labels that the node has behind it (operator/rules/placement).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from kube_base.frozen import Frozen, replace
+from kube_rdma.model.install.blueprint import Blueprint, Values
+from kube_rdma.model.operator.cluster_policy import (
+    AppliedState,
+    ClusterPolicy,
+    ComponentName,
+    ComponentStatus,
+    DaemonSetProgress,
+    PolicyNode,
+)
+from kube_rdma.model.operator.driver_images import contract_of
+from kube_rdma.operator.rules.daemon_sets import (
+    WantedObjects,
+    account,
+    plugin_objects,
+    sriov_objects,
+)
+from kube_rdma.operator.rules.driver_sets import driver_objects, peer_objects
+from kube_rdma.operator.rules.node_groups import (
+    CARDS_LABEL,
+    GPUS_LABEL,
+    Grouping,
+    NodeGroup,
+    driver_groups,
+    peer_groups,
+)
+from kube_rdma.operator.rules.placement import allowed, plugin_nodes
+
+
+class Component(Frozen):
+    """One part of a policy: its objects, and why they are not all that there should be ("")."""
+
+    name: ComponentName
+    wanted: bool
+    objects: WantedObjects
+    problem: str = ""
+    no_nodes: str = ""  # which label no node has, "" when some node has it
+    hint: str = ""  # what may be why pods do not become ready
+
+
+def components(
+    policy: ClusterPolicy,
+    nodes: Sequence[PolicyNode],
+    workloads: Sequence[Blueprint],
+    values: Values | None = None,
+) -> tuple[Component, ...]:
+    """All parts of a policy, in the order of the status.
+
+    `workloads` are an installation's, and `values` those of the operator's own.
+    """
+    nodes = allowed(policy, nodes)
+    away = sum(node.away for node in plugin_nodes(policy, nodes))
+    drivers, peers = driver_groups(nodes), peer_groups(nodes)
+    make_drivers = partial(driver_objects, values=values)
+    make_peers = partial(peer_objects, values=values)
+    no_cards = "" if any(node.has_cards for node in nodes) else f"{CARDS_LABEL}=true"
+    both = any(node.has_cards and node.has_gpus for node in nodes)
+    no_gpus = no_cards or ("" if both else f"{CARDS_LABEL}=true and {GPUS_LABEL}=true")
+    driver = _grouped(ComponentName.DRIVER, policy, drivers, make_drivers, no_cards)
+    return (
+        replace(driver, hint=_compiling(policy, values)),
+        Component(
+            ComponentName.DEVICE_PLUGIN,
+            policy.device_plugin is not None,
+            plugin_objects(policy, workloads, away, values),
+            no_nodes=no_cards,
+        ),
+        Component(
+            ComponentName.SRIOV_PLUGIN,
+            policy.sriov_plugin is not None,
+            sriov_objects(policy, workloads, away, values),
+            no_nodes=no_cards,
+        ),
+        _grouped(ComponentName.PEER_DRIVER, policy, peers, make_peers, no_gpus),
+    )
+
+
+def _compiling(policy: ClusterPolicy, values: Values | None) -> str:
+    """What an image lacks that compiles its driver on nodes of OpenShift, "" elsewhere.
+
+    NVIDIA's operator has a Driver Toolkit beside it there (state_ofed.go, renderObjects).
+    """
+    driver = policy.driver
+    if driver is None or driver.precompiled or driver.image.digest or not account(values):
+        return ""
+    if not contract_of(driver.image).kernel_form:
+        return ""
+    return "On OpenShift set ofedDriver.forcePrecompiled: nothing compiles a driver there"
+
+
+def _grouped(
+    name: ComponentName,
+    policy: ClusterPolicy,
+    grouping: Grouping,
+    make: Callable[[ClusterPolicy, Sequence[NodeGroup]], WantedObjects],
+    no_nodes: str,
+) -> Component:
+    """A part with an image for each group of nodes."""
+    sections = {
+        ComponentName.DRIVER: policy.driver,
+        ComponentName.PEER_DRIVER: policy.peer_driver,
+    }
+    objects = make(policy, grouping.groups)
+    return Component(name, sections[name] is not None, objects, grouping.problem, no_nodes)
+
+
+def judged(
+    component: Component, progress: Mapping[str, DaemonSetProgress], waits: str = ""
+) -> ComponentStatus:
+    """How far a part is; `progress` of its DaemonSets by name, as far as they exist.
+
+    `waits` says why it is not on all of its nodes yet, "" where it is.
+    """
+    if not component.wanted:
+        return ComponentStatus(component.name, AppliedState.IGNORE, "NotConfigured")
+    if component.no_nodes:
+        message = f"No node has the label {component.no_nodes}"
+        return ComponentStatus(component.name, AppliedState.NOT_READY, "NoMatchingNodes", message)
+    lacking = [why for why in (component.problem, waits) if why]
+    reason = "LabelsMissing" if component.problem else "PodsNotReady"
+    for document in component.objects.daemon_sets:
+        name = document["metadata"]["name"]
+        own = progress.get(name)
+        if why := _behind(own, empty=bool(waits)):
+            lacking.append(f"DaemonSet {name}: {why}")
+            reason = "ImageNotPulled" if own and own.unpulled else reason
+    if lacking:
+        message = "; ".join([*lacking, *filter(None, [component.hint])])
+        return ComponentStatus(
+            component.name, AppliedState.NOT_READY, reason, message[:1].upper() + message[1:]
+        )
+    return ComponentStatus(component.name, AppliedState.READY, "PodsReady")
+
+
+def overall(statuses: Sequence[ComponentStatus]) -> tuple[AppliedState, str]:
+    """The state of the whole policy and its reason."""
+    for state in (AppliedState.ERROR, AppliedState.NOT_READY):
+        reasons = [f"{each.component}: {each.message}" for each in statuses if each.state is state]
+        if reasons:
+            return state, "; ".join(reasons)
+    if all(each.state is AppliedState.IGNORE for each in statuses):
+        return AppliedState.IGNORE, "The policy asks for nothing that kube-rdma deploys"
+    return AppliedState.READY, ""
+
+
+def _behind(progress: DaemonSetProgress | None, *, empty: bool) -> str:
+    """Why a DaemonSet is not ready, "" when it is: every pod runs that should.
+
+    One that may be `empty` has no pods for a reason that is told already.
+    """
+    if progress is None or not progress.current:
+        return "not looked at by its controller yet"
+    if progress.desired == 0:
+        return "" if empty else "no node takes its pods"
+    if progress.available < progress.desired:
+        count = f"{progress.available} of {progress.desired} pods are available"
+        return f"{count}: {progress.unpulled}" if progress.unpulled else count
+    return ""

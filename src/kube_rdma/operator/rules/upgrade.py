@@ -1,0 +1,257 @@
+"""Which drivers may come, go or be exchanged now: at no time under a pod that holds shares.
+
+    driver pods, places, holders, reports ─► upgrade_plan ─► operator/upgrades
+
+A driver's DaemonSet runs where a label of the node says so, and only the acts of this plan write
+that label; its pods are OnDelete. So the first load, another image and the end of a driver are one
+matter: a node is closed, looked at again, changed as a whole, and opened when its drivers run, a
+few nodes at a time. One whose cards the node itself needs is left as it is. Only a policy that says
+so has holders evicted. All of it is decided anew from what is there: a look that was cut off leaves
+nothing but an annotation on nodes that were closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from kube_base.frozen import Frozen
+from kube_rdma.lib.phrases import listed
+from kube_rdma.model.operator.driver_upgrade import (
+    Close,
+    DriverPlace,
+    EndDrivers,
+    Evict,
+    LabelDrivers,
+    NodeStage,
+    Open,
+    UpgradeAct,
+    UpgradeNode,
+    UpgradePlan,
+    UpgradePolicy,
+    UpgradeStage,
+    UpgradeState,
+)
+from kube_rdma.operator.rules.placement import READY_LABEL
+
+_REASONS = {
+    UpgradeStage.REFUSED: "UpgradeRefused",
+    UpgradeStage.CLOSED: "NodesClosed",
+    UpgradeStage.WAITING_FOR_PODS: "WaitingForPods",
+    UpgradeStage.MANUAL: "UpgradeByHand",
+    UpgradeStage.STARTING: "Upgrading",
+    UpgradeStage.WAITING_FOR_OTHERS: "Upgrading",
+    UpgradeStage.AWAY: "NodesAway",
+}
+
+
+class _UpgradeTurn(Frozen):
+    """Whose turn it is by name, and which nodes are on the way, so others wait for them."""
+
+    chosen: frozenset[str] = frozenset()
+    ahead: tuple[str, ...] = ()
+
+
+def upgrade_plan(policy: UpgradePolicy, nodes: Sequence[UpgradeNode]) -> UpgradePlan:
+    """Acts and stages of all nodes, by name."""
+    by_name = sorted(nodes, key=lambda node: node.name)
+    turn = _turn(policy, by_name)
+    stages = tuple(_stage(policy, node, turn) for node in by_name)
+    acts = [
+        act
+        for node, stage in zip(by_name, stages, strict=True)
+        for act in _acts(policy, node, stage.stage)
+    ]
+    return UpgradePlan(tuple(acts), stages)
+
+
+def upgrade_state(stages: Sequence[NodeStage]) -> UpgradeState:
+    """How far all nodes are, and what stands against the rest, the gravest first."""
+    for stage, reason in _REASONS.items():
+        concerned = [each for each in stages if each.stage is stage]
+        if not concerned:
+            continue
+        words = next((each.sentence for each in concerned if each.sentence), "")
+        words = words or f"node {concerned[0].node}: its driver stops or starts"
+        more = f", and {len(concerned) - 1} more nodes" if concerned[1:] else ""
+        return UpgradeState(current=False, reason=reason, message=words + more)
+    return UpgradeState(current=True, reason="DriversCurrent")
+
+
+def is_misplaced(node: UpgradeNode) -> bool:
+    """Whether a driver is to come or to go."""
+    return any(place.has != place.wants for place in node.places)
+
+
+def is_outdated(node: UpgradeNode) -> bool:
+    """Whether the drivers of a node are not those that it should have, and nobody ends them yet."""
+    return is_misplaced(node) or _is_aged(node)
+
+
+def is_between(node: UpgradeNode) -> bool:
+    """Whether a driver of the node ends or begins."""
+    if any(pod.deleting for pod in node.pods):
+        return True
+    if _is_aged(node) or any(_leaves(place) for place in node.places):
+        return False
+    return node.missing or any(not pod.ready for pod in node.pods)
+
+
+def refusal(node: UpgradeNode) -> str:
+    """Why the driver of the cards may not come or go on a node, "" where it may.
+
+    Its first load takes the driver of before away, too.
+    """
+    unloads = any(pod.unloads and not pod.current for pod in node.pods)
+    unloads |= any(place.unloads and place.has != place.wants for place in node.places)
+    if not (unloads and node.carries):
+        return ""
+    return f"node {node.name} itself uses its cards: {listed(node.carries)}"
+
+
+def _is_aged(node: UpgradeNode) -> bool:
+    return any(not pod.current and not pod.deleting for pod in node.pods)
+
+
+def _leaves(place: DriverPlace) -> bool:
+    return place.has not in ("", place.wants)
+
+
+def _is_exchanged(policy: UpgradePolicy, node: UpgradeNode) -> bool:
+    """Whether drivers of an older image are ended by the operator."""
+    return policy.automatic and _is_aged(node)
+
+
+def _disturbs(policy: UpgradePolicy, node: UpgradeNode) -> bool:
+    """Whether the change of a node takes a module from those who use it.
+
+    A driver on top that is loaded for the first time takes none.
+    """
+    return _is_exchanged(policy, node) or any(
+        _leaves(place) or (place.unloads and place.has != place.wants) for place in node.places
+    )
+
+
+def _turn(policy: UpgradePolicy, nodes: Sequence[UpgradeNode]) -> _UpgradeTurn:
+    """The outdated nodes whose turn it is: those that were begun, then those without holders.
+
+    Where a policy has become narrower, also of those that were begun only as many as it allows. A
+    node that is away takes no turn, but for one that went while it was changed: its image may be
+    why. One that is done has its turn until it is open, so no more are closed than may be.
+    """
+    able = [
+        node
+        for node in nodes
+        if is_outdated(node)
+        and not (node.away or is_between(node) or refusal(node) or _must_wait(policy, node))
+        and not _by_hand(policy, node)
+    ]
+    begun = [
+        node
+        for node in nodes
+        if (is_between(node) and (node.changing or not node.away))
+        or (node.ours and not node.away and node not in able)  # it is to be opened
+    ]
+    room = len(nodes) if policy.parallel == 0 else max(policy.parallel - len(begun), 0)
+    able.sort(key=lambda node: (not node.ours, bool(node.holders)))
+    chosen = able[:room]
+    on_the_way = dict.fromkeys(node.name for node in (*begun, *chosen))
+    return _UpgradeTurn(frozenset(node.name for node in chosen), tuple(on_the_way))
+
+
+def _by_hand(policy: UpgradePolicy, node: UpgradeNode) -> bool:
+    """Whether people end the drivers of this node: those that only have another image by now."""
+    return not policy.automatic and not is_misplaced(node)
+
+
+def _stage(policy: UpgradePolicy, node: UpgradeNode, turn: _UpgradeTurn) -> NodeStage:
+    stage, sentence = UpgradeStage.CURRENT, ""
+    if node.away and not (node.changing and is_between(node)):
+        if is_outdated(node):
+            stage = UpgradeStage.AWAY
+            sentence = f"node {node.name} is not ready, so its driver stays as it is"
+    elif is_between(node):
+        stage = UpgradeStage.STARTING
+        if node.away:
+            sentence = f"node {node.name} is not ready since its driver was changed"
+    elif is_outdated(node):
+        stage, sentence = _outdated(policy, node, turn)
+    return NodeStage(node.name, stage, sentence)
+
+
+def _outdated(
+    policy: UpgradePolicy, node: UpgradeNode, turn: _UpgradeTurn
+) -> tuple[UpgradeStage, str]:
+    if why := refusal(node):
+        return UpgradeStage.REFUSED, why
+    if _by_hand(policy, node):
+        return UpgradeStage.MANUAL, f"node {node.name}: delete its driver's pod to upgrade it"
+    if node.name in turn.chosen:
+        if _disturbs(policy, node) and (node.holders or _is_open(node)):
+            return UpgradeStage.CLOSED, _emptied(policy, node)
+        return UpgradeStage.STARTING, ""
+    if _must_wait(policy, node):
+        return (
+            UpgradeStage.WAITING_FOR_PODS,
+            f"node {node.name} waits for {_names(node)} to end",
+        )
+    return UpgradeStage.WAITING_FOR_OTHERS, f"node {node.name} waits for {listed(turn.ahead)}"
+
+
+def _is_open(node: UpgradeNode) -> bool:
+    """Whether pods may come to a node; one that was closed for less is closed for the change."""
+    return not node.closed or (node.ours and not node.changing)
+
+
+def _must_wait(policy: UpgradePolicy, node: UpgradeNode) -> bool:
+    """Whether only its holders themselves can end: nobody evicts them, or it would be in vain."""
+    evicts = policy.drains is not None
+    return _disturbs(policy, node) and any(holder.stays or not evicts for holder in node.holders)
+
+
+def _emptied(policy: UpgradePolicy, node: UpgradeNode) -> str:
+    if not node.holders:
+        return f"node {node.name} is closed while its driver is changed"
+    if _is_over(policy, node):
+        return f"node {node.name} was not drained in time: delete {_names(node)}"
+    return f"node {node.name} is being drained of {_names(node)}"
+
+
+def _is_over(policy: UpgradePolicy, node: UpgradeNode) -> bool:
+    """Whether the time for evictions is over."""
+    seconds = policy.drains.seconds if policy.drains else 0
+    return 0 < seconds < node.closed_seconds
+
+
+def _names(node: UpgradeNode) -> str:
+    return listed(list(map(str, node.holders)))
+
+
+def _acts(policy: UpgradePolicy, node: UpgradeNode, stage: UpgradeStage) -> Iterator[UpgradeAct]:
+    """What is done at a node in a stage. A closed node is looked at again before it is changed."""
+    if stage is UpgradeStage.CLOSED:
+        if _is_open(node):
+            yield Close(node.name)
+        elif not _is_over(policy, node):
+            yield from (Evict(node.name, pod) for pod in node.holders if not pod.deleting)
+    elif stage is UpgradeStage.STARTING and is_between(node):
+        if not (node.closed or node.away):  # a reboot, or somebody ended its driver
+            yield Close(node.name, change=False)
+    elif stage is UpgradeStage.STARTING:
+        yield _change(policy, node)
+    elif node.ours and stage is not UpgradeStage.AWAY:
+        yield Open(node.name)
+
+
+def _change(policy: UpgradePolicy, node: UpgradeNode) -> UpgradeAct:
+    """The next step of a node's change: what has to go goes before anything comes."""
+    below = any(place.unloads and place.has != place.wants for place in node.places)
+    leaving = [place for place in node.places if place.has and (below or _leaves(place))]
+    if leaving:
+        gone = (*(place.key for place in leaving), *((READY_LABEL,) if below else ()))
+        return LabelDrivers(node.name, tuple((key, None) for key in gone))
+    if _is_exchanged(policy, node):
+        unloads = any(pod.unloads and not pod.current for pod in node.pods)
+        ended = [pod for pod in node.pods if unloads or not pod.current]
+        return EndDrivers(node.name, tuple(sorted(ended, key=lambda pod: pod.unloads)))
+    place = next(place for place in node.places if place.has != place.wants)
+    return LabelDrivers(node.name, ((place.key, place.wants),))

@@ -1,0 +1,318 @@
+"""Has drivers come, go and be exchanged node by node, as operator/rules/upgrade decides.
+
+    reconcile: policy, DaemonSets, nodes ─► one look here: pods, holders, reports ─ upgrade_plan ─►
+      nodes closed and labelled, holders evicted, drivers' pods deleted ─► condition DriversCurrent
+
+Holders and reports are read only while some node has other drivers than it should have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import structlog
+
+from kube_base.errors import KubeError
+from kube_base.frozen import Frozen, replace
+from kube_client.kinds import Stored
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.kinds.pod import FULL_POD, FullPod
+from kube_rdma.adapters.cluster.nodes import Nodes
+from kube_rdma.adapters.cluster.pods import Pods
+from kube_rdma.model.conditions import moment
+from kube_rdma.model.operator.cluster_policy import (
+    PLUGINS,
+    ClusterPolicy,
+    ComponentName,
+    PolicyNode,
+)
+from kube_rdma.model.operator.driver_upgrade import (
+    Close,
+    DriverPlace,
+    DriverPod,
+    EndDrivers,
+    Evict,
+    LabelDrivers,
+    Open,
+    ShareHolder,
+    UpgradeAct,
+    UpgradeNode,
+    UpgradePlan,
+    UpgradePolicy,
+)
+from kube_rdma.model.pod import PodState
+from kube_rdma.operator.cluster import all_reports, driver_pod, is_ready, using_pods
+from kube_rdma.operator.rules.daemon_sets import COMPONENT_LABEL
+from kube_rdma.operator.rules.holders import is_share, needs
+from kube_rdma.operator.rules.placement import PLACE_LABELS, READY_LABEL, allowed, place_of, places
+from kube_rdma.operator.rules.upgrade import is_outdated, upgrade_plan
+
+CLOSED_MARK = "kube-rdma.io/closed-for-upgrade"
+STARTING = "driver-not-ready"  # what the mark says where nothing is changed; else since when
+_UNREAD = ("for what its NodeReport says, which cannot be read",)
+DRIVERS = (ComponentName.DRIVER, ComponentName.PEER_DRIVER)
+
+log = structlog.get_logger()
+
+DaemonSets = Sequence[Stored[Any, Any]]
+
+
+class Upgraded(Frozen):
+    """What a look came to: what was planned for which nodes, and sentences about what was done."""
+
+    plan: UpgradePlan
+    nodes: tuple[UpgradeNode, ...] = ()
+    done: tuple[str, ...] = ()
+
+
+class Upgrades:
+    """The drivers of one cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._nodes, self._pods = Nodes(cluster), Pods(cluster)
+
+    async def look(
+        self,
+        policy: ClusterPolicy | None,
+        nodes: Sequence[PolicyNode],
+        daemon_sets: DaemonSets,
+        pods: Mapping[str, FullPod],
+        now: datetime,
+    ) -> Upgraded:
+        """Bring the nodes nearer to what a policy wants; `daemon_sets` are those of drivers."""
+        seen = _seen(policy, nodes, daemon_sets, pods, now)
+        if any(map(is_outdated, seen)):
+            seen = await self._with_uses(policy, seen, {node.name: node for node in nodes})
+        plan = upgrade_plan(policy.upgrades if policy else UpgradePolicy(), seen)
+        done = [sentence for act in plan.acts if (sentence := await self._do(act, pods, now))]
+        done += _unreported(plan, seen)
+        return Upgraded(plan, tuple(seen), tuple(done))
+
+    async def label(self, labels: Mapping[str, Mapping[str, str | None]]) -> None:
+        """Write labels of nodes that say what is so; what fails is done at the next look."""
+        for node, wanted in labels.items():
+            try:
+                await self._nodes.label(node, wanted)
+            except KubeError as error:
+                log.warning("node not labelled", node=node, why=str(error))
+
+    async def _with_uses(
+        self, policy: ClusterPolicy | None, seen: list[UpgradeNode], nodes: Mapping[str, PolicyNode]
+    ) -> list[UpgradeNode]:
+        """The same with who holds shares, and what the nodes need their cards for."""
+        upgrades = policy.upgrades if policy else UpgradePolicy()
+        reports, unread = await all_reports(self._cluster, nodes)
+        offered = {pool.resource for report in reports.values() for pool in report.pools}
+        for plugin in policy.plugins if policy else ():
+            offered |= set(plugin.resources)
+        holders: dict[str, tuple[ShareHolder, ...]] = {}
+        for name, resources, holder in await using_pods(
+            self._cluster, upgrades.drains, upgrades.wait_for
+        ):
+            if any(resource == "" or is_share(resource, offered) for resource in resources):
+                holders[name] = (*holders.get(name, ()), holder)
+        return [
+            replace(
+                node,
+                holders=holders.get(node.name, ()),
+                reported=node.name in reports,
+                carries=needs(reports[node.name], nodes[node.name].addresses)
+                if node.name in reports
+                else _UNREAD[: node.name in unread],
+            )
+            for node in seen
+        ]
+
+    async def _do(self, act: UpgradeAct, pods: Mapping[str, FullPod], now: datetime) -> str:
+        """Carry an act out; a sentence about it, "" where it could not be done now."""
+        try:
+            match act:
+                case Close(node, change):
+                    await self._nodes.close(node, CLOSED_MARK, moment(now) if change else STARTING)
+                    sentence = f"node {node} takes no pods until its driver runs"
+                case Open(node):
+                    await self._nodes.close(node, CLOSED_MARK, "")
+                    sentence = f"node {node} takes pods again"
+                case Evict(node, pod):
+                    await self._pods.evict(PodState(pod.namespace, pod.name, pod.uid, node=node))
+                    sentence = f"pod {pod} was evicted from node {node}"
+                case EndDrivers(node, ended):
+                    for driver in ended:
+                        # The watch goes on while acts are done: one may have ended by itself.
+                        if present := pods.get(driver.name):
+                            await self._cluster.delete(FULL_POD, present, unchanged=False)
+                    names = ", ".join(driver.name for driver in ended)
+                    sentence = f"node {node}: ended {names}"
+                case LabelDrivers(node, labels):
+                    await self._nodes.label(node, dict(labels))
+                    sentence = f"node {node}: {', '.join(map(_placed, labels))}"
+        except KubeError as error:
+            log.warning("upgrade held up", node=act.node, why=str(error))
+            return ""
+        log.info("driver upgrade", what=sentence)
+        return sentence
+
+
+def _unreported(plan: UpgradePlan, seen: Sequence[UpgradeNode]) -> list[str]:
+    """What is not known of nodes that are closed now: whether their own traffic needs the cards."""
+    silent = {node.name for node in seen if not node.reported}
+    closed = [act.node for act in plan.acts if isinstance(act, Close) and act.change]
+    return [
+        f"node {name} has no NodeReport: routes and storage over its cards are not known, "
+        "and its driver is changed"
+        for name in closed
+        if name in silent
+    ]
+
+
+def adopted(
+    nodes: Sequence[PolicyNode], daemon_sets: DaemonSets, pods: Mapping[str, FullPod]
+) -> Mapping[str, Mapping[str, str]]:
+    """The labels that nodes lack on which drivers of an earlier release run, by node.
+
+    Its DaemonSets selected other labels. They are rewritten when no node lacks its own any more.
+    """
+    has = {node.name: dict(node.labels) for node in nodes}
+    lacking: dict[str, dict[str, str]] = {}
+    for stored in daemon_sets:
+        value, placed = _place(stored)
+        key = PLACE_LABELS[ComponentName(stored.label(COMPONENT_LABEL) or "")]
+        for pod in () if placed else pods_of(stored, pods):
+            if key not in has.get(pod.spec.node_name, {key: ""}):
+                lacking.setdefault(pod.spec.node_name, {})[key] = value
+    return lacking
+
+
+def is_used(
+    stored: Stored[Any, Any], nodes: Sequence[PolicyNode], pods: Mapping[str, FullPod]
+) -> bool:
+    """Whether a driver's DaemonSet has pods, or a node that it is for."""
+    value, _ = _place(stored)
+    key = PLACE_LABELS[ComponentName(stored.label(COMPONENT_LABEL) or "")]
+    return bool(pods_of(stored, pods)) or any(dict(node.labels).get(key) == value for node in nodes)
+
+
+def ready_marks(
+    policy: ClusterPolicy, nodes: Sequence[PolicyNode], pods: Mapping[str, FullPod]
+) -> Mapping[str, Mapping[str, str | None]]:
+    """The labels by which device plugins start behind the driver of their node, by node.
+
+    A node that has a device plugin keeps it, whatever becomes of its driver.
+    """
+    if policy.driver is None:
+        return {}
+    begun = {
+        pod.spec.node_name
+        for pod in pods.values()
+        if pod.label(COMPONENT_LABEL) in PLUGINS
+        or (pod.label(COMPONENT_LABEL) == ComponentName.DRIVER and is_ready(pod))
+    }
+    return {
+        node.name: {READY_LABEL: "true"}
+        for node in nodes
+        if node.name in begun and READY_LABEL not in dict(node.labels)
+    }
+
+
+def waiting(
+    policy: ClusterPolicy, nodes: Sequence[PolicyNode], upgraded: Upgraded
+) -> Mapping[ComponentName, str]:
+    """Why parts of a policy are not on all of their nodes yet; a part that is has no entry."""
+    sentences = {stage.node: stage.sentence for stage in upgraded.plan.stages}
+    reasons: dict[ComponentName, str] = {}
+    for component, key in PLACE_LABELS.items():
+        wanted = [
+            (node.name, place)
+            for node in upgraded.nodes
+            for place in node.places
+            if place.key == key and place.wants
+        ]
+        lacking = [name for name, place in wanted if place.has != place.wants]
+        if lacking:
+            why = next((text for name in lacking if (text := sentences[name])), "")
+            count = f"{len(lacking)} of {len(wanted)} nodes have no driver yet"
+            reasons[component] = f"{count}: {why}" if why else count
+    if policy.driver:
+        cards = [node for node in allowed(policy, nodes) if node.has_cards]
+        behind = [node for node in cards if READY_LABEL not in dict(node.labels)]
+        if behind:
+            count = f"{len(behind)} of {len(cards)} nodes wait for their driver"
+            reasons |= dict.fromkeys(PLUGINS, count)
+    return reasons
+
+
+def _place(stored: Stored[Any, Any]) -> tuple[str, bool]:
+    pod = stored.spec["template"]["spec"]
+    return place_of(pod, stored.label(COMPONENT_LABEL) or "")
+
+
+def pods_of(stored: Stored[Any, Any], pods: Mapping[str, FullPod]) -> list[FullPod]:
+    """The pods of a DaemonSet that have a node."""
+    name = stored.spec["template"]["metadata"]["labels"]["name"]
+    return [pod for pod in pods.values() if pod.label("name") == name and pod.spec.node_name]
+
+
+def _placed(label: tuple[str, str | None]) -> str:
+    key, value = label
+    return f"label {key}={value}" if value else f"label {key} taken away"
+
+
+def _seen(
+    policy: ClusterPolicy | None,
+    nodes: Sequence[PolicyNode],
+    daemon_sets: DaemonSets,
+    pods: Mapping[str, FullPod],
+    now: datetime,
+) -> list[UpgradeNode]:
+    """The nodes with their drivers' pods; who uses them is not looked up yet."""
+    by_node: dict[str, list[tuple[Stored[Any, Any], FullPod]]] = {}
+    for stored in daemon_sets:
+        for pod in pods_of(stored, pods):
+            by_node.setdefault(pod.spec.node_name, []).append((stored, pod))
+    seen = []
+    for node in nodes:
+        own, wanted = by_node.get(node.name, []), places(policy, node)
+        if node.ours or own or any(place.has or place.wants for place in wanted):
+            seen.append(_node(node, wanted, own, now))
+    return seen
+
+
+def _node(
+    node: PolicyNode,
+    wanted: Sequence[DriverPlace],
+    own: Sequence[tuple[Stored[Any, Any], FullPod]],
+    now: datetime,
+) -> UpgradeNode:
+    has = {place.key: place.has for place in wanted}
+    drivers: list[DriverPod] = []
+    running: set[str] = set()
+    for stored, pod in own:
+        component = ComponentName(stored.label(COMPONENT_LABEL) or "")
+        key = PLACE_LABELS[component]
+        value, by_label = _place(stored)
+        placed = not by_label or has[key] == value
+        unloads = component is ComponentName.DRIVER
+        drivers.append(driver_pod(pod, stored.spec["template"], unloads=unloads, placed=placed))
+        running |= {key} if placed else set()
+    return UpgradeNode(
+        node.name,
+        tuple(drivers),
+        missing=any(value and key not in running for key, value in has.items()),
+        closed=node.closed,
+        ours=node.ours,
+        changing=node.changing,
+        places=tuple(wanted),
+        away=node.away,
+        closed_seconds=_age(node.closed_since, now),
+    )
+
+
+def _age(since: str, now: datetime) -> float:
+    """Seconds since a moment, 0 for none; what nobody wrote here counts as none."""
+    try:
+        return (now - datetime.fromisoformat(since)).total_seconds()
+    except (ValueError, TypeError):
+        return 0.0

@@ -1,0 +1,47 @@
+"""Reads a configuration from wherever it lies: bytes or a file in, a Config without faults out.
+
+The agent reads its mounted file with it and `kube-rdma config check` any file, so that a
+configuration that passes the check is one that the agent takes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kube_base.errors import Refused
+from kube_base.frozen import replace
+from kube_rdma.lib.text import document, reader
+from kube_rdma.lib.text.typed import Config
+from kube_rdma.pools.documents import config
+from kube_rdma.pools.rules import wishes
+from kube_rdma.pools.rules.functions.plan import function_faults
+from kube_rdma.pools.rules.functions.ranges import range_faults
+
+
+def read_config(path: Path) -> Config:
+    """What the file means; raise Refused when it cannot be read, understood or done."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(reader.MAX_BYTES + 1)
+    except OSError as error:
+        raise document.unreadable(str(path), error) from error
+    return parse_config(data, str(path))
+
+
+def parse_config(data: bytes, source: str) -> Config:
+    """The same of a text; `source` names it in messages."""
+    return judged(config.parse(data, source))
+
+
+def judged(configuration: Config) -> Config:
+    """The same with its warnings; raise Refused for wishes that cannot be."""
+    faults = (
+        *wishes.faults(configuration.pools),
+        *function_faults(configuration.functions),
+        *range_faults(configuration.pools, configuration.functions),
+    )
+    if faults:
+        raise Refused.all(faults)
+    return replace(
+        configuration, warnings=(*configuration.warnings, *wishes.warnings(configuration.pools))
+    )

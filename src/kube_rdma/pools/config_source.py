@@ -1,0 +1,205 @@
+"""Where the wishes for pools come from: a mounted file, a label of the node, or both.
+
+Feeds agent/loop. Both can change at any time and neither change may cost
+anything that is served: a document that is not understood is reported once, in full, and the last
+good one stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import structlog
+
+from kube_base.errors import Refused
+from kube_base.frozen import replace
+from kube_base.notices import Notices
+from kube_rdma.adapters.files.watched import watching
+from kube_rdma.lib.phrases import listed
+from kube_rdma.lib.text.typed import RESCAN, Config
+from kube_rdma.model.functions.function import FunctionsWish
+from kube_rdma.model.node import NodeState
+from kube_rdma.model.pools.node_policy import ClusterNodePolicy, NodeWishes
+from kube_rdma.model.pools.pool import PoolSpec, Serving
+from kube_rdma.pools.config import read_config
+from kube_rdma.pools.documents.node_label import LABEL, label_pools
+from kube_rdma.pools.documents.serve_label import LABEL as SERVE
+from kube_rdma.pools.documents.serve_label import label_serving
+
+log = structlog.get_logger()
+
+
+class ConfigSource:
+    """The wanted pools as they are now; `changed` is called when they became others.
+
+    `refused` gets each new refusal, for the node's events. `claims`: this agent can serve claims.
+    """
+
+    def __init__(
+        self,
+        config: Path | None,
+        changed: Callable[[], None],
+        refused: Callable[[str], None] = lambda _: None,
+        *,
+        claims: bool = False,
+    ) -> None:
+        self._claims = claims
+        self._serving: Serving | None = None  # what the node's label says, None: not known yet
+        self._config = config
+        self._changed = changed
+        self._refused = refused
+        self._of_file: tuple[PoolSpec, ...] = ()
+        self._rescan = RESCAN
+        self._of_label: tuple[PoolSpec, ...] = ()
+        self._functions: tuple[FunctionsWish, ...] = ()
+        self._rails: tuple[str, ...] = ()
+        self._notices = Notices()  # refusals
+        self._of_cluster = NodeWishes()
+        self._refusals: dict[str, str] = {}  # those that stand, by what they are about
+
+    @property
+    def refusals(self) -> tuple[str, ...]:
+        """Why the current documents are not understood."""
+        return tuple(self._refusals.values())
+
+    @property
+    def specs(self) -> tuple[PoolSpec, ...]:
+        """Every wanted pool; a resource is the file's, else the policies', else the label's.
+
+        An agent that can serve claims lists no share before it has seen what its node is to do.
+        """
+        named = {spec.resource for spec in self._of_file}
+        others: dict[str, PoolSpec] = {}
+        for spec in (*self._of_cluster.pools, *self._of_label):
+            others.setdefault(spec.resource, spec)
+        wanted = (*self._of_file, *(s for s in others.values() if s.resource not in named))
+        if not self._claims:
+            return wanted
+        otherwise = self._serving or Serving.CLAIMS
+        return tuple(replace(spec, serve=spec.serve or otherwise) for spec in wanted)
+
+    @property
+    def functions(self) -> tuple[FunctionsWish, ...]:
+        """The wanted virtual functions: the file's, else the policies'."""
+        return self._functions or self._of_cluster.functions
+
+    @property
+    def rails(self) -> tuple[str, ...]:
+        """The cards in the order of their rails: the file's, else the policies'."""
+        return self._rails or self._of_cluster.rails
+
+    @property
+    def overlaps(self) -> tuple[str, ...]:
+        """Where policies disagree and nobody has decided, in sentences."""
+        return self._of_cluster.overlaps
+
+    @property
+    def followed(self) -> tuple[ClusterNodePolicy, ...]:
+        """The policies of the cluster that select this node."""
+        return self._of_cluster.policies
+
+    @property
+    def rescan(self) -> float | None:
+        """After so many seconds the node is looked at whatever was announced; None for never."""
+        return self._rescan or None
+
+    def read(self) -> None:
+        """Read the file for the first time; raise Refused when it makes no sense."""
+        if self._config:
+            self._take(read_config(self._config))
+
+    async def follow(self) -> None:
+        """Read the file again whenever it changed, until cancelled."""
+        if self._config is None:
+            return
+        with watching(self._config) as changes:
+            self._again()  # what happened between the first reading and now
+            async for _ in changes:
+                self._again()
+
+    def label(self, node: NodeState) -> None:
+        """Take note of the node's labels."""
+        labels = dict(node.labels)
+        self._serve(labels.get(SERVE))
+        try:
+            pools = label_pools(labels.get(LABEL))
+        except Refused as error:
+            self._tell("label", error)
+            return
+        self._understood("label")
+        if pools != self._of_label:
+            self._of_label = pools
+            self._changed()
+
+    def _serve(self, value: str | None) -> None:
+        """Take note of the way in which the node's pools are to be served."""
+        try:
+            serving = label_serving(value, claims=self._claims)
+        except Refused as error:
+            self._tell("label serve", error)
+            return
+        self._understood("label serve")
+        if serving != self._serving:
+            self._serving = serving
+            self._changed()
+
+    def policies(self, wishes: NodeWishes, refusals: tuple[Refused, ...]) -> None:
+        """Take note of what the cluster's policies wish, and of those that are not understood."""
+        for error in refusals:
+            self._tell(f"policy {error.where}", error)
+        standing = {f"policy {error.where}" for error in refusals}
+        for about in [about for about in self._refusals if about.startswith("policy ")]:
+            if about not in standing:
+                self._understood(about)
+        if wishes != self._of_cluster:
+            self._of_cluster = wishes
+            self._changed()
+        self._tell_unserved()
+
+    def _again(self) -> None:
+        assert self._config
+        try:
+            config = read_config(self._config)
+        except Refused as error:
+            self._tell("file", error)
+            return
+        self._understood("file")
+        before = (self._of_file, self._functions, self._rails)
+        if (config.pools, config.functions, config.rails) == before:
+            self._rescan = config.rescan
+            return
+        log.info("configuration changed", file=str(self._config), pools=len(config.pools))
+        self._take(config)
+        self._changed()
+
+    def _take(self, config: Config) -> None:
+        self._of_file, self._rescan, self._functions = config.pools, config.rescan, config.functions
+        self._rails = config.rails
+        self._tell_unserved()
+        for warning in config.warnings:
+            log.warning("configuration warning", file=str(self._config), warning=warning)
+
+    def _tell_unserved(self) -> None:
+        """Tell of pools that are for claims, where this agent serves none: pods get no card."""
+        pools = () if self._claims else self.specs
+        lost = [spec for spec in pools if spec.serve is Serving.CLAIMS]
+        if not lost:
+            self._understood("serve")
+            return
+        names = listed([spec.resource for spec in lost])
+        problem = f"claims are to serve {names}, and this agent does not serve claims"
+        remedy = 'Install it with claims.enabled=true, or write "serve": "plugin"'
+        self._tell("serve", Refused(problem, remedy=remedy, where=lost[0].source))
+
+    def _tell(self, about: str, error: Refused) -> None:
+        for why in self._notices.news(about, str(error)):
+            log.error("configuration rejected", why=why)
+            self._refused(why)
+            self._refusals[about] = why
+            self._changed()
+
+    def _understood(self, about: str) -> None:
+        if self._notices.over(about):
+            del self._refusals[about]
+            self._changed()

@@ -1,0 +1,1 @@
+"""Decodes the dialects in which a node's pools are configured."""

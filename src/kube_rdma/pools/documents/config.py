@@ -1,0 +1,182 @@
+"""The door of the configuration: finds out which dialect a text is written in, and reads it.
+
+Programs come here with the bytes of a file or of a ConfigMap and get a Config, whatever the format.
+A dialect is recognized by one field of its top level.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from pydantic.json_schema import GenerateJsonSchema
+
+from kube_base.errors import Refused
+from kube_base.frozen import Frozen
+from kube_rdma.lib.text.document import Document
+from kube_rdma.lib.text.faults import near, no_fields
+from kube_rdma.lib.text.reader import read
+from kube_rdma.lib.text.typed import Config, Typed
+
+
+class Dialect(Frozen):
+    """One format: the field that tells it, whose format it is, its module and the model there.
+
+    A module is imported when a document needs it, for a node reads one format and models are slow
+    to make.
+    """
+
+    key: str
+    of: str
+    module: str
+    name: str
+
+    @property
+    def model(self) -> type[Typed]:
+        """What a document may say."""
+        made: type[Typed] = getattr(self._imported, self.name)
+        return made
+
+    def load(self, document: Document) -> Config:
+        """What a document means; raise Refused with all of its faults."""
+        meant: Config = self._imported.load(document)
+        return meant
+
+    @property
+    def _imported(self) -> Any:
+        return import_module(f"kube_rdma.pools.documents.{self.module}")
+
+
+DIALECTS: Mapping[str, Dialect] = {
+    "hca": Dialect("mode", "SCC and the first RDMA device plugins", "hca", "HcaConfig"),
+    "config-list": Dialect(
+        "configList", "the shared RDMA device plugin", "config_list", "ConfigList"
+    ),
+    "resource-list": Dialect(
+        "resourceList", "the SR-IOV network device plugin", "resource_list", "ResourceList"
+    ),
+    "node-policy": Dialect("kind", "kube-rdma itself", "node_policy", "NodePolicy"),
+}
+
+# Documents that people hold for a configuration: what they are, and where the configuration is.
+_OTHERS: Mapping[str, tuple[str, str]] = {
+    "ConfigMap": (
+        "the ConfigMap, not the configuration in it",
+        "Give the text of its data, such as that of config.json",
+    ),
+    "NicClusterPolicy": (
+        "the policy of NVIDIA's Network Operator, which installs its device plugin",
+        "Give the text in spec.rdmaSharedDevicePlugin.config, or in that of another plugin",
+    ),
+    "SriovNetworkNodePolicy": (
+        "a policy of the SR-IOV Network Operator",
+        'Write a NodePolicy: its numVfs is "virtualFunctions" there, its resourceName a pool',
+    ),
+    "NetworkAttachmentDefinition": (
+        "a network of pods, which no configuration names",
+        "Apply it to the cluster",
+    ),
+    "IPPool": ("a pool of addresses, which no configuration names", "Apply it to the cluster"),
+}
+_OWN_GROUP = "kube-rdma.io/"
+_BY_KEY = {dialect.key: dialect for dialect in DIALECTS.values()}
+_START = 'Start with "mode": "hca", "configList": […], "resourceList": […] or "kind": "NodePolicy"'
+
+
+def parse(data: bytes, source: str) -> Config:
+    """What the configuration `data` means; `source` names it in messages.
+
+    Raise Refused with all of its faults.
+    """
+    return of_document(read(data, source))
+
+
+def of_document(document: Document) -> Config:
+    """The same of a document that was read."""
+    return _dialect(document).load(document)
+
+
+def is_dialect(value: object) -> bool:
+    """Whether a text of others, such as the data of a ConfigMap, is a configuration for sure.
+
+    Many programs have a field called mode; this one stands alone, or beside one more.
+    """
+    if not isinstance(value, dict):
+        return False
+    if "kind" in value:
+        version = value.get("apiVersion")
+        return value["kind"] == "NodePolicy" and str(version).startswith(_OWN_GROUP)
+    if "mode" in value:
+        return {"mode"} <= value.keys() <= {"mode", "hostNetwork"}
+    return bool({"configList", "resourceList"} & value.keys())
+
+
+def schema(name: str) -> str:
+    """The JSON Schema of a dialect as text, for editors; KeyError when there is no such dialect."""
+    return schema_text(DIALECTS[name].model)
+
+
+def schema_text(model: type[Typed]) -> str:
+    """The JSON Schema of a model as text.
+
+    Fields have their sentences. The docstrings of parts are for makers.
+    """
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    made = untitled(model)
+    for part in made.get("$defs", {}).values():
+        part.pop("description", None)
+    return json.dumps(head | made, indent=2)
+
+
+def untitled(model: type[Typed]) -> dict[str, Any]:
+    """The JSON Schema of a model, without titles that say nothing."""
+    return model.model_json_schema(schema_generator=_WithoutTitles)
+
+
+class _WithoutTitles(GenerateJsonSchema):
+    """Pydantic would title each field with its own name, in capitals that it does not have."""
+
+    def field_title_should_be_set(self, schema: object) -> bool:
+        return False
+
+
+def _dialect(document: Document) -> Dialect:
+    value = document.value
+    if not isinstance(value, dict):
+        raise no_fields(document, _START)
+    _refuse_another_kind(document, value)
+    given = [key for key in value if key in _BY_KEY]
+    if len(given) > 1:
+        first, *others = given
+        remedy = f"Keep one of them, {first} is in line {document.keys[(first,)].line}"
+        raise Refused.all(
+            [
+                Refused(
+                    f"{first} and {other} begin two formats of configuration",
+                    remedy=remedy,
+                    where=document.where((other,), key=True),
+                )
+                for other in others
+            ]
+        )
+    meant = given or list(filter(None, (near(key, list(_BY_KEY)) for key in value)))
+    if not meant:
+        problem = "no field says which format of configuration this is"
+        raise Refused(problem, remedy=_START, where=document.where(()))
+    return _BY_KEY[meant[0]]
+
+
+def _refuse_another_kind(document: Document, value: Mapping[str, Any]) -> None:
+    """Say what a manifest of something else is, instead of all that it lacks as a NodePolicy."""
+    kind, group = value.get("kind"), value.get("apiVersion", "")
+    if not isinstance(kind, str) or not isinstance(group, str):
+        return
+    if kind in _OTHERS:
+        what, remedy = _OTHERS[kind]
+    elif group and kind != "NodePolicy" and not group.startswith(_OWN_GROUP):
+        what, remedy = f"a {kind} of {group}, and no configuration of kube-rdma", _START
+    else:
+        return
+    raise Refused(f"this is {what}", remedy=remedy, where=document.where(("kind",)))

@@ -1,0 +1,466 @@
+"""The dialect ``kind: NodePolicy`` (kube-rdma.io/v1alpha1): in it everything can be said.
+
+The other dialects can say parts of it. As an object of the cluster it names the nodes that it is
+for; a file on a node is for that node, whatever it says about others. What the validators here say
+of several fields together, the object's definition says in CEL: lists have an end, or the API
+server would find the rules too dear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationInfo, field_validator
+
+from kube_base.frozen import replace
+from kube_rdma.lib.text.document import Document, Path, of_json
+from kube_rdma.lib.text.faults import Slip, slips, validate
+from kube_rdma.lib.text.typed import MOST_SHARES, Config, Many, Typed
+from kube_rdma.lib.text.words import (
+    DeviceId,
+    Driver,
+    Facts,
+    Interface,
+    Labels,
+    LinkType,
+    ObjectName,
+    Pci,
+    PhysicalCard,
+    PhysicalFunction,
+    PKey,
+    RdmaDevice,
+    Resource,
+    RootDevice,
+    Vendor,
+    extra_info,
+    function_range,
+    partition,
+    root_range,
+)
+from kube_rdma.model.device import CharKind, PciAddress
+from kube_rdma.model.functions.function import FunctionsWish
+from kube_rdma.model.pools.node_policy import ClusterNodePolicy
+from kube_rdma.model.pools.pool import (
+    DATA_FILES,
+    Attach,
+    Bind,
+    Mode,
+    PoolSpec,
+    Preference,
+    Selector,
+    Serving,
+)
+from kube_rdma.pools.documents.policy_fabric import PolicyFabric
+from kube_rdma.pools.documents.policy_limits import PolicyLimits
+
+MOST_FUNCTIONS = 0xFFFF  # of one card: sriov_numvfs has 16 bits
+
+MOST = 64  # entries of a list; a node of more cards chooses them by what they have in common
+
+# What the pattern of a resource says, in the words of CEL: Go's expressions look neither way.
+_RESOURCE_RULE = (
+    "self.resource.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/"
+    "[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$') && !self.resource.startsWith('requests.') && "
+    "!self.resource.contains('kubernetes.io/')"
+)
+
+_Named = Strict(strict=False)  # a choice is written by its name
+_Few = Field(max_length=MOST)
+
+
+def _chooses(schema: dict[str, Any], model: type[BaseModel]) -> None:
+    """The rule of `_all_choose` for the API server: a selector says something."""
+    fields = {info.alias or name: info for name, info in model.model_fields.items()}
+    lists = [f"has(self.{name}) && size(self.{name}) > 0" for name in fields if name != "rdma"]
+    rule = " || ".join([*lists, *(["has(self.rdma)"] if "rdma" in fields else [])])
+    message = "this selector chooses nothing: remove it, or add a field that chooses"
+    schema["x-kubernetes-validations"] = [{"rule": rule, "message": message}]
+
+
+class CardSelector(Typed):
+    """Chooses cards: every field that is given must match, by any value of its list."""
+
+    model_config = ConfigDict(json_schema_extra=_chooses)
+
+    vendors: Annotated[Many[Vendor], _Few] = ()
+    """vendors are PCI vendor IDs, four hexadecimal digits each. A card with any of them matches.
+    Left out: any vendor. Example: 15b3.
+    """
+    device_ids: Annotated[Many[DeviceId], _Few] = Field((), alias="deviceIDs")
+    """deviceIDs are PCI device IDs, four hexadecimal digits each. A card with any of them matches.
+    Left out: any device. Example: 101e.
+    """
+    drivers: Annotated[Many[Driver], _Few] = ()
+    """drivers are names of kernel drivers. A card with any of them matches. Left out: any driver.
+    Example: mlx5_core.
+    """
+    interfaces: Annotated[Many[Interface], _Few] = ()
+    """interfaces are names of network interfaces on the node. A card with any of them matches. Left
+    out: any interface. Example: ens2f0np0.
+    """
+    pci_addresses: Annotated[Many[Pci], _Few] = ()
+    """pciAddresses are full PCI addresses. A card at any of them matches. Left out: any address.
+    Example: 0000:81:00.1.
+    """
+
+    @property
+    def empty(self) -> bool:
+        """Whether it says nothing."""
+        return all(getattr(self, name) in ((), None) for name in type(self).model_fields)
+
+
+class PoolSelector(CardSelector):
+    """Chooses cards of a pool, virtual functions too."""
+
+    link_types: Annotated[Many[LinkType], _Few] = ()
+    """linkTypes are ether (Ethernet, RoCE) and infiniband. A card with any of them matches. Left
+    out: any link type.
+    """
+    acpi_indexes: Annotated[Many[Annotated[int, Field(ge=0)]], _Few] = ()
+    """acpiIndexes are numbers that firmware gives to onboard cards, as in acpi_index of sysfs. A
+    card with any of them matches. Left out: any card.
+    """
+    physical_functions: Annotated[Many[PhysicalFunction], _Few] = ()
+    """physicalFunctions are interfaces of physical functions (PFs). ens2f0 means the PF and all its
+    virtual functions; ens2f0#0,2-7 means only its virtual functions 0 and 2 to 7. Left out: any
+    card.
+    """
+    root_devices: Annotated[Many[RootDevice], _Few] = ()
+    """rootDevices are PCI addresses of physical functions, with ranges of virtual functions as in
+    physicalFunctions. Left out: any card. Example: 0000:81:00.0#0,2-7.
+    """
+    rdma_devices: Annotated[Many[RdmaDevice], _Few] = ()
+    """rdmaDevices are names of RDMA devices. A card with any of them matches. Left out: any device.
+    Example: mlx5_0.
+    """
+    p_keys: Annotated[Many[PKey], _Few] = ()
+    """pKeys are InfiniBand partition keys in hexadecimal. A card matches by the first P_Key of a
+    port; the membership bit does not count. Left out: any card. Example: 0x8001.
+    """
+    rdma: bool | None = None
+    """rdma says whether a card must have an RDMA device (true) or must have none (false). Only mode
+    sriov takes cards without one. Left out: both match.
+    """
+
+
+_Selectors = TypeVar("_Selectors", bound=CardSelector)
+
+
+def _all_choose(selectors: tuple[_Selectors, ...], remedy: str) -> tuple[_Selectors, ...]:
+    empty = [
+        Slip("this selector chooses nothing", remedy, (n,))
+        for n, one in enumerate(selectors)
+        if one.empty
+    ]
+    if empty:
+        raise slips(*empty)
+    return selectors
+
+
+class PolicyPool(Typed):
+    """One resource; what is left out, pools/rules/modes says."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "x-kubernetes-validations": [
+                {
+                    "rule": _RESOURCE_RULE,
+                    "message": "a resource is named like rdma/hca, below a domain that is not "
+                    "kubernetes.io",
+                },
+                {
+                    "rule": "!has(self.bind) || self.bind != 'pool' || self.mode == 'hca'",
+                    "message": "only in mode hca a share stands for the pool: "
+                    "leave bind out, or write per-card",
+                },
+                {
+                    "rule": "!has(self.deviceFiles) || 'uverbs' in self.deviceFiles",
+                    "message": "without uverbs a container can use no card: "
+                    "add it, or leave deviceFiles out",
+                },
+            ]
+        }
+    )
+
+    resource: Annotated[Resource, Field(max_length=317)] = Field(examples=["rdma/hca"])
+    """resource is the resource name that containers ask for. Example: rdma/hca."""
+    mode: Annotated[Mode, _Named]
+    """mode says what a share gives to a container. hca: the cards of the pool, shared with other
+    containers. exclusive: a physical card. shared: a virtual interface, one on each card.
+    shared-multi: a virtual interface, many on each card. sriov: a virtual function, or a card
+    without any.
+    """
+    selectors: Annotated[Many[PoolSelector], _Few] = ()
+    """selectors choose the cards of the pool among those that the mode can take. One selector has
+    to match. Left out: every card that the mode can take.
+    """
+    shares: int | None = Field(None, ge=1, le=MOST_SHARES)
+    """shares is the number of shares of each card, or of the whole pool with bind pool. Left out:
+    1000 in mode hca, 16 in shared-multi, 1 in other modes. At most 1000 in shared-multi; 1 in
+    exclusive, shared and sriov.
+    """
+    bind: Annotated[Bind, _Named] | None = None
+    """bind says what a share stands for: pool (all cards of the pool, only in mode hca) or per-card
+    (one card). Left out: pool in mode hca, per-card in other modes.
+    """
+    attach: Annotated[Attach, _Named] | None = None
+    """attach says when a container gets device files. none: when the kubelet allocates shares.
+    required: when the pod's network is attached. auto: like required, or at the start if the pod
+    has no networks. On nodes without CDI it is none. Left out: auto; none in sriov, and in hca on
+    nodes without networks of kube-rdma.
+    """
+    prefer: Annotated[Preference, _Named] | None = None
+    """prefer says which free shares a container gets. pack: on the fullest cards. spread: on as
+    many cards as possible. least-loaded: on the least used cards. numa: on cards near the GPUs of
+    the pod's claims, else near free GPUs.
+    Left out: spread in sriov, least-loaded in shared-multi, numa in exclusive and shared. It has no
+    effect with bind pool.
+    """
+    numa_hints: bool = True
+    """numaHints says whether the kubelet gets the NUMA node of each share, for its topology
+    manager. It has no effect with bind pool. Left out: true.
+    """
+    device_files: Annotated[Many[Annotated[CharKind, _Named]], Field(max_length=len(CharKind))] = (
+        DATA_FILES
+    )
+    """deviceFiles is which files in /dev/infiniband of its cards a container opens: uverbs,
+    rdma_cm, umad, issm. On InfiniBand, umad and issm reach the management of the whole fabric; see
+    SECURITY.md. Left out: uverbs and rdma_cm.
+    """
+    extra_info: Facts = Field(default_factory=dict)
+    """extraInfo is facts about cards, by PCI address or "*" for every card. kube-rdma config check
+    -o json shows them. Containers do not get them. Left out: none. Example: {"*": {"rail": "2"}}.
+    """
+    host_network: bool = False
+    """hostNetwork is true if all pods of the pool have hostNetwork: true. Shares are then healthy
+    also in RDMA namespace mode exclusive, where other pods see no shared cards. Left out: false.
+    """
+    serve: Annotated[Serving, _Named] | None = None
+    """serve says by which way pods get the cards. plugin: as shares of the device plugin. claims:
+    by ResourceClaims, and by the same resource name where a DeviceClass has it; needs --claims and
+    Kubernetes 1.36. Left out: what the label kube-rdma.io/serve of the node says, else plugin.
+    """
+    fabric: PolicyFabric | None = None
+    """fabric is what programs such as NCCL and UCX use on these cards. Left out: the programs
+    decide themselves.
+    """
+    rdma_limits: PolicyLimits | None = None
+    """rdmaLimits is what a share may take of each RDMA device; the kernel holds a pod to the sum of
+    its shares. Needs agent.shareLimits and cgroup v2. Left out: no limit.
+    """
+
+    @field_validator("selectors")
+    @classmethod
+    def _no_empty(cls, selectors: tuple[PoolSelector, ...]) -> tuple[PoolSelector, ...]:
+        remedy = "Remove it, for a pool without selectors has every card that its mode can take"
+        return _all_choose(selectors, remedy)
+
+    @field_validator("device_files")
+    @classmethod
+    def _verbs(cls, files: tuple[CharKind, ...]) -> tuple[CharKind, ...]:
+        if CharKind.UVERBS not in files:
+            problem = "without uverbs a container can use no card"
+            raise slips(Slip(problem, "Add uverbs, or leave the field out"))
+        return files
+
+    @field_validator("bind")
+    @classmethod
+    def _pool_of_hca(cls, bind: Bind | None, info: ValidationInfo) -> Bind | None:
+        """In the other modes something of one card goes into the pod."""
+        mode = info.data.get("mode", Mode.HCA)
+        if bind is Bind.POOL and mode is not Mode.HCA:
+            problem = f"in mode {mode} a share stands for one card, not for the pool"
+            raise slips(Slip(problem, 'Write "bind": "per-card", or "mode": "hca"'))
+        return bind
+
+
+class PolicyFunctions(Typed):
+    """How many virtual functions each physical one that a selector chooses should have."""
+
+    selectors: Many[CardSelector] = Field(
+        min_length=1, max_length=MOST, examples=[[{"interfaces": ["ens2f0"]}]]
+    )
+    """selectors choose the physical functions. One selector has to match. Example: interfaces:
+    [ens4f0].
+    """
+    count: int = Field(ge=0, le=MOST_FUNCTIONS, examples=[8])
+    """count is the number of virtual functions that each chosen card has. 0 removes them all. The
+    card itself sets the largest number (sriov_totalvfs).
+    """
+    autoprobe: bool = True
+    """autoprobe says whether the kernel binds a driver to each new virtual function. Left out:
+    true.
+    """
+    force: bool = False
+    """force says whether the number changes also where the node is reached through the card, or
+    where others made or use the virtual functions. Functions that pods hold stay. Left out: false.
+    """
+
+    @field_validator("selectors")
+    @classmethod
+    def _no_empty(cls, selectors: tuple[CardSelector, ...]) -> tuple[CardSelector, ...]:
+        return _all_choose(selectors, 'Add a field that chooses, such as "interfaces": ["ens2f0"]')
+
+
+class PolicySpec(Typed):
+    """The nodes of a policy and all that they are to offer."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "x-kubernetes-validations": [
+                {
+                    "rule": "self.pools.all(a, self.pools.exists_one(b, a.resource == b.resource))",
+                    "message": "a resource has one pool: give the others another name",
+                },
+                {
+                    "rule": "!has(self.rails) || "
+                    "self.rails.all(a, self.rails.exists_one(b, a == b))",
+                    "message": "a card has one rail: write each card once",
+                },
+            ]
+        }
+    )
+
+    node_selector: Labels = Field(default_factory=dict)
+    """nodeSelector is the labels of the nodes that the policy is for; a node needs all of them. A
+    file on a node is for this node, whatever is here. Left out: all nodes.
+    """
+    priority: int = 0
+    """priority decides between policies of one node that name the same resource, or that both order
+    rails. The higher number wins; of equal numbers the first policy by name. Left out: 0.
+    """
+    pools: Many[PolicyPool] = Field(
+        min_length=1, max_length=MOST, examples=[[{"resource": "rdma/hca", "mode": "hca"}]]
+    )
+    """pools are the resources that nodes offer, each with its cards. A resource has one pool."""
+    virtual_functions: Annotated[Many[PolicyFunctions], _Few] = ()
+    """virtualFunctions say how many virtual functions the agent makes on which cards. Cards in no
+    entry are left alone. Left out: the agent makes none.
+    """
+    rails: Many[Annotated[PhysicalCard, Field(max_length=16)]] = Field(
+        (), max_length=MOST, examples=[["0000:1a:00.0", "ens2f0"]]
+    )
+    """rails are the physical cards in the order of their rails, from 0, by PCI address or
+    interface. Other cards then have no rail. Left out: cards of pools are numbered by PCI address.
+    Example: [0000:1a:00.0, ens2f0].
+    """
+
+    @field_validator("rails")
+    @classmethod
+    def _each_once(cls, rails: tuple[str, ...]) -> tuple[str, ...]:
+        doubles = [n for n, card in enumerate(rails) if card.lower() in map(str.lower, rails[:n])]
+        if doubles:
+            problem = "this card has a rail already"
+            raise slips(*(Slip(problem, "Write each card once", (n,)) for n in doubles))
+        return rails
+
+
+class Metadata(Typed):
+    """Its name; what else the API server keeps about an object is left alone."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    name: ObjectName = Field(examples=["rdma"])
+    """name is the name of the policy."""
+
+
+class NodePolicy(Typed):
+    """NodePolicy defines which cards nodes offer to pods, and under which resource names."""
+
+    api_version: Literal["kube-rdma.io/v1alpha1"]
+    """apiVersion is kube-rdma.io/v1alpha1."""
+    kind: Literal["NodePolicy"]
+    """kind is NodePolicy."""
+    metadata: Metadata = Field(examples=[{"name": "rdma"}])
+    """metadata is that of every object. A file on a node needs only name."""
+    spec: PolicySpec = Field(examples=[{"pools": [{"resource": "rdma/hca", "mode": "hca"}]}])
+    """spec says which cards nodes offer under which resource names, and for which nodes this is."""
+
+
+def load(document: Document) -> Config:
+    """What the document means; raise Refused with all of its faults."""
+    spec = validate(NodePolicy, document).spec
+    return Config(
+        tuple(_pools(spec, document, ("spec",))),
+        functions=tuple(_functions(spec, document, ("spec",))),
+        rails=spec.rails,
+    )
+
+
+def load_object(data: bytes, name: str) -> ClusterNodePolicy:
+    """What the JSON of an object's spec means; raise Refused with all of its faults."""
+    document = of_json(data, f"NodePolicy {name}", ("spec",))
+    spec = validate(PolicySpec, document)
+    return ClusterNodePolicy(
+        name,
+        tuple(sorted(spec.node_selector.items())),
+        spec.priority,
+        tuple(_pools(spec, document, ())),
+        tuple(_functions(spec, document, ())),
+        spec.rails,
+    )
+
+
+def _functions(spec: PolicySpec, document: Document, base: Path) -> Iterator[FunctionsWish]:
+    for index, functions in enumerate(spec.virtual_functions):
+        path = (*base, "virtualFunctions", index)
+        yield FunctionsWish(
+            tuple(
+                _cards(each, document.where((*path, "selectors", n)))
+                for n, each in enumerate(functions.selectors)
+            ),
+            functions.count,
+            document.where(path),
+            autoprobe=functions.autoprobe,
+            force=functions.force,
+        )
+
+
+def _pools(spec: PolicySpec, document: Document, base: Path) -> Iterator[PoolSpec]:
+    for index, pool in enumerate(spec.pools):
+        path = (*base, "pools", index)
+        yield PoolSpec(
+            pool.resource,
+            pool.mode,
+            source=document.where(path),
+            selectors=tuple(
+                _selector(each, document.where((*path, "selectors", n)))
+                for n, each in enumerate(pool.selectors)
+            ),
+            shares=pool.shares,
+            bind=pool.bind,
+            attach=pool.attach,
+            prefer=pool.prefer,
+            numa_hints=pool.numa_hints,
+            device_files=tuple(kind for kind in CharKind if kind in pool.device_files),
+            extra_info=extra_info(pool.extra_info),
+            host_network=pool.host_network,
+            serve=pool.serve,
+            fabric=pool.fabric.profile() if pool.fabric else None,
+            limits=pool.rdma_limits.limits() if pool.rdma_limits else None,
+        )
+
+
+def _cards(selector: CardSelector, source: str) -> Selector:
+    return Selector(
+        source,
+        vendors=tuple(v.lower() for v in selector.vendors),
+        device_ids=tuple(d.lower() for d in selector.device_ids),
+        drivers=selector.drivers,
+        interfaces=selector.interfaces,
+        pci_addresses=tuple(map(PciAddress, selector.pci_addresses)),
+    )
+
+
+def _selector(selector: PoolSelector, source: str) -> Selector:
+    return replace(
+        _cards(selector, source),
+        link_types=selector.link_types,
+        acpi_indexes=selector.acpi_indexes,
+        physical=tuple(map(function_range, selector.physical_functions)),
+        roots=tuple(map(root_range, selector.root_devices)),
+        rdma_devices=selector.rdma_devices,
+        pkeys=tuple(map(partition, selector.p_keys)),
+        rdma=selector.rdma,
+    )

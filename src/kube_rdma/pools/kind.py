@@ -1,0 +1,27 @@
+"""NodePolicies as agents follow them; cluster_policies.py has what the controller sees beside it.
+
+The spec travels as it is, for what is wrong in it is told with the object's name.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kube_base.frozen import replace
+from kube_client.kinds import NOTHING, ObjectCodec, Stored
+from kube_rdma.adapters.cluster.kinds.own import own_kind
+from kube_rdma.model.pools.node_policy import ClusterNodePolicy
+
+_AS_IT_IS: ObjectCodec[bytes] = ObjectCodec(bytes)
+# Without its status, for one that changes is no news for agents.
+NODE_POLICY = own_kind("NodePolicy", "nodepolicies", _AS_IT_IS, NOTHING)
+
+
+def policy_of(stored: Stored[bytes, Any]) -> ClusterNodePolicy:
+    """The value of an object; raise Refused with all of its faults."""
+    from kube_rdma.pools.documents import (
+        node_policy,  # slow to import, and most clusters have no policy
+    )
+
+    read = node_policy.load_object(stored.spec, stored.name)
+    return replace(read, generation=stored.generation)

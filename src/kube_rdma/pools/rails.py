@@ -1,0 +1,94 @@
+"""The rails of the node's cards, kept over the agent's end and over the cards' own.
+
+Beside agent/loop, which shows it every look at the node; pools/rules/rails
+numbers. Who gives addresses by rail asks for the number of a card.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+
+import structlog
+
+from kube_base.errors import Unavailable
+from kube_base.notices import Notices
+from kube_rdma.adapters.journal.journal import Journal
+from kube_rdma.lib.records import Records, in_the_log
+from kube_rdma.model.card import Card, CardId
+from kube_rdma.model.pools.rails import RailRecord
+from kube_rdma.pools.rules.rails import numbers, recorded, without_cards
+
+_RECORD = "rails"
+
+log = structlog.get_logger()
+
+
+class NodeRails:
+    """One per agent.
+
+    `journal` opens the record, and raises KubeError; None: the rails are those of the cards
+    that this process has seen. `tell` takes a sentence for a record that cannot be read. `boot`
+    tells this start of the node from others.
+    """
+
+    def __init__(
+        self,
+        journal: Callable[[], Journal[RailRecord]] | None = None,
+        tell: Callable[[str], None] = in_the_log,
+        boot: str = "",
+    ) -> None:
+        self._open = journal
+        self._tell = tell
+        self._boot = boot
+        self._records: Records[RailRecord] | None = None
+        self._record = RailRecord()
+        self._numbers: Mapping[CardId, int] | None = None
+        self._notices = Notices()
+        self.without_cards: str | None = None
+        """A sentence about rails whose cards are not there."""
+
+    def number(self, card: CardId) -> int | None:
+        """The rail of a card, None where it has none; raise Unavailable before the first look."""
+        if self._numbers is None:
+            problem = "The rails of this node are not known yet: the agent has just started."
+            raise Unavailable(problem)
+        return self._numbers.get(card)
+
+    @property
+    def count(self) -> int:
+        """How many rails the cards of the node are on."""
+        return len({*(self._numbers or {}).values()})
+
+    async def see(
+        self, offered: Sequence[Card], node: Sequence[Card], listed: Sequence[str], *, idle: bool
+    ) -> None:
+        """Number the cards as pools/rules/rails.recorded says; what is new is on the disk first."""
+        if self._open:
+            await self._recall(self._open)
+        record = recorded(self._record, offered, node, listed, idle=idle, boot=self._boot)
+        if record != self._record and self._records:
+            await self._write(self._records, record)
+        self._record = record
+        self.without_cards = None if listed else without_cards(record, node)
+        rails = numbers(record, node, listed)
+        if rails != self._numbers:
+            shown = ",".join(f"{card}={rail}" for card, rail in sorted(rails.items()))
+            log.info("rails numbered", rails=shown, listed=bool(listed))
+        self._numbers = rails
+
+    async def _recall(self, opened: Callable[[], Journal[RailRecord]]) -> None:
+        self._open = None
+        try:
+            self._records = await asyncio.to_thread(lambda: Records(opened(), self._tell))
+        except Unavailable as error:
+            log.warning("rails not saved", why=str(error))
+            return
+        self._record = self._records.get(_RECORD) or RailRecord()
+
+    async def _write(self, records: Records[RailRecord], record: RailRecord) -> None:
+        try:
+            await records.put(_RECORD, record)
+            self._notices.over(_RECORD)
+        except Unavailable as error:
+            self._notices.warn(log, "rails not written", _RECORD, str(error))

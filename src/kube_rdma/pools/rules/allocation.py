@@ -1,0 +1,135 @@
+"""Answers the kubelet's Allocate: what the container that holds these shares gets, or why nothing.
+
+Pure and repeatable: the kubelet asks again for shares that it gave already (init containers,
+restarts), and gets the same Grant. A refusal is final for the pod, which fails at admission.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+from kube_base.errors import Refused
+from kube_rdma.lib.phrases import listed
+from kube_rdma.model.card import Card
+from kube_rdma.model.device import CharKind
+from kube_rdma.model.pools.pool import (
+    Bind,
+    DeviceInfo,
+    Grant,
+    Pool,
+    Serving,
+    Share,
+    ShareId,
+    Variables,
+)
+from kube_rdma.pools.rules.modes import terms
+
+
+def allocate(pool: Pool, wanted: Sequence[ShareId]) -> Grant:
+    """The grant of the shares `wanted`, in their order and each once, as if bound at once.
+
+    Raise Refused for no share, for ids that the pool does not have, for shares that are unhealthy,
+    with the reasons of the cards, and for a pool that claims serve by now.
+    """
+    if pool.spec.serve is Serving.CLAIMS:
+        problem = "claims serve it on this node now, and not the device plugin"
+        raise _refused(pool, problem, "Create the pod again, so that the scheduler places it")
+    if not wanted:
+        problem = "the request names no share"
+        raise _refused(pool, problem, f"Ask for at least 1 {pool.spec.resource}")
+    shares = pool.index
+    unknown = [name for name in wanted if name not in shares]
+    if unknown:
+        problem = f"none of its {len(shares)} shares is named {listed(unknown)}"
+        raise _refused(pool, problem, "Create the pod again, the kubelet then picks present shares")
+    given = [shares[name] for name in dict.fromkeys(wanted)]
+    if not all(share.healthy for share in given):
+        raise _refused(pool, _illness(pool, given), "Repair a card, then create the pod again")
+    return grant(pool, given)
+
+
+def grant(pool: Pool, shares: Sequence[Share]) -> Grant:
+    """What a container that holds these shares of the pool gets."""
+    cards = granted_cards(pool, shares)
+    return Grant(
+        resource=pool.spec.resource,
+        shares=tuple(share.id for share in shares),
+        char_paths=tuple(sorted({*_doors(pool, cards), *pool.spec.extra_paths})),
+        env=tuple(_variables(pool, cards)),
+        cards=tuple(card.id for card in cards),
+    )
+
+
+def granted_cards(pool: Pool, shares: Sequence[Share]) -> tuple[Card, ...]:
+    """The cards that the shares stand for: all of the pool, or those they name, each once."""
+    if terms(pool.spec).bind is Bind.POOL:
+        return pool.cards
+    cards = {card.id: card for card in pool.cards}
+    return tuple(cards[name] for name in dict.fromkeys(s.card for s in shares if s.card))
+
+
+def _doors(pool: Pool, cards: Sequence[Card]) -> Iterator[str]:
+    """Paths of the character devices that the pool opens; rdma_cm only where devices are."""
+    gives = pool.spec.device_files
+    devices = [device for card in cards for device in card.devices]
+    yield from (c.path for device in devices for c in device.char_devices if c.kind in gives)
+    if devices and pool.rdma_cm and CharKind.RDMA_CM in gives:
+        yield pool.rdma_cm
+
+
+def _variables(pool: Pool, cards: Sequence[Card]) -> Iterator[tuple[str, str]]:
+    """PCIDEVICE_<RESOURCE> and its _INFO, as the SR-IOV network device plugin names them."""
+    if pool.spec.variables is not Variables.PCIDEVICE:
+        return
+    name = "PCIDEVICE_" + "".join(c if c.isalnum() else "_" for c in pool.spec.resource).upper()
+    yield name, ",".join(card.id for card in cards)
+    facts = {card.id: card_facts(pool, card) for card in cards}
+    yield f"{name}_INFO", json.dumps(facts, separators=(",", ":"))
+
+
+def card_facts(pool: Pool, card: Card) -> dict[str, dict[str, str]]:
+    """One card's entry of the _INFO variable: generic, rdma, extra facts of the document."""
+    facts: dict[str, dict[str, str]] = {"generic": {"deviceID": card.id}}
+    rdma = {str(char.kind): char.path for device in card.devices for char in device.char_devices}
+    if rdma:
+        rdma |= {"rdma_dev": ",".join(device.name for device in card.devices)}
+        facts["rdma"] = rdma | ({"rdma_cm": pool.rdma_cm} if pool.rdma_cm else {})
+    extra: dict[str, str] = {}
+    for entry in sorted(pool.spec.extra_info, key=lambda one: one.card != "*"):
+        if entry.card in ("*", card.id):
+            extra |= dict(entry.facts)
+    return facts | ({"extraInfo": extra} if extra else {})
+
+
+def _illness(pool: Pool, given: Sequence[Share]) -> str:
+    ill = {share.card for share in given if not share.healthy}
+    cards = [card for card in pool.unusable if None in ill or card.id in ill]
+    reasons = listed([f"{card.name} ({', '.join(card.reasons)})" for card in cards])
+    return (
+        f"none of its cards can be used: {reasons}"
+        if None in ill
+        else f"cards of these shares cannot be used: {reasons}"
+    )
+
+
+def _refused(pool: Pool, problem: str, remedy: str) -> Refused:
+    return Refused(problem, remedy=remedy, where=pool.spec.resource)
+
+
+def device_infos(pool: Pool, given: Grant) -> tuple[tuple[ShareId, DeviceInfo], ...]:
+    """What to write for CNI plugins about the granted cards, by share.
+
+    A share of a whole pool is no card. The name of a soft RDMA device is known only in the pod.
+    """
+    if terms(pool.spec).bind is Bind.POOL:
+        return ()
+    cards = {card.id: card for card in pool.cards}
+    infos = []
+    for share in pool.shares:
+        card = cards.get(share.card) if share.card and share.id in given.shares else None
+        if card and card.seat:
+            names = tuple(device.name for device in card.devices if not device.is_soft)
+            physical = card.seat.physical_function
+            infos.append((share.id, DeviceInfo(card.seat.pci, names, physical)))
+    return tuple(infos)

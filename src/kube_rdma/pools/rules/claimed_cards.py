@@ -1,0 +1,91 @@
+"""Which network cards the claims of pods stand for, whatever driver handed them out.
+
+Between adapters/cluster/kinds/resource_slice and the doctor, the metrics and verify. No driver's
+name decides: a device is a card if its attributes lead to an RDMA device that somebody sees. What
+was done with the card is the driver's business, and nothing here supposes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol, TypeVar
+
+from kube_base.frozen import Frozen
+from kube_rdma.model.claims.device import (
+    DRIVER,
+    ClaimedDevice,
+    DeviceSlice,
+    PublishedCard,
+    SliceDevice,
+)
+from kube_rdma.model.device import PciAddress
+from kube_rdma.pools.rules.claimed_gpus import newest
+
+
+class NamedDevice(Protocol):
+    """An RDMA device by which a card is found."""
+
+    @property
+    def name(self) -> str:
+        """As the kernel calls it where it was seen."""
+
+    @property
+    def pci(self) -> PciAddress | None:
+        """The function that it sits on."""
+
+
+D = TypeVar("D", bound=NamedDevice)
+
+
+class ClaimedCard(Frozen):
+    """A device that a container holds by a claim, with what its driver published of it."""
+
+    held: ClaimedDevice
+    card: PublishedCard
+
+    @property
+    def driver(self) -> str:
+        """Whose device it is."""
+        return self.held.device.driver
+
+    @property
+    def is_own(self) -> bool:
+        """Whether kube-rdma's own driver handed it out."""
+        return self.driver == DRIVER
+
+
+def claimed_cards(
+    held: Iterable[ClaimedDevice], slices: Iterable[DeviceSlice]
+) -> tuple[ClaimedCard, ...]:
+    """What of it may be a card, each once for a container, in the order of `held`."""
+    published = published_cards(slices)
+    return tuple(
+        ClaimedCard(one, published[one.device])
+        for one in dict.fromkeys(held)
+        if one.device in published
+    )
+
+
+def published_cards(slices: Iterable[DeviceSlice]) -> dict[SliceDevice, PublishedCard]:
+    """The devices of the slices that count and may be cards."""
+    return {
+        SliceDevice(part.driver, part.pool, card.name): card
+        for part in newest(slices)
+        for card in part.cards
+    }
+
+
+def rdma_devices(card: PublishedCard, devices: Iterable[D]) -> tuple[D, ...]:
+    """The RDMA device that a card is, among those that are seen; nothing where it is not there.
+
+    The function counts before the name, which another device may have by now. Where several
+    devices sit on one function, as sub-functions do, only the name tells which one is meant.
+    """
+    listed = tuple(devices)
+    named = tuple(one for one in listed if card.rdma and one.name == card.rdma)
+    if not card.pci:
+        return named
+    here = tuple(one for one in listed if one.pci == card.pci)
+    if len(here) == 1:
+        return here
+    return tuple(one for one in named if one.pci in (None, card.pci))

@@ -1,0 +1,145 @@
+"""Answers the kubelet's GetPreferredAllocation: which of the free shares a container should get.
+
+The kubelet asks before Allocate, for the shares of the NUMA nodes that its topology manager has
+chosen, or for all of them. It takes of the answer what is among those it named and fills up by
+chance (devicesToAllocate in pkg/kubelet/cm/devicemanager/manager.go), so an answer is complete or a
+refusal.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+
+from kube_base.errors import Refused
+from kube_base.frozen import Frozen
+from kube_rdma.lib.phrases import listed
+from kube_rdma.model.card import Card, CardId
+from kube_rdma.model.pools.gpu_use import FreeGpu
+from kube_rdma.model.pools.pool import Pool, Preference, Share, ShareId
+from kube_rdma.pools.rules.distance import rank, way
+from kube_rdma.pools.rules.modes import terms
+
+
+class _Rail(Frozen):
+    """A physical card: the virtual functions of one are one rail, for one port carries them."""
+
+    used: int  # shares of it that other containers have
+    took: int  # shares of it that this container has in any case
+    free: tuple[ShareId, ...]  # in the order in which to give them
+    rank: int  # of the way to the nearest free GPU
+    gpus: int  # how many free GPUs are that near
+
+
+def prefer(
+    pool: Pool,
+    available: Sequence[ShareId],
+    must: Sequence[ShareId],
+    size: int,
+    gpus: Sequence[FreeGpu] = (),
+) -> tuple[ShareId, ...]:
+    """`size` of the available shares, those of `must` first, by the policy of the pool.
+
+    Every policy but PACK takes a share of each rail before the second one of any, for a job that
+    asks for four wants four. A share of the pool that is neither available nor a must counts as in
+    use. One that is unhealthy or not of the pool is given only as a must. `gpus` are those still
+    free; without any NUMA is LEAST_LOADED. Raise Refused for what nobody can choose.
+    """
+    free, held = set(available), tuple(dict.fromkeys(must))
+    _check(pool, free, held, size)
+    rails = _rails(pool, free, set(held), gpus)
+    if size > len(held) + sum(len(rail.free) for rail in rails):
+        problem = f"{size} shares are asked for, but of the available ones too few are healthy"
+        raise _refused(pool, problem, "Repair a card, then create the pod again")
+    policy = terms(pool.spec).prefer
+    # Only the rail that has just given a share changes its place, so a heap keeps them in order.
+    heap = [(_key(policy, rail, 0), place, 0) for place, rail in enumerate(rails) if rail.free]
+    heapq.heapify(heap)
+    chosen = list(held)
+    while len(chosen) < size:
+        _, place, given = heapq.heappop(heap)
+        rail = rails[place]
+        chosen.append(rail.free[given])
+        if given + 1 < len(rail.free):
+            heapq.heappush(heap, (_key(policy, rail, given + 1), place, given + 1))
+    return tuple(chosen)
+
+
+def _key(policy: Preference, rail: _Rail, given: int) -> tuple[int, ...]:
+    """What the smallest of decides; `given` shares of the rail are in the answer already."""
+    took = rail.took + given
+    load = rail.used + took
+    if policy is Preference.PACK:
+        return (-load,)
+    if policy is Preference.SPREAD:
+        return (took, rail.used)
+    if policy is Preference.LEAST_LOADED:
+        return (min(took, 1), load)
+    return (min(took, 1), rail.rank, load, -rail.gpus)
+
+
+def _rails(
+    pool: Pool, free: Collection[ShareId], held: Collection[ShareId], gpus: Sequence[FreeGpu]
+) -> tuple[_Rail, ...]:
+    """The rails of the pool, in the order of their first shares."""
+    packs = terms(pool.spec).prefer is Preference.PACK
+    cards: dict[CardId | None, Card] = {card.id: card for card in pool.cards}
+    used = Counter(share.card for share in pool.shares if share.id not in free)
+    took = Counter(share.card for share in pool.shares if share.id in held)
+    groups: dict[str | None, list[Share]] = {}
+    for share in pool.shares:
+        groups.setdefault(_rail_name(cards.get(share.card)), []).append(share)
+    rails = []
+    for group in groups.values():
+        names = dict.fromkeys(share.card for share in group)
+        card = cards.get(group[0].card)
+        ranks = [rank(way(card, gpu.numa_nodes, gpu.seat)) for gpu in gpus] if card else []
+        can = [s for s in group if s.healthy and s.id in free and s.id not in held]
+        rails.append(
+            _Rail(
+                used=sum(used[name] for name in names),
+                took=sum(took[name] for name in names),
+                free=_in_order(can, used + took, packs=packs),
+                rank=min(ranks, default=0),
+                gpus=ranks.count(min(ranks, default=0)),
+            )
+        )
+    return tuple(rails)
+
+
+def _rail_name(card: Card | None) -> str | None:
+    """The physical card below a share's card; None where shares stand for the pool."""
+    if card is None or card.seat is None:
+        return card.id if card else None
+    return card.seat.physical_function or card.seat.pci
+
+
+def _in_order(
+    shares: Sequence[Share], load: Mapping[CardId | None, int], *, packs: bool
+) -> tuple[ShareId, ...]:
+    """The free shares of one rail: its cards one after the other, or from each in turn."""
+    turn: Counter[CardId | None] = Counter()
+    keyed = []
+    for share in shares:
+        keyed.append((-load[share.card] if packs else load[share.card] + turn[share.card], share))
+        turn[share.card] += 1
+    return tuple(share.id for _, share in sorted(keyed, key=lambda one: one[0]))
+
+
+def _check(pool: Pool, free: Collection[ShareId], held: Sequence[ShareId], size: int) -> None:
+    """Refuse a question without an answer."""
+    strange = [name for name in held if name not in free]
+    if strange:
+        problem = f"{listed(strange)} must be given but is not among the {len(free)} available"
+        raise _refused(pool, problem, "Name it among the available shares too")
+    if size < len(held):
+        problem = f"{len(held)} shares must be given but only {size} are asked for"
+        raise _refused(pool, problem, f"Ask for at least {len(held)}")
+    if size > len(free):
+        problem = f"{size} shares are asked for and {len(free)} are available"
+        raise _refused(pool, problem, f"Ask for at most {len(free)}")
+
+
+def _refused(pool: Pool, problem: str, remedy: str) -> Refused:
+    return Refused(problem, remedy=remedy, where=pool.spec.resource)

@@ -1,0 +1,213 @@
+"""Which rail a card is on: a number of its physical function, which no other card's fate changes.
+
+Between pools/rules/pools, whose cards it numbers, and the addresses of pods, which rails choose. By
+themselves cards are numbered by address, the same on all nodes of one kind. A card that is gone
+keeps its number, and one that firmware gave another address is known by its node GUID. One that
+comes between others would shift them, so while pods hold cards it has a number behind all others,
+and its own when the node is idle. A policy may list the cards instead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from kube_base.frozen import replace
+from kube_rdma.lib.phrases import listed as enumerated
+from kube_rdma.model.card import Card, CardId
+from kube_rdma.model.pools.rails import RailRecord
+
+_ADDRESS = re.compile(r"[0-9a-fA-F]{4,}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]")
+_NOBODY = "0000:0000:0000:0000"  # the GUID of a device that was given none
+
+
+def physical(card: Card) -> CardId:
+    """The physical function that a card is or is a part of; a soft device without one: itself."""
+    seat = card.seat
+    return CardId(seat.physical_function or seat.pci) if seat else card.id
+
+
+def recorded(
+    before: RailRecord,
+    offered: Iterable[Card],
+    node: Sequence[Card],
+    listed: Sequence[str],
+    *,
+    idle: bool,
+    boot: str = "",
+) -> RailRecord:
+    """What to remember from now on.
+
+    `offered` are the cards of all pools, `node` all that the node has, `listed` what the policy
+    lists. `idle`: it is certain that no pod holds a card. `boot` tells one start of the node from
+    another, empty for nobody knows.
+    """
+    guids = _guids(node)
+    at = _recognized(before, guids)
+    new = {
+        address: _name(address, before, guids)
+        for address in sorted(set(map(physical, offered)) - at.keys())
+    }
+    names = {name: card for name, card in before.names if name in listed}
+    names |= {entry: CardId(entry.lower()) for entry in listed if _ADDRESS.fullmatch(entry)}
+    names |= {name: card for name, card in _names(node) if name in listed}
+    record = replace(
+        before,
+        functions=(*before.functions, *new.values()),
+        names=tuple(sorted(names.items())),
+        guids=_with_guids(before, at | new, guids),
+        places=_places(at | new),
+    )
+    here = {(at | new).get(physical(card)) for card in node}
+    record = _since_boot(record, here, tuple(new.values()), boot)
+    record = _replaced(record, tuple(new.values()), idle=idle)
+    return replace(record, functions=tuple(sorted(record.functions))) if idle else record
+
+
+def numbers(
+    record: RailRecord, node: Iterable[Card], listed: Sequence[str]
+) -> Mapping[CardId, int]:
+    """The rail of each card of the node that has one, virtual functions included.
+
+    With a list the cards that it names have its order, and others have no rail.
+    """
+    names = dict(record.names)
+    rails = {names.get(entry, CardId(entry.lower())): rail for rail, entry in enumerate(listed)}
+    if not listed:
+        order = {name: rail for rail, name in enumerate(record.functions)}
+        moved = {address: order[name] for address, name in record.places if name in order}
+        away = {name for _, name in record.places}
+        rails = {name: rail for name, rail in order.items() if name not in away} | moved
+    parts = {card.id: rails[of] for card in node if (of := physical(card)) in rails}
+    return rails | parts
+
+
+def places_of(record: RailRecord) -> tuple[tuple[str, CardId], ...]:
+    """By rail the physical card that it is of: entries of the policy's list, else numbers.
+
+    A soft device without a function is left out: it is out of sight while a pod has it.
+    """
+    if record.names:
+        return tuple((entry, card) for entry, card in record.names if "@" not in card)
+    at = {name: address for address, name in record.places}
+    numbered = enumerate(record.functions)
+    return tuple((str(rail), at.get(name, name)) for rail, name in numbered if "@" not in name)
+
+
+def without_cards(record: RailRecord, node: Iterable[Card]) -> str | None:
+    """A sentence about rails whose cards the node does not have; None where it has all."""
+    present = set(map(physical, node))
+    at = {name: address for address, name in record.places}
+    # A soft device without a function is out of sight while a pod has it.
+    names = (name for name in record.functions if "@" not in name)
+    gone = [name for name in names if at.get(name, name) not in present]
+    if not gone:
+        return None
+    rails = [str(record.functions.index(name)) for name in gone]
+    return (
+        f"{len(record.functions)} rails are numbered, and the node has no card for "
+        f"{enumerated(rails)} ({enumerated(gone)}): if they are gone for good, list the cards in "
+        "rails of a NodePolicy"
+    )
+
+
+def _guids(node: Iterable[Card]) -> Mapping[CardId, str]:
+    """By address the node GUID of physical functions; what several have tells nobody apart."""
+    guids = {
+        card.id: device.node_guid
+        for card in node
+        if card.seat and physical(card) == card.id
+        for device in card.devices[:1]
+        if device.node_guid not in (None, _NOBODY)
+    }
+    counts = Counter(guids.values())
+    return {address: guid for address, guid in guids.items() if guid and counts[guid] == 1}
+
+
+def _recognized(before: RailRecord, guids: Mapping[CardId, str]) -> dict[CardId, CardId]:
+    """Names of known cards by their current address: a card is known by its GUID, else by that.
+
+    A card whose GUID nobody has now may be in a pod, or was exchanged: its address is still its
+    own, unless a card that is known sits there.
+    """
+    by_guid = {guid: name for name, guid in before.guids}
+    at = {address: by_guid[guid] for address, guid in guids.items() if guid in by_guid}
+    placed = set(at.values())
+    claimed = {address for address, _ in before.places}
+    own = ((name, name) for name in before.functions if name not in claimed)
+    moved = {name for _, name in before.places}
+    for address, name in (*before.places, *own):
+        is_last = address != name or name not in moved
+        if name not in placed and is_last and address not in at:
+            at[address] = name
+    return at
+
+
+def _name(address: CardId, before: RailRecord, guids: Mapping[CardId, str]) -> CardId:
+    """What a new card is called: its address, unless another is called by it."""
+    if address not in before.functions:
+        return address
+    return CardId(f"{address}#{guids.get(address, len(before.functions))}")
+
+
+def _with_guids(
+    before: RailRecord, at: Mapping[CardId, CardId], guids: Mapping[CardId, str]
+) -> tuple[tuple[CardId, str], ...]:
+    now = {at[address]: guid for address, guid in guids.items() if address in at}
+    return tuple(sorted((dict(before.guids) | now).items()))
+
+
+def _places(at: Mapping[CardId, CardId]) -> tuple[tuple[CardId, CardId], ...]:
+    return tuple(sorted((address, name) for address, name in at.items() if address != name))
+
+
+def _since_boot(
+    record: RailRecord, here: Collection[CardId | None], new: Sequence[CardId], boot: str
+) -> RailRecord:
+    """With who has not been seen since the node's start, and who came new."""
+    waiting, came = record.waiting, record.came
+    if boot and boot != record.boot:
+        before = (name for name in record.functions if name not in new)
+        waiting, came = tuple(name for name in before if "@" not in name), ()
+    waiting = tuple(name for name in waiting if name not in here)
+    came = (*came, *(name for name in new if "@" not in name)) if boot else ()
+    return replace(record, boot=boot or record.boot, waiting=waiting, came=came if waiting else ())
+
+
+def _replaced(record: RailRecord, new: Sequence[CardId], *, idle: bool) -> RailRecord:
+    """With new cards in the places of as many that are gone since the node's start.
+
+    Numbers that pods may have addresses by are left alone.
+    """
+    if not record.waiting or len(record.waiting) != len(record.came):
+        return record
+    if not idle and set(record.came) != set(new):
+        return record
+    instead = dict(zip(sorted(record.came), sorted(record.waiting), strict=True))
+    at = {name: address for address, name in record.places}
+    places = {address: name for address, name in record.places if name not in record.waiting}
+    guids = {name: guid for name, guid in record.guids if name not in record.waiting}
+    for name, place in instead.items():
+        address = at.get(name, name)
+        places[address] = place
+        if name in guids:
+            guids[place] = guids.pop(name)
+    return replace(
+        record,
+        functions=tuple(name for name in record.functions if name not in instead),
+        guids=tuple(sorted(guids.items())),
+        places=tuple(sorted((a, n) for a, n in places.items() if a != n)),
+        waiting=(),
+        came=(),
+    )
+
+
+def _names(node: Iterable[Card]) -> Iterable[tuple[str, CardId]]:
+    """The interfaces of physical cards."""
+    for card in node:
+        if card.function and card.function.seat.physical_function is None:
+            yield from ((netdev.name, physical(card)) for netdev in card.function.netdevs)
+        elif card.function is None:
+            ports = (port.netdev for device in card.devices for port in device.ports)
+            yield from ((name, physical(card)) for name in ports if name and card.seat is None)

@@ -1,0 +1,273 @@
+"""Which cards a pool means: its selectors, then what its mode can take.
+
+pools/rules/pools asks it for every card; whoever explains a pool to a person gets the sentence why
+a card is not in it. A selector is a choice inside a field and a demand across fields, as in the
+configurations of the shared and of the SR-IOV device plugin.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from kube_rdma.lib.phrases import listed
+from kube_rdma.model.card import Card, Function, Netdev
+from kube_rdma.model.device import LinkLayer, PciAddress, Port
+from kube_rdma.model.pools.pool import FunctionRange, PoolSpec, Selector
+from kube_rdma.pools.rules.cards import interfaces
+from kube_rdma.pools.rules.modes import Takes, terms
+
+_LINK_TYPES = {LinkLayer.ETHERNET: "ether", LinkLayer.INFINIBAND: "infiniband"}
+_ROUTE = "the node's default route leads through it, as far as the kernel shows"
+_NAME_IT = "name the card in a selector to give it away all the same"
+_MOVING = (Takes.MOVABLE, Takes.FUNCTION)
+_NAMING = ("interfaces", "pci_addresses", "acpi_indexes", "rdma_devices", "physical", "roots")
+# "an" is for accelerated networking (Azure/azhpc-images, install_azure_persistent_rdma_naming.sh):
+# a virtual function for the traffic of the machine's own Ethernet interface.
+_ACCELERATED = re.compile(r"mlx5_an\d+")
+_MEMBER = 0x7FFF  # a partition key without the bit that tells full from limited members
+
+Functions = Mapping[PciAddress, Function]
+
+
+def why_not(spec: PoolSpec, card: Card, functions: Functions) -> str | None:
+    """Why `card` does not belong to the pool, None when it does.
+
+    `functions` are all network functions of the node: a virtual one is also chosen by its physical
+    one's interface.
+    """
+    reasons = [unmet(selector, card, functions) for selector in spec.selectors]
+    if reasons and all(reasons):
+        return "; ".join(dict.fromkeys(reason for reason in reasons if reason))
+    return (
+        _untakable(terms(spec).takes, spec, card)
+        or _accelerating(spec, card, functions)
+        or _needed(spec, card, functions)
+    )
+
+
+def spared(spec: PoolSpec, card: Card, functions: Functions) -> str | None:
+    """Why a card that the pool means is left to the node; None for a card that it has or not means.
+
+    Virtual functions of the node are many, and seldom meant one by one: nothing is said of them.
+    """
+    if not card.devices or _part(card) or _untakable(terms(spec).takes, spec, card):
+        return None
+    if spec.selectors and all(unmet(one, card, functions) for one in spec.selectors):
+        return None
+    return _accelerating(spec, card, functions) or _needed(spec, card, functions)
+
+
+def _accelerating(spec: PoolSpec, card: Card, functions: Functions) -> str | None:
+    """Why an RDMA device is none for pods: it carries what a virtual machine's own interface sends.
+
+    A selector that names the card has the last word.
+    """
+    if _is_named(spec, card, functions):
+        return None
+    netdevs = interfaces(card, functions.values())
+    masters = [netdev.master for netdev in netdevs if netdev.fast_path]
+    names = [device.name for device in card.devices if _ACCELERATED.fullmatch(device.name)]
+    if masters:
+        problem = f"it carries the traffic of {masters[0]}, the virtual machine's own interface"
+    elif names:
+        problem = f"{names[0]} accelerates the virtual machine's own interface"
+    else:
+        return None
+    return f"{problem}: {_NAME_IT}"
+
+
+def _needed(spec: PoolSpec, card: Card, functions: Functions) -> str | None:
+    """Why the node cannot do without `card`, where the mode would move it into a pod.
+
+    What a selector names, people have looked at: only what would cut the node off or take a bond
+    apart is left out of it. An address with its own routes is no use by itself, for the cards of
+    a fabric have one each on the node (docs/decisions/0024); that of the Node object is one.
+    """
+    if not moves(spec):
+        return None
+    netdevs = interfaces(card, functions.values())
+    for netdev in netdevs:
+        if netdev.master:
+            return f"{netdev.name} is enslaved to {netdev.master}, which would not get it back"
+    if any(netdev.default_route is not False for netdev in netdevs):
+        return _ROUTE
+    for netdev in netdevs:
+        if netdev.needed:
+            return f"{netdev.name} carries {netdev.needed}, without which the node is cut off"
+    if _is_named(spec, card, functions):
+        return None
+    return next(filter(None, map(_used, netdevs)), None)
+
+
+def moves(spec: PoolSpec) -> bool:
+    """Whether a card goes into the pod, with its interfaces."""
+    return terms(spec).takes in _MOVING
+
+
+def asked_uses(specs: Sequence[PoolSpec]) -> bool:
+    """Whether it matters what the node uses its interfaces for: a pod would take them away."""
+    return any(map(moves, specs))
+
+
+def _is_named(spec: PoolSpec, card: Card, functions: Functions) -> bool:
+    """Whether a selector says this very card."""
+    naming = filter(_names, spec.selectors)
+    return any(unmet(selector, card, functions) is None for selector in naming)
+
+
+def _names(selector: Selector) -> bool:
+    """Whether it says single cards, and not a kind of them."""
+    return any(getattr(selector, field) for field in _NAMING)
+
+
+def _used(netdev: Netdev) -> str | None:
+    """What the node would lose with an interface, and how to give it away nevertheless."""
+    use = netdev.use
+    if use is None:
+        return None
+    if use.above:
+        return f"{listed(use.above)} stands on {netdev.name}: {_NAME_IT}"
+    if use.storage:
+        return f"{netdev.name} leads to storage, {listed(use.storage)}: {_NAME_IT}"
+    if use.beyond:
+        return f"the node's routes to {listed(use.beyond)} lead through {netdev.name}: {_NAME_IT}"
+    return None
+
+
+def _untakable(takes: Takes, spec: PoolSpec, card: Card) -> str | None:
+    """Why the mode cannot take `card`, whatever the node does with it."""
+    if takes is Takes.FUNCTION:
+        return _untakable_function(spec, card)
+    if not card.devices:
+        return "it has no RDMA device"
+    if takes is Takes.RDMA:
+        return None
+    if part := _part(card):
+        return f"it is {part}, and mode {spec.mode} takes physical cards"
+    if takes is Takes.MOVABLE and card.function is None:
+        return f"it is not a PCI function, and mode {spec.mode} moves one into the pod"
+    return None
+
+
+def _part(card: Card) -> str | None:
+    """What of a physical card this one is; None when it is the whole."""
+    if card.function is not None and card.function.seat.physical_function is not None:
+        return "a virtual function"
+    return "a sub-function" if any(device.auxiliary for device in card.devices) else None
+
+
+def _untakable_function(spec: PoolSpec, card: Card) -> str | None:
+    if card.function is None:
+        asked = any(selector.auxiliary_types for selector in spec.selectors)
+        return None if asked else "it is not a PCI function"
+    if card.function.seat.virtual_functions:
+        return "it has virtual functions, which pods get instead of it"
+    return None
+
+
+def unmet(selector: Selector, card: Card, functions: Functions) -> str | None:
+    """The first field of `selector` that does not hold, as a sentence about the card."""
+    base = card.function or (functions.get(card.pci) if card.pci else None)
+    for field in _FIELDS:
+        choice, facts = field.choice(selector), list(dict.fromkeys(field.facts(card, base)))
+        if choice and not facts:
+            return f"it has no {field.word}, and one of {', '.join(choice)} is asked for"
+        if choice and set(choice).isdisjoint(facts):
+            are = "is" if len(facts) == 1 else "are"
+            return f"{field.word} {' and '.join(facts)} {are} not among {', '.join(choice)}"
+    for ranges in (selector.physical, selector.roots):
+        if ranges and not any(_in_range(one, card, functions) for one in ranges):
+            return f"it is not among {', '.join(map(str, ranges))}"
+    if selector.rdma is not None and bool(card.devices) is not selector.rdma:
+        return "it has no RDMA device" if selector.rdma else "it has an RDMA device"
+    return None
+
+
+def _in_range(function_range: FunctionRange, card: Card, functions: Functions) -> bool:
+    """Whether the card is the named physical function or, by its index, a part of it."""
+    seat = card.seat
+    address = (seat.physical_function or seat.pci) if seat else None
+    physical = functions.get(address) if address else None
+    if physical is None or function_range.parent not in (
+        address,
+        *(netdev.name for netdev in physical.netdevs),
+    ):
+        return False
+    index = _index(card)
+    return not function_range.indexes or (
+        index is not None and any(first <= index <= last for first, last in function_range.indexes)
+    )
+
+
+def _index(card: Card) -> int | None:
+    """Its number among the virtual functions or, of a sub-function, the one the user gave it."""
+    if card.function:
+        return card.function.vf_index
+    return next((d.subfunction for d in card.devices if d.subfunction is not None), None)
+
+
+def _ports(card: Card) -> Iterator[Port]:
+    return (port for device in card.devices for port in device.ports)
+
+
+def _drivers(card: Card, base: Function | None) -> Iterator[str]:
+    drivers = (base.driver if base else None, *(device.driver for device in card.devices))
+    return (driver for driver in drivers if driver)
+
+
+def _interfaces(card: Card, _: Function | None) -> Iterator[str]:
+    if card.function:
+        yield from (netdev.name for netdev in card.function.netdevs)
+    yield from (port.netdev for port in _ports(card) if port.netdev)
+
+
+def _link_types(card: Card, _: Function | None) -> Iterator[str]:
+    if card.function:
+        yield from (netdev.link_type for netdev in card.function.netdevs if netdev.link_type)
+    layers = (port.link_layer for port in _ports(card))
+    yield from (_LINK_TYPES[layer] for layer in layers if layer in _LINK_TYPES)
+
+
+def _auxiliary_types(card: Card, _: Function | None) -> Iterator[str]:
+    """The middle of ``mlx5_core.sf.4``; none of a name without its three parts."""
+    parts = (device.auxiliary.split(".") for device in card.devices if device.auxiliary)
+    return (name[1] for name in parts if len(name) > 1)
+
+
+def _key(pkey: int) -> str:
+    return f"0x{pkey & _MEMBER:04x}"
+
+
+class _Field(NamedTuple):
+    """What a selector can demand, and what a card has of it.
+
+    `facts` takes the card and the function that it is, or that a sub-function lies on.
+    """
+
+    word: str
+    choice: Callable[[Selector], Sequence[str]]
+    facts: Callable[[Card, Function | None], Iterable[str]]
+
+
+_FIELDS = (
+    _Field("vendor", lambda s: s.vendors, lambda _, f: [f"{f.vendor:04x}"] if f else []),
+    _Field("device id", lambda s: s.device_ids, lambda _, f: [f"{f.device:04x}"] if f else []),
+    _Field("driver", lambda s: s.drivers, _drivers),
+    _Field("interface", lambda s: s.interfaces, _interfaces),
+    _Field("link type", lambda s: s.link_types, _link_types),
+    _Field("PCI address", lambda s: s.pci_addresses, lambda c, _: [c.pci] if c.pci else []),
+    _Field(
+        "ACPI index",
+        lambda s: [str(index) for index in s.acpi_indexes],
+        lambda _, f: [] if f is None or f.acpi_index is None else [str(f.acpi_index)],
+    ),
+    _Field("auxiliary type", lambda s: s.auxiliary_types, _auxiliary_types),
+    _Field("RDMA device", lambda s: s.rdma_devices, lambda c, _: [d.name for d in c.devices]),
+    _Field(
+        "partition key",
+        lambda s: [_key(pkey) for pkey in s.pkeys],
+        lambda c, _: [_key(port.pkey) for port in _ports(c) if port.pkey is not None],
+    ),
+)

@@ -1,0 +1,176 @@
+"""Which wishes can be met now and which have to wait for pods to end.
+
+Between the documents (a ConfigMap, a node label) and pools/rules/pools. What a share is must not
+change below a pod that holds one: its card may sit inside the pod, and share ids mean other things
+in another mode. So a resource that changes its mode waits until no pod of the node holds any share
+of kube-rdma; what comes, goes or changes its cards does not.
+
+What a resource was is remembered over the agent's end (agent/mode_changes)
+and, when nobody wishes for it any more, as long as pods hold it: it may come back in another mode,
+as the node's label does at every start. Where nothing is remembered, the share ids that pods hold
+tell as much as they can: those of another kind of mode than the wish's keep the resource from being
+offered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from kube_base.frozen import Frozen
+from kube_rdma.lib.phrases import listed
+from kube_rdma.model.pools.holding import Holding
+from kube_rdma.model.pools.pool import Bind, Mode, PoolSpec, ShareId
+from kube_rdma.pools.rules.holdings import holders
+from kube_rdma.pools.rules.modes import terms
+
+_UNKNOWN = "it is known who uses it"
+_NOT_WRITTEN = "it can be written down; the log says what is wrong with the journal"
+_MODES: Collection[str] = frozenset(Mode)
+
+
+class Pending(Frozen):
+    """A wish that waits until something has happened; `now` None: its resource is not offered."""
+
+    now: PoolSpec | None
+    wanted: PoolSpec
+    until: str
+
+    def __str__(self) -> str:
+        """One sentence for the log and the node's event."""
+        name, source = self.wanted.resource, self.wanted.source
+        if self.now is None:
+            mode = f"mode {self.wanted.mode} ({source})"
+            return f"{name} is not advertised in {mode} until {self.until}"
+        before, after = _told_apart(self.now, self.wanted)
+        return f"{name} stays in {before}, {after} ({source}) waits until {self.until}"
+
+
+class Applied(Frozen):
+    """A change of mode that is made now."""
+
+    before: PoolSpec
+    now: PoolSpec
+
+    def __str__(self) -> str:
+        """One sentence for the log and the node's event."""
+        before, after = _told_apart(self.before, self.now)
+        return f"{self.now.resource} is in {after} ({self.now.source}) now, it was in {before}"
+
+
+class StagedPools(Frozen):
+    """What holds now, what waits and what has just changed.
+
+    `kept` are earlier wishes that nobody has any more and whose shares pods may hold.
+    """
+
+    specs: tuple[PoolSpec, ...]
+    pending: tuple[Pending, ...] = ()
+    applied: tuple[Applied, ...] = ()
+    kept: tuple[PoolSpec, ...] = ()
+
+    @property
+    def remembered(self) -> tuple[PoolSpec, ...]:
+        """What to hand in the next time, and to remember."""
+        return (*self.specs, *self.kept)
+
+
+def stage(
+    now: Sequence[PoolSpec],
+    wanted: Sequence[PoolSpec],
+    holdings: Sequence[Holding] | None,
+    *,
+    durable: bool = True,
+) -> StagedPools:
+    """The wishes to meet, `now` being what the last Stage knew.
+
+    `holdings` says who holds shares, None that nobody can tell. While a change of mode waits,
+    everything else that was wanted is met already. Not `durable`: a change could not be remembered,
+    so none is made.
+    """
+    previous = {spec.resource: spec for spec in now}
+    users = {} if holdings is None else holders(holdings)
+    changing = [s for s in wanted if s.resource in previous and _another(previous[s.resource], s)]
+    until = _until(previous, None if holdings is None else users, durable=durable)
+    strange = {} if holdings is None else _strange(previous, wanted, holdings)
+    waiting = {spec.resource for spec in changing} if until else set()
+    names = {spec.resource for spec in wanted}
+    return StagedPools(
+        specs=tuple(
+            previous[spec.resource] if spec.resource in waiting else spec
+            for spec in wanted
+            if spec.resource not in strange
+        ),
+        pending=(
+            *(Pending(previous[s.resource], s, until) for s in changing if until),
+            *(Pending(None, s, strange[s.resource]) for s in wanted if s.resource in strange),
+        ),
+        applied=tuple(Applied(previous[s.resource], s) for s in changing if not until),
+        kept=tuple(
+            spec
+            for spec in now
+            if spec.resource not in names and (holdings is None or spec.resource in users)
+        ),
+    )
+
+
+def _until(
+    previous: Collection[str], users: Mapping[str, Sequence[str]] | None, *, durable: bool
+) -> str:
+    """What a change of mode waits for; empty when nothing is in its way."""
+    if users is None:
+        return _UNKNOWN
+    pods = [pod for name, held in sorted(users.items()) if name in previous for pod in held]
+    if pods:
+        return _ended(pods)
+    return "" if durable else _NOT_WRITTEN
+
+
+def _strange(
+    previous: Collection[str], wanted: Sequence[PoolSpec], holdings: Sequence[Holding]
+) -> dict[str, str]:
+    """By resource of which nothing is remembered what it waits for."""
+    new = {spec.resource: spec for spec in wanted if spec.resource not in previous}
+    pods: dict[str, list[str]] = {}
+    for held in holdings:
+        spec = new.get(held.resource)
+        if spec and not all(_fits(spec, share) for share in held.shares):
+            pods.setdefault(spec.resource, []).append(f"{held.namespace}/{held.pod}")
+    return {name: f"{_ended(of)}, which hold shares of another mode" for name, of in pods.items()}
+
+
+def _ended(pods: Sequence[str]) -> str:
+    return f"these pods have ended: {listed(list(dict.fromkeys(pods)))}"
+
+
+def _another(now: PoolSpec, wanted: PoolSpec) -> bool:
+    """Whether shares of the two mean different things."""
+    before, after = terms(now), terms(wanted)
+    return (now.mode, before.bind, before.attach) != (wanted.mode, after.bind, after.attach)
+
+
+def _told_apart(old: PoolSpec, new: PoolSpec) -> tuple[str, str]:
+    """What to call two wishes that mean different things: by mode, else by what differs."""
+    if old.mode != new.mode:
+        return f"mode {old.mode}", f"mode {new.mode}"
+    first, second = terms(old), terms(new)
+    if first.bind != second.bind:
+        return f"mode {old.mode} with bind {first.bind}", f"bind {second.bind}"
+    return f"mode {old.mode} with attach {first.attach}", f"attach {second.attach}"
+
+
+def _fits(spec: PoolSpec, share: ShareId) -> bool:
+    """Whether a share of this wish could be called so, whatever cards and how many shares it has.
+
+    An id that is not kube-rdma's is another device plugin's, whose pods opened devices of the node:
+    that is in the way of a mode which has its cards alone.
+    """
+    row = terms(spec)
+    head, _, slot = share.rpartition("-")
+    numbered = slot.isdecimal() and head != ""
+    if numbered and head in _MODES:
+        return row.bind is Bind.POOL and head == spec.mode
+    if not any(mark in share for mark in ":.@"):  # every card's id has one of them
+        return not row.owns
+    if row.bind is Bind.POOL or numbered is not row.numbered:
+        return False
+    return row.most is None or not numbered or int(slot) < row.most

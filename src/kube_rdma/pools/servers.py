@@ -1,0 +1,91 @@
+"""The servers of this node, one per resource: each added, updated and removed by itself.
+
+Between agent/loop, which computes the pools, and adapters/kubelet, which
+serves them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from types import MappingProxyType
+
+from msgspec import Struct
+
+from kube_base.errors import KubeError
+from kube_rdma.adapters.bulkhead import kept
+from kube_rdma.adapters.kubelet.resource_server import Served
+from kube_rdma.lib.logs import LogLine, write
+from kube_rdma.model.pools.pool import Offer, Pool
+from kube_rdma.pools import log_lines
+from kube_rdma.pools.rules.pools import offer
+
+Serve = Callable[[Offer, Callable[[], Pool]], Served]
+
+
+class _Server(Struct):
+    plugin: Served
+    pool: Pool
+    task: asyncio.Task[None]
+
+
+class ResourceServers:
+    """`tasks` runs the servers, `serve` makes one for a resource that is new.
+
+    `serve` gets a function that tells the pool as it is whenever it is called.
+    """
+
+    def __init__(self, tasks: asyncio.TaskGroup, serve: Serve) -> None:
+        self._tasks = tasks
+        self._serve = serve
+        self._servers: dict[str, _Server] = {}
+
+    @property
+    def pools(self) -> Mapping[str, Pool]:
+        """The pool of each resource as it was last published."""
+        pools = {resource: server.pool for resource, server in self._servers.items()}
+        return MappingProxyType(pools)
+
+    def _pool(self, resource: str) -> Pool:
+        return self._servers[resource].pool
+
+    def publish(self, pools: Iterable[Pool]) -> None:
+        """Make these the pools of the node."""
+        wanted = {pool.spec.resource: pool for pool in pools}
+        for resource in self._servers.keys() - wanted.keys():
+            server = self._servers.pop(resource)
+            server.task.cancel()
+            server.plugin.registered.set()  # who waits for it looks at those that are left
+            write([LogLine("info", "resource withdrawn", {"resource": resource})])
+        for resource, pool in wanted.items():
+            present = self._servers.get(resource)
+            write(log_lines.of_pool(present.pool if present else None, pool))
+            if present:
+                present.pool = pool
+                present.plugin.publish(offer(pool))
+            else:
+                plugin = self._serve(offer(pool), partial(self._pool, resource))
+                server_of = f"server of {resource}"
+                # Without the kubelet's folder the container has to be made anew.
+                run = kept(server_of, plugin.run, ends=KubeError)
+                task = self._tasks.create_task(run)
+                self._servers[resource] = _Server(plugin, pool, task)
+
+    async def until_registered(self) -> tuple[str, ...]:
+        """Return the resources of the node, once the kubelet took each of them."""
+        while missing := [event for event in self._registered() if not event.is_set()]:
+            await missing[0].wait()
+        return tuple(sorted(self._servers))
+
+    def _registered(self) -> list[asyncio.Event]:
+        return [server.plugin.registered for server in self._servers.values()]
+
+    def tell_again(self, resource: str) -> None:
+        """Send the list of a resource once more: the kubelet has another one."""
+        server = self._servers[resource]
+        server.plugin.publish(server.plugin.offer, again=True)
+
+    def register_again(self, resource: str) -> None:
+        """Register one resource with the kubelet again: sending the list has not helped."""
+        self._servers[resource].plugin.register_again()

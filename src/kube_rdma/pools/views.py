@@ -1,0 +1,363 @@
+"""The pools that a configuration means, and what they are on a node: `kube-rdma config check`.
+
+The last step of that command. The wishes come with nothing left unsaid, what the node makes of them
+comes from pools/rules/pools and pools/rules/selection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from kube_base.frozen import Frozen, asdict
+from kube_rdma.lib.page import (
+    Block,
+    Line,
+    Page,
+    PageRow,
+    PageState,
+    PageTable,
+    Part,
+    Sentence,
+)
+from kube_rdma.model.card import Card
+from kube_rdma.model.functions.function import FunctionsWish
+from kube_rdma.model.pools.pool import (
+    DATA_FILES,
+    Bind,
+    Mode,
+    Pool,
+    PoolSpec,
+    Selector,
+    Serving,
+    Variables,
+)
+from kube_rdma.model.pools.rdma_limits import RdmaLimits
+from kube_rdma.model.settings.fabric import FabricProfile
+
+_NONE = "-"
+_WISH = ("POOL", "MODE", "SHARES", "ATTACH", "PREFER")
+_WISH_RIGHT = (2,)
+_FUNCTIONS = ("FUNCTIONS", "DRIVERS", "FORCED", "OF")
+_FUNCTIONS_RIGHT = (0,)
+_CARD = ("POOL", "CARD", "FUNCTION", "NUMA", "SHARES", "USABLE")
+_CARD_RIGHT = (3, 4)
+_USABLE = (("yes", PageState.HEALTHY), ("no", PageState.UNHEALTHY))
+
+_FORMATS = (16, 12, 60)  # columns, whatever the names are
+
+# The fields of a Selector, as people read them.
+_FIELDS = (
+    ("vendor", "vendors"),
+    ("device id", "device_ids"),
+    ("driver", "drivers"),
+    ("interface", "interfaces"),
+    ("link type", "link_types"),
+    ("PCI address", "pci_addresses"),
+    ("ACPI index", "acpi_indexes"),
+    ("physical function", "physical"),
+    ("physical function", "roots"),
+    ("auxiliary type", "auxiliary_types"),
+    ("RDMA device", "rdma_devices"),
+    ("partition key", "pkeys"),
+)
+
+
+class PoollessCard(Frozen):
+    """A card in no pool, and why not, pool by pool."""
+
+    card: Card
+    reasons: tuple[tuple[str, str], ...]  # resource, sentence about the card
+
+
+class OnNode(Frozen):
+    """What the wishes are on one node.
+
+    Sentences: `clashes` about cards that two pools mean and only one can have, `warnings` about
+    those that both have, and about ranges of virtual functions that are not there.
+    """
+
+    pools: tuple[Pool, ...]
+    clashes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    left_out: tuple[PoollessCard, ...] = ()
+
+
+def wishes_page(
+    specs: Sequence[PoolSpec],
+    takes: Mapping[Mode, str],
+    warnings: Sequence[str] = (),
+) -> Page:
+    """The pools as they are wished for, each with the cards that it means.
+
+    `specs` leave nothing unsaid; `takes` says which cards a mode takes without selectors.
+    """
+    rows = tuple(
+        PageRow(_wish(spec), notes=(_chosen(spec, takes), *_besides(spec))) for spec in specs
+    )
+    return (
+        (PageTable(_WISH, rows, _WISH_RIGHT),),
+        _marked("Warning", warnings, PageState.WARNING),
+    )
+
+
+def functions_page(wishes: Sequence[FunctionsWish]) -> Page:
+    """How many virtual functions which cards are to have; nothing without a wish."""
+    rows = (
+        (
+            str(wish.count),
+            "yes" if wish.autoprobe else "no",
+            "yes" if wish.force else "no",
+            "; or ".join(map(_selector, wish.selectors)),
+        )
+        for wish in wishes
+    )
+    table = PageTable(_FUNCTIONS, tuple(map(PageRow, rows)), _FUNCTIONS_RIGHT, ranked=True)
+    return ((table,),) if wishes else ()
+
+
+def node_page(node: OnNode, title: str) -> Page:
+    """The cards of each pool, and why the others are in none."""
+    table = PageTable(
+        _CARD,
+        tuple(map(_pool_row, node.pools)),
+        _CARD_RIGHT,
+        stated=_CARD.index("USABLE"),
+        words=_USABLE,
+    )
+    return (
+        (Line(f"{title}:"),),
+        (table,),
+        tuple(_poolless(node.left_out)),
+        _marked("Clash", node.clashes, PageState.UNHEALTHY),
+        _marked("Warning", node.warnings, PageState.WARNING),
+    )
+
+
+def formats_page(rows: Sequence[tuple[str, str, str]]) -> Page:
+    """The formats of a configuration: name, key by which it is known, and whose it is."""
+    listed = tuple(map(PageRow, rows))
+    return ((PageTable(("",) * 3, listed, columns=_FORMATS, headless=True, ranked=True),),)
+
+
+def pools_document(
+    specs: Sequence[PoolSpec],
+    rescan: int,
+    warnings: Sequence[str] = (),
+    node: OnNode | None = None,
+    functions: Sequence[FunctionsWish] = (),
+) -> dict[str, object]:
+    """All of it as JSON values. Keys are stable: they are added to, never renamed or removed.
+
+    ``pools``: resource, mode, source, shares, bind, attach, prefer, numa_hints, variables,
+    device_files, extra_paths, host_network, bare_ids, serve, fabric, limits (handles, objects),
+    extra_info (card to facts), selectors (those fields that are given, and source);
+    ``functions``: count, autoprobe, force, source, selectors;
+    ``rescan`` in seconds; ``warnings``: sentences; ``node``: null when none was looked at, else
+    ``pools`` (resource, shares, healthy, cards: id, name, usable, reasons),
+    ``clashes`` and ``warnings`` (sentences) and ``left_out`` (id, name, reasons by resource).
+    """
+    return {
+        "pools": [_spec(spec) for spec in specs],
+        "functions": [_functions(wish) for wish in functions],
+        "rescan": rescan,
+        "warnings": list(warnings),
+        "node": node and _node(node),
+    }
+
+
+def _wish(spec: PoolSpec) -> tuple[str, ...]:
+    whole = spec.bind is Bind.POOL
+    shares = f"{spec.shares}/{'pool' if whole else 'card'}"
+    prefer = _NONE if whole or spec.prefer is None else spec.prefer.value
+    return spec.resource, spec.mode.value, shares, spec.attach or _NONE, prefer
+
+
+def _chosen(spec: PoolSpec, takes: Mapping[Mode, str]) -> str:
+    return "; or ".join(map(_selector, spec.selectors)) or takes[spec.mode]
+
+
+def _besides(spec: PoolSpec) -> Iterator[str]:
+    """What else is special about a pool."""
+    if spec.variables is Variables.PCIDEVICE:
+        yield "containers get the PCIDEVICE variables of the SR-IOV network device plugin"
+        if spec.extra_info:  # no other variable has it
+            cards = ("every card" if one.card == "*" else one.card for one in spec.extra_info)
+            yield f"containers get further facts about {' and '.join(cards)}"
+    if spec.device_files != DATA_FILES:
+        yield f"containers open {', '.join(spec.device_files)}"
+    if spec.extra_paths:
+        yield f"containers also get {' and '.join(spec.extra_paths)}"
+    if spec.host_network:
+        yield "its pods use the node's own network"
+    if spec.serve:
+        way = "claims serve" if spec.serve is Serving.CLAIMS else "the device plugin serves"
+        yield f"{way} it, whatever the node's label says"
+    if spec.fabric:
+        yield f"programs get {', '.join(_fabric(spec.fabric))}"
+    if spec.limits:
+        yield f"a share takes at most {_limits(spec.limits)} of each RDMA device"
+    if not spec.numa_hints:
+        yield "the kubelet does not get the NUMA node of a share"
+
+
+def _fabric(fabric: FabricProfile) -> Iterator[str]:
+    """traffic class 106, timeout 22, NCCL_IB_AR_THRESHOLD=0."""
+    named = {name: getattr(fabric, name) for name in fabric.__struct_fields__}
+    variables = named.pop("variables")
+    yield from (f"{n.replace('_', ' ')} {v}" for n, v in named.items() if v is not None)
+    yield from (f"{name}={value}" for name, value in variables)
+
+
+def _limits(limits: RdmaLimits) -> str:
+    """2 handles and 20000 objects."""
+    counts = ((limits.handles, "handle"), (limits.objects, "object"))
+    return " and ".join(f"{n} {word}{'' if n == 1 else 's'}" for n, word in counts if n is not None)
+
+
+def _selector(selector: Selector) -> str:
+    """vendor 15b3, interface ens2f0 or ens2f1."""
+    parts = [
+        f"{word} {' or '.join(map(str, choice))}"
+        for word, field in _FIELDS
+        if (choice := getattr(selector, field))
+    ]
+    if selector.pkeys:
+        parts[-1] = f"partition key {' or '.join(f'{key:#06x}' for key in selector.pkeys)}"
+    if selector.rdma is not None:
+        parts.append("an RDMA device" if selector.rdma else "no RDMA device")
+    return ", ".join(parts)
+
+
+def _cards(pool: Pool) -> Iterator[tuple[str, ...]]:
+    """One row a card; shares that stand for the pool are counted in the first."""
+    resource, whole = pool.spec.resource, sum(share.card is None for share in pool.shares)
+    for card in pool.cards:
+        own = sum(share.card == card.id for share in pool.shares)
+        node = _NONE if card.numa_node is None else str(card.numa_node)
+        shares = str(whole or own or "")
+        usable = "yes" if card.usable else "no"
+        yield resource, card.name, card.pci or _NONE, node, shares, usable
+        resource, whole = "", 0
+    if not pool.cards:
+        yield resource, _NONE, _NONE, _NONE, "0", _NONE
+
+
+def _pool_row(pool: Pool) -> PageRow:
+    """The cards of a pool, and what is wrong with them."""
+    first, *rest = _cards(pool)
+    state = PageState.NONE
+    if pool.unusable:
+        state = PageState.UNHEALTHY
+    elif not pool.cards:
+        state = PageState.WARNING
+    return PageRow(first, state, tuple(rest), tuple(_troubles(pool)))
+
+
+def _troubles(pool: Pool) -> Iterator[str]:
+    if not pool.cards:
+        yield "it has no card here"
+    for card in pool.unusable:
+        yield from (f"{card.name}: {reason}" for reason in card.reasons)
+
+
+def _grouped(left_out: Sequence[PoollessCard]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Cards with the same reasons together; one reason that holds for all pools is said once."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for entry in left_out:
+        distinct = dict.fromkeys(reason for _, reason in entry.reasons)
+        if len(distinct) == 1:
+            reasons = tuple(distinct)
+        else:
+            reasons = tuple(f"{resource}: {reason}" for resource, reason in entry.reasons)
+        card = entry.card
+        place = f" ({card.pci})" if card.pci and card.pci != card.name else ""
+        groups.setdefault(reasons, []).append(f"{card.name}{place}")
+    for reasons, names in groups.items():
+        yield ", ".join(names), reasons
+
+
+def _poolless(left_out: Sequence[PoollessCard]) -> Iterator[Part]:
+    """Cards that are in no pool, and why."""
+    if left_out:
+        yield Line("In no pool:")
+    for names, reasons in _grouped(left_out):
+        yield Sentence(f"  {names}", "  ")
+        for reason in reasons:
+            yield Sentence(f"    └ {reason}", "      ")
+
+
+def _marked(mark: str, sentences: Sequence[str], state: PageState) -> Block:
+    return tuple(Sentence(f"{mark}: {sentence}.", "    ", state) for sentence in sentences)
+
+
+def _spec(spec: PoolSpec) -> dict[str, object]:
+    return {
+        "resource": spec.resource,
+        "mode": spec.mode.value,
+        "source": spec.source,
+        "shares": spec.shares,
+        "bind": spec.bind,
+        "attach": spec.attach,
+        "prefer": spec.prefer,
+        "numa_hints": spec.numa_hints,
+        "variables": spec.variables.value,
+        "device_files": list(spec.device_files),
+        "extra_paths": list(spec.extra_paths),
+        "host_network": spec.host_network,
+        "bare_ids": spec.bare_ids,
+        "serve": spec.serve,
+        "fabric": asdict(spec.fabric) if spec.fabric else None,
+        "limits": asdict(spec.limits) if spec.limits else None,
+        "extra_info": {one.card: dict(one.facts) for one in spec.extra_info},
+        "selectors": [_selector_document(one) for one in spec.selectors],
+    }
+
+
+def _functions(wish: FunctionsWish) -> dict[str, object]:
+    return {
+        "count": wish.count,
+        "autoprobe": wish.autoprobe,
+        "force": wish.force,
+        "source": wish.source,
+        "selectors": [_selector_document(one) for one in wish.selectors],
+    }
+
+
+def _selector_document(selector: Selector) -> dict[str, object]:
+    ranges = {"physical", "roots"}
+    given = {field: getattr(selector, field) for _, field in _FIELDS if getattr(selector, field)}
+    document: dict[str, object] = {
+        field: [str(value) for value in values] if field in ranges else list(values)
+        for field, values in given.items()
+    }
+    if selector.rdma is not None:
+        document["rdma"] = selector.rdma
+    return {"source": selector.source, **document}
+
+
+def _node(node: OnNode) -> dict[str, object]:
+    return {
+        "pools": [
+            {
+                "resource": pool.spec.resource,
+                "shares": len(pool.shares),
+                "healthy": sum(share.healthy for share in pool.shares),
+                "cards": [
+                    {
+                        "id": card.id,
+                        "name": card.name,
+                        "usable": card.usable,
+                        "reasons": list(card.reasons),
+                    }
+                    for card in pool.cards
+                ],
+            }
+            for pool in node.pools
+        ],
+        "clashes": list(node.clashes),
+        "warnings": list(node.warnings),
+        "left_out": [
+            {"id": one.card.id, "name": one.card.name, "reasons": dict(one.reasons)}
+            for one in node.left_out
+        ],
+    }

@@ -1,1 +1,0 @@
-"""Role `plugin`: offers the node's pools to the kubelet and answers its calls."""

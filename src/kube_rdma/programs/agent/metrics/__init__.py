@@ -1,1 +1,0 @@
-"""What the agent exports to Prometheus."""

@@ -1,1 +1,0 @@
-"""Gives pods their networks: CNI calls in, Steps out, and the repair of what was missed."""

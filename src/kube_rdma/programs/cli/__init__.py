@@ -1,1 +1,0 @@
-"""The command `kube-rdma`: one file per subcommand, nothing here but words and exit codes."""

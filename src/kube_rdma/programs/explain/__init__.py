@@ -1,1 +1,0 @@
-"""`kube-rdma explain`: collects what rules/explain judges of a pod."""

@@ -1,1 +1,0 @@
-"""`kube-rdma render`, the Helm chart, and the end of an installation."""

@@ -1,1 +1,0 @@
-"""IPAM, running: its rules with real neighbours, on nodes and in the controller."""

@@ -1,1 +1,0 @@
-"""`kube-rdma top`: scrapes agents, and carries rates to whoever shows them."""

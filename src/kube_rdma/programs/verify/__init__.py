@@ -1,1 +1,0 @@
-"""`kube-rdma verify` and BandwidthChecks: perftest between pods, pair by pair."""

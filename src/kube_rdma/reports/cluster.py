@@ -1,0 +1,326 @@
+"""What `kube-rdma status` reads of the API server, as values of model/reports/cluster.
+
+Each function is one kind, one or a few requests, and needs the verb list (of the binding get). Only
+the fields that are judged are decoded, so an object that somebody garbled hides no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+
+import msgspec
+
+from kube_base.errors import Refused
+from kube_base.frozen import Frozen
+from kube_client import wire
+from kube_client.kinds import NOTHING, ObjectKind, Stored, Where
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION
+from kube_rdma.adapters.cluster.kinds.node import NODE, node_state
+from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
+from kube_rdma.adapters.cluster.kinds.pod import (
+    FULL_POD,
+    Container,
+    ContainerStatus,
+    FullPod,
+    status_of,
+)
+from kube_rdma.adapters.cluster.kinds.workload import (
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    WorkloadSpec,
+    WorkloadStatus,
+)
+from kube_rdma.attach.cluster import network_of
+from kube_rdma.attach.documents import networks, pod_networks
+from kube_rdma.ipam.ip_pool_status import IPPoolStatus
+from kube_rdma.ipam.kind import IP_POOL_TEXT, pool_of_text
+from kube_rdma.model.attach.attachment import Network
+from kube_rdma.model.conditions import Condition
+from kube_rdma.model.node import NodeState
+from kube_rdma.model.operator.cluster_policy import ComponentName
+from kube_rdma.model.reports.cluster import (
+    AddressPool,
+    ClusterEvent,
+    NodePolicyState,
+    PolicyState,
+    ProgramPod,
+    ProgramTemplate,
+    WaitingPod,
+)
+from kube_rdma.model.reports.node_report import NodeReport
+from kube_rdma.operator.documents.nic_cluster_policy_status import (
+    OWN_REASONS,
+    NicClusterPolicyStatus,
+)
+from kube_rdma.operator.kind import NIC_CLUSTER_POLICY_STATUS
+from kube_rdma.reports.cluster_policies import NODE_POLICY_STATUS
+from kube_rdma.reports.node_policy_status import NodePolicyStatus
+
+# The policy of config/admission; an installation has its own, with the namespace before.
+GUARD = "agents-own-node.kube-rdma.io"
+_LONGEST = 300  # characters of a reason that a container gives
+_EVENTS = (  # the last ones are signed so by adapters/cluster/events
+    "reason=FailedScheduling",
+    "reason=FailedCreatePodSandBox",
+    "reportingComponent=kube-rdma.io/agent",
+)
+
+
+class _About(msgspec.Struct, frozen=True):
+    kind: str = ""
+    name: str = ""
+    namespace: str = ""
+
+
+class _Series(msgspec.Struct, frozen=True, rename="camel"):
+    last_observed_time: str = ""
+
+
+class _Event(msgspec.Struct, frozen=True, rename="camel"):
+    involved_object: _About = _About()
+    reason: str = ""
+    message: str = ""
+    last_timestamp: str | None = None
+    event_time: str | None = None
+    series: _Series | None = None
+
+
+EVENT = ObjectKind("", "v1", "Event", "events", namespaced=True, spec=NOTHING, status=NOTHING)
+BINDING = ObjectKind(
+    "admissionregistration.k8s.io",
+    "v1",
+    "ValidatingAdmissionPolicyBinding",
+    "validatingadmissionpolicybindings",
+    namespaced=False,
+    spec=NOTHING,
+    status=NOTHING,
+)
+
+
+class WorkloadCounts(Frozen):
+    """Pods of a workload: how many there are to be, are ready, are of the present template."""
+
+    desired: int
+    ready: int
+    updated: int
+
+
+class SeenWorkload(Frozen):
+    """A DaemonSet or Deployment with its first container; `labels` choose its pods."""
+
+    namespace: str
+    name: str
+    template: ProgramTemplate
+    counts: WorkloadCounts
+    labels: tuple[tuple[str, str], ...]
+
+
+async def nodes(cluster: Cluster) -> tuple[NodeState, ...]:
+    """All nodes."""
+    return tuple(map(node_state, await cluster.list(NODE)))
+
+
+async def workloads(cluster: Cluster) -> tuple[SeenWorkload, ...]:
+    """All DaemonSets and Deployments of the cluster, whoever they are of."""
+    sets = map(_daemon_set, await cluster.list(DAEMON_SETS))
+    return (*sets, *map(_deployment, await cluster.list(DEPLOYMENTS)))
+
+
+async def pods_of(cluster: Cluster, workload: SeenWorkload) -> tuple[ProgramPod, ...]:
+    """The pods of a workload."""
+    labels = ",".join(f"{key}={value}" for key, value in workload.labels)
+    where = Where(namespace=workload.namespace, labels=labels)
+    title = f"{workload.namespace}/{workload.name}"
+    return tuple(_program_pod(each, title) for each in await cluster.list(FULL_POD, where))
+
+
+async def reports(cluster: Cluster) -> Mapping[str, NodeReport]:
+    """The reports of all nodes; one that is not understood counts as none."""
+    parsed = await cluster.see(NODE_REPORT)
+    return {each.name: each.status for each in parsed.objects if each.status}
+
+
+async def policies(cluster: Cluster) -> tuple[PolicyState, ...]:
+    """The NicClusterPolicies of all namespaces."""
+    parsed = await cluster.see(NIC_CLUSTER_POLICY_STATUS)
+    return tuple(map(_policy, parsed.objects))
+
+
+async def node_policies(cluster: Cluster) -> tuple[NodePolicyState, ...]:
+    """The NodePolicies."""
+    parsed = await cluster.see(NODE_POLICY_STATUS)
+    return tuple(map(_node_policy, parsed.objects))
+
+
+async def pools(cluster: Cluster) -> tuple[AddressPool, ...]:
+    """The IPPools."""
+    parsed = await cluster.see(IP_POOL_TEXT)
+    return tuple(map(_pool, parsed.objects))
+
+
+async def definitions(cluster: Cluster) -> tuple[Network, ...]:
+    """The NetworkAttachmentDefinitions that can be attached."""
+    return tuple(filter(None, map(network_of, await cluster.list(DEFINITION))))
+
+
+async def waiting(cluster: Cluster) -> tuple[WaitingPod, ...]:
+    """The pods that have not started."""
+    stored = await cluster.list(FULL_POD, Where(fields="status.phase=Pending"))
+    return tuple(map(_waiting, stored))
+
+
+async def events(cluster: Cluster) -> tuple[ClusterEvent, ...]:
+    """What the scheduler, the kubelets and agents told of pods and nodes within the last hour.
+
+    Events are read by what the server can choose, for a cluster may have tens of thousands.
+    """
+    every: list[ClusterEvent] = []
+    for choice in _EVENTS:
+        request = wire.ApiRequest("list", "", "v1", "events", query=(("fieldSelector", choice),))
+        documents = wire.page(await cluster.write(request)).items
+        every += [_event(wire.parse(each, _Event)) for each in documents]
+    return tuple(every)
+
+
+async def guarded(cluster: Cluster, namespaces: Iterable[str]) -> bool:
+    """Whether the agents of all of these namespaces are held to their own nodes.
+
+    The name of a release may stand between that of its namespace and the policy's.
+    """
+    names = [stored.name for stored in await cluster.list(BINDING)]
+    bound = {name.partition(".")[0] for name in names if name.endswith(f".{GUARD}")}
+    return GUARD in names or bound.issuperset(namespaces)
+
+
+def _node_policy(stored: Stored[bytes, NodePolicyStatus]) -> NodePolicyState:
+    status = stored.status
+    if status is None or status.observed_generation != stored.generation:
+        return NodePolicyState(stored.name)
+    # Ready says the same as the first of its parts that does not hold.
+    wrong = next((c for c in status.conditions if c.status != "True" and c.type != "Ready"), None)
+    return NodePolicyState(
+        stored.name,
+        seen=True,
+        nodes=status.nodes,
+        applied=status.applied,
+        pending=status.pending,
+        refused=status.refused,
+        overruled=status.overruled,
+        reason=wrong.reason if wrong else "",
+        message=wrong.message if wrong else "",
+    )
+
+
+def _daemon_set(stored: Stored[WorkloadSpec, WorkloadStatus]) -> SeenWorkload:
+    status = stored.status or WorkloadStatus()
+    counts = (status.desired_number_scheduled, status.number_ready, status.updated_number_scheduled)
+    return _seen(stored, *counts)
+
+
+def _deployment(stored: Stored[WorkloadSpec, WorkloadStatus]) -> SeenWorkload:
+    status = stored.status or WorkloadStatus()
+    return _seen(stored, stored.spec.replicas, status.ready_replicas, status.updated_replicas)
+
+
+def _seen(
+    stored: Stored[WorkloadSpec, WorkloadStatus], desired: int, ready: int, updated: int
+) -> SeenWorkload:
+    container = next(iter(stored.spec.template.spec.containers), Container())
+    return SeenWorkload(
+        stored.namespace,
+        stored.name,
+        ProgramTemplate(stored.name, container.image, (*container.command, *container.args)),
+        WorkloadCounts(desired, ready, updated),
+        tuple(sorted(stored.spec.selector.match_labels.items())),
+    )
+
+
+def _program_pod(stored: FullPod, title: str) -> ProgramPod:
+    status = status_of(stored)
+    states = status.container_statuses
+    ready = bool(states) and all(each.ready for each in states) and not stored.deleting
+    why = next((text for each in states if (text := _why(each))), "")
+    return ProgramPod(
+        title,
+        stored.namespace,
+        stored.name,
+        stored.spec.node_name,
+        ready,
+        "" if ready else why or status.phase,
+        sum(each.restart_count for each in states),
+    )
+
+
+def _why(container: ContainerStatus) -> str:
+    """What a container waits for, or why it ended."""
+    if container.ready:
+        return ""
+    ends = (container.state.waiting, container.state.terminated, container.last_state.terminated)
+    for end in ends:
+        if end and end.reason:
+            text = f"{end.reason}: {end.message}" if end.message else end.reason
+            return " ".join(text.split())[:_LONGEST]
+    return ""
+
+
+def _policy(stored: Stored[None, NicClusterPolicyStatus]) -> PolicyState:
+    # The status of a new policy, with the defaults of its definition, is nobody's.
+    status = stored.status if stored.status != NicClusterPolicyStatus() else None
+    notes = _unmet(status.conditions) if status else ()
+    return PolicyState(
+        f"{stored.namespace}/{stored.name}".lstrip("/"),
+        status.state if status else "",
+        status.reason if status else "",
+        tuple(notes),
+        ours=bool(status and _is_ours(status)),
+    )
+
+
+def _is_ours(status: NicClusterPolicyStatus) -> bool:
+    """Whether kube-rdma's operator wrote it: NVIDIA's has no peer-memory driver since 23.7."""
+    words = {each.reason for each in status.conditions if each.type == "Ready"}
+    return bool(words & OWN_REASONS) or any(
+        part.name == ComponentName.PEER_DRIVER for part in status.applied_states
+    )
+
+
+def _unmet(conditions: Sequence[Condition]) -> Iterator[str]:
+    """What the conditions of parts say that do not hold."""
+    for part in conditions:
+        if part.status == "False" and part.type != "Ready":
+            yield f"{part.type}: {part.message}"
+
+
+def _pool(stored: Stored[bytes, IPPoolStatus]) -> AddressPool:
+    status = stored.status or IPPoolStatus()
+    routed = False
+    with suppress(Refused):  # its status says so
+        routed = pool_of_text(stored).routed
+    conditions = {each.type: each for each in status.conditions}
+    ready, full = conditions.get("Ready"), conditions.get("NearlyFull")
+    return AddressPool(
+        stored.name,
+        status.ranges,
+        status.used,
+        status.free,
+        ready.message if ready and ready.status == "False" else "",
+        full.message if full and full.status == "True" else "",
+        tuple(sorted({want.node for want in status.wants})),
+        routed,
+    )
+
+
+def _waiting(stored: FullPod) -> WaitingPod:
+    names = dict.fromkeys(name for each in stored.spec.containers for name in each.extended)
+    asks = any(stored.annotation(key) for key in (networks.ANNOTATION, pod_networks.ANNOTATION))
+    return WaitingPod(stored.namespace, stored.name, stored.spec.node_name, tuple(names), asks)
+
+
+def _event(event: _Event) -> ClusterEvent:
+    about, series = event.involved_object, event.series
+    last = (series and series.last_observed_time) or event.last_timestamp or event.event_time
+    return ClusterEvent(
+        about.kind, about.namespace, about.name, event.reason, event.message, last or ""
+    )

@@ -1,0 +1,137 @@
+"""Keeps one thing that the cluster knows of this node as the agent's last look was.
+
+The loop of role plugin hands every keeper each state of the Node object (`seen`) and each look
+(`look`); the subclass says what follows from a look, when the node says something else, and writes
+it. A keeper reconciles a level: one write where the two differ, none where they agree, so a change
+that another client made is set right too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import suppress
+from typing import ClassVar, Generic, TypeVar
+
+import structlog
+
+from kube_base.backoff import full_jitter
+from kube_base.errors import KubeError, Refused
+from kube_base.frozen import Frozen
+from kube_base.notices import Notices
+from kube_client.errors import NotInstalled
+from kube_rdma.lib.debounce import Debounce
+from kube_rdma.model.node import NodeState
+from kube_rdma.reports.rules.node_report import AgentLook
+
+REFUSED_SECONDS = 600.0  # an old ClusterRole lacks the right: every node of a cluster at once
+MISSING_SECONDS = 120.0  # the kind may be installed later, or never
+
+T = TypeVar("T")
+
+log = structlog.get_logger()
+
+
+def pause(error: KubeError, failures: int) -> float:
+    """Seconds to wait before the next try, after an error and so many before it."""
+    if isinstance(error, Refused):
+        longest = MISSING_SECONDS if isinstance(error, NotInstalled) else REFUSED_SECONDS
+        return random.uniform(longest / 2, longest)  # noqa: S311  spreads load
+    return full_jitter(failures)
+
+
+class WritePace(Frozen):
+    """How often a keeper writes; all in seconds.
+
+    `quiet` ends a burst of changes, `longest` ends an endless one. `spacing` lies between two
+    writes at least. `after` is the pause after an error and so many before it.
+    """
+
+    quiet: float = 0.0
+    longest: float = 0.0
+    spacing: float = 0.0
+    after: Callable[[KubeError, int], float] = pause
+
+
+class NodeKeeper(ABC, Generic[T]):
+    """Keeps what one agent's node says; T is what it is to say."""
+
+    part: ClassVar[str]
+    """The name of this part of the agent in logs and metrics."""
+    failure: ClassVar[str]
+    """The log event of a write that failed."""
+
+    def __init__(self, pace: WritePace) -> None:
+        self._pace = pace
+        self._changes = Debounce(pace.quiet, pace.longest)
+        self._node: NodeState | None = None
+        self._last: T  # what was wanted last; unset until the first look makes it certain
+        self._certain = False  # `_last` is about all that the node is to offer
+        self._notices = Notices()
+        self._hope = asyncio.Event()  # what a try failed of may be over
+
+    def seen(self, node: NodeState) -> None:
+        """Take note of the Node object as it is now."""
+        self._node = node
+        self._changes.touch()
+
+    def look(self, look: AgentLook) -> None:
+        """Take note of what the agent's last look came to."""
+        self.keep(self._wanted(look))
+
+    def keep(self, wanted: T) -> None:
+        """Take note of what the node is to say."""
+        if not self._certain or wanted != self._last:
+            self._last, self._certain = wanted, True
+            self._changes.touch()
+
+    def doubted(self) -> None:
+        """Take note that more is on its way: what the node says stands until the next look."""
+        self._certain = False
+
+    async def run(self) -> None:
+        """Write whenever the node says something else, until cancelled."""
+        failures = 0
+        while True:
+            await self._changes.wait()
+            node = self._node
+            if node is None or not self._certain or self._agrees(node, self._last):
+                continue
+            try:
+                shown = await self._write(node, self._last)
+            except KubeError as error:
+                self._tell(node.name, error)
+                await self._rest(self._pace.after(error, failures))
+                failures += 1
+                self._changes.touch()
+                continue
+            failures = 0
+            self._notices.over(self.part)
+            if self._node is node:  # else the watch has shown a newer one
+                self._node = shown
+            await asyncio.sleep(self._pace.spacing)
+
+    async def _rest(self, seconds: float) -> None:
+        """Wait before the next try, at most until there is hope."""
+        self._hope.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._hope.wait()
+
+    def _tell(self, node: str, error: KubeError) -> None:
+        """Say once in the log why a write failed, while that stands."""
+        self._notices.warn(log, self.failure, self.part, str(error), node=node)
+
+    @abstractmethod
+    def _wanted(self, look: AgentLook) -> T:
+        """Return what the node is to say after a look."""
+
+    @abstractmethod
+    def _agrees(self, node: NodeState, wanted: T) -> bool:
+        """Whether nothing has to be written."""
+
+    @abstractmethod
+    async def _write(self, node: NodeState, wanted: T) -> NodeState | None:
+        """Write what is wanted; the node as it is then, None where the watch will show it."""

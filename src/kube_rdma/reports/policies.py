@@ -1,0 +1,125 @@
+"""Tells in each NodePolicy what became of it on the nodes that it selects.
+
+    watches: policies, nodes' labels, reports ─► wake ─► one look: rollup ─► status where it differs
+
+A part of the controller, done by the copy that leads. Level-triggered: each look computes all
+anew, and one at an unchanged cluster writes nothing. Every agent watches the policies, so looks
+keep a distance: a rollout over thousands of nodes is a few writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import structlog
+
+from kube_base.errors import KubeError
+from kube_base.frozen import Frozen, field
+from kube_base.notices import Notices
+from kube_client.errors import Conflict
+from kube_client.kinds import Stored
+from kube_client.objects import Cluster
+from kube_rdma.adapters.bulkhead import ObjectWalls
+from kube_rdma.adapters.cluster.kinds.node import NODE
+from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
+from kube_rdma.lib.mirror import Mirror, follow_all
+from kube_rdma.model.conditions import moment
+from kube_rdma.model.pools.node_policy import PolicyAtNode, PolicyRollup
+from kube_rdma.reports.cluster_policies import (
+    NODE_POLICY_STATUS,
+    SeenPolicy,
+    seen_policy,
+    write_status,
+)
+from kube_rdma.reports.node_policy_status import node_policy_status
+from kube_rdma.reports.rules.policies import Labels, rollup
+
+log = structlog.get_logger()
+
+
+def _later(_failures: int) -> float:
+    """Where a kind is not installed, or may not be read: somebody has to do something first."""
+    return random.uniform(30.0, 60.0)  # noqa: S311  spreads load
+
+
+class PolicyStatusTiming(Frozen):
+    """Seconds: `apart` between two looks, `again` until the next one after a failure."""
+
+    apart: float = 5.0
+    again: float = 10.0
+    pause: Callable[[int], float] = field(default=_later)
+
+
+class PolicyStatuses:
+    """The NodePolicies of a cluster."""
+
+    def __init__(self, cluster: Cluster, timing: PolicyStatusTiming | None = None) -> None:
+        self._cluster, self._timing = cluster, timing or PolicyStatusTiming()
+        self._wake = asyncio.Event()
+        self._policies = Mirror(NODE_POLICY_STATUS, seen_policy, self._changed)
+        self._nodes = Mirror(NODE, _labels, self._changed)
+        self._reports = Mirror(NODE_REPORT, _reported, self._changed)
+        self._notices, self._walls = Notices(), ObjectWalls("NodePolicy")
+
+    async def run(self) -> None:
+        """Look at every change, until cancelled; an API server that is away is waited for."""
+        mirrors: tuple[Mirror[Any], ...] = (self._policies, self._nodes, self._reports)
+        async with asyncio.TaskGroup() as tasks:
+            await follow_all(tasks, self._cluster, self._timing.pause, *mirrors)
+            while True:
+                self._wake.clear()
+                trouble = any(mirror.trouble for mirror in mirrors)
+                await self._sleep(well=not trouble and await self.look(datetime.now(UTC)))
+
+    async def look(self, now: datetime) -> bool:
+        """Write every status that is another by now; False when that failed."""
+        policies = list(self._policies.values.values())
+        keys = [(policy.name, policy.generation) for policy in policies]
+        tells = [partial(self._tell, policy, moment(now)) for policy in policies]
+        return all([await self._walls.run(*each) for each in zip(keys, tells, strict=True)])
+
+    async def _tell(self, seen: SeenPolicy, now: str, fault: str) -> bool:
+        """Write a status that is another by now, or the `fault`; False when that failed."""
+        rolled: PolicyRollup | str = fault or seen.refusal
+        if seen.policy and not fault:
+            rolled = rollup(seen.policy, self._nodes.values, self._reports.values)
+        status = node_policy_status(seen.status, seen.generation, rolled, now)
+        if status == seen.status:
+            return True
+        try:
+            await write_status(self._cluster, seen, status)
+        except Conflict:
+            return True  # it is gone or another by now, which the watch tells
+        except KubeError as error:
+            self._notices.warn(
+                log, "policy status not written", seen.name, str(error), policy=seen.name
+            )
+            return False
+        self._notices.over(seen.name)
+        return True
+
+    def _changed(self, old: object, new: object) -> None:
+        if old != new:
+            self._wake.set()
+
+    async def _sleep(self, *, well: bool) -> None:
+        """Until something changes, or it is time for another try, but not too soon."""
+        await asyncio.sleep(self._timing.apart)
+        try:
+            async with asyncio.timeout(None if well else self._timing.again):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+
+
+def _labels(stored: Stored[Any, Any]) -> Labels:
+    return frozenset(stored.labels)
+
+
+def _reported(stored: Stored[Any, Any]) -> tuple[PolicyAtNode, ...]:
+    return stored.status.policies if stored.status else ()

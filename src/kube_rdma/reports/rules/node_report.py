@@ -1,0 +1,189 @@
+"""Makes a node's report out of one look of its agent.
+
+Behind pools/rules/health/evaluate and pools/rules/health/condition: the loop of role plugin hands
+in what a look came to, and agent/node/report writes what comes out when it differs from the object.
+What changes without meaning (counters, times) is left out, or a node at rest would write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from kube_base.frozen import Frozen
+from kube_rdma.attach.rules.plan import leads_pod
+from kube_rdma.lib.phrases import listed
+from kube_rdma.model.attach.attachment import Attachment
+from kube_rdma.model.card import Card, CardId, Netdev
+from kube_rdma.model.functions.function import FunctionsPlan
+from kube_rdma.model.measures import figure_text
+from kube_rdma.model.pools.node_policy import ClusterNodePolicy, PolicyAtNode
+from kube_rdma.model.pools.pool import Pool, Serving, ShareId
+from kube_rdma.model.reports.node_report import (
+    NodeReport,
+    PendingMode,
+    ReportedCard,
+    ReportedPool,
+    ReportedPort,
+)
+from kube_rdma.model.survey import Survey
+from kube_rdma.pools.rules.cards import interfaces
+from kube_rdma.pools.rules.health.condition import CardsState
+from kube_rdma.pools.rules.health.evaluate import NodeVerdict
+from kube_rdma.pools.rules.staging import Pending
+from kube_rdma.reports.rules.policies import at_node
+
+MOST_CARDS = 256  # of a report: a node of a thousand functions would fill its object with them
+_REJECTED = 64
+
+
+class AgentLook(Frozen):
+    """What an agent knows after one look."""
+
+    version: str
+    survey: Survey  # with what the node uses its interfaces for
+    verdict: NodeVerdict
+    cards: CardsState
+    pending: Sequence[Pending] = ()
+    refusals: Sequence[str] = ()
+    overlaps: Sequence[str] = ()  # of policies
+    policies: Sequence[ClusterNodePolicy] = ()  # those that this look was to meet
+    plan: FunctionsPlan = FunctionsPlan()
+    rails: int = 0
+    plugin_shares: Mapping[str, Collection[ShareId]] | None = None  # held; None: nobody can tell
+    attachments: Sequence[Attachment] = ()
+    served: tuple[Pool, ...] | None = None  # as the kubelet hears of them; None: as they are
+
+    @property
+    def listed(self) -> tuple[Pool, ...]:
+        """The pools as the kubelet hears of them."""
+        return self.verdict.pools if self.served is None else self.served
+
+
+def node_report(look: AgentLook) -> NodeReport:
+    """The report of a look; where room is short, ill cards come first."""
+    resources = _resources(look.verdict.pools)
+    reported = [
+        _reported(look, card, resources[card.id], _reasons(card, look.cards))
+        for card in _members(look.verdict.pools)
+    ]
+    reported += _vanished(look.cards, {card.id for card in reported})
+    others = [
+        _reported(look, card, (), card.reasons)
+        for card in look.verdict.cards
+        if card.devices and card.id not in resources
+    ]
+    usable = [card for card in others if not card.reasons]
+    rejected = [card for card in others if card.reasons]
+    important = sorted((*reported, *usable), key=lambda card: (not card.reasons, card.id))
+    kept = sorted(important[:MOST_CARDS], key=lambda card: card.id)
+    return NodeReport(
+        version=look.version,
+        cards=tuple(kept),
+        rejected=tuple(rejected[:_REJECTED]),
+        pools=tuple(_pool(pool) for pool in look.listed),
+        pending=tuple(
+            PendingMode(each.wanted.resource, each.wanted.mode, str(each)) for each in look.pending
+        ),
+        refusals=tuple(sorted(look.refusals)),
+        troubles=tuple(
+            sorted((*look.overlaps, *map(str, look.verdict.clashes), *look.verdict.beyond))
+        ),
+        rerouted=tuple(_rerouted(look.attachments)),
+        omitted=len(important) + len(rejected) - len(kept) - len(rejected[:_REJECTED]),
+        policies=_policies(look),
+    )
+
+
+def _rerouted(attachments: Sequence[Attachment]) -> list[str]:
+    """Pods whose default route leads through a network, with the interface."""
+    made = ((one.sandbox.pod, plan) for one in attachments for plan in one.plans)
+    return sorted(f"{pod} by {plan.interface}" for pod, plan in made if leads_pod(plan))
+
+
+def _policies(look: AgentLook) -> tuple[PolicyAtNode, ...]:
+    """What became of the cluster's policies; a wish is recognized by the place it was read at."""
+    verdict, plan = look.verdict, look.plan
+    taken = {pool.spec.resource: pool.spec.source for pool in verdict.pools}
+    taken |= {each.wanted.resource: each.wanted.source for each in look.pending}
+    refused = [(each.where, str(each)) for each in plan.refusals]
+    refused += [(each.second.source, str(each)) for each in verdict.clashes if each.fatal]
+    waits = [(each.wanted.source, str(each)) for each in look.pending]
+    return at_node(look.policies, taken, refused, (*waits, *plan.waiting))
+
+
+def _resources(pools: Sequence[Pool]) -> Mapping[CardId, tuple[str, ...]]:
+    """The resources of each card that is in a pool."""
+    names: dict[CardId, tuple[str, ...]] = {}
+    for pool in pools:
+        for card in pool.cards:
+            names[card.id] = (*names.get(card.id, ()), pool.spec.resource)
+    return names
+
+
+def _members(pools: Sequence[Pool]) -> tuple[Card, ...]:
+    """Each card of the pools once."""
+    return tuple({card.id: card for pool in pools for card in pool.cards}.values())
+
+
+def _reasons(card: Card, state: CardsState) -> tuple[str, ...]:
+    """Why a card of a pool is ill; while it is held back after its return it keeps its words."""
+    why = state.wrong.get(card.id)
+    return card.reasons if why is None else (why,)
+
+
+def _vanished(state: CardsState, present: set[CardId]) -> Iterator[ReportedCard]:
+    """The cards that pools had and that are gone."""
+    for name, why in state.wrong.items():
+        if name not in present:
+            yield ReportedCard(name, state.cards[name].name, reasons=(why,), gone=True)
+
+
+def _reported(
+    look: AgentLook, card: Card, resources: tuple[str, ...], reasons: Sequence[str]
+) -> ReportedCard:
+    ports = (
+        ReportedPort(
+            device.name,
+            port.number,
+            port.state.value,
+            port.link_layer.value,
+            figure_text(port.rate_gbps, latency=False),
+            netdev=port.netdev,
+        )
+        for device in card.devices
+        for port in device.ports
+    )
+    netdevs = interfaces(card, look.survey.functions)
+    uses = [netdev.use for netdev in netdevs if netdev.use]
+    return ReportedCard(
+        card.id,
+        card.name,
+        resources,
+        card.numa_node,
+        tuple(ports),
+        tuple(reasons),
+        carries=tuple(what for netdev in netdevs for what in _carried(netdev)),
+        addresses=tuple(address.partition("/")[0] for use in uses for address in use.addresses),
+    )
+
+
+def _carried(netdev: Netdev) -> Iterator[str]:
+    """What the node needs an interface for, beside an address of its own."""
+    if netdev.default_route:
+        yield f"the default route leads through {netdev.name}"
+    if netdev.use and netdev.use.storage:
+        yield f"{netdev.name} leads to storage, {listed(netdev.use.storage)}"
+    if netdev.use and netdev.use.beyond and not netdev.default_route:
+        yield f"routes to {listed(netdev.use.beyond)} lead through {netdev.name}"
+
+
+def _pool(pool: Pool) -> ReportedPool:
+    healthy = sum(share.healthy for share in pool.shares)
+    return ReportedPool(
+        pool.spec.resource,
+        pool.spec.mode.value,
+        len(pool.shares),
+        healthy,
+        len(pool.cards),
+        Serving.CLAIMS.value if pool.spec.serve is Serving.CLAIMS else "",
+    )

@@ -1,0 +1,1 @@
+"""Shows the state of a cluster: its page and the picture of all cards."""

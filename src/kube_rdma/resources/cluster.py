@@ -1,0 +1,140 @@
+"""What `kube-rdma resources` reads of the API server, as values of model/resources.
+
+Each function is one kind and one request, of one namespace where the author's rights end there.
+Only fields that are shown are decoded.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from kube_base.errors import Refused
+from kube_base.foreign_json import Undecodable, decoded
+from kube_client.kinds import ObjectCodec, ObjectKind, Where
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.kinds.claim_objects import DEVICE_CLASS
+from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION, RESOURCE
+from kube_rdma.adapters.cluster.kinds.node import whole
+from kube_rdma.adapters.cluster.kinds.pod import FULL_POD, Container, FullPod, status_of
+from kube_rdma.ipam.kind import IP_POOL_TEXT, pool_of_text
+from kube_rdma.model.claims.device import DRIVER
+from kube_rdma.model.resources import (
+    CardClass,
+    HeldShares,
+    NamedNetwork,
+    NamespaceQuota,
+    NetworkPool,
+)
+
+_REQUESTS = "requests."
+
+
+class QuotaStatus(msgspec.Struct, frozen=True):
+    """What QUOTA has of a status: quantities by the name of what is counted."""
+
+    hard: dict[str, str] = {}
+    used: dict[str, str] = {}
+
+
+_NO_SPEC: ObjectCodec[bytes] = ObjectCodec(bytes)
+QUOTA = ObjectKind(
+    "",
+    "v1",
+    "ResourceQuota",
+    "resourcequotas",
+    namespaced=True,
+    spec=_NO_SPEC,
+    status=ObjectCodec.of(QuotaStatus, writes=False),
+)
+
+
+class _Addresses(msgspec.Struct, frozen=True):
+    pool: str = ""
+    pools: dict[str, str] = {}
+
+
+class _NamedPlugin(msgspec.Struct, frozen=True):
+    ipam: _Addresses = _Addresses()
+    plugins: tuple[_NamedPlugin, ...] = ()
+
+
+async def pods(cluster: Cluster, namespace: str = "") -> tuple[HeldShares, ...]:
+    """What pods of a namespace, or of all of them, ask for and have not given back."""
+    stored = await cluster.list(FULL_POD, Where(namespace=namespace))
+    return tuple(held for pod in stored if not status_of(pod).is_over for held in _held(pod))
+
+
+async def quotas(cluster: Cluster, namespace: str) -> tuple[NamespaceQuota, ...]:
+    """What the ResourceQuotas of the namespace say of extended resources."""
+    stored = await cluster.list(QUOTA, Where(namespace=namespace))
+    return tuple(
+        NamespaceQuota(name.removeprefix(_REQUESTS), whole(hard), whole(one.status.used[name]))
+        for one in stored
+        if one.status
+        for name, hard in one.status.hard.items()
+        if name.startswith(_REQUESTS) and "/" in name and name in one.status.used
+    )
+
+
+async def networks(cluster: Cluster, namespace: str = "") -> tuple[NamedNetwork, ...]:
+    """The networks of a namespace, or of all of them."""
+    return tuple(
+        NamedNetwork(
+            one.namespace, one.name, one.annotation(RESOURCE) or "", named_pools(one.spec.config)
+        )
+        for one in await cluster.list(DEFINITION, Where(namespace=namespace))
+    )
+
+
+async def classes(cluster: Cluster) -> tuple[CardClass, ...]:
+    """The classes that choose devices of kube-rdma's claim driver."""
+    return tuple(
+        CardClass(one.name, one.spec.extended_resource_name or "")
+        for one in await cluster.list(DEVICE_CLASS)
+        if any(DRIVER in selector.cel.expression for selector in one.spec.selectors)
+    )
+
+
+async def ip_pools(cluster: Cluster) -> tuple[NetworkPool, ...]:
+    """The IPPools; one whose spec is not understood is for no namespace that is named here."""
+    pools = []
+    for stored in (await cluster.see(IP_POOL_TEXT)).objects:
+        free = stored.status.free if stored.status else ""
+        try:
+            namespaces = pool_of_text(stored).namespaces
+        except Refused:  # the controller names what is wrong
+            namespaces = ()
+        pools.append(NetworkPool(stored.name, free, tuple(map(str, namespaces))))
+    return tuple(pools)
+
+
+def _held(pod: FullPod) -> Iterator[HeldShares]:
+    """What its containers ask for together, or its greediest init container alone."""
+    spec = pod.spec
+    beside: Counter[str] = Counter()
+    for container in spec.containers:
+        beside.update(_limits(container))
+    for container in spec.init_containers:
+        beside |= Counter(_limits(container))
+    for resource, count in beside.items():
+        yield HeldShares(pod.namespace, spec.node_name, resource, count)
+
+
+def _limits(container: Container) -> Mapping[str, int]:
+    """Of extended resources requests equal limits."""
+    limits = container.resources.limits
+    return {name: whole(str(count)) for name, count in limits.items() if "/" in name}
+
+
+def named_pools(config: str) -> tuple[str, ...]:
+    """The pools that a CNI configuration names; none where it is no configuration of kube-rdma."""
+    try:
+        plugin = decoded(config, _NamedPlugin)
+    except Undecodable:
+        return ()
+    named = [one.ipam for one in (plugin, *plugin.plugins)]
+    pools = (pool for ipam in named for pool in (ipam.pool, *ipam.pools.values()) if pool)
+    return tuple(dict.fromkeys(pools))

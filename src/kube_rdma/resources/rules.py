@@ -1,0 +1,151 @@
+"""Which resources, classes and networks a namespace has, and how much of them is free.
+
+resources/reader asks, resources/views shows. A share is free where its node may get pods, the
+node lists it as allocatable, and no pod that is not over asks for it. Where claims serve a name
+the kubelet lists none, and the node's report says how many there are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from kube_rdma.model.node import NodeState
+from kube_rdma.model.pools.pool import Mode
+from kube_rdma.model.reports.node_report import ReportedPool
+from kube_rdma.model.resources import (
+    NAMED_LIKE_RDMA,
+    AllowedNetwork,
+    AuthorFacts,
+    HeldShares,
+    NamedNetwork,
+    NamedResource,
+    ResourceListing,
+)
+from kube_rdma.pools.rules.modes import MODES
+
+_NATIVE = ("kubernetes.io/", "requests.", "limits.")
+
+
+def resource_list(facts: AuthorFacts) -> ResourceListing:
+    """What there is, in the order of names; nothing where nothing could be read."""
+    every = facts.networks or ()
+    allowed = [network for network in every if _may_name(facts, network)]
+    return ResourceListing(
+        facts.namespace,
+        tuple(_resource(facts, name, allowed) for name in sorted(_names(facts))),
+        tuple(sorted(facts.classes or (), key=lambda one: one.name)),
+        tuple(_allowed(facts, network) for network in allowed),
+        len(every) - len(allowed),
+        facts.not_seen,
+    )
+
+
+def _names(facts: AuthorFacts) -> set[str]:
+    """Names that kube-rdma's own objects have, and others that look like RDMA."""
+    reported = {pool.resource for _, pool in _pools(facts)}
+    classes = {one.resource for one in facts.classes or ()}
+    networks = {one.resource for one in facts.networks or ()}
+    guessed = {name for node in facts.nodes or () for name, _ in node.allocatable}
+    guessed |= {held.resource for held in (*(facts.own_pods or ()), *(facts.pods or ()))}
+    guessed |= {quota.resource for quota in facts.quotas or ()}
+    return {*reported, *classes, *networks, *filter(_looks_like_rdma, guessed)} - {""}
+
+
+def _looks_like_rdma(name: str) -> bool:
+    return (
+        "/" in name
+        and not name.startswith(_NATIVE)
+        and any(part in name.lower() for part in NAMED_LIKE_RDMA)
+    )
+
+
+def _pools(facts: AuthorFacts) -> Iterator[tuple[str, ReportedPool]]:
+    """Each pool of a report, with the name of its node."""
+    for node, report in (facts.reports or {}).items():
+        for pool in report.pools:
+            yield node, pool
+
+
+def _resource(facts: AuthorFacts, name: str, networks: list[NamedNetwork]) -> NamedResource:
+    pools = [pool for _, pool in _pools(facts) if pool.resource == name]
+    modes = tuple(dict.fromkeys(pool.mode for pool in pools))
+    totals = _totals(facts, name)
+    free = _free(facts, name, totals)
+    return NamedResource(
+        name=name,
+        modes=modes,
+        meaning=_meaning(modes),
+        nodes=None if totals is None else sum(count > 0 for count in totals.values()),
+        total=None if totals is None else sum(totals.values()),
+        free=None if free is None else sum(free.values()),
+        most=None if free is None else max(free.values(), default=0),
+        used_here=None if facts.own_pods is None else _held(facts.own_pods, name).total(),
+        quota=_left(facts, name),
+        by_claims=any(pool.by_claims for pool in pools),
+        networks=tuple(network.title for network in networks if network.resource == name),
+    )
+
+
+def _meaning(modes: tuple[str, ...]) -> str:
+    """What a share is; nodes of a newer release may report modes that are not in the table."""
+    if len(modes) != 1 or modes[0] not in set(Mode):
+        return ""
+    return MODES[Mode(modes[0])].meaning
+
+
+def _totals(facts: AuthorFacts, name: str) -> dict[str, int] | None:
+    """The shares of each node that the scheduler counts; None where neither kind was read."""
+    reported = {node: pool for node, pool in _pools(facts) if pool.resource == name}
+    if facts.nodes is None:
+        if facts.reports is None:
+            return None
+        return {node: pool.healthy for node, pool in reported.items()}
+    totals = {}
+    for node in filter(_takes_pods, facts.nodes):
+        pool = reported.get(node.name)
+        listed = dict(node.allocatable).get(name, 0)
+        totals[node.name] = pool.healthy if pool and pool.by_claims else listed
+    return totals
+
+
+def _takes_pods(node: NodeState) -> bool:
+    return not node.unschedulable and node.ready is not False
+
+
+def _free(facts: AuthorFacts, name: str, totals: dict[str, int] | None) -> dict[str, int] | None:
+    if totals is None or facts.pods is None:
+        return None
+    held = _held(facts.pods, name)
+    return {node: max(total - held[node], 0) for node, total in totals.items()}
+
+
+def _held(pods: tuple[HeldShares, ...], name: str) -> Counter[str]:
+    """How many shares pods hold on each node."""
+    held: Counter[str] = Counter()
+    for shares in pods:
+        if shares.resource == name:
+            held[shares.node] += shares.count
+    return held
+
+
+def _left(facts: AuthorFacts, name: str) -> int | None:
+    """What the tightest quota leaves; None without one."""
+    rest = (one.hard - one.used for one in facts.quotas or () if one.resource == name)
+    return min((max(count, 0) for count in rest), default=None)
+
+
+def _may_name(facts: AuthorFacts, network: NamedNetwork) -> bool:
+    """By the agents' isolation, and by the pools that the network's addresses are of."""
+    own = network.namespace == facts.namespace
+    if facts.everybodys is not None and not own and network.namespace not in facts.everybodys:
+        return False
+    pools = [pool for pool in facts.ip_pools or () if pool.name in network.pools]
+    return all(not pool.namespaces or facts.namespace in pool.namespaces for pool in pools)
+
+
+def _allowed(facts: AuthorFacts, network: NamedNetwork) -> AllowedNetwork:
+    free = {pool.name: pool.free for pool in facts.ip_pools or ()}
+    counts = [free[name] for name in network.pools if free.get(name)]
+    shown = ", ".join(dict.fromkeys(counts)) if len(counts) == len(network.pools) else ""
+    return AllowedNetwork(network.title, network.resource, shown, network.follows_card)

@@ -1,0 +1,159 @@
+"""What a cluster has for the author of a pod, for people and programs: `kube-rdma resources`.
+
+Tables of resources, classes and networks, then the lines to copy into a pod, last what could not
+be seen. The values come from rules/resources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from shlex import quote
+
+from kube_base.frozen import asdict
+from kube_rdma.lib.finding_lines import counted, ended, not_seen
+from kube_rdma.lib.page import Block, Line, Page, PageRow, PageTable, Sentence
+from kube_rdma.model.resources import AllowedNetwork, CardClass, NamedResource, ResourceListing
+
+_NONE = "-"
+_RESOURCES = ("RESOURCE", "MODE", "NODES", "SHARES", "FREE", "ON A NODE", "USED HERE", "QUOTA LEFT")
+_CLASSES = ("CLASS OF CLAIMS", "RESOURCE")
+_NETWORKS = ("NETWORK", "RESOURCE", "FREE ADDRESSES")
+_ANNOTATION = "k8s.v1.cni.cncf.io/networks"
+_NOTHING = "No resource, class or network for RDMA cards"
+
+
+def resources_page(listed: ResourceListing) -> Page:
+    """The whole."""
+    networks = {network.title: network for network in listed.networks}
+    return (
+        _table(_RESOURCES, map(_resource_row, listed.resources)),
+        _table(_CLASSES, ((one.name, one.resource or _NONE) for one in listed.classes)),
+        _table(_NETWORKS, map(_network_row, listed.networks)),
+        _kept(listed),
+        *(
+            (Sentence(_headline(one)), *_indented(pod_lines(one, networks)))
+            for one in listed.resources
+        ),
+        *(
+            (Line(f"As a claim of class {one.name}:"), *_indented(claim_lines(one)))
+            for one in listed.classes
+            if not one.resource
+        ),
+        _nothing(listed),
+        tuple(not_seen(listed.not_seen)),
+    )
+
+
+def resources_document(listed: ResourceListing) -> dict[str, object]:
+    """The same as JSON values. Keys are stable: they are added to, never renamed or removed."""
+    networks = {network.title: network for network in listed.networks}
+    return {
+        "namespace": listed.namespace,
+        "resources": [
+            {
+                "name": one.name,
+                "modes": list(one.modes),
+                "nodes": one.nodes,
+                "shares": one.total,
+                "free": one.free,
+                "freeOnOneNode": one.most,
+                "usedHere": one.used_here,
+                "quotaLeft": one.quota,
+                "byClaims": one.by_claims,
+                "networks": list(one.networks),
+                "write": "\n".join(pod_lines(one, networks)),
+            }
+            for one in listed.resources
+        ],
+        "classes": [asdict(one) | {"write": "\n".join(claim_lines(one))} for one in listed.classes],
+        "networks": [
+            {"name": one.title, "resource": one.resource, "freeAddresses": one.free}
+            for one in listed.networks
+        ],
+        "networksOfOthers": listed.kept_networks,
+        "unread": [{"what": each.part, "why": each.why} for each in listed.not_seen],
+    }
+
+
+def pod_lines(resource: NamedResource, networks: dict[str, AllowedNetwork]) -> list[str]:
+    """What a pod says that asks for one share, with a network of it if there is one."""
+    lines = []
+    name = _chosen([networks[title] for title in resource.networks])
+    if name:
+        lines += ["metadata:", "  annotations:", f"    {_ANNOTATION}: {name}"]
+    return [
+        *lines,
+        "spec:",
+        "  containers:",
+        "  - name: main",
+        "    resources:",
+        f"      limits: {{{resource.name}: 1}}",
+    ]
+
+
+def claim_lines(card_class: CardClass) -> list[str]:
+    """What makes the template of the class, and what a pod says that uses it."""
+    return [
+        f"# kube-rdma claim --class {quote(card_class.name)} | kubectl apply -f -",
+        "spec:",
+        "  resourceClaims:",
+        "  - {name: rdma, resourceClaimTemplateName: rdma}",
+        "  containers:",
+        "  - name: main",
+        "    resources:",
+        "      claims: [{name: rdma}]",
+    ]
+
+
+def _chosen(networks: Sequence[AllowedNetwork]) -> str:
+    """A network that fits whichever card the pod gets, else the first."""
+    ordered = sorted(networks, key=lambda one: not one.follows_card)
+    return next((one.title for one in ordered), "")
+
+
+def _table(head: tuple[str, ...], cells: Iterable[tuple[str, ...]]) -> Block:
+    """A table, nothing without rows."""
+    rows = tuple(map(PageRow, cells))
+    return (PageTable(head, rows),) if rows else ()
+
+
+def _resource_row(resource: NamedResource) -> tuple[str, ...]:
+    mode = ", ".join(resource.modes) or _NONE
+    counts = (
+        resource.nodes,
+        resource.total,
+        resource.free,
+        resource.most,
+        resource.used_here,
+        resource.quota,
+    )
+    shown = (_NONE if count is None else str(count) for count in counts)
+    return (resource.name, f"{mode} by claims" if resource.by_claims else mode, *shown)
+
+
+def _network_row(network: AllowedNetwork) -> tuple[str, ...]:
+    return network.title, network.resource or _NONE, network.free or _NONE
+
+
+def _kept(listed: ResourceListing) -> Block:
+    """How many networks the table leaves out."""
+    if not listed.kept_networks:
+        return ()
+    count = counted(listed.kept_networks, "network")
+    return (Sentence(f"{count} more: pods of {listed.namespace} may not name them."),)
+
+
+def _headline(resource: NamedResource) -> str:
+    """What the lines below it are for, and what the number in them means."""
+    means = f" A share is {ended(resource.meaning)}" if resource.meaning else ""
+    return f"For {resource.name}.{means}"
+
+
+def _indented(lines: Sequence[str]) -> Block:
+    return tuple(Line(f"    {line}") for line in lines)
+
+
+def _nothing(listed: ResourceListing) -> Block:
+    if listed.resources or listed.classes or listed.networks:
+        return ()
+    return (Line(f"{_NOTHING} {'could be seen' if listed.not_seen else 'is there'}."),)

@@ -1,1 +1,0 @@
-"""Selectors of devices in CEL: the part of the language that slices are selected with."""

@@ -1,1 +1,0 @@
-"""What becomes of a pod, by the rules of the agent itself."""

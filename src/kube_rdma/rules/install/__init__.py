@@ -1,1 +1,0 @@
-"""What an installation consists of: one description, printed as manifests or as a Helm chart."""

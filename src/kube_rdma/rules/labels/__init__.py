@@ -1,1 +1,0 @@
-"""Labels of the Node object: which exist, what they say now, and which of them are kube-rdma's."""

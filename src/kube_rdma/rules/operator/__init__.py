@@ -1,1 +1,0 @@
-"""The operator's decisions: which DaemonSets a policy means, and what their state says."""

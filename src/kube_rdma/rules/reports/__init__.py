@@ -1,1 +1,0 @@
-"""What nodes report, and what the reports of all of them come to."""

@@ -1,0 +1,329 @@
+"""Does the BandwidthChecks of a cluster: those of a namespace one after the other, each in turns.
+
+    watch ─► which is due first (verify/rules/due) ─► status: Measuring ─► as `kube-rdma verify`
+      ─► status with figures, Event
+
+Two at once would slow each other, so one measures at a time. After each turn
+(verify/pairs) comes the next namespace: a big check takes longer, and keeps nobody from
+his own.
+
+A part of the controller, done by the copy that leads. What it may do in a namespace is what that
+namespace's administrator has bound it to; without a right a check says so and is tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+import structlog
+
+from kube_base.errors import KubeError, Refused
+from kube_base.frozen import Frozen, field, replace
+from kube_base.notices import Notices
+from kube_client.errors import Conflict
+from kube_client.objects import Cluster
+from kube_client.pod_commands import PodCommands
+from kube_rdma.adapters.bulkhead import ObjectWalls
+from kube_rdma.adapters.cluster.events import About, Events
+from kube_rdma.lib.mirror import Mirror, follow_all
+from kube_rdma.lib.turns import served
+from kube_rdma.model.verify.bandwidth import Pairing, PairProof
+from kube_rdma.model.verify.bandwidth_check import BandwidthPlan
+from kube_rdma.verify.claimed_cards import cards_or_why
+from kube_rdma.verify.cluster import VerifyObjects
+from kube_rdma.verify.cluster_checks import (
+    BANDWIDTH_CHECK,
+    SeenCheck,
+    seen_check,
+    write_status,
+)
+from kube_rdma.verify.copies import Copies, CopyRequest, copies
+from kube_rdma.verify.paired_run import PairedRun, with_centre_first
+from kube_rdma.verify.pairs import BandwidthProof, Pacing
+from kube_rdma.verify.rules.copies import CHECK_LABEL
+from kube_rdma.verify.rules.due import due
+from kube_rdma.verify.status import BandwidthCheckStatus, begun, measured, not_measured
+from kube_rdma.verify.views.bandwidth import verdict
+
+log = structlog.get_logger()
+
+_NOBODY = "no pod took part"
+AT_ONCE = 4  # namespaces whose checks are under way; each has its figures in memory
+
+
+def _later(_failures: int) -> float:
+    """Where the kind is not installed, or may not be read: somebody has to do something first."""
+    return random.uniform(30.0, 60.0)  # noqa: S311  spreads load
+
+
+class CheckTiming(Frozen):
+    """`again`: seconds until the next look after the API server took no status.
+
+    `pacing` is that of every run; whose turn it is, is decided here.
+    """
+
+    again: float = 10.0
+    pause: Callable[[int], float] = field(default=_later)
+    now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
+    pacing: Pacing = Pacing()
+
+
+class _TooMany(Refused):
+    """A check needs more measurements than its maxPairs."""
+
+    def __init__(self, seen: SeenCheck, most: int, pods: int, wanted: int) -> None:
+        super().__init__(
+            f"its {pods} pods need {wanted} measurements, and maxPairs allows {most}",
+            remedy="Choose fewer pods or nodes, or raise maxPairs",
+            where=f"BandwidthCheck {seen.title}",
+        )
+
+
+class _Excess(Frozen):
+    """A run of a template that needed too many measurements: on `nodes` it made `pods` Ready."""
+
+    generation: int
+    nodes: int
+    pods: int
+    wanted: int
+
+
+class _Running(Frozen):
+    """What is measured in a namespace."""
+
+    title: str
+    generation: int
+    task: asyncio.Task[BandwidthCheckStatus]
+
+
+class BandwidthChecks:
+    """The checks of all namespaces; `events` is run by who made it."""
+
+    def __init__(self, cluster: Cluster, events: Events, timing: CheckTiming | None = None) -> None:
+        self._cluster, self._events = cluster, events
+        self._timing = timing or CheckTiming()
+        self._commands, self._objects = PodCommands(cluster), VerifyObjects(cluster)
+        self._checks = Mirror(BANDWIDTH_CHECK, seen_check, self._changed)
+        self._wake = asyncio.Event()
+        self._turn = asyncio.Lock()  # who waits longest is next
+        self._busy: dict[str, _Running | None] = {}  # by namespace
+        self._served: dict[str, datetime] = {}  # when a namespace's last check began
+        self._not_before: dict[str, datetime] = {}  # by title: its status could not be written
+        self._too_many: dict[str, _Excess] = {}  # by uid: no copies are made to find it again
+        self._notices, self._walls = Notices(), ObjectWalls(BANDWIDTH_CHECK.kind, lambda _: 0.0)
+
+    async def run(self) -> None:
+        """Do what is due, until cancelled; an API server that is away is waited for."""
+        async with asyncio.TaskGroup() as tasks:
+            await follow_all(tasks, self._cluster, self._timing.pause, self._checks)
+            while True:
+                self._wake.clear()
+                at, seen = self._next(now := self._timing.now())
+                if at is None or seen is None:
+                    await self._wake.wait()
+                elif at > now:
+                    await self._sleep((at - now).total_seconds())
+                else:
+                    self._busy[seen.namespace] = None
+                    self._served = served(self._served, seen.namespace, now)
+                    tasks.create_task(self._do(seen, now))
+
+    async def _do(self, seen: SeenCheck, now: datetime) -> None:
+        """One check of a namespace; then its next one can begin."""
+        try:
+            status = begun(seen.status, seen.generation, now)
+            done = partial(self._done, seen, status)
+            if await self._walls.run((seen.uid, seen.generation), done):
+                self._not_before.pop(seen.title, None)
+            else:  # others have their turn meanwhile
+                self._not_before[seen.title] = now + timedelta(seconds=self._timing.again)
+        finally:
+            del self._busy[seen.namespace]
+            kept = {each.uid for each in self._checks.values.values()}
+            titles = {each.title for each in self._checks.values.values()}
+            self._not_before = {k: at for k, at in self._not_before.items() if k in titles}
+            self._too_many = {uid: excess for uid, excess in self._too_many.items() if uid in kept}
+            self._wake.set()
+
+    def _next(self, now: datetime) -> tuple[datetime, SeenCheck] | tuple[None, None]:
+        """Which begins next, and when; none when nothing is to be done, or enough is under way.
+
+        Of those that are due it is that of the namespace which was served longest ago.
+        """
+        if len(self._busy) >= AT_ONCE:
+            return None, None
+        times = []
+        for seen in self._checks.values.values():
+            history = seen.status.history if seen.status else None
+            at = due(seen.generation, seen.plan.every if seen.plan else None, history, now)
+            if at is not None and seen.namespace not in self._busy:
+                times.append((max(at, self._not_before.get(seen.title, at)), seen))
+        ready = [entry for entry in times if entry[0] <= now]
+        return min(ready or times, key=self._rank, default=(None, None))
+
+    def _rank(self, entry: tuple[datetime, SeenCheck]) -> tuple[datetime, datetime]:
+        at, seen = entry
+        last = self._served.get(seen.namespace, datetime.min.replace(tzinfo=UTC))
+        return (last, at) if at <= self._timing.now() else (at, last)
+
+    async def _done(self, seen: SeenCheck, status: BandwidthCheckStatus, why: str) -> bool:
+        """Do one, or say `why` not, and tell what came of it; False if its status is not written.
+
+        When it is tried again says verify/rules/due.
+        """
+        ended: BandwidthCheckStatus | None = not_measured(status, why, self._timing.now())
+        if not why:
+            if not await self._written(seen, status):
+                return False
+            ended = await self._ended(seen, status)
+        if ended is None:
+            return True  # it was changed or deleted meanwhile
+        if not await self._written(seen, ended):
+            return False
+        self._tell(seen, ended)
+        await self._seen_with(seen, ended)
+        return True
+
+    async def _written(self, seen: SeenCheck, status: BandwidthCheckStatus) -> bool:
+        try:
+            await write_status(self._cluster, seen, status)
+        except Conflict:
+            return False  # it is gone, as the watch will tell
+        except KubeError as error:
+            self._notices.warn(
+                log, "bandwidth check not told", seen.title, str(error), check=seen.title
+            )
+            return False
+        self._notices.over(seen.title)
+        return True
+
+    async def _ended(
+        self, seen: SeenCheck, status: BandwidthCheckStatus
+    ) -> BandwidthCheckStatus | None:
+        """Measure until the end, or until nobody asks for just this any more: None."""
+        task = asyncio.create_task(self._measured(seen, status))
+        self._busy[seen.namespace] = _Running(seen.title, seen.generation, task)
+        try:
+            await asyncio.wait((task,))
+            return None if task.cancelled() else task.result()
+        finally:
+            self._busy[seen.namespace] = None
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def _measured(
+        self, seen: SeenCheck, status: BandwidthCheckStatus
+    ) -> BandwidthCheckStatus:
+        if seen.plan is None:
+            return not_measured(status, seen.refusal, self._timing.now(), refused=True)
+        try:
+            proof = await self._proof(seen, seen.plan)
+        except KubeError as error:
+            # Nodes that are named stay as many; of pods and of all nodes there may be fewer later.
+            refused = isinstance(error, _TooMany) and bool(seen.plan.nodes)
+            return not_measured(status, str(error), self._timing.now(), refused=refused)
+        if not proof.rated:
+            why = "; ".join(f"{name}: {why}" for name, why in proof.left_out) or _NOBODY
+            why = f"{why}. {proof.remark}" if proof.remark else why
+            return not_measured(status, why, self._timing.now())
+        result = f"{verdict(proof)} {proof.remark}".strip()
+        return measured(status, proof, result, self._timing.now())
+
+    async def _proof(self, seen: SeenCheck, plan: BandwidthPlan) -> PairProof:
+        """What `kube-rdma verify pods` does, or with a template `kube-rdma verify nodes`."""
+        pacing = replace(self._timing.pacing, turn=lambda: self._turn, run_seconds=plan.run_seconds)
+        measuring = BandwidthProof(self._commands, plan.run, pacing, brief=True)
+        old = seen.status if plan.against_last else None
+        before = old.figures_of(seen.generation) if old else {}
+        async with AsyncExitStack() as stack:
+            if plan.template is None:
+                pods_there = await self._objects.pods(seen.namespace, selector=plan.selector)
+                taking = Copies(tuple(pods_there))
+            else:
+                # Of a run whose controller ended without a word.
+                await self._objects.delete(seen.namespace, f"{CHECK_LABEL}={seen.name}")
+                asked = copies(self._objects, self._copies(seen, plan))
+                taking = await stack.enter_async_context(asked)
+            cards, remark = await cards_or_why(self._cluster, taking.pods)
+            pods, silent = await measuring.all_probed(taking.pods, taking.left_out, cards)
+            if plan.pairing is Pairing.STAR and plan.nodes:
+                pods = list(with_centre_first(pods, plan.nodes[0], silent))
+            run = PairedRun(pods, plan.pairing, both_ways=plan.both_ways)
+            if (wanted := run.due) > plan.most_pairs:
+                if plan.template is not None:
+                    nodes = len(taking.pods) + len(taking.left_out) - taking.excused
+                    excess = _Excess(seen.generation, nodes, len(pods), wanted)
+                    self._too_many[seen.uid] = excess
+                raise _TooMany(seen, plan.most_pairs, len(pods), wanted)
+            await run.measure(measuring, lambda _: None, plan.standard, before)
+        proof = await asyncio.to_thread(  # the Lease is renewed meanwhile
+            measuring.proof, measuring.outcomes, plan.standard, silent, before, due=run.due
+        )
+        return replace(proof, excused=taking.excused, pairing=plan.pairing, remark=remark)
+
+    def _copies(self, seen: SeenCheck, plan: BandwidthPlan) -> CopyRequest:
+        """They are the check's own: when it goes, they go, whatever became of the controller."""
+        assert plan.template is not None
+        excess = self._too_many.get(seen.uid)
+
+        def admit(nodes: int) -> None:
+            """What could only come to too much again is not made."""
+            if excess and excess.generation == seen.generation and nodes >= excess.nodes:
+                raise _TooMany(seen, plan.most_pairs, excess.pods, excess.wanted)
+
+        return CopyRequest(
+            plan.template,
+            f"BandwidthCheck {seen.title}: spec.template",
+            seen.namespace,
+            plan.nodes,
+            plan.start_seconds,
+            owner=(BANDWIDTH_CHECK.api_version, BANDWIDTH_CHECK.kind, seen.name, seen.uid),
+            admit=admit,
+        )
+
+    def _changed(self, old: SeenCheck | None, new: SeenCheck | None) -> None:
+        """A run ends at once when what it measures is no longer asked for."""
+        self._wake.set()
+        seen = new or old
+        running = self._busy.get(seen.namespace) if seen else None
+        if seen and running and seen.title == running.title:
+            generation = new.generation if new else None
+            if generation != running.generation:
+                running.task.cancel()
+
+    async def _seen_with(self, seen: SeenCheck, ended: BandwidthCheckStatus) -> None:
+        """Wait until the watch shows the status, or the check would be done once more."""
+        while True:
+            self._wake.clear()
+            shown = self._checks.values.get(seen.title)
+            if shown is None or _is_newer(shown, seen, ended):
+                self._wake.set()
+                return
+            await self._wake.wait()
+
+    def _tell(self, seen: SeenCheck, ended: BandwidthCheckStatus) -> None:
+        about = About(
+            BANDWIDTH_CHECK.kind, seen.name, seen.namespace, seen.uid, BANDWIDTH_CHECK.api_version
+        )
+        well = ended.state == "Well"
+        self._events.tell(about, f"Bandwidth{ended.state}", ended.result, warning=not well)
+        log.info("bandwidth check done", check=seen.title, state=ended.state, result=ended.result)
+
+    async def _sleep(self, seconds: float) -> None:
+        """Until then, or until something changes."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+
+
+def _is_newer(shown: SeenCheck, seen: SeenCheck, ended: BandwidthCheckStatus) -> bool:
+    """Whether the watch shows the end of a run, or another check by now."""
+    if (shown.uid, shown.generation) != (seen.uid, seen.generation):
+        return True
+    return shown.status is not None and shown.status.completion_time == ended.completion_time

@@ -1,0 +1,143 @@
+"""A pod for each node out of one manifest, which has the tenant's own network, shares and image.
+
+What a copy runs is nothing: it waits until something is run in it.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from kube_base.errors import Refused
+from kube_rdma.verify.rules.claimed_nodes import ClaimOffers
+
+LABEL = "kube-rdma.io/verify"  # of a copy: which run it belongs to
+CHECK_LABEL = "kube-rdma.io/bandwidth-check"  # and which BandwidthCheck, if any
+# A first process ends of no signal without a handler, and a shell sees one between two commands.
+_WAIT = ["sh", "-c", "trap 'exit 0' TERM; sleep 1000000 & wait"]
+_NO_IMAGE = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"}
+# Of the scheduler (kubernetes v1.36.3, plugins/dynamicresources/dynamicresources.go), and what it
+# means for a node that has such devices.
+_UNALLOCATED = "cannot allocate all claims"
+_HELD = "Cards that claims of other pods hold are not measured."
+_NODE_FIELD, _OF_A_NODE = "metadata.name", "kubernetes.io/hostname"
+
+
+def pod_for(manifest: Mapping[str, Any], node: str, run: str, where: str) -> dict[str, Any]:
+    """The copy of a manifest for a node; Refused when it is no pod. `where` is its file."""
+    if manifest.get("kind") != "Pod" or not manifest.get("spec", {}).get("containers"):
+        raise Refused(
+            f"it is of kind {manifest.get('kind')!r}, and a Pod with a container is needed",
+            remedy="Give the manifest of one pod, as your jobs have it",
+            where=where,
+        )
+    made = copy.deepcopy(dict(manifest))
+    metadata = made.setdefault("metadata", {})
+    for name in ("name", "ownerReferences", "uid", "resourceVersion"):
+        metadata.pop(name, None)
+    metadata["name"] = f"kube-rdma-verify-{run}-{node}"
+    metadata["labels"] = {**(metadata.get("labels") or {}), LABEL: run}
+    spec = made["spec"]
+    spec.pop("nodeName", None)
+    # As the seed's own pods are, each for one node.
+    (spec.get("nodeSelector") or {}).pop(_OF_A_NODE, None)
+    spec["restartPolicy"] = "Never"
+    spec["terminationGracePeriodSeconds"] = 1
+    # By the scheduler, which looks at what is free; a node's name alone would skip it.
+    only = {"matchFields": [{"key": _NODE_FIELD, "operator": "In", "values": [node]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [only]}}
+    spec["affinity"] = {"nodeAffinity": required}
+    first = spec["containers"][0]
+    first["command"], first["args"] = list(_WAIT), []
+    for probe in ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle"):
+        first.pop(probe, None)
+    spec["containers"] = [first]
+    spec.pop("initContainers", None)
+    return made
+
+
+def owned(document: dict[str, Any], check: tuple[str, str, str, str]) -> None:
+    """Let a copy belong to a BandwidthCheck (apiVersion, kind, name, uid), and go with it."""
+    version, kind, name, uid = check
+    metadata = document["metadata"]
+    metadata["labels"][CHECK_LABEL] = name
+    reference = {"apiVersion": version, "kind": kind, "name": name, "uid": uid}
+    metadata["ownerReferences"] = [reference]
+
+
+def asked(manifest: Mapping[str, Any]) -> set[str]:
+    """The extended resources that a manifest asks for, such as `rdma/hca`."""
+    return {
+        name
+        for container in manifest.get("spec", {}).get("containers") or ()
+        for name in (container.get("resources") or {}).get("limits") or {}
+        if "/" in name
+    }
+
+
+def fitting(
+    nodes: Sequence[Mapping[str, Any]],
+    names: Collection[str],
+    resources: Collection[str],
+    claims: ClaimOffers,
+) -> Iterator[tuple[str, str]]:
+    """Each node with why it is left out, which is empty for those that take part.
+
+    Those named, else all that offer the resources, as shares or by claims, and devices for the
+    pod's claims; a cordoned one is left out in either case.
+    """
+    for node in nodes:
+        name, spec = node["metadata"]["name"], node.get("spec", {})
+        if names and name not in names:
+            continue
+        missing = [why for each in unshared(node, resources) if (why := claims.lacks(each, name))]
+        if spec.get("unschedulable"):
+            yield name, "it is cordoned"
+        elif missing:
+            yield name, missing[0]
+        else:
+            yield name, claims.templates.get(name, "")
+
+
+def unshared(node: Mapping[str, Any], resources: Collection[str]) -> list[str]:
+    """Those extended resources of which the kubelet of a node has no share to give."""
+    allocatable = node.get("status", {}).get("allocatable", {})
+    return [each for each in sorted(resources) if allocatable.get(each, "0") == "0"]
+
+
+def away(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Nodes whose kubelet says that it is not Ready, or says nothing any more: no copy starts."""
+    conditions = {
+        node["metadata"]["name"]: entry
+        for node in nodes
+        for entry in node.get("status", {}).get("conditions") or ()
+        if entry.get("type") == "Ready" and entry.get("status") != "True"
+    }
+    return {
+        name: f"the node is not Ready: {entry.get('message') or entry.get('reason') or 'no reason'}"
+        for name, entry in conditions.items()
+    }
+
+
+def without_image(document: Mapping[str, Any]) -> bool:
+    """Whether a pod waits for an image that its node could not pull (kubelet images/types.go)."""
+    states = document.get("status", {}).get("containerStatuses") or ()
+    reasons = {(each.get("state", {}).get("waiting") or {}).get("reason") for each in states}
+    return bool(reasons & _NO_IMAGE)
+
+
+def not_started(document: Mapping[str, Any]) -> str:
+    """Why a pod is not Ready, in the words of scheduler, kubelet or runtime; empty if it is."""
+    status = document.get("status", {})
+    conditions = {entry["type"]: entry for entry in status.get("conditions") or ()}
+    if conditions.get("Ready", {}).get("status") == "True":
+        return ""
+    if status.get("phase") == "Failed":
+        return str(status.get("message") or status.get("reason") or "it failed")
+    for container in status.get("containerStatuses") or ():
+        waiting = container.get("state", {}).get("waiting") or {}
+        if waiting.get("message"):
+            return f"{waiting.get('reason', 'Waiting')}: {waiting['message']}"
+    why = str(conditions.get("PodScheduled", {}).get("message") or "it does not run yet")
+    return f"{why} {_HELD}" if _UNALLOCATED in why else why

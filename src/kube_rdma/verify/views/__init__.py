@@ -1,0 +1,1 @@
+"""Shows what `kube-rdma verify` measured: tables, verdicts, a map of all pairs."""

@@ -1,1 +1,0 @@
-"""What people see: pure functions from model values to text, tables, pictures and JSON."""

@@ -1,1 +1,0 @@
-"""The node's RDMA devices: tables, JSON, changes, the matrix of devices and GPUs."""

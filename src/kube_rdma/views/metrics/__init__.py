@@ -1,1 +1,0 @@
-"""Families of series and rates of devices, for pages and terminals."""

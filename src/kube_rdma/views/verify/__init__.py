@@ -1,1 +1,0 @@
-"""What `kube-rdma verify` measured: tables, verdicts, a map of all pairs."""

@@ -1,0 +1,394 @@
+"""Virtual functions by policy: made at the start, after a reboot, and never below a pod."""
+
+import json
+
+import pytest
+
+from kube_base.errors import Unavailable
+from kube_base.frozen import replace
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.kinds.node import NODE
+from kube_rdma.adapters.cluster.nodes import Nodes
+from kube_rdma.adapters.journal.disk import Folder
+from kube_rdma.adapters.journal.format import FUNCTIONS
+from kube_rdma.adapters.journal.journal import Journal
+from kube_rdma.adapters.kernel.netlink.uevents import Uevent
+from kube_rdma.adapters.kernel.sriov.functions import SriovCards
+from kube_rdma.agent import virtual_functions
+from kube_rdma.agent.node.startup_taint import StartupTaint
+from kube_rdma.agent.virtual_functions import Sources
+from kube_rdma.hardware.survey import take_survey
+from kube_rdma.model.card import Function, Netdev, Use
+from kube_rdma.model.device import PciAddress, PciPosition
+from kube_rdma.pools.rules.health import absence
+from kube_rdma.pools.rules.startup import EFFECT, STARTING
+from kube_rdma.reports.node_keeper import WritePace
+from kube_rdma_testing.kernel.sriov import FakeSriov
+from kube_rdma_testing.kernel.tree import write_tree
+from kube_rdma_testing.kubelet.devices import ContainerPlace
+from tests.unit.agent.world import NODE_NAME, World, until
+
+RESOURCE = "rdma/vf"
+CARDS = [PciAddress("0000:81:00.0"), PciAddress("0000:81:00.1")]
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch):
+    for name in ("DRAIN_SECONDS", "POD_SECONDS", "RETRY_SECONDS"):
+        monkeypatch.setattr(virtual_functions, name, 0.05)
+
+
+class VfWorld(World):
+    """Two igb cards without functions, in a tree that changes as the kernel's does."""
+
+    def __init__(self, folder, **facts):
+        super().__init__(folder)
+        self.root = folder / "sys"
+        write_tree(self.root, [], functions=[physical(n, **facts) for n in (0, 1)])
+        self.sysfs = FakeSriov(self.root)
+        self.config = folder / "config" / "policy.json"
+        self.config.parent.mkdir()
+        self.uses = {}  # by interface; those that are not in it are merely up
+
+    def used(self, names):
+        if self.uses is None:
+            raise Unavailable("routing netlink: it does not answer")
+        return {name: self.uses.get(name, Use()) for name in names}
+
+    def set_up(self):
+        """Somebody sets the functions' interfaces up."""
+        for flags in self.root.glob("class/net/*/flags"):
+            flags.write_text("0x1003\n")
+
+    def look(self):
+        self.looks += 1
+        return take_survey(self.root)
+
+    def policy(self, *wishes):
+        """The whole configuration: one pool of virtual functions, and these wishes."""
+        pool = {"resource": RESOURCE, "mode": "sriov"}
+        pool["selectors"] = [{"physicalFunctions": ["eth0#0-7", "eth1#0-7"]}]
+        spec = {"pools": [pool], "virtualFunctions": wishes}
+        head = {"apiVersion": "kube-rdma.io/v1alpha1", "kind": "NodePolicy"}
+        new = self.config.with_suffix(".new")
+        new.write_text(json.dumps({**head, "metadata": {"name": "a"}, "spec": spec}))
+        new.rename(self.config)
+
+    def agent(self, *, boot="1", keepers=(), **options):
+        """One life of the agent."""
+        make = SriovCards(self.root, self.sysfs.write).make
+        sources = Sources(make, self.open_journal, boot, self.used)
+        doors = replace(self.doors(self.config, **options), functions=sources, keepers=keepers)
+        return self.serving(doors)
+
+    def open_journal(self):
+        self.journal = Journal(Folder(self.folder / "functions"), FUNCTIONS)
+        return self.journal
+
+    def register(self, allocatable):
+        """The Node object with the startup taint, showing so many functions (None: nothing)."""
+        status = {"allocatable": {RESOURCE: str(allocatable)}} if allocatable is not None else {}
+        taints = [{"key": STARTING, "effect": EFFECT}]
+        meta = {"name": NODE_NAME}
+        self.server.put(NODE, {"metadata": meta, "spec": {"taints": taints}, "status": status})
+
+    @property
+    def tainted(self):
+        """Whether it still has that taint."""
+        return bool(self.server.documents("nodes")[0]["spec"].get("taints"))
+
+    def announce(self):
+        self.events.push(Uevent("remove", "net"))
+
+    async def looked_again(self):
+        """Something is announced, and what it leads to has begun."""
+        for _ in range(2):
+            looks = self.looks
+            self.announce()
+            await until(lambda before=looks: self.looks > before)
+
+    async def offered(self, count):
+        await self.kubelet.until(lambda: self.kubelet.healthy(RESOURCE) == count)
+        return set(self.kubelet.devices[RESOURCE])
+
+
+def physical(number, **facts):
+    seat = PciPosition(CARDS[number], "pci0000:80", (CARDS[number],), 1, sriov_total=7)
+    netdev = Netdev(f"eth{number}", "ether", **({"up": True, "carrier": True} | facts))
+    return Function(seat, 0x8086, 0x10C9, "igb", (netdev,))
+
+
+def wish(count, *interfaces, **more):
+    return {"selectors": [{"interfaces": list(interfaces or ["eth0"])}], "count": count, **more}
+
+
+@pytest.fixture
+def world(tmp_path_factory, recording):
+    made = VfWorld(tmp_path_factory.mktemp("w"))
+    yield made
+    if hasattr(made, "journal"):
+        made.journal.close()
+
+
+async def test_functions_are_made_at_the_start_and_offered(world, recording):
+    world.policy(wish(4, "eth0", "eth1"))
+    async with world.agent():
+        assert len(await world.offered(8)) == 8
+    made = recording.of("virtual functions configured")
+    assert sorted((line["card"], line["count"]) for line in made) == [("eth0", 4), ("eth1", 4)]
+
+
+async def test_the_startup_taint_waits_for_functions(world):
+    """The list is empty while they are made; those of an earlier agent make nobody wait."""
+    world.policy(wish(4))
+    world.register(None)
+    nodes = Nodes(Cluster(world.server.line()))
+    async with world.agent(keepers=(StartupTaint(nodes, WritePace(after=lambda *_: 0.0)),)):
+        await world.offered(4)
+        await world.looked_again()
+        assert world.tainted
+        world.register(4)
+        await until(lambda: not world.tainted)
+    world.journal.close()
+    for path in (world.folder / "functions").iterdir():
+        path.unlink()
+    world.register(4)
+    async with world.agent(keepers=(StartupTaint(nodes, WritePace(after=lambda *_: 0.0)),)):
+        await until(lambda: not world.tainted)
+
+
+async def test_without_a_wish_nothing_is_written(world):
+    world.policy()
+    async with world.agent():
+        await world.kubelet.until(lambda: RESOURCE in world.kubelet.devices)
+        assert await world.offered(0) == set()
+    assert world.sysfs.writes == []
+    assert not hasattr(world, "journal")
+
+
+async def test_a_reboot_costs_no_function(world):
+    """The same addresses are offered again in the agent's next life."""
+    world.policy(wish(4))
+    async with world.agent():
+        before = await world.offered(4)
+    world.journal.close()
+    world.sysfs.reboot()
+    async with world.agent(boot="2"):
+        assert await world.offered(4) == before
+
+
+async def test_functions_that_somebody_removes_are_made_again(world):
+    world.policy(wish(4))
+    async with world.agent():
+        before = await world.offered(4)
+        world.sysfs.reboot()
+        world.announce()
+        await until(lambda: len(world.sysfs.writes) == 2)
+        assert await world.offered(4) == before
+
+
+async def test_another_number_is_made_of_functions_that_nobody_holds(world):
+    world.policy(wish(2))
+    async with world.agent():
+        await world.offered(2)
+        world.policy(wish(4))
+        await world.offered(4)
+    assert [text for _, text in world.sysfs.writes] == ["2", "0", "4"]
+
+
+async def test_another_number_waits_for_the_pods_and_says_so(world, recording):
+    world.policy(wish(2))
+    async with world.agent():
+        await world.offered(2)
+        await world.kubelet.allocate(RESOURCE, 1, place=ContainerPlace("training"))
+        world.policy(wish(4))
+        await until(lambda: world.events_of("VirtualFunctionsPending"))
+        (sentence,) = {line["what"] for line in recording.of("virtual functions pending")}
+        assert "these pods have ended: default/training" in sentence
+        assert world.kubelet.healthy(RESOURCE) == 2
+        assert len(world.sysfs.writes) == 1
+        world.kubelet.remove_pod("training")
+        await world.offered(4)
+    assert len(recording.of("virtual functions pending")) == 1
+
+
+async def test_functions_that_somebody_set_up_and_nobody_uses_make_room(world):
+    world.policy(wish(2))
+    async with world.agent():
+        await world.offered(2)
+        world.set_up()
+        world.policy(wish(4))
+        await world.offered(4)
+
+
+async def test_functions_with_an_address_stay_until_somebody_takes_it_away(world, recording):
+    world.policy(wish(2))
+    async with world.agent():
+        await world.offered(2)
+        world.set_up()
+        world.uses["eth0v1"] = Use(addresses=("10.0.0.1/24",))
+        world.policy(wish(4))
+        await until(lambda: world.events_of("VirtualFunctionsPending"))
+        assert "eth0v1 has no longer the address" in world.events_of("VirtualFunctionsPending")[0]
+        world.uses.clear()
+        world.announce()
+        await world.offered(4)
+
+
+async def test_functions_that_are_up_stay_while_the_kernel_does_not_say_what_for(world, recording):
+    world.policy(wish(2))
+    async with world.agent():
+        await world.offered(2)
+        world.set_up()
+        world.uses = None
+        world.policy(wish(4))
+        await until(lambda: world.events_of("VirtualFunctionsPending"))
+        assert "for the node may use it" in world.events_of("VirtualFunctionsPending")[0]
+        await world.looked_again()
+    assert len(recording.of("virtual function usage unknown")) == 1
+
+
+async def test_a_range_of_functions_that_will_not_be_there_is_told_once(world, recording):
+    """The pool's ranges begin at 0, so without a wish nothing is on the second card."""
+    world.policy(wish(4))
+    async with world.agent():
+        await world.offered(4)
+        await world.looked_again()
+    (line,) = recording.of("virtual functions of range missing")
+    assert line["what"].startswith("eth1#0-7 of rdma/vf (")
+    assert line["what"].endswith("function 0 is asked for, and eth1 has none, of 7 at most")
+
+
+async def test_functions_that_are_to_go_are_offered_to_nobody_first(world, monkeypatch):
+    """A pod that got one at the last moment keeps it: whoever holds one is asked again."""
+    monkeypatch.setattr(virtual_functions, "DRAIN_SECONDS", 1000.0)
+    world.policy(wish(2))
+    async with world.agent():
+        await world.offered(2)
+        await world.kubelet.allocate(RESOURCE, 1, place=ContainerPlace("training"))
+        world.kubelet.remove_pod("training")
+        world.policy(wish(4))
+        await world.offered(0)
+        await world.looked_again()
+        assert len(world.kubelet.devices[RESOURCE]) == 2
+        assert [text for _, text in world.sysfs.writes] == ["2"]
+        monkeypatch.setattr(virtual_functions, "DRAIN_SECONDS", 0.0)
+        world.announce()
+        await world.offered(4)
+
+
+async def test_what_was_made_before_a_restart_of_the_agent_is_ours(world):
+    world.policy(wish(2))
+    async with world.agent():
+        await world.offered(2)
+    world.journal.close()
+    world.policy(wish(4))
+    async with world.agent():
+        await world.offered(4)
+
+
+async def test_what_a_life_did_not_end_the_next_one_ends(world, recording):
+    """Its functions were there, and drivers were not to bind to them yet."""
+    folder = world.root / "bus/pci/devices" / CARDS[0]
+
+    def half(act):
+        world.sysfs.write(folder / "sriov_drivers_autoprobe", "0")
+        world.sysfs.write(folder / "sriov_numvfs", "2")
+        raise Unavailable("it was killed here")
+
+    world.policy(wish(2))
+    sources = Sources(half, world.open_journal, "1")
+    async with world.serving(replace(world.doors(world.config), functions=sources)):
+        await until(lambda: world.events_of("VirtualFunctionsRefused"))
+    assert not (folder / "virtfn0/driver").exists()
+    world.journal.close()
+    async with world.agent():
+        assert len(await world.offered(2)) == 2
+        await until(lambda: recording.of("virtual functions configured"))
+    ((_, record),) = world.journal.load().records
+    assert not record.begun
+    assert (folder / "sriov_drivers_autoprobe").read_text() == "1\n"
+
+
+async def test_what_somebody_made_since_the_boot_is_not_ours(world, recording):
+    """A record of an earlier boot says nothing about the functions of this one."""
+    world.policy(wish(2))
+    async with world.agent():
+        await world.offered(2)
+    world.journal.close()
+    world.policy(wish(4))
+    async with world.agent(boot="2"):
+        await until(lambda: world.events_of("VirtualFunctionsRefused"))
+        assert "kube-rdma did not make" in world.events_of("VirtualFunctionsRefused")[0]
+        world.policy(wish(4, force=True))
+        await world.offered(4)
+
+
+async def test_a_card_that_is_down_is_refused_once_and_served_when_it_is_up(
+    tmp_path_factory, recording
+):
+    world = VfWorld(tmp_path_factory.mktemp("w"), up=False, carrier=None)
+    world.policy(wish(4))
+    async with world.agent():
+        await until(lambda: world.events_of("VirtualFunctionsRefused"))
+        net = world.root / "class/net/eth0"
+        (net / "flags").write_text("0x1003\n")
+        (net / "carrier").write_text("1\n")
+        world.announce()
+        await world.offered(4)
+    assert len(recording.of("virtual functions refused")) == 1
+    world.journal.close()
+
+
+async def test_what_the_kernel_refuses_is_said_once_and_tried_again(world, recording):
+    world.sysfs.readonly = True
+    world.policy(wish(4))
+    async with world.agent():
+        await until(lambda: len(world.sysfs.writes) > 2)
+        await until(lambda: world.events_of("VirtualFunctionsRefused"))
+        (line,) = recording.of("virtual functions not configured")
+        assert "Mount the host's /sys" in line["why"]
+        world.sysfs.readonly = False
+        await world.offered(4)
+
+
+async def test_what_the_kernel_refused_is_not_tried_at_every_look(world, monkeypatch):
+    """Another wish is."""
+    monkeypatch.setattr(virtual_functions, "RETRY_SECONDS", 1000.0)
+    world.sysfs.readonly = True
+    world.policy(wish(4))
+    async with world.agent():
+        await until(lambda: world.events_of("VirtualFunctionsRefused"))
+        await world.looked_again()
+        assert len(world.sysfs.writes) == 1
+        world.sysfs.readonly = False
+        world.policy(wish(3))
+        await world.offered(3)
+
+
+async def test_without_a_journal_functions_are_made_and_forgotten(world, recording):
+    world.policy(wish(4))
+    (world.folder / "functions").write_text("no folder")
+    async with world.agent():
+        await world.offered(4)
+    assert recording.of("managed virtual functions not recorded")
+
+
+async def test_while_functions_are_made_none_is_said_to_be_moved(world, monkeypatch):
+    """Its driver may be at work; when that is done, one without an interface is no good."""
+    for name in ("ASK", "CONFIRM"):
+        monkeypatch.setattr(absence, name, 0.01)
+    world.policy(wish(2))
+    async with world.agent():
+        await world.offered(2)
+        monkeypatch.setattr(virtual_functions.VirtualFunctions, "busy", True)
+        (function, *_) = sorted(await world.offered(2))
+        for netdev in world.root.glob("class/net/*"):
+            if function in str(netdev.resolve()):
+                netdev.unlink()
+        world.announce()
+        looks = world.looks
+        await until(lambda: world.looks >= looks + 10)
+        assert world.kubelet.healthy(RESOURCE) == 2
+        monkeypatch.setattr(virtual_functions.VirtualFunctions, "busy", False)
+        await world.kubelet.until(lambda: world.kubelet.devices[RESOURCE][function] is False)

@@ -1,1 +1,0 @@
-"""Documents as people write them: what is read, what is refused and in which words."""

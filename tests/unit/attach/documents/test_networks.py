@@ -1,0 +1,194 @@
+"""The annotation that asks for networks: both forms, every field, every sentence about a fault."""
+
+import json
+import re
+from ipaddress import ip_address
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kube_base.errors import MOST_FAULTS, Refused
+from kube_rdma.attach.documents import pod_networks
+from kube_rdma.attach.documents.networks import LONGEST, MOST, MOST_VALUES, asks
+from kube_rdma.attach.documents.networks import load as load_warnings
+from kube_rdma.model.attach.attachment import AskedAddress, NetworkAsk
+from tests.unit.attach.documents.bad_networks import NETWORKS, load
+
+GOLDEN = Path(__file__).with_name("network_refusals.txt")
+PLACE = re.compile(
+    r"(k8s\.v1\.cni\.cncf\.io/networks|NetworkAttachmentDefinition default/rdma-net)"
+    r"(:\d+:\d+(: \S+)?)?"
+)
+
+
+def refusal(name):
+    with pytest.raises(Refused) as caught:
+        load(name)
+    return caught.value
+
+
+def test_every_sentence_is_written_down():
+    """To accept a change of words, copy the shown text into network_refusals.txt."""
+    said = "\n".join(f"# {name}\n{refusal(name)}\n" for name in NETWORKS)
+    assert said == GOLDEN.read_text(encoding="utf-8"), said
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_every_fault_has_a_place_and_a_remedy(name):
+    """Where, what, and what to do about it, on one line for each."""
+    error = refusal(name)
+    for fault in (error, *error.more):
+        assert PLACE.fullmatch(fault.where), fault.where
+        assert fault.remedy[0].isupper()
+        assert fault.remedy[-1] not in ".!\n"
+    assert len(str(error).splitlines()) == 1 + len(error.more)
+
+
+def test_names_with_commas():
+    """Namespace and interface may be left out; blanks and line breaks do not count."""
+    found = asks(" a, other/b@rdma0 ,\n  c.d", "default")
+    assert [(one.namespace, one.network, one.interface, one.source) for one in found] == [
+        ("default", "a", "net1", "networks[0]"),
+        ("other", "b", "rdma0", "networks[1]"),
+        ("default", "c.d", "net3", "networks[2]"),
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "  \n", "[]"])
+def test_a_pod_may_ask_for_nothing(text):
+    """An empty annotation is none."""
+    assert asks(text, "default") == ()
+
+
+def test_every_field_of_an_entry():
+    """Each of the specification's fields, in its own spelling."""
+    entry = {
+        "name": "a",
+        "namespace": "other",
+        "ips": ["10.0.0.7/24", "fd00::7"],
+        "mac": "02:00:0A:00:00:01",
+        "infiniband-guid": "02:00:0A:00:00:00:00:01",
+        "interface": "rdma0",
+        "portMappings": [{"hostPort": 80, "containerPort": 8080, "protocol": "tcp"}],
+        "bandwidth": {"ingressRate": 5},
+        "deviceID": "0000:81:00.1",
+        "cni-args": {"a": [1, {"b": None}]},
+        "default-route": ["10.0.0.1", "fd00::1"],
+    }
+    (found,) = asks(json.dumps([entry]), "default")
+    assert found == NetworkAsk(
+        namespace="other",
+        network="a",
+        interface="rdma0",
+        source="networks[0]",
+        addresses=(AskedAddress(ip_address("10.0.0.7"), 24), AskedAddress(ip_address("fd00::7"))),
+        mac="02:00:0a:00:00:01",
+        guid="02:00:0a:00:00:00:00:01",
+        default_routes=(ip_address("10.0.0.1"), ip_address("fd00::1")),
+        device_id="0000:81:00.1",
+        arguments=json.dumps(entry["cni-args"]).encode(),
+        capabilities=(
+            ("portMappings", json.dumps(entry["portMappings"]).encode()),
+            ("bandwidth", b'{"ingressRate": 5}'),
+        ),
+    )
+
+
+def test_the_guid_that_ib_kubernetes_writes():
+    """In the cni-args, with its mark; what is no text there is another plugin's."""
+    args = {"guid": "02:00:0A:00:00:00:00:01", "mellanox.infiniband.app": "configured"}
+    (found,) = asks(json.dumps([{"name": "a", "cni-args": args}]), "default")
+    assert (found.guid, found.argued_guid) == (None, "02:00:0a:00:00:00:00:01")
+    assert found.configured
+    (other,) = asks('[{"name": "a", "cni-args": {"guid": 7, "mellanox.infiniband.app": "x"}}]', "d")
+    assert (other.argued_guid, other.configured) == (None, False)
+
+
+def test_the_older_name_of_interface():
+    """interfaceRequest counts where interface is not given, and beside it when both agree."""
+    (old,) = asks('[{"name": "a", "interfaceRequest": "net7"}]', "default")
+    (both,) = asks('[{"name": "a", "interfaceRequest": "net7", "interface": "net7"}]', "default")
+    assert old == both
+    assert old.interface == "net7"
+
+
+NAMES = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,8}[a-z0-9])?", fullmatch=True)
+ENTRIES = st.lists(st.tuples(st.none() | NAMES, NAMES), min_size=1, max_size=MOST)
+
+
+@given(ENTRIES)
+def test_both_forms_say_the_same(entries):
+    """Names with commas mean what the list of objects means."""
+    short = ",".join(f"{space}/{name}" if space else name for space, name in entries)
+    long = [{"name": name} | ({"namespace": space} if space else {}) for space, name in entries]
+    found = asks(short, "default")
+    assert found == asks(json.dumps(long), "default")
+    assert len({one.interface for one in found}) == len(entries)
+
+
+@given(st.text(max_size=60) | st.text('[]{}",:@/%ab\n\\ ', max_size=40))
+def test_any_text_is_read_or_refused(text):
+    """Nothing that a person may write ends in a traceback."""
+    try:
+        found = asks(text, "default")
+    except Refused:
+        return
+    assert len({one.interface for one in found}) == len(found) <= MOST
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "," * 900_000,
+        f"[{'{},' * 300_000}{{}}]",
+        "[" + "1," * MOST_VALUES + "1]",
+        "[" + "[[[]]]," * (MOST_VALUES // 4) + "1]",
+        "# [\n" + "- a: b\n" * MOST_VALUES,
+        "# [\n" + "- - - 1\n" * MOST_VALUES,
+        json.dumps([{"name": "a", "deviceID": "x" * LONGEST}]),
+    ],
+)
+def test_a_flood_is_one_sentence(text):
+    """It is not read, neither as JSON nor as YAML; nor is there one for each of its entries."""
+    for read in (asks, lambda text, namespace: pod_networks.load(text, "", namespace, "cni")):
+        with pytest.raises(Refused, match=r"are read\. Say less in each network") as caught:
+            read(text, "default")
+        assert caught.value.more == ()
+
+
+@pytest.mark.parametrize("field", ["ips", "default-route", "portMappings"])
+def test_a_flood_of_addresses_is_one_sentence(field):
+    """Each would take longer than anything else."""
+    text = json.dumps([{"name": "a", field: ["x"] * 257}])
+    with pytest.raises(Refused, match="its lists have 257 entries, of which 256 are read"):
+        asks(text, "default")
+
+
+def test_a_flood_of_routes_deep_inside_is_one_sentence():
+    """Of the other annotation."""
+    routes = {"traffic": {"routes": {"extraRoutes": [{"dst": "x"}] * 257}}}
+    with pytest.raises(Refused, match="its lists have 257 entries"):
+        pod_networks.load(json.dumps([{"cniConf": {"name": "a"}, **routes}]), "", "a", "cni")
+
+
+def test_as_many_networks_as_there_may_be_can_say_all_that_they_may():
+    """The bounds are for floods."""
+    entry = {
+        "name": "n" * 60,
+        "namespace": "s" * 60,
+        "ips": ["10.0.0.1/24", "fd00:1111:2222:3333:4444:5555:6666:7777/64"],
+        "mac": "02:00:00:00:00:01",
+    }
+    entries = [{**entry, "interface": f"net{number}"} for number in range(MOST)]
+    assert len(asks(json.dumps(entries), "default")) == MOST
+    assert len(asks(json.dumps(entries, separators=(",", ":")), "default")) == MOST
+
+
+def test_of_very_many_fields_that_nobody_knows_the_first_are_told():
+    """Each sentence is a line of the agent's log, at each try."""
+    entries = [{"name": "a", **{f"{n}{'x' * 5}": 1 for n in range(1200)}}]
+    warnings = load_warnings(json.dumps(entries), "default").warnings
+    assert len(warnings) == MOST_FAULTS + 1
+    assert warnings[-1] == "k8s.v1.cni.cncf.io/networks: 1180 more fields are ignored"

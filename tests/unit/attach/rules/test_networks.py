@@ -1,0 +1,77 @@
+"""What is refused to a pod's networks: each sentence is written down, none without a remedy."""
+
+from pathlib import Path
+
+import pytest
+
+from kube_base.errors import Refused
+from kube_rdma.attach.rules.requests import refuse_host_network, wishes
+from kube_rdma.model.attach.attachment import NetworkKind
+from kube_rdma.model.pod import PodState
+from tests.kit.pod_networks import network, planned, wish
+from tests.unit.attach.rules.bad_pod_networks import CASES
+
+GOLDEN = Path(__file__).with_name("attach_refusals.txt")
+
+
+def attach(asked, shares, on, leases):
+    met = wishes([each.ask for each in asked], [each.network for each in asked])
+    return planned(met, shares, on, leases)
+
+
+def refusal(name):
+    with pytest.raises(Refused) as caught:
+        attach(*CASES[name])
+    return caught.value
+
+
+def test_every_sentence_is_written_down():
+    """To accept a change of words, copy the shown text into attach_refusals.txt."""
+    said = "\n".join(f"# {name}\n{refusal(name)}\n" for name in CASES)
+    assert said == GOLDEN.read_text(encoding="utf-8"), said
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_refusal_names_its_entry_and_has_a_remedy(name):
+    """Entry, network and field, then a problem and a remedy on one line."""
+    error = refusal(name)
+    for fault in (error, *error.more):
+        assert fault.where.startswith("networks["), fault.where
+        assert fault.where.split(": ")[1], fault.where
+        assert fault.remedy[0].isupper()
+        assert fault.remedy[-1] not in ".!\n"
+        assert "\n" not in fault.problem + fault.remedy
+
+
+def test_an_entry_meets_its_network():
+    """By namespace and name, in the order of the annotation."""
+    first, second = wish(0, network("a")), wish(1, network("b"))
+    found = wishes([second.ask, first.ask], [first.network, second.network])
+    assert found == (second, first)
+
+
+def test_an_unknown_network_is_named_with_the_nearest():
+    """All that are unknown are told together."""
+    asks = [wish(0, network("rdma-nte")).ask, wish(1, network("rdma-nto")).ask]
+    with pytest.raises(Refused) as caught:
+        wishes(asks, [network("rdma-net")])
+    assert str(caught.value).splitlines()[0] == (
+        "networks[0]: there is no network default/rdma-nte. Did you mean default/rdma-net? Create "
+        "the NetworkAttachmentDefinition rdma-nte in namespace default, or name another one."
+    )
+    assert [fault.where for fault in caught.value.more] == ["networks[1]"]
+
+
+def test_other_plugins_do_what_ours_cannot():
+    """Port mappings and rates are theirs to judge."""
+    other = network(kind=NetworkKind.OTHER)
+    asked = wish(of=other, capabilities=(("bandwidth", b"{}"),))
+    assert wishes([asked.ask], [other]) == (asked,)
+
+
+def test_a_pod_on_the_host_network_has_no_networks_of_its_own():
+    """It is refused when it asks for some, and left alone when it does not."""
+    pod = PodState("default", "train-0", "uid-1", host_network=True)
+    refuse_host_network(pod, [])
+    with pytest.raises(Refused, match="Remove hostNetwork: true, or the annotation"):
+        refuse_host_network(pod, [wish().ask])

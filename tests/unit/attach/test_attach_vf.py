@@ -1,0 +1,124 @@
+"""A pod with a virtual function: what it is set to, what CHECK says of it, what is refused."""
+
+import pytest
+
+from kube_base.errors import Broken, Refused, Unavailable
+from kube_base.frozen import replace
+from kube_rdma.model.functions.step import VlanProtocol
+from kube_rdma.model.pools.pool import Mode
+from tests.unit.attach.delegate_world import DelegateWorld
+from tests.unit.attach.network_world import AS_MADE, World, card, config, share
+
+VIRTUAL = card(0, virtual=True)
+MAC = "02:00:00:00:09:01"
+FIELDS = {"vlan": 100, "trust": "on", "mac": MAC}
+
+
+def made(folder, **fields):
+    """A world whose pod asks for the function with these fields, and its physical function."""
+    granted = [share(VIRTUAL, Mode.SRIOV)]
+    world = World(folder, [VIRTUAL], granted, {"default/net": config("sriov", **fields)})
+    world.ask("net")
+    world.sandbox()
+    return world, world.kernel.named(world.kernel.node, "pf10")
+
+
+async def test_a_function_is_set_up_as_the_network_says(tmp_path):
+    """VLAN and MAC by its physical function, the MAC on its link too."""
+    world, above = made(tmp_path, **FIELDS)
+    await world.add(1)
+    wanted = replace(AS_MADE, vlan=100, trust=True, mac=MAC)
+    assert above.functions == {0: wanted}
+    links, *_ = world.inside(1)
+    assert links["net1"][0] == MAC
+    await world.delete(1)
+    world.nothing_left(1)
+
+
+async def test_check_tells_what_somebody_changed(tmp_path):
+    """By hand, on the physical function."""
+    world, above = made(tmp_path, **FIELDS)
+    await world.add(1)
+    await world.check(1)
+    above.functions[0] = replace(above.functions[0], vlan=5, protocol=VlanProtocol.PROVIDER)
+    with pytest.raises(Broken, match="the VLAN of virtual function 0 of pf10 is 5, not 100"):
+        await world.check(1)
+
+
+async def test_a_setting_that_the_card_has_not_leaves_nothing_behind(tmp_path):
+    """What was set before it is set back, addresses are given back."""
+    world, above = made(tmp_path, link_state="enable", **FIELDS)
+    above.cannot = frozenset({"link_state"})
+    with pytest.raises(Refused, match="pf10 takes no link state enable for its virtual functions"):
+        await world.add(1)
+    world.nothing_left(1)
+
+
+def by_address(folder):
+    """A world whose network names the function itself, and no resource."""
+    _, text = config("sriov", deviceID=VIRTUAL.pci)
+    networks = {"default/net": config("sriov"), "default/own": (None, text)}
+    return World(folder, [VIRTUAL], [share(VIRTUAL, Mode.SRIOV)], networks)
+
+
+async def test_a_function_of_a_pool_is_for_pods_with_a_share_of_it(tmp_path):
+    """Another would take it from the pod that the kubelet gives it to."""
+    world = by_address(tmp_path)
+    world.ask("own")
+    world.sandbox()
+    held, world.node.shares = world.node.shares, ()
+    with pytest.raises(Refused, match="device: ens0f0 belongs to rdma/hca, and the pod holds no"):
+        await world.add(1)
+    world.nothing_left(1)
+    world.node.shares = held
+    await world.add(1)
+    await world.check(1)
+
+
+@pytest.mark.parametrize("name", ["net", "own"])
+async def test_whoever_comes_second_hears_which_pod_has_the_function(tmp_path, name):
+    """By the share that it holds too, or by the address alone."""
+    world = by_address(tmp_path)
+    world.ask("net")
+    world.sandbox()
+    await world.add(1)
+    new = world.sandbox()
+    world.ask(name)
+    if name == "own":
+        world.node.shares = ()
+    with pytest.raises(Refused, match=r"is in the pod default/train-0. Wait until the pod that"):
+        await world.add(new)
+    await world.check(1)
+
+
+async def test_a_meta_plugin_hears_which_pod_has_the_function(tmp_path):
+    """Each of its calls is about one interface."""
+    world = DelegateWorld(tmp_path, [VIRTUAL], [share(VIRTUAL, Mode.SRIOV)], {})
+    await world.meta("ADD", world.sandbox())
+    with pytest.raises(Refused, match=r"mlx5_0 is in the pod default/train-0. Wait until the pod"):
+        await world.meta("ADD", world.sandbox())
+
+
+async def test_a_function_that_has_gone_is_waited_for(tmp_path):
+    """Somebody made the card's functions anew, in a smaller number."""
+    world, above = made(tmp_path, **FIELDS)
+    above.functions.clear()
+    with pytest.raises(Refused, match="pf10 reports nothing about its virtual function 0"):
+        await world.add(1)
+
+
+async def test_a_container_that_was_given_another_device_node_does_not_start(tmp_path):
+    """The RDMA device was numbered anew when it moved, and its number may be another pod's."""
+    function = card(0, virtual=True)
+    early = share(function, Mode.SRIOV, early=True)
+    given = replace(early, char_paths=("/dev/infiniband/uverbs7",))
+    networks = {"default/net": config("kube-rdma")}
+    world = World(tmp_path, [function], [given], networks, exclusive_rdma=True)
+    world.ask("net")
+    world.sandbox()
+    with pytest.raises(Unavailable, match="the container was given /dev/infiniband/uverbs7"):
+        await world.add(1)
+    world.nothing_left(1)
+    world.node.shares = (replace(early, char_paths=("/dev/infiniband/mlx5_0",)),)
+    await world.add(1)
+    await world.check(1)

@@ -1,0 +1,368 @@
+"""What the real neighbours of pod networks answer, over a fake API server."""
+
+from ipaddress import ip_address, ip_network
+
+import pytest
+from structlog.testing import capture_logs
+
+from kube_base.errors import Refused, Unavailable
+from kube_base.frozen import replace
+from kube_client.kinds import Wanted
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.kinds.pod import POD
+from kube_rdma.attach.context import NodeContext
+from kube_rdma.attach.node_view import (
+    NodeView,
+    NodeViewDependencies,
+    host_network,
+)
+from kube_rdma.attach.rules.seats import seats
+from kube_rdma.attach.rules.vf import places
+from kube_rdma.hardware.survey_cache import SurveyCache
+from kube_rdma.ipam import ip_conf
+from kube_rdma.ipam.kind import IP_POOL, pool_of
+from kube_rdma.lib.text.document import of_value
+from kube_rdma.model.attach.attachment import NetworkKind
+from kube_rdma.model.attach.pod_view import SeenLink
+from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings
+from kube_rdma.model.ipam import EDITED, IMPORTED, IPPool, IPRange, Route, Span
+from kube_rdma.model.late_binding.binding import PodName
+from kube_rdma.model.link import PlannedHostLink
+from kube_rdma.model.pod import MIRROR
+from kube_rdma.model.pools.pool import Mode
+from kube_rdma.model.survey import NamespaceMode
+from kube_rdma_testing.cluster.server import FakeServer
+from tests.kit.claims import pool
+from tests.kit.nodes import device, function, physical_with_virtual, seat
+from tests.kit.nodes import node as survey_of
+from tests.kit.pod_networks import card, network, share, wish
+from tests.kit.pod_networks import node as network_of
+
+POOL = IPPool("rail-0", (IPRange(ip_network("10.9.0.0/24")),))
+
+
+async def test_a_pool_is_as_the_api_server_has_it_now():
+    """A change counts for the next pod."""
+    cluster = Cluster(FakeServer((IP_POOL,)).line())
+    node = NodeView(NodeViewDependencies(cluster, None, NodeContext({}), None, None))
+    with pytest.raises(Unavailable, match="IPPool rail-0 was just deleted"):
+        await node.pool("rail-0")
+    made = await cluster.create(IP_POOL, Wanted("rail-0", spec=POOL))
+    assert not (await node.pool("rail-0")).probe
+    routes = (Route(ip_network("10.0.0.0/8"), ip_network("10.9.0.0/24")[1]),)
+    await cluster.replace(IP_POOL, replace(made, spec=replace(POOL, probe=True, routes=routes)))
+    found = await node.pool("rail-0")
+    assert (found.name, found.probe, found.routes) == ("rail-0", True, routes)
+
+
+def brought(**ipam):
+    """What a configuration of whereabouts means."""
+    block = {"type": "whereabouts", "range": "10.88.0.0/24", **ipam}
+    return ip_conf.load(of_value({"type": "macvlan", "ipam": block}, "conf"))
+
+
+OTHER_CONTENT = (
+    {"ranges": (IPRange(ip_network("10.88.0.0/16")),)},
+    {"network": "team-a"},
+    {"excludes": (Span(ip_address("10.88.0.1"), ip_address("10.88.0.99")),)},
+)
+
+
+@pytest.mark.parametrize(
+    ("is_watched", "mark"), [(True, (EDITED, "true")), (False, (IMPORTED, ""))]
+)
+@pytest.mark.parametrize("other", OTHER_CONTENT)
+async def test_a_pool_of_a_configuration_that_gives_other_addresses_is_refused(
+    other, is_watched, mark
+):
+    """Any node's token may make it before the configuration is used; one line says so."""
+    ipam = brought(exclude=["10.88.0.9"])
+    server = FakeServer((IP_POOL,))
+    cluster = Cluster(server.line())
+    made = await cluster.create(IP_POOL, Wanted(ipam.pool.name, spec=replace(ipam.pool, **other)))
+    node = NodeView(
+        NodeViewDependencies(
+            cluster,
+            None,
+            NodeContext({}),
+            None,
+            None,
+            watched=lambda: {made.name: pool_of(made)} if is_watched else None,
+        )
+    )
+    with capture_logs() as log:
+        for _ in range(2):
+            with pytest.raises(Refused, match=r"differ from those of the network's configuration"):
+                await node.bring(ipam)
+    assert [line["event"] for line in log] == ["IPPool refused"]
+    await cluster.patch(IP_POOL, made.name, annotations=(mark,))
+    await node.bring(ipam)
+
+
+@pytest.mark.parametrize(
+    "many",
+    [
+        {"range": "10.88.0.0/22", "exclude": [f"10.88.{n >> 8}.{n & 255}" for n in range(1, 258)]},
+        {"ipRanges": [{"range": f"10.{n}.0.0/24"} for n in range(16)]},
+    ],
+)
+async def test_a_pool_that_an_agent_may_not_make_is_an_administrators(many):
+    """The policy would refuse it; one that is there already is used."""
+    ipam = brought(**many)
+    cluster = Cluster(FakeServer((IP_POOL,)).line())
+    node = NodeView(NodeViewDependencies(cluster, None, NodeContext({}), None, None))
+    with pytest.raises(Refused, match=r"an agent makes pools of 16 and 256.*Make an IPPool"):
+        await node.bring(ipam)
+    await cluster.create(IP_POOL, Wanted(ipam.pool.name, spec=ipam.pool))
+    await node.bring(ipam)
+
+
+async def test_a_pool_of_a_configuration_may_have_other_namespaces_and_pauses():
+    """A token of a node cannot write these; people do, and need no mark for it."""
+    ipam = brought(exclude=["10.88.0.9"])
+    cluster = Cluster(FakeServer((IP_POOL,)).line())
+    node = NodeView(NodeViewDependencies(cluster, None, NodeContext({}), None, None))
+    await node.bring(ipam)
+    stored = await cluster.get(IP_POOL, ipam.pool.name)
+    edited = replace(stored.spec, namespaces=("team-a",), cooldown=5.0, probe=True)
+    await cluster.replace(IP_POOL, replace(stored, spec=edited))
+    await node.bring(ipam)
+
+
+async def test_a_static_pod_is_known_by_the_uid_that_its_mirror_names():
+    """The kubelet tells the runtime that one; the object has a uid of its own."""
+    server = FakeServer()
+    for name, annotations in (("lb-node1", {MIRROR: "abc"}), ("plain", {})):
+        meta = {"name": name, "namespace": "kube-system", "annotations": annotations}
+        server.put(POD, {"metadata": meta, "spec": {}, "status": {}})
+    node = NodeView(NodeViewDependencies(Cluster(server.line()), None, NodeContext({}), None, None))
+    static, plain = PodName("kube-system", "lb-node1"), PodName("kube-system", "plain")
+    found = await node.pod(static, "abc")
+    assert (found.name, found.uid == "abc") == ("lb-node1", False)
+    assert await node.pod(static, "") == found
+    assert await node.pod(static, "abd") is None
+    assert await node.pod(plain, "abc") is None
+    assert await node.pod(plain, (await node.pod(plain, "")).uid)
+
+
+async def test_a_pool_that_is_watched_is_not_asked_for():
+    """The API server is, about one that the watch does not show."""
+    line = FakeServer((IP_POOL,)).line()
+    node = NodeView(
+        NodeViewDependencies(
+            Cluster(line), None, NodeContext({}), None, None, watched=lambda: {POOL.name: POOL}
+        )
+    )
+    assert await node.pool(POOL.name) == POOL
+    assert not line.requests
+    with pytest.raises(Unavailable, match="IPPool rail-1 was just deleted"):
+        await node.pool("rail-1")
+
+
+def test_a_virtual_function_is_at_its_number_of_its_physical_one():
+    """Only where that one has an interface on the node too."""
+    survey = survey_of(*physical_with_virtual(0x81, 2)).survey
+    above, *below = ("ens1f0", "ens1f0v0", "ens1f0v1")
+    links = [SeenLink(name, 7 + at, 1500, "", True) for at, name in enumerate((above, *below))]
+    found = {link.name: link.virtual for link in host_network(survey, links).links}
+    at = PlannedHostLink(7, above)
+    assert found == {
+        above: None,
+        **{name: FunctionPlace(at, "0000:81:00.0", n) for n, name in enumerate(below)},
+    }
+    assert [link.virtual for link in host_network(survey, links[1:]).links] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("routed", "kept"), [({"bond0.100"}, True), ({"ens1"}, False), (None, True)]
+)
+def test_links_of_any_kind_are_known_to_lead_to_the_default_route(routed, kept):
+    """A VLAN, a bond or a bridge too; where the kernel does not say, each may be the one."""
+    survey = replace(survey_of().survey, routed=None if routed is None else tuple(routed))
+    vlan = SeenLink("bond0.100", 7, 1500, "", True, kind="vlan")
+    (link,) = host_network(survey, [vlan]).links
+    assert (link.default_route, link.kind) == (kept, "vlan")
+
+
+@pytest.mark.parametrize(
+    "needed", ["the node's InternalIP 10.1.0.5", "the connection to the API server, from 10.1.0.5"]
+)
+def test_a_pod_gets_no_interface_with_the_node_s_own_address(needed):
+    """Though no default route leads through it: a host-device network would cut the node off."""
+    one = function(seat(0x81), "ens1f0")
+    wanted = [wish(of=network(kind=NetworkKind.DEVICE, device="ens1f0", resource=None))]
+    links = [SeenLink("ens1f0", 7, 1500, "02:00:00:00:00:01", True)]
+    seats(wanted, [], host_network(survey_of(one).survey, links))
+    carries = replace(one, netdevs=(replace(one.netdevs[0], needed=needed),))
+    with pytest.raises(Refused, match="the node itself is reached through ens1f0"):
+        seats(wanted, [], host_network(survey_of(carries).survey, links))
+
+
+def test_the_guids_of_the_node_are_those_that_ports_can_have():
+    """In the form in which pods ask for them; a fresh virtual function has zeros."""
+    first = device(1, seat(0x81), node_guid="0200:0a00:0000:0001")
+    others = (device(2, seat(0x82)), device(3, seat(0x83), node_guid="0000:0000:0000:0000"))
+    survey = survey_of(devices=(first, *others)).survey
+    assert host_network(survey, ()).guids == (("mlx5_1", first.pci, "02:00:0a:00:00:00:00:01"),)
+
+
+async def test_only_functions_that_move_into_the_pod_are_asked_about():
+    """Where there is none, nothing is asked."""
+    asked = []
+
+    def tell(places):
+        asked.append(places)
+        return tuple((place, FunctionSettings(vlan=5)) for place in places)
+
+    node = NodeView(NodeViewDependencies(None, None, NodeContext({}), None, None, functions=tell))
+    assert await node.settings(()) == ()
+    virtual = card(1, virtual=True)
+    wanted = [wish(of=network(kind=NetworkKind.DEVICE))]
+    placed = seats(wanted, [share(virtual, mode=Mode.SRIOV)], network_of(virtual, settings=None))
+    ((_, settings),) = await node.settings(places(placed))
+    assert settings == FunctionSettings(vlan=5)
+    assert asked == [(placed[0].link.virtual,)]
+
+
+SURVEY = survey_of(*physical_with_virtual(0x81, 2)).survey
+LINK = SeenLink("ens1f0", 7, 1500, "", True, pci="0000:81:00.0")
+
+
+class Kernel:
+    """What the node shows: its surveys, and its interfaces by name."""
+
+    def __init__(self, survey, *links):
+        self.now, self.links, self.surveys, self.asked = survey, links, 0, []
+        kept = SurveyCache(self.survey, lambda: self.now.namespace_mode, lambda found: found)
+        self.node = NodeView(NodeViewDependencies(None, None, NodeContext({}), kept, self.named))
+
+    def survey(self):
+        self.surveys += 1
+        return self.now
+
+    def named(self, names):
+        self.asked.append(names)
+        return tuple(one for one in self.links if names is None or one.name in names)
+
+    async def host(self):
+        """For a network on ens1f0."""
+        on = wish(of=network(kind=NetworkKind.MACVLAN, master="ens1f0"))
+        return await self.node.host((on,), ())
+
+
+async def test_a_survey_serves_many_pods():
+    """Only the interfaces of their networks are asked for, each time."""
+    kernel = Kernel(SURVEY, LINK)
+    for _ in range(2):
+        (found,) = (await kernel.host()).links
+        assert (found.index, found.pci) == (7, "0000:81:00.0")
+    assert (kernel.surveys, kernel.asked) == (1, [("ens1f0",)] * 2)
+
+
+async def test_what_the_survey_does_not_know_yet_is_looked_for_anew():
+    """A card that was plugged in a moment ago is not refused."""
+    kernel = Kernel(replace(SURVEY, functions=()), LINK)
+    await kernel.host()
+    kernel.now = SURVEY
+    (found,) = (await kernel.host()).links
+    assert found.link_type == "ether"
+    assert kernel.asked[-1] is None
+    taken = kernel.surveys
+    await kernel.host()
+    assert kernel.surveys == taken
+
+
+async def test_all_interfaces_are_there_when_one_is_missing():
+    """The sentence of the refusal names them."""
+    kernel = Kernel(SURVEY, replace(LINK, name="ens1f0v0", index=8, pci="0000:81:00.1"))
+    assert [one.name for one in (await kernel.host()).links] == ["ens1f0v0"]
+
+
+async def test_the_namespace_mode_is_that_of_now():
+    """Nobody announces its change."""
+    kernel = Kernel(replace(SURVEY, namespace_mode=NamespaceMode.SHARED), LINK)
+    await kernel.host()
+    kernel.now = replace(SURVEY, namespace_mode=NamespaceMode.EXCLUSIVE)
+    assert (await kernel.host()).namespace_mode is NamespaceMode.EXCLUSIVE
+    assert kernel.surveys == 1
+
+
+async def test_a_default_route_of_now_keeps_a_card_on_the_node():
+    """The routes are read for a card that may leave, and for no other."""
+    kernel = Kernel(SURVEY, LINK)
+    read = []
+    kept = SurveyCache(kernel.survey, lambda: NamespaceMode.SHARED, read.append)
+    kept.last(leaving=False)
+    assert not read
+    kept.last(leaving=True)
+    assert read == [SURVEY]
+
+
+async def test_the_rails_of_a_pod_s_cards_are_asked_for_only_by_networks_of_rails():
+    """Right after its start the agent does not know them, and such a pod waits."""
+    rails = {card(1).id: 3, card(2).id: None}
+    kept = SurveyCache(lambda: SURVEY, lambda: SURVEY.namespace_mode, lambda survey: survey)
+    asked = NodeViewDependencies(None, None, NodeContext({}), kept, lambda _: (), rail=rails.get)
+    granted = [share(card(1)), share(card(2))]
+    by_rail = wish(of=network("rail-3", rails=(3,)))
+    host = await NodeView(asked).host((by_rail,), granted)
+    assert host.rails == ((card(1).id, 3),)
+
+    def unknown(_):
+        raise Unavailable("not numbered yet")
+
+    node = NodeView(replace(asked, rail=unknown))
+    assert (await node.host((wish(),), granted)).rails == ()
+    with pytest.raises(Unavailable):
+        await node.host((by_rail,), granted)
+
+
+VEPFS = {"name": "data", "csi": {"driver": "vepfs.csi.volcengine.com"}}
+VKE = "vke.volcengine.com/rdma"
+
+
+@pytest.mark.parametrize(
+    ("resource", "mode", "more", "words"),
+    [
+        (VKE, Mode.EXCLUSIVE, {"volumes": [VEPFS]}, "vePFS, which cannot be used in mode excl"),
+        (VKE, Mode.SHARED, {"volumes": [VEPFS]}, None),
+        (VKE, Mode.EXCLUSIVE, {}, None),
+        (VKE, Mode.SHARED_MULTI, {}, "mode shared-multi is not recommended for pods with GPUs"),
+        ("rdma/hca", Mode.EXCLUSIVE, {"volumes": [VEPFS]}, None),
+    ],
+)
+async def test_a_mode_that_the_node_has_is_told_to_pods_that_do_not_go_with_it(
+    resource, mode, more, words
+):
+    """Admission knew no mode: a NodePolicy sets it. The pod is read again only in these modes."""
+    server = FakeServer()
+    limits = {resource: "1", "nvidia.com/gpu": "1"}
+    spec = {"containers": [{"name": "main", "resources": {"limits": limits}}], **more}
+    server.put(POD, {"metadata": {"name": "a", "namespace": "team"}, "spec": spec, "status": {}})
+    line, told = server.line(), []
+    pools = {resource: pool(mode=mode, resource=resource)}
+    asked = NodeViewDependencies(
+        Cluster(line), None, NodeContext(pools), None, None, warn=lambda *one: told.append(one)
+    )
+    node = NodeView(asked)
+    seen = await node.pod(PodName("team", "a"), "")
+    line.requests.clear()
+    await node.tell_own(seen, (), frozenset())
+    reads = [one for one in line.requests if one.verb == "get"]
+    assert len(reads) == (resource == VKE and mode is not Mode.SHARED)
+    assert len(told) == (words is not None)
+    for about, reason, note, is_warning in told:
+        assert (about, reason, is_warning) == (seen, "UnsuitableMode", True)
+        assert words in note
+        assert note.endswith("Select nodes of another mode.") or "remove the volume" in note
+
+
+async def test_a_pod_that_cannot_be_read_again_keeps_its_network():
+    server = FakeServer()
+    server.put(POD, {"metadata": {"name": "a", "namespace": "team"}, "spec": {}, "status": {}})
+    pools = {VKE: pool(mode=Mode.EXCLUSIVE, resource=VKE)}
+    cluster = Cluster(server.line())
+    node = NodeView(NodeViewDependencies(cluster, None, NodeContext(pools), None, None))
+    seen = await node.pod(PodName("team", "a"), "")
+    server.forbidden.add(("get", "pods"))
+    await node.tell_own(seen, (), frozenset())

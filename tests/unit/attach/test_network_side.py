@@ -1,0 +1,598 @@
+"""All of pod networks on one node: start, missed DELs, the shim's list, the host's files."""
+
+import asyncio
+import json
+import os
+import time
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.events import Events
+from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION
+from kube_rdma.adapters.cluster.kinds.pod import POD
+from kube_rdma.adapters.cluster.pods import Pods
+from kube_rdma.adapters.cni.conf.folder import FolderTiming
+from kube_rdma.adapters.cni.state import AskingPods
+from kube_rdma.agent.node.cluster_node_events import ClusterNodeEvents
+from kube_rdma.attach.node_networks import (
+    NetworkSite,
+    NodeKernel,
+    NodeNetworks,
+)
+from kube_rdma.attach.repair import RepairTiming
+from kube_rdma.attach.rules.repair import FAILURES
+from kube_rdma.attach.rules.requests import ANNOTATION, POD_NETWORKS
+from kube_rdma.controller.evictions import Evictions
+from kube_rdma.hardware.survey_cache import SurveyCache
+from kube_rdma.ipam import cluster as ipam
+from kube_rdma.ipam.kind import IP_POOL
+from kube_rdma.model.attach.pod_view import SeenLink
+from kube_rdma.model.attach.restart import RESTART
+from kube_rdma.model.cni_conf import PLUGIN
+from kube_rdma.model.device import PciAddress
+from kube_rdma.model.errors import Outdated
+from kube_rdma.model.late_binding.binding import PodName
+from kube_rdma.model.late_binding.runtime import PodSandbox
+from kube_rdma.model.pod import PodState
+from kube_rdma.model.survey import NamespaceMode, Survey
+from kube_rdma.pools.kubelet_view import KubeletView
+from kube_rdma_testing.cluster.server import FakeServer
+from kube_rdma_testing.cni.cilium import FakeCilium
+from kube_rdma_testing.kernel.network_kernel import FakeKernel
+from kube_rdma_testing.runtime.cri import FakeCriRuntime
+from tests.unit.agent.conftest import card
+from tests.unit.agent.world import NODE_NAME, until
+
+NETWORK = {"cniVersion": "1.0.0", "type": "macvlan", "master": "ens0f0"}
+CLUSTER = {"cniVersion": "1.0.0", "name": "cbr0", "plugins": [{"type": "bridge"}]}
+MULTUS = {"cniVersion": "1.0.0", "name": "m", "type": "multus"}
+OWN_POD = PodSandbox("agent", PodName("kube-rdma", "agent"), "uid-agent", ready=True)
+ASKS = {ANNOTATION: "rdma"}
+WRONG = {ANNOTATION: "rdm"}
+EAGER = RepairTiming(
+    0.0, 0.01, count(1000.0, 1000.0).__next__
+)  # no grace, and always the next round
+
+
+class Kubelet(KubeletView):
+    """Nobody holds shares."""
+
+    async def holdings_of(self, pod):
+        return ()
+
+
+class Late:
+    """Nothing was promised."""
+
+    async def attach(self, sandbox, edits, annotations, holdings):
+        pass
+
+    async def detach(self, container):
+        pass
+
+
+class Node:
+    """One machine with an interface, a runtime and an API server; they outlive the agent."""
+
+    def __init__(self, folder, runtime, socket):
+        self.folder, self.runtime = folder, runtime
+        self.cards = (card(0),)
+        self.host = folder / "host"
+        self.conf = self.host / "etc/cni/net.d/10-cbr0.conflist"
+        self.conf.parent.mkdir(parents=True)
+        (self.host / "opt/cni/bin").mkdir(parents=True)
+        for plugin in ("bridge", "multus"):
+            (self.host / "opt/cni/bin" / plugin).touch()
+        self.conf.write_text(json.dumps(CLUSTER))
+        run = socket.parent / "run"
+        self.site = NetworkSite(
+            NODE_NAME, "kube-rdma", self.host, folder / "state", run / "a", socket
+        )
+        self.kernel = FakeKernel()
+        pci = PciAddress("0000:10:00.0")
+        self.kernel.add_link("ens0f0", mac="02:00:00:00:00:10", pci=pci, mtu=9000, up=True)
+        self.server = FakeServer([IP_POOL, ipam.IP_BLOCK, ipam.LEASE, DEFINITION])
+        meta = {"name": "rdma", "namespace": "default"}
+        self.server.put(DEFINITION, {"metadata": meta, "spec": {"config": json.dumps(NETWORK)}})
+        runtime.run(OWN_POD)
+
+    @asynccontextmanager
+    async def agent(self, pace=EAGER, *, looked=True, chained=True, **facts):
+        """One life of it, from when it serves and, where it can be, is chained."""
+        kept = SurveyCache(self._survey)
+        facts = {"open_pod": self._open, "shim": lambda: b"shim", "pace": pace, **facts}
+        machine = NodeKernel(kept, self._links, **facts)
+        cluster = Cluster(self.server.line())
+        events = Events(cluster, NODE_NAME)
+        side = NodeNetworks(self.site, cluster, events, Kubelet(None), machine)
+        if looked:
+            kept.take()
+            side.offered({})
+        lists = self.runtime.lists
+        task = asyncio.create_task(side.run(Late()))
+        online = ClusterNodeEvents(cluster, NODE_NAME, events).follow(lambda _: None)
+        writer = asyncio.create_task(online)
+        try:
+            first = lists - (not looked)
+            await until(
+                lambda: (
+                    task.done() or ((not chained or self.is_chained) and self.runtime.lists > first)
+                )
+            )
+            yield side
+        finally:
+            writer.cancel()
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    @property
+    def is_chained(self):
+        """Whether the runtime would call us."""
+        return "kube-rdma" in self.conf.read_text()
+
+    @property
+    def asking(self):
+        """The pods that the shim holds back while the agent is away."""
+        return {one.name for one in AskingPods(self.site.state / "asking").present()}
+
+    @property
+    def attached(self):
+        """The namespaces that have our interface."""
+        return {link.space.path.name for link in self.kernel.links if link.name == "net1"}
+
+    def pod(self, name, annotations=None, phase="Running", **spec):
+        """A pod of this node, as the API server has it from now on; its uid."""
+        meta = {"name": name, "namespace": "default", "annotations": annotations or {}}
+        spec["nodeName"] = NODE_NAME
+        self.server.put(POD, {"metadata": meta, "spec": spec, "status": {"phase": phase}})
+        (mine,) = (one for one in self.server.documents("pods") if one["metadata"]["name"] == name)
+        return mine["metadata"]["uid"]
+
+    def sandbox(self, name, uid, ago=0):
+        """The runtime made it so many seconds ago, without asking us; its namespace."""
+        path = self.folder / f"netns-{name}"
+        path.touch()
+        self.kernel.add_pod(path)
+        self.kernel.space(path).inode = path.stat().st_ino
+        created = time.time_ns() - ago * 10**9
+        one = PodSandbox(f"c-{name}", PodName("default", name), uid, True, created)
+        self.runtime.run(one, str(path))
+        return path
+
+    async def many_rounds(self):
+        """Wait for more of them than a pod without its networks is given."""
+        lists = self.runtime.lists
+        await until(lambda: self.runtime.lists > lists + FAILURES + 3)
+
+    @property
+    def pods(self):
+        """The names of those that the API server has."""
+        return {one["metadata"]["name"] for one in self.server.documents("pods")}
+
+    @property
+    def restarts(self):
+        """The names of the pods for which the agent asks for a restart."""
+        marked = (one["metadata"] for one in self.server.documents("pods"))
+        return {meta["name"] for meta in marked if RESTART in (meta.get("labels") or {})}
+
+    def events_of(self, reason):
+        """The names of the pods that have an Event with this reason."""
+        found = (one for one in self.server.documents("events") if one["reason"] == reason)
+        return {one["regarding"]["name"] for one in found}
+
+    @property
+    def records(self):
+        """What the journal has."""
+        return sorted(path.name for path in (self.site.state / "attachments").glob("att*-*"))
+
+    def _survey(self):
+        return Survey(self.cards, None, NamespaceMode.SHARED)
+
+    def _links(self, names):
+        links = self.kernel.within(self.kernel.node)
+        return tuple(SeenLink(o.name, o.index, o.mtu, o.mac, o.up, pci=o.pci) for o in links)
+
+    @contextmanager
+    def _open(self, namespace):
+        if isinstance(namespace, int):
+            namespace = Path(os.readlink(f"/proc/self/fd/{namespace}"))  # noqa: PTH115
+        with self.kernel.open_pod(namespace) as pod:
+            yield pod
+
+
+@pytest.fixture
+async def node(tmp_path, tmp_path_factory):
+    socket = tmp_path_factory.mktemp("r") / "s"
+    async with FakeCriRuntime(socket, "containerd", "v2.4.2", {}) as runtime:
+        yield Node(tmp_path, runtime, socket)
+
+
+async def test_a_node_without_cards_is_left_as_it_is_until_one_comes(node, recording):
+    """No entry, no shim; when it has had a card, all of it stays, for its pods have to end."""
+    before = node.conf.read_bytes()
+    node.cards = ()
+    kept = SurveyCache(node._survey)
+    facts = {"open_pod": node._open, "shim": lambda: b"shim", "pace": EAGER}
+    machine = NodeKernel(kept, node._links, **facts)
+    cluster = Cluster(node.server.line())
+    side = NodeNetworks(node.site, cluster, Events(cluster, NODE_NAME), Kubelet(None), machine)
+    assert side.cards() is None, "the journal is not read"
+    task = asyncio.create_task(side.run(Late()))
+    kept.take()
+    side.offered({})
+    assert side.shim_of_host() is None
+    await until(lambda: recording.of("CNI configuration not needed"))
+    assert side.cards() == frozenset()
+    assert node.site.socket.is_socket(), "pods of other nodes' kind are answered all the same"
+    assert node.conf.read_bytes() == before
+    assert not list((node.host / "opt/cni/bin").glob("kube-rdma*"))
+    node.cards = (card(0),)
+    kept.take()
+    side.offered({})
+    await until(lambda: node.is_chained)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    node.conf.write_bytes(before)
+    node.cards = ()
+    async with node.agent():
+        assert node.is_chained
+
+
+async def test_what_is_told_waits_in_the_one_table_of_the_process(node):
+    """Pod networks have no writer of their own: what role node writes has their Events too."""
+    cluster = Cluster(node.server.line())
+    events = Events(cluster, NODE_NAME)
+    kept = SurveyCache(node._survey)
+    machine = NodeKernel(kept, node._links, open_pod=node._open, shim=lambda: b"shim", pace=EAGER)
+    side = NodeNetworks(node.site, cluster, events, Kubelet(None), machine)
+    kept.take()
+    side.offered({})
+    task = asyncio.create_task(side.run(Late()))
+    await until(lambda: node.is_chained)
+    await node.many_rounds()
+    assert not node.server.documents("events")
+    writer = asyncio.create_task(
+        ClusterNodeEvents(cluster, NODE_NAME, events).follow(lambda _: None)
+    )
+    await until(lambda: node.events_of("NetworkConfiguration") == {NODE_NAME})
+    for running in (writer, task):
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+
+
+async def test_the_host_is_wired_and_the_socket_is_there(node):
+    """The shim is installed, and called behind the cluster's plugin and for containers."""
+    async with node.agent() as side:
+        assert side.shim_of_host() == "/opt/cni/bin/kube-rdma-hook"
+        assert node.site.socket.is_socket()
+        types = [one["type"] for one in json.loads(node.conf.read_text())["plugins"]]
+        assert types == ["bridge", "kube-rdma"]
+        assert (node.host / "opt/cni/bin/kube-rdma").read_bytes() == b"shim"
+    assert not node.site.socket.exists()
+
+
+async def test_the_shim_has_a_list_of_the_pods_that_ask(node):
+    """By either annotation; pods on the host's network and pods that are gone are not on it."""
+    node.pod("a", ASKS)
+    node.pod("b", {POD_NETWORKS: "[]"})
+    node.pod("c", ASKS, hostNetwork=True)
+    node.pod("d")
+    async with node.agent():
+        await until(lambda: node.asking == {"a", "b"})
+        node.server.remove(POD, "a", "default")
+        node.pod("d", ASKS)
+        await until(lambda: node.asking == {"b", "d"})
+        node.pod("b")
+        await until(lambda: node.asking == {"d"})
+    assert node.asking == {"d"}
+
+
+async def test_a_pod_that_started_without_us_gets_its_network(node):
+    """It was there before the agent, or comes while it is; the pod is told by an Event."""
+    node.sandbox("a", node.pod("a", ASKS))
+    node.sandbox("x", node.pod("x"))
+    async with node.agent():
+        await until(lambda: node.attached == {"netns-a"})
+        node.sandbox("b", node.pod("b", ASKS))
+        await until(lambda: node.attached == {"netns-a", "netns-b"})
+        await until(lambda: node.events_of("NetworksAttachedLate") == {"a", "b"})
+    assert node.records == ["attached-c-a.json", "attached-c-b.json"]
+
+
+async def test_until_the_node_was_looked_at_no_pod_is_given_what_it_lacks(node):
+    """Its card would look like one that nobody holds. An earlier life has left the shim."""
+    (node.host / "opt/cni/bin" / PLUGIN).touch()
+    node.sandbox("a", node.pod("a", ASKS))
+    async with node.agent(looked=False) as side:
+        await until(lambda: node.asking == {"a"})
+        assert node.runtime.lists == 0
+        side.offered({})
+        await until(lambda: node.attached == {"netns-a"})
+
+
+async def test_for_a_pod_that_cannot_get_its_network_a_restart_is_asked(node):
+    """It asked before it started, and we were chained; the controller evicts it, nobody else."""
+    uid = node.pod("a", WRONG, "Pending")
+    async with node.agent():
+        await until(lambda: node.asking == {"a"})
+        node.sandbox("a", uid)
+        node.pod("a", WRONG)
+        await until(lambda: node.restarts == {"a"})
+        await until(lambda: node.events_of("NetworksMissing") == {"a"})
+        assert node.pods == {"a"}
+        cluster = Cluster(node.server.line())
+        controller = Evictions(cluster, Events(cluster, "controller"))
+        assert await controller.round() == 1
+    assert (node.pods, node.attached) == (set(), set())
+
+
+async def test_a_pod_with_outdated_device_nodes_is_ended_though_it_waits(node):
+    """Refused twice it is marked by the agent, and evicted, while a bare one is only told."""
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "s", "uid": "u"}
+    for name, owners in (("a", [{**owner, "controller": True}]), ("bare", [])):
+        meta = {"name": name, "namespace": "default", "ownerReferences": owners}
+        spec, status = {"nodeName": NODE_NAME}, {"phase": "Pending"}
+        node.server.put(POD, {"metadata": meta, "spec": spec, "status": status})
+    cluster = Cluster(node.server.line())
+    events, pods = Events(cluster, NODE_NAME), Pods(cluster)
+    async with AsyncExitStack() as stack:
+        machine = NodeKernel(SurveyCache(node._survey), node._links, open_pod=node._open)
+        side = NodeNetworks(node.site, cluster, events, Kubelet(None), machine)
+        to = await side._attach_dependencies(stack, Late())
+        for name in ("a", "bare", "a", "bare"):
+            pod = await pods.read("default", name)
+            await to.outdated.refused(pod, None, Outdated("mlx5_0 is uverbs3"))
+    writer = asyncio.create_task(events.run())
+    await until(lambda: node.events_of("DeviceNodesOutdated") == {"a", "bare"})
+    assert node.restarts == {"a"}
+    assert await Evictions(cluster, events).round() == 1
+    assert node.pods == {"bare"}
+    await until(lambda: node.events_of("EvictedForDeviceNodes") == {"a"})
+    writer.cancel()
+    with suppress(asyncio.CancelledError):
+        await writer
+
+
+async def test_for_a_pod_that_started_while_the_agent_was_away_it_is_asked_too(node):
+    """The last life of the agent knew that it asks."""
+    uid = node.pod("a", WRONG, "Pending")
+    async with node.agent():
+        await until(lambda: node.asking == {"a"})
+    node.sandbox("a", uid)
+    node.pod("a", WRONG)
+    async with node.agent():
+        await until(lambda: node.restarts == {"a"})
+
+
+async def test_a_pod_that_was_annotated_while_it_ran_is_never_evicted(node):
+    """Nor by an agent that has not seen it before."""
+    async with node.agent():
+        os.utime(node.site.state / "chained", ns=(5, 5))
+        node.sandbox("a", node.pod("a"), ago=600)
+        await node.many_rounds()
+        node.pod("a", WRONG)
+        await until(lambda: node.events_of("NetworksMissing") == {"a"})
+        await node.many_rounds()
+    async with node.agent():
+        await node.many_rounds()
+    assert (node.pods, node.restarts) == ({"a"}, set())
+
+
+async def test_a_pod_from_before_we_came_is_never_evicted(node):
+    """Its annotation was never honoured, and it runs."""
+    node.sandbox("a", node.pod("a", WRONG), ago=600)
+    for _ in range(2):
+        async with node.agent():
+            await until(lambda: node.events_of("NetworksMissing") == {"a"})
+            await node.many_rounds()
+    assert (node.pods, node.restarts) == ({"a"}, set())
+
+
+async def test_a_pod_from_a_time_when_we_were_taken_away_is_never_evicted(node):
+    """The binary was gone, so nobody can have called us."""
+    uid = node.pod("a", WRONG, "Pending")
+    async with node.agent():
+        await until(lambda: node.asking == {"a"})
+    for name in ("kube-rdma", "kube-rdma-ipam"):
+        (node.host / "opt/cni/bin" / name).unlink()
+    node.conf.write_text(json.dumps(CLUSTER))
+    for file in ("asking/default/a", "chained"):
+        os.utime(node.site.state / file, ns=(5, 5))
+    node.sandbox("a", uid, ago=600)
+    node.pod("a", WRONG)
+    async with node.agent():
+        await until(lambda: node.events_of("NetworksMissing") == {"a"})
+        await node.many_rounds()
+    assert (node.pods, node.restarts) == ({"a"}, set())
+
+
+async def test_while_the_configuration_is_refused_nobody_is_known_to_call_us(node):
+    """Pods that start then are owed nothing; when it is mended, those that come are."""
+    mark = node.site.state / "chained"
+    async with node.agent():
+        await until(mark.exists)
+        node.conf.write_text(json.dumps(CLUSTER | {"cniVersion": "0.2.0"}))
+        await until(lambda: not mark.exists())
+        node.conf.write_text(json.dumps(CLUSTER))
+        await until(mark.exists)
+
+
+async def test_beside_a_cilium_that_shuts_us_out_pods_are_served_late_and_never_evicted(node):
+    """It is told once, with what to set; nobody is owed what he could not have had."""
+    node.conf.unlink()
+    (node.host / "opt/cni/bin/cilium-cni").touch()
+    uid = node.pod("a", WRONG, "Pending")
+    cilium = asyncio.create_task(FakeCilium(node.conf.parent).run())
+    try:
+        async with node.agent(chained=False, conf=FolderTiming(settle=0.0, first=0.2, proof=0.1)):
+            await until(lambda: node.events_of("NetworkConfigurationRefused") == {NODE_NAME})
+            assert not (node.site.state / "chained").exists()
+            node.sandbox("a", uid)
+            node.pod("a", WRONG)
+            node.sandbox("b", node.pod("b", ASKS))
+            await until(lambda: node.attached == {"netns-b"})
+            await until(lambda: node.events_of("NetworksMissing") == {"a"})
+            await node.many_rounds()
+    finally:
+        cilium.cancel()
+        with suppress(asyncio.CancelledError):
+            await cilium
+    (event,) = (e for e in node.server.documents("events") if "Refused" in e["reason"])
+    assert "--set cni.exclusive=false" in event["note"]
+    assert (node.pods, node.restarts) == ({"a", "b"}, set())
+    assert not (node.site.state / "chained").exists()
+
+
+async def test_a_pod_on_the_hosts_network_is_told_what_it_cannot_have(node):
+    """No runtime calls us for it."""
+    node.pod("a", ASKS, hostNetwork=True)
+    node.pod("b", hostNetwork=True)
+    async with node.agent():
+        await until(lambda: node.events_of("NetworksRefused") == {"a"})
+        node.pod("c", ASKS, hostNetwork=True)
+        await until(lambda: node.events_of("NetworksRefused") == {"a", "c"})
+
+
+async def test_the_node_is_told_when_addresses_cannot_be_given(node):
+    """As long as it lasts; a runtime that asks is told that all is well."""
+    node.server.forbidden.add(("list", "ippools"))
+    async with node.agent(look=0.01):
+        await until(lambda: node.events_of("AddressTrouble") == {NODE_NAME})
+
+
+async def test_where_multus_is_the_default_its_pods_are_its_own(node):
+    """We are not called for them, so nothing is missing."""
+    node.sandbox("a", node.pod("a", ASKS))
+    (node.conf.parent / "00-multus.conf").write_text(json.dumps(MULTUS | {"kube-rdma": 0}))
+    node.conf.write_text(json.dumps(CLUSTER | {"name": "kube-rdma"}))
+    async with node.agent():
+        lists = node.runtime.lists
+        await until(lambda: node.asking == {"a"} and node.runtime.lists > lists + 3)
+    assert node.attached == set()
+
+
+async def test_a_del_that_nobody_heard_is_made_up_for(node):
+    """At the next start, by the file that the shim left."""
+    node.sandbox("a", node.pod("a", ASKS))
+    async with node.agent():
+        await until(lambda: node.records and node.attached)
+    (node.site.socket.parent / "missed" / "c-a@eth0").touch()
+    node.runtime.remove("c-a")
+    node.server.remove(POD, "a", "default")
+    async with node.agent():
+        assert (node.attached, node.records) == (set(), [])
+    assert not list((node.site.socket.parent / "missed").iterdir())
+
+
+async def test_an_attachment_without_a_sandbox_ends(node):
+    """Its DEL was lost without a file, as in a crash of the runtime."""
+    path = node.sandbox("a", node.pod("a", ASKS))
+    async with node.agent():
+        await until(lambda: node.records and node.attached)
+        node.runtime.remove("c-a")
+        node.server.remove(POD, "a", "default")
+        node.kernel.end(path)
+        path.unlink()
+        await until(lambda: not node.records)
+
+
+async def test_news_make_a_round(node):
+    """A pod that began to run, a configuration that had to be repaired."""
+    async with node.agent(RepairTiming(0.0, 600.0)):
+        node.pod("a", ASKS, "Pending")
+        await until(lambda: node.asking == {"a"})
+        lists = node.runtime.lists
+        node.pod("a", ASKS)
+        await until(lambda: node.runtime.lists > lists)
+        lists = node.runtime.lists
+        node.conf.write_text(json.dumps(CLUSTER))
+        await until(lambda: node.is_chained and node.runtime.lists > lists)
+
+
+async def test_behind_a_meta_plugin_only_networks_of_our_type_concern_us(node):
+    """A pod whose networks are all made by others starts without us; the node has an Event."""
+    meta = {"name": "ours", "namespace": "default"}
+    config = json.dumps({"plugins": [{"type": "kube-rdma"}]})
+    node.server.put(DEFINITION, {"metadata": meta, "spec": {"config": config}})
+    pods = [PodState("default", "a", "u", ((ANNOTATION, text),)) for text in ("rdma", "rdma,ours")]
+    async with node.agent() as side:
+        assert [await side.concerned(pod) for pod in pods] == [True, True]
+        (node.conf.parent / "00-multus.conf").write_text(json.dumps(MULTUS))
+        await until(lambda: not node.is_chained)
+        assert [await side.concerned(pod) for pod in pods] == [False, True]
+        await until(lambda: node.events_of("NetworkConfiguration") == {NODE_NAME})
+
+
+@asynccontextmanager
+async def settling(side):
+    """What a startup probe waits for of this side, while it is awaited."""
+    task = asyncio.create_task(side.until_settled())
+    try:
+        yield task
+    finally:
+        task.cancel()
+
+
+async def test_a_node_is_settled_once_it_is_chained(node):
+    async with node.agent() as side:
+        assert await side.until_settled() == (
+            "Pods get networks from kube-rdma, which is chained in 10-cbr0.conflist."
+        )
+
+
+async def test_a_cluster_s_network_that_is_not_there_yet_is_waited_for(node):
+    """A pod that started then would start without its networks."""
+    text = node.conf.read_text()
+    node.conf.unlink()
+    async with node.agent(chained=False) as side, settling(side) as settled:
+        await until(lambda: node.events_of("NetworkConfiguration") == {NODE_NAME})
+        assert not settled.done()
+        node.conf.write_text(text)
+        await until(settled.done)
+        assert node.is_chained
+
+
+async def test_a_folder_that_cannot_be_written_is_waited_for(node):
+    """The agent says so by an Event, and goes on trying."""
+    before = node.conf.read_bytes()
+    in_the_way = node.conf.with_name(f".{node.conf.name}.kube-rdma")
+    in_the_way.mkdir()
+    timing = FolderTiming(first=0.05)
+    async with node.agent(chained=False, conf=timing) as side, settling(side) as settled:
+        await until(lambda: node.events_of("NetworkConfigurationRefused") == {NODE_NAME})
+        assert not settled.done()
+        assert node.conf.read_bytes() == before
+        in_the_way.rmdir()
+        await until(settled.done)
+        assert node.is_chained
+
+
+async def test_a_configuration_that_is_refused_settles_it(node):
+    """The agent has said why it stays out; nothing changes before somebody mends the file."""
+    node.conf.write_text(json.dumps(CLUSTER | {"cniVersion": "0.2.0"}))
+    async with node.agent(chained=False) as side:
+        assert "cniVersion" in await side.until_settled()
+
+
+async def test_behind_a_meta_plugin_it_is_settled_without_being_chained(node):
+    (node.conf.parent / "00-multus.conf").write_text(json.dumps(MULTUS))
+    async with node.agent(chained=False) as side:
+        assert "meta-plugin of 00-multus.conf" in await side.until_settled()
+        assert not node.is_chained
+
+
+async def test_a_node_without_cards_is_settled_when_it_was_looked_at(node):
+    node.cards = ()
+    async with node.agent(chained=False, looked=False) as side, settling(side) as settled:
+        await asyncio.sleep(0)
+        assert not settled.done()
+        side.offered({})
+        await until(settled.done)
+        assert not node.is_chained

@@ -1,0 +1,274 @@
+"""What is against each device of a claim that waits; tests/lab/native asks the real allocator."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kube_rdma.claims.rules import capacity, claim_search
+from kube_rdma.claims.rules.verdicts import explain_claim, judge
+from kube_rdma.model.claims.claim import (
+    AllocationResult,
+    Claim,
+    ClaimConstraint,
+    ClaimNode,
+    ClaimRequest,
+    DeviceClass,
+    DeviceToleration,
+    RequestChoices,
+)
+from kube_rdma.model.claims.device import SliceDevice
+from kube_rdma.model.claims.listed import (
+    CapacityPolicy,
+    CounterUse,
+    ListedCapacity,
+    ListedDevice,
+    ListedSlice,
+    ListedTaint,
+    NodeChoice,
+)
+from kube_rdma.model.claims.verdict import ClaimOutcome, Reason
+from kube_rdma.model.claims.world import ClaimWorld
+from tests.kit.claim_worlds import world as made_world
+
+DRIVER, NODE = "d.test", ClaimNode("node-1", {"zone": "a"})
+ANY = DeviceClass("any")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How a claim of requests is written down."""
+
+    requests: tuple[ClaimRequest, ...]
+    constraints: tuple[ClaimConstraint, ...] = ()
+
+    def claim(self):
+        choices = tuple(RequestChoices(one.name, (one,)) for one in self.requests)
+        return Claim("team", "wanted", choices, self.constraints)
+
+
+def asked(**more):
+    return ClaimRequest("nics", "any", **more)
+
+
+def offered(*devices, name="s", slices=1, **more):
+    more = {"nodes": NodeChoice(NODE.name), **more}
+    return ListedSlice(name, DRIVER, NODE.name, 1, slices, devices=devices, **more)
+
+
+def held(name, device, **more):
+    return Claim(
+        "team", name, held=(AllocationResult(SliceDevice(DRIVER, NODE.name, device), **more),)
+    )
+
+
+def verdict(request, *slices, others=(), constraints=(), nodes=(NODE,), classes=(ANY,)):
+    claim = Asked((request,), constraints).claim()
+    world = ClaimWorld(claim, nodes, classes, slices, others)
+    return judge(world, NODE)
+
+
+def reasons(found):
+    return {one.device.name: one.objection.reason for one in found.devices if one.objection}
+
+
+SLOTS = {"slots": ListedCapacity(Fraction(2), CapacityPolicy(default=Fraction(1)))}
+TAINT = ListedTaint("down", "NoSchedule")
+CASES = {
+    Reason.SELECTOR: (asked(selectors=("false",)), offered(ListedDevice("a")), ()),
+    Reason.TAINT: (asked(), offered(ListedDevice("a", taints=(TAINT,))), ()),
+    Reason.IN_USE: (asked(), offered(ListedDevice("a")), (held("other", "a"),)),
+    Reason.CAPACITY_UNKNOWN: (asked(capacity={"x": 1}), offered(ListedDevice("a")), ()),
+    Reason.CAPACITY: (
+        asked(),
+        offered(ListedDevice("a", capacity=SLOTS, shared=True)),
+        (held("other", "a", share="1", capacity={"slots": Fraction(2)}),),
+    ),
+    Reason.POOL_INCOMPLETE: (asked(), offered(ListedDevice("a"), slices=2), ()),
+    Reason.POOL_INVALID: (asked(), offered(ListedDevice("a"), ListedDevice("a")), ()),
+    Reason.NODE_SELECTOR: (
+        asked(count=2),
+        offered(
+            ListedDevice("a", nodes=NodeChoice("node-2")),
+            ListedDevice("b", nodes=NodeChoice(every=True)),
+            nodes=NodeChoice(),
+            per_device=True,
+        ),
+        (),
+    ),
+}
+
+
+@pytest.mark.parametrize("reason", CASES)
+def test_each_reason_is_told_of_its_device(reason):
+    request, part, others = CASES[reason]
+    found = verdict(request, part, others=others)
+    assert found.outcome == ClaimOutcome.NOT_MET
+    assert reasons(found) == {"a": reason}
+
+
+def test_a_device_of_another_class_is_said_to_be_of_none_of_its():
+    found = verdict(asked(), offered(ListedDevice("a")), classes=(DeviceClass("any", ("false",)),))
+    assert reasons(found) == {"a": Reason.CLASS_SELECTOR}
+
+
+def test_counters_are_used_up_by_what_others_hold():
+    use = (CounterUse("set", {"memory": Fraction(2)}),)
+    parts = (
+        offered(ListedDevice("a", uses=use), ListedDevice("b", uses=use), slices=2),
+        offered(name="t", slices=2, counter_sets=(("set", {"memory": Fraction(3)}),)),
+    )
+    found = verdict(asked(), *parts, others=(held("other", "a"),))
+    assert reasons(found) == {"a": Reason.IN_USE, "b": Reason.COUNTER}
+    texts = {one.device.name: one.objection.text for one in found.devices}
+    assert texts["a"] == "claim team/other holds it"
+    assert texts["b"] == "2 of counter set/memory is wanted, 1 is left"
+
+
+def test_what_a_constraint_forbids_is_told_beside_the_device_that_was_chosen():
+    devices = [
+        ListedDevice(name, attributes={"rail": rail})
+        for name, rail in zip("abc", (1, 2, 3), strict=True)
+    ]
+    rule = (ClaimConstraint(f"{DRIVER}/rail"),)
+    found = verdict(asked(count=2), offered(*devices), constraints=rule)
+    assert (found.wanted, found.lacking) == (2, 1)
+    assert [one.device.name for one in found.devices if one.chosen] == ["a"]
+    assert reasons(found) == {"b": Reason.CONSTRAINT, "c": Reason.CONSTRAINT}
+
+
+def test_a_toleration_takes_the_taint_and_admin_access_minds_no_holder():
+    tainted = offered(ListedDevice("a", taints=(TAINT,)))
+    tolerant = asked(tolerations=(DeviceToleration("down", "Exists"),))
+    assert verdict(tolerant, tainted).outcome == ClaimOutcome.MET
+    others = (held("other", "a"),)
+    assert verdict(asked(admin=True), offered(ListedDevice("a")), others=others).granted[0].admin
+
+
+@pytest.mark.parametrize(
+    ("request_", "part", "text"),
+    [
+        (ClaimRequest("nics", "gone"), offered(), "there is no DeviceClass gone"),
+        (asked(every=True), offered(ListedDevice("a"), slices=2), "1 of its 2 slices are there"),
+        (asked(count=33), offered(), "33 devices"),
+        (asked(selectors=("device.x == 1",)), offered(ListedDevice("a")), "no x"),
+    ],
+)
+def test_what_stops_the_scheduler_everywhere_is_refused(request_, part, text):
+    found = verdict(request_, part)
+    assert found.outcome == ClaimOutcome.REFUSED
+    assert text in found.why
+
+
+def test_a_selector_that_is_not_evaluated_leaves_the_node_without_a_verdict():
+    found = verdict(asked(selectors=("nobody()",)), offered(ListedDevice("a")))
+    assert found.outcome == ClaimOutcome.NOT_JUDGED
+    assert reasons(found) == {"a": Reason.NOT_EVALUATED}
+    free = verdict(
+        asked(selectors=("nobody()",)), offered(ListedDevice("a")), others=(held("o", "a"),)
+    )
+    assert free.outcome == ClaimOutcome.NOT_MET
+
+
+def test_a_search_that_takes_too_long_ends_without_a_verdict():
+    devices = [ListedDevice(f"d{number}", attributes={"n": number % 2}) for number in range(30)]
+    rules = (ClaimConstraint(f"{DRIVER}/n"),)
+    found = verdict(asked(count=16), offered(*devices), constraints=rules)
+    assert found.outcome == ClaimOutcome.NOT_JUDGED
+
+
+def test_requests_for_all_devices_that_another_may_stand_for_end_without_a_verdict():
+    """Eight ways for each of thirty requests, and one that no device meets."""
+    ways = [ClaimRequest(f"r/{number}", "any", every=True) for number in range(8)]
+    requests = [RequestChoices(f"r{number}", tuple(ways)) for number in range(30)]
+    requests.append(RequestChoices("none", (asked(every=True, selectors=("false",)),)))
+    part = offered(ListedDevice("a", shared=True))
+    world = ClaimWorld(Claim("team", "wanted", tuple(requests)), (NODE,), (ANY,), (part,))
+    assert judge(world, NODE).outcome == ClaimOutcome.NOT_JUDGED
+
+
+@pytest.mark.parametrize(
+    ("selector", "outcome"),
+    [
+        ("!" * 3_000 + "true", ClaimOutcome.MET),
+        ("&&".join(["true"] * 1_000), ClaimOutcome.MET),
+        ("+".join(["1"] * 1_000) + " == 1000", ClaimOutcome.MET),
+        ("(" * 1_000 + "true" + ")" * 1_000, ClaimOutcome.NOT_JUDGED),
+    ],
+)
+def test_a_selector_of_one_sign_has_a_verdict(selector, outcome):
+    found = verdict(asked(selectors=(selector,)), offered(ListedDevice("a")))
+    assert found.outcome == outcome
+
+
+def test_many_requests_for_all_of_many_devices_end_without_a_verdict():
+    """As many as a claim may have, each of which looks at all devices before the search."""
+    ways = tuple(ClaimRequest(f"r/{number}", "any", every=True) for number in range(8))
+    requests = tuple(RequestChoices(f"r{number}", ways) for number in range(32))
+    part = offered(*(ListedDevice(f"d{number}") for number in range(100)))
+    world = ClaimWorld(Claim("team", "wanted", requests), (NODE,), (ANY,), (part,))
+    assert judge(world, NODE).outcome == ClaimOutcome.NOT_JUDGED
+
+
+@pytest.mark.parametrize("value", ["false", "device.x == 1"])
+def test_a_long_selector_is_not_repeated_for_each_device(value):
+    """It may have 10 KiB, and there are thousands of devices and nodes."""
+    found = verdict(
+        asked(selectors=(f"{value} //{'x' * 9_000}",)),
+        offered(ListedDevice("a")),
+    )
+    assert len(found.why) < 600
+    assert all(len(one.objection.text) < 500 for one in found.devices)
+
+
+def test_all_nodes_together_have_an_end(monkeypatch):
+    """Each search by itself would be let go on to its end."""
+    monkeypatch.setattr(claim_search, "MOST_STEPS", 2_000)
+    monkeypatch.setattr(claim_search, "MOST_STEPS_TOGETHER", 100_000)
+    nodes = tuple(ClaimNode(f"node-{number}") for number in range(30))
+    devices = [ListedDevice(f"d{number}", attributes={"n": number % 2}) for number in range(30)]
+    part = offered(*devices, nodes=NodeChoice(every=True))
+    claim = Asked((asked(count=16),), (ClaimConstraint(f"{DRIVER}/n"),)).claim()
+    explained = explain_claim(ClaimWorld(claim, nodes, (ANY,), (part,)))
+    looks = [int(one.why.split()[1]) for one in explained.nodes]
+    assert {one.outcome for one in explained.nodes} == {ClaimOutcome.NOT_JUDGED}
+    assert max(looks) == 2_001
+    assert sum(looks) <= 100_000 // claim_search.STEPS_OF_A_LOOK + len(nodes)
+
+
+def test_the_nearest_node_comes_first_and_the_sentence_names_it():
+    nodes = tuple(ClaimNode(f"node-{number}") for number in (1, 2))
+    two = offered(ListedDevice("a"), ListedDevice("b", taints=(TAINT,)), nodes=NodeChoice("node-2"))
+    claim = Asked((asked(count=2),)).claim()
+    explained = explain_claim(ClaimWorld(claim, nodes, (ANY,), (two,)))
+    assert [(one.node, one.lacking) for one in explained.nodes] == [("node-2", 1), ("node-1", 2)]
+    assert explained.headline == (
+        "No node has the 2 devices that the claim asks for; nearest is node-2, which lacks 1: "
+        "1 is tainted."
+    )
+
+
+@given(st.integers(0, 7), st.integers(1, 9), st.integers(1, 3))
+def test_a_range_rounds_up_to_its_steps_and_never_takes_more_than_there_is(asks, has, step):
+    policy = CapacityPolicy(least=Fraction(1), step=Fraction(step), has_range=True)
+    slots = {"slots": ListedCapacity(Fraction(has), policy)}
+    taken = capacity.taken(slots, {"slots": Fraction(asks)})["slots"]
+    assert taken >= max(asks, 1)
+    assert (taken - 1) % step == 0
+    assert taken < max(asks, 1) + step
+    assert (capacity.objection(slots, {"slots": Fraction(asks)}) is None) == (taken <= has)
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [(400 * 10**9, "400G"), (40 * 2**30, "40Gi"), (16, "16"), (0, "0"), (1024, "1Ki")],
+)
+def test_amounts_are_written_as_people_write_them(amount, text):
+    assert capacity.shown(Fraction(amount)) == text
+
+
+def test_a_made_up_world_is_the_same_each_time():
+    assert made_world(7) == made_world(7)
+    assert made_world(7) != made_world(8)

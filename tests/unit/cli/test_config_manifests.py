@@ -1,0 +1,599 @@
+"""`kube-rdma config check` on manifests: what they mean, and what they say together."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kube_base.errors import Refused
+from kube_rdma.admission.manifest_check import check as judge
+from kube_rdma.attach.rules.requests import POD_NETWORKS
+from kube_rdma.cli.config import config
+from kube_rdma.lib.text.reader import read_all
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+WORKER = "spec.mpiReplicaSpecs.Worker.template"
+PAIR = """\
+[{"cniConf": {"name": "rdma"}}, {"cniConf": {"name": "rdma"}}]"""
+JOB = """\
+# a job of two workers
+apiVersion: kubeflow.org/v2beta1
+kind: MPIJob
+metadata: {name: train, namespace: team}
+spec:
+  mpiReplicaSpecs:
+    Worker:
+      template:
+        metadata:
+          annotations:
+            k8s.volcengine.com/pod-networks: '%s'
+        spec:
+          nodeSelector: {vke.node.rdma.mode: %s}
+          containers:
+          - name: worker
+            resources: {limits: {vke.volcengine.com/rdma: %s}}
+          volumes:
+          - {name: data, persistentVolumeClaim: {claimName: files}}
+"""
+CLAIM = """\
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: files, namespace: team}
+spec: {storageClassName: fast}
+---
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: fast}
+provisioner: vepfs.csi.volcengine.com
+"""
+VOLUME = """\
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: files, namespace: team}
+spec: {storageClassName: ""}
+---
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: pv-1}
+spec:
+  csi: {driver: vepfs.csi.volcengine.com}
+  claimRef: {namespace: team, name: files}
+"""
+
+
+@pytest.fixture
+def check(tmp_path):
+    """Run the check on texts, a file for each."""
+
+    def run(*texts, output="table"):
+        files = [tmp_path / f"{number}.yaml" for number in range(len(texts))]
+        for file, text in zip(files, texts, strict=True):
+            file.write_text(text)
+        return CliRunner().invoke(config, ["check", *map(str, files), "-o", output])
+
+    return run
+
+
+def faults(result):
+    """Each fault with its place from the file's name on, after its folder."""
+    assert isinstance(result.exception, Refused), result.output
+    error = result.exception
+    return [(one.where.rpartition("/0.yaml:")[2], one.problem) for one in (error, *error.more)]
+
+
+def test_every_example_is_fit_to_be_applied():
+    paths = (path for path in sorted(EXAMPLES.glob("*/*.y*ml")) if path.name != "values.yaml")
+    files = [str(path) for path in paths]
+    result = CliRunner().invoke(config, ["check", *files, "-o", "json"])
+    shown = json.loads(result.output)
+    assert (result.exit_code, shown["errors"]) == (0, [])
+    assert {one["meaning"] for one in shown["objects"] if one["kind"] == "Job"} == {
+        "pods with nvidia.com/gpu: 8, rdma/hca: 1",
+        "pods with nvidia.com/gpu: 8, rdma/nic: 8",
+    }
+
+
+@pytest.mark.parametrize("storage", [CLAIM, VOLUME])
+def test_what_several_objects_say_together_is_judged(check, storage):
+    """The mode is the selector's, the driver that of the claim's volume or class."""
+    (fault,) = faults(check(JOB % (PAIR, "exclusive", 2) + storage))
+    assert fault[0] == f"18:13: {WORKER}.spec.volumes[0]"
+    assert "vePFS" in fault[1]
+    assert check(JOB % (PAIR, "shared", 2) + storage).exit_code == 0
+
+
+def test_blocks_and_limits_are_counted(check):
+    (fault,) = faults(check(JOB % (PAIR, "shared", 4)))
+    assert fault == (
+        f"11:46: {WORKER}.metadata.annotations.{json.dumps(POD_NETWORKS)}",
+        "the pod has 2 blocks for vke.volcengine.com/rdma, and its containers ask for 4",
+    )
+
+
+NET = """\
+apiVersion: k8s.cni.cncf.io/v1
+kind: NetworkAttachmentDefinition
+metadata:
+  name: fast
+  annotations: {k8s.v1.cni.cncf.io/resourceName: rdma/fast}
+spec:
+  config: |
+    {"type": "macvlan", "master": "ens2f0", "ipam": {"type": "kube-rdma-ipam", "pool": "%s"}}
+---
+apiVersion: kube-rdma.io/v1alpha1
+kind: IPPool
+metadata: {name: fast}
+spec: {ranges: [{subnet: 10.0.0.0/24}]}
+---
+apiVersion: kube-rdma.io/v1alpha1
+kind: NodePolicy
+metadata: {name: all}
+spec:
+  pools: [{resource: rdma/fast, mode: %s}]
+"""
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata:
+  name: a
+  annotations: {k8s.v1.cni.cncf.io/networks: "fast, fast@net7"}
+spec:
+  containers:
+  - {name: a, resources: {limits: {rdma/fast: %s}}, securityContext: {privileged: true}}
+"""
+
+
+def test_networks_are_met_with_limits_and_pools(check):
+    """In whatever file they stand."""
+    assert check(POD % 2, NET % ("fast", "shared")).exit_code == 0
+    assert "Warning" not in check(POD % 2, NET % ("fast", "shared")).output
+    ((where, problem),) = faults(check(POD % 1, NET % ("fast", "shared")))
+    assert where == '5:46: metadata.annotations."k8s.v1.cni.cncf.io/networks"'
+    assert "need 2 shares of rdma/fast" in problem
+    assert check(POD % 1, NET % ("fast", "hca")).exit_code == 0, "shares of a pool"
+    said = " ".join(check(POD % 2, NET % ("gone", "shared")).output.split())
+    assert said.count("names IPPool gone, which is not here") == 2
+
+
+MAP = """\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: rdma-devices}
+data:
+  other.conf: |
+    mode: ipvs
+    kind: KubeProxyConfiguration
+  text: "no: configuration: at all"
+  config.json: |
+    {"mode": "%s"%s}
+"""
+
+
+def test_a_configuration_inside_of_a_config_map_is_read_as_the_agent_reads_it(check):
+    assert "offers rdma/hca" in check(MAP % ("hca", "")).output
+    ((where, problem),) = faults(check(MAP % ("hcaa", "")))
+    assert where == '9:16: data."config.json":1:10: mode'
+    assert problem.startswith('"hcaa" is not a value')
+
+
+def test_a_pool_on_the_host_s_network_warns_pods_of_their_own(check):
+    """The ConfigMap says it of the pool, the Job is what is warned."""
+    job = (EXAMPLES / "s0-ack/job.yaml").read_text()
+    pool = MAP % ("hca", ', "hostNetwork": true')
+    assert "Warning" not in check(job, pool).output
+    said = " ".join(check(job.replace("hostNetwork: true", ""), pool).output.split())
+    assert "rdma/hca is for pods with hostNetwork: true" in said
+
+
+def test_what_counts_is_set_by_the_administrator(check, tmp_path):
+    """By the names of the chart's values."""
+    file = tmp_path / "pod.yaml"
+    file.write_text(POD % 2)
+    words = ["check", str(file), "--admission-set"]
+    said = CliRunner().invoke(config, [*words, "hostNetworkResources=rdma/fast"]).output
+    assert "is for pods with hostNetwork: true" in " ".join(said.split())
+    refused = CliRunner().invoke(config, [*words, "mgpuResource=a"]).exception
+    assert isinstance(refused, Refused)
+    assert refused.remedy.startswith("Did you mean mgpuResources?")
+
+
+def test_what_is_not_looked_at_is_counted(check):
+    text = "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\n---\n" * 2
+    assert check(text).output == "Objects that are not looked at: 2\n"
+
+
+def test_files_without_any_object_say_so(check):
+    assert check("# nothing\n", "---\n").output == "There is no object.\n"
+
+
+def test_what_admission_would_add_is_shown(check):
+    text = POD.replace("privileged: true", "runAsUser: 0") % 2
+    assert "Admission adds: IPC_LOCK for container a" in check(text).output
+    (added,) = json.loads(check(text, output="json").output)["additions"]
+    assert added["where"].endswith(
+        "0.yaml:8:69: spec.containers[0].securityContext.capabilities.add"
+    )
+
+
+@pytest.mark.parametrize("namespace", ["", ", namespace: mlnx-network-operator"])
+def test_a_policy_that_no_operator_would_see_is_told(check, namespace):
+    """Most that are published name no namespace: theirs is a definition for the whole cluster."""
+    text = f"""\
+apiVersion: mellanox.com/v1alpha1
+kind: NicClusterPolicy
+metadata: {{name: a{namespace}}}
+spec: {{devicePlugin: {{image: a, repository: b, version: c, config: '{{"mode": "hca"}}'}}}}
+"""
+    result = check(text, output="json")
+    warnings = json.loads(result.output)["warnings"]
+    assert result.exit_code == 0
+    assert len(warnings) == (not namespace)
+    for warning in warnings:
+        assert warning["where"].endswith("/0.yaml:3:1: metadata")
+        assert (
+            "with the definition of 0.1.0 it is in one that no operator sees" in warning["problem"]
+        )
+        assert warning["remedy"].startswith("Add metadata.namespace: mlnx-network-operator")
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        ("NicNodePolicy", "reads no NicNodePolicy"),
+        ("MacvlanNetwork", "only NVIDIA's operator makes a NetworkAttachmentDefinition"),
+        ("HostDeviceNetwork", "only NVIDIA's operator makes a NetworkAttachmentDefinition"),
+        ("IPoIBNetwork", "only NVIDIA's operator makes a NetworkAttachmentDefinition"),
+    ],
+)
+def test_kinds_of_the_vendor_s_operator_are_told(check, kind, says):
+    text = f"apiVersion: mellanox.com/v1alpha1\nkind: {kind}\nmetadata: {{name: a}}\nspec: {{}}\n"
+    result = check(text, output="json")
+    (warning,) = json.loads(result.output)["warnings"]
+    assert result.exit_code == 0
+    assert warning["where"].endswith("/0.yaml:2:7: kind")
+    assert says in warning["problem"]
+    assert warning["remedy"]
+
+
+RELEASES = Path(__file__).parents[2] / "data" / "nic-cluster-policies"
+
+
+@pytest.mark.parametrize(
+    ("release", "meaning"),
+    [
+        ("0.1.0", "drivers and offers rdma/fast_a"),
+        ("26.7", "drivers and offers rdma/fast_a, nvidia.com/functions_a"),
+    ],
+)
+def test_a_policy_of_any_release_is_called_what_it_deploys(check, release, meaning):
+    result = check((RELEASES / f"{release}.yaml").read_text(), output="json")
+    (shown,) = json.loads(result.output)["objects"]
+    assert shown["meaning"] == meaning
+
+
+@pytest.mark.parametrize(
+    ("spec", "meaning"),
+    [
+        ("{nvIpam: {image: a}}", "nothing that kube-rdma deploys"),
+        ("{nvPeerDriver: {image: a, repository: b, version: c}}", "drivers"),
+        (
+            "{sriovDevicePlugin: {image: a, repository: b, version: c}}",
+            "a device plugin with a ConfigMap of yours",
+        ),
+    ],
+)
+def test_a_policy_without_a_driver_is_not_called_drivers(check, spec, meaning):
+    head = "apiVersion: mellanox.com/v1alpha1\nkind: NicClusterPolicy\nmetadata: {name: a}\n"
+    (shown,) = json.loads(check(f"{head}spec: {spec}\n", output="json").output)["objects"]
+    assert shown["meaning"] == meaning
+
+
+BAD = """\
+apiVersion: v1
+kind: Pod
+spec: {containers: 7}
+---
+apiVersion: mellanox.com/v1alpha1
+kind: NicClusterPolicy
+metadata: {name: a}
+spec: {devicePlugin: {image: a, repository: b, version: c, config: '{"mode": 3}'}}
+---
+apiVersion: k8s.cni.cncf.io/v1
+kind: NetworkAttachmentDefinition
+metadata: {name: a}
+spec: {config: '{"type": "macvlan", "mtu": "x"}'}
+---
+apiVersion: kube-rdma.io/v1alpha1
+kind: IPPool
+metadata: {name: a}
+spec: {ranges: [{subnet: 10.0.0.0}]}
+---
+mode: hcaa
+"""
+
+
+def test_each_fault_of_all_documents_has_its_line(check):
+    places = [where.split(": ")[0] for where, _ in faults(check(BAD))]
+    assert places == ["3:20", "8:68", "13:16", "18:26", "20:7"]
+
+
+def test_faults_as_json(check):
+    result = check(BAD, output="json")
+    shown = json.loads(result.output)
+    assert result.exit_code == 3
+    assert len(shown["errors"]) == 5
+    assert [one["meaning"] for one in shown["objects"]] == ["refused"] * 5
+    assert all(one["remedy"] for one in shown["errors"])
+
+
+def test_manifests_of_stdin_end_with_the_exit_code_of_a_refusal():
+    command = [sys.executable, "-m", "kube_rdma.cli.main", "config", "check", "-"]
+    done = subprocess.run(command, input=BAD, capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    assert done.stderr.startswith("kube-rdma: stdin:3:20: spec.containers: ")
+    assert "AT " in done.stdout
+
+
+def test_a_node_is_for_a_configuration_alone(check, tmp_path):
+    file = tmp_path / "a.yaml"
+    file.write_text(POD % 1)
+    assert CliRunner().invoke(config, ["check", str(file), "--node"]).exit_code == 2
+
+
+KINDS = st.sampled_from(
+    [
+        *("v1 Pod", "v1 ConfigMap", "v1 PersistentVolume", "v1 PersistentVolumeClaim"),
+        *("batch/v1 Job", "batch.volcano.sh/v1 Job", "kubeflow.org/v1 MPIJob"),
+        *("kube-rdma.io/v1alpha1 NodePolicy", "kube-rdma.io/v1alpha1 IPPool", "v1 List"),
+        *("mellanox.com/v1alpha1 NicClusterPolicy", "storage.k8s.io/v1 StorageClass"),
+        *("k8s.cni.cncf.io/v1 NetworkAttachmentDefinition", "example.com/v1 Unknown"),
+    ]
+)
+FIELDS = st.sampled_from(
+    [
+        *("metadata", "name", "namespace", "annotations", "spec", "data", "template", "items"),
+        *("containers", "tasks", "mpiReplicaSpecs", "config", "ranges", "pools", "csi"),
+        *("resources", "limits", "image", "rdma/a", "podTemplateOverrides", "handler"),
+        *("claimRef", "nodeSelector", "devicePlugin", "provisioner", "storageClassName"),
+    ]
+)
+VALUES = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.text("ab1é/-: ", max_size=6)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(FIELDS, inner, max_size=4)
+    ),
+    max_leaves=20,
+)
+
+
+@given(st.lists(st.tuples(KINDS, st.dictionaries(FIELDS, VALUES, max_size=4)), max_size=3))
+def test_no_manifest_is_a_crash(listed):
+    """What cannot be read is refused with its file and line."""
+    texts = []
+    for kind, fields in listed:
+        version, name = kind.split()
+        texts.append(json.dumps({"apiVersion": version, "kind": name, **fields}))
+    checked = judge(read_all("\n---\n".join(texts).encode(), "file"))
+    assert len(checked.objects) >= len([one for one in listed if one[0] != "v1 List"])
+    for error in checked.errors:
+        assert error.subject.startswith("file:")
+        assert error.remedy
+
+
+def warnings(result):
+    """Each warning with its place after the file's folder."""
+    shown = json.loads(result.output)
+    return [(one["where"].rpartition("/0.yaml:")[2], one["problem"]) for one in shown["warnings"]]
+
+
+def test_one_unreadable_document_hides_no_other(check):
+    """Nor one unreadable file: the rest is judged, and each has its sentence."""
+    job = JOB % (PAIR, "shared", 4)
+    result = check(f"a: [\n---\n{job}", "b: !Ref c\n", POD % 1, output="json")
+    shown = json.loads(result.output)
+    assert result.exit_code == 3
+    places = [re.search(r"[01].yaml:[0-9]+", one["where"])[0] for one in shown["errors"]]
+    assert places == ["0.yaml:2", "1.yaml:1", "0.yaml:13"]
+    assert "2 blocks" in shown["errors"][2]["problem"]
+    assert [one["meaning"] for one in shown["objects"]] == [
+        *("unreadable", "pods with vke.volcengine.com/rdma: 4"),
+        *("unreadable", "pods with rdma/fast: 1"),
+    ]
+    assert shown["objects"][0]["at"].endswith("0.yaml:2")
+
+
+def test_a_file_that_is_not_there_hides_no_other(check, tmp_path):
+    (tmp_path / "a.yaml").write_text(POD % 1)
+    result = CliRunner().invoke(config, ["check", str(tmp_path / "a.yaml"), "gone.yaml"])
+    assert "pods with rdma/fast: 1" in result.output
+    assert result.exception.where == "gone.yaml"
+
+
+def test_what_kubectl_takes_is_a_warning_in_manifests(check):
+    """A configuration is read by an agent, which takes none of it."""
+    twice = POD.replace("limits: {rdma/fast: %s}", "limits: {rdma/fast: 3}, limits: {rdma/fast: 1}")
+    ((place, problem),) = warnings(check(twice, output="json"))
+    assert place.startswith("8:")
+    assert "given twice" in problem
+    alias = POD.replace("name: a\n", "name: &n a\n").replace("{name: a,", "{name: *n,") % 1
+    ((_, problem),) = warnings(check(alias, output="json"))
+    assert "an alias is read" in problem
+    ((_, problem),) = faults(check(f"{POD % 1}---\nmode: &m hca\nmode: *m\n"))[:1]
+    assert "an alias is read" in problem
+
+
+POOLS = {
+    "ConfigMap": MAP.replace(
+        '{"mode": "%s"%s}',
+        '{"resourceList": [{"resourceName": "a", "selectors": {"vendors": ["15b3"]}}]}',
+    ),
+    "NicClusterPolicy": """\
+apiVersion: mellanox.com/v1alpha1
+kind: NicClusterPolicy
+metadata: {name: a, namespace: b}
+spec:
+  devicePlugin:
+    image: a
+    repository: b
+    version: c
+    config: |
+      {"configList": [{"resourceName": "a", "resourcePrefix": "intel.com", "rdmaHcaMax": 1,
+                       "selectors": {"vendors": ["15b3"]}}]}
+""",
+    "NetworkAttachmentDefinition": """\
+apiVersion: k8s.cni.cncf.io/v1
+kind: NetworkAttachmentDefinition
+metadata: {name: n, annotations: {k8s.v1.cni.cncf.io/resourceName: intel.com/a}}
+spec: {config: '{"type": "sriov"}'}
+""",
+    "SriovNetwork": """\
+apiVersion: sriovnetwork.openshift.io/v1
+kind: SriovNetwork
+metadata: {name: n}
+spec: {resourceName: intel.com/a}
+""",
+}
+MGPU = """\
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: a}
+spec:
+  containers:
+  - {name: a, resources: {limits: {intel.com/a: 1, vke.volcengine.com/mgpu-core: 1}}}
+"""
+
+
+@pytest.mark.parametrize("kind", POOLS)
+def test_what_an_object_of_the_files_names_is_a_share(check, kind):
+    """Without any list of prefixes: the pod alone is nobody's business."""
+    pool = POOLS[kind]
+    assert check(MGPU.removeprefix("---\n")).exit_code == 0
+    problems = [problem for _, problem in faults(check(pool + MGPU))]
+    assert problems == [
+        "RDMA (intel.com/a) and mGPU (vke.volcengine.com/mgpu-core) cannot be used together"
+    ]
+    misspelt = check(pool + MGPU.replace("intel.com/a", "intel.con/a"), output="json")
+    assert any("names intel.con/a" in problem for _, problem in warnings(misspelt))
+
+
+def test_an_annotation_at_a_deployment_is_told(check):
+    """With the line of the annotation itself."""
+    deployment = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: a
+  annotations:
+    k8s.v1.cni.cncf.io/networks: fast
+spec: {template: {spec: {containers: [{name: a}]}}}
+"""
+    ((where, problem),) = warnings(check(deployment, output="json"))
+    assert where == '6:5: metadata.annotations."k8s.v1.cni.cncf.io/networks"'
+    assert problem == "the annotation stands at the Deployment, from where no pod gets it"
+
+
+def test_a_runtime_class_of_the_files_says_its_handler(check):
+    named = (
+        "apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: x}\nhandler: %s\n---\n"
+    )
+    pod = POD.replace("spec:\n", "spec:\n  runtimeClassName: x\n") % 2
+    assert "virtual machine" in str(warnings(check(named % "kata-qemu" + pod, output="json")))
+    assert "virtual machine" not in str(warnings(check(named % "runc" + pod, output="json")))
+
+
+def test_what_an_interface_of_a_network_cannot_have_is_told(check):
+    """By the rules of the attachment itself."""
+    net = NET % ("fast", "shared")
+    entry = '[{"name": "fast", "mac": "02:00:00:00:00:01"}]'
+    pod = POD.replace('"fast, fast@net7"', f"'{entry}'") % 1
+    assert not warnings(check(pod + "---\n" + net, output="json"))
+    ipvlan = pod + "---\n" + net.replace("macvlan", "ipvlan")
+    ((place, problem),) = warnings(check(ipvlan, output="json"))
+    assert place.startswith("5:46: metadata.annotations")
+    assert "ipvlan links have the address of the card below them" in problem
+
+
+def test_a_resource_without_a_prefix_is_told(check):
+    text = NET.partition("---")[0].replace("rdma/fast", "fast") % "fast"
+    ((place, problem),) = warnings(check(text, output="json"))
+    assert place.startswith("5:50: metadata.annotations")
+    assert problem == "fast has no prefix, so no container can ask for it"
+
+
+@pytest.mark.parametrize(("plugin", "refused"), [("amd-host-device", True), ("macvlan", False)])
+def test_a_network_that_is_nearly_json_is_told(check, plugin, refused):
+    """Refused where a binary reads it; kube-rdma reads it, and Multus does not."""
+    text = NET.partition("---")[0] % "fast"
+    text = text.replace("macvlan", plugin).replace('"}}', '"},}')
+    result = check(text, output="json")
+    shown = json.loads(result.output)
+    assert (result.exit_code, bool(shown["errors"])) == ((3, True) if refused else (0, False))
+    ((where, _),) = [
+        (one["where"], one["problem"])
+        for one in (*shown["errors"], *shown["warnings"])
+        if "not JSON" in one["problem"]
+    ]
+    assert where.endswith("0.yaml:7:11: spec.config")
+
+
+CLAIMS = """\
+apiVersion: resource.k8s.io/%s
+kind: ResourceClaimTemplate
+metadata: {name: rdma, namespace: team}
+spec:
+  spec:
+    devices:
+      requests: [{name: card, exactly: {deviceClassName: rdma}}]
+      config:
+      - opaque:
+          driver: rdma.kube-rdma.io
+          parameters: {apiVersion: kube-rdma.io/v1alpha1, kind: ClaimParameters, mtu: %s}
+---
+apiVersion: example.com/v1
+kind: Trainer
+metadata: {name: train}
+spec:
+  workers:
+  - claim:
+      requests: [{name: card}]
+      config:
+      - opaque:
+          driver: rdma.kube-rdma.io
+          parameters: {apiVersion: kube-rdma.io/v1alpha1, kind: ClaimParameters, mtu: %s}
+---
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: rdma}
+spec: {}
+"""
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta2", "v1beta1"])
+def test_claims_are_judged_wherever_they_stand(check, version):
+    shown = json.loads(check(CLAIMS % (version, 9000, 9000), output="json").output)
+    assert shown["errors"] == []
+    assert [one["meaning"] for one in shown["objects"]] == [
+        "claim template with parameters of kube-rdma",
+        "claims with parameters of kube-rdma",
+        "device class",
+    ]
+    problem = '"fast" is not a whole number'
+    assert faults(check(CLAIMS % (version, "fast", "fast"))) == [
+        ("11:87: spec.spec.devices.config[0].opaque.parameters.mtu", problem),
+        ("23:87: spec.workers[0].claim.config[0].opaque.parameters.mtu", problem),
+    ]
+
+
+def test_parameters_alone_are_judged(check):
+    text = "apiVersion: kube-rdma.io/v1alpha1\nkind: ClaimParameters\nmtu: %s\n"
+    assert "to be written below opaque.parameters" in " ".join(check(text % 9000).output.split())
+    assert faults(check(text % -1)) == [("3:6: mtu", "-1 is too small")]

@@ -1,0 +1,499 @@
+"""`kube-rdma explain` from the outside: pods of a cluster in memory, and files of pods."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import ExitStack, asynccontextmanager
+
+import pytest
+from click.testing import CliRunner
+
+from kube_base.errors import Refused, Unavailable
+from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION
+from kube_rdma.adapters.cluster.kinds.workload import DAEMON_SETS
+from kube_rdma.adapters.journal.disk import Folder
+from kube_rdma.adapters.journal.format import ATTACHMENTS
+from kube_rdma.adapters.journal.journal import Journal
+from kube_rdma.attach.executor import AttachmentJournal
+from kube_rdma.cli.explain import explain
+from kube_rdma.ipam.kind import IP_POOL
+from kube_rdma.model.attach.attachment import Attachment, AttachmentKey, Plan, Sandbox
+from kube_rdma.model.attach.steps import SetLink
+from kube_rdma.model.ipam import InterfaceName
+from kube_rdma.model.late_binding.binding import ContainerId, PodName
+from tests.kit import explained as kit
+
+OWN = "kube-rdma.io/network-status"
+
+
+def run(server, *words, state="/nonexistent", node="laptop"):
+    """What the command prints; an error of kube-rdma is raised."""
+    return CliRunner().invoke(
+        explain,
+        [*map(str, words), "--state-dir", str(state)],
+        obj=kit.opener(server),
+        env={"NODE_NAME": node},
+        catch_exceptions=False,
+    )
+
+
+def written(folder, document, name="pod.yaml"):
+    """A file of a pod."""
+    path = folder / name
+    path.write_text(json.dumps(document))
+    return path
+
+
+def test_a_pod_that_runs_is_told_from_asking_to_seeing():
+    server = kit.server()
+    kit.put_pod(server, kit.attached())
+    result = run(server, "pod/worker-0")
+    assert result.exit_code == 0
+    titles = [line for line in result.stdout.splitlines() if line[:2].isupper()]
+    assert titles == [
+        "ASKED",
+        "GRANTED",
+        "STEPS, as the agent's rules plan them",
+        "WHAT PROGRAMS SEE",
+        "NOTES",
+    ]
+    assert "make net1, macvlan (bridge) on ens1f0" in result.stdout
+    assert "GID ::ffff:10.20.0.5, index 5" in result.stdout
+    assert "NCCL_IB_GID_INDEX=5" in result.stdout
+
+
+def test_the_same_is_there_for_programs():
+    server = kit.server()
+    kit.put_pod(server, kit.attached())
+    document = json.loads(run(server, "pod/default/worker-0", "--json").stdout)
+    assert document["refused"] is False
+    assert document["stepsFrom"] == "rules"
+    assert [one["card"] for one in document["granted"]] == ["0000:81:00.0"]
+    assert document["seen"]["interfaces"][0]["gidIndex"] == 5
+    assert document["interfaces"][0]["steps"][0] == "make net1, macvlan (bridge) on ens1f0"
+
+
+def test_keys_are_those_of_the_page(tmp_path):
+    """docs/explain.md lists them for programs, which go on reading what they read once."""
+    pod = kit.pod("new", node="", count=2, **{kit.NETWORKS: "rail-net,rail-nett"})
+    path = written(tmp_path, pod)
+    document = json.loads(run(kit.server(), "-f", path, "--node", kit.NODE_NAME, "--json").stdout)
+    assert document.keys() >= {
+        *("pod", "node", "phase", "why", "refused", "asked", "granted", "stepsFrom"),
+        *("interfaces", "seen", "obstacles", "notes"),
+    }
+    assert document["seen"].keys() >= {"interfaces", "deviceNodes", "settings"}
+    told = {"stage", "where", "problem", "remedy", "fatal"}
+    assert document["obstacles"]
+    assert all(obstacle.keys() >= told for obstacle in document["obstacles"])
+
+
+def test_a_file_is_explained_before_its_pod_is_made(tmp_path):
+    pod = kit.pod("new", node="", count=2, **{kit.NETWORKS: "rail-net,rail-net"})
+    path = written(tmp_path, pod)
+    server = kit.server()
+    result = run(server, "-f", path, "--node", kit.NODE_NAME)
+    assert result.exit_code == 0
+    assert "give net2 the address ADDRESS/24" in result.stdout
+    assert "ADDRESS is one of IPPool rail" in result.stdout
+    assert "NCCL_IB_HCA==mlx5_0:1,mlx5_1:1" in result.stdout
+    assert not server.documents("pods")
+
+
+def test_what_the_agent_would_refuse_is_told_with_its_remedy(tmp_path):
+    pod = kit.pod("new", node="", count=2, **{kit.NETWORKS: "rail-net,rail-nett"})
+    result = run(kit.server(), "-f", written(tmp_path, pod), "--node", kit.NODE_NAME)
+    assert result.exit_code == 1
+    assert "✗ The agent, at networks[1]" in result.stdout
+    assert "Did you mean default/rail-net?" in result.stdout
+    assert result.stdout.endswith("The agent would refuse it.\n")
+    assert result.stdout.index("IN THE WAY") > result.stdout.index("ASKED")
+
+
+def test_what_the_node_does_not_have_is_the_schedulers_word(tmp_path):
+    document = kit.pod("new", node="", count=3)
+    document["spec"]["nodeSelector"] = {"zone": "b"}
+    result = run(kit.server(), "-f", written(tmp_path, document), "--node", kit.NODE_NAME, "--json")
+    told = json.loads(result.stdout)["obstacles"]
+    problems = [one["problem"] for one in told if one["stage"] == "scheduler"]
+    assert problems == [
+        "the pod wants zone=b, and the node has zone=a",
+        "the pod asks for 3, and the node offers 2",
+    ]
+    assert result.exit_code == 1
+
+
+def test_shares_of_other_pods_count_and_its_own_do_not(tmp_path):
+    server = kit.server()
+    kit.put_pod(server, kit.attached())
+    kit.put_pod(server, kit.pod("over", "Succeeded", count=9))
+    kit.put_pod(server, kit.pod("waits", "Pending"))
+    path = written(tmp_path, kit.pod("new", node=""))
+    told = json.loads(run(server, "-f", path, "--node", kit.NODE_NAME, "--json").stdout)
+    assert [one["problem"] for one in told["obstacles"]] == [
+        "the pod asks for 1, and the node offers 2, of which other pods ask for 2"
+    ]
+    assert [one["card"] for one in told["granted"]] == ["0000:80:00.0"]
+    assert run(server, "pod/waits").exit_code == 0
+
+
+def blocks(count, shares):
+    """A pod that asks by the other annotation, for networks of no configuration."""
+    text = json.dumps([{"cniConf": {"name": "rdma"}}] * count)
+    pod = kit.pod("new", node="", **{"k8s.volcengine.com/pod-networks": text})
+    limits = {"vke.volcengine.com/rdma": str(shares)}
+    pod["spec"]["containers"][0]["resources"]["limits"] = limits
+    return pod
+
+
+def test_the_other_annotation_is_explained_too(tmp_path):
+    """Its built-in network, of cards that the node has none of; and one block too many."""
+    server = kit.server(resource="vke.volcengine.com/rdma")
+    kit.add_pool(server, "rdma")
+    path = written(tmp_path, blocks(2, 2))
+    result = run(server, "-f", path, "--node", kit.NODE_NAME, "--json")
+    document = json.loads(result.stdout)
+    assert [one["network"] for one in document["interfaces"]] == ["default/rdma"] * 2
+    path = written(tmp_path, blocks(1, 2))
+    document = json.loads(run(server, "-f", path, "--node", kit.NODE_NAME, "--json").stdout)
+    stages = {one["stage"] for one in document["obstacles"] if one["fatal"]}
+    assert stages == {"admission", "agent"}
+
+
+@pytest.mark.parametrize(
+    ("annotation", "text"),
+    [
+        (kit.NETWORKS, "other/storage"),
+        ("k8s.volcengine.com/pod-networks", '[{"cniConf": {"name": "storage"}}]'),
+    ],
+)
+def test_networks_of_other_tenants_are_refused_as_by_the_agents_of_the_cluster(
+    annotation, text, tmp_path
+):
+    server = kit.server()
+    for space in ("other", "kube-system"):
+        document = kit.definition("storage", type="kube-rdma")
+        document["metadata"]["namespace"] = space
+        server.put(DEFINITION, document)
+    path = written(tmp_path, kit.pod("new", node="", **{annotation: text}))
+    words = ("-f", path, "--node", kit.NODE_NAME)
+    assert "is for pods of" not in run(server, *words).stdout
+    container = {"image": "kube-rdma:1", "args": ["agent", "--namespace-isolation=shared"]}
+    spec = {"template": {"spec": {"containers": [container]}}}
+    server.put(DAEMON_SETS, {"metadata": {"name": "agent", "namespace": "kr"}, "spec": spec})
+    told = run(server, *words)
+    assert told.exit_code == 1
+    whose = "other" if annotation == kit.NETWORKS else "kube-system"
+    assert f"the network {whose}/storage is for pods of {whose}" in told.stdout
+
+
+def test_an_address_of_a_pool_for_others_is_refused_as_by_the_agent(tmp_path):
+    server = kit.server()
+    server.put(DEFINITION, kit.definition("plain", type="macvlan", ipam={}))
+    pool = {"ranges": [{"subnet": "10.30.0.0/24"}], "namespaces": ["team-a"]}
+    server.put(IP_POOL, {"metadata": {"name": "team-a"}, "spec": pool})
+    entry = json.dumps([{"name": "plain", "ips": ["10.30.0.5/24"]}])
+    path = written(tmp_path, kit.pod("new", node="", **{kit.NETWORKS: entry}))
+    told = run(server, "-f", path, "--node", kit.NODE_NAME)
+    assert told.exit_code == 1
+    assert "10.30.0.5 is of IPPool team-a, which is for pods of team-a" in " ".join(
+        told.stdout.split()
+    )
+
+
+def test_admission_has_its_say_with_its_rule(tmp_path):
+    """Two networks take two shares, and the pod asks for one."""
+    path = written(tmp_path, kit.pod("new", node="", **{kit.NETWORKS: "rail-net,rail-net"}))
+    result = run(kit.server(), "-f", path, "--node", kit.NODE_NAME, "--json")
+    told = json.loads(result.stdout)["obstacles"]
+    assert ("admission", True) in {(one["stage"], one["fatal"]) for one in told}
+    assert any("rule network-shares" in one["problem"] for one in told)
+
+
+def test_without_a_report_the_scheduler_has_its_say(tmp_path):
+    """And no Step is made up: where an agent speaks with nobody, its cards are not known."""
+    server = kit.server()
+    server.forbidden.add(("get", "nodereports"))
+    path = written(tmp_path, kit.pod("new", node="", count=3, **{kit.NETWORKS: "rail-net"}))
+    document = json.loads(run(server, "-f", path, "--node", kit.NODE_NAME, "--json").stdout)
+    assert document["interfaces"] == []
+    assert {one["stage"] for one in document["obstacles"] if one["fatal"]} == {"scheduler"}
+    assert any("the NodeReport" in note for note in document["notes"])
+
+
+def test_a_job_is_explained_by_its_template(tmp_path):
+    template = {key: kit.pod(node="")[key] for key in ("metadata", "spec")}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train"}}
+    path = written(tmp_path, {**job, "spec": {"template": template}})
+    assert run(kit.server(), "-f", path, "--node", kit.NODE_NAME).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("documents", "problem"),
+    [
+        ([], "it holds 0 documents"),
+        ([kit.pod("a"), kit.pod("b")], "it holds 2 documents"),
+        ([{"apiVersion": "v1", "kind": "ConfigMap"}], "it is not a pod, but ConfigMap"),
+        ([{"hello": "world"}], "it is not a pod, but no object of Kubernetes"),
+        (
+            [{"apiVersion": "v1", "kind": "PodList", "items": [kit.pod("a"), kit.pod("b")]}],
+            "it describes 2 kinds of pods",
+        ),
+    ],
+)
+def test_a_file_that_is_not_one_pod_is_refused_in_a_sentence(documents, problem, tmp_path):
+    path = tmp_path / "pod.yaml"
+    path.write_text("\n---\n".join(map(json.dumps, documents)))
+    with pytest.raises(Refused, match=problem) as error:
+        run(kit.server(), "-f", path, "--node", kit.NODE_NAME)
+    assert error.value.where == str(path)
+    assert error.value.remedy
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(Refused, match="there is no such file"):
+        run(kit.server(), "-f", tmp_path / "none.yaml")
+
+
+def test_unknown_pods_nodes_and_pods_of_other_nodes_are_refused(tmp_path):
+    server = kit.server()
+    kit.put_pod(server, kit.attached())
+    kit.put_pod(server, kit.pod("waits", "Pending", node=""))
+    path = written(tmp_path, kit.pod(node=""))
+    for words, problem in (
+        (("pod/none",), "there is no pod none in namespace default"),
+        (("pod/worker-0", "--node", "node-2"), "is on node node-1, not on node-2"),
+        (("pod/waits", "--node", "node-1"), "is on no node yet, not on node-1"),
+        (("-f", path, "--node", "node-9"), "there is no node node-9"),
+    ):
+        with pytest.raises(Refused, match=problem):
+            run(server, *words)
+
+
+@pytest.mark.parametrize("words", [(), ("node",), ("pod/",), ("pod/a", "-f", "b")])
+def test_what_names_no_pod_is_a_usage_error(words):
+    assert run(kit.server(), *words).exit_code == 2
+
+
+def attachment(uid):
+    """What the agent has recorded of the pod."""
+    sandbox = Sandbox(ContainerId("c1"), PodName("default", "worker-0"), uid, "/run/netns/1", 7)
+    plan = Plan(InterfaceName("net1"), "default/rail-net", None, (SetLink(InterfaceName("net1")),))
+    return Attachment(sandbox, (plan,))
+
+
+def uid_of(server):
+    """The only pod's."""
+    (document,) = server.documents("pods")
+    return document["metadata"]["uid"]
+
+
+def recorded(folder, uid, *, complete=True):
+    """The agent's folder with this record, as the agent itself writes it."""
+    journals = [folder / name for name in ("attachments", "delegated")]
+    for path in journals:
+        path.mkdir(parents=True)
+    with ExitStack() as stack:
+        opened = [stack.enter_context(Journal(Folder(one), ATTACHMENTS)) for one in journals]
+        journal = AttachmentJournal(*opened)
+        key = AttachmentKey(ContainerId("c1"))
+        journal.begin(key, attachment(uid))
+        if complete:
+            asyncio.run(journal.complete(key))
+    return folder
+
+
+def test_on_its_node_the_record_of_the_agent_counts(tmp_path):
+    server = kit.server()
+    kit.put_pod(server, kit.attached())
+    result = run(
+        server, "pod/worker-0", state=recorded(tmp_path, uid_of(server)), node=kit.NODE_NAME
+    )
+    assert "STEPS, as the agent has recorded them" in result.stdout
+    assert "net1 · default/rail-net · all done\n     1  bring net1 up\n" in result.stdout
+    elsewhere = run(server, "pod/worker-0", state=tmp_path)
+    assert "as the agent's rules plan them" in elsewhere.stdout
+
+
+def test_what_is_only_begun_is_not_called_done(tmp_path):
+    server = kit.server()
+    kit.put_pod(server, kit.attached())
+    state = recorded(tmp_path, uid_of(server), complete=False)
+    result = run(server, "pod/worker-0", state=state, node=kit.NODE_NAME)
+    assert "net1 · default/rail-net · begun, not answered yet" in result.stdout
+
+
+def test_a_record_of_an_earlier_pod_of_the_name_is_none_of_this_one(tmp_path):
+    server = kit.server()
+    kit.put_pod(server, kit.attached())
+    result = run(server, "pod/worker-0", state=recorded(tmp_path, "other"), node=kit.NODE_NAME)
+    assert "as the agent's rules plan them" in result.stdout
+
+
+def test_without_an_api_server_the_records_tell_what_was_done(tmp_path):
+    def silent(_):
+        raise Unavailable("nobody answers")
+
+    recorded(tmp_path, "any")
+    words = ["pod/worker-0", "--state-dir", str(tmp_path)]
+    result = CliRunner().invoke(explain, words, obj=silent, env={"NODE_NAME": kit.NODE_NAME})
+    assert result.exit_code == 0
+    assert "bring net1 up" in result.stdout
+    assert "nobody answers" in result.stdout
+    gone = CliRunner().invoke(explain, ["pod/other", *words[1:]], obj=silent)
+    assert isinstance(gone.exception, Unavailable)
+
+
+def test_records_stand_in_where_pods_may_not_be_read(tmp_path):
+    """And not for a pod that is somewhere else, or nowhere."""
+    server = kit.server()
+    kit.put_pod(server, kit.attached())
+    state = recorded(tmp_path, uid_of(server))
+    with pytest.raises(Refused, match="not on node-2"):
+        run(server, "pod/worker-0", "--node", "node-2", state=state, node=kit.NODE_NAME)
+    server.forbidden.add(("get", "pods"))
+    result = run(server, "pod/worker-0", state=state, node=kit.NODE_NAME)
+    assert "bring net1 up" in result.stdout
+    server.forbidden.clear()
+    kit.remove_pod(server, "worker-0")
+    with pytest.raises(Refused, match="there is no pod worker-0"):
+        run(server, "pod/worker-0", state=state, node=kit.NODE_NAME)
+
+
+def test_a_right_that_is_missing_is_named_and_refuses_nobody(tmp_path):
+    server = kit.server()
+    server.forbidden |= {
+        ("get", "nodereports"),
+        ("get", "network-attachment-definitions"),
+        ("list", "ippools"),
+        ("get", "nodes"),
+    }
+    kit.put_pod(server, kit.attached())
+    result = run(server, "pod/worker-0")
+    assert result.exit_code == 0
+    for part in ("the NodeReport", "the networks", "pools of addresses", "the Node object"):
+        assert f"Not seen: {part}, for" in result.stdout
+    assert "NCCL_IB_GID_INDEX=5" in result.stdout
+
+
+def test_a_pod_that_waits_is_told_why():
+    server = kit.server()
+    waits = kit.pod("waits", "Pending", count=1, **{kit.NETWORKS: "rail-nett"})
+    kit.put_pod(server, waits)
+    result = run(server, "pod/waits")
+    assert result.exit_code == 1
+    assert "The agent refuses it." in result.stdout
+
+
+def test_a_pod_that_was_ended_is_told_why():
+    """By the kubelet, for which no container was ever made."""
+    server = kit.server()
+    ended = kit.pod("ended", "Failed")
+    ended["status"] |= {"reason": "UnexpectedAdmissionError", "message": "Allocate failed"}
+    kit.put_pod(server, ended)
+    result = run(server, "pod/ended")
+    assert "UnexpectedAdmissionError: Allocate failed" in result.stdout
+    assert "Nothing of kube-rdma is in its way" not in result.stdout
+    assert "why it does not run stands in its first lines" in result.stdout
+
+
+def test_a_pod_that_wants_no_settings_is_shown_none():
+    server = kit.server()
+    pod = kit.attached()
+    pod["metadata"]["annotations"]["kube-rdma.io/settings"] = "none"
+    kit.put_pod(server, pod)
+    result = run(server, "pod/worker-0")
+    assert "kube-rdma.io/settings: none" in result.stdout
+    assert "nccl.conf" not in result.stdout
+
+
+def test_a_pod_that_wants_the_topology_is_shown_where_it_is():
+    server = kit.server()
+    pod = kit.attached()
+    pod["metadata"]["annotations"]["kube-rdma.io/settings"] = "topology"
+    kit.put_pod(server, pod)
+    assert "NCCL_TOPO_FILE=/etc/kube-rdma/" in run(server, "pod/worker-0").stdout
+
+
+def test_what_stands_in_a_status_by_others_hands_is_passed_over():
+    server = kit.server()
+    for number, text in enumerate(("{", "[1]", '[{"name": 1}]', '[{"name": "a", "interface": 2}]')):
+        kit.put_pod(server, kit.pod(f"odd-{number}", **{OWN: text}))
+        assert run(server, f"pod/odd-{number}").exit_code == 0
+
+
+def misspelled(**more):
+    """A pod that asks for what no node offers, one letter beside what one does."""
+    document = kit.pod(node="", phase="Pending", **more)
+    limits = document["spec"]["containers"][0]["resources"]["limits"]
+    limits[f"{kit.HCA}s"] = limits.pop(kit.HCA)
+    return document
+
+
+def test_a_resource_that_is_nearly_one_that_exists_is_in_the_way(tmp_path):
+    """Of a pod that waits, and of a file; both were told that nothing is."""
+    server = kit.server()
+    kit.put_pod(server, misspelled())
+    of_pod = run(server, "pod/worker-0")
+    of_file = run(server, "-f", written(tmp_path, misspelled()), "--node", kit.NODE_NAME)
+    for result in (of_pod, of_file):
+        assert result.exit_code == 1
+        squeezed = " ".join(result.stdout.split())
+        assert f"no node offers {kit.HCA}s; did you mean {kit.HCA}?" in squeezed
+        assert "Nothing of kube-rdma is in its way" not in squeezed
+
+
+@pytest.mark.parametrize(
+    ("asked", "namespace", "meant"),
+    [
+        ("rail-nett", "default", "default/rail-net"),
+        ("rail-net", "train", "default/rail-net"),
+        ("trainn/fast", "default", "train/fast"),
+    ],
+)
+def test_a_network_that_is_nearly_one_that_exists_is_in_the_way(asked, namespace, meant, tmp_path):
+    """Of a pod on no node yet, of a file for a node, and of one for none."""
+    server = kit.server()
+    other = kit.definition("fast", type="kube-rdma")
+    other["metadata"]["namespace"] = "train"
+    server.put(DEFINITION, other)
+    pod = kit.pod(node="", phase="Pending", **{kit.NETWORKS: asked})
+    pod["metadata"]["namespace"] = namespace
+    kit.put_pod(server, pod)
+    path = written(tmp_path, pod)
+    of_file = ("-f", path, "-n", namespace)
+    for words in ((f"pod/{namespace}/worker-0",), (*of_file, "--node", kit.NODE_NAME), of_file):
+        result = run(server, *words)
+        assert result.exit_code == 1, words
+        assert f"Did you mean {meant}?" in " ".join(result.stdout.split()), words
+
+
+@pytest.mark.parametrize(
+    "barred", ["*/network-attachment-definitions", "network-attachment-definitions"]
+)
+def test_who_may_not_list_the_clusters_networks_is_helped_in_the_namespace(barred, tmp_path):
+    """And who may list none there is told that it is missing, without a guess."""
+    server = kit.server()
+    pod = kit.pod("new", node="", **{kit.NETWORKS: "rail-nett"})
+    server.forbidden = {("list", barred)}
+    result = run(server, "-f", written(tmp_path, pod), "--node", kit.NODE_NAME)
+    assert result.exit_code == 1
+    assert "there is no network default/rail-nett" in result.stdout
+    assert ("Did you mean default/rail-net?" in result.stdout) is barred.startswith("*")
+
+
+def test_a_pod_without_a_namespace_is_one_of_the_context():
+    server = kit.server()
+    document = kit.attached()
+    document["metadata"]["namespace"] = "train"
+    kit.put_pod(server, document)
+
+    @asynccontextmanager
+    async def of_context(_):
+        yield Cluster(server.line(), namespace="train")
+
+    words = ["pod/worker-0", "--state-dir", "/nonexistent"]
+    result = CliRunner().invoke(explain, words, obj=of_context, catch_exceptions=False)
+    assert "train/worker-0" in result.stdout

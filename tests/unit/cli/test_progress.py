@@ -1,0 +1,162 @@
+"""The line that says what a command waits for: on terminals alone, late, and gone at the end."""
+
+import json
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from kube_rdma.cli.progress import ProgressLine
+from tests.kit.terminal import shown, until
+
+ROOT = Path(__file__).parents[3]
+ENVIRONMENT = {
+    "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
+    "TERM": "xterm",
+    "PYTHONUTF8": "1",
+}
+LINE = """
+import sys
+from kube_rdma.cli.progress import AFTER_SECONDS, ProgressLine
+class Now:
+    "A clock on which the time is over at once."
+    def __init__(self, seconds, begin):
+        assert seconds == AFTER_SECONDS == 2
+        self.begin = begin
+    def start(self):
+        self.begin()
+    def cancel(self):
+        pass
+class Never(Now):
+    def start(self):
+        pass
+print("before")
+with ProgressLine("Asking all.", {timer}, is_wanted={wanted}) as line:
+    line.tell("3 of 4 \\x1b[2J have answered.")
+print("rich" in sys.modules, line.is_shown)
+"""
+# A command whose cluster never answers.
+ASKING = """
+import asyncio, sys
+from contextlib import asynccontextmanager
+from kube_client.objects import Cluster
+from kube_rdma.cli.main import cli
+class Line:
+    "An API server that hears and says nothing."
+    async def send(self, _):
+        await asyncio.Event().wait()
+@asynccontextmanager
+async def silent(_):
+    yield Cluster(Line())
+cli.main(sys.argv[1:], obj=silent)
+"""
+DRAWN = re.compile(r"\x1b\[\d*[AKJ]|\x1b\[\?25[hl]")
+
+
+def on_terminal(timer="Now", wanted="True", *, piped="", **environment):
+    code = LINE.format(timer=timer, wanted=wanted)
+    words = ("sh", "-c", f'exec "$@" {piped}', "sh", sys.executable, "-c", code)
+    return shown(words, {**ENVIRONMENT, **environment}).text
+
+
+def screen(text):
+    """What is left on a terminal: each erased line is gone, the cursor is where it was."""
+    lines = [""]
+    for part in re.split(r"(\n|\r|\x1b\[[\d;?]*[A-Za-z])", text):
+        if part == "\n":
+            lines.append("")
+        elif part == "\x1b[2K":
+            lines[-1] = ""
+        elif part == "\x1b[1A":
+            lines.pop()
+        elif part not in ("\r", "") and not part.startswith("\x1b"):
+            lines[-1] += part
+    return "\n".join(lines)
+
+
+def test_the_line_says_the_last_news_and_vanishes():
+    text = on_terminal()
+    assert "3 of 4 ?[2J have answered." in text
+    assert screen(text) == "before\nTrue True\n"
+
+
+def test_a_cursor_that_was_hidden_is_shown_at_once():
+    """A command that is killed leaves the terminal as it was."""
+    text = on_terminal()
+    assert text.index("\x1b[?25h") < text.index("3 of 4")
+
+
+@pytest.mark.parametrize(
+    ("how", "left"),
+    [
+        ({"timer": "Never"}, "before\nFalse True\n"),
+        ({"wanted": "False"}, "before\nFalse False\n"),
+        ({"TERM": "dumb"}, "before\nFalse False\n"),
+        ({"piped": "2>/dev/null"}, "before\nFalse False\n"),
+    ],
+)
+def test_without_need_or_terminal_is_no_line_and_rich_is_not_loaded(how, left):
+    assert on_terminal(**how) == left
+
+
+def test_a_pipe_of_results_does_not_hide_the_line():
+    """What is printed goes its own way."""
+    text = on_terminal(piped=">/dev/null")
+    assert "3 of 4" in text
+    assert screen(text).strip() == ""
+
+
+class Clock:
+    """Begins when a test says so, as another thread might."""
+
+    def __init__(self, _, begin):
+        self.begin = begin
+        self.calls = []
+
+    def start(self):
+        self.calls.append("start")
+
+    def cancel(self):
+        self.calls.append("cancel")
+
+
+def test_a_line_that_comes_after_the_end_does_not_come():
+    """The clock and the end may meet."""
+    clocks = []
+
+    def timer(seconds, begin):
+        clocks.append(Clock(seconds, begin))
+        return clocks[0]
+
+    with ProgressLine("Asking all.", timer):
+        pass
+    clocks[0].begin()
+    assert clocks[0].calls[-1] == "cancel"
+
+
+def test_an_error_ends_it_too():
+    with pytest.raises(json.JSONDecodeError), ProgressLine("Reading."):
+        json.loads("{")
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("bundle all.tar.gz", "Asking the agents of all nodes."),
+        ("doctor --all-nodes", "Asking the agents of all nodes."),
+        ("doctor node/node-1", "Asking the node's agent."),
+        ("explain pod/train/w-0", "Reading the cluster, and the pod."),
+        ("explain claim/train/two", "Reading the cluster."),
+        ("ip check", "Asking the cluster."),
+        ("migrate plan", "Reading the cluster."),
+        ("migrate node node-1", "Reading the cluster."),
+        ("resources -n train", "Reading the cluster."),
+        ("status", "Reading the cluster."),
+        ("verify pods w-0 w-1 -n train", "Asking the cluster for the pods."),
+        ("verify nodes", "Asking the cluster for the nodes."),
+    ],
+)
+def test_a_command_says_what_it_waits_for(line, words):
+    until((sys.executable, "-c", ASKING, *line.split()), ENVIRONMENT, words)

@@ -1,0 +1,186 @@
+"""`kube-rdma render` from the outside: what it prints, and how it refuses."""
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from kube_base.errors import Refused
+from kube_rdma.cli.render import render
+from kube_rdma.install.rules.notes import (
+    DOCUMENTS_NAMES,
+    NO_DEFINITION,
+    NO_IMAGE,
+    NO_POOL,
+    NO_RAIL_POOL,
+    ONE_OPERATOR,
+    VKE_VERSIONS,
+)
+from kube_rdma.install.rules.presets import PRESETS
+
+
+def run(*arguments):
+    return CliRunner().invoke(render, arguments, catch_exceptions=True)
+
+
+def printed(*arguments):
+    outcome = run(*arguments)
+    assert outcome.exit_code == 0, outcome.output
+    return list(yaml.load_all(outcome.stdout, yaml.CSafeLoader))
+
+
+def refusal(*arguments):
+    outcome = run(*arguments)
+    assert isinstance(outcome.exception, Refused)
+    return str(outcome.exception)
+
+
+def workload(objects):
+    (made,) = [each for each in objects if each["kind"] == "DaemonSet"]
+    return made["spec"]["template"]["spec"]
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_preset_is_all_that_is_needed(preset):
+    objects = printed("--preset", preset)
+    assert all(each["apiVersion"] and each["metadata"]["name"] for each in objects)
+
+
+def test_without_a_preset_it_is_default():
+    assert run().stdout == run("--preset", "default").stdout
+    assert "kube-rdma-agent" in run().stdout
+
+
+def test_later_values_win(tmp_path):
+    """Files in their order, then single values, whatever preset a file names."""
+    first, second = tmp_path / "a.yaml", tmp_path / "b.yaml"
+    first.write_text("preset: ib\nimage: {repository: registry.example.com/a/b, tag: one}\n")
+    second.write_text("image: {tag: two}\n")
+    options = ("--values", str(first), "--values", str(second))
+    spec = workload(printed(*options))
+    assert spec["containers"][0]["image"] == "registry.example.com/a/b:two"
+    spec = workload(printed(*options, "--preset", "vke", "--set", "image.tag=three"))
+    assert spec["containers"][0]["image"] == "registry.example.com/a/b:three"
+
+
+def test_what_is_left_to_do_stands_first(tmp_path):
+    """Preset vke has no addresses; whoever gives some, in any of the layers, is told nothing."""
+    path = tmp_path / "values.yaml"
+    path.write_text("preset: vke\npools: [{name: rdma, spec: {ranges: [{subnet: 10.0.0.0/24}]}}]\n")
+    with_pool = ("--values", str(path))
+    comments = [line for line in run("--preset", "vke").stdout.splitlines() if line.startswith("#")]
+    assert comments == [f"# {NO_IMAGE}", f"# {NO_POOL}", f"# {VKE_VERSIONS}"]
+    assert "no addresses" not in run(*with_pool).stdout
+    assert "no addresses" in run(*with_pool, "--set", "pools=[]").stdout
+    assert "no addresses" not in run("--preset", "ack").stdout
+    rails = run("--preset", "rails").stdout.splitlines()
+    assert rails[:3] == [f"# {NO_IMAGE}", f"# {NO_RAIL_POOL}", f"# {NO_DEFINITION}"]
+    whole = ("--preset", "rails", "--set", "crds.networkAttachmentDefinitions=true")
+    assert "which Multus brings" not in run(*whole).stdout
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_an_image_that_no_registry_has_is_told(preset):
+    """In the manifests and on standard error, for `| kubectl apply -f -` shows no comments."""
+    untold = run("--preset", preset, "--set", "image.repository=registry.example.com/a/b")
+    loaded = run("--preset", preset, "--set", "image.pullPolicy=Never")
+    assert all(NO_IMAGE not in outcome.output for outcome in (untold, loaded))
+    told = run("--preset", preset)
+    assert told.stdout.splitlines()[0] == f"# {NO_IMAGE}"
+    assert told.stderr.splitlines()[0] == NO_IMAGE
+    assert run("--preset", preset, "--part", "rights").stderr == ""
+    assert run("--preset", preset, "--part", "workloads").stderr == told.stderr
+
+
+def test_what_to_look_at_before_is_told_beside_the_pipe():
+    """A missing definition, names of another program, another operator: kubectl shows no notes."""
+    loaded = ("--set", "image.pullPolicy=Never")
+    assert run("--preset", "rails", *loaded).stderr == f"{NO_DEFINITION}\n"
+    assert run("--preset", "ack", *loaded).stderr == f"{DOCUMENTS_NAMES}\n"
+    assert run("--preset", "nvidia-operator", *loaded).stderr.splitlines() == [
+        DOCUMENTS_NAMES,
+        ONE_OPERATOR,
+    ]
+    assert run("--preset", "default", *loaded).stderr == ""
+
+
+def test_a_value_without_effect_is_named():
+    told = run("--preset", "vke", "--set", "agent.config='mode: hca'").stdout
+    assert "# agent.config has no effect with preset vke" in told
+    assert "# agent.config" not in run("--preset", "ib", "--set", "agent.config='mode: hca'").stdout
+
+
+def test_everything_goes_into_the_namespace_of_the_option():
+    """It wins over the preset and the values; nobody creates it."""
+    made = printed("--preset", "ib", "-n", "mine", "--set", "namespace.name=other")
+    assert {each["metadata"].get("namespace", "mine") for each in made} == {"mine"}
+    assert "Namespace" not in {each["kind"] for each in made}
+    by_value = printed("--preset", "ib", "-n", "mine", "--set", 'namespace.name=""')
+    assert by_value == made
+
+
+def test_for_an_older_version_it_is_said_what_is_left_out():
+    """On standard error, so that what is applied is the manifests alone."""
+    outcome = run("--preset", "ib", "--kubernetes-version", "1.28")
+    assert "has no ValidatingAdmissionPolicy" in outcome.stderr
+    assert "ValidatingAdmissionPolicy" not in outcome.stdout
+    (agent,) = [
+        one for one in yaml.load_all(outcome.stdout, yaml.CSafeLoader) if one["kind"] == "DaemonSet"
+    ]
+    template = agent["spec"]["template"]
+    assert template["metadata"]["annotations"] == {
+        "container.apparmor.security.beta.kubernetes.io/agent": "unconfined"
+    }
+    assert "appArmorProfile" not in template["spec"]["containers"][0]["securityContext"]
+    by_value = run("--preset", "ib", "--set", "kubernetesVersion=v1.28.4")
+    assert by_value.stdout == outcome.stdout
+    newest = run("--preset", "ib", "--kubernetes-version", "v1.36.3")
+    assert newest.stderr == f"{NO_IMAGE}\n"
+    assert newest.stdout == run("--preset", "ib").stdout
+
+
+def test_a_part_is_printed_alone():
+    objects = printed("--preset", "vke", "--part", "definitions")
+    assert {each["kind"] for each in objects} == {"CustomResourceDefinition"}
+
+
+def test_a_fault_of_a_file_has_its_line(tmp_path):
+    path = tmp_path / "values.yaml"
+    path.write_text("agent:\n  confg: ''\nimage: {tag: 3}\n")
+    text = refusal("--preset", "ack", "--values", str(path))
+    assert f"{path}:2:3: agent.confg" in text
+    assert f"{path}:3:14: image.tag" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--preset", "acs"), 'Did you mean "ack"'),
+        (("--preset", "ack", "--set", "image"), "sets no value"),
+        (("--preset", "ack", "--set", "image.=1"), "sets no value"),
+        (("--preset", "ack", "--set", "image.tag=1"), "Put it in quotes"),
+        (("--preset", "ack", "--set", "host.runtime=run"), "not a folder of the host"),
+        (("--set", "agent.seccompProfile=/agent.json"), "not a file below the kubelet's folder"),
+        (("--set", "agent.seccompProfile=../agent.json"), "not a file below the kubelet's folder"),
+        (("--preset", "ack", "--set", "controller.replicas=0"), "too small"),
+        (("--preset", "ack", "--set", 'namespace.name=""'), "Write --namespace NAME"),
+        (("--preset", "ack", "--set", "fullnameOverride=Rdma"), "at most 40"),
+        (("--preset", "ack", "--set", f"fullnameOverride={'a' * 41}"), "at most 40"),
+        (("--preset", "ack", "--set", "nameOverride=a"), "nameOverride"),
+        (("--preset", "ack", "--kubernetes-version", "2"), "not a version of Kubernetes"),
+        (("--preset", "ack", "--set", "kubernetesVersion=1.30"), "Put it in quotes"),
+        (("--preset", "ack", "--values", "/nowhere.yaml"), "there is no such file"),
+        (
+            ("--preset", "vke", "--set", 'pools=[{"name": "a", "spec": {"ranges": []}}]'),
+            "the list is empty",
+        ),
+    ],
+)
+def test_a_value_that_cannot_be_is_refused(arguments, words):
+    assert words in refusal(*arguments)
+
+
+def test_the_agent_s_configuration_is_checked(tmp_path):
+    """Helm cannot do that; who renders learns it before a node does."""
+    path = tmp_path / "values.yaml"
+    path.write_text('agent:\n  config: |\n    {"mode": "hcb"}\n')
+    assert "agent.config:1:10: mode" in refusal("--preset", "ack", "--values", str(path))

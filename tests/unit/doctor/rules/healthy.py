@@ -1,0 +1,224 @@
+"""A node on which all is well, seen whole: tests break one thing of it at a time."""
+
+from __future__ import annotations
+
+from kube_base.frozen import replace
+from kube_rdma.doctor.rules.kubelet import KUBELET_SOCKET, socket_of
+from kube_rdma.model.card import Netdev
+from kube_rdma.model.claims.device import (
+    ClaimedDevice,
+    DeviceSlice,
+    PublishedCard,
+    SliceDevice,
+)
+from kube_rdma.model.device import CharKind, Gid, GidType, Gpu
+from kube_rdma.model.doctor import (
+    AddressRange,
+    AddressUse,
+    Observation,
+    ObservedAttachment,
+    ObservedBridge,
+    ObservedCni,
+    ObservedContainer,
+    ObservedDomain,
+    ObservedFlowControl,
+    ObservedFolder,
+    ObservedKubelet,
+    ObservedLink,
+    ObservedNeighbour,
+    ObservedPod,
+    ObservedRail,
+    ObservedRoute,
+    SystemVersions,
+)
+from kube_rdma.model.late_binding.runtime import Runtime
+from kube_rdma.model.pcie import PcieLink
+from kube_rdma.model.pools.holding import Holding
+from kube_rdma.model.pools.pool import Mode, PoolSpec, ShareId
+from tests.kit.nodes import device, function, node, seat
+
+RESOURCE = "rdma/shared"
+SPEC = PoolSpec(RESOURCE, Mode.SHARED, "config.json:1")
+BUSES = (0x81, 0x82)
+DOORS = (CharKind.UVERBS, CharKind.UMAD)
+
+
+def card(number, bus):
+    """The function and the device of one good card, on interface eth<number>."""
+    netdev = f"eth{number}"
+    at = seat(bus, numa=number)
+    made = device(number, at, netdev, DOORS, driver="mlx5_core")
+    gid = Gid(3, f"0000:0000:0000:0000:0000:ffff:0a{number:02x}:0001", GidType.ROCE_V2, netdev)
+    return function(at, netdev), replace(made, ports=(replace(made.ports[0], gids=(gid,)),))
+
+
+FUNCTIONS, DEVICES = zip(*(card(n, bus) for n, bus in enumerate(BUSES)), strict=True)
+GPUS = tuple(Gpu(seat(0xC0 + n, numa=n), 0x030200, 0x10DE, 0x2330, "nvidia") for n in range(2))
+SURVEY = replace(node(*FUNCTIONS, devices=DEVICES).survey, gpus=GPUS)
+LINKS = tuple(
+    ObservedLink(f"eth{n}", 9000, True, True, "", "", FUNCTIONS[n].seat.pci, (f"10.{n}.0.1/16",))
+    for n in range(2)
+)
+ROUTES = tuple(ObservedRoute(f"eth{n}", f"10.{n}.0.0/16") for n in range(2))
+
+HEALTHY = Observation(
+    "node-1",
+    "2026-01-01T00:00:00Z",
+    versions=SystemVersions("0.1.0", "6.8.0-40-generic", "Debian", "v1.36.3"),
+    survey=SURVEY,
+    modules=("ib_uverbs", "mlx5_core", "mlx5_ib", "nvidia_peermem", "rdma_ucm"),
+    absent=(),
+    links=LINKS,
+    routes=ROUTES,
+    neighbours=(ObservedNeighbour("eth0", "10.0.0.2", True),),
+    settings=tuple(
+        (f"net/ipv4/conf/{name}/{word}", "0")
+        for name in ("all", "eth0", "eth1")
+        for word in ("rp_filter", "arp_ignore", "arp_announce")
+    ),
+    specs=(SPEC,),
+    refusals=(),
+    rails=tuple(ObservedRail(str(n), one.seat.pci) for n, one in enumerate(FUNCTIONS)),
+    kubelet=ObservedKubelet(
+        (KUBELET_SOCKET, socket_of(RESOURCE)),
+        ((RESOURCE, 2),),
+        (
+            Holding("default", "train", "main", RESOURCE, (ShareId("x"),), (0,)),
+            Holding("default", "train", "main", "nvidia.com/gpu", (ShareId("g"),), (0,)),
+        ),
+        "best-effort",
+    ),
+    folders=(ObservedFolder("/var/lib/kube-rdma", 1 << 30),),
+    runtime=Runtime("containerd", "v2.4.2", True),
+    cni=ObservedCni(
+        (("10-cilium.conflist", ("ptp", "kube-rdma")),),
+        "chain",
+        "10-cilium.conflist",
+        guard="Cilium",
+        installed=True,
+    ),
+    problems=(),
+    uses=(
+        AddressUse("default/train", "default/rdma", "net1", "10.0.1.1"),
+        AddressUse("default/other", "default/rdma", "net1", "10.0.1.2"),
+    ),
+    ranges=(AddressRange("default/rdma", ("10.0.0.0/16",)),),
+    slices=(),
+    bridges=(ObservedBridge(FUNCTIONS[0].seat.path[0], 0x11),),
+    domains=tuple(ObservedDomain(one.seat.pci, "identity") for one in FUNCTIONS),
+    flow_control=tuple(ObservedFlowControl(f"eth{n}", (3,), "dscp", (3,)) for n in range(2)),
+    errors=(),
+    virtual_machine=False,
+    pcie=tuple(PcieLink(one.seat.pci, 16, 32.0, 16, 32.0) for one in FUNCTIONS),
+)
+
+# A pod on the first card of that node, with an interface and an address of its own.
+GID = Gid(5, "0000:0000:0000:0000:0000:ffff:0a00:0101", GidType.ROCE_V2, "net1")
+DEVICE = DEVICES[0]
+INSIDE = replace(
+    SURVEY,
+    devices=(
+        replace(DEVICE, ports=(replace(DEVICE.ports[0], gids=(*DEVICE.ports[0].gids, GID)),)),
+        DEVICES[1],
+    ),
+)
+CONTAINER = ObservedContainer(
+    "main",
+    ((RESOURCE, 1),),
+    user=1000,
+    memlock=-1,
+    locks=False,
+    asked_lock=False,
+    nodes=("/dev/infiniband/uverbs0", "/dev/infiniband/rdma_cm"),
+    granted=True,
+    pinned=64 << 20,
+    variables=(("NCCL_IB_GID_INDEX", "5"), ("NCCL_IB_HCA", "=mlx5_0:1")),
+)
+POD = ObservedPod(
+    "default",
+    "train",
+    "node-1",
+    "Running",
+    networks=("default/rdma",),
+    attached=HEALTHY.uses[:1],
+    findings=(),
+    containers=(CONTAINER,),
+    links=(
+        ObservedLink("eth0", 1500, True, True, "veth", addresses=("10.244.0.7/24",)),
+        ObservedLink("net1", 9000, True, True, "macvlan", "eth0", addresses=("10.0.1.1/16",)),
+    ),
+    routes=(ObservedRoute("net1", "10.0.0.0/16"),),
+    survey=INSIDE,
+    limits=(),
+    attachments=(ObservedAttachment("net1", "default/rdma"),),
+)
+WITH_POD = replace(HEALTHY, pod=POD)
+
+# A pod that has the second card by a claim of DRANET, which moved eth1 into it.
+NIC = PublishedCard("nic", FUNCTIONS[1].seat.pci, "mlx5_1", "eth1", capable=True)
+MOVED = replace(LINKS[1], addresses=("10.1.0.9/16",))
+MOVED_GID = Gid(5, "0000:0000:0000:0000:0000:ffff:0a01:0009", GidType.ROCE_V2, "eth1")
+BY_CLAIM = replace(
+    CONTAINER, asks=(), nodes=("/dev/infiniband/uverbs1",), variables=(("NCCL_IB_HCA", "mlx5_1"),)
+)
+CLAIMING = replace(
+    HEALTHY,
+    kubelet=replace(
+        HEALTHY.kubelet,
+        devices=(ClaimedDevice("team", "job", "main", SliceDevice("dra.net", "node-1", "nic")),),
+    ),
+    slices=(DeviceSlice("dra.net", "node-1", 1, cards=(NIC,)),),
+    links=LINKS[:1],
+    routes=ROUTES[:1],
+    pod=ObservedPod(
+        "team",
+        "job",
+        "node-1",
+        "Running",
+        attached=(),
+        findings=(),
+        containers=(BY_CLAIM,),
+        links=(POD.links[0], MOVED),
+        routes=(ObservedRoute("eth1", "10.1.0.0/16"),),
+        limits=(),
+        survey=replace(
+            SURVEY,
+            devices=(
+                DEVICES[0],
+                replace(DEVICES[1], ports=(replace(DEVICES[1].ports[0], gids=(MOVED_GID,)),)),
+            ),
+        ),
+        attachments=(),
+    ),
+)
+
+
+def with_pod(**facts):
+    """The same where the pod is otherwise."""
+    return replace(WITH_POD, pod=replace(POD, **facts))
+
+
+def with_container(**facts):
+    """The same where its container is otherwise."""
+    return with_pod(containers=(replace(CONTAINER, **facts),))
+
+
+def with_net1(**facts):
+    """The same where its interface is otherwise."""
+    return with_pod(links=(POD.links[0], replace(POD.links[1], **facts)))
+
+
+def with_device(number=0, *, base=HEALTHY, port=None, netdev=None, bare=False, **facts):
+    """The same where a device, its port or its interface is otherwise; `bare`: without device."""
+    survey = base.survey
+    devices, functions = list(survey.devices), list(survey.functions)
+    if port:
+        facts["ports"] = (replace(devices[number].ports[0], **port),)
+    devices[number] = replace(devices[number], **facts)
+    if netdev:
+        was: Netdev = functions[number].netdevs[0]
+        functions[number] = replace(functions[number], netdevs=(replace(was, **netdev),))
+    if bare:
+        del devices[number]
+    made = replace(survey, devices=tuple(devices), functions=tuple(functions))
+    return replace(base, survey=made)

@@ -1,0 +1,506 @@
+"""A fault that is planted is named first, whatever else follows from it."""
+
+from __future__ import annotations
+
+import pytest
+
+from kube_base.frozen import replace
+from kube_rdma.doctor.rules.diagnose import CHECKS, diagnose
+from kube_rdma.doctor.rules.kubelet import KUBELET_SOCKET, socket_of
+from kube_rdma.model.claims.device import ClaimedDevice, DeviceSlice, SliceDevice
+from kube_rdma.model.device import CharKind, LinkLayer, PhysicalState, PortState
+from kube_rdma.model.doctor import (
+    ObservedAttachment,
+    ObservedDomain,
+    ObservedFolder,
+    ObservedLimit,
+    ObservedNeighbour,
+    ObservedRail,
+    ObservedRoute,
+)
+from kube_rdma.model.finding import Finding, Severity
+from kube_rdma.model.pools.pool import Mode, Selector
+from kube_rdma.model.pools.rdma_limits import RdmaLimits
+from kube_rdma.model.survey import NamespaceMode
+from tests.unit.doctor.rules.healthy import (
+    CLAIMING,
+    DEVICES,
+    FUNCTIONS,
+    GPUS,
+    HEALTHY,
+    LINKS,
+    POD,
+    RESOURCE,
+    ROUTES,
+    SPEC,
+    SURVEY,
+    WITH_POD,
+    with_container,
+    with_device,
+    with_net1,
+    with_pod,
+)
+from tests.unit.doctor.rules.slow_cards import (
+    below_a_switch,
+    codes,
+    flow_control,
+    four_ports,
+    rising,
+)
+
+DOWN = {"state": PortState.DOWN, "physical_state": PhysicalState.DISABLED, "gids": ()}
+POLLING = {"state": PortState.DOWN, "physical_state": PhysicalState.POLLING}
+NO_SM = {
+    "state": PortState.INIT,
+    "physical_state": PhysicalState.LINK_UP,
+    "link_layer": LinkLayer.INFINIBAND,
+}
+
+
+def of_versions(kubelet, vpc_cni=""):
+    """A node without pools, which need newer ones still."""
+    versions = replace(HEALTHY.versions, kubelet=kubelet, vpc_cni=vpc_cni)
+    return replace(HEALTHY, specs=(), versions=versions)
+
+
+def survey(**facts):
+    return replace(HEALTHY, survey=replace(SURVEY, **facts))
+
+
+def kubelet(**facts):
+    return replace(HEALTHY, kubelet=replace(HEALTHY.kubelet, **facts))
+
+
+def with_pcie(**facts):
+    """The same where the link of the first card is otherwise."""
+    first, *others = HEALTHY.pcie
+    return replace(HEALTHY, pcie=(replace(first, **facts), *others))
+
+
+DMA = tuple(ObservedDomain(one.seat.pci, "DMA-FQ") for one in FUNCTIONS[:1])
+
+
+def offers(count):
+    return replace(HEALTHY.kubelet, allocatable=((RESOURCE, count),) if count else ())
+
+
+def links(**facts):
+    return replace(HEALTHY, links=(replace(LINKS[0], **facts), LINKS[1]))
+
+
+def setting(interface, word, value):
+    values = dict(HEALTHY.settings) | {f"net/ipv4/conf/{interface}/{word}": value}
+    return replace(HEALTHY, settings=tuple(values.items()))
+
+
+def cni(**facts):
+    return replace(HEALTHY, cni=replace(HEALTHY.cni, **facts))
+
+
+PROBLEM = Finding.of("AgentNotReady", "node/node-1", "It is not ready", "See its log")
+MISMATCH = Finding.of("network-shares", ("metadata",), "it needs 2", "Ask for 2")
+FAR = (HEALTHY.kubelet.holdings[0], replace(HEALTHY.kubelet.holdings[1], numa_nodes=(1,)))
+HOLDER = (FAR[0].namespace, FAR[0].pod, FAR[0].container)
+BY_CLAIM = replace(
+    WITH_POD,
+    kubelet=replace(
+        HEALTHY.kubelet,
+        holdings=HEALTHY.kubelet.holdings[:1],
+        devices=(ClaimedDevice(*HOLDER, SliceDevice("gpu.nvidia.com", "node-1", "gpu-0")),),
+    ),
+    slices=(DeviceSlice("gpu.nvidia.com", "node-1", 1, (("gpu-0", (GPUS[1].seat.pci,)),)),),
+)
+COUNTED = ObservedLimit("mlx5_1", 1, 20, 4, 100)
+
+
+def routed(to, interface="net1", table=0):
+    """The pod has one more route."""
+    return with_pod(routes=(*POD.routes, ObservedRoute(interface, to, "10.0.0.1", table)))
+
+
+def limited(*limits):
+    """A pod whose shares have limits, and what its control group shows."""
+    specs = (replace(SPEC, limits=RdmaLimits(4, 100)),)
+    return replace(WITH_POD, specs=specs, pod=replace(POD, limits=limits))
+
+
+DRIVERLESS = tuple(replace(one, driver=None, netdevs=()) for one in FUNCTIONS)
+EXCLUSIVE = replace(SPEC, mode=Mode.EXCLUSIVE)
+
+APART = replace(
+    with_pod(survey=replace(SURVEY, devices=())),
+    survey=replace(SURVEY, namespace_mode=NamespaceMode.EXCLUSIVE),
+    specs=(EXCLUSIVE,),
+)
+ADD = 'FailedCreatePodSandBox: rpc error: plugin type="kube-rdma" failed (add): '
+FULL = f"{ADD}IPPool narrow: the pool is full: 2 of 2 addresses are held; Add a range."
+
+# The pod as it is, and what CNI CHECK says of it; the device has lost the GID of the address.
+VANISHED = with_pod(
+    attachments=(
+        ObservedAttachment(
+            "net1", "default/rdma", ("net1 (default/rdma): the address 10.0.1.1/16 is missing",)
+        ),
+    ),
+    links=(POD.links[0], replace(POD.links[1], addresses=())),
+    survey=SURVEY,
+)
+
+FAULTS = {
+    "driver unloaded": ("KR101", survey(devices=(), functions=DRIVERLESS)),
+    "RDMA module unloaded": ("KR102", survey(devices=())),
+    "PCIe with half its lanes": ("KR125", with_pcie(width=8)),
+    "PCIe at half its speed": ("KR125", with_pcie(speed=16.0)),
+    "trust of one port": ("KR126", four_ports(trust="pcp")),
+    "PFC of one port": ("KR126", four_ports(pfc=())),
+    "ECN of one port": ("KR126", four_ports(ecn=())),
+    "loss without PFC": (
+        "KR127",
+        rising("out_of_sequence", "np_cnp_sent", flow_control=flow_control(pfc=())),
+    ),
+    "loss beside the priority of PFC": ("KR127", rising("packet_seq_err")),
+    "a bad cable": ("KR129", rising("symbol_error", "link_downed")),
+    "a bad cable by mlx5's interface": ("KR129", rising("rx_pcs_symbol_err_phy")),
+    "a bad cable by bnxt's interface": ("KR129", rising("rx_fec_uncorrectable_blocks")),
+    "a bad cable by ice's interface": ("KR129", rising("mac_local_faults.nic")),
+    "a pause storm": ("KR129", rising("tx_pause_storm_error_events", "tx_pause_ctrl_phy")),
+    "a pause storm by bnxt": ("KR129", rising("continuous_roce_pause_events")),
+    "a full buffer of the card": ("KR129", rising("rx_discards_phy")),
+    "loss in InfiniBand": (
+        "KR129",
+        replace(
+            with_device(port={"link_layer": LinkLayer.INFINIBAND, "gids": ()}),
+            errors=rising("out_of_sequence", "packet_seq_err").errors,
+            flow_control=HEALTHY.flow_control[1:],
+        ),
+    ),
+    "ACS on the card's side": ("KR141", below_a_switch((0x1D, 0))),
+    "ACS on the GPU's side": ("KR141", below_a_switch((0, 0x1D))),
+    "IOMMU translates": ("KR142", replace(HEALTHY, domains=DMA)),
+    "no card at all": ("KR103", survey(devices=(), functions=(), gpus=())),
+    "ib_uverbs unloaded": ("KR104", with_device(char_devices=())),
+    "node of a device removed": ("KR105", replace(HEALTHY, absent=("/dev/infiniband/uverbs0",))),
+    "rdma_ucm unloaded": ("KR106", survey(rdma_cm=None)),
+    "namespace mode against pool": ("KR110", survey(namespace_mode=NamespaceMode.EXCLUSIVE)),
+    "card in a bond": (
+        "KR115",
+        replace(
+            with_device(
+                port={"bond": "bond0", "gids": ()}, netdev={"master": "bond0", "bonded": True}
+            ),
+            specs=(EXCLUSIVE,),
+        ),
+    ),
+    "link down": ("KR120", with_device(port=DOWN, netdev={"up": False, "carrier": None})),
+    "no carrier": ("KR121", with_device(port=POLLING, netdev={"carrier": False})),
+    "no subnet manager": ("KR122", with_device(port=NO_SM)),
+    "no GID": ("KR123", with_device(port={"gids": ()})),
+    "slow lane": ("KR124", with_device(port={"rate_gbps": 25.0})),
+    "configuration refused": ("KR130", replace(HEALTHY, specs=None, refusals=("x: bad. Do.",))),
+    "selector of no card": (
+        "KR132",
+        replace(HEALTHY, specs=(replace(SPEC, selectors=(Selector(interfaces=("eno9",)),)),)),
+    ),
+    "two pools, one card": (
+        "KR131",
+        replace(HEALTHY, specs=(SPEC, replace(EXCLUSIVE, resource="rdma/own"))),
+    ),
+    "a card left its rail": (
+        "KR135",
+        replace(HEALTHY, rails=(*HEALTHY.rails, ObservedRail("2", "0000:83:00.0"))),
+    ),
+    "a pool that opens the fabric": (
+        "KR136",
+        replace(
+            with_device(port={"link_layer": LinkLayer.INFINIBAND}),
+            specs=(replace(SPEC, device_files=(CharKind.UVERBS, CharKind.UMAD)),),
+        ),
+    ),
+    "no peer memory": ("KR140", replace(HEALTHY, modules=("ib_uverbs",))),
+    "kubelet gone": ("KR201", kubelet(sockets=(), allocatable=None)),
+    "plugin dead": ("KR202", kubelet(sockets=(KUBELET_SOCKET,), allocatable=())),
+    "resource not registered": ("KR203", kubelet(allocatable=())),
+    "kubelet counts less": ("KR204", kubelet(allocatable=((RESOURCE, 1),))),
+    "topology policy none": ("KR205", kubelet(topology_policy="none")),
+    "problem of status": ("KR290", replace(HEALTHY, problems=(PROBLEM,))),
+    "narrow card": ("KR301", links(mtu=1500)),
+    "two rails, one subnet": (
+        "KR302",
+        replace(
+            links(addresses=("10.1.0.9/16",)),
+            routes=(ObservedRoute("eth0", "10.1.0.0/16"), ROUTES[1]),
+        ),
+    ),
+    "strict reverse path": ("KR303", setting("eth1", "rp_filter", "1")),
+    "route of a rail removed": ("KR304", replace(HEALTHY, routes=ROUTES[1:])),
+    "silent peer": (
+        "KR305",
+        replace(HEALTHY, neighbours=(ObservedNeighbour("eth0", "10.0.0.2", False),)),
+    ),
+    "two meta-plugins": ("KR310", cni(refused="two claim the pods. Keep one.")),
+    "conflist owned by Cilium": ("KR311", cni(pending=True)),
+    "conflist put aside": ("KR311", cni(guard="", aside=("00-kube-rdma.conflist.cilium_bak",))),
+    "conflist rewritten": ("KR312", cni(guard="", pending=True)),
+    "one address twice": (
+        "KR320",
+        replace(HEALTHY, uses=(*HEALTHY.uses, replace(HEALTHY.uses[0], pod="default/third"))),
+    ),
+    "address of another subnet": (
+        "KR321",
+        replace(HEALTHY, uses=(replace(HEALTHY.uses[0], address="10.9.1.1"),)),
+    ),
+    "pool exhausted": ("KR322", with_pod(phase="Pending", why=FULL)),
+    "annotation without a request": ("KR401", with_pod(findings=(MISMATCH,))),
+    "network not attached": ("KR403", with_pod(attached=())),
+    "address vanished in the pod": ("KR404", VANISHED),
+    "link down in the pod": ("KR410", with_net1(up=False, carrier=None)),
+    "wrong MTU in the pod": ("KR411", with_net1(mtu=9100)),
+    "route removed in the pod": ("KR412", with_pod(routes=())),
+    "default route through a network": ("KR413", routed("0.0.0.0/0")),
+    "half of a default route": ("KR413", routed("0.0.0.0/1")),
+    "route to all of the cluster": ("KR413", routed("10.0.0.0/8")),
+    "no device nodes": ("KR415", with_container(nodes=())),
+    "cgroup closed": ("KR416", with_container(asks=(), granted=False)),
+    "device in another namespace": ("KR417", APART),
+    "no GID for the pod": ("KR418", with_pod(survey=SURVEY)),
+    "stale GID index": ("KR420", with_container(variables=(("NCCL_IB_GID_INDEX", "3"),))),
+    "NCCL names another device": ("KR421", with_container(variables=(("NCCL_IB_HCA", "mlx5_7"),))),
+    "NCCL without RDMA": ("KR421", with_container(variables=(("NCCL_IB_DISABLE", "1"),))),
+    "RDMA_CM on the overlay": (
+        "KR422",
+        with_pod(links=POD.links[:1], networks=(), attached=(), survey=SURVEY),
+    ),
+    "missing IPC_LOCK": ("KR430", with_container(memlock=65536)),
+    "memlock": ("KR431", with_container(memlock=65536, asked_lock=True)),
+    "limits that nobody wrote": ("KR432", limited(ObservedLimit("mlx5_0", 1, 9))),
+    "limits used up": ("KR432", limited(ObservedLimit("mlx5_0", 1, 100, 4, 100), COUNTED)),
+    "a driver that counts nothing": ("KR432", limited(COUNTED)),
+    "a program that chose TCP": ("KR433", with_container(pinned=0)),
+    "GPU far away": (
+        "KR440",
+        replace(WITH_POD, kubelet=replace(HEALTHY.kubelet, holdings=FAR)),
+    ),
+    "GPU of a claim far away": ("KR440", BY_CLAIM),
+    "card of a claim gone": (
+        "KR441",
+        replace(
+            CLAIMING,
+            survey=replace(SURVEY, devices=DEVICES[:1], functions=FUNCTIONS[:1]),
+            pod=replace(
+                CLAIMING.pod,
+                survey=replace(SURVEY, devices=DEVICES[:1]),
+                links=CLAIMING.pod.links[:1],
+                containers=(replace(CLAIMING.pod.containers[0], variables=()),),
+            ),
+            rails=HEALTHY.rails[:1],
+            kubelet=replace(CLAIMING.kubelet, allocatable=((RESOURCE, 1),)),
+        ),
+    ),
+    "port of a claim's card down": (
+        "KR442",
+        replace(
+            CLAIMING,
+            survey=replace(SURVEY, devices=DEVICES[:1], functions=FUNCTIONS[:1]),
+            pod=replace(
+                CLAIMING.pod,
+                survey=replace(
+                    CLAIMING.pod.survey,
+                    devices=(
+                        replace(
+                            CLAIMING.pod.survey.devices[1],
+                            ports=(
+                                replace(
+                                    CLAIMING.pod.survey.devices[1].ports[0], state=PortState.DOWN
+                                ),
+                            ),
+                        ),
+                    ),
+                ),
+            ),
+            rails=HEALTHY.rails[:1],
+            kubelet=replace(CLAIMING.kubelet, allocatable=((RESOURCE, 1),)),
+        ),
+    ),
+    "interface of a claim's card left on the node": (
+        "KR443",
+        replace(
+            CLAIMING,
+            links=LINKS,
+            routes=ROUTES,
+            pod=replace(CLAIMING.pod, links=CLAIMING.pod.links[:1]),
+        ),
+    ),
+    "pod waits": ("KR490", with_pod(phase="Pending", why="0/3 nodes: untolerated taint")),
+    "disk full": ("KR207", replace(HEALTHY, folders=(ObservedFolder("/var/lib/kube-rdma", 0),))),
+    "no inode left": (
+        "KR207",
+        replace(HEALTHY, folders=(ObservedFolder("/var/lib/kube-rdma", 1 << 30, inodes=0),)),
+    ),
+    "disk read-only": (
+        "KR207",
+        replace(HEALTHY, folders=(ObservedFolder("/run/kube-rdma", 1 << 30, read_only=True),)),
+    ),
+    "old Kubernetes": ("KR208", of_versions("v1.20.15-gke.1")),
+    "old VKE": ("KR208", of_versions("v1.24.15-vke.11")),
+    "old vpc-cni": ("KR208", of_versions("v1.30.4-vke.7", "v1.6.9")),
+    "CDI off": ("KR206", replace(HEALTHY, runtime=replace(HEALTHY.runtime, version="1.6.1"))),
+}
+
+
+@pytest.mark.parametrize(
+    ("kubelet", "vpc_cni", "count"),
+    [
+        ("v1.24.15-vke.12", "v1.7.1", 0),
+        (f"v1.{'9' * 5_000}.1", f"v1.{'9' * 5_000}.1", 0),
+        ("v1.24.16-vke.1", "", 0),
+        ("v1.30.4-vke.7", "latest", 0),
+        (
+            "v1.20.15-vke.18",
+            "v1.7.1",
+            1,
+        ),  # enough for VKE's own component, and too old for kube-rdma
+        ("v1.20.15-vke.17", "v1.7.0", 3),
+        ("v1.22.17", "v1.7.0", 1),
+        ("nonsense", "", 0),
+    ],
+)
+def test_what_vke_s_own_component_needs_is_told_as_advice(kubelet, vpc_cni, count):
+    """kube-rdma goes on behind all of them; too old a Kubernetes is a warning."""
+    findings = diagnose(of_versions(kubelet, vpc_cni)).findings
+    assert [one.code for one in findings if one.code == "KR208"] == ["KR208"] * count
+    about_vke = [one for one in findings if "VKE" in one.cause]
+    assert all(one.severity is Severity.ADVICE for one in about_vke)
+
+
+def test_nothing_is_found_where_all_is_well():
+    diagnosis = diagnose(WITH_POD)
+    assert diagnosis.findings == ()
+    assert diagnosis.unseen == ()
+    assert not diagnosis.ill
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_named_first(name):
+    code, seen = FAULTS[name]
+    first = diagnose(seen).findings[0]
+    assert (first.code, first.follows) == (code, "")
+    assert first.problem
+    assert first.cause
+    assert first.remedy
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        routed("0.0.0.0/0", table=101),
+        routed("0.0.0.0/0", "eth0"),
+        routed("::/0"),
+        routed("10.64.0.0/10"),
+        routed("128.0.0.0/1"),
+    ],
+    ids=["own table", "eth0's", "no IPv6 on eth0", "narrow", "the other half"],
+)
+def test_routes_that_the_cluster_is_not_reached_by_are_well(seen):
+    """Those of tables of interfaces, and those that no address of eth0 lies in."""
+    assert diagnose(seen).findings == ()
+
+
+def test_a_setting_that_is_no_number_is_no_fault():
+    """A bundle is what a node says: some texts are digits to Python, and no numbers."""
+    assert codes(setting("eth1", "rp_filter", "\u00b2")) == []
+
+
+def test_what_follows_comes_behind_with_the_code_of_its_root():
+    seen = with_device(port=DOWN, netdev={"up": False, "carrier": None})
+    seen = with_device(1, base=seen, port=DOWN, netdev={"up": False, "carrier": None})
+    seen = replace(seen, kubelet=replace(seen.kubelet, allocatable=()))
+    findings = diagnose(seen).findings
+    assert [one.code for one in findings[:2]] == ["KR120", "KR120"]
+    assert [(one.code, one.follows) for one in findings[2:]] == [("KR204", "KR120")]
+
+
+def test_a_missing_node_of_a_device_is_told_once():
+    """The card is not allocatable for it; that needs no finding of its own."""
+    findings = diagnose(FAULTS["node of a device removed"][1]).findings
+    assert "KR133" not in [one.code for one in findings]
+
+
+def test_a_bond_that_no_pool_takes_apart_is_advice():
+    seen = with_device(port={"bond": "bond0"}, netdev={"master": "bond0", "bonded": True})
+    (finding,) = diagnose(seen).findings
+    assert (finding.code, finding.severity) == ("KR115", Severity.ADVICE)
+
+
+def test_an_unused_network_card_is_advice():
+    extra = (*FUNCTIONS, replace(FUNCTIONS[0], driver=None, netdevs=()))
+    (finding,) = diagnose(survey(functions=extra, devices=DEVICES)).findings
+    assert (finding.code, finding.severity) == ("KR101", Severity.ADVICE)
+
+
+def test_codes_are_unique_and_every_explained_code_is_there():
+    codes = [check.code for check in CHECKS]
+    assert len(set(codes)) == len(codes)
+    assert codes == sorted(codes)
+    after = [(check.code, {*check.explains, *check.spreads}) for check in CHECKS]
+    assert all(codes_after <= set(codes) for _, codes_after in after)
+    assert all(code < min(codes_after, default="z") for code, codes_after in after)
+
+
+def test_every_check_has_a_planted_fault():
+    """KR133 and KR134 stand for what other rules say."""
+    without = {check.code for check in CHECKS} - {code for code, _ in FAULTS.values()}
+    assert without <= {"KR133", "KR134"}
+
+
+def test_a_pod_that_waits_for_a_resource_leads_to_the_card():
+    """Over two steps: the card, the kubelet's count, the pod."""
+    seen = with_device(port=DOWN, netdev={"up": False, "carrier": None})
+    seen = with_device(1, base=seen, port=DOWN, netdev={"up": False, "carrier": None})
+    why = f"0/3 nodes are available: 3 Insufficient {RESOURCE}"
+    seen = replace(
+        seen,
+        kubelet=replace(seen.kubelet, allocatable=()),
+        pod=replace(POD, phase="Pending", why=why),
+    )
+    follows = {one.code: one.follows for one in diagnose(seen).findings}
+    assert follows["KR490"] == follows["KR204"] == "KR120"
+    seen = replace(seen, pod=replace(seen.pod, why="ErrImagePull"))
+    assert {one.code: one.follows for one in diagnose(seen).findings}["KR490"] == ""
+
+
+def test_what_kube_rdma_refused_is_told_without_the_words_around_it():
+    why = f"{ADD}there is no network default/nowhere; Define it."
+    first, *_ = diagnose(with_pod(phase="Pending", why=why)).findings
+    assert (first.code, first.problem) == ("KR490", "there is no network default/nowhere")
+    assert first.remedy == "Define it"
+
+
+def test_a_full_pool_is_the_cause_of_the_wait():
+    first, second = diagnose(with_pod(phase="Pending", why=FULL)).findings
+    assert (first.subject, first.remedy) == ("IPPool narrow", "Add a range")
+    assert (second.code, second.follows) == ("KR490", "KR322")
+
+
+def test_a_device_that_the_pod_does_not_show_is_nothing_in_mode_shared():
+    seen = replace(APART, survey=SURVEY, specs=HEALTHY.specs)
+    assert "KR417" in codes(APART)
+    assert "KR417" not in codes(seen)
+
+
+def test_a_socket_has_no_slash():
+    assert "/" not in socket_of(RESOURCE)
+
+
+def test_the_address_that_rdma_cm_has_to_take_is_named():
+    """That of the card's interface on the node; of a bond, the bond's."""
+    seen = FAULTS["RDMA_CM on the overlay"][1]
+    (own,) = [one for one in diagnose(seen).findings if one.code == "KR422"]
+    assert own.remedy.endswith("where RDMA_CM has to take 10.0.0.1, the address of eth0")
+    device = seen.pod.survey.devices[0]
+    port = replace(device.ports[0], netdev="bond0")
+    bonded = replace(seen.pod.survey, devices=(replace(device, ports=(port,)),))
+    slave = replace(seen.links[0], addresses=())
+    bond = replace(slave, name="bond0", pci="", kind="bond", addresses=("192.0.2.9/24",))
+    seen = replace(seen, links=(slave, bond), pod=replace(seen.pod, survey=bonded))
+    (own,) = [one for one in diagnose(seen).findings if one.code == "KR422"]
+    assert own.remedy.endswith("RDMA_CM has to take 192.0.2.9, the address of bond0")

@@ -1,0 +1,130 @@
+"""Cards that are up and slow: what is named, what follows from it, and what is no fault."""
+
+from __future__ import annotations
+
+import pytest
+
+from kube_base.frozen import replace
+from kube_rdma.doctor.rules.diagnose import diagnose
+from kube_rdma.doctor.rules.gpu_path import bridges_of
+from kube_rdma.model.device import LinkLayer, PciAddress
+from kube_rdma.model.doctor import ObservedBridge, ObservedDomain, ObservedErrors
+from tests.kit.nodes import seat
+from tests.unit.doctor.rules.healthy import GPUS, HEALTHY, SURVEY, card, with_device
+from tests.unit.doctor.rules.slow_cards import PORTS, below_a_switch, codes, flow_control, rising
+from tests.unit.doctor.rules.test_faults import DMA, DOWN, FAULTS, survey
+
+
+@pytest.mark.parametrize("virtual", [True, None])
+@pytest.mark.parametrize("name", ["ACS on the card's side", "IOMMU translates"])
+def test_a_virtual_machine_is_not_told_to_switch_acs_or_iommu_off(name, virtual):
+    """Nor is a machine of which it is not known."""
+    seen = replace(FAULTS[name][1], virtual_machine=virtual)
+    assert not {"KR141", "KR142"} & set(codes(seen))
+
+
+@pytest.mark.parametrize("acs", [(0, 0), (0x53, 0x53)])
+def test_ports_that_do_not_redirect_are_well(acs):
+    """Source validation, translation blocking, upstream forwarding and direct translated P2P."""
+    assert codes(below_a_switch(acs)) == []
+
+
+def test_a_port_outside_of_the_way_says_nothing():
+    """The switch's own ports up, and those of others."""
+    seen = below_a_switch((0, 0))
+    others = tuple(ObservedBridge(pci, 0x1D) for pci in PORTS[:2])
+    assert codes(replace(seen, bridges=(*seen.bridges, *others))) == []
+
+
+def test_an_iommu_is_no_matter_without_a_gpu():
+    assert codes(replace(survey(gpus=()), domains=DMA)) == []
+
+
+def test_what_follows_from_lost_packets_comes_behind():
+    seen = rising("out_of_sequence", flow_control=flow_control(pfc=()))
+    assert [(one.code, one.follows) for one in diagnose(seen).findings] == [
+        ("KR127", ""),
+        ("KR129", "KR127"),
+    ]
+
+
+def test_loss_is_not_said_to_come_of_flow_control_that_is_on_or_not_seen():
+    for pfc in (None, tuple(range(8))):
+        seen = rising("out_of_sequence", flow_control=flow_control(pfc=pfc))
+        assert codes(seen) == ["KR129"]
+
+
+def test_packets_that_overtake_others_are_no_error_in_infiniband():
+    """Adaptive routing sends them on several ways."""
+    port = {"link_layer": LinkLayer.INFINIBAND, "gids": ()}
+    seen = replace(with_device(port=port), errors=rising("out_of_sequence").errors)
+    assert codes(seen) == []
+
+
+def test_congestion_alone_is_no_error():
+    """Notifications are how ECN works."""
+    assert codes(rising("np_cnp_sent", "rp_cnp_handled")) == []
+
+
+def test_pauses_alone_are_no_error():
+    """A lossless fabric works by them."""
+    assert codes(rising("rx_pause_ctrl_phy", "tx_pfc_frames", "rx_prio3_pause_duration")) == []
+
+
+@pytest.mark.parametrize("name", ["rx_prio3_pause_duration", "pfc_pri3_rx_duration_us"])
+@pytest.mark.parametrize(("paused", "wrong"), [(999_999, False), (1_100_000, True)])
+def test_a_port_that_is_stopped_most_of_the_time_has_a_pause_storm(name, paused, wrong):
+    """Of two seconds, in microseconds."""
+    seen = replace(HEALTHY, errors=(ObservedErrors("mlx5_0", 1, 2.0, ((name, paused),)),))
+    findings = diagnose(seen).findings
+    assert [one.code for one in findings] == ["KR129"] * wrong
+    assert all(f"{name} rose by {paused}" in one.problem for one in findings)
+    assert all(one.cause.startswith("A pause storm") for one in findings)
+
+
+def test_the_cable_stands_before_what_follows_from_it():
+    seen = rising("link_down_events_phy", "rx_discards_phy", "symbol_error")
+    (first,) = diagnose(seen).findings
+    assert first.cause.startswith("The link damages data")
+
+
+def test_discards_of_a_port_are_no_loss_of_roce():
+    """They may be TCP's: only what RDMA counts is said to want PFC."""
+    assert codes(rising("rx_discards_phy", flow_control=flow_control(pfc=()))) == ["KR129"]
+
+
+def test_errors_of_a_port_that_is_down_are_not_told_besides():
+    down = with_device(port=DOWN, netdev={"up": False, "carrier": None})
+    seen = replace(down, errors=rising("link_downed").errors)
+    assert "KR129" not in codes(seen)
+
+
+def test_the_priority_that_has_pfc_is_named():
+    (first, _) = diagnose(rising("out_of_sequence")).findings
+    assert first.problem == (
+        "PFC is on for priority 3 on eth0; within 2 s out_of_sequence rose by 7"
+    )
+    assert first.remedy.startswith("Send RDMA in priority 3: ")
+
+
+def test_a_machine_with_acs_on_all_ports_has_one_finding():
+    """A node of eight cards has one cause and one fix."""
+    upper = PORTS[:2]
+    sides = [PciAddress(f"0000:12:{n:02x}.0") for n in range(16)]
+    devices, gpus = [], []
+    for number in range(8):
+        of_card, of_gpu = seat(0x20 + number), seat(0x30 + number)
+        at = replace(of_card, path=(*upper, sides[number], of_card.pci))
+        devices.append(replace(card(number, 0x20 + number)[1], seat=at))
+        gpu = replace(of_gpu, path=(*upper, sides[8 + number], of_gpu.pci))
+        gpus.append(replace(GPUS[0], seat=gpu))
+    whole = replace(SURVEY, functions=(), devices=tuple(devices), gpus=tuple(gpus))
+    bridges = tuple(ObservedBridge(port, 0x1D) for port in sides)
+    domains = tuple(ObservedDomain(one.seat.pci, "DMA") for one in devices)
+    seen = replace(HEALTHY, survey=whole, bridges=bridges, domains=domains)
+    named = [one for one in diagnose(seen).findings if one.code in ("KR141", "KR142")]
+    assert [(one.code, one.subject) for one in named] == [
+        ("KR141", "mlx5_0, mlx5_1, mlx5_2 and 5 more"),
+        ("KR142", "mlx5_0, mlx5_1, mlx5_2 and 5 more"),
+    ]
+    assert bridges_of(whole) == (sides[0], *sides[8:], *sides[1:8])

@@ -1,0 +1,91 @@
+"""Counters are read twice: what rises meanwhile is seen, what merely stands there is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from kube_base.errors import Unavailable
+from kube_rdma.doctor.errors import InterfaceStatistics, watched_errors
+from kube_rdma.hardware.survey import take_survey
+from kube_rdma.model.doctor import ObservedErrors
+from kube_rdma_testing.kernel.tree import write_tree
+from kube_rdma_testing.kernel.tree_counters import write_counters
+from tests.unit.agent.world import hard_card
+
+PORT = "mlx5_0/ports/1"
+
+
+@pytest.fixture
+def root(tmp_path):
+    write_tree(tmp_path, [hard_card(0), hard_card(1)])
+    write_counters(tmp_path, PORT, "counters", {"symbol_error": 900, "port_rcv_data": 1})
+    write_counters(tmp_path, PORT, "hw_counters", {"out_of_sequence": 5})
+    return tmp_path
+
+
+def then(root, folder, counters):
+    """A pause in which counters change."""
+
+    async def pause(seconds):
+        assert seconds == 2.0
+        write_counters(root, PORT, folder, counters)
+
+    return pause
+
+
+async def test_what_rises_is_told_by_port(root):
+    change = then(root, "counters", {"symbol_error": 912, "port_rcv_data": 10**9})
+    seen = await watched_errors(2.0, root, change)
+    assert seen == (ObservedErrors("mlx5_0", 1, 2.0, (("symbol_error", 12),)),)
+
+
+@pytest.mark.parametrize("count", [900, 0])
+async def test_what_stands_or_was_reset_is_nothing(root, count):
+    assert await watched_errors(2.0, root, then(root, "counters", {"symbol_error": count})) == ()
+
+
+async def test_a_counter_that_appears_meanwhile_has_not_risen(root):
+    assert await watched_errors(2.0, root, then(root, "counters", {"link_downed": 4})) == ()
+
+
+async def test_without_counters_or_without_time_nothing_is_seen(root, tmp_path):
+    with pytest.raises(Unavailable, match="--interval 0"):
+        await watched_errors(0, root)
+    with pytest.raises(Unavailable, match="no port has counters"):
+        await watched_errors(2.0, tmp_path / "none")
+
+
+class FakeDriver:
+    """What interfaces count; each look adds `rises`."""
+
+    def __init__(self, rises, refusing=()):
+        self.rises, self.refusing, self.looks = rises, refusing, 0
+
+    def ask(self, interface):
+        if interface in self.refusing:
+            raise Unavailable(f"the driver of {interface} tells no statistics")
+        self.looks += 1
+        return {"rx_packets": self.looks} | {n: 5 + self.looks * m for n, m in self.rises.items()}
+
+
+async def nothing(_seconds):
+    pass
+
+
+async def test_counters_of_the_interface_are_told_with_those_of_the_device(root):
+    survey = take_survey(root)
+    driver = FakeDriver({"rx_discards_phy": 2}, refusing={survey.devices[1].ports[0].netdev})
+    statistics = InterfaceStatistics(survey, driver.ask)
+    change = then(root, "counters", {"symbol_error": 912})
+    (seen,) = await watched_errors(2.0, root, change, statistics.read)
+    assert seen.rises == (("symbol_error", 12), ("rx_discards_phy", 2))
+    assert "tells no statistics" in str(statistics.refused)
+
+
+async def test_a_card_that_counts_by_its_interface_alone_is_watched(tmp_path):
+    """irdma's hw_counters have no errors of the cable."""
+    write_tree(tmp_path, [hard_card(0)])
+    driver = FakeDriver({"rx_crc_errors.nic": 4})
+    statistics = InterfaceStatistics(take_survey(tmp_path), driver.ask)
+    (seen,) = await watched_errors(2.0, tmp_path, nothing, statistics.read)
+    assert seen.rises == (("rx_crc_errors.nic", 4),)

@@ -1,0 +1,419 @@
+"""A pod explained out of values: shares and addresses that nobody knows yet, and refusals."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address, ip_network
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kube_base.frozen import replace
+from kube_rdma.attach.documents import networks
+from kube_rdma.explain.rules.node import basis
+from kube_rdma.explain.rules.planning import assumed_shares
+from kube_rdma.explain.rules.pod import explain
+from kube_rdma.explain.views import explain_document, explain_page, step_texts
+from kube_rdma.lib.page import page_text
+from kube_rdma.model.admission.pod_template import (
+    ContainerRole,
+    ContainerTemplate,
+    PodTemplate,
+    ResourceAsk,
+)
+from kube_rdma.model.attach.attachment import (
+    AskedAddress,
+    Attachment,
+    Network,
+    NetworkKind,
+    NetworkRoute,
+    Plan,
+    Sandbox,
+)
+from kube_rdma.model.doctor import ObservedContainer, ObservedLink, ObservedPod
+from kube_rdma.model.explain import PodEvidence
+from kube_rdma.model.finding import Stage
+from kube_rdma.model.functions.step import FunctionSettings
+from kube_rdma.model.ipam import IPPool, IPRange, PoolName, Route
+from kube_rdma.model.late_binding.binding import ContainerId, PodName
+from kube_rdma.model.node import NodeState
+from kube_rdma.model.pools.pool import Mode, PoolSpec
+from kube_rdma.model.settings.fabric import FabricProfile
+from tests.kit import explained as kit
+
+RAIL = PoolName("rail")
+POOL = IPPool(RAIL, (IPRange(ip_network("10.20.0.0/29"), gateway=ip_address("10.20.0.1")),))
+NETWORK = Network("default/net", NetworkKind.CARD, "here", resource=kit.HCA, pools=(RAIL,))
+STATE = NodeState("node-1", allocatable=((kit.HCA, 2),))
+
+
+def container(name, count, role=ContainerRole.MAIN):
+    return ContainerTemplate(name, (), role, (ResourceAsk(kit.HCA, count, ()),))
+
+
+def template(*containers):
+    return PodTemplate("default", "new", containers=containers or (container("main", 1),))
+
+
+def evidence(text="net", network=NETWORK, pool=POOL, **more):
+    """A pod that does not exist yet, on a node of two cards."""
+    node = basis("node-1", kit.reported(), STATE)
+    asks = networks.asks(text, "default")
+    pools = {pool.name: pool}
+    return replace(
+        PodEvidence(template(), "node-1", "", "", asks, (network,), pools, basis=node), **more
+    )
+
+
+def text_of(explanation):
+    """What a pipe gets."""
+    return page_text(explain_page(explanation), 100)
+
+
+@given(st.lists(st.integers(0, 3), max_size=3), st.integers(1, 4), st.sampled_from(Mode))
+def test_as_many_shares_are_assumed_as_are_asked_for_and_none_twice(counts, per_card, mode):
+    """Unless there are too few: then nobody assumes any."""
+    report = kit.reported(mode, 2 * per_card if mode is not Mode.HCA else per_card)
+    node = basis("node-1", report, STATE)
+    containers = tuple(container(f"c{n}", count) for n, count in enumerate(counts))
+    pod = PodTemplate("default", "new", containers=containers)
+    (pool,) = node.pools
+    wanted = sum(counts)
+    outcome = explain(PodEvidence(pod, "node-1", basis=node))
+    if wanted > len(pool.shares):
+        assert outcome.is_refused
+        return
+    granted = list(assumed_shares(pod, node))
+    assert len({one.share for one in granted}) == len(granted) == wanted
+    held = [sum(one.container == f"c{n}" for one in granted) for n in range(len(counts))]
+    assert held == counts
+
+
+def test_what_an_init_container_holds_is_free_again():
+    pod = template(container("first", 2, ContainerRole.INIT), container("main", 2))
+    granted = list(assumed_shares(pod, basis("node-1", kit.reported(), STATE)))
+    assert [one.container for one in granted] == ["main", "main"]
+
+
+def test_each_interface_has_a_stand_in_of_its_own():
+    """Both have addresses of one pool, which no rule of the agent takes for one address."""
+    explanation = explain(replace(evidence("net,net"), template=template(container("main", 2))))
+    first, second = explanation.plans
+    assert first.stand_ins[0].text != second.stand_ins[0].text
+    assert first.stand_ins[0].word == second.stand_ins[0].word == "ADDRESS"
+    text = text_of(explanation)
+    assert all(one.stand_ins[0].text not in text for one in explanation.plans)
+    assert "by 10.20.0.1, in table 101" in text
+
+
+def test_an_address_that_is_asked_for_is_no_stand_in():
+    pod = evidence()
+    (ask,) = pod.asks
+    address = ip_address("10.20.0.5")
+    (plan,) = explain(replace(pod, asks=(replace(ask, addresses=(AskedAddress(address),)),))).plans
+    assert "give net1 the address 10.20.0.5/29" in step_texts(plan)
+    assert plan.stand_ins == ()
+
+
+def test_both_families_have_a_word():
+    six = IPRange(ip_network("fd00::/64"))
+    (plan,) = explain(evidence(pool=replace(POOL, ranges=(*POOL.ranges, six)))).plans
+    texts = step_texts(plan)
+    assert "give net1 the address ADDRESS/29" in texts
+    assert "give net1 the address ADDRESS6/64" in texts
+
+
+def test_a_range_for_each_rail_is_told():
+    ranges = tuple(IPRange(ip_network(f"10.2{rail}.0.0/24"), rail=rail) for rail in range(2))
+    (plan,) = explain(evidence(pool=replace(POOL, ranges=ranges))).plans
+    assert "by the rail of its card" in plan.stand_ins[0].meaning
+
+
+def test_several_pools_are_all_named():
+    other = PoolName("other")
+    network = replace(NETWORK, pools=(RAIL, other))
+    (plan,) = explain(evidence(network=network)).plans
+    assert "one of IPPools rail, other, by the rail of its card" in plan.stand_ins[0].meaning
+
+
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [
+        ({"pool": replace(POOL, namespaces=("ops",))}, "IPPool rail is for pods of ops"),
+        ({"ip_pools": {}}, "there is no IPPool rail"),
+    ],
+)
+def test_what_ipam_would_refuse_is_refused_in_its_words(more, problem):
+    (finding,) = explain(evidence(**more)).findings
+    assert (finding.stage, finding.is_error) == (Stage.AGENT, True)
+    assert finding.problem.startswith(problem)
+
+
+def test_an_address_that_no_pool_gives_is_refused():
+    pod = evidence()
+    asked = replace(pod.asks[0], addresses=(AskedAddress(ip_address("10.99.0.1")),))
+    (finding,) = explain(replace(pod, asks=(asked,))).findings
+    assert finding.problem == "IPPool rail does not give 10.99.0.1"
+
+
+EVERYWHERE = ip_network("0.0.0.0/0")
+
+
+@pytest.mark.parametrize(
+    ("network", "pool", "about"),
+    [
+        (replace(NETWORK, routes=(NetworkRoute(EVERYWHERE),)), POOL, "network/default/net"),
+        (NETWORK, replace(POOL, routes=(Route(EVERYWHERE),)), "ippool/rail"),
+    ],
+    ids=["network", "pool"],
+)
+def test_a_default_route_that_no_entry_asks_for_is_told(network, pool, about):
+    """It is in the interface's table; an entry that asks for it has it in the main one."""
+    outcome = explain(evidence(network=network, pool=pool))
+    (note,) = [one for one in outcome.notes if "default route" in one]
+    assert note.startswith(f"{about}: Its default route is not in the main table of pods")
+    assert "write default-route into its entry" in note
+    steps = [text for plan in outcome.plans for text in step_texts(plan)]
+    lead = "route 0.0.0.0/0 through net1 by 10.20.0.1"
+    assert [one for one in steps if one.startswith(lead)] == [f"{lead}, in table 101"]
+    assert not outcome.findings
+    text = '[{"name": "net", "default-route": ["10.20.0.1"]}]'
+    outcome = explain(evidence(text, network, pool))
+    steps = [text for plan in outcome.plans for text in step_texts(plan)]
+    assert [one for one in steps if one.startswith(lead)] == [f"{lead}, in table 101", lead]
+    assert not [one for one in outcome.notes if "default route" in one]
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_a_pod_that_an_agent_of_before_gave_a_default_route_is_told(asked):
+    """By the journal; one that asks for it has what it wants."""
+    network = replace(NETWORK, routes=(NetworkRoute(EVERYWHERE),))
+    text = '[{"name": "net", "default-route": ["10.20.0.1"]}]'
+    (plan,) = explain(evidence(text, network)).plans
+    recorded = Plan(plan.interface, plan.network, None, plan.steps)
+    sandbox = Sandbox(ContainerId("1"), PodName("default", "new"), "uid", "/run/n", 1)
+    running = evidence(text if asked else "net", network, phase="Running")
+    outcome = explain(replace(running, recorded=(Attachment(sandbox, (recorded,), complete=True),)))
+    told = [one for one in outcome.notes if one.startswith("net1 has the pod's default route")]
+    assert len(told) == (0 if asked else 1)
+
+
+def test_pools_that_nobody_could_look_for_refuse_nothing():
+    explanation = explain(evidence(ip_pools={}, pools_seen=False))
+    assert not explanation.is_refused
+    assert explanation.plans
+
+
+def test_what_other_pods_have_is_not_given_again():
+    """The card that a pod was told of, and the count that the scheduler keeps."""
+    pod = evidence()
+    used = replace(pod.basis, used_cards=("0000:80:00.0",), held=((kit.HCA, 1),))
+    (share,) = explain(replace(pod, basis=used)).shares
+    assert share.card == "0000:81:00.0"
+    cards = ("0000:80:00.0", "0000:81:00.0")
+    full = replace(pod.basis, held=((kit.HCA, 2),), used_cards=cards)
+    explanation = explain(replace(pod, basis=full))
+    (finding,) = explanation.findings
+    assert explanation.plans
+    assert any("no other pod holds shares" in note for note in explanation.notes)
+    assert finding.problem == (
+        "the pod asks for 1, and the node offers 2, of which other pods ask for 2"
+    )
+
+
+def test_an_interface_that_no_report_has_is_taken_to_be_there():
+    network = replace(NETWORK, kind=NetworkKind.MACVLAN, master="eth0", resource=None)
+    pod = replace(evidence(network=network), template=PodTemplate("default", "new"))
+    explanation = explain(pod)
+    assert not explanation.findings
+    assert step_texts(explanation.plans[0])[0] == "make net1, macvlan (bridge) on eth0"
+    assert any("has eth0 is not judged" in note for note in explanation.notes)
+
+
+def test_settings_of_virtual_functions_are_not_guessed():
+    network = replace(NETWORK, kind=NetworkKind.DEVICE, function=FunctionSettings(vlan=7))
+    explanation = explain(evidence(network=network))
+    assert explanation.plans == ()
+    assert any("virtual function" in note for note in explanation.notes)
+    assert not explanation.is_refused
+
+
+def test_networks_that_nobody_could_read_refuse_nothing():
+    explanation = explain(evidence(unread=True, networks=()))
+    assert [one.means for one in explanation.networks] == ["not read"]
+    assert not explanation.is_refused
+
+
+def test_a_network_that_is_not_there_is_refused_by_the_agent():
+    explanation = explain(evidence(networks=()))
+    assert [one.means for one in explanation.networks] == ["there is no such network"]
+    assert [one.stage for one in explanation.findings] == [Stage.AGENT]
+
+
+def test_the_agents_word_about_a_pod_that_has_its_networks_is_not_asked():
+    """Its card is inside of it, so a plan of now would not find it."""
+    exclusive = kit.reported("exclusive")
+    away = tuple(replace(card, ports=()) for card in exclusive.cards)
+    node = basis("node-1", replace(exclusive, cards=away), STATE)
+    (status,) = kit.statuses()
+    explanation = explain(evidence(basis=node, phase="Running", attached=(status,)))
+    assert explanation.findings == ()
+    assert [one.card for one in explanation.shares] == ["0000:81:00.0"]
+    assert any("record of the agent" in note for note in explanation.notes)
+    assert dict(explanation.settings)["/etc/nccl.conf"][0] == "NCCL_IB_HCA==mlx5_1:1"
+
+
+@pytest.mark.parametrize(
+    ("mode", "says"), [(Mode.SHARED, True), (Mode.HCA, True), (Mode.SRIOV, False)]
+)
+def test_settings_are_there_where_the_agent_writes_them(mode, says):
+    """Modes that give device nodes at Allocate have no late binding that could."""
+    node = basis("node-1", kit.reported(mode), STATE)
+    network = replace(NETWORK, kind=NetworkKind.MACVLAN)
+    explanation = explain(evidence(network=network, basis=node))
+    assert bool(explanation.settings) is says
+    assert explanation.doors
+
+
+def test_the_fabric_of_a_policy_is_in_the_settings():
+    spec = PoolSpec(kit.HCA, Mode.SHARED, "policy", fabric=FabricProfile(traffic_class=106))
+    node = basis("node-1", kit.reported(), STATE, (spec,))
+    settings = dict(explain(evidence(basis=node)).settings)
+    assert "NCCL_IB_TC=106" in settings["/etc/nccl.conf"]
+
+
+def test_shares_of_no_reported_pool_are_told():
+    """Those of a plugin that speaks with nobody; and not those of others' cards."""
+    gpus = ResourceAsk("nvidia.com/gpu", 1, ())
+    main = ContainerTemplate("main", (), asks=(ResourceAsk("rdma/other", 1, ()), gpus))
+    state = replace(STATE, allocatable=(("nvidia.com/gpu", 8), ("rdma/other", 1000)))
+    node = basis("node-1", kit.reported(), state)
+    explanation = explain(PodEvidence(template(main), "node-1", basis=node))
+    assert not explanation.is_refused
+    assert [note for note in explanation.notes if "No agent reports" in note] == [
+        "No agent reports a pool of rdma/other on node-1; its cards are unknown"
+    ]
+
+
+def test_a_closed_node_is_the_schedulers_word():
+    node = basis("node-1", kit.reported(), replace(STATE, unschedulable=True))
+    (finding,) = explain(evidence(basis=node)).findings
+    assert (finding.stage, finding.problem) == (Stage.SCHEDULER, "the node is closed (cordoned)")
+
+
+def test_without_a_node_no_step_is_planned():
+    explanation = explain(evidence(basis=None, node=""))
+    assert explanation.plans == ()
+    assert any("name one with --node" in note for note in explanation.notes)
+    assert "too little to plan" in text_of(explanation)
+
+
+def running(**more):
+    """A pod that runs and was told of its interface, seen from elsewhere unless `more` says so."""
+    return evidence(phase="Running", attached=kit.statuses(), **more)
+
+
+def inside(*links):
+    """The pod as its processes show it."""
+    nodes = ("/dev/infiniband/uverbs1",)
+    return ObservedPod(
+        "default", "new", links=links, containers=(ObservedContainer("main", nodes=nodes),)
+    )
+
+
+def test_what_nobody_looked_at_is_called_a_plan():
+    """From a laptop the agent's word to the pod is known, not what is in the container."""
+    explanation = explain(running())
+    assert (explanation.interfaces_from, explanation.doors_from) == ("status", "rules")
+    text = text_of(explanation)
+    assert "in /dev/infiniband, as planned: uverbs of mlx5_1" in text
+    assert "/etc/nccl.conf, as planned" in text
+    waits = replace(evidence(), phase="Pending")
+    assert "\nWHAT PROGRAMS WOULD SEE, as the agent's rules plan" in text_of(explain(waits))
+
+
+def test_what_the_pod_shows_counts_more_than_what_it_was_told():
+    """An address that somebody changed in the pod; and an interface that is gone."""
+    link = ObservedLink("net1", 1500, True, addresses=("10.20.0.9/24", "fe80::1/64"))
+    explanation = explain(running(seen=inside(link)))
+    assert (explanation.interfaces_from, explanation.doors_from) == ("pod", "pod")
+    (seen,) = explanation.interfaces
+    assert (seen.addresses, seen.mtu) == (("10.20.0.9/24",), 1500)
+    assert "in /dev/infiniband: /dev/infiniband/uverbs1" in text_of(explanation)
+    gone = explain(running(seen=inside(ObservedLink("eth0", 1500, True))))
+    assert "Not in the pod any more: net1, which the agent has made" in gone.notes
+
+
+@pytest.mark.parametrize(
+    ("size", "says"),
+    [
+        (3 << 20, "container main uses RDMA now: its programs have pinned 3.0 MiB"),
+        (0, "container main does not use RDMA now: it is idle, or UCX or NCCL chose another"),
+        (None, None),
+    ],
+)
+def test_what_the_programs_chose_is_said_by_what_they_pin(size, says):
+    """Settings are what they were told; who cannot be seen is not spoken of."""
+    seen = inside(ObservedLink("net1", 1500, True))
+    (main,) = seen.containers
+    explanation = explain(running(seen=replace(seen, containers=(replace(main, pinned=size),))))
+    text = " ".join(text_of(explanation).split())
+    assert says in text if says else "RDMA now" not in text
+    chosen = explain_document(explanation)["seen"]["pinnedBytes"]
+    assert chosen == ({} if size is None else {"main": size})
+
+
+def test_the_address_for_rdma_cm_is_the_pods_own():
+    explanation = explain(running())
+    (way,) = explanation.rdma_cm
+    assert (way.device, way.interface, way.address) == ("mlx5_1", "net1", "10.20.0.5")
+    text = text_of(explanation)
+    assert "RDMA_CM takes mlx5_1 by 10.20.0.5, the address of net1" in text
+    document = explain_document(explain(evidence()))
+    assert [one["address"] for one in document["seen"]["rdmaCm"]] == ["ADDRESS"]
+
+
+@pytest.mark.parametrize("host_network", [False, True])
+def test_a_pod_without_an_address_on_its_card_is_told_the_nodes(host_network):
+    """RDMA_CM takes none of the overlay's; which of the node's it takes is in its report."""
+    report = kit.reported(Mode.HCA)
+    first = replace(report.cards[0], addresses=("192.168.7.1",))
+    node = basis("node-1", replace(report, cards=(first, report.cards[1])), STATE)
+    pod = replace(template(), host_network=host_network)
+    text = text_of(explain(PodEvidence(pod, "node-1", "Running", basis=node)))
+    own = "the address of ens0f0" if host_network else "the node's on ens0f0"
+    assert f"RDMA_CM takes mlx5_0 by 192.168.7.1, {own}" in text
+    assert "RDMA_CM takes mlx5_1" not in text
+
+
+def test_below_a_bond_rdma_cm_takes_the_bonds_address():
+    """Its slaves have none. On the node the kernel tells of the bond, in a report nobody does."""
+    node = basis("node-1", kit.reported(Mode.HCA), STATE)
+    pod = PodEvidence(template(), "node-1", "Running", basis=node)
+    assert "RDMA_CM takes" not in text_of(explain(pod))
+    first, second = node.host.links
+    bond = replace(
+        first, index=77, name="bond0", pci=None, addresses=((ip_address("192.0.2.9"), 24),)
+    )
+    links = (replace(first, master="bond0", bonded=True), second, bond)
+    here = replace(node, host=replace(node.host, links=links), exact=True)
+    explanation = explain(replace(pod, basis=here))
+    (way,) = explanation.rdma_cm
+    assert (way.device, way.interface, way.address) == ("mlx5_0", "bond0", "192.0.2.9")
+    assert "RDMA_CM takes mlx5_0 by 192.0.2.9, the node's on bond0" in text_of(explanation)
+
+
+@pytest.mark.parametrize(
+    ("mode", "count", "told"), [("hca", 2, 1), ("hca", 1, 0), ("shared", 2, 0)]
+)
+def test_one_device_for_all_cards_is_given_once_where_claims_serve_the_name(mode, count, told):
+    """Allocatable is 0 there and says nothing; the slices say what is left."""
+    report = kit.reported(mode)
+    pools = tuple(replace(pool, serve="claims") for pool in report.pools)
+    state = NodeState("node-1", allocatable=((kit.HCA, 0),))
+    node = basis("node-1", replace(report, pools=pools), state)
+    made = evidence(basis=node, template=template(container("main", count)))
+    explained = explain(made)
+    scheduling = [one.problem for one in explained.findings if one.stage is Stage.SCHEDULER]
+    assert len(scheduling) == told
+    assert all("claims serve rdma/hca on this node as one device" in one for one in scheduling)

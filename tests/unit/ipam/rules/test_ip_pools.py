@@ -1,0 +1,131 @@
+"""Pools beside each other, and changes that take addresses from under nodes."""
+
+from ipaddress import ip_address, ip_network
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kube_base.errors import Refused
+from kube_base.frozen import replace
+from kube_rdma.ipam.rules.pools import lost, overlaps, refuse_namespace
+from kube_rdma.ipam.rules.subpools import key_of
+from kube_rdma.model.ipam import (
+    AddressRequest,
+    Block,
+    IPPool,
+    IPRange,
+    NicRequest,
+    NodeHolding,
+    Span,
+)
+
+
+def pool(name, *subnets, network="default", **more):
+    return IPPool(name, tuple(IPRange(ip_network(each)) for each in subnets), network, **more)
+
+
+def block(node, *addresses):
+    """The block of these addresses, which lie in one block."""
+    keys = [key_of("default", ip_address(each)) for each in addresses]
+    bits = 0
+    for _, bit in keys:
+        bits |= bit
+    return Block(keys[0][0], (NodeHolding(node, bits),))
+
+
+def test_pools_of_a_network_that_share_addresses_are_named():
+    """Both names, the span, the network."""
+    (said,) = overlaps([pool("b", "10.0.0.128/25"), pool("a", "10.0.0.0/24")])
+    assert said.startswith("IPPool a and IPPool b both give 10.0.0.129-10.0.0.254 of network")
+
+
+ONE = Span(ip_address("10.0.0.1"), ip_address("10.0.0.1"))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pool("b", "10.0.0.1/32", network="blue"),
+        pool("b", "10.0.1.0/24", "fd00::/64"),
+        pool("b", "10.0.0.0/29", excludes=(ONE,)),
+    ],
+    ids=["another network", "neighbours", "excluded"],
+)
+def test_pools_apart_are_not_named(other):
+    """What is not given is not shared."""
+    assert overlaps([pool("a", "10.0.0.1/32"), other]) == ()
+
+
+HELD = (block("n1", "10.0.0.5", "10.0.0.6"), block("n2", "10.0.0.200"))
+OLD = pool("a", "10.0.0.0/24")
+
+
+@pytest.mark.parametrize(
+    "new",
+    [
+        OLD,
+        pool("a", "10.0.0.0/23"),
+        pool("a", "10.0.0.4/30", "10.0.0.200/32"),
+        replace(OLD, block_size=1, cooldown=0.0),
+    ],
+)
+def test_a_change_that_keeps_what_is_held_is_silent(new):
+    assert lost(OLD, new, HELD) == ""
+
+
+@pytest.mark.parametrize(
+    ("new", "says"),
+    [
+        (
+            pool("a", "10.0.0.0/25"),
+            "the change takes 1 address that nodes hold (10.0.0.200, on n2)",
+        ),
+        (pool("a", "10.0.1.0/24"), "(10.0.0.5, 10.0.0.6, 10.0.0.200, on n1, n2)"),
+        (pool("a", "10.0.0.0/24", network="blue"), "the change takes 3"),
+        (None, "IPPool a: deleting it takes 3 addresses"),
+    ],
+)
+def test_a_change_that_takes_what_is_held_is_told(new, says):
+    assert says in lost(OLD, new, HELD)
+
+
+def test_an_unused_pool_may_go():
+    """Blocks of other pools do not count."""
+    assert lost(OLD, None, (block("n1", "10.0.1.5"),)) == ""
+
+
+@given(st.sets(st.integers(1, 254)), st.sets(st.integers(1, 254), max_size=8))
+def test_exactly_what_is_lost_is_counted(held, excluded):
+    """An address that is held and newly excluded is named in the warning, any other is not."""
+    base = ip_address("10.0.0.0")
+    blocks = [block("n", str(base + each)) for each in held]
+    spans = tuple(Span(base + each, base + each) for each in excluded)
+    said = lost(OLD, replace(OLD, excludes=spans), blocks)
+    count = len(held & excluded)
+    assert f"takes {count} address" in said if count else said == ""
+
+
+NAMESPACES = st.sampled_from(["a", "b", "team-a", ""])
+OPEN_TO = st.lists(NAMESPACES.filter(bool), max_size=3, unique=True).map(tuple)
+
+
+@given(st.lists(OPEN_TO, min_size=1, max_size=3), NAMESPACES)
+def test_a_pool_with_namespaces_is_for_their_pods_alone(open_to, namespace):
+    """One pool of a request that is closed refuses it, by name; unnamed callers get none of it."""
+    pools = {f"p{n}": pool(f"p{n}", "10.0.0.0/24", namespaces=of) for n, of in enumerate(open_to)}
+    nics = tuple(NicRequest(f"net{n}", name) for n, name in enumerate(pools))
+    closed = [name for name, of in zip(pools, open_to, strict=True) if of and namespace not in of]
+    request = AddressRequest("c", "uid", nics, namespace)
+    if not closed:
+        refuse_namespace(request, pools)
+        return
+    with pytest.raises(Refused) as refused:
+        refuse_namespace(request, pools)
+    assert f"IPPool {closed[0]} is for pods of" in str(refused.value)
+    assert f"namespace {namespace}" in str(refused.value) or not namespace
+
+
+def test_a_pool_that_is_not_there_is_left_to_who_grants():
+    """Its refusal has another sentence."""
+    refuse_namespace(AddressRequest("c", "uid", (NicRequest("net1", "gone"),), "a"), {})

@@ -1,0 +1,289 @@
+"""Who may grant for a node, what the controller takes away, and what nodes give back."""
+
+from ipaddress import ip_address, ip_network
+
+import pytest
+
+from kube_base.errors import Broken
+from kube_base.frozen import replace
+from kube_rdma.ipam.rules.blocks import after_rollback, confirm, is_rollback, plan, recall
+from kube_rdma.ipam.rules.borrowing import (
+    MOST_WANTS,
+    has_requests_of,
+    has_requests_of_others,
+    lendable,
+    surplus,
+    with_requests_of,
+)
+from kube_rdma.ipam.rules.grant import Shortage
+from kube_rdma.ipam.rules.node_lease import acquisition, fence, is_lease_rollback, is_ours, renewal
+from kube_rdma.ipam.rules.node_state import NodeAddressState, confirmed_bits
+from kube_rdma.ipam.rules.reclaim import (
+    EMPTY,
+    conflicts,
+    expired,
+    foreign_nodes,
+    is_empty,
+    nearly_full,
+    observe_leases,
+    outside,
+    usage,
+    without_holder,
+    without_stale_requests,
+)
+from kube_rdma.ipam.rules.subpools import subpools
+from kube_rdma.model.ipam import (
+    Block,
+    BlockKey,
+    BorrowQueue,
+    BorrowRequest,
+    Family,
+    IPPool,
+    IPRange,
+    NodeHolding,
+    NodeLease,
+    Timing,
+)
+
+TIMING = Timing(contact=600.0, margin=60.0, patience=5.0)
+IDENTITY = NodeLease("n1", "journal", "boot-2")
+KEY0 = BlockKey("default", Family.V4, int(ip_address("10.0.0.0")))
+FULL = {KEY0: Block(KEY0, (NodeHolding("n1", 2**64 - 1),))}
+SUBPOOLS = subpools(IPPool("p", (IPRange(ip_network("10.0.0.0/26")),), block_size=4))
+
+
+def lease(**more):
+    return replace(NodeLease("n1", "journal", "boot-1", heartbeat=7, version="70"), **more)
+
+
+def test_a_node_enters_at_once_where_the_right_is_its_own_or_nobodys():
+    """No lease, its own, and a fenced one; the version it saw is the one it replaces."""
+    assert acquisition(IDENTITY, None, 0, TIMING, 60) == replace(IDENTITY, heartbeat=1)
+    for there in (lease(), lease(fenced=True), lease(journal="other", fenced=True)):
+        taken = acquisition(IDENTITY, there, 0, TIMING, 60)
+        assert isinstance(taken, NodeLease)
+        assert is_ours(taken, "journal")
+        assert (taken.heartbeat, taken.version) == (8, "70")
+
+
+def test_another_journals_right_must_have_ended():
+    """T as the other counts it, plus the margin, or the longest cool-down."""
+    other = lease(journal="other", duration=100.0)
+    assert acquisition(IDENTITY, other, 0, TIMING, 60) == 160
+    assert acquisition(IDENTITY, other, 100, TIMING, 60) == 60
+    assert acquisition(IDENTITY, other, 0, TIMING, 500) == 500
+    assert isinstance(acquisition(IDENTITY, other, 160, TIMING, 60), NodeLease)
+
+
+def test_a_journal_lost_under_living_pods_is_broken():
+    """The same boot and another journal: nobody knows what lives."""
+    with pytest.raises(Broken, match="drain and restart the node"):
+        acquisition(IDENTITY, lease(journal="other", boot="boot-2"), 1e9, TIMING, 60)
+
+
+def test_a_fence_and_a_renewal_replace_the_same_version():
+    """So that only one of them can succeed."""
+    there = lease()
+    assert fence("n1", there).version == renewal(there).version == "70"
+    assert not is_ours(fence("n1", there), "journal")
+    assert not is_ours(None, "journal")
+    assert fence("n1", None).version is None
+
+
+def test_a_store_or_a_machine_that_went_back_is_seen_by_the_heartbeat():
+    """One write may be unknown; who has the right loses it to nobody before it has ended."""
+    last = lease()
+    for heartbeat, back in ((6, True), (7, False), (8, False), (9, True)):
+        assert is_lease_rollback(last, lease(heartbeat=heartbeat), has_right=True) is back
+    fenced, other = lease(heartbeat=9, fenced=True), lease(heartbeat=9, journal="other")
+    for there in (fenced, other, None):
+        assert is_lease_rollback(last, there, has_right=True)
+        assert not is_lease_rollback(last, there, has_right=False)
+    assert is_lease_rollback(last, lease(heartbeat=3, journal="other"), has_right=False)
+
+
+def test_a_block_that_went_back():
+    """An older edition or version of it, or none where somebody held some."""
+    held_block = Block(KEY0, (NodeHolding("n2", 1),), edition=5, version="50")
+    empty = replace(held_block, holdings=(), edition=6, version="60")
+    assert is_rollback(held_block, replace(held_block, edition=4, version="90"))
+    assert is_rollback(held_block, replace(held_block, edition=9, version="40"))
+    assert is_rollback(held_block, None)
+    assert is_rollback(empty, replace(empty, edition=5, version="50"))
+    for old, new in ((held_block, empty), (empty, None), (None, held_block), (empty, empty)):
+        assert not is_rollback(old, new)
+
+
+def test_an_empty_block_that_was_deleted_and_made_anew_is_no_restore():
+    """The controller deletes what nobody holds; the next claim begins with edition 1."""
+    empty = Block(KEY0, (), edition=6, version="60")
+    assert not is_rollback(empty, Block(KEY0, (NodeHolding("n2", 1),), edition=1, version="70"))
+
+
+def test_what_an_older_store_calls_the_nodes_is_given_back():
+    """All but what the node surely held, and what its pods have; that is asked back first."""
+    own = state(0b1110)
+    kept = replace(own, holdings={KEY0: replace(own.holdings[KEY0], in_use=0b10)})
+    older = Block(KEY0, (NodeHolding("n1", 0b11111000),), edition=3, version="9")
+    back = recall(kept, {KEY0: older}, confirmed_bits(kept))
+    _, written = plan(back, KEY0, older)
+    assert written.holdings == (NodeHolding("n1", 0b1010),)
+    assert back.term != kept.term
+
+
+def test_what_another_node_had_by_then_is_not_asked_back_first():
+    """Its pod may be gone, and the other's lives."""
+    own = state(0b1110)
+    kept = replace(own, holdings={KEY0: replace(own.holdings[KEY0], in_use=0b110)})
+    newest = Block(KEY0, (NodeHolding("n1", 0b1010), NodeHolding("n2", 0b100)), version="90")
+    lost = after_rollback(kept, {KEY0: newest})
+    back = recall(lost, {}, confirmed_bits(kept))
+    _, written = plan(back, KEY0, None)
+    assert written.holdings == (NodeHolding("n1", 0b10),)
+    _, later = plan(replace(back, taken={}), KEY0, None)
+    assert later.holdings == (NodeHolding("n1", 0b110),)
+
+
+def watched(*looks):
+    """The watch after looks of (now, lease, nodes that serve)."""
+    observations = EMPTY
+    for now, there, serving in looks:
+        leases = {"n1": there} if there else {}
+        observations = observe_leases(
+            observations, leases, frozenset({"n1"}), frozenset(serving), now
+        )
+    return observations
+
+
+def test_only_a_node_that_is_gone_and_silent_is_fenced():
+    """Silent for T plus margin, gone for the longest cool-down, each since it was seen to be so."""
+    gone = watched((0, lease(), {"n1"}), (5, lease(), ()))
+    assert expired(gone, TIMING, 60, 659.9) == ()
+    assert expired(gone, TIMING, 60, 660) == ("n1",)
+    assert expired(gone, TIMING, 700, 704) == ()
+    assert expired(watched((0, lease(), {"n1"})), TIMING, 60, 1e9) == ()
+    renewed = watched((0, lease(), ()), (600, lease(heartbeat=8), ()))
+    assert expired(renewed, TIMING, 60, 1259) == ()
+    back = watched((0, lease(), ()), (600, lease(), {"n1"}), (640, lease(), ()))
+    assert expired(back, TIMING, 60, 699) == ()
+    assert expired(watched((0, lease(duration=900.0), ())), TIMING, 60, 959) == ()
+    assert expired(watched((0, lease(fenced=True), ())), TIMING, 60, 1e9) == ()
+
+
+def test_a_holder_that_never_had_a_lease_here_is_not_fenced():
+    """It is another release's; one whose lease was deleted is still the controller's own."""
+    foreign = watched((0, None, {"n1"}), (1, None, ()))
+    assert expired(foreign, TIMING, 60, 1e9) == ()
+    assert foreign_nodes(foreign) == ("n1",)
+    deleted = watched((0, lease(), {"n1"}), (1, None, ()))
+    assert expired(deleted, TIMING, 60, 661) == ("n1",)
+    assert foreign_nodes(deleted) == ()
+
+
+def test_reclaiming_leaves_the_others():
+    """The edition goes up; where the node holds nothing, nothing is written."""
+    block = Block(KEY0, (NodeHolding("n1", 0b10), NodeHolding("n2", 0b100)), edition=3, version="9")
+    left = without_holder(block, "n1")
+    assert left == replace(block, holdings=(NodeHolding("n2", 0b100),), edition=4)
+    assert without_holder(left, "n1") is None
+    assert not is_empty(left)
+    assert is_empty(Block(KEY0))
+
+
+def test_status_and_faults_of_blocks():
+    """Counts per subpool; two holders and foreign addresses name object, field and addresses."""
+    full = Block(KEY0, (NodeHolding("n1", 0b11110), NodeHolding("n2", (1 << 63) - 1 - 0b11111)))
+    (seen,) = usage(SUBPOOLS, [full])
+    assert (seen.size, seen.held, seen.nodes, seen.free) == (62, 62, 2, 0)
+    assert nearly_full(seen).startswith("62 of 62 IPv4 addresses are held by 2 nodes")
+    assert nearly_full(replace(seen, held=40)) == ""
+    both = Block(KEY0, (NodeHolding("n1", 0b110), NodeHolding("n2", 0b100)))
+    (conflict,) = conflicts(both)
+    assert str(conflict).startswith(
+        "IPBlock default.10-0-0-0, spec.holdings: 10.0.0.2 is held by node n1 and node n2"
+    )
+    assert conflicts(full) == ()
+    (stray,) = outside(Block(KEY0, (NodeHolding("n1", 0b11),)), SUBPOOLS)
+    assert "10.0.0.0 is held by node n1, but no IPPool of network default" in str(stray)
+
+
+def state(bits):
+    found, block = plan(NodeAddressState("n1"), KEY0, None, claim=bits)
+    return confirm(found, block)
+
+
+def wanting(node="n2", count=2, address=None):
+    return BorrowRequest(node, Family.V4, None, count, address)
+
+
+def test_a_node_gives_what_is_wanted_and_spare():
+    """No more than wanted, just the address that is wanted; a waiting node serves those before."""
+    held = state(0b11110)
+    assert lendable(held, BorrowQueue("p", (wanting(),)), SUBPOOLS, False, FULL) == ((KEY0, 0b110),)
+    only = wanting(count=1, address=ip_address("10.0.0.4"))
+    assert lendable(held, BorrowQueue("p", (only,)), SUBPOOLS, False, FULL) == ((KEY0, 0b10000),)
+    late = BorrowQueue("p", (wanting("n1"), wanting()))
+    assert lendable(held, late, SUBPOOLS, True, FULL) == ()
+    assert lendable(held, late, SUBPOOLS, False, FULL) == ((KEY0, 0b110),)
+    assert (
+        lendable(
+            held, BorrowQueue("p", (replace(wanting(), family=Family.V6),)), SUBPOOLS, False, FULL
+        )
+        == ()
+    )
+
+
+def test_what_one_block_gives_the_next_one_keeps():
+    key = BlockKey("default", Family.V4, int(ip_address("10.0.0.64")))
+    pool = subpools(IPPool("p", (IPRange(ip_network("10.0.0.0/25")),), block_size=4))
+    held = confirm(*plan(state(0b11110), key, None, claim=0b11110))
+    full = FULL | {key: Block(key, (NodeHolding("n1", 2**64 - 1),))}
+    lent = lendable(held, BorrowQueue("p", (wanting(count=5),)), pool, False, full)
+    assert lent == ((KEY0, 0b11110), (key, 0b10))
+
+
+def test_free_addresses_serve_borrow_requests_first():
+    """Each node with spare addresses sees a request; what others gave back is not given twice."""
+    held = state(0b11110)
+    taken = 2**64 - 1 - 0b11110
+    for vacant, given in ((0, 0b1110), (1 << 8, 0b110), (3 << 8, 0b10), (7 << 8, 0)):
+        block = Block(KEY0, (NodeHolding("n1", 0b11110), NodeHolding("n3", taken & ~vacant)))
+        lent = lendable(
+            held, BorrowQueue("p", (wanting(), wanting(count=1))), SUBPOOLS, False, {KEY0: block}
+        )
+        assert lent == (((KEY0, given),) if given else ())
+
+
+def test_borrow_requests_keep_their_place():
+    """Written again they stay where they stood; without shortages they are gone."""
+    queue = with_requests_of(BorrowQueue("p", (wanting("n0"),)), "n1", [Shortage(SUBPOOLS[0], 2)])
+    assert queue is not None
+    assert [w.node for w in queue.requests] == ["n0", "n1"]
+    assert with_requests_of(queue, "n1", [Shortage(SUBPOOLS[0], 2)]) is None
+    more = with_requests_of(queue, "n0", [Shortage(SUBPOOLS[0], 9)])
+    assert more is not None
+    assert [(w.node, w.count) for w in more.requests] == [("n0", 9), ("n1", 2)]
+    assert has_requests_of(more, "n1")
+    assert has_requests_of_others(more, "n1")
+    assert not has_requests_of_others(BorrowQueue("p", (wanting("n1"),)), "n1")
+    assert with_requests_of(BorrowQueue("p"), "n1", []) is None
+    many = with_requests_of(BorrowQueue("p"), "n1", [Shortage(SUBPOOLS[0], 2)] * 99)
+    assert len(many.requests) == MOST_WANTS
+
+
+def test_what_a_burst_left_is_given_back():
+    """More than three blocks of spare addresses are too many; a stock of two is kept."""
+    assert surplus(state(0b1111111111110), SUBPOOLS[0]) == ()
+    ((_, bits),) = surplus(state(0b11111111111110), SUBPOOLS[0])
+    assert bits.bit_count() == 5
+
+
+def test_a_forgotten_borrow_request_is_dropped():
+    """After six times a request's patience, seen unchanged by the controller."""
+    queue = BorrowQueue("p", (wanting(),))
+    observations, changed = without_stale_requests(EMPTY, [queue], TIMING, 100.0)
+    assert changed == ()
+    observations, changed = without_stale_requests(observations, [queue], TIMING, 129.0)
+    assert changed == ()
+    _, changed = without_stale_requests(observations, [queue], TIMING, 130.0)
+    assert changed == (replace(queue, requests=()),)

@@ -1,0 +1,109 @@
+"""Nodes of IPAM, running, with a pool whose nodes have slices."""
+
+import asyncio
+from ipaddress import ip_address, ip_network
+
+import pytest
+
+from kube_base.errors import Refused
+from kube_rdma.model.ipam import AddressRequest, NicRequest
+from tests.unit.ipam.conftest import ask, served, texts, until
+from tests.unit.ipam.test_restore import asked_back, knows, restored, serve
+
+SLICES = {"subnet": "10.20.0.0/29", "perNode": {"prefix": 31, "gatewayIndex": 0}}
+
+
+@pytest.fixture(autouse=True)
+def routed(world):
+    """Four slices of two addresses, of which one is the router's."""
+    world.pool("routed", **SLICES)
+    world.pool("other", subnet="10.9.0.0/16")
+
+
+async def given(node, name):
+    (allocation,) = (await served(node, ask(name, pool="routed"))).allocations
+    assert allocation.gateway == allocation.subnet[0]
+    assert allocation.subnet == ip_network((int(allocation.address) - 1, 31))
+    return allocation
+
+
+async def test_each_node_has_a_slice_of_its_own_and_says_when_it_is_full(world):
+    """The second pod of a node finds no address, and another node still has its own."""
+    async with world.node("node-1") as one, world.node("node-2") as two:
+        first, second = await given(one, "a"), await given(two, "b")
+        assert first.subnet != second.subnet
+        assert await given(one, "a") == first
+        with pytest.raises(Refused, match=f"{first.subnet}, which node node-1 has of the pool"):
+            await _while_time_passes(world, one.add(ask("c", pool="routed")))
+        await one.delete("a")
+        await until(lambda: _gives(one, "c"))
+        assert world.held("node-1") == 2
+
+
+async def _gives(node, name):
+    try:
+        return bool(texts(await node.add(ask(name, pool="routed"))))
+    except Refused:
+        return False
+
+
+async def _while_time_passes(world, asking):
+    task = asyncio.ensure_future(asking)
+    while not task.done():
+        world.clock.time += 1
+        await asyncio.sleep(0.01)
+    return task.result()
+
+
+async def test_a_pool_without_a_free_slice_says_so(world):
+    """Four nodes have all of it; a fifth waits for no other node, and is told what to do."""
+    names = [f"node-{number}" for number in range(1, 5)]
+    for name in names:
+        async with world.node(name) as node:
+            await given(node, name)
+    async with world.node("node-5") as last:
+        with pytest.raises(Refused, match=r"no /31 of 10\.20\.0\.0/29 is free for node node-5"):
+            await _while_time_passes(world, last.add(ask("e", pool="routed")))
+
+
+async def test_a_node_has_its_slice_again_after_a_restart(world):
+    """With its disk, and rebuilt with another one in a later boot."""
+    async with world.node("node-1") as node:
+        before = await given(node, "a")
+    async with world.node("node-1") as node:
+        assert await given(node, "a") == before
+        await node.delete("a")
+        assert (await given(node, "b")).subnet == before.subnet
+
+
+@pytest.mark.parametrize("bump", [0, 1000])
+async def test_a_restored_store_gives_no_slice_twice(world, bump):
+    """Slices that were claimed since the backup are asked back, and a new node gets another."""
+    async with world.node("node-1") as one, world.node("node-2") as two:
+        first = await given(one, "a")
+        backup = world.server.store.backup()
+        second = await given(two, "b")
+        ones, twos = [[str(first.address)]], [[str(second.address)]]
+        for number in range(
+            40
+        ):  # both wrote since the backup, so both see that the store went back
+            ones.append(texts(await served(one, ask(f"one-{number}"))))
+            twos.append(texts(await served(two, ask(f"two-{number}"))))
+        await restored(world, backup, bump, one, two)
+        for node in (one, two):
+            await knows(world, node)
+        await until(lambda: asked_back(world, ones, twos))
+        await serve(world, one, two)
+        assert (await given(one, "a"), await given(two, "b")) == (first, second)
+        async with world.node("node-3") as three:
+            third = await given(three, "c")
+        assert len({first.subnet, second.subnet, third.subnet}) == 3
+        assert await one.check() == await two.check() == ()
+
+
+async def test_a_static_address_of_another_slice_is_refused(world):
+    async with world.node("node-1") as one, world.node("node-2") as two:
+        mine, other = await given(one, "a"), await given(two, "b")
+        nic = NicRequest("net1", "routed", addresses=(ip_address(str(other.address)),))
+        with pytest.raises(Refused, match=f"is outside of {mine.subnet}, which node node-1 has"):
+            await one.add(AddressRequest("c", "uid-c", (nic,)))

@@ -1,0 +1,56 @@
+"""Many events are one signal, and an endless burst cannot hide what happens."""
+
+import asyncio
+
+from kube_rdma.lib.debounce import Debounce
+
+
+async def test_many_touches_are_one_signal():
+    burst = Debounce(quiet=0.01, longest=60)
+    for _ in range(100):
+        burst.touch()
+    await asyncio.wait_for(burst.wait(), 30)
+    assert await unsignalled(burst)
+
+
+async def test_each_touch_prolongs_the_burst():
+    loop = asyncio.get_running_loop()
+    burst = Debounce(quiet=0.05, longest=60)
+    start = loop.time()
+    burst.touch()
+    loop.call_at(start + 0.04, burst.touch)
+    await asyncio.wait_for(burst.wait(), 30)
+    assert loop.time() - start >= 0.085
+
+
+async def test_a_later_touch_is_another_signal():
+    burst = Debounce(quiet=0.01, longest=60)
+    for _ in range(3):
+        burst.touch()
+        await asyncio.wait_for(burst.wait(), 30)
+
+
+async def test_a_touch_while_nobody_waits_is_kept():
+    """The survey takes a while; what happens meanwhile leads to another one."""
+    burst = Debounce(quiet=0, longest=60)
+    burst.touch()
+    assert not await unsignalled(burst)
+
+
+async def test_an_endless_burst_is_cut():
+    burst = Debounce(quiet=60, longest=0.01)
+    burst.touch()
+    burst.touch()
+    await asyncio.wait_for(burst.wait(), 30)
+
+
+async def test_waiting_can_end_by_the_clock():
+    await asyncio.wait_for(Debounce().wait(0.01), 30)
+
+
+async def unsignalled(burst):
+    """Whether nothing is signalled within a moment in which timers that are due would run."""
+    loop = asyncio.get_running_loop()
+    before = loop.time()
+    await burst.wait(0.05)
+    return loop.time() - before >= 0.05

@@ -1,0 +1,240 @@
+"""What DaemonSets of a policy are made of, beside what the operator's own tests look at."""
+
+import pytest
+
+from kube_base.frozen import replace
+from kube_rdma.install.described import described
+from kube_rdma.install.rules.fill import filled
+from kube_rdma.install.rules.presets import DISTRIBUTIONS, merged
+from kube_rdma.model.operator.cluster_policy import (
+    ClusterPolicy,
+    ComponentImage,
+    DevicePluginSection,
+    PeerDriverSection,
+    PolicyDriver,
+)
+from kube_rdma.operator.rules.daemon_sets import (
+    DRIVER_ACCOUNT,
+    plugin_objects,
+    sriov_objects,
+)
+from kube_rdma.operator.rules.driver_sets import driver_objects, peer_objects
+from kube_rdma.operator.rules.node_groups import CARDS_LABEL, NodeGroup, policy_node
+from kube_rdma.operator.rules.placement import READY_LABEL
+from kube_rdma.operator.rules.sync import components
+
+IMAGE = ComponentImage("registry.example.com/rdma", "kube-rdma", "1.0")
+WORKLOADS = described("workloads")
+GROUP = NodeGroup("amd64", "debian", "12", "7.3.4_deb13-amd64")
+
+
+def policy(*, networks=False, image=IMAGE, env=(), **more):
+    plugin = DevicePluginSection(image, "{}", networks)
+    peer = PeerDriverSection(image, "/run/nvidia/driver")
+    driver = PolicyDriver(image, env)
+    return ClusterPolicy(
+        "a", "b", "c", driver=driver, device_plugin=plugin, peer_driver=peer, **more
+    )
+
+
+def pod(made):
+    return made.daemon_sets[0]["spec"]["template"]["spec"]
+
+
+def test_with_networks_the_device_plugin_is_the_agent_of_the_preset():
+    """With its mounts, rights and arguments, and with the policy's image and configuration."""
+    agent = pod(plugin_objects(policy(networks=True), WORKLOADS))
+    objects = filled(WORKLOADS, merged({"preset": "nvidia"}))
+    (preset,) = (one for one in objects if one["kind"] == "DaemonSet")
+    wanted = preset["spec"]["template"]["spec"]
+    for field in ("volumes", "hostPID", "serviceAccountName", "hostNetwork"):
+        assert agent[field] == wanted[field]
+    for field in ("args", "env", "startupProbe", "volumeMounts", "securityContext"):
+        assert agent["containers"][0][field] == wanted["containers"][0][field]
+    assert agent["containers"][0]["image"] == "registry.example.com/rdma/kube-rdma:1.0"
+    assert agent.get("automountServiceAccountToken", True)
+
+
+def test_the_agent_of_a_policy_has_the_folders_of_the_operator_s_own_values():
+    """Of its distribution, and those that differ from it; the image stays the policy's."""
+    values = {"distribution": "rke2", "host": {"kubelet": "/kubelet"}, "image": {"tag": "other"}}
+    agent = pod(plugin_objects(policy(networks=True), WORKLOADS, values=values))
+    paths = {row["name"]: row["hostPath"]["path"] for row in agent["volumes"] if "hostPath" in row}
+    assert paths["runtime"] == "/run/k3s/containerd"
+    assert paths["device-plugins"] == "/var/lib/kubelet/device-plugins"
+    assert paths["pod-resources"] == "/kubelet/pod-resources"
+    assert agent["containers"][0]["image"].endswith(":1.0")
+    other = pod(plugin_objects(policy(), WORKLOADS, values=values))
+    assert other["volumes"][0]["hostPath"]["path"] == "/var/lib/kubelet/"
+
+
+def test_the_agent_of_a_policy_serves_claims_where_its_operator_was_installed_so():
+    """With the folder by which the kubelet finds it; another image's plugin knows no claims."""
+    given = {"claims": {"enabled": True}}
+    for values, serves in ((given, True), ({}, False)):
+        agent = pod(plugin_objects(policy(networks=True), WORKLOADS, values=values))
+        assert ("--claims" in agent["containers"][0]["args"]) is serves
+        for rows in (agent["volumes"], agent["containers"][0]["volumeMounts"]):
+            assert ("plugins-registry" in {row["name"] for row in rows}) is serves
+    other = pod(plugin_objects(policy(), WORKLOADS, values=given))
+    assert other == pod(plugin_objects(policy(), WORKLOADS))
+
+
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_privileged_pods_have_an_account_where_not_everyone_s_may(distribution):
+    values = {"distribution": distribution}
+    made = (
+        plugin_objects(policy(), WORKLOADS, values=values),
+        driver_objects(policy(), [GROUP], values),
+        peer_objects(policy(), [GROUP], values),
+    )
+    accounts = {pod(each).get("serviceAccountName") for each in made}
+    assert accounts == {DRIVER_ACCOUNT if distribution == "openshift" else None}
+
+
+def test_without_networks_it_has_no_token_and_the_original_s_mounts():
+    plugin = pod(plugin_objects(policy(), WORKLOADS))
+    assert plugin["automountServiceAccountToken"] is False
+    mounts = {mount["mountPath"] for mount in plugin["containers"][0]["volumeMounts"]}
+    assert mounts == {"/var/lib/kubelet/", "/k8s-rdma-shared-dev-plugin", "/dev/"}
+    assert "startupProbe" not in plugin["containers"][0], "another vendor's writes no file"
+
+
+@pytest.mark.parametrize("make", [driver_objects, peer_objects])
+def test_a_driver_ends_by_the_upgrade_alone_and_never_by_a_late_probe(make):
+    made = make(policy(), [GROUP])
+    assert made.daemon_sets[0]["spec"]["updateStrategy"] == {"type": "OnDelete"}
+    (container,) = pod(made)["containers"]
+    assert container["livenessProbe"]["timeoutSeconds"] > 1
+    assert container["livenessProbe"]["failureThreshold"] > 1
+    assert container["startupProbe"]["exec"]["command"][-1] == "ls /.driver-ready"
+    assert pod(made)["terminationGracePeriodSeconds"] == 300
+    assert made.daemon_sets[0]["metadata"]["ownerReferences"] == []
+    (key,) = pod(made)["nodeSelector"]
+    assert key.startswith("kube-rdma.io/")  # nobody else writes it
+
+
+def folders(spec):
+    """The host's folders by where the container has them."""
+    paths = {volume["name"]: volume["hostPath"]["path"] for volume in spec["volumes"]}
+    return {
+        mount["mountPath"]: (paths[mount["name"]], mount.get("mountPropagation", ""))
+        for mount in spec["containers"][0]["volumeMounts"]
+    }
+
+
+def test_no_taint_keeps_a_policy_s_pods_from_a_node_or_ends_them():
+    """With NoExecute on a running node its driver would go under the pods that hold shares."""
+    own = {"key": "gpu", "operator": "Exists"}
+    wanted = policy(tolerations=(own,))
+    for made in (
+        plugin_objects(wanted, WORKLOADS),
+        driver_objects(wanted, (GROUP,)),
+        peer_objects(wanted, (GROUP,)),
+    ):
+        assert pod(made)["tolerations"] == [{"operator": "Exists"}, own]
+
+
+def test_the_folders_are_those_of_0_1_0():
+    """Its manifests of stage-ofed-driver and stage-nv-peer-mem-driver, volumeMounts and volumes."""
+    assert folders(pod(driver_objects(policy(), [GROUP]))) == {
+        "/run/mellanox/drivers": ("/run/mellanox/drivers", "Bidirectional"),
+        "/etc/network": ("/etc/network", ""),
+    }
+    assert folders(pod(peer_objects(policy(), [GROUP]))) == {
+        "/run/mellanox/drivers": ("/run/mellanox/drivers", "HostToContainer"),
+        "/run/nvidia/drivers": ("/run/nvidia/driver", "HostToContainer"),
+    }
+
+
+def test_images_that_can_leave_the_modules_loaded_are_told_to():
+    """Unless the policy says otherwise itself."""
+    name = "RESTORE_DRIVER_ON_POD_TERMINATION"
+    (container,) = pod(driver_objects(policy(), [GROUP]))["containers"]
+    assert container["env"] == [{"name": name, "value": "false"}]
+    own = ({"name": name, "value": "true"},)
+    (container,) = pod(driver_objects(policy(env=own), [GROUP]))["containers"]
+    assert container["env"] == list(own)
+
+
+def test_a_digest_names_the_image_of_all_kernels():
+    digest = f"sha256:{'0' * 64}"
+    by_digest = ComponentImage("registry.example.com/rdma", "kube-rdma", digest)
+    given = policy(image=by_digest)
+    for made in (
+        driver_objects(given, [GROUP]),
+        peer_objects(given, [GROUP]),
+        plugin_objects(given, WORKLOADS),
+        plugin_objects(policy(image=by_digest, networks=True), WORKLOADS),
+    ):
+        (container,) = pod(made)["containers"]
+        assert container["image"] == f"registry.example.com/rdma/kube-rdma@{digest}"
+
+
+def test_the_device_plugin_goes_behind_its_node_s_driver_and_where_the_policy_lets_it():
+    affinity = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}
+    plugin = pod(plugin_objects(policy(affinity=affinity), WORKLOADS))
+    assert plugin["nodeSelector"]["kube-rdma.io/driver-ready"] == "true"
+    assert plugin["affinity"] == {"nodeAffinity": affinity}
+
+
+def test_nodes_that_are_away_come_on_top_of_a_roll_out():
+    """Of those alone that have a plugin: others it does not count."""
+    labels = {"kubernetes.io/arch": "amd64", CARDS_LABEL: "true", READY_LABEL: "true"}
+    has = policy_node("a", labels)
+    lacks = policy_node("b", labels | {CARDS_LABEL: "false"})
+    early = replace(policy_node("c", {CARDS_LABEL: "true"}), away=True)
+
+    def at_a_time(*nodes):
+        (_, plugin, sriov, _) = components(policy(), nodes, WORKLOADS)
+        assert not sriov.objects.daemon_sets
+        (made,) = plugin.objects.daemon_sets
+        return made["spec"]["updateStrategy"]["rollingUpdate"]["maxUnavailable"]
+
+    assert at_a_time(has, lacks, early) == 1
+    assert at_a_time(replace(has, away=True), replace(lacks, away=True), early) == 2
+
+
+def functions(config="{}", **more):
+    section = DevicePluginSection(IMAGE, config, **more)
+    return ClusterPolicy("a", "b", "c", driver=PolicyDriver(IMAGE), sriov_plugin=section)
+
+
+def test_the_plugin_of_functions_has_names_and_folders_of_the_original():
+    """manifests/state-sriov-device-plugin of Mellanox/network-operator v26.7.0-rc.2."""
+    made = sriov_objects(functions(), WORKLOADS)
+    (daemon_set,) = made.daemon_sets
+    assert daemon_set["metadata"]["name"] == "network-operator-sriov-device-plugin"
+    assert made.config_map["metadata"]["name"] == "network-operator-sriovdp-config"
+    spec = pod(made)
+    assert spec["nodeSelector"][READY_LABEL] == "true"
+    (container,) = spec["containers"]
+    assert container["name"] == "kube-sriovdp"
+    assert "args" not in container  # neither image needs one
+    mounts = {mount["mountPath"] for mount in container["volumeMounts"]}
+    assert {"/etc/pcidp", "/var/run/k8s.cni.cncf.io/devinfo/dp", "/var/lib/kubelet/"} <= mounts
+    assert {one["name"] for one in container["volumeMounts"]} == {
+        one["name"] for one in spec["volumes"]
+    }
+
+
+def test_the_agent_of_a_list_of_functions_reads_the_config_map_of_it():
+    made = sriov_objects(functions(networks=True), WORKLOADS)
+    volumes = {volume["name"]: volume for volume in pod(made)["volumes"]}
+    assert volumes["config"]["configMap"]["name"] == "network-operator-sriovdp-config"
+    assert any("--networks" in word for word in pod(made)["containers"][0]["args"])
+
+
+def test_a_config_map_of_the_administrator_is_mounted_and_never_written():
+    made = sriov_objects(functions(None), WORKLOADS)
+    assert made.config_map is None
+    assert "annotations" not in made.daemon_sets[0]["spec"]["template"]["metadata"]
+    volumes = {volume["name"]: volume for volume in pod(made)["volumes"]}
+    assert volumes["config"]["configMap"]["name"] == "network-operator-sriovdp-config"
+
+
+@pytest.mark.parametrize("networks", [False, True])
+def test_a_plugin_has_the_resources_of_the_policy(networks):
+    own = {"limits": {"memory": "1Gi"}}
+    made = sriov_objects(functions(networks=networks, requirements=own), WORKLOADS)
+    assert pod(made)["containers"][0]["resources"] == own

@@ -1,0 +1,76 @@
+"""`fabric` of a pool: what it means, and one sentence for each value that cannot be."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kube_base.errors import Refused
+from kube_rdma.attach.rules.settings.files import settings_files
+from kube_rdma.model.late_binding.binding import UsedDevice
+from kube_rdma.model.settings.fabric import FabricProfile
+from kube_rdma.pools.documents.node_policy import load_object
+from kube_rdma.pools.documents.policy_fabric import OWN
+
+USED = (UsedDevice("mlx5_0", 1, "net1", gid_index=3),)
+
+
+def read(**fabric):
+    pool = {"resource": "rdma/a", "mode": "shared", "fabric": fabric}
+    (spec,) = load_object(json.dumps({"pools": [pool]}).encode(), "p").pools
+    return spec.fabric
+
+
+def test_all_that_it_can_say():
+    fabric = read(
+        trafficClass=106,
+        serviceLevel=3,
+        timeout=22,
+        retryCount=7,
+        qpsPerConnection=4,
+        variables={"UCX_TLS": "rc,self", "NCCL_IB_AR_THRESHOLD": "0"},
+    )
+    variables = (("NCCL_IB_AR_THRESHOLD", "0"), ("UCX_TLS", "rc,self"))
+    assert fabric == FabricProfile(106, 3, 22, 7, 4, variables)
+
+
+@pytest.mark.parametrize(
+    ("field", "highest"),
+    [
+        ("trafficClass", 255),
+        ("serviceLevel", 15),
+        ("timeout", 31),
+        ("retryCount", 7),
+        ("qpsPerConnection", 128),
+    ],
+)
+def test_numbers_end_where_their_field_of_the_queue_pair_does(field, highest):
+    assert read(**{field: highest}) != FabricProfile()
+    for value in (highest + 1, -1, "1", 1.5):
+        with pytest.raises(Refused, match=field):
+            read(**{field: value})
+
+
+@pytest.mark.parametrize("name", ["LD_PRELOAD", "NCCL_ib", "NCCL_", "", "PATH", "NCCL_A\nB", *OWN])
+def test_a_variable_that_is_not_the_fabric_s_is_refused(name):
+    with pytest.raises(Refused) as refused:
+        read(variables={name: "1"})
+    assert "fabric.variables" in str(refused.value)
+
+
+@given(st.text(max_size=300))
+def test_a_value_is_a_line_of_its_own_or_refused(value):
+    """Never two lines: a second one would be a setting that nobody has judged."""
+    try:
+        fabric = read(variables={"NCCL_DEBUG": value})
+    except Refused:
+        return
+    lines = settings_files(USED, fabric)["nccl.conf"].split("\n")
+    assert lines[-2:] == [f"NCCL_DEBUG={value}", ""]
+    assert len(lines) == len(settings_files(USED)["nccl.conf"].split("\n")) + 1
+
+
+def test_there_is_an_end_to_variables():
+    with pytest.raises(Refused, match="Keep 32 at most"):
+        read(variables={f"NCCL_V{number}": "1" for number in range(33)})

@@ -1,0 +1,89 @@
+"""GPUs that came by claims: found by where they sit, whoever their driver is."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kube_rdma.model.claims.device import ClaimedDevice, ClaimedPod, DeviceSlice, SliceDevice
+from kube_rdma.model.device import Gpu
+from kube_rdma.model.pools.gpu_use import FreeGpu, HeldGpu
+from kube_rdma.pools.rules.claimed_gpus import claim_gpus, free_claim_gpus, gpus_of, starting
+from kube_rdma.pools.rules.gpus import claimed_gpus, whole
+from tests.kit.nodes import seat
+
+GPUS = tuple(Gpu(seat(bus, numa=bus >> 7), 0x030200, 0x10DE, 0x2330, "nvidia") for bus in (3, 0x83))
+NEAR, FAR = (gpu.seat.pci for gpu in GPUS)
+NVIDIA = DeviceSlice("gpu.nvidia.com", "node-1", 2, (("gpu-0", (NEAR,)), ("gpu-1", (FAR,))))
+PART = DeviceSlice("mig.example", "node-1", 1, (("gpu-1-part-0", ("0000:ff:00.0", FAR)),))
+
+
+def device(name, part=NVIDIA):
+    return SliceDevice(part.driver, part.pool, name)
+
+
+def held(name, part=NVIDIA, container="c"):
+    return ClaimedDevice("team", "train", container, device(name, part))
+
+
+def test_a_device_is_a_gpu_by_its_place():
+    nic = DeviceSlice("dra.net", "node-1", 1, (("mlx5-0", ("0000:05:00.0",)),))
+    assert claim_gpus([NVIDIA, PART, nic], GPUS) == {
+        device("gpu-0"): GPUS[0],
+        device("gpu-1"): GPUS[1],
+        device("gpu-1-part-0", PART): GPUS[1],
+    }
+
+
+def test_an_outdated_slice_counts_no_more():
+    old = DeviceSlice("gpu.nvidia.com", "node-1", 1, (("gone", (NEAR,)),))
+    assert device("gone") not in claim_gpus([old, NVIDIA], GPUS)
+    assert device("gone") in claim_gpus([old], GPUS)
+
+
+def test_of_a_gpu_in_parts_one_part_takes_it():
+    gpus = claim_gpus([NVIDIA, PART], GPUS)
+    assert free_claim_gpus(gpus, []) == GPUS
+    assert free_claim_gpus(gpus, [held("gpu-1-part-0", PART)]) == GPUS[:1]
+    assert free_claim_gpus(gpus, [held("gpu-0"), held("strange")]) == GPUS[1:]
+
+
+def test_what_one_container_holds():
+    gpus = claim_gpus([NVIDIA], GPUS)
+    devices = [held("gpu-1"), held("gpu-0", container="other"), held("strange")]
+    (gpu,) = claimed_gpus(("team", "train", "c"), devices, gpus)
+    assert gpu == HeldGpu(FAR, (1,), GPUS[1].seat)
+    assert whole(GPUS[:1]) == (FreeGpu((0,), GPUS[0].seat),)
+
+
+PODS = st.builds(
+    ClaimedPod,
+    st.sampled_from(["a", "b"]),
+    st.sampled_from(["p", "q"]),
+    st.just(("claim",)),
+    st.lists(st.sampled_from(["rdma/hca", "rdma/nic"]), max_size=2).map(tuple),
+)
+HELD = st.builds(
+    ClaimedDevice,
+    st.sampled_from(["a", "b"]),
+    st.sampled_from(["p", "q"]),
+    st.just("c"),
+    st.just(device("gpu-0")),
+)
+
+
+@given(st.lists(PODS), st.lists(HELD))
+def test_a_pod_that_may_ask_wants_the_resource_and_has_nothing_yet(pods, holders):
+    chosen = starting(pods, "rdma/hca", holders)
+    past = {(one.namespace, one.pod) for one in holders}
+    for pod in pods:
+        may = "rdma/hca" in pod.resources and (pod.namespace, pod.name) not in past
+        assert (pod in chosen) == may
+
+
+@given(st.lists(st.sampled_from(["gpu-0", "gpu-1", "strange"])))
+def test_each_gpu_of_claims_is_named_once(names):
+    chosen = gpus_of([device(name) for name in names], claim_gpus([NVIDIA], GPUS))
+    wanted = {NEAR for name in names if name == "gpu-0"} | {
+        FAR for name in names if name == "gpu-1"
+    }
+    assert {gpu.seat.pci for gpu in chosen} == wanted
+    assert len(chosen) == len(wanted)

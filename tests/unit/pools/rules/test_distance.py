@@ -1,0 +1,95 @@
+"""How near a container's cards are to its GPUs, and how that is said."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kube_base.frozen import replace
+from kube_rdma.model.card import Card, CardId
+from kube_rdma.model.device import PciAddress, PciPosition
+from kube_rdma.model.pools.gpu_use import HeldGpu
+from kube_rdma.pools.rules.distance import Distance, Side, got, rank, way
+from kube_rdma.pools.rules.topology import Nearness
+from tests.kit.nodes import device, hard_card, seat
+
+
+def gpu(bus, numa=0, root=None):
+    """A GPU below its own root port; `root` is another card's seat that it shares a switch with."""
+    place = seat(bus, numa=numa)
+    if root:
+        place = replace(place, path=(root.path[0], place.pci))
+    return HeldGpu(place.pci, () if numa is None else (numa,), place)
+
+
+CARD = hard_card(0x81)
+BESIDE = gpu(0x82, root=CARD.seat)
+FAR = replace(gpu(0xC1, 1), seat=replace(gpu(0xC1, 1).seat, root="pci0000:c0"))
+SOFT = Card(CardId("rxe0@veth0"), (device(0, numa_node=0),), None)
+
+
+def test_near_and_far_are_named():
+    (found,) = got([CARD], [FAR, BESIDE])
+    assert found == Distance(CARD.id, "0000:82:00.0", Nearness.PIX, "0000:c1:00.0", Nearness.SYS)
+    assert str(found) == "0000:81:00.0 to GPU 0000:82:00.0: PIX, to GPU 0000:c1:00.0: SYS"
+
+
+def test_one_way_is_said_once():
+    assert str(got([CARD], [BESIDE])[0]) == "0000:81:00.0 to GPU 0000:82:00.0: PIX"
+
+
+def test_without_gpus_there_is_nothing_to_say():
+    assert got([CARD], []) == ()
+
+
+@pytest.mark.parametrize(
+    ("card", "nodes", "place", "expected"),
+    [
+        (CARD, (1,), BESIDE.seat, Nearness.PIX),
+        (CARD, (0, 1), None, Side.SAME),
+        (CARD, (1,), None, Side.OTHER),
+        (CARD, (), None, None),
+        (SOFT, (0,), BESIDE.seat, Side.SAME),
+        (SOFT, (1,), BESIDE.seat, Side.OTHER),
+        (replace(SOFT, devices=()), (0,), None, None),
+    ],
+)
+def test_seats_go_before_nodes(card, nodes, place, expected):
+    assert way(card, nodes, place) == expected
+
+
+def test_what_is_known_of_nodes_alone():
+    near, far = HeldGpu("nvidia0", (0,)), HeldGpu("nvidia4", (1,))
+    assert str(got([SOFT], [far, near])[0]) == (
+        "rxe0@veth0 to GPU nvidia0: same NUMA node, to GPU nvidia4: other NUMA node"
+    )
+    assert str(got([SOFT], [HeldGpu("nvidia0", ())])[0]) == "rxe0@veth0 to GPU nvidia0: not known"
+
+
+def test_the_order_is_from_near_to_far():
+    """A node alone counts like the class of topology that it stands for."""
+    assert [rank(near) for near in Nearness] == [0, 1, 2, 3, 4, 5]
+    assert (rank(Side.SAME), rank(Side.OTHER), rank(None)) == (4, 5, 6)
+
+
+SEATS = st.builds(
+    lambda bus, numa, root: PciPosition(
+        PciAddress(f"0000:{bus:02x}:00.0"), root, (PciAddress(f"0000:{bus:02x}:00.0"),), numa
+    ),
+    st.integers(1, 9),
+    st.sampled_from([None, 0, 1]),
+    st.sampled_from(["pci0000:00", "pci0000:80"]),
+)
+NODES = st.lists(st.integers(0, 1), unique=True).map(tuple)
+GPUS = st.lists(st.builds(HeldGpu, st.text(max_size=3), NODES, st.none() | SEATS), max_size=5)
+
+
+@given(GPUS)
+def test_the_nearest_is_never_farther_than_any_other(gpus):
+    found = got([CARD, SOFT], gpus)
+    assert [one.card for one in found] == ([CARD.id, SOFT.id] if gpus else [])
+    for card, one in zip((CARD, SOFT), found, strict=False):
+        ranks = [rank(way(card, each.numa_nodes, each.seat)) for each in gpus]
+        assert (rank(one.best), rank(one.worst)) == (min(ranks), max(ranks))
+        assert {one.nearest, one.farthest} <= {each.name for each in gpus}

@@ -1,0 +1,228 @@
+"""Wishes met with a node: which cards, which shares, and what happens when two mean one card."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kube_base.frozen import replace
+from kube_rdma.model.pools.pool import Attach, Bind, Mode, PoolSpec, Selector
+from kube_rdma.pools.rules.cards import cards
+from kube_rdma.pools.rules.modes import terms
+from kube_rdma.pools.rules.pools import offer, resolve
+from kube_rdma.pools.rules.selection import why_not
+from tests.kit.nodes import (
+    DOWN,
+    RDMA_CM,
+    device,
+    function,
+    hard_card,
+    node,
+    nodes,
+    physical_with_virtual,
+    seat,
+    specs,
+)
+
+SURVEY = node().survey
+HCA = PoolSpec("rdma/hca", Mode.HCA, "config.json:1")
+TWO = (hard_card(0x81, 0), hard_card(0xA1, 1, numa=1))
+
+
+def resolved(found, wishes, held=None):
+    return resolve(wishes, found.cards, found.survey, held)
+
+
+@st.composite
+def worlds(draw):
+    """A node, wishes, and cards of it that pods hold by one resource each."""
+    found, wishes = draw(nodes()), draw(specs())
+    holding = {
+        card.id: draw(st.sampled_from([None, *(spec.resource for spec in wishes)]))
+        for card in found.cards
+    }
+    held = {
+        spec.resource: {name for name, by in holding.items() if by == spec.resource}
+        for spec in wishes
+    }
+    return found, wishes, held
+
+
+@given(worlds())
+def test_a_card_that_a_mode_owns_is_in_one_pool(world):
+    found, wishes, held = world
+    pools, _ = resolved(found, wishes, held)
+    for card in found.cards:
+        having = [pool.spec for pool in pools if card in pool.cards]
+        assert len(having) <= 1 or not any(terms(spec).owns for spec in having)
+
+
+@given(nodes(), specs(1))
+def test_a_card_is_in_the_pool_exactly_when_nothing_says_why_not(found, wishes):
+    ((pool,), clashes) = resolved(found, wishes)
+    functions = {f.seat.pci: f for f in found.survey.functions}
+    meant = [card for card in found.cards if why_not(pool.spec, card, functions) is None]
+    assert list(pool.cards) == meant
+    assert not clashes
+
+
+@given(worlds())
+def test_a_held_card_stays_as_long_as_its_function_is_there(world):
+    """Whatever the selectors see of it now, and whoever else means it."""
+    found, wishes, held = world
+    pools, _ = resolved(found, wishes, held)
+    for pool in pools:
+        assert held[pool.spec.resource] <= {card.id for card in pool.cards}
+
+
+@given(worlds())
+def test_a_card_that_is_meant_is_in_a_pool_or_in_a_clash(world):
+    """Nobody loses a card in silence, and a clash names both places."""
+    found, wishes, held = world
+    pools, clashes = resolved(found, wishes, held)
+    functions = {f.seat.pci: f for f in found.survey.functions}
+    lost = {(clash.card.id, clash.second.resource) for clash in clashes if clash.fatal}
+    for pool in pools:
+        for card in found.cards:
+            meant = why_not(pool.spec, card, functions) is None
+            name = (card.id, pool.spec.resource)
+            assert not meant or (card in pool.cards) is (name not in lost)
+    for clash in clashes:
+        assert f"({clash.first.source})" in str(clash)
+        assert f"({clash.second.source})" in str(clash)
+        assert clash.fatal is (terms(clash.first).owns or terms(clash.second).owns)
+
+
+@given(nodes(), specs(), st.randoms(use_true_random=False))
+def test_share_ids_are_fit_for_the_kubelet_and_for_a_restart(found, wishes, random):
+    """Unique, at most 63 characters, the same when the kernel lists its devices otherwise."""
+    pools, _ = resolved(found, wishes)
+    for pool in pools:
+        ids = [share.id for share in pool.shares]
+        assert len(set(ids)) == len(ids)
+        assert all(0 < len(name) <= 63 for name in ids)
+    verdicts = list(found.verdicts)
+    random.shuffle(verdicts)
+    assert resolve(wishes, cards(found.survey, verdicts), found.survey)[0] == pools
+
+
+@given(nodes(), specs())
+def test_shares_follow_from_the_row_of_the_mode(found, wishes):
+    for pool in resolved(found, wishes)[0]:
+        row = terms(pool.spec)
+        assert list(pool.cards) == sorted(pool.cards, key=lambda card: card.id)
+        if row.bind is Bind.POOL:
+            assert len(pool.shares) == (row.shares if pool.cards else 0)
+            assert {s.healthy for s in pool.shares} <= {any(c.usable for c in pool.cards)}
+            assert all(s.card is None and not s.numa_nodes for s in pool.shares)
+            continue
+        each = row.shares if row.numbered else 1
+        assert [s.card for s in pool.shares] == [c.id for c in pool.cards for _ in range(each)]
+        by_id = {card.id: card for card in pool.cards}
+        for share in pool.shares:
+            card = by_id[share.card]
+            hint = card.numa_node if pool.spec.numa_hints else None
+            assert share.healthy is card.usable
+            assert share.numa_nodes == (() if hint is None else (hint,))
+
+
+def test_the_pool_of_the_scc_document():
+    """1000 shares of two cards, healthy as long as one card is."""
+    ill = hard_card(0x81, 0, DOWN)
+    ((pool,), _) = resolve([HCA], (ill, TWO[1]), SURVEY)
+    assert len(pool.shares) == 1000
+    assert (pool.shares[0].id, pool.shares[-1].id) == ("hca-0", "hca-999")
+    assert all(share.healthy for share in pool.shares)
+    assert (pool.unusable, pool.rdma_cm) == ((ill,), RDMA_CM.path)
+    ((pool,), _) = resolve([HCA], (ill,), SURVEY)
+    assert not any(share.healthy for share in pool.shares)
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_a_node_without_cards_offers_nothing(mode):
+    """Zero shares, not a thousand that are unhealthy."""
+    ((pool,), _) = resolve([replace(HCA, mode=mode)], (), SURVEY)
+    assert (pool.shares, pool.cards) == ((), ())
+
+
+def test_per_card_shares_are_named_by_card_and_slot():
+    spec = PoolSpec("rdma/multi", Mode.SHARED_MULTI, "c:1", shares=2)
+    ((pool,), _) = resolve([spec], (TWO[0], hard_card(0xA1, 1, DOWN, numa=1)), SURVEY)
+    assert [(s.id, s.healthy, s.numa_nodes) for s in pool.shares] == [
+        ("0000:81:00.0-0", True, (0,)),
+        ("0000:81:00.0-1", True, (0,)),
+        ("0000:a1:00.0-0", False, (1,)),
+        ("0000:a1:00.0-1", False, (1,)),
+    ]
+
+
+def test_functions_are_named_by_their_address_alone():
+    """As CNI plugins look them up."""
+    found = node(*physical_with_virtual(0x81, 2))
+    ((pool,), _) = resolved(found, [PoolSpec("rdma/vf", Mode.SRIOV, "c:1")])
+    assert [share.id for share in pool.shares] == ["0000:81:00.1", "0000:81:00.2"]
+
+
+def test_two_pools_that_own_their_cards():
+    """The first in the document keeps the card, and the sentence has both places."""
+    first = PoolSpec("rdma/a", Mode.EXCLUSIVE, "config.json:3")
+    second = PoolSpec("rdma/b", Mode.HCA, "config.json:9")
+    (a, b), (clash, _) = resolve([first, second], TWO, SURVEY)
+    assert (a.cards, b.cards) == (TWO, ())
+    assert str(clash) == (
+        "mlx5_0 belongs to rdma/a (config.json:3) and rdma/b (config.json:9); "
+        "it stays with rdma/a, for mode exclusive shares no card"
+    )
+
+
+def test_two_pools_that_share_their_cards():
+    first = PoolSpec("rdma/a", Mode.HCA, "config.json:3")
+    (a, b), (clash, _) = resolve([first, replace(first, resource="rdma/b")], TWO, SURVEY)
+    assert a.cards == b.cards == TWO
+    assert not clash.fatal
+    assert str(clash).endswith("so their shares count it twice")
+
+
+def test_who_holds_a_card_keeps_it_before_an_earlier_wish():
+    """A new pool at the head of the document must not give away what a pod has."""
+    new = PoolSpec("rdma/new", Mode.EXCLUSIVE, "config.json:1")
+    old = PoolSpec("rdma/old", Mode.EXCLUSIVE, "config.json:5")
+    held = {"rdma/old": (TWO[1].id,)}
+    pools, clashes = resolve([new, old], TWO, SURVEY, held)
+    assert [pool.cards for pool in pools] == [TWO[:1], TWO[1:]]
+    assert [(c.card, c.first, c.second) for c in clashes] == [
+        (TWO[0], new, old),
+        (TWO[1], old, new),
+    ]
+
+
+def test_a_card_inside_a_pod_is_not_lost():
+    """Its interface and devices are out of sight, its function is not."""
+    spec = PoolSpec("rdma/a", Mode.EXCLUSIVE, "c:1", (Selector(interfaces=("eth0",)),))
+    where = seat(0x81)
+    before = node(function(where, "eth0"), devices=(device(0, where, "eth0"),))
+    inside = node(function(where))
+    ((pool,), _) = resolved(before, [spec])
+    ((held,), _) = resolved(inside, [spec], {"rdma/a": [pool.cards[0].id]})
+    assert held.shares == pool.shares
+    ((lost,), _) = resolved(inside, [spec])
+    assert lost.shares == ()
+
+
+@pytest.mark.parametrize(
+    ("spec", "prefers", "gated"),
+    [
+        (HCA, False, False),
+        (replace(HCA, bind=Bind.PER_CARD), True, False),
+        (replace(HCA, mode=Mode.EXCLUSIVE), True, True),
+        (replace(HCA, mode=Mode.EXCLUSIVE, attach=Attach.NONE), True, False),
+        (replace(HCA, mode=Mode.SRIOV), True, False),
+    ],
+)
+def test_the_kubelet_is_told_which_questions_to_ask(spec, prefers, gated):
+    """Which shares first, where they differ; before a start, where something is attached."""
+    ((pool,), _) = resolve([spec], TWO, SURVEY)
+    told = offer(pool)
+    assert (told.resource, told.shares) == ("rdma/hca", pool.shares)
+    assert (told.prefers, told.gated) == (prefers, gated)

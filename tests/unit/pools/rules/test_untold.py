@@ -1,0 +1,78 @@
+"""A kubelet that starts tells of pods one by one: what they hold is known all the while."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kube_rdma.model.late_binding.binding import PodName
+from kube_rdma.model.pod import MIRROR, PodState
+from kube_rdma.model.pools.holding import Holding, NodeHoldings, RecordedGrant
+from kube_rdma.model.pools.pool import ShareId
+from kube_rdma.pools.rules.untold import completed, running, untold
+
+HCA = "rdma/hca"
+
+
+def name(number):
+    return PodName("team", f"pod-{number}")
+
+
+def holding(number, *shares):
+    return Holding("team", f"pod-{number}", "main", HCA, tuple(map(ShareId, shares)))
+
+
+def grant(number, *shares, uid=None):
+    return RecordedGrant(uid or f"uid-{number}", "main", HCA, tuple(map(ShareId, shares)))
+
+
+def pod(number, phase="Running", **facts):
+    return PodState("team", f"pod-{number}", f"uid-{number}", phase=phase, **facts)
+
+
+def told(*holdings, pods=()):
+    own = tuple(PodName(one.namespace, one.pod) for one in holdings)
+    return NodeHoldings(holdings, pods=(*own, *map(name, pods)))
+
+
+@given(
+    st.lists(st.sampled_from(["told", "silent", "ended", "over"]), max_size=12),
+    st.booleans(),
+)
+def test_what_is_held_is_what_pods_that_run_hold_however_far_the_kubelet_is(fates, asked_before):
+    """Each pod has one share of its own; the record still has those that ended."""
+    recorded = [grant(n, f"hca-{n}") for n in range(len(fates))]
+    answer = told(*(holding(n, f"hca-{n}") for n, fate in enumerate(fates) if fate == "told"))
+    phases = {"told": "Running", "silent": "Pending", "over": "Failed"}
+    named = running([pod(n, phases[f]) for n, f in enumerate(fates) if f in phases])
+    lacking = untold(recorded, answer, named if asked_before else {})
+    whole = completed(answer, lacking, named)
+    held = sorted(share for one in whole for share in one.shares)
+    assert held == sorted(f"hca-{n}" for n, f in enumerate(fates) if f in {"told", "silent"})
+    assert len(whole) == len(held), "no share twice"
+
+
+def test_nothing_is_lacking_while_all_that_is_recorded_is_told():
+    assert untold([grant(0, "hca-0")], told(holding(0, "hca-0")), {}) == ()
+
+
+def test_a_share_of_an_init_container_alone_is_told_as_the_kubelet_does():
+    """Nobody asks the API server again once it has named the pod."""
+    recorded, answer = [grant(0, "hca-9")], told(pods=[0])
+    assert untold(recorded, answer, {}) == tuple(recorded)
+    assert untold(recorded, answer, {"uid-0": name(0)}) == ()
+    assert completed(answer, recorded, {"uid-0": name(0)}) == ()
+
+
+def test_a_pod_of_the_same_name_does_not_have_what_the_one_before_it_had():
+    recorded = [grant(0, "hca-0", uid="uid-before")]
+    assert completed(told(), recorded, {"uid-0": name(0)}) == ()
+
+
+def test_a_share_that_another_pod_is_told_to_hold_is_that_pods():
+    recorded = [grant(0, "hca-0", "hca-1")]
+    whole = completed(told(holding(1, "hca-0")), recorded, {"uid-0": name(0)})
+    assert whole == (holding(1, "hca-0"), holding(0, "hca-1"))
+
+
+def test_a_static_pod_is_known_by_the_uid_of_its_runtime():
+    static = pod(0, annotations=((MIRROR, "hash"),))
+    assert running([static]) == {"hash": name(0)}

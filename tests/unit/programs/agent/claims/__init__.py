@@ -1,1 +1,0 @@
-"""The driver of claims in the agent."""

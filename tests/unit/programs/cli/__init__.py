@@ -1,1 +1,0 @@
-"""The command from the outside: what it prints, what it writes, how it exits."""

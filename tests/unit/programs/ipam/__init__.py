@@ -1,1 +1,0 @@
-"""IPAM with its neighbours: a fake API server that fails, a journal that is killed."""

@@ -1,0 +1,375 @@
+"""What is wrong with a cluster: each broken state has its code, a sentence and a next step."""
+
+from ipaddress import ip_network
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kube_base.frozen import replace
+from kube_rdma.model.attach.attachment import Network, NetworkKind, NetworkRoute
+from kube_rdma.model.card import CardId
+from kube_rdma.model.finding import NotSeen, Severity
+from kube_rdma.model.node import NodeState
+from kube_rdma.model.reports.cluster import (
+    AddressPool,
+    ClusterEvent,
+    ClusterFacts,
+    ClusterHealth,
+    NodePolicyState,
+    PolicyState,
+    ProgramPod,
+    ProgramRole,
+    WaitingPod,
+    Workload,
+)
+from kube_rdma.model.reports.node_report import (
+    NodeReport,
+    PendingMode,
+    ReportedCard,
+    ReportedPool,
+    ReportedPort,
+)
+from kube_rdma.reports.rules.cluster import findings, health
+
+HCA = "rdma/hca"
+AGENTS = Workload(ProgramRole.AGENT, "kr", "agent", 2, 2, 2, "kube-rdma:1", reports=True)
+CONTROLLER = Workload(ProgramRole.CONTROLLER, "kr", "controller", 1, 1, 1, "kube-rdma:1")
+POOL = ReportedPool(HCA, "hca", 1000, 1000, 2)
+CARDS = tuple(ReportedCard(CardId(f"0000:8{n}:00.0"), f"mlx5_{n}", (HCA,)) for n in range(2))
+REPORT = NodeReport("0.1.0", CARDS, (), (POOL,))
+NODES = tuple(NodeState(f"node-{n}", allocatable=((HCA, 1000),), ready=True) for n in (1, 2))
+
+
+def agent(number, **more):
+    return replace(
+        ProgramPod("kr/agent", "kr", f"agent-{number}", f"node-{number}", ready=True), **more
+    )
+
+
+WELL = ClusterFacts(
+    nodes=NODES,
+    workloads=(AGENTS, CONTROLLER),
+    pods=(agent(1), agent(2)),
+    reports={"node-1": REPORT, "node-2": REPORT},
+    policies=(PolicyState("kr/policy", "ready", ""),),
+    pools=(AddressPool("a", "10.0.0.0/24", "32", "222"),),
+    waiting=(),
+    events=(),
+    guarded=True,
+)
+
+
+def ill(**changes):
+    """The facts of a cluster where the report of node-1 differs so."""
+    return replace(WELL, reports={"node-1": replace(REPORT, **changes), "node-2": REPORT})
+
+
+def pods_wait(pod, reason, note):
+    """The facts of a cluster where a pod waits, and of what was told of it."""
+    event = ClusterEvent("Pod", pod.namespace, pod.name, reason, note, "2026-01-01T00:00:00Z")
+    return replace(WELL, waiting=(pod,), events=(event,))
+
+
+def node_event(*events):
+    """The facts of a cluster where this was told of node-1, in this order."""
+    made = (
+        ClusterEvent("Node", "", "node-1", reason, "it says why", f"2026-01-01T00:00:{n:02}Z")
+        for n, reason in enumerate(events)
+    )
+    return replace(WELL, events=tuple(made))
+
+
+BROKEN_CARD = (CARDS[0], replace(CARDS[1], reasons=("no port is ACTIVE",)))
+HUNGRY = WaitingPod("default", "train", resources=(HCA,))
+NETWORKED = WaitingPod("default", "train", "node-1", networks=True)
+INSUFFICIENT = "0/2 nodes are available: 2 Insufficient rdma/hca."
+BROKEN = {
+    "NoAgent": (replace(WELL, workloads=(CONTROLLER,), pods=()), ""),
+    "NoNodeMatches": (
+        replace(
+            WELL,
+            workloads=(replace(AGENTS, desired=0, ready=0, updated=0), CONTROLLER),
+            pods=(),
+            reports={},
+        ),
+        "daemonset/kr/agent",
+    ),
+    "ControllerMissing": (replace(WELL, workloads=(AGENTS,)), ""),
+    "ControllerNotReady": (
+        replace(WELL, workloads=(AGENTS, replace(CONTROLLER, ready=0))),
+        "deployment/kr/controller",
+    ),
+    "AgentNotReady": (
+        replace(WELL, pods=(agent(1, ready=False, why="CrashLoopBackOff"), agent(2))),
+        "node/node-1",
+    ),
+    "AgentMissing": (replace(WELL, pods=(agent(2),)), "node/node-1"),
+    "NodeNotReady": (replace(WELL, nodes=(replace(NODES[0], ready=None), NODES[1])), "node/node-1"),
+    "ReportMissing": (replace(WELL, reports={"node-2": REPORT}), "node/node-1"),
+    "CardsUnhealthy": (ill(cards=BROKEN_CARD), "node/node-1"),
+    "ConfigurationRefused": (ill(refusals=("line 3: no",)), "node/node-1"),
+    "ConfigurationConflict": (ill(troubles=("twice",)), "node/node-1"),
+    "SharesDiffer": (ill(pools=(replace(POOL, healthy=7),)), "node/node-1"),
+    "PolicyNotReady": (
+        replace(WELL, policies=(PolicyState("kr/policy", "error", "spec.devicePlugin: no"),)),
+        "nicclusterpolicy/kr/policy",
+    ),
+    "PolicyNotSeen": (
+        replace(WELL, policies=(PolicyState("kr/policy", "", ""),)),
+        "nicclusterpolicy/kr/policy",
+    ),
+    "PolicyRefused": (
+        replace(
+            WELL,
+            node_policies=(
+                NodePolicyState(
+                    "p",
+                    seen=True,
+                    nodes=2,
+                    applied=1,
+                    refused=1,
+                    reason="RefusedByNodes",
+                    message="refused on 1 of 2 nodes. node-1: twice",
+                ),
+            ),
+        ),
+        "nodepolicy/p",
+    ),
+    "AddressPoolBroken": (
+        replace(WELL, pools=(AddressPool("a", "", "", "", broken="it overlaps b"),)),
+        "ippool/a",
+    ),
+    "AddressPoolNearlyFull": (
+        replace(WELL, pools=(AddressPool("a", "", "", "", scarce="2 of 2 are held"),)),
+        "ippool/a",
+    ),
+    "AddressPoolEmpty": (
+        replace(WELL, pools=(AddressPool("a", "", "", "", short=("node-1",)),)),
+        "ippool/a",
+    ),
+    "PodWaitsForShares": (
+        pods_wait(HUNGRY, "FailedScheduling", INSUFFICIENT),
+        "pod/default/train",
+    ),
+    "PodWaitsForNetworks": (
+        pods_wait(NETWORKED, "FailedCreatePodSandBox", 'plugin type="kube-rdma" failed: no'),
+        "pod/default/train",
+    ),
+    "CniFilesRefused": (node_event("NetworkConfigurationRefused"), "node/node-1"),
+    "AddressTrouble": (node_event("AddressTroubleOver", "AddressTrouble"), "node/node-1"),
+    "JournalTrouble": (node_event("JournalTrouble"), "node/node-1"),
+}
+NAMES = ("node-1", "node-2")
+NONE = "rdma/none"
+EVERYWHERE = NetworkRoute(ip_network("0.0.0.0/0"))
+ROUTED = Network("default/net", NetworkKind.MACVLAN, "here", routes=(EVERYWHERE,))
+EMPTY = ReportedPool(NONE, "shared", 0, 0, 0)
+PENDING = PendingMode(HCA, "shared", f"{HCA} stays in mode hca until a/b has ended")
+ADVICE = {
+    "DriversNotCurrent": replace(
+        WELL, policies=(PolicyState("kr/policy", "ready", "", ("DriversCurrent: it waits",)),)
+    ),
+    "PolicyPending": replace(
+        WELL,
+        node_policies=(
+            NodePolicyState(
+                "p",
+                seen=True,
+                nodes=2,
+                pending=2,
+                reason="WaitsForNodes",
+                message="pending on 2 of 2 nodes. node-1: it waits",
+            ),
+        ),
+    ),
+    "PolicyNotSeen": replace(WELL, node_policies=(NodePolicyState("p"),)),
+    "DefaultRoute": replace(WELL, networks=(ROUTED,)),
+    "PodsRerouted": ill(rerouted=("default/train by net1",)),
+    "ModeChangePending": ill(pending=(PENDING,)),
+    "AgentVersionsDiffer": ill(version="0.0.9"),
+    "NoCards": replace(WELL, reports={n: replace(REPORT, cards=(), pools=(EMPTY,)) for n in NAMES}),
+    "UpdateUnderWay": replace(WELL, workloads=(replace(AGENTS, updated=1), CONTROLLER)),
+    "ReportsNotInstalled": replace(WELL, reports=None, missing=("NodeReport",)),
+    "AdmissionPolicyMissing": replace(WELL, guarded=False),
+    "PolicyOfAnotherOperator": replace(
+        WELL, policies=(PolicyState("policy", "ready", "", ours=False),)
+    ),
+    "PolicyNotReady": replace(WELL, policies=(PolicyState("policy", "ignore", "nothing"),)),
+}
+
+
+def test_an_agent_of_another_kind_does_not_write_the_report():
+    """A plain device plugin runs on the node; the report is old all the same."""
+    plugin = Workload(ProgramRole.AGENT, "kube-system", "plugin", 2, 2, 2, "kube-rdma:1")
+    pods = (agent(2), agent(1, workload=plugin.title, namespace="kube-system"))
+    facts = replace(WELL, workloads=(AGENTS, plugin, CONTROLLER), pods=pods)
+    assert [(p.code, p.subject) for p in findings(facts)] == [("AgentMissing", "node/node-1")]
+
+
+def test_a_healthy_cluster_has_no_problem():
+    assert findings(WELL) == ()
+    assert health(WELL, ()) is ClusterHealth.HEALTHY
+
+
+@pytest.mark.parametrize("reason", ["Refused", "NotUnderstood"])
+def test_a_policy_that_nobody_understands_is_a_problem(reason):
+    policy = NodePolicyState("p", seen=True, reason=reason, message="spec.pools[0].mode: no")
+    (problem,) = findings(replace(WELL, node_policies=(policy,)))
+    assert (problem.code, problem.problem) == ("PolicyRefused", "spec.pools[0].mode: no")
+    assert problem.is_error
+
+
+def test_a_policy_that_a_higher_one_overrules_is_well():
+    policy = NodePolicyState("p", seen=True, nodes=2, applied=1, overruled=1)
+    assert findings(replace(WELL, node_policies=(policy,))) == ()
+
+
+@pytest.mark.parametrize("code", BROKEN)
+def test_a_broken_state_is_told_with_its_object_and_a_next_step(code):
+    """Alone: nothing else is blamed for it."""
+    facts, about = BROKEN[code]
+    (problem,) = findings(facts)
+    assert (problem.code, problem.subject, problem.is_error) == (code, about, True)
+    assert problem.problem
+    assert problem.remedy
+    assert health(facts, (problem,)) is ClusterHealth.PROBLEMS
+
+
+@pytest.mark.parametrize("code", ADVICE)
+def test_advice_leaves_a_cluster_healthy(code):
+    """But where nothing tells of cards, nobody knows."""
+    (problem,) = findings(ADVICE[code])
+    assert (problem.code, problem.severity) == (code, Severity.ADVICE)
+    blind = ADVICE[code].hides_cards
+    expected = ClusterHealth.UNKNOWN if blind else ClusterHealth.HEALTHY
+    assert health(ADVICE[code], (problem,)) is expected
+
+
+def test_the_sentence_of_a_card_names_it_and_says_why():
+    (problem,) = findings(BROKEN["CardsUnhealthy"][0])
+    assert problem.problem == "1 of 2 cards can be used. mlx5_1: no port is ACTIVE"
+
+
+def test_a_pool_without_cards_is_told_with_the_cards_that_nobody_has():
+    """As with the interface of a document that no node has: agents run, and nothing is offered."""
+    ports = (ReportedPort("mlx5_0", 1, "ACTIVE", "Ethernet", netdev="ens1f0"),)
+    spare = replace(CARDS[0], resources=(), ports=ports)
+    wrong = replace(REPORT, cards=(spare,), pools=(replace(EMPTY, resource=NONE),))
+    facts = replace(WELL, reports=dict.fromkeys(NAMES, wrong))
+    (advice,) = findings(facts)
+    assert advice.code == "NoCards"
+    assert advice.problem == (
+        f"No node has a card for {NONE}. node-1 has cards that are in no pool: mlx5_0 (ens1f0)"
+    )
+    assert "selectors" in advice.remedy
+
+
+def test_a_node_without_cards_is_well_beside_one_with_some():
+    """A control plane has an agent too."""
+    empty = replace(REPORT, cards=(), pools=(replace(POOL, shares=0, healthy=0, cards=0),))
+    nodes = (NODES[0], replace(NODES[1], allocatable=()))
+    facts = replace(WELL, nodes=nodes, reports={"node-1": REPORT, "node-2": empty})
+    assert findings(facts) == ()
+
+
+def test_a_pod_that_waits_for_a_pool_without_cards_is_not_told_to_end_others():
+    pod = replace(HUNGRY, resources=(NONE,))
+    facts = pods_wait(pod, "FailedScheduling", INSUFFICIENT.replace(HCA, NONE))
+    reports = {name: replace(REPORT, pools=(POOL, EMPTY)) for name in NAMES}
+    *_, problem = sorted(findings(replace(facts, reports=reports)), key=lambda one: one.is_error)
+    assert problem.code == "PodWaitsForShares"
+    assert "of which no node has a healthy share" in problem.problem
+    assert "End pods" not in problem.remedy
+
+
+def test_a_pod_that_waits_for_gpus_is_no_problem_of_cards():
+    """Nodes offer them, and others hold all; its shares of cards are there."""
+    gpus = "nvidia.com/gpu"
+    pod = replace(HUNGRY, resources=(gpus, HCA))
+    facts = pods_wait(pod, "FailedScheduling", INSUFFICIENT.replace(HCA, gpus))
+    offering = tuple(
+        replace(node, allocatable=(*node.allocatable, (gpus, 8))) for node in facts.nodes
+    )
+    assert findings(replace(facts, nodes=offering)) == ()
+    (problem,) = findings(facts)  # where no node has any, the name may be wrong
+    assert "install the program that offers it" in problem.remedy
+
+
+def test_an_image_that_cannot_be_pulled_has_no_log():
+    """The remedy names what to set, and no command that ends with an error."""
+    why = 'ImagePullBackOff: Back-off pulling image "a:1"'
+    (problem,) = findings(replace(WELL, pods=(agent(1, ready=False, why=why), agent(2))))
+    assert "image.repository" in problem.remedy
+    assert "logs" not in problem.remedy
+
+
+def test_agents_that_never_report_need_no_definition():
+    """Those of presets ack and scc: the definition alone would change nothing."""
+    plain = replace(AGENTS, reports=False)
+    facts = replace(WELL, workloads=(plain, CONTROLLER), reports=None, missing=("NodeReport",))
+    (advice,) = findings(facts)
+    assert advice.code == "ReportsNotInstalled"
+    assert "config/crds" not in advice.remedy
+    assert "config/crds" in findings(ADVICE["ReportsNotInstalled"])[0].remedy
+
+
+def test_a_resource_that_no_node_reports_is_told_apart():
+    """A wrong name waits for ever, and nobody has to end."""
+    pod = replace(HUNGRY, resources=("rdma/hcas",))
+    note = INSUFFICIENT.replace(HCA, "rdma/hcas")
+    (problem,) = findings(pods_wait(pod, "FailedScheduling", note))
+    assert "which no node reports" in problem.problem
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        pods_wait(WaitingPod("default", "web"), "FailedScheduling", "2 Insufficient cpu."),
+        pods_wait(HUNGRY, "FailedScheduling", "0/2 nodes are available: 2 Insufficient cpu."),
+        pods_wait(replace(HUNGRY, node="node-1"), "FailedScheduling", INSUFFICIENT),
+        pods_wait(WaitingPod("d", "web", "node-1"), "FailedCreatePodSandBox", "rdma: no"),
+        pods_wait(NETWORKED, "FailedCreatePodSandBox", "calico: no address"),
+        replace(pods_wait(HUNGRY, "FailedScheduling", INSUFFICIENT), waiting=()),
+        node_event("NetworkConfigurationRefused", "NetworkConfiguration"),
+        node_event("AddressTrouble", "AddressTroubleOver"),
+        node_event("ModeChangePending"),
+    ],
+)
+def test_what_is_over_or_of_others_is_no_problem(facts):
+    assert findings(facts) == ()
+
+
+def test_a_node_without_an_agent_is_well_when_it_never_had_any():
+    node = NodeState("cpu-1")
+    assert findings(replace(WELL, nodes=(*NODES, node))) == ()
+
+
+def test_advice_comes_behind_findings():
+    facts = replace(BROKEN["CardsUnhealthy"][0], guarded=False)
+    assert [problem.is_error for problem in findings(facts)] == [True, False]
+
+
+def test_what_could_not_be_read_makes_no_problem_and_no_health():
+    part = NotSeen("nodes", "no right")
+    facts = ClusterFacts(not_seen=(part,))
+    assert findings(facts) == ()
+    assert health(facts, ()) is ClusterHealth.UNKNOWN
+    blind = replace(WELL, reports=None, not_seen=(NotSeen("NodeReport", "no right"),))
+    assert health(blind, findings(blind)) is ClusterHealth.UNKNOWN
+    without = replace(WELL, reports=None, missing=("NodeReport",))
+    assert health(without, findings(without)) is ClusterHealth.UNKNOWN
+    lesser = replace(WELL, events=None, not_seen=(NotSeen("Events", "no right"),))
+    assert health(lesser, findings(lesser)) is ClusterHealth.HEALTHY
+
+
+PARTS = [f for f in ClusterFacts.__struct_fields__ if f not in {"missing", "not_seen"}]
+EVERY = [WELL, *ADVICE.values(), *(facts for facts, _ in BROKEN.values())]
+
+
+@given(st.sampled_from(EVERY), st.sets(st.sampled_from(PARTS)))
+def test_a_part_that_nobody_may_read_hides_problems_and_invents_none(facts, hidden):
+    """A missing right must not look like a missing agent."""
+    less = replace(facts, **dict.fromkeys(hidden))
+    codes = {(problem.code, problem.subject) for problem in findings(facts)}
+    assert {(problem.code, problem.subject) for problem in findings(less)} <= codes

@@ -1,0 +1,122 @@
+"""What a look of the agent comes to in its report."""
+
+from ipaddress import ip_network
+
+from kube_base.frozen import replace
+from kube_rdma.model.attach.attachment import Attachment, Plan, Sandbox
+from kube_rdma.model.attach.steps import AddRoute
+from kube_rdma.model.card import Function, Netdev, Use
+from kube_rdma.model.device import PortState
+from kube_rdma.model.late_binding.binding import PodName
+from kube_rdma.model.pools.pool import Mode, PoolSpec, Selector
+from kube_rdma.model.survey import NamespaceMode, Survey
+from kube_rdma.pools.rules.health.condition import CardsState, looked
+from kube_rdma.pools.rules.health.evaluate import NodeFacts, evaluate, node_cards
+from kube_rdma.pools.rules.staging import Pending
+from kube_rdma.reports.rules.node_report import MOST_CARDS, AgentLook, node_report
+from tests.unit.agent.conftest import RDMA_CM, card
+from tests.unit.agent.world import hard_card, seat
+
+HCA = PoolSpec("rdma/hca", Mode.HCA, "config.json")
+
+
+def look(*devices, specs=(HCA,), before=None, functions=4, **more):
+    """What an agent knows after a look at these devices, and the state for the next."""
+    up = [(Netdev(f"eth{n}", "ether", up=True, carrier=True),) for n in range(functions)]
+    seats = tuple(Function(seat(n), 0x15B3, 0x1017, "mlx5_core", up[n]) for n in range(functions))
+    survey = Survey(devices, RDMA_CM, NamespaceMode.SHARED, functions=seats)
+    verdict = evaluate(NodeFacts(survey, node_cards(survey), specs))
+    cards = looked(before or CardsState(), verdict, specs, survey)
+    return AgentLook("1", survey, verdict, cards, **more)
+
+
+def test_cards_of_pools_come_with_ports_resources_and_reasons():
+    report = node_report(look(hard_card(0), hard_card(1, PortState.DOWN)))
+    well, ill = report.cards
+    assert (well.name, well.resources, well.reasons) == ("mlx5_0", ("rdma/hca",), ())
+    assert (ill.ports[0].state, ill.ports[0].rate) == ("DOWN", "100G")
+    assert ill.reasons[0].startswith("no port is ACTIVE")
+    assert report.ill == (ill,)
+    (pool,) = report.pools
+    assert (pool.resource, pool.mode, pool.cards) == ("rdma/hca", "hca", 2)
+    assert pool.healthy == pool.shares > 0
+
+
+def test_a_card_that_no_pool_has_is_rejected_with_its_reason_or_merely_there():
+    """Interfaces without RDMA are nobody's news."""
+    only = replace(HCA, selectors=(Selector(rdma_devices=("mlx5_0",)),))
+    devices = (hard_card(0), hard_card(1), hard_card(2, PortState.DOWN))
+    report = node_report(look(*devices, specs=(only,)))
+    assert [(c.name, c.resources) for c in report.cards] == [
+        ("mlx5_0", ("rdma/hca",)),
+        ("mlx5_1", ()),
+    ]
+    assert [c.name for c in report.rejected] == ["mlx5_2"]
+    assert report.ill == ()
+
+
+def test_a_card_that_vanished_is_reported_as_gone():
+    first = look(hard_card(0), hard_card(1))
+    report = node_report(look(hard_card(0), before=first.cards, functions=1))
+    gone = report.cards[1]
+    assert (gone.name, gone.gone, gone.ports) == ("mlx5_1", True, ())
+    assert report.ill == (gone,)
+
+
+def test_two_pools_of_one_card_are_a_trouble():
+    other = replace(HCA, resource="rdma/other", mode=Mode.EXCLUSIVE)
+    report = node_report(look(hard_card(0), specs=(HCA, other)))
+    assert any("mlx5_0 belongs to rdma/hca" in trouble for trouble in report.troubles)
+
+
+def test_pods_whose_default_route_is_a_network_s_are_in_it():
+    """By the journal, whoever asked for it; one of an interface's own table is no such route."""
+    everywhere, sandbox = ip_network("0.0.0.0/0"), Sandbox("1", PodName("team", "a"), "u", "/n", 1)
+    steps = {
+        "net1": AddRoute("net1", everywhere, table=101),
+        "net2": AddRoute("net2", ip_network("128.0.0.0/1")),
+        "net3": AddRoute("net3", ip_network("10.0.0.0/8")),
+        "eth0": AddRoute("eth0", everywhere),
+    }
+    plans = tuple(Plan(name, "team/x", None, (step,)) for name, step in steps.items())
+    made = (Attachment(sandbox, plans, complete=True),)
+    assert node_report(look(hard_card(0), attachments=made)).rerouted == ("team/a by net2",)
+
+
+def test_what_waits_and_what_is_refused_is_in_it():
+    pending = Pending(HCA, replace(HCA, mode=Mode.SHARED), "these pods have ended: a/b")
+    report = node_report(look(hard_card(0), pending=(pending,), refusals=("b: no", "a: no")))
+    assert report.pending[0].mode == "shared"
+    assert "a/b" in report.pending[0].sentence
+    assert report.refusals == ("a: no", "b: no")
+
+
+def test_where_room_is_short_ill_cards_come_first():
+    devices = [card(n) for n in range(MOST_CARDS + 20)]
+    devices[-1] = card(MOST_CARDS + 19, PortState.DOWN)
+    report = node_report(look(*devices))
+    assert (len(report.cards), report.omitted) == (MOST_CARDS, 20)
+    assert [ill.name for ill in report.ill] == [devices[-1].name]
+
+
+def test_the_same_node_reports_the_same():
+    devices = (hard_card(0), hard_card(1, PortState.DOWN))
+    assert node_report(look(*devices)) == node_report(look(*reversed(devices)))
+
+
+def test_what_the_node_needs_a_card_for_is_in_it():
+    """Routes and storage; and the node's addresses on it, for who knows which of them count."""
+    use = Use(addresses=("10.0.0.2/24",), beyond=("10.9.0.0/16",), storage=("nfs 10.9.0.1",))
+    used = Netdev("ens1", "ether", up=True, carrier=True, use=use)
+    reported = []
+    for netdev in (used, replace(used, default_route=True, use=None)):
+        made = look(hard_card(0))
+        function = replace(made.verdict.cards[0].function, netdevs=(netdev,))
+        cards = (replace(made.verdict.cards[0], function=function),)
+        verdict = replace(made.verdict, cards=cards, pools=())
+        reported += node_report(replace(made, verdict=verdict)).cards
+    assert [card.carries for card in reported if card.carries] == [
+        ("ens1 leads to storage, nfs 10.9.0.1", "routes to 10.9.0.0/16 lead through ens1"),
+        ("the default route leads through ens1",),
+    ]
+    assert reported[0].addresses == ("10.0.0.2",)

@@ -1,0 +1,183 @@
+"""Which devices a pod measures with; nothing that a pod says breaks it, or becomes a command."""
+
+import json
+import re
+import subprocess
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kube_base.errors import Refused
+from kube_rdma.model.claims.device import PublishedCard
+from kube_rdma.model.verify.bandwidth import PerftestRun, PodDevice
+from kube_rdma.verify.rules.perftest import perftest_words
+from kube_rdma.verify.rules.pods import (
+    OWN_STATUS,
+    PLACES,
+    PORT_RATES,
+    PROBE,
+    names_devices,
+    paired_pod,
+)
+
+CARDS = "port mlx5_0 1 card 400 Gb/sec (4X NDR)\nport mlx5_1 2 card 100 Gb/sec (4X EDR)\n"
+SOFT = "port rxe-1 1 soft 2.5 Gb/sec (1X SDR)\n"
+JSONS = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(
+        st.sampled_from(["rdmaDevice", "gidIndex", "ips", "UCX_NET_DEVICES", "x"]), inner
+    ),
+)  # fmt: skip
+
+
+def pod(**annotations):
+    metadata = {"name": "p", "namespace": "n", "annotations": annotations}
+    return {"metadata": metadata, "spec": {"nodeName": "a"}, "status": {"podIP": "10.0.0.1"}}
+
+
+def devices(answer, *networks):
+    annotations = {OWN_STATUS: json.dumps(networks)} if networks else {}
+    return paired_pod(pod(**annotations), answer).devices
+
+
+def test_networks_of_kube_rdma_say_device_gid_and_address():
+    entry = {"interface": "net1", "rdmaDevice": "rxe-1", "gidIndex": 2, "ips": ["192.0.2.7/24"]}
+    assert devices(SOFT, entry) == (PodDevice("rxe-1", 1, 2, "192.0.2.7"),)
+
+
+def test_rails_stand_in_the_order_of_the_networks():
+    entries = ({"rdmaDevice": "mlx5_1"}, {"rdmaDevice": "mlx5_0"}, {"interface": "eth7"})
+    assert [(d.name, d.gbps) for d in devices(CARDS, *entries)] == [
+        ("mlx5_1", None),  # its port 1 has no rate
+        ("mlx5_0", 400.0),
+    ]
+
+
+def test_without_them_the_pod_is_asked():
+    answer = f'{CARDS}{{"UCX_NET_DEVICES": "mlx5_0:1,mlx5_1:2", "UCX_IB_GID_INDEX": "3"}}\n'
+    assert devices(answer) == (
+        PodDevice("mlx5_0", 1, 3, None, 400.0),
+        PodDevice("mlx5_1", 2, 3, None, 100.0),
+    )
+
+
+SCRIPT = '{"UCX_NET_DEVICES": "mlx5_0:1,mlx5_1:2", "UCX_IB_GID_INDEX": "3"}\n'
+PLACED = "place mlx5_0 0000:81:00.0\nplace mlx5_1 0000:82:00.0\n"
+BY_PLACE, BY_NAME = PublishedCard("nic", "0000:82:00.0"), PublishedCard("nic", rdma="mlx5_1")
+
+
+@pytest.mark.parametrize("card", [BY_PLACE, BY_NAME])
+def test_of_cards_by_claims_only_these_count(card):
+    """A privileged pod may open every device of its node."""
+    answer = f"{PLACED}{CARDS}{SCRIPT}"
+    own = paired_pod(pod(), answer, [card]).devices
+    assert own == (PodDevice("mlx5_1", 2, 3, None, 100.0),)
+
+
+def test_a_card_by_a_claim_is_no_reason_to_skip_a_pod_that_the_script_finds_nothing_in():
+    answer = f"{PLACED}{CARDS}{{}}"
+    assert paired_pod(pod(), answer, [BY_PLACE]).devices == (
+        PodDevice("mlx5_1", 2, None, None, 100.0),
+    )
+
+
+def test_cards_of_claims_that_the_pod_does_not_show_say_nothing():
+    """GPUs have a place, too."""
+    gpu = PublishedCard("gpu-0", "0000:c0:00.0")
+    answer = f"{PLACED}{CARDS}{SCRIPT}"
+    assert paired_pod(pod(), answer, [gpu]).devices == devices(answer)
+
+
+def test_networks_of_kube_rdma_count_before_claims():
+    document = pod(**{OWN_STATUS: '[{"rdmaDevice": "mlx5_0"}]'})
+    own = paired_pod(document, f"{PLACED}{CARDS}", [BY_PLACE]).devices
+    assert [one.name for one in own] == ["mlx5_0"]
+
+
+def test_the_shell_alone_says_where_devices_sit(tmp_path):
+    """As `device` of sysfs leads to the function, over links."""
+    function = tmp_path / "devices/pci0000:80/0000:81:00.0"
+    (function / "infiniband/mlx5_0").mkdir(parents=True)
+    (function / "infiniband/mlx5_0/device").symlink_to(function)
+    soft = tmp_path / "devices/virtual/rxe0"
+    soft.mkdir(parents=True)
+    folder = tmp_path / "class/infiniband"
+    folder.mkdir(parents=True)
+    (folder / "mlx5_0").symlink_to(function / "infiniband/mlx5_0")
+    (folder / "rxe0").symlink_to(soft)
+    script = PLACES.replace("/sys/", f"{tmp_path}/")
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("place mlx5_0 0000:81:00.0\n", "")
+
+
+@pytest.mark.parametrize(
+    ("annotation", "named"),
+    [
+        ('[{"rdmaDevice": "mlx5_0"}]', True),
+        ('[{"interface": "eth0"}, {"rdmaDevice": "mlx5_0"}]', True),
+        ('[{"interface": "eth0"}]', False),
+        ('[{"rdmaDevice": "-d"}]', False),
+        ("[", False),
+        ("", False),
+    ],
+)
+def test_only_a_pod_whose_annotation_has_a_device_is_not_asked_for_devices(annotation, named):
+    """Whoever is not asked has one by the annotation: nothing it prints can be needed."""
+    document = pod(**{OWN_STATUS: annotation})
+    assert names_devices(document) is named
+    if named:
+        assert paired_pod(document, "").devices[0].name == "mlx5_0"
+    else:
+        with pytest.raises(Refused, match="no RDMA device of its own"):
+            paired_pod(document, "")
+    assert not names_devices(pod())
+
+
+def test_the_rates_of_ports_need_no_input_and_no_program():
+    """The shell alone reads them, on this machine too, whether it has such ports or not."""
+    done = subprocess.run(
+        ["sh", "-c", PORT_RATES],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert not done.stderr
+    assert all(re.match(r"port \S+ \d+ (card|soft) ", line) for line in done.stdout.splitlines())
+    assert PROBE.startswith(PORT_RATES)
+
+
+@pytest.mark.parametrize("answer", ["", CARDS, "{}", '{"UCX_NET_DEVICES": ""}'])
+def test_a_pod_without_a_device_is_refused(answer):
+    with pytest.raises(Refused, match="no RDMA device of its own"):
+        devices(answer)
+
+
+def test_a_pod_that_does_not_run_is_refused():
+    waiting = pod() | {"status": {"phase": "Pending"}}
+    with pytest.raises(Refused, match="does not run"):
+        paired_pod(waiting, "")
+
+
+@given(JSONS, JSONS, st.text())
+def test_nothing_that_a_pod_says_breaks_it(annotation, variables, text):
+    """It becomes words of a command line, never options or a shell's own signs."""
+    document = pod(**{OWN_STATUS: json.dumps(annotation)})
+    try:
+        answer = f"{text}\n{json.dumps(variables)}"
+        pods_own = paired_pod(document, answer, [PublishedCard("nic", rdma=text)]).devices
+    except Refused:
+        return
+    for device in pods_own:
+        words = perftest_words(PerftestRun(), device, 18515)
+        assert not any(sign in "".join(words) for sign in " ;$`'\"&|<>\n")
+        assert not device.name.startswith("-")
+
+
+@pytest.mark.parametrize("digits", ["9" * 5000, "²", "٣"])
+def test_numbers_that_are_none_are_passed_over(digits):
+    """Python refuses to read thousands of digits, and `isdecimal` likes more than ten of them."""
+    script = {"UCX_NET_DEVICES": f"mlx5_0:{digits},mlx5_1:2", "UCX_IB_GID_INDEX": digits}
+    answer = f"port mlx5_1 {digits} card 100 Gb/sec\nport mlx5_1 2 card {digits} Gb/sec\n"
+    assert devices(f"{answer}{json.dumps(script)}") == (PodDevice("mlx5_1", 2),)

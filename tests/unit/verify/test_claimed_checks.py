@@ -1,0 +1,209 @@
+"""BandwidthChecks over cards of claims: whose nodes take part, what is measured, what is said."""
+
+import pytest
+
+from kube_rdma.adapters.cluster.kinds.claim_objects import (
+    CLAIM_TEMPLATE,
+    DEVICE_CLASS,
+    WHOLE_CLAIM,
+    WHOLE_SLICE,
+)
+from kube_rdma.adapters.cluster.kinds.pod import POD
+from kube_rdma.verify.rules.due import AGAIN
+from tests.unit.agent.world import until
+from tests.unit.verify.test_bandwidth_checks import COPIED, SELECTED, CheckWorld
+
+DRIVER = "nic.example.com"
+BY_TEMPLATE = {
+    "template": {
+        "spec": {
+            "containers": [{"name": "c", "image": "perftest"}],
+            "resourceClaims": [{"name": "nic", "resourceClaimTemplateName": "nics"}],
+        }
+    }
+}
+BY_NAME = {
+    "template": {
+        "spec": {
+            "containers": [{"name": "c", "image": "perftest"}],
+            "resourceClaims": [{"name": "nic", "resourceClaimName": "mine"}],
+        }
+    }
+}
+
+
+class ClaimWorld(CheckWorld):
+    """The same where a driver has cards, whose classes, slices and claims are objects."""
+
+    def __init__(self):
+        super().__init__()
+        for kind in (WHOLE_SLICE, DEVICE_CLASS, CLAIM_TEMPLATE, WHOLE_CLAIM):
+            self.server.add(kind)
+        self.of_class("nics")
+        for number in (1, 2):
+            self.cards(f"node-{number}", "mlx5_0", "mlx5_1")
+
+    def of_class(self, name, resource=""):
+        expression = f'device.driver == "{DRIVER}"'
+        spec = {"selectors": [{"cel": {"expression": expression}}]}
+        spec |= {"extendedResourceName": resource} if resource else {}
+        self.server.put(DEVICE_CLASS, {"metadata": {"name": name}, "spec": spec})
+
+    def cards(self, node, *names, taint=""):
+        devices = [
+            {
+                "name": name.replace("_", "-"),
+                "attributes": {f"{DRIVER}/rdmaDevice": {"string": name}},
+                **({"taints": [{"key": taint, "effect": "NoSchedule"}]} if taint else {}),
+            }
+            for name in names
+        ]
+        pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+        spec = {"driver": DRIVER, "nodeName": node, "pool": pool, "devices": devices}
+        self.server.put(WHOLE_SLICE, {"metadata": {"name": f"{node}-nic"}, "spec": spec})
+
+    def template(self, name="nics", device_class="nics"):
+        request = {"name": "nic", "exactly": {"deviceClassName": device_class}}
+        meta = {"name": name, "namespace": "train"}
+        spec = {"spec": {"devices": {"requests": [request]}}}
+        self.server.put(CLAIM_TEMPLATE, {"metadata": meta, "spec": spec})
+
+    def claimed(self, name, node, device):
+        """A pod of the job that has this card of its node by a claim."""
+        result = {"request": "nic", "driver": DRIVER, "pool": node, "device": device}
+        meta = {"name": name, "namespace": "train"}
+        status = {"allocation": {"devices": {"results": [result]}}}
+        self.server.put(WHOLE_CLAIM, {"metadata": meta, "spec": {}, "status": status})
+        (pod,) = (p for p in self.server.documents("pods") if p["metadata"]["name"] == name)
+        entry = {"name": "nic", "resourceClaimName": name}
+        self.server.put(POD, {**pod, "spec": {**pod["spec"], "resourceClaims": [entry]}})
+
+    def left_out(self):
+        return {each["name"]: each["why"] for each in self.status().get("leftOut", ())}
+
+
+@pytest.fixture
+def world():
+    return ClaimWorld()
+
+
+async def test_a_resource_that_claims_serve_is_offered(world):
+    """The kubelet has no share of it, and the scheduler makes claims of its class."""
+    world.of_class("hcas", "rdma/hca")
+    for number in (1, 2, 3):
+        world.pods.node(f"node-{number}", "0")
+    world.check(**COPIED)
+    async with world.running():
+        await until(lambda: world.state() == "Well")
+    assert world.status()["pairsMeasured"] == 1
+    assert world.left_out() == {
+        "node-3": "it offers no rdma/hca, nor do claims: no driver offers a device to it"
+    }
+
+
+async def test_a_slice_or_a_class_that_cannot_be_read_hides_no_other(world):
+    """Any driver of any node writes slices; one kept all checks by claims from their nodes."""
+    world.of_class("hcas", "rdma/hca")
+    world.server.put(WHOLE_SLICE, {"metadata": {"name": "odd"}, "spec": {"devices": 5}})
+    world.server.put(DEVICE_CLASS, {"metadata": {"name": "odd"}, "spec": {"selectors": 5}})
+    for number in (1, 2):
+        world.pods.node(f"node-{number}", "0")
+    world.check(**COPIED)
+    async with world.running():
+        await until(lambda: world.state() == "Well")
+
+
+async def test_a_card_with_a_taint_is_none_to_measure(world):
+    """What is against the devices of a node is said."""
+    world.of_class("hcas", "rdma/hca")
+    for number in (1, 2, 3):
+        world.pods.node(f"node-{number}", "0")
+    world.cards("node-3", "mlx5_0", taint="link-down")
+    world.check(**COPIED)
+    async with world.running():
+        await until(lambda: world.state() == "Well")
+    assert "1 is tainted" in world.left_out()["node-3"]
+
+
+async def test_without_the_right_to_look_a_node_without_shares_says_so(world):
+    world.of_class("hcas", "rdma/hca")
+    world.server.forbidden = {("list", "deviceclasses")}
+    world.pods.node("node-1", "0")
+    world.check(**COPIED)
+    async with world.running():
+        await until(lambda: world.state() == "NotMeasured")
+    why = world.status()["result"]
+    assert "node-1: it offers no rdma/hca, and whether claims give it is not known" in why
+    assert "list deviceclasses" in why
+
+
+async def test_shares_of_the_plugin_need_no_right_to_look_at_claims(world):
+    world.server.forbidden = {("list", "deviceclasses"), ("list", "resourceslices")}
+    world.check(**COPIED)
+    async with world.running():
+        await until(lambda: world.state() == "Well")
+    assert world.status()["result"] == "All is well: 1 pair, 97.50 to 97.50 Gb/s."
+
+
+async def test_copies_with_a_claim_template_are_for_nodes_that_have_its_devices(world):
+    """A copy on another node would wait until the time of the run is over."""
+    world.template()
+    world.pods.node("node-3")
+    world.check(**BY_TEMPLATE)
+    async with world.running():
+        await until(lambda: world.state() == "Well")
+    assert world.left_out() == {"node-3": "claim template nics: no driver offers a device to it"}
+
+
+async def test_a_template_that_is_missing_is_named(world):
+    world.check(**BY_TEMPLATE)
+    async with world.running():
+        await until(lambda: world.state() == "NotMeasured")
+        assert "node-1: there is no claim template nics" in world.status()["result"]
+        world.template()
+        world.now += AGAIN
+        world.check("other", **SELECTED)
+        await until(lambda: world.state() == "Well")
+
+
+async def test_a_class_that_is_missing_is_named(world):
+    world.template(device_class="none")
+    world.check(**BY_TEMPLATE)
+    async with world.running():
+        await until(lambda: world.state() == "NotMeasured")
+    assert "claim template nics: there is no DeviceClass none" in world.status()["result"]
+
+
+async def test_copies_cannot_share_one_claim(world):
+    world.check(**BY_NAME)
+    async with world.running():
+        await until(lambda: world.state() == "NotMeasured")
+    why = world.status()["result"]
+    assert "cannot share the claim mine" in why
+    assert "resourceClaimTemplateName" in why
+    assert world.copies == []
+
+
+async def test_of_pods_with_claims_their_cards_are_measured_and_no_other(world):
+    """A privileged pod opens all cards of its node."""
+    for number in (1, 2):
+        world.pods.rails[f"node-{number}"] = ("mlx5_0", "mlx5_1")
+        world.claimed(f"p{number}", f"node-{number}", "mlx5-1")
+    world.check(**SELECTED)
+    async with world.running():
+        await until(lambda: world.state() == "Well")
+    (pair,) = world.status()["pairs"]
+    assert pair["devices"] == ["mlx5_1", "mlx5_1"]
+
+
+async def test_cards_that_the_controller_may_not_see_are_a_sentence_of_the_result(world):
+    world.server.forbidden = {("get", "resourceclaims")}
+    for number in (1, 2):
+        world.claimed(f"p{number}", f"node-{number}", "mlx5-1")
+    world.check(**SELECTED)
+    async with world.running():
+        await until(lambda: world.state() == "Well")
+    result = world.status()["result"]
+    assert result.startswith("All is well: 1 pair")
+    assert "Cards of ResourceClaims are not known, pods tell their own" in result
+    assert "resourceclaims" in result
