@@ -13,7 +13,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 MACHINES = ("x86_64", "aarch64")  # by uname -m
-PLACE = "kube_rdma/adapters/cni/conf/shim"  # where adapters/cni/conf/binary.py looks
+PLACE = "kube_rdma/adapters/cni/conf/shim"  # where adapters/cni/conf/places.py looks
 
 
 class ShimHook(BuildHookInterface):  # type: ignore[type-arg]

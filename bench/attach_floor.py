@@ -25,14 +25,13 @@ from kube_rdma.adapters.kernel.netlink import rtnl_vf, rtnl_write
 from kube_rdma.adapters.kernel.netlink.codec import Netlink
 from kube_rdma.adapters.kernel.netlink.rdma_read import NETLINK_RDMA
 from kube_rdma.adapters.kernel.netlink.rdma_write import make_device
-from kube_rdma.adapters.kernel.netlink.rtnl import open_rtnl
-from kube_rdma.adapters.kernel.netlink.rtnl_read import Interface, interface_named
+from kube_rdma.adapters.kernel.netlink.rtnl_read import Interface, interface_named, open_rtnl
 from kube_rdma.adapters.kernel.netlink.rtnl_write import NetlinkRequest
-from kube_rdma.adapters.kernel.pod.announce import arp_announcement, packet_socket
 from kube_rdma.adapters.kernel.pod.gids import await_gid
 from kube_rdma.adapters.kernel.pod.namespaces import open_inside
+from kube_rdma.adapters.kernel.pod.probe import arp_announcement, packet_socket
 from kube_rdma.adapters.kernel.pod.steps import open_pod
-from kube_rdma.attach.rules.undo import undo_by_plan
+from kube_rdma.attach.rules.step_table import undo_by_plan
 from kube_rdma.model.attach.attachment import Plan
 from kube_rdma.model.attach.steps import (
     AddAddress,
@@ -47,7 +46,7 @@ from kube_rdma.model.attach.steps import (
     Step,
     TakeLink,
 )
-from kube_rdma.model.functions.step import SetFunction
+from kube_rdma.model.pools import SetFunction
 
 _ARP = 0x0806  # ETH_P_ARP
 

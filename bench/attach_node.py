@@ -34,42 +34,37 @@ from typing import Any, TypeVar
 from bench.attach_floor import Noting, Trace, run
 from kube_base.errors import Unavailable
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION, RESOURCE
+from kube_rdma.adapters.cluster.kinds.own import DEFINITION, RESOURCE
 from kube_rdma.adapters.cluster.kinds.pod import POD
-from kube_rdma.adapters.cluster.pods import Pods
+from kube_rdma.adapters.cluster.nodes import Pods
 from kube_rdma.adapters.cni.conf.places import inside
-from kube_rdma.adapters.cni.exec.plugins import HostPlugins, Plugins
+from kube_rdma.adapters.cni.plugins import HostPlugins, Plugins
 from kube_rdma.adapters.cni.socket import CniSocket
+from kube_rdma.adapters.journal.codec import ATTACHMENTS, BINDINGS
 from kube_rdma.adapters.journal.disk import Folder
-from kube_rdma.adapters.journal.format import ATTACHMENTS, BINDINGS
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.kernel.pod.namespaces import Namespace, links_inside
 from kube_rdma.adapters.kernel.pod.steps import PodNetwork, open_pod
-from kube_rdma.adapters.kubelet.directory import KUBELET_SOCKET
-from kube_rdma.adapters.kubelet.folders import POD_RESOURCES
+from kube_rdma.adapters.kubelet.folders import KUBELET_SOCKET, POD_RESOURCES
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.adapters.runtime.cdi import CdiFolder
 from kube_rdma.adapters.runtime.cri import read_sandboxes
+from kube_rdma.attach import binder
 from kube_rdma.attach.attach import AttachDependencies
-from kube_rdma.attach.chain import SandboxNetworks
-from kube_rdma.attach.context import NodeContext
+from kube_rdma.attach.calls import CniRouter, SandboxNetworks
 from kube_rdma.attach.executor import AttachmentJournal, PlanExecutor
-from kube_rdma.attach.late_binding import binder
 from kube_rdma.attach.node_networks import host_functions, host_links
-from kube_rdma.attach.node_view import NodeView, NodeViewDependencies
-from kube_rdma.attach.router import CniRouter
+from kube_rdma.attach.node_view import NodeContext, NodeView, NodeViewDependencies
 from kube_rdma.attach.rules.requests import ANNOTATION
-from kube_rdma.hardware.survey import take_survey
-from kube_rdma.hardware.survey_cache import SurveyCache
-from kube_rdma.ipam.cluster import IP_BLOCK, LEASE
-from kube_rdma.ipam.kind import IP_POOL
+from kube_rdma.hardware.survey import SurveyCache, take_survey
+from kube_rdma.ipam.cluster import IP_BLOCK, IP_POOL, LEASE
 from kube_rdma.ipam.node_addresses import IpamDependencies, NodeAddresses
 from kube_rdma.lib import logs
 from kube_rdma.model.attach.attachment import AttachmentKey
 from kube_rdma.model.attach.cni import Call, Verb
 from kube_rdma.model.ipam import BootId, InterfaceName, NodeName
-from kube_rdma.model.late_binding.binding import ContainerId, PodName
-from kube_rdma.model.pools.pool import Pool
+from kube_rdma.model.late_binding import ContainerId, PodName
+from kube_rdma.model.pools import Pool
 from kube_rdma.model.survey import Survey
 from kube_rdma.pools.kubelet_view import KubeletView
 from kube_rdma_testing.cluster.server import ClientLine, FakeServer

@@ -29,18 +29,18 @@ from bench.figures import Figure
 from kube_base.errors import Unavailable
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.resource_slice import RESOURCE_CLAIM
+from kube_rdma.adapters.journal.codec import CLAIMS
 from kube_rdma.adapters.journal.disk import Folder
-from kube_rdma.adapters.journal.format import CLAIMS
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.kubelet.claim_plugin import ClaimAnswers, ClaimPlugin
 from kube_rdma.adapters.runtime.cdi import CdiFolder
 from kube_rdma.adapters.runtime.cri import read_sandboxes
 from kube_rdma.claims.cluster import allocated, claims_of_pod
 from kube_rdma.claims.prepared_claims import ClaimDependencies, PreparedClaims
-from kube_rdma.claims.rules.cards import claim_offer
+from kube_rdma.claims.rules.shape import claim_offer
 from kube_rdma.lib import logs
-from kube_rdma.lib.process import until_signal
-from kube_rdma.model.claims.device import DRIVER
+from kube_rdma.lib.logs import until_signal
+from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma_testing.cluster.server import FakeServer
 
 CALLS = 1000

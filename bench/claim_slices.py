@@ -23,17 +23,17 @@ from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.events import Events
 from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.kinds.offered_slice import OFFERED_SLICE
-from kube_rdma.adapters.kernel.netlink.rtnl_events import News, RtnlEvent
+from kube_rdma.adapters.kernel.netlink.events import News, RtnlEvent
 from kube_rdma.agent.loop import run_plugin
 from kube_rdma.agent.node.cluster_node_events import ClusterNodeEvents
-from kube_rdma.claims.cluster_slices import OfferedSlices
+from kube_rdma.claims.cluster import OfferedSlices
 from kube_rdma.claims.publisher import SlicePublisher
-from kube_rdma.claims.rules.cards import claim_offer
+from kube_rdma.claims.rules.shape import claim_offer
 from kube_rdma.model.card import Card, CardId, Function, Netdev
-from kube_rdma.model.claims.device import DRIVER
+from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma.model.device import Device, PciAddress
-from kube_rdma.model.node import NodeState
-from kube_rdma.model.pools.pool import Mode, Pool, PoolSpec
+from kube_rdma.model.kubernetes import NodeState
+from kube_rdma.model.pools import Mode, Pool, PoolSpec
 from kube_rdma_testing.cluster.server import FakeServer
 from kube_rdma_testing.kubelet.kubelet import FakeKubelet
 from kube_rdma_testing.recording import recorded

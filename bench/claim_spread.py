@@ -26,13 +26,11 @@ from bench.figures import Figure
 from bench.standin import card
 from kube_client import wire
 from kube_rdma.adapters.cluster.kinds.offered_slice import OFFERED_SLICE, wanted_slice
-from kube_rdma.claims.rules.cards import claim_offer
 from kube_rdma.claims.rules.names import slice_name
-from kube_rdma.claims.rules.shape import Slices, slices
+from kube_rdma.claims.rules.shape import Slices, claim_offer, slices
 from kube_rdma.model.card import Card, CardId
-from kube_rdma.model.claims.device import DRIVER
-from kube_rdma.model.claims.offered import ClaimFeature, OfferedCard, PublishedSlice
-from kube_rdma.model.pools.pool import Mode, Pool, PoolSpec
+from kube_rdma.model.claims.devices import DRIVER, ClaimFeature, OfferedCard, PublishedSlice
+from kube_rdma.model.pools import Mode, Pool, PoolSpec
 from kube_rdma_tools.allocator import Allocator, running
 
 NODE, CLASS = "node-1", "rdma-shared"

@@ -29,8 +29,8 @@ from bench.context import Context, own_lab
 from bench.figures import Figure, Row, attempt, despite
 from kube_base.errors import Unavailable
 from kube_rdma.install.installation import assignment, objects
-from kube_rdma.model.claims.claim_wish import SHARED_CLASS
-from kube_rdma.model.claims.device import DRIVER
+from kube_rdma.model.claims.claim import SHARED_CLASS
+from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma_lab import cluster, relay, waiting
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.lab import Lab

@@ -3,7 +3,7 @@
 The agent, with everything real but the kernel (standin.py), and a fake kubelet share this process,
 so a figure includes the kubelet's own work on the list. It counts from the announcement, or, where
 nothing is announced, from the change. Cards come one after the other, lose their links and go: none
-returns, for a card that does is held back on purpose (pools/rules/health/damping). What the real
+returns, for a card that does is held back on purpose (pools/rules/absence). What the real
 kernel takes to announce is not in here; a figure of the lab's nodes would stand beside these.
 """
 
@@ -20,8 +20,7 @@ from statistics import median
 from bench.context import Context
 from bench.figures import Figure, Row, attempt, streamed
 from bench.standin import RESOURCE, Standin, card, write_config, write_node
-from kube_rdma.adapters.kernel.netlink.rtnl_events import News, RtnlEvent
-from kube_rdma.adapters.kernel.netlink.uevents import Uevent
+from kube_rdma.adapters.kernel.netlink.events import News, RtnlEvent, Uevent
 from kube_rdma.agent.loop import FABRIC_SECONDS, run_plugin
 from kube_rdma.lib.debounce import SETTLE
 from kube_rdma.model.device import Device, LinkLayer

@@ -28,10 +28,10 @@ from kube_client.watching import Changed
 from kube_rdma.adapters.cluster.kinds.pod import POD, pod_state
 from kube_rdma.adapters.cni import protocol
 from kube_rdma.attach.annotated_networks import asking
-from kube_rdma.attach.context import NodeContext
 from kube_rdma.attach.documents.networks import LONGEST, MOST, MOST_VALUES
-from kube_rdma.attach.pod_watch import NodePodWatch, PodWatchDependencies
-from kube_rdma.model.cni_conf import ANNOTATIONS
+from kube_rdma.attach.node_view import NodeContext
+from kube_rdma.attach.repair import NodePodWatch, PodWatchDependencies
+from kube_rdma.model.attach.cni import ANNOTATIONS
 
 PODS = 110  # the kubelet's own limit of a node
 ANNOTATION = "k8s.v1.cni.cncf.io/networks"

@@ -26,8 +26,7 @@ from kube_base.frozen import replace
 from kube_client.kinds import ObjectKind
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.connect import connect
-from kube_rdma.ipam.cluster import IP_BLOCK, IpamObjects
-from kube_rdma.ipam.kind import IP_POOL
+from kube_rdma.ipam.cluster import IP_BLOCK, IP_POOL, IpamObjects
 from kube_rdma.model.ipam import (
     BLOCK_ADDRESSES,
     Bits,

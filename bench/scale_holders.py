@@ -15,9 +15,8 @@ from bench import scale_site as site
 from bench.scale_node import CARDS, POOL
 from kube_client.kinds import Wanted
 from kube_rdma.adapters.cluster.connect import connect
-from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
-from kube_rdma.ipam.cluster import IpamObjects
-from kube_rdma.ipam.kind import IP_POOL, pool_of
+from kube_rdma.adapters.cluster.kinds.own import NODE_REPORT
+from kube_rdma.ipam.cluster import IP_POOL, IpamObjects, pool_of
 from kube_rdma.ipam.rules.blocks import ahead_limit, choose_claims, plan
 from kube_rdma.ipam.rules.node_state import load
 from kube_rdma.ipam.rules.subpools import Subpool, subpools

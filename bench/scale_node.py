@@ -34,27 +34,27 @@ from kube_client.route import find_route
 from kube_rdma.adapters.bulkhead import kept
 from kube_rdma.adapters.cluster.events import Events
 from kube_rdma.adapters.cluster.nodes import Nodes
+from kube_rdma.adapters.journal.codec import POOLS, RAILS
 from kube_rdma.adapters.journal.disk import Folder
-from kube_rdma.adapters.journal.format import POOLS, RAILS
 from kube_rdma.adapters.journal.journal import Journal
-from kube_rdma.adapters.kernel.netlink.uevents import Uevent
+from kube_rdma.adapters.kernel.netlink.events import Uevent
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.adapters.runtime.cri import read_sandboxes
 from kube_rdma.agent.claims import ClaimSite, with_claims
 from kube_rdma.agent.dependencies import AgentDependencies
 from kube_rdma.agent.loop import run_plugin
-from kube_rdma.agent.node.card_condition import CardCondition
 from kube_rdma.agent.node.cluster_node_events import ClusterNodeEvents
+from kube_rdma.agent.node.marks import CardCondition
 from kube_rdma.agent.node.node_labels import NodeLabels
-from kube_rdma.agent.node.policies import NodePolicies
-from kube_rdma.agent.node.report import NodeReporter
-from kube_rdma.attach.context import NodeContext
-from kube_rdma.attach.pod_watch import NodePodWatch, PodWatchDependencies
-from kube_rdma.claims.claimed_gpus import ClaimedGpus
+from kube_rdma.agent.node.report import NodePolicies, NodeReporter
+from kube_rdma.attach.node_view import NodeContext
+from kube_rdma.attach.repair import NodePodWatch, PodWatchDependencies
+from kube_rdma.claims.publisher import ClaimedGpus
 from kube_rdma.hardware.kernel_events import KernelSources
 from kube_rdma.hardware.survey import take_survey
 from kube_rdma.ipam.node_addresses import IpamDependencies, NodeAddresses
 from kube_rdma.model.device import Device
+from kube_rdma.model.holdings import Allocatable, NodeHoldings
 from kube_rdma.model.ipam import (
     AddressRequest,
     BootId,
@@ -65,8 +65,7 @@ from kube_rdma.model.ipam import (
     PodUid,
     PoolName,
 )
-from kube_rdma.model.pools.holding import Allocatable, NodeHoldings
-from kube_rdma.model.pools.pool import Offer
+from kube_rdma.model.pools import Offer
 from kube_rdma.model.survey import Survey
 from kube_rdma.pools.kind import NODE_POLICY
 from kube_rdma.pools.kubelet_view import KubeletView

@@ -32,7 +32,7 @@ from bench.context import Context, control_plane
 from bench.figures import Figure, Row, attempt, despite
 from bench.operator import cpu
 from kube_base.errors import Unavailable
-from kube_rdma.model.claims.device import DRIVER
+from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma_lab import cluster
 from kube_rdma_lab.lab import Lab
 

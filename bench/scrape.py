@@ -28,7 +28,7 @@ from kube_rdma.metrics.exporter import Exporter, MetricsSite, MetricsSources
 from kube_rdma.metrics.rules import families
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.device import Device
-from kube_rdma.model.pools.pool import Mode, Pool, PoolSpec, Share, ShareId
+from kube_rdma.model.pools import Mode, Pool, PoolSpec, Share, ShareId
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.pools.kubelet_view import KubeletView
 from kube_rdma_testing.kernel.tree import write_tree

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from bench.shim import milliseconds
 from kube_rdma.adapters.runtime.settings import NCCL_ENV
-from kube_rdma.attach.rules.settings.files import settings_files
-from kube_rdma.model.late_binding.binding import UsedDevice
+from kube_rdma.attach.rules.settings import settings_files
+from kube_rdma.model.late_binding import UsedDevice
 
 
 def round_ms(shim: str, folder: Path, number: int) -> float:

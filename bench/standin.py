@@ -20,22 +20,22 @@ from functools import partial
 from pathlib import Path
 from selectors import DefaultSelector, SelectorKey
 
-from kube_rdma.adapters.kernel.sysfs.port_watch import read_states
-from kube_rdma.adapters.kubelet.directory import KUBELET_SOCKET
+from kube_rdma.adapters.kernel.sysfs.counters import read_states
+from kube_rdma.adapters.kubelet.device_plugin import Registry, serve
 from kube_rdma.adapters.kubelet.folders import (
     DEVICE_PLUGINS,
+    KUBELET_SOCKET,
     PLUGINS_REGISTRY,
     POD_RESOURCES,
     Folders,
 )
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
-from kube_rdma.adapters.kubelet.registry import Registry, serve
 from kube_rdma.agent.dependencies import AgentDependencies
 from kube_rdma.agent.loop import run_plugin
 from kube_rdma.hardware.kernel_events import KernelSources
 from kube_rdma.hardware.survey import take_survey
 from kube_rdma.lib import logs
-from kube_rdma.lib.process import until_signal
+from kube_rdma.lib.logs import until_signal
 from kube_rdma.model.card import Function, Netdev
 from kube_rdma.model.device import (
     CharDevice,

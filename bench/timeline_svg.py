@@ -11,7 +11,7 @@ from html import escape
 
 from bench.timeline import TimelineSpan
 from kube_base.frozen import replace
-from kube_rdma.lib.page_text import shortened
+from kube_rdma.lib.page import shortened
 from kube_rdma.lib.svg import MIDDLE, PictureSize, Tone, heading, picture, text
 
 _WIDTH, _LINE, _MARGIN = 800, 20, 20

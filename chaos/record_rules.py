@@ -93,7 +93,7 @@ def _shares(
             texts = ", ".join(binding.shares)
             account.leaked(Thing.SHARE, f"{texts} of pod {binding.pod}, which is gone")
     # A promise of before may stand for the same share of the same pod
-    # (attach/rules/late_binding/binding).
+    # (attach/rules/late_binding).
     bound = {(share, binding.pod) for binding in node.bindings for share in binding.shares}
     for share in repeated(share for share, _ in sorted(bound)):
         account.doubled(Thing.SHARE, f"{share} is bound to two pods")

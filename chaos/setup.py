@@ -13,7 +13,7 @@ from typing import Any
 from chaos import sites
 from chaos.sites import Site
 from kube_rdma.install.installation import assignment, objects
-from kube_rdma.model.claims.device import DRIVER
+from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.lab import Lab

@@ -15,8 +15,8 @@ from typing import Any
 from bench.fail_open.faults import FOLDER, Target
 from bench.fail_open.steps import BREAKING, CLAIMS, SHARES, Fault, Way
 from kube_rdma.install.installation import assignment, objects
-from kube_rdma.model.claims.device import DRIVER
-from kube_rdma.pools.documents.serve_label import LABEL as SERVE
+from kube_rdma.model.claims.devices import DRIVER
+from kube_rdma.pools.documents.config import SERVE_LABEL as SERVE
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.build.images import VERBS
 from kube_rdma_lab.demo import scc

@@ -31,11 +31,10 @@ from kube_rdma.model.attach.attachment import (
 )
 from kube_rdma.model.attach.steps import MakeRdma
 from kube_rdma.model.card import Card
-from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings, LinkState
 from kube_rdma.model.ipam import InterfaceName
-from kube_rdma.model.late_binding.binding import ContainerId, PodName
-from kube_rdma.model.pools.pool import Bind, Mode, ShareId
-from kube_rdma.pools.rules.cards import is_vital
+from kube_rdma.model.late_binding import ContainerId, PodName
+from kube_rdma.model.pools import Bind, FunctionPlace, FunctionSettings, LinkState, Mode, ShareId
+from kube_rdma.pools.rules.selection import is_vital
 from kube_rdma_selftest.trial import SelftestRequest, SelftestScene, Trial, TrialKind, UntriedCard
 
 INTERFACE = InterfaceName(

@@ -10,8 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from kube_base.errors import Refused
-from kube_rdma.cli.exit_codes import ExitCode
-from kube_rdma.cli.output import show
+from kube_rdma.cli.output import ExitCode, show
 from kube_rdma.lib.page import Line, Page
 from kube_rdma_selftest.choice import trials
 from kube_rdma_selftest.report import report

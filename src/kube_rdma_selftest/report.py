@@ -12,7 +12,7 @@ from itertools import groupby
 from kube_rdma.attach.views import describe
 from kube_rdma.lib.page import Page, Sentence
 from kube_rdma.model.card import Card
-from kube_rdma.model.functions.step import FunctionSettings
+from kube_rdma.model.pools import FunctionSettings
 from kube_rdma_selftest.trial import (
     SelftestScene,
     SelftestSystem,

@@ -20,22 +20,26 @@ from pathlib import Path
 from kube_base.errors import KubeError, Refused, Unavailable
 from kube_base.frozen import Frozen
 from kube_rdma import __version__
-from kube_rdma.adapters.kernel.netlink.default_routes import read_default_routes
-from kube_rdma.adapters.kernel.netlink.rtnl import open_rtnl
-from kube_rdma.adapters.kernel.netlink.rtnl_read import interfaces, link_ways, seen_links
+from kube_rdma.adapters.kernel.netlink.rtnl_read import (
+    interfaces,
+    link_ways,
+    open_rtnl,
+    read_default_routes,
+    seen_links,
+)
 from kube_rdma.adapters.kernel.netlink.rtnl_vf import seen_functions
 from kube_rdma.adapters.kernel.pod.namespaces import Namespace, make_namespace
 from kube_rdma.adapters.kernel.pod.steps import PodNetwork, open_pod
 from kube_rdma.adapters.kernel.sysfs.netdev import upper_netdevs
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.attach.rules.host_links import host_network, with_ways
-from kube_rdma.attach.rules.undo import check, undo
+from kube_rdma.attach.rules.step_table import check, undo
 from kube_rdma.hardware.survey import take_survey
-from kube_rdma.model.attach.pod_view import PodView
+from kube_rdma.model.attach.attachment import PodView
 from kube_rdma.model.attach.steps import SetSysctl, Step, Undo
 from kube_rdma.model.card import CardId
-from kube_rdma.model.functions.step import SetFunction
-from kube_rdma.pools.rules.health.evaluate import node_cards
+from kube_rdma.model.pools import SetFunction
+from kube_rdma.pools.rules.health import node_cards
 from kube_rdma_selftest.choice import differences, trials
 from kube_rdma_selftest.trial import (
     SelftestRequest,

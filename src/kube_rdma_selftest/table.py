@@ -19,8 +19,8 @@ from kube_rdma.lib.page import (
     PageTable,
     Part,
     Sentence,
+    widths,
 )
-from kube_rdma.lib.page_text import widths
 from kube_rdma.model.attach.steps import TakeLink
 from kube_rdma_selftest.trial import Trial, TrialResult, TrialStage, Trouble, UntriedCard
 

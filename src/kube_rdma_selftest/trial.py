@@ -13,7 +13,7 @@ from kube_base.frozen import Frozen
 from kube_rdma.model.attach.attachment import HostLink, HostNetwork, Plan
 from kube_rdma.model.attach.steps import Step, Undo
 from kube_rdma.model.card import Card
-from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings
+from kube_rdma.model.pools import FunctionPlace, FunctionSettings
 
 
 class TrialKind(StrEnum):

@@ -21,7 +21,7 @@ import msgspec
 from kube_client.objects import Cluster
 from kube_client.wire import Answer, ApiRequest
 from kube_rdma.adapters.cluster.kinds.node import NODE
-from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
+from kube_rdma.adapters.cluster.kinds.own import NODE_REPORT
 from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma.verify.rules.perftest import LISTENING
 from kube_rdma.verify.rules.pods import END_OF_INPUT

@@ -16,8 +16,8 @@ from pathlib import Path
 from kube_rdma.install.documents import installation
 from kube_rdma.install.installation import blueprints
 from kube_rdma.install.rules import admission
-from kube_rdma.install.rules.kubernetes_version import SINCE
 from kube_rdma.install.rules.presets import DEFAULTS, DISTRIBUTIONS, PRESETS
+from kube_rdma.install.rules.release import SINCE
 from kube_rdma.install.views import manifests
 from kube_rdma_tools import chart_templates, chart_values
 from kube_rdma_tools.chart_defaults import completed

@@ -10,8 +10,7 @@ from typing import Any
 
 from kube_base.frozen import replace
 from kube_rdma.install.rules.presets import DEFAULTS, DISTRIBUTIONS, PRESETS
-from kube_rdma.model.install.blueprint import Json
-from kube_rdma.model.install.chart_value import UNSAID, ChartValue
+from kube_rdma.model.install import UNSAID, ChartValue, Json
 
 
 def completed(value: ChartValue) -> ChartValue:

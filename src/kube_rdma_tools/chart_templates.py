@@ -1,6 +1,6 @@
 """Blueprints as templates of a Helm chart: the holes become what Go's text/template fills.
 
-The second reader of model/install/blueprint. Constants are written as people write them
+The second reader of model/install. Constants are written as people write them
 (kube_rdma_tools/yaml_constants); a value that is filled in goes through `toJson`, which is YAML, so
 that no text has to be quoted twice. All templates take their values from `kube-rdma.values`
 (templates/_values.tpl), which lays the user's over those of the preset, as install/rules/presets
@@ -13,16 +13,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from kube_rdma.model.install.blueprint import (
-    ABSENT,
-    EITHER,
-    IS,
-    Blueprint,
-    Hole,
-    Joined,
-    Spread,
-    When,
-)
+from kube_rdma.model.install import ABSENT, EITHER, IS, Blueprint, Hole, Joined, Spread, When
 from kube_rdma_tools.yaml_constants import WIDTH, assigned, in_line, scalar
 
 HEAD = "{{- /* Written by tools/chart from src/kube_rdma/install/rules; do not edit. */}}\n"
@@ -86,7 +77,7 @@ def merging(defaults: Mapping[str, str], objects: Sequence[str], since: Mapping[
     would take a false or an empty one for a missing one. `objects` are defaults such as
     ``agent.resources``, with which Helm has merged the user's already: by a null there the user
     takes a part of them away. `since` are the minor versions of Kubernetes from which on the values
-    below `platform` are true (install/rules/kubernetes_version).
+    below `platform` are true (install/rules/release).
     """
     return f"""{HEAD}{{{{- define "kube-rdma.over" }}}}
 {{{{- $values := deepCopy .below }}}}

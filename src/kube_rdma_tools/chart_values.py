@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from kube_rdma.model.install.chart_value import UNSAID, ChartValue
+from kube_rdma.model.install import UNSAID, ChartValue
 from kube_rdma_tools.page_tables import markdown_row
 from kube_rdma_tools.yaml_constants import WIDTH, assigned
 

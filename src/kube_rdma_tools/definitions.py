@@ -9,9 +9,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from kube_rdma.claims.parameter_document import ClaimParametersObject
+from kube_rdma.claims.parameters import ClaimParametersObject
 from kube_rdma.cli.definitions import DEFINITIONS, OPERATOR_DEFINITIONS
-from kube_rdma.lib.schema.structural import definition, structural, text
+from kube_rdma.lib.schema import definition, structural, text
 from kube_rdma_tools.kind_pages import page, parameters_page
 
 HEAD = "# Written by tools/crds from the models in src/kube_rdma; do not edit.\n"

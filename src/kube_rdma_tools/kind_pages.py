@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from kube_rdma.model.install.blueprint import Json
+from kube_rdma.model.install import Json
 from kube_rdma_tools.page_tables import markdown_row
 
 HEAD = "<!-- Written by tools/crds from the models in src/kube_rdma; do not edit. -->"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kube_rdma.metrics.rules.alerts import anchor
-from kube_rdma.model.metrics.families import MetricFamily
+from kube_rdma.model.metrics import MetricFamily
 from kube_rdma_tools.page_tables import BEGIN, markdown_row, put
 
 ALERTS = "<!-- alerts -->"

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
-from kube_rdma.model.pools.pool import Attach, Bind, Mode, Preference
+from kube_rdma.model.pools import Attach, Bind, Mode, Preference
 
 
 class ModesRow(Protocol):

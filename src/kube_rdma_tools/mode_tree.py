@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TypeAlias
 
 from kube_base.frozen import Frozen
-from kube_rdma.lib.page_text import wrapped
-from kube_rdma.model.pools.pool import Bind, Mode
+from kube_rdma.lib.page import wrapped
+from kube_rdma.model.pools import Bind, Mode
 from kube_rdma.pools.rules.modes import MODES, ModeRow, Takes
 
 _WIDTH, _LINE, _GAP, _DROP = 216, 17, 14, 56  # pixels: a box, a line, between boxes, between levels

@@ -20,12 +20,12 @@ from kube_base.errors import Refused
 from kube_base.foreign_json import Undecodable, decoded
 from kube_base.frozen import Frozen, field, replace
 from kube_client.kinds import Stored
-from kube_rdma.adapters.cluster.kinds.network_definition import DefinitionSpec
+from kube_rdma.adapters.cluster.kinds.own import DefinitionSpec
 from kube_rdma.ipam import ip_conf
 from kube_rdma.ipam.rules.blocks import held
 from kube_rdma.ipam.rules.subpools import key_of, mask, subpools
 from kube_rdma.lib.text.document import Value, of_value
-from kube_rdma.lib.text.ip_words import address as read_address
+from kube_rdma.lib.text.words import address as read_address
 from kube_rdma.model.ipam import (
     Address,
     Block,
@@ -36,7 +36,7 @@ from kube_rdma.model.ipam import (
     Span,
     Subnet,
 )
-from kube_rdma.model.pod import PodState
+from kube_rdma.model.kubernetes import PodState
 from kube_rdma_whereabouts.objects import ReservationSpec, WhereaboutsPoolSpec
 
 _UNNAMED = NetworkName("default")

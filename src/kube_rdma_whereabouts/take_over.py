@@ -13,13 +13,13 @@ from kube_base.frozen import replace
 from kube_client.kinds import ObjectKind, Stored, Wanted
 from kube_client.objects import Cluster
 from kube_client.wire import Unreadable
-from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION
+from kube_rdma.adapters.cluster.kinds.own import DEFINITION
 from kube_rdma.adapters.cluster.kinds.pod import POD, pod_state
 from kube_rdma.ipam import cluster as ipam
-from kube_rdma.ipam.ip_pool_status import IPPoolStatus
-from kube_rdma.ipam.kind import IP_POOL, pool_of
+from kube_rdma.ipam.cluster import IP_POOL, pool_of
+from kube_rdma.ipam.objects import IPPoolStatus
 from kube_rdma.ipam.views import Migration
-from kube_rdma.lib.text.ip_words import address
+from kube_rdma.lib.text.words import address
 from kube_rdma.model.ipam import IMPORTED, Address, IPPool
 from kube_rdma_whereabouts import objects as whereabouts
 from kube_rdma_whereabouts.plan import MigrationPlan, PoolChange, Present, plan, read
@@ -39,7 +39,7 @@ async def take_over(cluster: Cluster, *, is_dry: bool) -> MigrationPlan:
     present = Present(
         {pool_of(entry).name: pool_of(entry) for entry in stored.values()},
         {pool_of(entry).name: _imported(entry) for entry in stored.values()},
-        tuple(ipam.block(entry) for entry in await cluster.list(ipam.IP_BLOCK)),
+        tuple(ipam.stored_block(entry) for entry in await cluster.list(ipam.IP_BLOCK)),
     )
     pods = [pod_state(pod) for pod in await cluster.list(POD)]
     migration_plan = plan(legacy, pods, present)

@@ -12,8 +12,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from math import ceil
 
-from kube_rdma.model.verify.bandwidth import PROBE_SECONDS
-from kube_rdma.pools.rules.labels.table import writes
+from kube_rdma.model.verify import PROBE_SECONDS
+from kube_rdma.pools.rules.labels import writes
 from kube_rdma_lab import cluster
 from kube_rdma_lab.ghost.install import NAMESPACE
 from kube_rdma_lab.lab import Lab

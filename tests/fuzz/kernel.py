@@ -13,27 +13,18 @@ from contextlib import suppress
 from ipaddress import ip_address
 from typing import Any
 
+from kube_rdma.adapters.kernel import cgroups as rdma_groups
 from kube_rdma.adapters.kernel import ethtool, proc
-from kube_rdma.adapters.kernel.cgroups import rdma as rdma_groups
-from kube_rdma.adapters.kernel.netlink import (
-    codec,
-    dcb,
-    rdma_read,
-    rtnl,
-    rtnl_events,
-    rtnl_read,
-    rtnl_vf,
-    uevents,
-)
+from kube_rdma.adapters.kernel.netlink import codec, dcb, events, rdma_read, rtnl_read, rtnl_vf
 from kube_rdma.adapters.kernel.pod import gids, probe
 from kube_rdma.adapters.kernel.sriov import netdev_usage
-from kube_rdma.adapters.kernel.sysfs import counters, devices, pci_paths, pcie, topology_facts
+from kube_rdma.adapters.kernel.sysfs import counters, devices, pci, topology_facts
 from kube_rdma.adapters.kernel.sysfs.recorded_text import RecordedText
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.adapters.metrics import process
 from kube_rdma.hardware.machines import machine
 from kube_rdma.model.ipam import InterfaceName
-from kube_rdma.model.settings.topology_file import PlacedNet
+from kube_rdma.model.settings import PlacedNet
 from tests.fuzz.target import FuzzTarget, Reader, each
 from tests.kit.foreign_texts import as_file
 from tests.kit.pci_config import config
@@ -225,16 +216,16 @@ def _sysfs(data: bytes) -> None:
     list(netdev_usage.storage_servers(seen, OneFile(data)))
     addresses = [function.seat.pci for function in survey.functions]
     each(
-        lambda _: pcie.read_pcie(survey, root),
-        lambda _: pci_paths.read_bridges(addresses, root),
-        lambda _: pci_paths.read_domains(addresses, root),
+        lambda _: pci.read_pcie(survey, root),
+        lambda _: pci.read_bridges(addresses, root),
+        lambda _: pci.read_domains(addresses, root),
     )(data)
 
 
 def _pci_config(data: bytes) -> None:
-    pci_paths.acs_control(data)
-    pci_paths.acs_control(data.ljust(4096, b"\0")[:4096])
-    pci_paths.acs_control((bytes(256) + data).ljust(4096, b"\0")[:4096])
+    pci.acs_control(data)
+    pci.acs_control(data.ljust(4096, b"\0")[:4096])
+    pci.acs_control((bytes(256) + data).ljust(4096, b"\0")[:4096])
 
 
 PROC = {
@@ -316,7 +307,9 @@ KERNEL = (
     ),
     FuzzTarget(
         "netlink default route",
-        each(rtnl.decode_default_route, lambda data: rtnl.resolve_nexthops({1, 2}, (data,))),
+        each(
+            rtnl_read.decode_default_route, lambda data: rtnl_read.resolve_nexthops({1, 2}, (data,))
+        ),
         (DEFAULT, NEXTHOP),
     ),
     FuzzTarget("netlink rule", lambda data: list(rtnl_read.decode_rule(data)), (RULE,)),
@@ -325,10 +318,10 @@ KERNEL = (
     ),
     FuzzTarget(
         "netlink event",
-        lambda data: rtnl_events.decode(data, 0),
+        lambda data: events.decode_link_event(data, 0),
         (_datagram((16, 0, LINK), (20, 0, ADDRESS)),),
     ),
-    FuzzTarget("uevent", lambda data: uevents.decode(data, 0), (UEVENT,)),
+    FuzzTarget("uevent", lambda data: events.decode(data, 0), (UEVENT,)),
     FuzzTarget(
         "netlink of RDMA",
         each(rdma_read.decode_device, rdma_read.decode_port, rdma_read.decode_mode),

@@ -19,16 +19,16 @@ from kube_base.errors import KubeError, Refused
 from kube_rdma.adapters import grpc_calls, http_server
 from kube_rdma.adapters.cni import protocol
 from kube_rdma.adapters.kubelet.claim_plugin import ClaimAnswers, _ClaimService, _DriverInfo
+from kube_rdma.adapters.kubelet.device_plugin import Answers, Choice, PoolService
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.adapters.kubelet.proto import deviceplugin_v1beta1_pb2 as plugin_pb
 from kube_rdma.adapters.kubelet.proto import dra_v1_pb2 as dra_pb
 from kube_rdma.adapters.kubelet.proto import pluginregistration_v1_pb2 as registration_pb
 from kube_rdma.adapters.kubelet.proto import podresources_v1_pb2 as resources_pb
-from kube_rdma.adapters.kubelet.service import Answers, Choice, PoolService
 from kube_rdma.adapters.runtime import cri
 from kube_rdma.adapters.runtime.proto import cri_v1_pb2 as cri_pb
-from kube_rdma.model.claims.prepared import PreparedDevice
-from kube_rdma.model.pools.pool import Grant, Offer, ShareId
+from kube_rdma.model.claims.claim import PreparedDevice
+from kube_rdma.model.pools import Grant, Offer, ShareId
 from tests.fuzz.target import FuzzTarget, Reader
 from tests.kit.foreign_parsers import CONF, ENVIRONMENT, text_of
 

@@ -28,18 +28,16 @@ from kube_rdma.adapters.cluster.kinds import (
 )
 from kube_rdma.adapters.metrics import samples
 from kube_rdma.admission.documents.pod_manifest import counted
-from kube_rdma.claims import claim_configs
-from kube_rdma.claims import parameter_document as parameters
+from kube_rdma.claims import parameters
 from kube_rdma.claims.cluster import claimed_pod
 from kube_rdma.claims.parameters import parameters_by_request
 from kube_rdma.claims.rules.cel.evaluate import Selectors
 from kube_rdma.claims.rules.cel.functions import EvaluationError
 from kube_rdma.claims.rules.cel.syntax import NotEvaluated
-from kube_rdma.cli import verify_pods
+from kube_rdma.cli import verify
 from kube_rdma.lib.text import reader
-from kube_rdma.model.claims.device import DRIVER
-from kube_rdma.model.claims.listed import ListedCapacity, ListedDevice, Version
-from kube_rdma.model.quantity import quantity
+from kube_rdma.model.claims.devices import DRIVER, ListedCapacity, ListedDevice, Version
+from kube_rdma.model.kubernetes import quantity
 from kube_rdma.verify.rules import copies
 from tests.fuzz.kubelet import _LOOP, _Reader, _run, _Writer
 from tests.fuzz.target import FuzzTarget, each
@@ -233,10 +231,10 @@ def _claiming(data: bytes) -> None:
 
 def _written_claim(data: bytes) -> None:
     document = reader.read(data, "claim.yaml")
-    for kind in claim_configs.PLACES:
-        for place in claim_configs.places(document, claim_configs.GROUP, kind):
-            claim_configs.load(document, place)
-    claim_configs.places(document, "a", "b")
+    for kind in parameters.PLACES:
+        for place in parameters.places(document, parameters.GROUP, kind):
+            parameters.load(document, place)
+    parameters.places(document, "a", "b")
 
 
 def _metrics(data: bytes) -> None:
@@ -244,8 +242,8 @@ def _metrics(data: bytes) -> None:
 
 
 def _manifest(data: bytes) -> None:
-    pod = verify_pods._manifest(as_file(data, "pod.yaml"))
-    verify_pods._namespace(pod)
+    pod = verify._manifest(as_file(data, "pod.yaml"))
+    verify._namespace(pod)
     copies.asked(pod)
     claimed_pod(copies.pod_for(pod, "n", "r", "pod.yaml"))
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from kube_base.errors import KubeError
 from kube_rdma.adapters.cni.conf import places
-from kube_rdma.adapters.files import cluster_bundle, host_release
-from kube_rdma.adapters.journal import glance
-from kube_rdma.adapters.journal.format import (
+from kube_rdma.adapters.files import bundle, host_release
+from kube_rdma.adapters.journal import journal as glance
+from kube_rdma.adapters.journal.codec import (
     ADDRESSES,
     ATTACHMENTS,
     BINDINGS,
@@ -28,7 +28,7 @@ from kube_rdma.adapters.journal.format import (
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.kernel.sysfs import record
 from kube_rdma.adapters.kernel.sysfs.recorded_text import RecordedText
-from kube_rdma.model.late_binding.binding import Binding, Promise
+from kube_rdma.model.late_binding import Binding, Promise
 from kube_rdma_testing.disk import FakeDisk
 from tests.fuzz.target import FuzzTarget
 from tests.kit.foreign_files import BUNDLE
@@ -106,7 +106,7 @@ def _tar(**members: bytes) -> bytes:
 
 def _cluster(data: bytes) -> None:
     """The tar inside of the bundle: fuzzed bytes would not come through the checksum of gzip."""
-    cluster_bundle.read(as_file(gzip.compress(data, 1), "cluster.tar.gz"))
+    bundle.read_cluster_bundle(as_file(gzip.compress(data, 1), "cluster.tar.gz"))
 
 
 def _runtime_conf(data: bytes) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kube_rdma.cli.definitions import DEFINITIONS
-from kube_rdma.lib.schema.structural import definition
+from kube_rdma.lib.schema import definition
 
 # A pod as any other, of which kube-rdma knows few fields: the size of an object is its end.
 FREE = {"BandwidthCheck.spec.template"}

@@ -11,9 +11,9 @@ import re
 
 import pytest
 
-from kube_rdma.claims.parameter_document import ClaimParametersObject
+from kube_rdma.claims.parameters import ClaimParametersObject
 from kube_rdma.cli.definitions import DEFINITIONS, OPERATOR_DEFINITIONS
-from kube_rdma.lib.schema.structural import definition, structural
+from kube_rdma.lib.schema import definition, structural
 from kube_rdma.pools.documents.config import DIALECTS, untitled
 from kube_rdma_tools.chart import chart_files
 

@@ -20,11 +20,10 @@ from .tree import PRODUCT, ROOT, is_generated, texts
 DECODER = "src/kube_base/foreign_json.py"
 # What reads nothing but kube-rdma's own text, or text that the decoder has taken before.
 OWN = {
-    "src/kube_rdma/adapters/journal/glance.py": "records of kube-rdma, in a folder of root",
     "src/kube_rdma/adapters/journal/journal.py": "records of kube-rdma, in a folder of root",
     "src/kube_rdma/lib/text/reader.py": "a text in quotes, which a pattern has found",
-    "src/kube_rdma/lib/schema/structural.py": "what json.dumps wrote a moment before",
-    "src/kube_rdma/attach/rules/cni_conf/edit.py": "places in a text that the decoder has taken",
+    "src/kube_rdma/lib/schema.py": "what json.dumps wrote a moment before",
+    "src/kube_rdma/attach/rules/conflist.py": "places in a text that the decoder has taken",
     "src/kube_rdma/cli/output.py": "what json.dumps wrote a moment before",
     "src/kube_rdma/install/views.py": "what json.dumps wrote a moment before",
 }
@@ -32,7 +31,7 @@ OWN = {
 UNTRIED = {
     "src/kube_client/kinds.py": "makes codecs, which wire.py calls",
     "src/kube_rdma/admission/rules/completions.py": "blocks that were read before",
-    "src/kube_rdma/adapters/cluster/kinds/workload.py": "makes a codec, which wire.py calls",
+    "src/kube_rdma/adapters/cluster/kinds/pod.py": "makes a codec, which wire.py calls",
 }
 _DECODERS = {
     "json": {"load", "loads", "JSONDecoder"},

@@ -9,10 +9,10 @@ import re
 import pytest
 
 from kube_base.frozen import replace
-from kube_rdma.metrics.rules import families, meanings
+from kube_rdma.metrics.rules import families
 from kube_rdma.metrics.rules.alerts import rule_groups
 from kube_rdma.metrics.rules.dashboards import dashboards
-from kube_rdma.model.metrics.families import MetricKind
+from kube_rdma.model.metrics import MetricKind
 
 from .test_descriptions import fault_of_text
 
@@ -90,7 +90,7 @@ def test_each_panel_has_a_title_in_words(board, title):
 
 
 def test_each_file_that_is_explained_is_exported():
-    assert meanings.OF_FILES.keys() == families.OF_NODE.keys()
+    assert families.OF_FILES.keys() == families.OF_NODE.keys()
 
 
 @pytest.mark.parametrize(

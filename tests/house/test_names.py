@@ -17,9 +17,9 @@ SOURCES = (
 PACKAGES = (*(f"src/{name}" for name in SOURCES), "bench", "chaos")
 # Files of the container runtime, the kernel and others, which prose may name.
 FOREIGN = frozenset(("setup.py",))
-# ``pools/rules/health/damping.py``, ``netlink/codec.py``, ``pace.py``.
+# ``pools/rules/absence.py``, ``netlink/codec.py``, ``pace.py``.
 REFERENCE = re.compile(r"(?<![\w./-])((?:\w+/)*\w+\.py)\b")
-# ``pools/rules/health/damping``: without its ending only below a capability, for other words with
+# ``pools/rules/absence``: without its ending only below a capability, for other words with
 # a slash are no files.
 CAPABILITIES = sorted(path.parent.name for path in (ROOT / "src/kube_rdma").glob("*/__init__.py"))
 MODULE = re.compile(rf"(?<![\w./-])((?:{'|'.join(CAPABILITIES)})(?:/\w+)+)(?![\w/]|\.\w)")
@@ -96,6 +96,6 @@ def test_a_planted_stale_reference_is_found() -> None:
         '"""See pools/drive.py and pace.py."""\n'
         "x = 1  # as in tests/gone.py and model/gone, not in pools/rules/health or model/a.b\n"
     )
-    names = endings(["src/kube_rdma_lab/pace.py", "src/kube_rdma/pools/rules/health/evaluate.py"])
+    names = endings(["src/kube_rdma_lab/pace.py", "src/kube_rdma/pools/rules/health.py"])
     missing = ["pools/drive.py", "tests/gone.py", "model/gone"]
     assert list(stale("x.py", text, names)) == [f"x.py: {word}" for word in missing]

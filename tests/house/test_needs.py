@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from kube_rdma.attach.rules.late_binding import cdi
+from kube_rdma.attach.rules import late_binding
 
 from .tree import ROOT
 
@@ -80,6 +80,6 @@ def test_role_node_needs_pod_resources_and_cri(needs):
 
 def test_late_binding_needs_what_the_agent_itself_asks_for(needs):
     kubernetes, _, runtime = needs["devices bound when the pod's network is there, GUIDs"]
-    assert version(kubernetes) == cdi.KUBELET
+    assert version(kubernetes) == late_binding.KUBELET
     versions = {name: version(text) for name, text in re.findall(r"([\w-]+) (\d+\.\d+)", runtime)}
-    assert versions == {"containerd": cdi.CONTAINERD, "CRI-O": cdi.CRIO}
+    assert versions == {"containerd": late_binding.CONTAINERD, "CRI-O": late_binding.CRIO}

@@ -23,7 +23,7 @@ PRINTING = {
     "cli/nccl_env.py": "a script that is a file of the product",
     "cli/render.py": "manifests and notes of the product",
     "cli/top.py": "documents",
-    "cli/verify_run.py": "rows that `written` made",
+    "cli/verify.py": "rows that `written` made",
 }
 COMMAND = re.compile(r"(kubectl|ip link|kube-rdma (ip|explain|claim)) (?!get nodereports)[^;,]*$")
 # What the product itself chooses, never a neighbour.

@@ -8,9 +8,8 @@ from inspect import signature
 import pytest
 
 from kube_base.frozen import Frozen
-from kube_rdma.adapters.journal.codec import RecordForm, form
-from kube_rdma.adapters.journal.format import FORMS
-from kube_rdma.model.link import PlannedHostLink
+from kube_rdma.adapters.journal.codec import FORMS, RecordForm, form
+from kube_rdma.model.device import PlannedHostLink
 from tests.kit.recorded import records
 
 

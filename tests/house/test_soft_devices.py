@@ -23,8 +23,8 @@ USES = {
     f"{KERNEL}/netlink/rdma_read.py _merge_port": "its interface may be a pod's: netlink knows",
     f"{KERNEL}/sysfs/devices.py _device": "it sits on no PCI function",
     f"{KERNEL}/sysfs/netdev.py DeviceSite": "the field",
-    "src/kube_rdma/pools/rules/cards.py of_a_pod": "made in a pod, it is no card of the node",
-    "src/kube_rdma/pools/rules/cards.py cards": "likewise",
+    "src/kube_rdma/pools/rules/selection.py of_a_pod": "made in a pod, it is no card of the node",
+    "src/kube_rdma/pools/rules/selection.py cards": "likewise",
     # Networks: it stands on one interface and goes with it, so each pod gets one of its own.
     "src/kube_rdma/model/attach/attachment.py HostNetwork": "the field: the kind that the node has",
     "src/kube_rdma/model/attach/attachment.py NetworkSeat": "the field: the kind to make for a pod",
@@ -37,16 +37,16 @@ USES = {
     f"{ATTACH}/plan.py _link": "those to make again when the interface comes back",
     f"{ATTACH}/plan.py _talk": "of real devices nothing is made",
     f"{ATTACH}/step_table.py _given_back": "made again when the interface comes back",
-    f"{ATTACH}/delegate.py _own": "a card's soft device is not the pod's, which has its own",
+    f"{ATTACH}/foreign_plugins.py _own": "a card's soft device is not the pod's, which has its own",
     f"{ATTACH}/vf.py _has_guid": "its GUID is of its MAC: nobody has to set it",
     "src/kube_rdma/explain/rules/node.py basis": "as host_network, from a report",
     "src/kube_rdma/explain/rules/node.py _device": "a report has no type: the name says iWARP",
     # Of real cards more is demanded or told.
-    "src/kube_rdma/claims/rules/cards.py _kind": "the word for it in a slice, as function is one",
+    "src/kube_rdma/claims/rules/shape.py _kind": "the word for it in a slice, as function is one",
     "src/kube_rdma/doctor/rules/cards.py _slow_port": "its rate is made up",
-    "src/kube_rdma/doctor/rules/outliers.py _facts": "likewise, and it has no firmware",
-    "src/kube_rdma/pools/rules/functions/plan.py _Node._use": "its function is in use",
-    "src/kube_rdma/pools/rules/health/membership.py _Members.__init__": "not the function's own",
+    "src/kube_rdma/doctor/rules/errors.py _facts": "likewise, and it has no firmware",
+    "src/kube_rdma/pools/rules/functions.py _Node._use": "its function is in use",
+    "src/kube_rdma/pools/rules/health.py _Members.__init__": "not the function's own",
     "src/kube_rdma/pools/rules/allocation.py device_infos": "its name is known in the pod alone",
 }
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kube_rdma.attach.rules.step_table import ROWS, lacks, undone
 from kube_rdma.attach.views import TEXTS, describe
-from kube_rdma.model.attach.pod_view import PodView
+from kube_rdma.model.attach.attachment import PodView
 from kube_rdma.model.attach.steps import (
     CallPlugin,
     EndPlugin,

@@ -18,9 +18,8 @@ from kube_rdma.adapters.cluster.kinds.claim_objects import (
     device_class,
     listed_slice,
 )
-from kube_rdma.model.claims.claim import ClaimNode
-from kube_rdma.model.claims.world import ClaimWorld
-from kube_rdma.model.quantity import quantity
+from kube_rdma.model.claims.claim import ClaimNode, ClaimWorld
+from kube_rdma.model.kubernetes import quantity
 from kube_rdma_lab.build import go
 from kube_rdma_lab.build.parts import open_store
 

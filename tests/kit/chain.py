@@ -5,7 +5,7 @@ For tests that begin where no agent has been: an agent leaves its entry to the o
 
 import base64
 
-from kube_rdma.attach.rules.cni_conf.conflist import without
+from kube_rdma.attach.rules.conflist import without
 from kube_rdma_lab import cluster
 
 FOLDER = "/etc/cni/net.d"

@@ -2,7 +2,7 @@
 
 from kube_rdma.adapters.cluster.kinds.claim_objects import DEVICE_CLASS, WHOLE_CLAIM, WHOLE_SLICE
 from kube_rdma.adapters.cluster.kinds.node import NODE
-from kube_rdma.model.claims.device import DRIVER
+from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma_testing.cluster.server import FakeServer
 
 FAST = f'device.attributes["{DRIVER}"].rateGbps >= 400'

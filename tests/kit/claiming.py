@@ -9,8 +9,8 @@ import json
 from contextlib import contextmanager
 
 from kube_rdma.install.installation import assignment, objects
-from kube_rdma.model.claims.device import DRIVER
-from kube_rdma.pools.documents.serve_label import LABEL as SERVE
+from kube_rdma.model.claims.devices import DRIVER
+from kube_rdma.pools.documents.config import SERVE_LABEL as SERVE
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.demo import scc
 from tests.kit.pods import sleeping_pod

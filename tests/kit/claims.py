@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from kube_base.frozen import replace
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.device import PciAddress, PciPosition
-from kube_rdma.model.pools.pool import Mode, Pool, PoolSpec
-from kube_rdma.pools.rules.cards import cards
+from kube_rdma.model.pools import Mode, Pool, PoolSpec
 from kube_rdma.pools.rules.pools import resolve, shares_of
+from kube_rdma.pools.rules.selection import cards
 from tests.kit.nodes import DOWN, device, function, hard_card, nodes, specs
 
 

@@ -8,14 +8,13 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION
 from kube_rdma.adapters.cluster.kinds.node import NODE
-from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
+from kube_rdma.adapters.cluster.kinds.own import DEFINITION, NODE_REPORT
 from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma.attach.documents.network_status import OWN_ANNOTATION, own_attached
-from kube_rdma.ipam.kind import IP_POOL
+from kube_rdma.ipam.cluster import IP_POOL
 from kube_rdma.model.card import CardId
-from kube_rdma.model.reports.node_report import NodeReport, ReportedCard, ReportedPool, ReportedPort
+from kube_rdma.model.reports import NodeReport, ReportedCard, ReportedPool, ReportedPort
 from kube_rdma.pools.kind import NODE_POLICY
 from kube_rdma.reports import cluster as objects
 from kube_rdma.reports.node_report import report_status

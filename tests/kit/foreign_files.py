@@ -16,28 +16,27 @@ from kube_client import wire
 from kube_client.credentials import CredentialPlugin, Person
 from kube_client.kubeconfig import Access, PluginEntry, ServerEntry, UserEntry, read_access
 from kube_client.pod_commands import ERROR, CommandOutput
-from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION
-from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
-from kube_rdma.adapters.cni.exec import protocol
-from kube_rdma.adapters.cni.exec.process import ProcessOutcome
-from kube_rdma.adapters.files import bundle, cluster_bundle
+from kube_rdma.adapters.cluster.kinds.own import DEFINITION, NODE_REPORT
+from kube_rdma.adapters.cni import plugins
+from kube_rdma.adapters.cni.plugins import ProcessOutcome
+from kube_rdma.adapters.files import bundle
 from kube_rdma.adapters.kernel.sysfs import record
-from kube_rdma.adapters.kubelet import checkpoint
-from kube_rdma.adapters.kubelet.checkpoint import DeviceCheckpoint
-from kube_rdma.cli.verify_run import earlier
-from kube_rdma.controller import rules as election
-from kube_rdma.controller.lease import ELECTION
-from kube_rdma.controller.webhooks import WEBHOOK_CONFIGURATIONS
+from kube_rdma.adapters.kubelet import folders
+from kube_rdma.adapters.kubelet.folders import DeviceCheckpoint
+from kube_rdma.cli.verify import earlier
+from kube_rdma.controller import leadership as election
+from kube_rdma.controller.leadership import ELECTION
+from kube_rdma.controller.retirement import WEBHOOK_CONFIGURATIONS
 from kube_rdma.ipam import cluster as ipam
 from kube_rdma.model.attach.cni import Verb
 from kube_rdma.model.attach.steps import PluginConf
 from kube_rdma.model.doctor import Observation, ObservedLink, ObservedRoute
 from kube_rdma.model.ipam import InterfaceName
-from kube_rdma.model.verify.bandwidth import PerftestRun
+from kube_rdma.model.verify import PerftestRun
 from kube_rdma.resources.cluster import named_pools
 from kube_rdma.verify.rules.perftest import table
 from kube_rdma.verify.rules.pods import paired_pod
-from kube_rdma.verify.views.bandwidth import perftest_name
+from kube_rdma.verify.views import perftest_name
 from kube_rdma_whereabouts import plan
 
 from .foreign_parsers import META, Parser
@@ -203,11 +202,11 @@ def _ended(data: bytes) -> None:
 
 def _failed(data: bytes) -> None:
     """What a CNI plugin prints: its answer to ADD, addresses, or why not."""
-    protocol.failure("bridge", Verb.ADD, ProcessOutcome(1, data, data), "/host")
+    plugins.failure("bridge", Verb.ADD, ProcessOutcome(1, data, data), "/host")
     with suppress(Unavailable):
-        protocol.addresses("host-local", data, InterfaceName("net1"), "/run/netns/a")
-    answer = protocol.result("bridge", data)
-    protocol.config(PluginConf("tuning", b'{"type": "tuning"}'), answer)
+        plugins.addresses("host-local", data, InterfaceName("net1"), "/run/netns/a")
+    answer = plugins.result("bridge", data)
+    plugins.config(PluginConf("tuning", b'{"type": "tuning"}'), answer)
 
 
 def _elected(data: bytes) -> None:
@@ -250,7 +249,7 @@ def _recorded(data: bytes) -> None:
 
 
 def _checkpoint(data: bytes) -> None:
-    DeviceCheckpoint(as_file(data, "kubelet", checkpoint.NAME).parent).read()
+    DeviceCheckpoint(as_file(data, "kubelet", folders.NAME).parent).read()
 
 
 def _report(data: bytes) -> None:
@@ -279,7 +278,7 @@ FILE_PARSERS: Mapping[str, tuple[object, Parser]] = {
         NODE_LEASE,
         lambda data: ipam.lease(wire.stored(ipam.LEASE, data)),
     ),
-    "IPBlock": (BLOCK, lambda data: ipam.block(wire.stored(ipam.IP_BLOCK, data))),
+    "IPBlock": (BLOCK, lambda data: ipam.stored_block(wire.stored(ipam.IP_BLOCK, data))),
     "NodeReport": (REPORT, _report),
     "ExecCredential": (CREDENTIAL, _login),
     "kubeconfig": (KUBECONFIG, _kubeconfig),
@@ -287,7 +286,7 @@ FILE_PARSERS: Mapping[str, tuple[object, Parser]] = {
     "bundle": (BUNDLE, lambda data: bundle.decode(data, "bundle.json")),
     "silent nodes of a cluster": (
         {"nodes": [{"node": "node-1", "why": "it hangs"}]},
-        lambda data: cluster_bundle.silent(data, "cluster.tar.gz"),
+        lambda data: bundle.silent(data, "cluster.tar.gz"),
     ),
     "record of the kubelet": (CHECKPOINT, _checkpoint),
     "pools of a network": (MACVLAN, lambda data: named_pools(as_text(data))),

@@ -18,18 +18,17 @@ from kube_client import wire
 from kube_client.errors import failure
 from kube_client.kinds import ObjectKind, Stored
 from kube_rdma.adapters.cluster.kinds.pod import POD, pod_state
-from kube_rdma.adapters.cni import protocol, results
-from kube_rdma.attach.cluster_restarts import request_of
-from kube_rdma.attach.documents import called_conf
-from kube_rdma.attach.rules.restarts import EvictionTurns, evictable
-from kube_rdma.ipam.cluster import IP_BLOCK, block, borrow_queue
-from kube_rdma.ipam.kind import IP_POOL, pool_of
+from kube_rdma.adapters.cni import protocol
+from kube_rdma.attach.cluster import request_of
+from kube_rdma.attach.documents import cni_conf
+from kube_rdma.attach.rules.repair import EvictionTurns, evictable
+from kube_rdma.ipam.cluster import IP_BLOCK, IP_POOL, borrow_queue, pool_of, stored_block
 from kube_rdma.lib.text.document import of_json
+from kube_rdma.model.attach.attachment import RESTART
 from kube_rdma.model.attach.cni import CniResult
-from kube_rdma.model.attach.restart import RESTART
-from kube_rdma.model.pod import PodState
+from kube_rdma.model.kubernetes import PodState
 from kube_rdma.pools.kind import NODE_POLICY, policy_of
-from kube_rdma.verify.cluster_checks import BANDWIDTH_CHECK, seen_check
+from kube_rdma.verify.cluster import BANDWIDTH_CHECK, seen_check
 
 Parser = Callable[[bytes], object]
 
@@ -154,9 +153,9 @@ def _call(data: bytes) -> None:
     protocol.version_of(data)
     call = protocol.decode(ENVIRONMENT, data, 3)
     protocol.encode(call, CniResult())
-    for read in (called_conf.plugin_type, called_conf.resource, called_conf.network_name):
+    for read in (cni_conf.plugin_type, cni_conf.resource, cni_conf.network_name):
         read(call.config)
-    called_conf.addresses(call)
+    cni_conf.addresses(call)
 
 
 def _check(stored: Stored[Any, Any]) -> None:
@@ -166,12 +165,12 @@ def _check(stored: Stored[Any, Any]) -> None:
 
 
 def _network(data: bytes) -> None:
-    called_conf.network(protocol.decode(ENVIRONMENT, data, 3), "default/x", None)
+    cni_conf.network(protocol.decode(ENVIRONMENT, data, 3), "default/x", None)
 
 
 def _result(data: bytes) -> object:
     try:
-        return results.decoded(data)
+        return protocol.decoded_result(data)
     except ValueError as error:
         if type(error) is ValueError:  # its contract
             return None
@@ -189,7 +188,7 @@ PARSERS: Mapping[str, tuple[object, Parser]] = {
     "Pod": (POD_OBJECT, _of(POD, pod_state)),
     "BandwidthCheck": (CHECK_OBJECT, _of(BANDWIDTH_CHECK, _check)),
     "NodePolicy": (POLICY_OBJECT, _of(NODE_POLICY, policy_of)),
-    "IPBlock": (BLOCK_OBJECT, _of(IP_BLOCK, block)),
+    "IPBlock": (BLOCK_OBJECT, _of(IP_BLOCK, stored_block)),
     "IPPool": (POOL_OBJECT, _of(IP_POOL, pool_of)),
     "borrow requests of an IPPool": (POOL_OBJECT, _of(IP_POOL, borrow_queue)),
     "refusal of the API server": (
@@ -201,7 +200,7 @@ PARSERS: Mapping[str, tuple[object, Parser]] = {
     "CNI call": (CONF, _call),
     "network of a CNI call": (CONF, _network),
     "result of a CNI plugin": (RESULT, _result),
-    "blocks of pod-networks": (BLOCKS, lambda data: called_conf.blocks(_text(data))),
+    "blocks of pod-networks": (BLOCKS, lambda data: cni_conf.blocks(_text(data))),
     "object": (POD_OBJECT, of_json),
 }
 

@@ -17,12 +17,12 @@ from tempfile import mkdtemp
 
 from kube_base.errors import Refused
 from kube_client import wire
-from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION
-from kube_rdma.adapters.cluster.kinds.workload import DAEMON_SET
+from kube_rdma.adapters.cluster.kinds.own import DEFINITION
+from kube_rdma.adapters.cluster.kinds.pod import DAEMON_SET
 from kube_rdma.adapters.files.device_info import DeviceInfoFolder
-from kube_rdma.adapters.kubelet.settings import topology_policy
+from kube_rdma.adapters.kubelet.folders import topology_policy
 from kube_rdma.adapters.runtime import cri
-from kube_rdma.admission.documents import manifests, pod_manifest, pod_places
+from kube_rdma.admission.documents import manifests, pod_manifest
 from kube_rdma.admission.rules.findings import findings
 from kube_rdma.attach.documents import (
     cni_conf,
@@ -31,19 +31,18 @@ from kube_rdma.attach.documents import (
     networks,
     pod_networks,
 )
-from kube_rdma.attach.rules import foreign_plugins
-from kube_rdma.attach.rules.cni_conf import conflist
+from kube_rdma.attach.rules import conflist, foreign_plugins
 from kube_rdma.attach.rules.repair import is_others
 from kube_rdma.attach.rules.requests import wishes
 from kube_rdma.lib.text import reader
 from kube_rdma.model.attach.attachment import NetworkAsk, NetworkKind
-from kube_rdma.model.cni_conf import ConfFile
+from kube_rdma.model.attach.cni import ConfFile
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.ipam import InterfaceName
-from kube_rdma.model.pod import PodState
-from kube_rdma.model.pools.pool import DeviceInfo
+from kube_rdma.model.kubernetes import PodState
+from kube_rdma.model.pools import DeviceInfo
 from kube_rdma.operator import cluster as operator
-from kube_rdma.operator.kind import NIC_CLUSTER_POLICY, policy_of
+from kube_rdma.operator.cluster import NIC_CLUSTER_POLICY, policy_of
 from kube_rdma.pools.documents import config
 from kube_rdma.verify.rules.pods import OWN_STATUS, paired_pod
 from kube_rdma_whereabouts import objects as whereabouts
@@ -287,7 +286,7 @@ def _manifests(data: bytes) -> None:
         if isinstance(one, Refused):
             raise one
         for manifest in manifests.manifests(one):
-            for pod in pod_places.pods(manifest):
+            for pod in manifests.pods(manifest):
                 findings(pod_manifest.load(pod))
 
 

@@ -19,9 +19,9 @@ from kube_rdma.model.device import (
     Port,
     PortState,
 )
-from kube_rdma.model.pools.pool import FunctionRange, Mode, PoolSpec, Preference, Selector
+from kube_rdma.model.pools import FunctionRange, Mode, PoolSpec, Preference, Selector
 from kube_rdma.model.survey import NamespaceMode, Survey, Verdict
-from kube_rdma.pools.rules.cards import cards
+from kube_rdma.pools.rules.selection import cards
 
 RDMA_CM = CharDevice(CharKind.RDMA_CM, "/dev/infiniband/rdma_cm", 10, 58)
 DOORS = (CharKind.UVERBS, CharKind.UMAD, CharKind.ISSM)

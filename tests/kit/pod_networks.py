@@ -22,12 +22,18 @@ from kube_rdma.model.attach.attachment import (
     Wish,
 )
 from kube_rdma.model.card import Card, CardId, Function, Netdev
-from kube_rdma.model.device import LinkLayer
-from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings, LinkState, VlanProtocol
+from kube_rdma.model.device import LinkLayer, PlannedHostLink
 from kube_rdma.model.ipam import InterfaceName
-from kube_rdma.model.late_binding.binding import ContainerId, PodName
-from kube_rdma.model.link import PlannedHostLink
-from kube_rdma.model.pools.pool import Bind, Mode, ShareId
+from kube_rdma.model.late_binding import ContainerId, PodName
+from kube_rdma.model.pools import (
+    Bind,
+    FunctionPlace,
+    FunctionSettings,
+    LinkState,
+    Mode,
+    ShareId,
+    VlanProtocol,
+)
 from kube_rdma.model.survey import NamespaceMode
 
 from .nodes import device, seat

@@ -3,7 +3,7 @@
 import random
 from functools import partial
 
-from kube_rdma.model.verify.bandwidth import (
+from kube_rdma.model.verify import (
     PairedPod,
     Pairing,
     PairOutcome,
@@ -13,11 +13,9 @@ from kube_rdma.model.verify.bandwidth import (
     PerftestRun,
     PodDevice,
 )
-from kube_rdma.verify.rules.neighbours import turns_of
-from kube_rdma.verify.rules.rails import lonely, with_rails
-from kube_rdma.verify.rules.retries import retries
-from kube_rdma.verify.rules.suspects import suspects
-from kube_rdma.verify.rules.verdicts import rate
+from kube_rdma.verify.rules.pairs import retries, turns_of
+from kube_rdma.verify.rules.pods import lonely, with_rails
+from kube_rdma.verify.rules.suspects import rate, suspects
 
 LINE, SLOW = 400.0, 195.0
 NOISE = partial(random.Random, 1)  # noise that is the same each time

@@ -9,7 +9,7 @@ from inspect import isclass, signature
 from typing import Any, get_args, get_type_hints
 
 from kube_base.frozen import Frozen
-from kube_rdma.adapters.journal.format import RECORDS
+from kube_rdma.adapters.journal.codec import RECORDS
 
 ROOTS: tuple[type, ...] = tuple(of for kinds in RECORDS for of in kinds.values())
 

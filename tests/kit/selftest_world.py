@@ -11,8 +11,8 @@ from kube_base.frozen import replace
 from kube_rdma.adapters.kernel.pod.errors import INFINIBAND
 from kube_rdma.model.attach.attachment import HostLink, HostNetwork, LinkWays
 from kube_rdma.model.attach.steps import AddRoute, AddRule
-from kube_rdma.model.functions.step import FunctionPlace
-from kube_rdma.model.link import PlannedHostLink
+from kube_rdma.model.device import PlannedHostLink
+from kube_rdma.model.pools import FunctionPlace
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma_selftest.run import SelftestDependencies
 from kube_rdma_selftest.trial import SelftestScene

@@ -1,8 +1,8 @@
 """A node of the world: a disk that survives, an agent that does not, and the tasks under way.
 
-A task runs one operation of ipam/rules/agent or ipam/rules/gc; each turn performs one effect of it,
-or delivers the answer of an effect that was performed earlier. A crash drops all tasks where they
-stand.
+A task runs one operation of ipam/rules/agent or ipam/rules/reclaim; each turn performs one effect
+of it, or delivers the answer of an effect that was performed earlier. A crash drops all tasks where
+they stand.
 """
 
 from __future__ import annotations

@@ -22,9 +22,9 @@ from kube_base.frozen import replace
 from kube_rdma.ipam.rules import agent as operations
 from kube_rdma.ipam.rules import effects
 from kube_rdma.ipam.rules.blocks import is_rollback
-from kube_rdma.ipam.rules.gc import ClusterView, GcState, collect_garbage
 from kube_rdma.ipam.rules.grant import Granted
 from kube_rdma.ipam.rules.node_state import load
+from kube_rdma.ipam.rules.reclaim import ClusterView, GcState, collect_garbage
 from kube_rdma.ipam.rules.subpools import key_of, subpools
 from kube_rdma.model.ipam import (
     Address,

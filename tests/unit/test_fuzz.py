@@ -63,7 +63,7 @@ def test_a_reader_may_raise_what_is_allowed_and_nothing_else():
     assert (defect.kind, defect.data) == ("IndexError", b"abc")
     assert tried(planted(lambda data: data[3], allowed=(IndexError,)), b"abc") is None
     inside = tried(planted(TARGETS["uevent"].read), None)
-    assert re.fullmatch(r"src/kube_rdma/adapters/kernel/netlink/uevents\.py:\d+", inside.place)
+    assert re.fullmatch(r"src/kube_rdma/adapters/kernel/netlink/events\.py:\d+", inside.place)
 
 
 def test_an_error_without_a_sentence_is_a_defect():

@@ -7,7 +7,7 @@ from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.pod import FULL_POD, FullPod
 from kube_rdma.admission.documents import pod_manifest
 from kube_rdma.lib.text.document import of_json
-from kube_rdma.model.admission.pod_template import PodTemplate
+from kube_rdma.model.admission import PodTemplate
 
 
 async def whole_pod(

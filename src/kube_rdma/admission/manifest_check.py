@@ -2,7 +2,7 @@
 
     files ─► documents ─► objects (admission/documents/manifests) ─┬─► facts: pools, networks,
     claims
-                                pods (admission/documents/pod_places) └─► judged by these facts
+                                pods (admission/documents/manifests) └─► judged by these facts
 
 `kube-rdma config check` shows the outcome. The rules are admission/rules, which explain applies to
 a pod of the cluster; what only the cluster knows, such as other objects there, is not held against
@@ -16,22 +16,20 @@ from functools import partial
 
 from kube_base.errors import Refused
 from kube_base.frozen import Frozen, replace
-from kube_rdma.admission.documents import manifests, pod_places
+from kube_rdma.admission.documents import manifests
 from kube_rdma.admission.documents import pod_manifest as pod_api
-from kube_rdma.admission.documents.manifests import Manifest
-from kube_rdma.admission.documents.pod_places import PodSection
+from kube_rdma.admission.documents.manifests import Manifest, PodSection
+from kube_rdma.admission.documents.pod_manifest import DEFAULT_NAMESPACE
 from kube_rdma.admission.rules.completions import completions
-from kube_rdma.admission.rules.findings import findings
+from kube_rdma.admission.rules.findings import findings, misplaced
 from kube_rdma.admission.rules.shares import of_pools, with_shares
-from kube_rdma.admission.rules.surroundings import misplaced
 from kube_rdma.admission.views import Addition, CheckedObject, ManifestCheck
-from kube_rdma.admission.written_storage import WrittenStorage, fields_of, text_of
 from kube_rdma.attach.documents import network_definition
 from kube_rdma.attach.documents.network_definition import NetworkDefinition
 from kube_rdma.attach.rules.addresses import default_routes
-from kube_rdma.claims import claim_configs
-from kube_rdma.claims import parameter_document as claim_parameters
-from kube_rdma.claims.objects import judged as judged_claim
+from kube_rdma.claims import parameters
+from kube_rdma.claims import parameters as claim_parameters
+from kube_rdma.claims.parameters import judged as judged_claim
 from kube_rdma.install.rules.presets import PRESETS
 from kube_rdma.ipam import ip_pool
 from kube_rdma.ipam.rules.pools import overlaps
@@ -39,20 +37,86 @@ from kube_rdma.lib.phrases import listed
 from kube_rdma.lib.text.document import Document, ManifestDocument, Path, of_json, section
 from kube_rdma.lib.text.faults import no_fields
 from kube_rdma.lib.text.reader import read
-from kube_rdma.model.admission.facts import (
+from kube_rdma.model.admission import (
     USUAL,
     AdmissionFacts,
     AdmissionSettings,
+    ClaimFacts,
     OfferedPool,
+    PodTemplate,
 )
-from kube_rdma.model.admission.pod_template import PodTemplate
 from kube_rdma.model.attach.attachment import Network, NetworkKind
 from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.ipam import IPPool, PoolName
-from kube_rdma.model.operator.cluster_policy import ClusterPolicy
+from kube_rdma.model.operator import ClusterPolicy
 from kube_rdma.operator.documents import nic_cluster_policy
 from kube_rdma.pools.config import judged
 from kube_rdma.pools.documents import config
+
+# Storage that manifests describe: which driver the volume of a claim has.
+
+
+class _WrittenVolume(Frozen):
+    """A PersistentVolume: its driver and the claim that it is for."""
+
+    name: str
+    driver: str
+    claim: tuple[str, str]
+
+
+class _WrittenClaim(Frozen):
+    """A PersistentVolumeClaim as it is written."""
+
+    namespace: str
+    name: str
+    storage_class: str
+    volume: str
+
+
+class WrittenStorage:
+    """Claims, volumes and classes: only what says whose driver a volume has."""
+
+    def __init__(self) -> None:
+        self._claims: list[_WrittenClaim] = []
+        self._volumes: list[_WrittenVolume] = []
+        self._classes: dict[str, str] = {}  # storage classes with their drivers
+
+    def add(self, manifest: Manifest) -> None:
+        """One object of these kinds."""
+        value = fields_of(manifest.document.value)
+        spec = fields_of(value.get("spec"))
+        if manifest.kind == "StorageClass":
+            self._classes[manifest.name] = text_of(value.get("provisioner"))
+        elif manifest.kind == "PersistentVolume":
+            to = fields_of(spec.get("claimRef"))
+            claim = (text_of(to.get("namespace")), text_of(to.get("name")))
+            driver = text_of(fields_of(spec.get("csi") or spec.get("flexVolume")).get("driver"))
+            self._volumes.append(_WrittenVolume(manifest.name, driver, claim))
+        else:
+            space = manifest.namespace or DEFAULT_NAMESPACE
+            name = text_of(spec.get("storageClassName"))
+            volume = text_of(spec.get("volumeName"))
+            self._claims.append(_WrittenClaim(space, manifest.name, name, volume))
+
+    def bound(self) -> Iterator[ClaimFacts]:
+        """Each claim with the driver of its volume, or of its class."""
+        by_name = {volume.name: volume for volume in self._volumes}
+        by_claim = {volume.claim: volume for volume in self._volumes}
+        for claim in self._claims:
+            volume = by_name.get(claim.volume) or by_claim.get((claim.namespace, claim.name))
+            driver = volume.driver if volume else self._classes.get(claim.storage_class, "")
+            yield ClaimFacts(claim.namespace, claim.name, driver, claim.storage_class)
+
+
+def fields_of(value: object) -> Mapping[str, object]:
+    """An object's fields; none of what is no object."""
+    return value if isinstance(value, dict) else {}
+
+
+def text_of(value: object) -> str:
+    """A text; an empty one in place of what is none."""
+    return value if isinstance(value, str) else ""
+
 
 _CONF = ("spec", "config")
 _PREFIXES: Mapping[str, tuple[str, ...]] = {
@@ -144,7 +208,7 @@ class _Checker:
         """What makes pods, to be judged when all files are read."""
         templates = [
             (part, pod)
-            for part in pod_places.pods(manifest)
+            for part in manifests.pods(manifest)
             if (pod := self._loaded(part, manifest)) is not None
         ]
         self.pods += templates
@@ -164,7 +228,7 @@ class _Checker:
 
     def _claims(self, manifest: Manifest) -> str:
         """The claims in an object of any kind; empty where none has parameters for kube-rdma."""
-        places = claim_configs.places(manifest.document, manifest.group, manifest.kind)
+        places = parameters.places(manifest.document, manifest.group, manifest.kind)
         claims = [judged_claim(manifest.document, place) for place in places]
         if not any(claim.configs for claim in claims):
             return ""
@@ -180,7 +244,7 @@ class _Checker:
         try:
             return pod_api.load(part, manifest.namespace, manifest.name)
         except Refused as refused:
-            if pod_places.is_own(manifest):
+            if manifests.is_own(manifest):
                 raise
             for fault in (refused, *refused.more):
                 self.warn(fault.where, (fault.problem,), fault.remedy)
@@ -190,9 +254,9 @@ class _Checker:
         self, manifest: Manifest, templates: Sequence[tuple[PodSection, PodTemplate]]
     ) -> None:
         """Annotations for pods that stand around their template."""
-        if not templates or pod_places.copies_annotations(manifest):
+        if not templates or manifests.copies_annotations(manifest):
             return
-        above = pod_places.annotations_above(manifest, [part for part, _ in templates])
+        above = manifests.annotations_above(manifest, [part for part, _ in templates])
         self.findings += (
             replace(one, subject=manifest.document.where(one.path, key=True))
             for one in misplaced(above, [pod for _, pod in templates])
@@ -335,7 +399,7 @@ _LOOKS: Mapping[tuple[str, str], Callable[[_Checker, Manifest], str]] = {
     ("mellanox.com", "NicNodePolicy"): _Checker.of_node_policies,
     ("k8s.cni.cncf.io", "NetworkAttachmentDefinition"): _Checker.of_network,
     ("kube-rdma.io", claim_parameters.KIND): _Checker.of_parameters,
-    **dict.fromkeys(((claim_configs.GROUP, kind) for kind in _CLAIMS), _Checker.of_claim),
+    **dict.fromkeys(((parameters.GROUP, kind) for kind in _CLAIMS), _Checker.of_claim),
     **{
         (group, kind): _Checker.of_made_network
         for group, kinds in {

@@ -8,8 +8,16 @@ from __future__ import annotations
 from typing import Any
 
 from kube_base.frozen import Frozen
-from kube_rdma.lib.finding_lines import located, sentence
-from kube_rdma.lib.page import Line, Page, PageRow, PageState, PageTable, Sentence
+from kube_rdma.lib.page import (
+    Line,
+    Page,
+    PageRow,
+    PageState,
+    PageTable,
+    Sentence,
+    located,
+    sentence,
+)
 from kube_rdma.model.finding import Finding
 
 _HEAD = ("AT", "KIND", "NAME", "WHAT IT IS")

@@ -1,6 +1,6 @@
 """Asks who may have the cards of which a part is not on the node, and remembers since when.
 
-Part of the loop of role plugin; pools/rules/health/absence says what follows. Three know of pods
+Part of the loop of role plugin; pools/rules/absence says what follows. Three know of pods
 that have a card: the kubelet from Allocate until the pod has ended, late binding (promises,
 bindings), and the records of attached networks, which are on the disk before the first interface
 moves.
@@ -12,9 +12,9 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from kube_rdma.model.card import Card, CardId
-from kube_rdma.model.pools.pool import Pool, PoolSpec
-from kube_rdma.pools.rules.health.absence import Absences, absent, is_away, is_bare
-from kube_rdma.pools.rules.health.membership import Holders
+from kube_rdma.model.pools import Pool, PoolSpec
+from kube_rdma.pools.rules.absence import Absences, absent, is_away, is_bare
+from kube_rdma.pools.rules.health import Holders
 from kube_rdma.pools.rules.pools import Held
 from kube_rdma.pools.rules.selection import moves
 

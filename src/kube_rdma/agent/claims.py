@@ -16,28 +16,28 @@ from typing import TYPE_CHECKING
 from kube_base.errors import Refused
 from kube_base.frozen import Frozen, replace
 from kube_rdma.adapters.cni.state import ClaimedNamespaces
+from kube_rdma.adapters.journal.codec import CLAIMS
 from kube_rdma.adapters.journal.disk import Folder
-from kube_rdma.adapters.journal.format import CLAIMS
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.runtime.cdi import CdiFolder
 from kube_rdma.adapters.runtime.settings import ClaimFiles, PodSettings
 from kube_rdma.agent.dependencies import AgentDependencies
 from kube_rdma.agent.node.node_events import NodeEvent
 from kube_rdma.attach.claim_settings import ClaimSettings
-from kube_rdma.attach.rules.late_binding.binding import holders
-from kube_rdma.claims.cluster import allocated, claims_of_pod, write_statuses
-from kube_rdma.claims.cluster_slices import OfferedSlices
+from kube_rdma.attach.rules.late_binding import holders
+from kube_rdma.claims.cluster import OfferedSlices, allocated, claims_of_pod, write_statuses
 from kube_rdma.claims.driver import ClaimDriver
-from kube_rdma.claims.metadata import ClaimMetadata
-from kube_rdma.claims.prepared_claims import ClaimDependencies, PreparedClaims
+from kube_rdma.claims.prepared_claims import (
+    ClaimDependencies,
+    ClaimMetadata,
+    ClaimStatuses,
+    PreparedClaims,
+)
 from kube_rdma.claims.publisher import SlicePublisher
-from kube_rdma.claims.statuses import ClaimStatuses
-from kube_rdma.model.claims.device import DRIVER
-from kube_rdma.model.claims.prepared import ClaimName
-from kube_rdma.model.claims.status import DeviceStatus
-from kube_rdma.model.cni_conf import Wiring
-from kube_rdma.model.late_binding.binding import HeldShare
-from kube_rdma.model.late_binding.runtime import PodSandbox
+from kube_rdma.model.attach.cni import Wiring
+from kube_rdma.model.claims.claim import ClaimName, DeviceStatus
+from kube_rdma.model.claims.devices import DRIVER
+from kube_rdma.model.late_binding import HeldShare, PodSandbox
 
 if TYPE_CHECKING:
     from kube_client.objects import Cluster

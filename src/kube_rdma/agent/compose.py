@@ -19,22 +19,19 @@ from kube_base.errors import Unavailable
 from kube_base.frozen import Frozen, replace
 from kube_base.notices import Notices
 from kube_rdma.adapters.files.device_info import FOLDER, DeviceInfoFolder
+from kube_rdma.adapters.journal.codec import BINDINGS, FUNCTIONS, POOLS, RAILS
 from kube_rdma.adapters.journal.disk import Folder
-from kube_rdma.adapters.journal.format import BINDINGS, FUNCTIONS, POOLS, RAILS
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.kernel.device_nodes import FOLDER as CHAR_FOLDER
 from kube_rdma.adapters.kernel.device_nodes import CharNodes, missing
-from kube_rdma.adapters.kernel.netlink.rtnl_events import RtnlEvents
-from kube_rdma.adapters.kernel.netlink.uevents import Uevents
+from kube_rdma.adapters.kernel.netlink.events import RtnlEvents, Uevents
 from kube_rdma.adapters.kernel.pod.namespaces import links_inside
-from kube_rdma.adapters.kernel.sriov.addresses import give_addresses
-from kube_rdma.adapters.kernel.sriov.functions import SriovCards
+from kube_rdma.adapters.kernel.sriov.functions import SriovCards, give_addresses
 from kube_rdma.adapters.kernel.sriov.netdev_usage import read_uses
-from kube_rdma.adapters.kernel.sysfs.port_watch import read_states
-from kube_rdma.adapters.kubelet.checkpoint import DeviceCheckpoint
-from kube_rdma.adapters.kubelet.folders import FIXED, KNOWN, Folders, find_folders
+from kube_rdma.adapters.kernel.sysfs.counters import read_states
+from kube_rdma.adapters.kubelet.device_plugin import Registry, serve
+from kube_rdma.adapters.kubelet.folders import FIXED, KNOWN, DeviceCheckpoint, Folders, find_folders
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
-from kube_rdma.adapters.kubelet.registry import Registry, serve
 from kube_rdma.adapters.runtime.cdi import CdiFolder
 from kube_rdma.adapters.runtime.cri import read_runtime, read_sandboxes
 from kube_rdma.adapters.runtime.settings import SettingsFolder
@@ -42,31 +39,22 @@ from kube_rdma.agent.dependencies import AgentDependencies
 from kube_rdma.agent.node.node_events import NodeEvent
 from kube_rdma.agent.node.ready_file import ReadyFile
 from kube_rdma.agent.virtual_functions import BOOT_ID, Sources
-from kube_rdma.attach.late_binding.asked_again import AskedAgain
-from kube_rdma.attach.late_binding.binder import Binder, BinderDependencies, always
-from kube_rdma.attach.late_binding.early_settings import EarlySettings
-from kube_rdma.attach.late_binding.interface import LateBinding, NoLateBinding
-from kube_rdma.attach.rules.late_binding.cdi import KUBELET, cdi_works
+from kube_rdma.attach.binder import Binder, BinderDependencies, always
+from kube_rdma.attach.late_binding import AskedAgain, EarlySettings, LateBinding, NoLateBinding
+from kube_rdma.attach.rules.late_binding import KUBELET, cdi_works
 from kube_rdma.hardware.kernel_events import Announcements, KernelSources
-from kube_rdma.hardware.own_addresses import OwnAddresses
-from kube_rdma.hardware.survey import rerouted, take_survey
-from kube_rdma.hardware.survey_cache import SurveyCache
-from kube_rdma.model.functions.function import MadeFunctions
-from kube_rdma.model.late_binding.runtime import Runtime
-from kube_rdma.model.metrics.families import MetricNames
-from kube_rdma.model.pools.pool import AppliedPools
-from kube_rdma.model.pools.rails import RailRecord
-from kube_rdma.pools.kubelet_record import KubeletRecord
-from kube_rdma.pools.kubelet_view import KubeletView
+from kube_rdma.hardware.survey import OwnAddresses, SurveyCache, rerouted, take_survey
+from kube_rdma.model.late_binding import Runtime
+from kube_rdma.model.metrics import MetricNames
+from kube_rdma.model.pools import AppliedPools, MadeFunctions, RailRecord
+from kube_rdma.pools.kubelet_view import KubeletRecord, KubeletView
 from kube_rdma.pools.rails import NodeRails
 
 if TYPE_CHECKING:
     from kube_client.objects import Cluster
     from kube_rdma.adapters.cluster.events import Events
-    from kube_rdma.adapters.cluster.nodes import Nodes
-    from kube_rdma.adapters.cluster.pods import Pods
-    from kube_rdma.agent.node.labeller import LabelSources
-    from kube_rdma.agent.node.node_labels import NodeLabels
+    from kube_rdma.adapters.cluster.nodes import Nodes, Pods
+    from kube_rdma.agent.node.node_labels import LabelSources, NodeLabels
     from kube_rdma.attach.node_networks import NodeNetworks
     from kube_rdma.reports.node_keeper import NodeKeeper
 
@@ -161,7 +149,7 @@ async def labelling(options: AgentOptions) -> AsyncIterator[LabelSources]:
     from kube_rdma.adapters.cluster.events import Events
     from kube_rdma.adapters.cluster.nodes import Nodes
     from kube_rdma.agent.node.cluster_node_events import ClusterNodeEvents
-    from kube_rdma.agent.node.labeller import LabelSources
+    from kube_rdma.agent.node.node_labels import LabelSources
 
     assert options.node
     async with options.connect() as cluster:
@@ -190,11 +178,10 @@ async def _with_node(
     """The doors of role `node` too: the API server, and late binding where it works."""
     # Imported here: role `plugin` alone needs neither the memory nor the time of the client.
     from kube_rdma.adapters.cluster.events import Events
-    from kube_rdma.adapters.cluster.nodes import Nodes
-    from kube_rdma.adapters.cluster.pods import Pods
+    from kube_rdma.adapters.cluster.nodes import Nodes, Pods
     from kube_rdma.agent.node.cluster_node_events import ClusterNodeEvents
-    from kube_rdma.agent.node.policies import NodePolicies
-    from kube_rdma.claims.claimed_gpus import ClaimedGpus
+    from kube_rdma.agent.node.report import NodePolicies
+    from kube_rdma.claims.publisher import ClaimedGpus
     from kube_rdma.pools.kind import NODE_POLICY
 
     assert options.node
@@ -272,9 +259,8 @@ def _with_claims(
 def _keepers(options: AgentOptions, cluster: Cluster) -> tuple[NodeKeeper[Any], ...]:
     """Those of what the cluster knows of this node, as the options wish."""
     from kube_rdma.adapters.cluster.nodes import Nodes
-    from kube_rdma.agent.node.card_condition import CardCondition
+    from kube_rdma.agent.node.marks import CardCondition, StartupTaint
     from kube_rdma.agent.node.report import NodeReporter
-    from kube_rdma.agent.node.startup_taint import StartupTaint
     from kube_rdma.reports.cluster_node_reports import NodeReports
 
     assert options.node
@@ -323,11 +309,7 @@ def _networks(
     kept: SurveyCache,
 ) -> NodeNetworks:
     """Pod networks, which nobody serves yet."""
-    from kube_rdma.attach.node_networks import (
-        NetworkSite,
-        NodeKernel,
-        NodeNetworks,
-    )
+    from kube_rdma.attach.node_networks import NetworkSite, NodeKernel, NodeNetworks
 
     assert options.node
     places = options.places

@@ -14,21 +14,20 @@ from typing import TYPE_CHECKING, Any
 
 from kube_base.frozen import Frozen, field
 from kube_rdma.adapters.files.device_info import DeviceInfoFolder
-from kube_rdma.adapters.kubelet.resource_server import Served
-from kube_rdma.adapters.kubelet.service import Answers
+from kube_rdma.adapters.kubelet.device_plugin import Answers, Served
 from kube_rdma.agent.mode_changes import OpenJournal
 from kube_rdma.agent.node.node_events import NodeEvents, NullNodeEvents
 from kube_rdma.agent.virtual_functions import Sources
-from kube_rdma.attach.late_binding.interface import LateBinding, NoLateBinding
+from kube_rdma.attach.late_binding import LateBinding, NoLateBinding
 from kube_rdma.hardware.kernel_events import KernelSources
-from kube_rdma.hardware.own_addresses import OwnAddresses
-from kube_rdma.model.pools.pool import Offer
+from kube_rdma.hardware.survey import OwnAddresses
+from kube_rdma.model.pools import Offer
 from kube_rdma.pools.kubelet_view import KubeletView
 from kube_rdma.pools.rails import NodeRails
 
 if TYPE_CHECKING:
-    from kube_rdma.agent.node.policies import NodePolicies
     from kube_rdma.agent.node.ready_file import ReadyFile
+    from kube_rdma.agent.node.report import NodePolicies
     from kube_rdma.attach.node_networks import NodeNetworks
     from kube_rdma.claims.driver import ClaimDriver
     from kube_rdma.metrics.exporter import Exporter

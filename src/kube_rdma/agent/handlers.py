@@ -1,8 +1,8 @@
 """Answers what the kubelet asks about a resource, out of the pools as they are at that moment.
 
-Between adapters/kubelet/service, which has the calls, and the rules that decide: allocation, which
-shares are preferred, whether a container may start. What it adds is the log, the journal and the
-GPUs that are free now.
+Between adapters/kubelet/device_plugin, which has the calls, and the rules that decide: allocation,
+which shares are preferred, whether a container may start. What it adds is the log, the journal and
+the GPUs that are free now.
 """
 
 from __future__ import annotations
@@ -15,24 +15,15 @@ import structlog
 
 from kube_base.errors import KubeError, Unavailable
 from kube_rdma.adapters.files.device_info import DeviceInfoFolder
-from kube_rdma.adapters.kubelet.service import Answers, Choice
-from kube_rdma.attach.late_binding.interface import LateBinding
+from kube_rdma.adapters.kubelet.device_plugin import Answers, Choice
+from kube_rdma.attach.late_binding import LateBinding
 from kube_rdma.claims.rules.serving import refuse_claimed
-from kube_rdma.model.pools.gpu_use import FreeGpu
-from kube_rdma.model.pools.pool import (
-    DeviceInfo,
-    Grant,
-    Pool,
-    PoolSpec,
-    Preference,
-    ShareId,
-    Variables,
-)
+from kube_rdma.model.holdings import FreeGpu
+from kube_rdma.model.pools import DeviceInfo, Grant, Pool, PoolSpec, Preference, ShareId, Variables
 from kube_rdma.pools.kubelet_view import KubeletView
-from kube_rdma.pools.rules.allocation import allocate, device_infos
+from kube_rdma.pools.rules.allocation import allocate, device_infos, unheld
 from kube_rdma.pools.rules.modes import terms
 from kube_rdma.pools.rules.preference import prefer
-from kube_rdma.pools.rules.share_limits import unheld
 
 if TYPE_CHECKING:
     from kube_rdma.attach.share_limits import ShareLimitRounds

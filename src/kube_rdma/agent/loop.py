@@ -30,27 +30,37 @@ from kube_rdma.agent.handlers import Handlers
 from kube_rdma.agent.mode_changes import ModeChanges
 from kube_rdma.agent.node.node_events import NodeEvent
 from kube_rdma.agent.virtual_functions import VirtualFunctions
-from kube_rdma.attach.rules.late_binding import early
+from kube_rdma.attach.rules import late_binding
 from kube_rdma.claims.rules.serving import PluginShares, for_plugin, plugin_shares, waiting
 from kube_rdma.hardware import kernel_events
-from kube_rdma.hardware.relevance import CardEvents
+from kube_rdma.hardware.kernel_events import CardEvents
 from kube_rdma.lib.debounce import SETTLE, Debounce
 from kube_rdma.lib.logs import write
 from kube_rdma.model.card import CardId, Use
-from kube_rdma.model.claims.prepared import PreparedClaim
-from kube_rdma.model.functions.function import FunctionsPlan
-from kube_rdma.model.node import NodeState
-from kube_rdma.model.pools.holding import Holding
-from kube_rdma.model.pools.node_policy import ClusterNodePolicy, NodeWishes
-from kube_rdma.model.pools.pool import Pool, PoolSpec, Serving
+from kube_rdma.model.claims.claim import PreparedClaim
+from kube_rdma.model.holdings import Holding
+from kube_rdma.model.kubernetes import NodeState
+from kube_rdma.model.pools import (
+    ClusterNodePolicy,
+    FunctionsPlan,
+    NodeWishes,
+    Pool,
+    PoolSpec,
+    Serving,
+)
 from kube_rdma.model.survey import Survey
-from kube_rdma.pools import log_lines
+from kube_rdma.pools import servers
 from kube_rdma.pools.config_source import ConfigSource
-from kube_rdma.pools.rules.health.condition import CardsState, looked
-from kube_rdma.pools.rules.health.damping import Health
-from kube_rdma.pools.rules.health.discovery import notes
-from kube_rdma.pools.rules.health.evaluate import NodeFacts, NodeVerdict, evaluate, node_cards
-from kube_rdma.pools.rules.health.membership import Holders
+from kube_rdma.pools.rules.absence import Health
+from kube_rdma.pools.rules.condition import CardsState, looked
+from kube_rdma.pools.rules.health import (
+    Holders,
+    NodeFacts,
+    NodeVerdict,
+    evaluate,
+    node_cards,
+    notes,
+)
 from kube_rdma.pools.rules.holdings import held_cards, pods_of, pods_with, pooled
 from kube_rdma.pools.rules.selection import asked_uses
 from kube_rdma.pools.servers import ResourceServers
@@ -414,7 +424,7 @@ class _Plugin:
 
     def _tell_survey(self, survey: Survey) -> None:
         before, self._reported.survey = self._reported.survey, survey
-        write(log_lines.of_survey(before, survey))
+        write(servers.of_survey(before, survey))
         for note in self._reported.notices.news("note", *notes(survey)):
             log.warning("note", text=note)
 
@@ -422,7 +432,7 @@ class _Plugin:
         """Tell people what is new and remarkable about cards and pools."""
         facts = gathered.facts
         self._tell_cards(verdict, facts.held, gathered.holdings or ())
-        renumbered = early.renumbered(facts.specs, facts.survey.namespace_mode)
+        renumbered = late_binding.renumbered(facts.specs, facts.survey.namespace_mode)
         self._tell_once("pool bound early", renumbered)
         self._tell_once("card claimed by two pools", map(str, verdict.clashes))
         self._tell_once("card not free", verdict.taken)
@@ -448,7 +458,7 @@ class _Plugin:
             if name is None or (change.healthy and not self._health):
                 continue  # the first look tells only what is wrong
             present = change.card in names
-            write([log_lines.of_card(change, name, seen_before=seen_before, present=present)])
+            write([servers.of_card(change, name, seen_before=seen_before, present=present)])
             if seen_before or not change.healthy:
                 of_pools = pods_with(holdings, whole_pools.get(change.card, ()))
                 pods = dict.fromkeys((*pods_of(held, change.card), *of_pools))
@@ -456,7 +466,7 @@ class _Plugin:
             if change.healthy and self._doors.networks:  # also one that was gone for long
                 self._doors.networks.returned(change.card)
         reported = {change.card for change in changes}
-        write(log_lines.of_cards(before, names, reported) if self._health else ())
+        write(servers.of_cards(before, names, reported) if self._health else ())
 
     async def _number_rails(self, gathered: _Gathered, verdict: NodeVerdict) -> None:
         """Tell of rails that no card is on: pools of addresses may have no range for others."""

@@ -18,10 +18,10 @@ from kube_base.errors import Unavailable
 from kube_base.notices import Notices
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.agent.node.node_events import NodeEvent, NodeEvents
-from kube_rdma.attach.late_binding.interface import LateBinding
+from kube_rdma.attach.late_binding import LateBinding
 from kube_rdma.lib.records import Records
-from kube_rdma.model.pools.holding import Holding
-from kube_rdma.model.pools.pool import AppliedPools, Attach, PoolSpec
+from kube_rdma.model.holdings import Holding
+from kube_rdma.model.pools import AppliedPools, Attach, PoolSpec
 from kube_rdma.pools.rules.modes import terms
 from kube_rdma.pools.rules.staging import Pending, StagedPools, stage
 

@@ -1,7 +1,7 @@
 """Gives cards the virtual functions that the policy wishes for, and says why not.
 
 Beside agent/loop, which hands in every look at the node;
-pools/rules/functions/plan says what follows, adapters/kernel/sriov/functions does it. Level-based:
+pools/rules/functions says what follows, adapters/kernel/sriov/functions does it. Level-based:
 functions that a reboot or a person took away are made again because they are not there. Functions
 that are to go are out of their pools for a while before, so that whoever got one at the last moment
 is seen as its holder.
@@ -25,16 +25,10 @@ from kube_rdma.agent.node.node_events import NodeEvent, NodeEvents
 from kube_rdma.lib.records import Records
 from kube_rdma.model.card import CardId, Use
 from kube_rdma.model.device import PciAddress
-from kube_rdma.model.functions.function import (
-    FunctionsPlan,
-    FunctionsWish,
-    MadeFunctions,
-    SetFunctions,
-)
-from kube_rdma.model.pools.holding import Holding
-from kube_rdma.model.pools.pool import Pool
+from kube_rdma.model.holdings import Holding
+from kube_rdma.model.pools import FunctionsPlan, FunctionsWish, MadeFunctions, Pool, SetFunctions
 from kube_rdma.model.survey import Survey
-from kube_rdma.pools.rules.functions.plan import held_functions, in_question, plan_functions
+from kube_rdma.pools.rules.functions import held_functions, in_question, plan_functions
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 

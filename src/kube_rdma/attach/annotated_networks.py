@@ -1,6 +1,6 @@
 """Which networks a pod asks for, in whichever of the two ways, and which its claims ask for.
 
-The one place that knows both annotations, for the agent (attach/chain) and for `kube-rdma explain`
+The one place that knows both annotations, for the agent (attach/calls) and for `kube-rdma explain`
 (explain/networks), which look in different places. In the one way a network is a
 NetworkAttachmentDefinition; in the other (attach/documents/pod_networks) a name stands for a CNI
 configuration of the node, else for a definition in the pod's namespace or in kube-system, else for
@@ -20,12 +20,12 @@ import structlog
 from kube_base.errors import Refused
 from kube_base.frozen import Frozen, replace
 from kube_client.errors import NotInstalled
-from kube_rdma.attach.rules.claim_interfaces import ask_of, own_network
+from kube_rdma.attach.rules.claim_networks import ask_of, own_network
 from kube_rdma.attach.rules.requests import POD_NETWORKS, SHARED, refuse_isolated, unknown
 from kube_rdma.model.attach.attachment import NetworkAsk
-from kube_rdma.model.claims.prepared import ClaimDevice
+from kube_rdma.model.claims.claim import ClaimDevice
 from kube_rdma.model.ipam import PoolName
-from kube_rdma.model.pod import PodState
+from kube_rdma.model.kubernetes import PodState
 
 if TYPE_CHECKING:
     from kube_rdma.attach.documents.network_definition import NetworkDefinition
@@ -162,14 +162,16 @@ async def _by_name(
 
     `apart`: namespaces are kept apart, and what is the node's is of none of them.
     """
-    from kube_rdma.attach.documents.cni_conf import BUILT_IN
+    from kube_rdma.attach.documents.cni_conf import DEFAULT_NETWORK
 
     names = {ask.network: ask.namespace for ask in asks}
     definitions = {
         name: await _named(space, name, node, apart=apart) for name, space in names.items()
     }
     if missing := [ask for ask in asks if definitions[ask.network] is None]:
-        names_here = dict.fromkeys((*(() if apart else await node.configurations()), BUILT_IN))
+        names_here = dict.fromkeys(
+            (*(() if apart else await node.configurations()), DEFAULT_NETWORK)
+        )
         raise unknown(missing, tuple(names_here), _places(missing[0].namespace), apart=apart)
     by_name = {name: one for name, one in definitions.items() if one}
     placed = tuple(
@@ -182,7 +184,7 @@ async def _named(
     namespace: str, name: str, node: NamedNetworks, *, apart: bool
 ) -> NetworkDefinition | None:
     """The network of this name, of the nearest place that has one."""
-    from kube_rdma.attach.documents.cni_conf import BUILT_IN, built_in
+    from kube_rdma.attach.documents.cni_conf import DEFAULT_NETWORK, built_in
 
     if not apart and (definition := await node.configured(namespace, name)):
         return definition
@@ -193,7 +195,7 @@ async def _named(
             break  # this way needs no such resource
         if definition:
             return definition
-    if name != BUILT_IN:
+    if name != DEFAULT_NETWORK:
         return None
     pool = await node.has_pool(PoolName(name))
     return built_in(namespace, pool=pool)

@@ -4,9 +4,9 @@
       ─► executor: kernel, other CNI plugins ─► late binding ─► door ─ report ─► record complete
 
 In which order the rules come, attach/rules/procedure says; here they get their answers. Three doors
-lead here: chain.py (the runtime, for all networks of a pod), delegate.py (a meta-plugin, for one
-interface) and ipam_plugin.py (another plugin, for addresses alone). Each says what a call asks for
-and where the result goes; router.py chooses. What was made is known by container and interface.
+lead here: chain.py (the runtime, for all networks of a pod), calls.py (a meta-plugin, for one
+interface) and calls.py (another plugin, for addresses alone). Each says what a call asks for
+and where the result goes; calls.py chooses. What was made is known by container and interface.
 Whatever fails after something was taken gives everything back and answers with one sentence, which
 the kubelet shows in the pod's event before it tries again.
 """
@@ -14,50 +14,182 @@ the kubelet shows in the pod's event before it tries again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Protocol
+from weakref import WeakValueDictionary
 
 import structlog
+from msgspec import Struct
 
 from kube_base.errors import Broken, KubeError, Unavailable
 from kube_base.frozen import Frozen, field
-from kube_rdma.adapters.cni.results import decoded
+from kube_rdma.adapters.cni.protocol import decoded_result
 from kube_rdma.attach.executor import PlanExecutor, calls_plugins, is_there
-from kube_rdma.attach.guids import Reservations, SandboxLocks
-from kube_rdma.attach.late_binding.interface import LateBinding
-from kube_rdma.attach.outdated_pods import OutdatedPods
+from kube_rdma.attach.late_binding import LateBinding
 from kube_rdma.attach.rules import procedure
 from kube_rdma.attach.rules.addresses import is_of_card, of_allocations, owner
 from kube_rdma.attach.rules.foreign_plugins import refuse_missing
 from kube_rdma.attach.rules.procedure import Addressed, Made, NetworkRequest, Placed
+from kube_rdma.attach.rules.repair import RefusedAdd, RefusedKey, is_remade, refused
 from kube_rdma.attach.share_limits import ShareLimits, not_counted
-from kube_rdma.ipam.address_provider import AddressProvider
+from kube_rdma.ipam.node_addresses import AddressProvider
 from kube_rdma.metrics.rules import families
 from kube_rdma.metrics.stopwatch import Stopwatch
 from kube_rdma.model.attach.attachment import (
+    RESTART,
     Attached,
     Attachment,
     AttachmentKey,
     CardAddresses,
     Given,
     Plan,
+    PodView,
     Sandbox,
 )
 from kube_rdma.model.attach.cni import Call, CniResult
-from kube_rdma.model.attach.pod_view import PodView
 from kube_rdma.model.errors import HardwareGone, Outdated
+from kube_rdma.model.holdings import Holding
 from kube_rdma.model.ipam import AddressRequest, InterfaceName, NicRequest, PodUid
-from kube_rdma.model.late_binding.binding import ContainerId, PodName
-from kube_rdma.model.pod import PodState
-from kube_rdma.model.pools.holding import Holding
+from kube_rdma.model.kubernetes import PodState
+from kube_rdma.model.late_binding import ContainerId, PodName
 
 if TYPE_CHECKING:
     from kube_rdma.attach.node_view import NodeView
     from kube_rdma.ipam.ip_conf import IpamConf
 
+# What one call keeps from all others while it goes on: its sandbox, GUIDs, addresses of claims.
+
+
+class _Turn(Struct, weakref=True):
+    """`borrowing` is held by one of those for whom the turn is lent."""
+
+    held: asyncio.Lock = field(default_factory=asyncio.Lock)
+    borrowing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    is_lent: bool = False
+
+
+class SandboxLocks:
+    """One call at a time changes a sandbox, through whichever door it came.
+
+    Plugins of others that are run for a pod may come back for addresses (calls.py): whoever
+    runs them lends its turn meanwhile, or both would wait for each other.
+    """
+
+    def __init__(self) -> None:
+        self._sandboxes: WeakValueDictionary[ContainerId, _Turn] = WeakValueDictionary()
+
+    @asynccontextmanager
+    async def taken(self, container: ContainerId, *, within: bool = False) -> AsyncIterator[None]:
+        """Hold a sandbox. `within`: it may be for its holder, so a turn that is lent will do."""
+        turn = self._turn(container)
+        async with turn.borrowing if within and turn.is_lent else turn.held:
+            yield
+
+    @asynccontextmanager
+    async def lent(self, container: ContainerId) -> AsyncIterator[None]:
+        """For the holder, while it runs others' plugins; what they began has ended afterwards."""
+        turn = self._turn(container)
+        turn.is_lent = True
+        try:
+            yield
+        finally:
+            turn.is_lent = False
+            async with turn.borrowing:  # in the order in which they came
+                pass
+
+    def _turn(self, container: ContainerId) -> _Turn:
+        turn = self._sandboxes.get(container)
+        if turn is None:
+            turn = self._sandboxes[container] = _Turn()
+        return turn
+
+
+class Reservations:
+    """What is being given to interfaces that have no record yet, and to whom.
+
+    GUIDs, and keys of what claims say (Placed.sole).
+    """
+
+    def __init__(self) -> None:
+        self._claimed: dict[AttachmentKey, dict[str, str]] = {}  # who gets it
+
+    def of_others(self, key: AttachmentKey) -> dict[str, str]:
+        """What another ADD than this one is about to give, with whom it gives it."""
+        claims = [claim for other, claim in self._claimed.items() if other != key]
+        return {value: pod for claim in claims for value, pod in claim.items()}
+
+    def claim(self, key: AttachmentKey, sandbox: Sandbox, values: Iterable[str]) -> None:
+        """Keep these from all others until `release`."""
+        if claim := dict.fromkeys(values, f"{sandbox.pod} is being given it"):
+            self._claimed[key] = claim
+
+    def release(self, key: AttachmentKey) -> None:
+        """The ADD has ended, in whatever way: its record tells, or it has nothing."""
+        self._claimed.pop(key, None)
+
+
+# Asks for the end of pods that hold the device nodes of another device, and tells them why.
+
+EVICTED = (
+    "kube-rdma's controller evicts the pod, and its owner makes another; without a controller, "
+    "delete it."
+)
+ALONE = "No controller owns the pod: delete it and create it again."
+
 log = structlog.get_logger()
+
+
+class OutdatedPods:
+    """Those of one node. `restart` asks for the end of a pod, or (None) no more, and raises
+    KubeError; `tell` says something about a pod: a word for it, a sentence, whether it is a
+    warning; `clock` is monotonic.
+    """
+
+    def __init__(
+        self,
+        restart: Callable[[PodState, str | None], Awaitable[None]],
+        tell: Callable[[PodState, str, str, bool], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._restart = restart
+        self._tell = tell
+        self._clock = clock
+        self._refusals: Mapping[RefusedKey, RefusedAdd] = {}
+
+    async def refused(
+        self, pod: PodState, interface: InterfaceName | None, error: Outdated
+    ) -> None:
+        """Take note of one more refused ADD; ask and tell when it is time to."""
+        if pod.deleting:
+            return
+        self._refusals, asks = refused(self._refusals, (pod.uid, interface), self._clock())
+        if not asks:
+            return
+        why = f"{str(error).rstrip('.')}."
+        remade = is_remade(pod)
+        if remade:
+            await self._ask(pod, why)
+        self._tell(pod, "DeviceNodesOutdated", f"{why} {EVICTED if remade else ALONE}", True)
+
+    async def attached(self, pod: PodState, interface: InterfaceName | None) -> None:
+        """Forget what was refused before; with the last of it a request is taken back."""
+        key = (pod.uid, interface)
+        self._refusals = {each: one for each, one in self._refusals.items() if each != key}
+        others = any(uid == pod.uid for uid, _ in self._refusals)
+        if RESTART in dict(pod.labels) and not others:
+            await self._ask(pod, None)
+
+    async def _ask(self, pod: PodState, why: str | None) -> None:
+        """What cannot be written now the next refusal writes; what stays ends by its age."""
+        try:
+            await self._restart(pod, why)
+        except KubeError as error:
+            name = f"{pod.namespace}/{pod.name}"
+            log.warning("restart request not written", pod=name, why=str(error))
+
 
 _FAILED = {True: "network attachment failed", False: "address request failed"}
 
@@ -331,7 +463,7 @@ class AttachPipeline:
             return {}
         await self._execute(request, addressed.begun)
         results = self._attachments.results(request.key)
-        return {one.interface: decoded(one.document) for one in results}
+        return {one.interface: decoded_result(one.document) for one in results}
 
     async def _execute(
         self, request: AttachRequest, planned: tuple[Plan, ...], done: tuple[Plan, ...] = ()

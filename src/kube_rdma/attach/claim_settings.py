@@ -3,7 +3,7 @@
     CNI ADD ─► shares of each container ─ attach/rules/settings ─► files ─► a folder of that
     container
 
-As late binding tells it of shares (attach/late_binding/binder), by the same rules. A share
+As late binding tells it of shares (attach/binder), by the same rules. A share
 is of one container; a claim's CDI device may be in several pods, so its files are of the container:
 the shim finds them by sandbox and name. A container starts without them where that fails.
 """
@@ -20,17 +20,21 @@ from kube_base.frozen import Frozen
 from kube_base.notices import Notices
 from kube_rdma.adapters.kernel.sysfs.topology_facts import facts_of
 from kube_rdma.adapters.runtime.settings import PodSettings
-from kube_rdma.attach.rules.claim_holders import NOBODY
-from kube_rdma.attach.rules.settings.container import known_devices, used_devices
-from kube_rdma.attach.rules.settings.files import as_asked, settings_files
-from kube_rdma.attach.rules.settings.topology_file import topology_file
+from kube_rdma.attach.rules.claim_networks import NOBODY
+from kube_rdma.attach.rules.settings import (
+    as_asked,
+    known_devices,
+    settings_files,
+    topology_file,
+    used_devices,
+)
 from kube_rdma.model.attach.attachment import Sandbox
 from kube_rdma.model.card import Card
-from kube_rdma.model.claims.prepared import PreparedClaim
-from kube_rdma.model.late_binding.binding import ContainerId, Edits, HeldShare, PodName
-from kube_rdma.model.pools.holding import Holding
-from kube_rdma.model.pools.pool import Pool
-from kube_rdma.model.settings.topology_file import PlacedNet, TopologyFacts
+from kube_rdma.model.claims.claim import PreparedClaim
+from kube_rdma.model.holdings import Holding
+from kube_rdma.model.late_binding import ContainerId, Edits, HeldShare, PodName
+from kube_rdma.model.pools import Pool
+from kube_rdma.model.settings import PlacedNet, TopologyFacts
 from kube_rdma.pools.rules.allocation import granted_cards
 
 log = structlog.get_logger()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -19,90 +19,209 @@ import structlog
 
 from kube_base.errors import KubeError, Refused, Unavailable
 from kube_base.frozen import Frozen, field
+from kube_base.notices import Notices
 from kube_client.objects import Cluster
 from kube_rdma.adapters.bulkhead import Part, start
 from kube_rdma.adapters.cluster.events import About, Events
-from kube_rdma.adapters.cni.conf.binary import shim
-from kube_rdma.adapters.cni.conf.folder import FolderRound, FolderTiming, Keeper
-from kube_rdma.adapters.cni.conf.places import inside
-from kube_rdma.adapters.cni.exec.plugins import Plugins
+from kube_rdma.adapters.cni.conf.folder import ConfFolder, FolderRound, FolderTiming, Keeper
+from kube_rdma.adapters.cni.conf.places import CniPlaces, find, inside, names, places, shim
+from kube_rdma.adapters.cni.plugins import HostPlugins, Plugins, ProcessOutcome
 from kube_rdma.adapters.cni.socket import CniSocket
 from kube_rdma.adapters.cni.state import MissedDeletes
 from kube_rdma.adapters.files.device_info import DeviceInfoFolder
+from kube_rdma.adapters.journal.codec import ATTACHMENTS
 from kube_rdma.adapters.journal.disk import Folder
-from kube_rdma.adapters.journal.format import ATTACHMENTS
 from kube_rdma.adapters.journal.journal import Journal
-from kube_rdma.adapters.kernel.cgroups.files import HOST_CGROUPS, HostCgroups
-from kube_rdma.adapters.kernel.cgroups.rdma import RdmaGroups
-from kube_rdma.adapters.kernel.netlink.rtnl import open_rtnl
+from kube_rdma.adapters.kernel.cgroups import HOST_CGROUPS, HostCgroups, RdmaGroups
 from kube_rdma.adapters.kernel.netlink.rtnl_read import (
     interfaces,
     link_ways,
+    open_rtnl,
     seen_links,
     seen_named,
 )
 from kube_rdma.adapters.kernel.netlink.rtnl_vf import seen_functions
 from kube_rdma.adapters.kernel.pod.steps import open_pod
-from kube_rdma.adapters.runtime.cri import read_netns, read_sandboxes
+from kube_rdma.adapters.runtime.cri import read_netns, read_runtime, read_sandboxes
 from kube_rdma.attach.address_health import tell_trouble
-from kube_rdma.attach.attach import AttachDependencies
-from kube_rdma.attach.chain import SandboxNetworks
-from kube_rdma.attach.cluster import NetworkObjects
-from kube_rdma.attach.cluster_restarts import Restarts
-from kube_rdma.attach.cni_wiring import CniWiring
-from kube_rdma.attach.context import NodeContext
-from kube_rdma.attach.executor import (
-    AttachmentJournal,
-    Open,
-    PlanExecutor,
-    WorkerPools,
-)
-from kube_rdma.attach.host_places import HostPlaces
-from kube_rdma.attach.late_binding.interface import LateBinding
+from kube_rdma.attach.attach import AttachDependencies, OutdatedPods
+from kube_rdma.attach.calls import CniRouter, SandboxNetworks
+from kube_rdma.attach.cluster import NetworkObjects, Restarts
+from kube_rdma.attach.executor import AttachmentJournal, Open, PlanExecutor, WorkerPools
+from kube_rdma.attach.late_binding import LateBinding
 from kube_rdma.attach.node_view import (
     AskFunctions,
     Links,
+    NodeContext,
     NodeView,
     NodeViewDependencies,
 )
-from kube_rdma.attach.outdated_pods import OutdatedPods
-from kube_rdma.attach.pod_watch import NodePodWatch, PodWatchDependencies
 from kube_rdma.attach.repair import (
+    NodePodWatch,
+    PodWatchDependencies,
     RepairDependencies,
     RepairTiming,
+    ReturnedCards,
     SandboxRepair,
 )
-from kube_rdma.attach.returned_cards import ReturnedCards
-from kube_rdma.attach.router import CniRouter
-from kube_rdma.attach.rules.cni_conf.conflist import describe_plan
-from kube_rdma.attach.rules.cni_conf.exclusive import shut_out
-from kube_rdma.attach.share_limits import (
-    RoundDependencies,
-    ShareLimitRounds,
-    ShareLimits,
+from kube_rdma.attach.rules import conflist
+from kube_rdma.attach.rules.callers import proven
+from kube_rdma.attach.rules.conflist import (
+    describe_plan,
+    name_of,
+    named_by_pods,
+    plan,
+    shut_out,
+    with_leftovers,
 )
-from kube_rdma.hardware.survey_cache import SurveyCache
+from kube_rdma.attach.share_limits import RoundDependencies, ShareLimitRounds, ShareLimits
+from kube_rdma.hardware.survey import SurveyCache
 from kube_rdma.ipam.node_addresses import IpamDependencies, NodeAddresses
 from kube_rdma.metrics.stopwatch import Stopwatch
-from kube_rdma.model.attach.attachment import Attachment, GrantedShare, LinkWays
-from kube_rdma.model.attach.pod_view import SeenLink
-from kube_rdma.model.attach.restart import RestartRequest
+from kube_rdma.model.attach.attachment import (
+    Attachment,
+    GrantedShare,
+    LinkWays,
+    NetworkAsk,
+    RestartRequest,
+    SeenLink,
+)
+from kube_rdma.model.attach.cni import HOOK_PROGRAM, PLUGIN, ConfFile, ConfPlan, Wiring
 from kube_rdma.model.card import CardId
-from kube_rdma.model.cni_conf import HOOK_PROGRAM, PLUGIN, ConfFile, ConfPlan, Wiring
-from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings
+from kube_rdma.model.holdings import Holding
 from kube_rdma.model.ipam import BootId, NodeName
-from kube_rdma.model.late_binding.binding import PodName
-from kube_rdma.model.pod import PodState
-from kube_rdma.model.pools.holding import Holding
-from kube_rdma.model.pools.pool import Pool
-from kube_rdma.model.pools.rdma_limits import PodDeviceUse
+from kube_rdma.model.kubernetes import PodState
+from kube_rdma.model.late_binding import PodName
+from kube_rdma.model.pools import FunctionPlace, FunctionSettings, PodDeviceUse, Pool
 from kube_rdma.pools.kubelet_view import KubeletView
 from kube_rdma.pools.rails import NodeRails
-from kube_rdma.pools.rules.health.absence import attached_cards
+from kube_rdma.pools.rules.absence import attached_cards
 
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+# Where this host's runtime looks for CNI, and the host's other CNI plugins in that place.
+
+
+class HostPlaces:
+    """One per agent; also the folder of plugins that adapters/cni/plugins calls."""
+
+    def __init__(self, host: Path, runtime: Path) -> None:
+        self._host = host
+        self._runtime = runtime
+        self._runtime_places: CniPlaces | None = None
+        self._now: CniPlaces | None = None
+        self.root, self.folder = str(host), ""
+
+    @property
+    def now(self) -> CniPlaces:
+        """As they were found last; raise Refused when that was never possible."""
+        return self._now or find(self._host)
+
+    async def find(self) -> CniPlaces:
+        """Look again; raise Refused. While the runtime is away, what it said last holds."""
+        try:
+            runtime = await read_runtime(self._runtime)
+        except Unavailable:
+            runtime = None
+        if runtime and runtime.cni_conf:
+            source = f"{runtime.name} on {self._runtime}"
+            self._runtime_places = places(runtime.cni_conf, runtime.cni_binaries, source)
+        self._now = self._runtime_places or find(self._host)
+        self.folder = str(self._now.binaries)
+        return self._now
+
+    def names(self) -> tuple[str, ...]:
+        """As Binaries.names of cni_exec."""
+        return self._plugins.names()
+
+    def inode(self, path: str) -> int | None:
+        """As Binaries.inode."""
+        return self._plugins.inode(path)
+
+    def run(self, name: str, environment: Mapping[str, str], text: bytes) -> ProcessOutcome:
+        """As Binaries.run."""
+        return self._plugins.run(name, environment, text)
+
+    @property
+    def _plugins(self) -> HostPlugins:
+        return HostPlugins(self._host, self.now.binaries, partial(inside, self._host))
+
+
+# Who calls the agent for pods by the host's CNI configuration, and what follows for one pod.
 
 log = structlog.get_logger()
+
+
+class CniWiring:
+    """One per agent; `host` is the host's root as seen here, `places` where its runtime looks.
+
+    What is decided is in `context` for all others.
+    """
+
+    def __init__(
+        self, host: Path, definitions: NetworkObjects, places: HostPlaces, context: NodeContext
+    ) -> None:
+        self._host = host
+        self._places = places
+        self._definitions = definitions
+        self._context = context
+        self._readers: Mapping[str, str] = {}
+        self._notices = Notices()
+
+    def decide(self, files: tuple[ConfFile, ...], binaries: Collection[str]) -> ConfPlan:
+        """What the folder should hold, which is what counts from now on; raise Refused."""
+        self._context.wiring, self._readers = Wiring.NONE, {}
+        conf_plan = proven(plan(files), files, binaries)
+        self._context.wiring, self._readers = conf_plan.wiring, dict(conf_plan.readers)
+        self._context.network = name_of(files, conf_plan.default)
+        _, over = named_by_pods(files, binaries)
+        return with_leftovers(conf_plan, over)
+
+    def confs(self) -> tuple[ConfFile, ...]:
+        """The files that a pod may mean by a name; reads the disk, raise Unavailable."""
+        files, over = named_by_pods(self._files(), self._installed())
+        if skipped := self._notices.news("passed over", *over):
+            log.warning("CNI configurations without their plugin skipped", files=skipped)
+        return files
+
+    def unread(self, pod: PodState) -> Refused | None:
+        """Why a pod gets none of its networks, where meta-plugins read another annotation."""
+        return conflist.unread(pod, self._readers)
+
+    async def concerned(self, pod: PodState) -> bool:
+        """Whether one of the networks that a pod asks for is for kube-rdma to make.
+
+        Behind a meta-plugin only those of its own type are: for all others it calls other plugins.
+        Raise Refused where nobody reads what the pod says, and where the agent may not read the
+        networks.
+        """
+        from kube_rdma.attach.documents import cni_conf, networks, pod_networks
+        from kube_rdma.attach.documents.cni_conf import blocks, plugin_type
+
+        if self._context.wiring is not Wiring.DELEGATE:
+            return True
+        if error := self.unread(pod):
+            raise error
+        asked = dict(pod.annotations)
+        asks: tuple[NetworkAsk, ...] = ()
+        with suppress(Refused):  # the meta-plugin has understood it, in its own way
+            asks = networks.asks(asked.get(networks.ANNOTATION, ""), pod.namespace)
+        for ask in asks:
+            definition = await self._definitions.read(ask.namespace, ask.network)
+            if definition and plugin_type(definition.config) == PLUGIN:
+                return True
+        named = {one.network for one in blocks(asked.get(pod_networks.ANNOTATION, ""))}
+        files = await asyncio.to_thread(self._files) if named else ()
+        texts = (cni_conf.text_of(files, name) for name in named)
+        return any(text is not None and plugin_type(text) == PLUGIN for text in texts)
+
+    def _files(self) -> tuple[ConfFile, ...]:
+        return ConfFolder(inside(self._host, self._places.now.conf)).read()
+
+    def _installed(self) -> frozenset[str]:
+        places = self._places.now
+        return names(inside(self._host, one) for one in (places.binaries, *places.more))
+
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class NetworkSite(Frozen):

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import structlog
+from msgspec import Struct
 
 from kube_base.errors import KubeError, Refused, Unavailable
 from kube_base.frozen import Frozen, replace
@@ -19,19 +20,18 @@ from kube_base.notices import Notices
 from kube_client.errors import Conflict, NotInstalled
 from kube_client.kinds import Wanted
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster.pods import Pods
+from kube_rdma.adapters.cluster.nodes import Pods
 from kube_rdma.adapters.kernel.pod.gids import crowded
 from kube_rdma.attach.cluster import NetworkObjects
-from kube_rdma.attach.context import NodeContext
 from kube_rdma.attach.documents import network_status
-from kube_rdma.attach.rules.claim_holders import granted
+from kube_rdma.attach.rules.claim_networks import granted
 from kube_rdma.attach.rules.host_links import agree, host_network, may_leave, wanted, with_ways
 from kube_rdma.attach.rules.plan import gid_room, gids_wanted
-from kube_rdma.hardware.survey_cache import SurveyCache
+from kube_rdma.hardware.survey import SurveyCache
 from kube_rdma.ipam import ip_pool
-from kube_rdma.ipam.kind import IP_POOL
+from kube_rdma.ipam.cluster import IP_POOL
 from kube_rdma.lib.phrases import listed
-from kube_rdma.model.admission.facts import USUAL
+from kube_rdma.model.admission import USUAL
 from kube_rdma.model.attach.attachment import (
     Attached,
     GidTable,
@@ -40,15 +40,14 @@ from kube_rdma.model.attach.attachment import (
     LinkWays,
     Plan,
     Sandbox,
+    SeenLink,
     Wish,
 )
-from kube_rdma.model.attach.cni import Call
-from kube_rdma.model.attach.pod_view import SeenLink
+from kube_rdma.model.attach.cni import Call, ConfFile, Wiring
 from kube_rdma.model.card import CardId
-from kube_rdma.model.claims.prepared import ClaimDevice, PreparedClaim
-from kube_rdma.model.cni_conf import ConfFile
+from kube_rdma.model.claims.claim import ClaimDevice, PreparedClaim
 from kube_rdma.model.device import Device
-from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings
+from kube_rdma.model.holdings import Holding
 from kube_rdma.model.ipam import (
     EDITED,
     IMPORTED,
@@ -58,10 +57,9 @@ from kube_rdma.model.ipam import (
     IPPool,
     PoolName,
 )
-from kube_rdma.model.late_binding.binding import ContainerId, Edits, HeldShare, PodName
-from kube_rdma.model.pod import PodState
-from kube_rdma.model.pools.holding import Holding
-from kube_rdma.model.pools.pool import Attach, Pool, ShareId
+from kube_rdma.model.kubernetes import PodState
+from kube_rdma.model.late_binding import ContainerId, Edits, HeldShare, PodName
+from kube_rdma.model.pools import Attach, FunctionPlace, FunctionSettings, Pool, ShareId
 from kube_rdma.pools.kubelet_view import KubeletView
 from kube_rdma.pools.rules.allocation import grant, granted_cards
 from kube_rdma.pools.rules.modes import terms
@@ -69,6 +67,23 @@ from kube_rdma.pools.rules.modes import terms
 if TYPE_CHECKING:
     from kube_rdma.attach.documents.network_definition import NetworkDefinition
     from kube_rdma.ipam.ip_conf import IpamConf
+
+# What the node's pod networks stand on now: written by its owners, read by all others.
+
+
+class NodeContext(Struct):
+    """The state of one node.
+
+    `pools` are those that the kubelet is offered, by resource, None until the node was looked at;
+    `withdrawn` are kube-rdma's resources that are not among them while pods hold shares of them.
+    `wiring` says who calls the agent for pods, `network` is the name of the cluster's own network.
+    """
+
+    pools: Mapping[str, Pool] | None = None
+    withdrawn: Sequence[str] = ()
+    wiring: Wiring = Wiring.NONE
+    network: str = ""
+
 
 log = structlog.get_logger()
 

@@ -15,21 +15,27 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, aclosing, contextmanager, suppress
 from pathlib import Path
 
 import structlog
 
 from kube_base.backoff import full_jitter
 from kube_base.errors import KubeError, Refused, Unavailable
-from kube_base.frozen import Frozen
+from kube_base.frozen import Frozen, replace
 from kube_base.notices import Notices
-from kube_rdma.adapters.bulkhead import object_failed
-from kube_rdma.attach.chain import SandboxNetworks
-from kube_rdma.attach.context import NodeContext
+from kube_client.kinds import Where
+from kube_client.objects import Cluster
+from kube_client.watching import Changed, Deleted, Synced
+from kube_rdma.adapters.bulkhead import contained, object_failed
+from kube_rdma.adapters.cluster.kinds.pod import POD, pod_state
+from kube_rdma.adapters.cni.state import AskingPods, Mark
+from kube_rdma.attach.annotated_networks import asking
+from kube_rdma.attach.calls import SandboxNetworks
 from kube_rdma.attach.executor import is_there
-from kube_rdma.attach.rules.cni_conf.conflist import ENTRY
+from kube_rdma.attach.node_view import NodeContext
+from kube_rdma.attach.rules.conflist import ENTRY
 from kube_rdma.attach.rules.repair import (
     ABSENT,
     RepairState,
@@ -39,14 +45,16 @@ from kube_rdma.attach.rules.repair import (
     due,
     failed,
     is_hopeless,
+    is_owed,
 )
-from kube_rdma.model.attach.attachment import Attachment
-from kube_rdma.model.attach.cni import VERSIONS, Call, Verb
-from kube_rdma.model.attach.restart import RESTART
+from kube_rdma.attach.rules.requests import is_asking, names_networks, refuse_host_network
+from kube_rdma.model.attach.attachment import RESTART, Attachment, AttachmentKey, Plan
+from kube_rdma.model.attach.cni import VERSIONS, Call, Verb, Wiring
+from kube_rdma.model.card import CardId
 from kube_rdma.model.ipam import InterfaceName
-from kube_rdma.model.late_binding.binding import ContainerId
-from kube_rdma.model.late_binding.runtime import PodSandbox
-from kube_rdma.model.pod import PodState
+from kube_rdma.model.kubernetes import PodState
+from kube_rdma.model.late_binding import ContainerId, PodName, PodSandbox
+from kube_rdma.pools.rules.absence import attached_cards
 
 log = structlog.get_logger()
 
@@ -253,3 +261,171 @@ def _gone(attachments: tuple[Attachment, ...]) -> frozenset[ContainerId]:
             ):
                 gone.add(attachment.sandbox.container)
     return frozenset(gone)
+
+
+# Looks at the pods that stand on a card which came back, and tells those that lost an interface.
+
+
+class ReturnedCards:
+    """Those of one node; one task runs `run`.
+
+    `attachments` are the journal's now. `lost` says which plans of an attachment have no interface
+    in the namespace, and raises KubeError; `tell` says a sentence about a pod under a word for it.
+    """
+
+    def __init__(
+        self,
+        attachments: Callable[[], Mapping[AttachmentKey, Attachment]],
+        lost: Callable[[AttachmentKey, int], Awaitable[tuple[Plan, ...]]],
+        tell: Callable[[PodName, str, str], None],
+        opened: Callable[[str], AbstractContextManager[int]] = open_netns,
+    ) -> None:
+        self._attachments = attachments
+        self._lost = lost
+        self._tell = tell
+        self._opened = opened
+        self._returned: set[CardId] = set()
+        self._news = asyncio.Event()
+
+    def returned(self, card: CardId) -> None:
+        """A card that was bad or gone is good again."""
+        self._returned.add(card)
+        self._news.set()
+
+    async def run(self) -> None:
+        """Look after each return, until cancelled."""
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            cards, self._returned = frozenset(self._returned), set()
+            for key, attachment in tuple(self._attachments().items()):
+                if attachment.complete and not cards.isdisjoint(attached_cards((attachment,))):
+                    await self._look(key, attachment)
+
+    async def _look(self, key: AttachmentKey, attachment: Attachment) -> None:
+        sandbox = attachment.sandbox
+        try:
+            with self._opened(sandbox.netns_path) as namespace:
+                lost = await self._lost(key, namespace)
+        except KubeError as error:  # it has ended meanwhile, or its next CHECK tells the same
+            log.info("attachment not checked", pod=str(sandbox.pod), why=str(error))
+            return
+        if lost:
+            names = " and ".join(f"{plan.interface} ({plan.network})" for plan in lost)
+            note = f"{names} went with the card, which came back without: delete the pod."
+            self._tell(sandbox.pod, "NetworksLost", note)
+
+
+# The pods of this node that ask for networks, as the API server's watch shows them.
+
+
+class PodWatchDependencies(Frozen):
+    """Whom the watch of the pods needs. `state` is the agent's folder on the host's disk. `tell`
+    says something about a pod: a word for it, a sentence, and whether it is a warning."""
+
+    cluster: Cluster
+    node: str
+    state: Path
+    context: NodeContext
+    tell: Callable[[PodState, str, str, bool], None]
+
+
+class NodePodWatch:
+    """``await NodePodWatch(...).follow(wake)``; `wired` when it is known who calls the agent."""
+
+    def __init__(self, dependencies: PodWatchDependencies) -> None:
+        self._needs = dependencies
+        self._asking: dict[tuple[str, str], PodState] = {}
+        self._on_host: dict[tuple[str, str], PodState] = {}
+        self._notices = Notices()  # to those on the host's network, by their uid
+        self._list = AskingPods(dependencies.state / "asking")
+        self._chained = Mark(dependencies.state / "chained")
+        self._is_chained = False
+
+    @property
+    def asking(self) -> tuple[PodState, ...]:
+        """Those that ask for networks and can have some, by the last news."""
+        return tuple(self._asking.values())
+
+    def wired(self, wiring: Wiring) -> None:
+        """Take note of who calls the agent for pods now; raise Unavailable if it cannot be kept.
+
+        While nobody does because the node has no network, nothing starts: what was so stays so.
+        """
+        self._is_chained = wiring is Wiring.CHAIN
+        if wiring is Wiring.CHAIN:
+            self._chained.set()
+        elif wiring is Wiring.DELEGATE:
+            self._chained.clear()
+        self._refuse()
+
+    def unwired(self) -> None:
+        """Nobody calls the agent: its configuration is refused or not installed; raise so."""
+        self._is_chained = False
+        self._chained.clear()
+
+    def owed(self, sandbox: PodSandbox, pod: PodState) -> bool:
+        """Whether a sandbox should have had networks when it was made; reads the disk."""
+        since = self._list.since(PodName(pod.namespace, pod.name)), self._chained.since()
+        return is_owed(sandbox, pod, *since)
+
+    async def follow(self, wake: Callable[[], None]) -> None:
+        """Watch until cancelled; `wake` hears when a pod that asks began to run.
+
+        The list on the disk is changed only when all pods are listed: until then that of an earlier
+        life is truer.
+        """
+        self._asking.clear()  # of an earlier watch: some may be gone
+        self._on_host.clear()
+        kept: frozenset[PodName] | None = None
+        synced = False
+        where = Where(fields=f"spec.nodeName={self._needs.node}")
+        async with aclosing(self._needs.cluster.watch(POD, where)) as events:
+            async for event in events:
+                match event:
+                    case Changed(document):
+                        with contained("pods of the node"):  # of one pod, whatever is in it
+                            self._note(pod_state(document), wake)
+                    case Deleted(name, namespace, uid):
+                        self._forget(namespace, name)
+                        self._notices.over(uid)
+                    case Synced():
+                        synced = True
+                names = frozenset(PodName(*key) for key in self._asking)
+                if synced and names != kept:
+                    await asyncio.to_thread(self._list.keep, names)
+                    kept = names
+
+    def _note(self, pod: PodState, wake: Callable[[], None]) -> None:
+        # Labels have no end but that of an object, 1.5 MiB, and all pods of the node are kept.
+        pod = replace(pod, labels=tuple(label for label in pod.labels if label[0] == RESTART))
+        key = (pod.namespace, pod.name)
+        before = self._asking.get(key)
+        self._forget(*key)
+        if is_asking(pod):
+            self._asking[key] = pod
+            # Its sandbox is there now. A round finds out whether its networks are too.
+            if pod.phase == "Running" and (before is None or before.phase != "Running"):
+                wake()
+        elif names_networks(pod.annotations) and not pod.is_over:
+            self._on_host[key] = pod
+            self._refuse()
+
+    def _forget(self, namespace: str, name: str) -> None:
+        self._asking.pop((namespace, name), None)
+        self._on_host.pop((namespace, name), None)
+
+    def _refuse(self) -> None:
+        """Tell each pod on the host's network once. Behind a meta-plugin that one has the word."""
+        for pod in self._on_host.values() if self._is_chained else ():
+            try:
+                asked = asking(pod, self._needs.context.network)
+                refuse_host_network(pod, asked.asks, asked.annotation)
+            except Refused as error:
+                for why in self._notices.news(pod.uid, str(error)):
+                    self._needs.tell(pod, "NetworksRefused", why, True)
+            except Unavailable:
+                continue  # its annotation is being written; that is news too
+            except Exception as error:  # noqa: BLE001  of one pod
+                why = object_failed(POD.kind, f"{pod.namespace}/{pod.name}", error)
+                self._needs.tell(pod, "NetworksRefused", why, True)

@@ -1,7 +1,7 @@
 """Has the kernel hold pods to the limits of their shares, and reads back that it does.
 
     ADD: shares, devices ────────────────────┐
-    PreStart, Prepare and rounds: holdings ──┴ pools/rules/share_limits ─► rdma.max ─► read back
+    PreStart, Prepare and rounds: holdings ──┴ pools/rules/allocation ─► rdma.max ─► read back
 
 No container begins without its limits: what cannot be held is refused when a claim is prepared, at
 an ADD (attach/attach) and before a container with a share starts. The kubelet
@@ -21,17 +21,15 @@ import structlog
 from kube_base.errors import Broken, KubeError, Refused, Unavailable
 from kube_base.frozen import Frozen
 from kube_base.notices import Notices
-from kube_rdma.adapters.kernel.cgroups.rdma import RdmaGroups
-from kube_rdma.attach.rules.late_binding.binding import holder, holders
+from kube_rdma.adapters.kernel.cgroups import RdmaGroups
+from kube_rdma.attach.rules.late_binding import holder, holders
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model.attach.attachment import Attachment, GrantedShare, Sandbox
-from kube_rdma.model.claims.prepared import PreparedClaim
-from kube_rdma.model.late_binding.binding import PodName
-from kube_rdma.model.late_binding.runtime import PodSandbox
-from kube_rdma.model.pools.holding import Holding
-from kube_rdma.model.pools.pool import Pool, ShareId
-from kube_rdma.model.pools.rdma_limits import DeviceLimits, PodDeviceUse, RdmaLimits
-from kube_rdma.pools.rules.share_limits import (
+from kube_rdma.model.claims.claim import PreparedClaim
+from kube_rdma.model.holdings import Holding
+from kube_rdma.model.late_binding import PodName, PodSandbox
+from kube_rdma.model.pools import DeviceLimits, PodDeviceUse, Pool, RdmaLimits, ShareId
+from kube_rdma.pools.rules.allocation import (
     UsedDevices,
     device_limits,
     differing,

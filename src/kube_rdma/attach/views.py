@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kube_rdma.model.attach import steps
-from kube_rdma.model.functions.step import (
+from kube_rdma.model.pools import (
     FunctionPlace,
     FunctionSettings,
     RebindFunction,

@@ -10,11 +10,10 @@ from pydantic_core import PydanticCustomError
 
 from kube_base.errors import Refused
 from kube_rdma.attach.documents.networks import OBJECT_NAME
-from kube_rdma.claims.parameter_document import NETWORK
+from kube_rdma.claims.parameters import NETWORK
 from kube_rdma.lib.text.document import shown
-from kube_rdma.lib.text.ip_words import LABEL
-from kube_rdma.lib.text.words import TextForm
-from kube_rdma.model.claims.claim_wish import NEWEST, ClaimWish, Reach
+from kube_rdma.lib.text.words import LABEL, TextForm
+from kube_rdma.model.claims.claim import NEWEST, ClaimWish, Reach
 
 _RATE = TextForm("[1-9][0-9]{0,4}G", "a rate in whole gigabits per second", "100G")
 _VERSION = re.compile(r"v?1\.(\d{1,2})(\.\d+.*)?")

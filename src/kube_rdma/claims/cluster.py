@@ -1,21 +1,30 @@
 """Which devices the claims of pods have been given: what a card is chosen near to, and prepared.
 
-claims/claimed_gpus.py asks when a share is to be preferred: the scheduler has
+claims/publisher.py asks when a share is to be preferred: the scheduler has
 allocated the claims of a pod by then (KEP-4381), the kubelet has prepared none.
 claims asks for what its own driver has to prepare, and for whom.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from kube_base.frozen import Frozen
 from kube_client import wire
 from kube_client.errors import NotInstalled
 from kube_client.kinds import Stored, Where
 from kube_client.objects import Cluster
+from kube_client.watching import WatchEvent
+from kube_rdma.adapters.cluster.kinds.offered_slice import (
+    OFFERED_SLICE,
+    OfferedSliceSpec,
+    StoredSlice,
+    changed_slice,
+    wanted_slice,
+)
 from kube_rdma.adapters.cluster.kinds.resource_claim import (
     CLAIM_STATUS,
     CLAIMING_POD,
@@ -32,11 +41,9 @@ from kube_rdma.adapters.cluster.kinds.resource_slice import (
     claimed_devices,
     node_slice,
 )
-from kube_rdma.model.claims.device import ClaimedPod, DeviceSlice, SliceDevice
-from kube_rdma.model.claims.prepared import AllocatedClaim, ClaimName
-from kube_rdma.model.claims.status import DeviceStatus
-from kube_rdma.model.claims.users import PodClaims
-from kube_rdma.model.late_binding.binding import PodName
+from kube_rdma.model.claims.claim import AllocatedClaim, ClaimName, DeviceStatus, PodClaims
+from kube_rdma.model.claims.devices import ClaimedPod, DeviceSlice, PublishedSlice, SliceDevice
+from kube_rdma.model.late_binding import PodName
 
 
 async def pending_pods(cluster: Cluster, node: str) -> tuple[ClaimedPod, ...]:
@@ -104,3 +111,32 @@ def _claimed(pod: Stored[ClaimingSpec, ClaimingStatus]) -> ClaimedPod:
         claims=tuple(dict.fromkeys(name for _, name in pod_claims(pod).claims)),
         resources=tuple(dict.fromkeys(name for one in containers for name in one.extended)),
     )
+
+
+# The ResourceSlices of one node and this driver: followed, created, changed and removed.
+
+
+class OfferedSlices(Frozen):
+    """The door of one agent: the slices of this driver on the node of this name."""
+
+    cluster: Cluster
+    driver: str
+    node: str
+
+    def watch(self) -> AsyncGenerator[WatchEvent[OfferedSliceSpec, None], None]:
+        """The slices now and whenever they change; raise Refused when the kind is not served."""
+        fields = f"spec.driver={self.driver},spec.nodeName={self.node}"
+        return self.cluster.watch(OFFERED_SLICE, Where(fields=fields))
+
+    async def create(self, part: PublishedSlice) -> StoredSlice:
+        """Create a slice; what comes back is what the server has kept of it."""
+        return await self.cluster.create(OFFERED_SLICE, wanted_slice(part, self.driver, self.node))
+
+    async def change(self, stored: StoredSlice, part: PublishedSlice) -> StoredSlice:
+        """Replace what a slice says; Conflict when somebody wrote it since it was read."""
+        changed = changed_slice(stored, part, self.driver, self.node)
+        return await self.cluster.replace(OFFERED_SLICE, changed)
+
+    async def remove(self, stored: StoredSlice) -> None:
+        """Delete a slice that devices are no longer in, whoever wrote it last."""
+        await self.cluster.delete(OFFERED_SLICE, stored, unchanged=False)

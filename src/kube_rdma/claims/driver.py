@@ -17,12 +17,11 @@ import structlog
 
 from kube_base.notices import Notices
 from kube_rdma.adapters.bulkhead import start
-from kube_rdma.adapters.kubelet.claim_health import ClaimHealth
-from kube_rdma.adapters.kubelet.claim_plugin import ClaimAnswers, ClaimPlugin
+from kube_rdma.adapters.kubelet.claim_plugin import ClaimAnswers, ClaimHealth, ClaimPlugin
 from kube_rdma.claims.prepared_claims import PreparedClaims
-from kube_rdma.claims.rules.health import health
-from kube_rdma.model.claims.device import DRIVER
-from kube_rdma.model.pools.pool import Pool
+from kube_rdma.claims.rules.prepare import health
+from kube_rdma.model.claims.devices import DRIVER
+from kube_rdma.model.pools import Pool
 
 ASK_SECONDS = 60.0
 

@@ -1,6 +1,6 @@
 """The parameters of an allocated device: what a driver asks before it prepares a claim.
 
-    configuration of the allocation ─► claims/parameter_document ─► claims/rules/parameters ─►
+    configuration of the allocation ─► claims/parameters ─► claims/rules/parameters ─►
     merged
 
 The API server judges the form of a claim at most, so whatever JSON stands in it is judged here.
@@ -8,10 +8,16 @@ The API server judges the form of a claim at most, so whatever JSON stands in it
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field, field_validator, model_validator
 
 from kube_base.errors import Refused
-from kube_rdma.claims import parameter_document as parameters
+from kube_base.frozen import Frozen
+from kube_rdma.attach.documents.network_definition import Mtu
+from kube_rdma.attach.documents.networks import Asked, Guid, Mac, PodInterface
 from kube_rdma.claims.rules.parameters import (
     clashes,
     contradictions,
@@ -20,14 +26,183 @@ from kube_rdma.claims.rules.parameters import (
     merged,
     unbacked,
 )
-from kube_rdma.model.claims.device import DRIVER
-from kube_rdma.model.claims.parameters import (
+from kube_rdma.lib.text.document import Document, Path, Section, Value, of_json, section, shown
+from kube_rdma.lib.text.faults import Slip, near, slips, validate
+from kube_rdma.lib.text.typed import Many, Typed
+from kube_rdma.lib.text.words import Cidr, IpAddress, Label, TextForm
+from kube_rdma.model.attach.attachment import AskedAddress, NetworkKind, NetworkRoute
+from kube_rdma.model.claims.claim import (
+    MOST_PARAMETERS,
+    AllocatedClaim,
     AskedDevices,
     ClaimParameters,
     ConfigOrigin,
+    NetworkReference,
     OpaqueConfig,
+    ParameterFault,
 )
-from kube_rdma.model.claims.prepared import AllocatedClaim
+from kube_rdma.model.claims.devices import DRIVER
+from kube_rdma.model.ipam import InterfaceName, PoolName
+
+# The dialect ``kind: ClaimParameters``: what a claim says of the interface in the pod.
+
+API_VERSION = "kube-rdma.io/v1alpha1"
+KIND = "ClaimParameters"
+
+MOST_LISTED = 16
+"""Addresses, and routes: a device's status takes 16 (NetworkDeviceDataMaxIPs of resource/v1)."""
+
+_OBJECT = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+_TAKEN = ("lo", "eth0")  # what every pod has before its first further interface
+
+NETWORK = TextForm(
+    rf"([a-z0-9]([-a-z0-9]{{0,61}}[a-z0-9])?/)?(?=[^/]{{1,253}}$){_OBJECT}",
+    "the name of a network, with its namespace or without",
+    "team-a/rdma-net",
+    longest=63 + 1 + 253,
+)
+NetworkText: TypeAlias = Annotated[str, NETWORK]
+_Few = Field(max_length=MOST_LISTED)
+
+
+class ClaimRoute(Typed):
+    """A route through the interface."""
+
+    dst: Cidr = Field(examples=["10.0.0.0/8"])
+    """dst is the subnet that the route leads to. Example: 10.0.0.0/8."""
+    gw: IpAddress | None = None
+    """gw is the address of the next router. Left out: the gateway of the interface's address.
+    Example: 10.0.0.1.
+    """
+
+    @model_validator(mode="after")
+    def _one_family(self) -> ClaimRoute:
+        if self.gw is not None and self.gw.version != self.dst.version:
+            problem = (
+                f"{self.gw} is IPv{self.gw.version}, the destination {self.dst} "
+                f"IPv{self.dst.version}"
+            )
+            raise slips(Slip(problem, "Write a gateway of the same family", ("gw",)))
+        return self
+
+
+class ClaimParametersObject(Typed):
+    """ClaimParameters say what a device of a ResourceClaim becomes in the pod. They stand below
+    opaque.parameters in the config of a ResourceClaim, a ResourceClaimTemplate or a DeviceClass.
+    A field of the claim wins over that of the class.
+    """
+
+    api_version: Literal["kube-rdma.io/v1alpha1"]
+    """apiVersion is kube-rdma.io/v1alpha1."""
+    kind: Literal["ClaimParameters"]
+    """kind is ClaimParameters."""
+    network: NetworkText | None = None
+    """network is the NetworkAttachmentDefinition that the interface belongs to, with or without its
+    namespace. Without one, it is in the namespace of the claim. Left out: no network, and type,
+    mode and pool count. Example: team-a/rdma-net.
+    """
+    type: Literal["kube-rdma", "macvlan", "ipvlan", "ipoib", "host-device"] | None = None
+    """type is how the device comes into the pod, as in a CNI configuration. kube-rdma follows the
+    mode of the pool that the device is from. type cannot stand beside network. Left out: kube-rdma.
+    """
+    mode: Literal["bridge", "private", "vepa", "l2"] | None = None
+    """mode is that of the virtual interface: bridge, private or vepa of type macvlan, l2 of type
+    ipvlan. mode cannot stand beside network. Left out: bridge, or l2.
+    """
+    interface: PodInterface | None = None
+    """interface is the name of the interface in the pod, of 1 to 15 characters. Left out: net1,
+    net2 and so on. Example: rdma0.
+    """
+    mtu: Mtu | None = None
+    """mtu is the largest packet of the interface in bytes, at most that of the card. 0 is that of
+    the card. Left out: that of the network, else that of the card. Example: 9000.
+    """
+    pool: Label | None = None
+    """pool is the IPPool that the interface gets its addresses of. pool cannot stand beside
+    network. Left out: no pool gives an address. Example: rail-0.
+    """
+    addresses: Annotated[Many[Asked], _Few] | None = None
+    """addresses are the addresses that the interface gets, at most 16. With a pool they are those
+    that the claim wants of it. In a claim they need a pool or a network, and without either each
+    needs its length. Left out: those that the pool chooses. Example: 10.0.0.10/24.
+    """
+    routes: Annotated[Many[ClaimRoute], _Few] | None = None
+    """routes lead through the interface, at most 16, and come before those of the network and the
+    pool. A default route is in the table of the interface alone. In a claim they need a pool or a
+    network. Left out: no further routes.
+    """
+    default_route: bool | None = None
+    """defaultRoute is true if the pod's default route leads to the gateway of this interface. In a
+    claim it needs a pool or a network. Left out: false.
+    """
+    mac: Mac | None = None
+    """mac is the MAC address of the interface. In a claim it needs a network. Left out: the kernel
+    chooses it, or the network says it. Example: 02:00:0a:00:00:01.
+    """
+    guid: Guid | None = None
+    """guid is the GUID of an InfiniBand interface, eight octets. In a claim it needs a network.
+    Left out: that of the network, else that of the device. Example: 02:00:0a:00:00:00:00:01.
+    """
+
+    @field_validator("interface")
+    @classmethod
+    def _is_free(cls, interface: str | None) -> str | None:
+        if interface in _TAKEN:
+            problem = f"every pod has an interface {interface} already"
+            raise slips(Slip(problem, "Write another name, such as rdma0"))
+        return interface
+
+    @field_validator("addresses")
+    @classmethod
+    def _differ(cls, addresses: tuple[AskedAddress, ...] | None) -> tuple[AskedAddress, ...] | None:
+        written = [one.address for one in addresses or ()]
+        twice = [n for n, one in enumerate(written) if one in written[:n]]
+        if twice:
+            problem = "the address stands here twice"
+            raise slips(*(Slip(problem, "Remove one of the two", (n,)) for n in twice))
+        return addresses
+
+    def value(self) -> ClaimParameters:
+        """What the document says."""
+        routes = self.routes
+        return ClaimParameters(
+            network=_reference(self.network) if self.network else None,
+            kind=NetworkKind(self.type) if self.type else None,
+            mode=self.mode,
+            interface=InterfaceName(self.interface) if self.interface else None,
+            mtu=self.mtu,
+            pool=PoolName(self.pool) if self.pool else None,
+            addresses=self.addresses,
+            routes=None if routes is None else tuple(NetworkRoute(r.dst, r.gw) for r in routes),
+            default_route=self.default_route,
+            mac=self.mac.lower() if self.mac else None,
+            guid=self.guid.lower() if self.guid else None,
+        )
+
+
+def of_document(document: Document) -> ClaimParameters:
+    """What the document says; raise Refused with all faults of it."""
+    text = json.dumps(document.value, separators=(",", ":"), ensure_ascii=False)
+    _refuse_long(len(text.encode(errors="surrogatepass")), document.where(()))
+    return validate(ClaimParametersObject, document).value()
+
+
+def of_bytes(data: bytes, source: str) -> ClaimParameters:
+    """The same of JSON, whatever stands in it; `source` names it in messages."""
+    _refuse_long(len(data), source)
+    return validate(ClaimParametersObject, of_json(data, source)).value()
+
+
+def _refuse_long(size: int, where: str) -> None:
+    if size > MOST_PARAMETERS:
+        problem = f"the parameters have {size} bytes, and Kubernetes takes {MOST_PARAMETERS}"
+        raise Refused(problem, remedy="Write fewer addresses and routes", where=where)
+
+
+def _reference(text: str) -> NetworkReference:
+    namespace, _, name = text.rpartition("/")
+    return NetworkReference(name, namespace or None)
+
 
 _WRITERS = {ConfigOrigin.CLASS: "its DeviceClass", ConfigOrigin.CLAIM: "the claim"}
 
@@ -65,7 +240,7 @@ def parameters_of(configs: Iterable[OpaqueConfig], request: str, claim: str) -> 
             continue
         where = f"{claim}: parameters of {_WRITERS[config.origin]}, config[{number}]"
         try:
-            parts[config.origin].append(parameters.of_bytes(config.parameters, where))
+            parts[config.origin].append(of_bytes(config.parameters, where))
         except Refused as refused:
             faults.append(refused)
     own = merged(parts[ConfigOrigin.CLAIM])
@@ -79,3 +254,196 @@ def parameters_of(configs: Iterable[OpaqueConfig], request: str, claim: str) -> 
     if faults:
         raise Refused.all(faults)
     return whole
+
+
+# Where in an object a claim or a class gives parameters to kube-rdma's driver.
+
+GROUP = "resource.k8s.io"
+PLACES: Mapping[str, Path] = {
+    "ResourceClaim": ("spec", "devices"),
+    "ResourceClaimTemplate": ("spec", "spec", "devices"),
+    "DeviceClass": ("spec",),
+}
+"""Where config stands, by kind."""
+
+_OWN = "kube-rdma.io/"
+
+
+class WrittenConfig(Frozen):
+    """An entry for kube-rdma: the requests that it is for, all if it names none."""
+
+    requests: tuple[str, ...]
+    parameters: ClaimParameters
+    section: Section  # of the parameters
+
+
+class WrittenRequest(Frozen):
+    """A request, or a subrequest (``main/sub``). `count` is None for all devices."""
+
+    name: str
+    count: int | None = 1
+    device_class: str = ""
+
+
+class WrittenClaim(Frozen):
+    """What an object asks for; a DeviceClass has no requests."""
+
+    requests: tuple[WrittenRequest, ...]
+    configs: tuple[WrittenConfig, ...]
+
+
+def places(document: Document, group: str, kind: str) -> tuple[Path, ...]:
+    """Where claims are described in an object, or in a class their configuration."""
+    if group == GROUP:
+        return (PLACES[kind],) if kind in PLACES else ()
+    return tuple(_search(document.value, ()))
+
+
+def load(document: Document, place: Path) -> WrittenClaim:
+    """The claim at a place; raise Refused with all faults of what is for kube-rdma."""
+    devices = _fields(section(document, place).value)
+    requests = tuple(_requests(devices))
+    configs: list[WrittenConfig] = []
+    faults: list[Refused] = []
+    for number, entry in enumerate(_list(devices.get("config"))):
+        base = (*place, "config", number)
+        try:
+            config = _config(document, base, _fields(entry), requests)
+        except Refused as refused:
+            faults.append(refused)
+        else:
+            configs += (config,) if config else ()
+    if faults:
+        raise Refused.all(faults)
+    return WrittenClaim(requests, tuple(configs))
+
+
+def _config(
+    document: Document, base: Path, entry: Mapping[str, Value], requests: Sequence[WrittenRequest]
+) -> WrittenConfig | None:
+    """An entry, None for one of another driver."""
+    opaque = _fields(entry.get("opaque"))
+    driver, value = opaque.get("driver"), _fields(opaque.get("parameters"))
+    version = value.get("apiVersion")
+    own = isinstance(version, str) and version.startswith(_OWN)
+    if driver != DRIVER:
+        if own and value.get("kind") == KIND:
+            problem = f"the driver is {shown(driver)}, and these parameters are of {DRIVER}"
+            where = document.where((*base, "opaque", "driver"))
+            raise Refused(problem, remedy=f"Write driver: {DRIVER}", where=where)
+        return None
+    names = tuple(one for one in _list(entry.get("requests")) if isinstance(one, str))
+    faults = list(_strangers(document, (*base, "requests"), names, requests))
+    part = section(document, (*base, "opaque", "parameters"))
+    try:
+        meant = of_document(part)
+    except Refused as refused:
+        raise Refused.all([*faults, refused]) from None
+    if faults:
+        raise Refused.all(faults)
+    return WrittenConfig(names, meant, part)
+
+
+def _strangers(
+    document: Document, base: Path, names: Sequence[str], requests: Sequence[WrittenRequest]
+) -> Iterator[Refused]:
+    """A fault for each name that is no request."""
+    every = dict.fromkeys(
+        name for one in requests for name in (one.name.partition("/")[0], one.name)
+    )
+    for number, name in enumerate(names):
+        if name in every:
+            continue
+        meant = near(name, list(every))
+        guess = f"Did you mean {shown(meant)}? " if meant else ""
+        remedy = f"{guess}Known: {', '.join(every)}" if every else "Remove it"
+        where = document.where((*base, number))
+        yield Refused(f"{shown(name)} is no request here", remedy=remedy, where=where)
+
+
+def _requests(devices: Mapping[str, Value]) -> Iterator[WrittenRequest]:
+    """The requests of every version: v1beta1 has the fields of ``exactly`` beside the name."""
+    for entry in map(_fields, _list(devices.get("requests"))):
+        name = entry.get("name")
+        if not isinstance(name, str):
+            continue
+        subrequests = [_fields(one) for one in _list(entry.get("firstAvailable"))]
+        if not subrequests:
+            yield _request(name, _fields(entry.get("exactly")) or entry)
+        for part in subrequests:
+            if isinstance(sub := part.get("name"), str):
+                yield _request(f"{name}/{sub}", part)
+
+
+def _request(name: str, fields: Mapping[str, Value]) -> WrittenRequest:
+    count, device_class = fields.get("count"), fields.get("deviceClassName")
+    number = count if isinstance(count, int) and count > 0 else 1
+    every = fields.get("allocationMode") == "All"
+    named = device_class if isinstance(device_class, str) else ""
+    return WrittenRequest(name, None if every else number, named)
+
+
+def _search(value: Value, path: Path) -> Iterator[Path]:
+    """The places of lists `config` with entries `opaque`, in the order of the text."""
+    if isinstance(value, list):
+        for number, entry in enumerate(value):
+            yield from _search(entry, (*path, number))
+    if not isinstance(value, dict):
+        return
+    if any(isinstance(_fields(one).get("opaque"), dict) for one in _list(value.get("config"))):
+        yield path
+        return
+    for field, inner in value.items():
+        yield from _search(inner, (*path, field))
+
+
+def _fields(value: Value) -> Mapping[str, Value]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Value) -> Sequence[Value]:
+    return value if isinstance(value, list) else ()
+
+
+# Objects with parameters for kube-rdma's driver, judged before anybody allocates their devices.
+
+
+def judged(document: Document, place: Path) -> WrittenClaim:
+    """The claim at a place of an object; raise Refused with all faults of its parameters."""
+    claim = load(document, place)
+    faults = dict.fromkeys(_faults(claim))
+    if faults:
+        raise Refused.all(
+            [Refused(problem, remedy=remedy, where=where) for where, problem, remedy in faults]
+        )
+    return claim
+
+
+def _faults(claim: WrittenClaim) -> Iterator[tuple[str, str, str]]:
+    """Place, problem and remedy of each; requests with the same fault bring it once."""
+    if not claim.requests:
+        for config in claim.configs:
+            for fault in contradictions(config.parameters):
+                yield _placed([config], fault)
+        return
+    devices = []
+    by_request: dict[str, list[WrittenConfig]] = {}
+    for request in claim.requests:
+        configs = [one for one in claim.configs if covers(one.requests, request.name)]
+        whole = merged(one.parameters for one in configs)
+        by_request[request.name] = configs
+        devices.append(AskedDevices(request.name, request.count, whole))
+        for fault in contradictions(whole):
+            yield _placed(configs, fault)
+    for name, fault in clashes(devices):
+        yield _placed(by_request[name], fault)
+
+
+def _placed(configs: list[WrittenConfig], fault: ParameterFault) -> tuple[str, str, str]:
+    """The fault at the last of the documents that say the field."""
+    section = next(
+        config.section
+        for config in reversed(configs)
+        if (config.section.value or {}).get(fault.field) is not None  # type: ignore[union-attr]
+    )
+    return section.where((fault.field,)), fault.problem, fault.remedy

@@ -19,60 +19,187 @@ from functools import partial
 
 import structlog
 
+from kube_base.backoff import full_jitter
 from kube_base.errors import KubeError, Unavailable
 from kube_base.frozen import Frozen, replace
+from kube_base.notices import Notices
+from kube_client.errors import Conflict
 from kube_rdma.adapters.bulkhead import object_failed
 from kube_rdma.adapters.cni.state import ClaimedNamespaces
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.runtime.cdi import CdiFolder
+from kube_rdma.adapters.runtime.settings import ClaimFiles
 from kube_rdma.attach.claim_settings import ClaimingSandbox, ClaimSettings
-from kube_rdma.attach.rules.claim_holders import claims_of, holdings, node_holdings
-from kube_rdma.attach.rules.claim_interfaces import interfaces, refuse_uncalled
-from kube_rdma.attach.rules.late_binding.binding import SETTLED
-from kube_rdma.claims.metadata import ClaimMetadata
+from kube_rdma.attach.rules.claim_networks import (
+    claims_of,
+    holdings,
+    interfaces,
+    node_holdings,
+    refuse_uncalled,
+)
+from kube_rdma.attach.rules.late_binding import SETTLED
 from kube_rdma.claims.parameters import parameters_by_request
 from kube_rdma.claims.rules.prepare import (
+    Attributes,
     BookingNode,
     Taken,
     answer,
     book,
+    device_statuses_of,
     devices_of,
+    files,
+    own_pod,
     rebooked,
     refuse_vanished,
+    request_of,
     stands,
 )
-from kube_rdma.claims.rules.status import statuses
-from kube_rdma.claims.statuses import ClaimStatuses
 from kube_rdma.lib.records import Records, in_the_log
 from kube_rdma.model.attach.attachment import Attached
+from kube_rdma.model.attach.cni import Wiring
 from kube_rdma.model.card import CardId
-from kube_rdma.model.claims.prepared import (
+from kube_rdma.model.claims.claim import (
     AllocatedClaim,
     ClaimDevice,
     ClaimName,
     ClaimShare,
+    DeviceStatus,
+    PodClaims,
     PreparedClaim,
     PreparedDevice,
 )
-from kube_rdma.model.claims.users import PodClaims
-from kube_rdma.model.cni_conf import Wiring
+from kube_rdma.model.holdings import Holding
 from kube_rdma.model.ipam import InterfaceName
-from kube_rdma.model.late_binding.binding import (
+from kube_rdma.model.late_binding import (
     ContainerId,
     Edits,
     HeldShare,
     PodName,
+    PodSandbox,
     RuntimeHook,
     lift_memlock,
     merge_settings,
 )
-from kube_rdma.model.late_binding.runtime import PodSandbox
-from kube_rdma.model.pools.holding import Holding
-from kube_rdma.model.pools.pool import Bind, Pool
+from kube_rdma.model.pools import Bind, FileMount, Pool
+from kube_rdma.pools.rules.allocation import limited, unheld
 from kube_rdma.pools.rules.modes import terms
-from kube_rdma.pools.rules.share_limits import limited, unheld
+
+# Files by which programs in a container learn of its claims (KEP-5304): written and mounted.
 
 log = structlog.get_logger()
+
+
+class ClaimMetadata:
+    """One per agent; `attributes` are what the slices of the node say of its devices now."""
+
+    def __init__(self, folder: ClaimFiles, attributes: Callable[[], Attributes]) -> None:
+        self._folder = folder
+        self._attributes = attributes
+        self._notices = Notices()
+
+    def mounts(self, prepared: PreparedClaim) -> dict[str, FileMount]:
+        """By request what its containers see, once it lies there; raise Unavailable. It blocks."""
+        texts = self._texts(prepared)
+        paths = self._folder.put(prepared.claim.uid, texts[0])
+        return {
+            name: FileMount(paths[name], where) for name, where in zip(paths, texts[1], strict=True)
+        }
+
+    async def attached(self, prepared: PreparedClaim, interfaces: Sequence[Attached]) -> None:
+        """Its pod got these interfaces; what fails is told once, and the file stays as it was."""
+        if not prepared.pod_claim:
+            return
+        texts, _ = self._texts(prepared, interfaces)
+        try:
+            await asyncio.to_thread(self._folder.put, prepared.claim.uid, texts)
+        except Unavailable as error:
+            self._notices.warn(
+                log,
+                "metadata of claim not written",
+                "metadata",
+                str(error),
+                claim=str(prepared.claim),
+            )
+            return
+        self._notices.over("metadata")
+
+    async def remove(self, uid: str) -> None:
+        """The claim was given back; raise Unavailable."""
+        await asyncio.to_thread(self._folder.remove, uid)
+
+    def _texts(
+        self, prepared: PreparedClaim, interfaces: Sequence[Attached] = ()
+    ) -> tuple[dict[str, str], tuple[str, ...]]:
+        """The texts by request, and where a container has each."""
+        made = files(prepared, own_pod(prepared), self._attributes(), interfaces)
+        return {request_of(path): text for path, text in made.items()}, tuple(made)
+
+
+# Writes what became of the devices of claims into their status, beside all that matters.
+
+Statuses = tuple[DeviceStatus, ...]
+WriteStatuses = Callable[[ClaimName, Sequence[DeviceStatus]], Awaitable[None]]
+
+
+class ClaimStatuses:
+    """One per agent; `write` raises KubeError, Conflict for a claim that is gone."""
+
+    def __init__(self, write: WriteStatuses) -> None:
+        self._write = write
+        self._wanted: dict[ClaimName, Statuses] = {}
+        self._written: dict[ClaimName, Statuses] = {}
+        self._news = asyncio.Event()
+        self._notices = Notices()
+
+    def tell(self, claim: ClaimName, statuses: Statuses) -> None:
+        """From now on this is what the claim should say; returns at once."""
+        self._wanted[claim] = statuses
+        self._news.set()
+
+    def forget(self, claim: ClaimName) -> None:
+        """The claim was given back: what it says last stays."""
+        self._wanted.pop(claim, None)
+        self._written.pop(claim, None)
+
+    async def run(self) -> None:
+        """Write, until cancelled."""
+        failures = 0
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            await self.write()
+            if self._wanted:
+                await asyncio.sleep(full_jitter(failures))
+                failures += 1
+                self._news.set()
+            else:
+                failures = 0
+
+    async def write(self) -> None:
+        """Write each once; what the API server did not answer stays wanted."""
+        for claim, statuses in tuple(self._wanted.items()):
+            if self._written.get(claim) != statuses and not await self._try(claim, statuses):
+                continue
+            if self._wanted.get(claim) == statuses:  # nobody has told anything newer
+                del self._wanted[claim]
+
+    async def _try(self, claim: ClaimName, statuses: Statuses) -> bool:
+        """Whether there is nothing more to do about it."""
+        try:
+            await self._write(claim, statuses)
+        except Conflict:
+            return True  # gone, or another one by now
+        except KubeError as error:
+            # One sentence stands for all claims: a right that is missing is missing for each.
+            for _ in self._notices.news("status", type(error).__name__):
+                log.warning("status of claim not written", claim=str(claim), why=str(error))
+            return not isinstance(error, Unavailable)
+        except Exception as error:  # noqa: BLE001  of one claim
+            object_failed("ResourceClaim", claim, error)
+            return True
+        self._written[claim] = statuses
+        self._notices.over("status")
+        return True
 
 
 async def nobody(_: Collection[str]) -> Mapping[HeldShare, str]:
@@ -309,7 +436,7 @@ class PreparedClaims:
         for claim in claims:
             users = (pod for pod in self._inside if claim in self._of_pod(pod))
             interfaces = [one for pod in users for one in self._inside[pod].values()]
-            self._to.statuses.tell(claim.claim, statuses(claim, interfaces))
+            self._to.statuses.tell(claim.claim, device_statuses_of(claim, interfaces))
 
     async def _keep(self, prepared: PreparedClaim) -> bool:
         """The record first, then the file; True when the file changed."""

@@ -1,6 +1,6 @@
 """Keeps the ResourceSlices of this node as the agent's last look was: ``agent --claims``.
 
-    Pool ─ claims/rules/cards ─► ClaimOffer ─ shape ─► devices of slices ─┐
+    Pool ─ claims/rules/shape ─► ClaimOffer ─ shape ─► devices of slices ─┐
     ResourceSlices ─ watch ─► PublishedSlice ─────────────────────────────┴ publication ─► writes
 
 A NodeKeeper. The kubelet deletes the slices of all drivers when it starts, and those of a driver 30
@@ -12,18 +12,22 @@ write is compared with it, and the slices are written without these features.
 from __future__ import annotations
 
 import asyncio
+import random
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 
 import structlog
 
-from kube_base.errors import Refused
+from kube_base.errors import KubeError, Refused
+from kube_base.notices import Notices
+from kube_client.kinds import Where
+from kube_client.objects import Cluster
 from kube_client.watching import Changed, Cut, Deleted, Muddled, Synced
 from kube_rdma.adapters.bulkhead import object_failed, start
 from kube_rdma.adapters.cluster.kinds.offered_slice import StoredSlice, published
-from kube_rdma.claims.cluster_slices import OfferedSlices
-from kube_rdma.claims.rules.cards import ClaimOffer, RailOf
-from kube_rdma.claims.rules.dranet_names import with_dranet_names, without_dranet_names
-from kube_rdma.claims.rules.metadata import Attributes
+from kube_rdma.adapters.cluster.kinds.resource_slice import RESOURCE_SLICE, node_slice
+from kube_rdma.claims.cluster import OfferedSlices, devices_of, pending_pods
+from kube_rdma.claims.rules.prepare import Attributes
 from kube_rdma.claims.rules.publication import (
     PoolSite,
     Publication,
@@ -33,10 +37,26 @@ from kube_rdma.claims.rules.publication import (
     written_without,
 )
 from kube_rdma.claims.rules.serving import PluginShares, for_claims, ready
-from kube_rdma.claims.rules.shape import fewer, slices
-from kube_rdma.model.claims.offered import ClaimFeature, OfferedDevice, PublishedSlice
-from kube_rdma.model.node import NodeState
-from kube_rdma.reports.node_keeper import NodeKeeper, WritePace
+from kube_rdma.claims.rules.shape import (
+    ClaimOffer,
+    RailOf,
+    fewer,
+    slices,
+    with_dranet_names,
+    without_dranet_names,
+)
+from kube_rdma.lib.mirror import Mirror
+from kube_rdma.model.claims.devices import (
+    ClaimedDevice,
+    ClaimFeature,
+    DeviceSlice,
+    OfferedDevice,
+    PublishedSlice,
+)
+from kube_rdma.model.device import Gpu
+from kube_rdma.model.kubernetes import NodeState
+from kube_rdma.pools.rules.topology import ClaimGpus, claim_gpus, gpus_of, starting
+from kube_rdma.reports.node_keeper import REFUSED_SECONDS, NodeKeeper, WritePace
 from kube_rdma.reports.rules.node_report import AgentLook
 
 # A kubelet that starts deletes slice by slice; a link that drops is to be told in 0.3 s.
@@ -195,3 +215,56 @@ class SlicePublisher(NodeKeeper[ClaimOffer]):
     def _take(self, stored: StoredSlice) -> None:
         self._stored[stored.name] = stored
         self._shown.update(without_dranet_names(last_shown([published(stored)])))
+
+
+# GPUs that drivers hand out by ResourceClaims: which are here, and which a starting pod will get.
+
+ANSWER_SECONDS = 1.0  # the kubelet waits meanwhile, with every pod behind this one
+
+
+def _later(_failures: int) -> float:
+    """A new kind or right comes rarely, and all nodes of a cluster would ask for it at once."""
+    return random.uniform(REFUSED_SECONDS / 2, REFUSED_SECONDS)  # noqa: S311  spreads load
+
+
+class ClaimedGpus:
+    """Those of one node. `wait` is for tests."""
+
+    def __init__(
+        self, cluster: Cluster, node: str, *, wait: Callable[[int], float] = _later
+    ) -> None:
+        self._cluster, self._node = cluster, node
+        self._pause = wait
+        where = Where(fields=f"spec.nodeName={node}")
+        self._slices = Mirror(RESOURCE_SLICE, node_slice, where=where, optional=True)
+        self._notices = Notices()
+
+    async def follow(self) -> None:
+        """Watch the slices of this node, until cancelled."""
+        await self._slices.follow(self._cluster, self._pause)
+
+    def slices(self) -> tuple[DeviceSlice, ...]:
+        """The slices of this node, of all drivers."""
+        return tuple(self._slices.values.values())
+
+    def here(self, surveyed: Sequence[Gpu]) -> ClaimGpus:
+        """The GPUs of this node that drivers hand out by claims."""
+        return claim_gpus(self.slices(), surveyed)
+
+    async def expected(
+        self, resource: str, held: Sequence[ClaimedDevice], gpus: ClaimGpus
+    ) -> tuple[Gpu, ...]:
+        """Those of the pods that may just be asking for `resource`; none where it is not known.
+
+        Of several such pods it is all their GPUs: the kubelet does not tell which one asks.
+        """
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                pods = starting(await pending_pods(self._cluster, self._node), resource, held)
+                devices = [one for pod in pods for one in await devices_of(self._cluster, pod)]
+        except (KubeError, TimeoutError) as error:
+            why = str(error) or "no answer in time"
+            self._notices.warn(log, "claims of starting pods unknown", "claims", why)
+            return ()
+        self._notices.over("claims")
+        return gpus_of(devices, gpus)

@@ -2,23 +2,27 @@
 
 One sentence says what it comes to. Then what is asked, then the nodes: the nearest first, and on
 each the devices that are in the way before those that would be taken. Marks are those of
-reports/views/pages.
+reports/views.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
-from kube_rdma.lib.page import Line, Page, Sentence, state_of
-from kube_rdma.lib.page_text import first_names
-from kube_rdma.model.claims.claim import AllocationResult, Claim, ClaimConstraint, ClaimRequest
-from kube_rdma.model.claims.device import SliceDevice
-from kube_rdma.model.claims.verdict import (
+from kube_rdma.install.views import manifests
+from kube_rdma.lib.page import Line, Page, Sentence, first_names, state_of
+from kube_rdma.model.claims.claim import (
+    AllocationResult,
+    Claim,
+    ClaimConstraint,
     ClaimExplanation,
     ClaimOutcome,
+    ClaimRequest,
     ClaimVerdict,
     DeviceVerdict,
 )
+from kube_rdma.model.claims.devices import SliceDevice
 
 _MARKS: Mapping[ClaimOutcome, str] = {
     ClaimOutcome.REFUSED: "✗",
@@ -168,3 +172,23 @@ def _about(looked: DeviceVerdict) -> str:
 def _name(node: str, device: SliceDevice, *, several: bool) -> str:
     pool = f"{device.pool}/" if device.pool != node else ""
     return f"{device.driver}/{pool}{device.name}" if several else f"{pool}{device.name}"
+
+
+# Claim templates as people read them: YAML with a line on what to do with it.
+
+_NOTE = (
+    "Apply the template. Copy resourceClaims, and resources.claims of the container, into your "
+    "pods."
+)
+
+
+_SLOW = (
+    "Where a node lacks one of these devices, the scheduler may search it for up to 10 seconds: "
+    "see docs/boards.md."
+)
+
+
+def templates_text(objects: Iterable[dict[str, Any]], *, is_slow: bool = False) -> str:
+    """All objects, behind the line; `is_slow`: a search without success may be long."""
+    notes = "".join(f"# {note}\n" for note in (_NOTE, _SLOW)[: 2 if is_slow else 1])
+    return f"{notes}{manifests(objects)}"

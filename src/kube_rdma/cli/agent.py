@@ -20,7 +20,7 @@ from kube_rdma.cli.options import (
 
 if TYPE_CHECKING:
     from kube_rdma.agent.compose import AgentPlaces
-    from kube_rdma.model.metrics.families import MetricNames
+    from kube_rdma.model.metrics import MetricNames
 
 # Where the manifests of the first device plugins, of the shared and of the SR-IOV one mount it.
 CONFIG = Path("/k8s-rdma-sriov-dev-plugin/config.json")
@@ -185,11 +185,11 @@ def agent(
     configuration, and no privilege. Role node adds what needs the API server. The agent runs until
     SIGTERM or SIGINT.
     """
-    from kube_rdma.adapters.kubelet.registry import Registry
+    from kube_rdma.adapters.kubelet.device_plugin import Registry
     from kube_rdma.agent.compose import AgentOptions, LabelWish, labelling, opened
     from kube_rdma.agent.loop import run_plugin
     from kube_rdma.lib import logs
-    from kube_rdma.lib.process import until_signal
+    from kube_rdma.lib.logs import until_signal
 
     _check(roles, node_name, config, more)
     options = AgentOptions(
@@ -212,7 +212,7 @@ def agent(
 
     async def run() -> None:
         if "plugin" not in roles:
-            from kube_rdma.agent.node.labeller import run_labeller
+            from kube_rdma.agent.node.node_labels import run_labeller
 
             async with labelling(options) as sources:
                 await run_labeller(sources)
@@ -266,7 +266,7 @@ def _namespaces(text: str | None) -> tuple[str, ...] | None:
 
 def _names(words: tuple[str, ...]) -> tuple[MetricNames, ...]:
     """Whose names metrics have; `none` beside others says nothing."""
-    from kube_rdma.model.metrics.families import MetricNames
+    from kube_rdma.model.metrics import MetricNames
 
     return tuple(MetricNames(word) for word in words if word != "none")
 

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kube_rdma.cli.doctor_agents import AGENT_NAMESPACE, every_node
+from kube_rdma.cli.doctor import AGENT_NAMESPACE, every_node
 from kube_rdma.cli.examples import examples
-from kube_rdma.cli.exit_codes import ExitCode
 from kube_rdma.cli.options import ClusterOptions, cluster_options
-from kube_rdma.cli.output import show_sentence
+from kube_rdma.cli.output import ExitCode, show_sentence
 
 if TYPE_CHECKING:
     from kube_rdma.cli.options import Opener
@@ -39,10 +38,10 @@ def bundle(
 
     Exits with 6 when a node did not answer; the file says which, and why.
     """
-    from kube_rdma.adapters.files import cluster_bundle
+    from kube_rdma.adapters.files import bundle as cluster_bundle
 
     answers = asyncio.run(every_node(cluster, agent_namespace, opener))
-    cluster_bundle.write(answers, file)
+    cluster_bundle.write_cluster_bundle(answers, file)
     silent = [one.node for one in answers if one.seen is None]
     show_sentence(f"{file}: {len(answers) - len(silent)} of {len(answers)} nodes answered.")
     if silent:

@@ -108,7 +108,7 @@ def claim(**options: object) -> None:
     """
     from kube_rdma.claims.claim_options import wish_of
     from kube_rdma.claims.rules.templates import claim_objects, is_long_search
-    from kube_rdma.claims.template_views import templates_text
+    from kube_rdma.claims.views import templates_text
 
     wish = wish_of(options)
     click.echo(templates_text(claim_objects(wish), is_slow=is_long_search(wish)), nl=False)

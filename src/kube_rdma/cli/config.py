@@ -10,9 +10,8 @@ import click
 
 from kube_base.frozen import Frozen
 from kube_rdma.cli.examples import examples
-from kube_rdma.cli.exit_codes import ExitCode
 from kube_rdma.cli.options import ADMISSION_SET, ClusterOptions, cluster_options
-from kube_rdma.cli.output import show, show_document, tell
+from kube_rdma.cli.output import ExitCode, show, show_document, tell
 from kube_rdma.cli.progress import ProgressLine
 from kube_rdma.cli.recorded import sysfs_option
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from kube_rdma.adapters.kernel.sysfs.tree import SysfsRoot
     from kube_rdma.lib.text.document import Document
     from kube_rdma.lib.text.typed import Config
-    from kube_rdma.model.admission.facts import AdmissionSettings
+    from kube_rdma.model.admission import AdmissionSettings
     from kube_rdma.pools.rules.pools import Clash
     from kube_rdma.pools.views import OnNode
 
@@ -95,7 +94,7 @@ def check(
     something is refused.
     """
     from kube_base.errors import Refused
-    from kube_rdma.admission.documents import settings as admission_settings
+    from kube_rdma.admission.documents import pod_manifest as admission_settings
     from kube_rdma.admission.manifest_check import is_configuration
 
     sysfs, node = place["sysfs"], place["node"]
@@ -111,7 +110,7 @@ def check(
             return
         if node or sysfs:
             raise click.UsageError("--node and --sysfs are for a configuration alone.")
-        settings = admission_settings.load(assignments, "--admission-set")
+        settings = admission_settings.load_settings(assignments, "--admission-set")
         _check_manifests(parts, settings, output)
     except Refused as error:
         if output != "json":
@@ -134,7 +133,7 @@ def schema(dialect: str | None) -> None:
     ResourceClaims. Without it, the names of all formats are printed. Editors check and complete
     files with a schema.
     """
-    from kube_rdma.claims.parameter_document import ClaimParametersObject
+    from kube_rdma.claims.parameters import ClaimParametersObject
     from kube_rdma.pools.documents.config import DIALECTS, schema_text
     from kube_rdma.pools.views import formats_page
 
@@ -232,7 +231,7 @@ def _errors(error: Refused) -> Iterator[dict[str, str]]:
 
 def _show(configuration: Config, on_node: OnNode | None, title: str, output: str) -> None:
     from kube_rdma.pools.rules.modes import MODES
-    from kube_rdma.pools.rules.wishes import with_defaults
+    from kube_rdma.pools.rules.pools import with_defaults
     from kube_rdma.pools.views import functions_page, node_page, pools_document, wishes_page
 
     specs = [with_defaults(spec) for spec in configuration.pools]
@@ -257,7 +256,7 @@ def _own_addresses(place: _Place) -> Mapping[str, str]:
     import asyncio
 
     from kube_base.errors import KubeError
-    from kube_rdma.hardware.own_addresses import read_own
+    from kube_rdma.hardware.survey import read_own
 
     try:
         if place.node_name:
@@ -273,7 +272,7 @@ def _own_addresses(place: _Place) -> Mapping[str, str]:
 def _on_node(configuration: Config, place: _Place) -> OnNode:
     """What the pools are on this node, or on that of a recorded tree."""
     from kube_rdma.hardware.recorded_survey import survey_at
-    from kube_rdma.pools.rules.health.evaluate import NodeFacts, evaluate, node_cards
+    from kube_rdma.pools.rules.health import NodeFacts, evaluate, node_cards
     from kube_rdma.pools.rules.selection import asked_uses, why_not
     from kube_rdma.pools.views import OnNode, PoollessCard
 

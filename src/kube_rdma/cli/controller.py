@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kube_rdma.controller.exporter import ControllerExporter
     from kube_rdma.controller.leadership import Leadership
     from kube_rdma.controller.parts import ControllerOptions
-    from kube_rdma.model.install.blueprint import Values
+    from kube_rdma.model.install import Values
 
 LEASE = "kube-rdma-controller"  # of the copy that works
 
@@ -71,7 +71,7 @@ def controller(
     """
     from kube_rdma.controller.parts import ControllerOptions
     from kube_rdma.lib import logs
-    from kube_rdma.lib.process import until_signal
+    from kube_rdma.lib.logs import until_signal
 
     namespace, metrics = cluster.namespace, listen_address(metrics_address)
     options = ControllerOptions(
@@ -99,8 +99,7 @@ async def _run(
 ) -> None:
     """All of a controller. What writes to the cluster is done by the copy that leads."""
     from kube_rdma.adapters.cluster.events import Events
-    from kube_rdma.controller.leadership import Leadership, own_identity
-    from kube_rdma.controller.lease import ElectionLease
+    from kube_rdma.controller.leadership import ElectionLease, Leadership, own_identity
     from kube_rdma.controller.parts import always, leading, run_controller
 
     async with access.open() as cluster:

@@ -1,15 +1,15 @@
 """The kinds at the API server, each with its model and its columns of kubectl.
 
-lib/schema/structural turns them into custom resource definitions. A column shows one value: of a
+lib/schema turns them into custom resource definitions. A column shows one value: of a
 list, kubectl would show the first entry alone, so a status holds texts for it.
 """
 
 from __future__ import annotations
 
-from kube_rdma.ipam.ip_objects import IPBlockObject
 from kube_rdma.ipam.ip_pool import IPPoolObject
-from kube_rdma.lib.schema.structural import Column, ResourceDefinition
-from kube_rdma.model.reports.node_report import NodeReportObject
+from kube_rdma.ipam.objects import IPBlockObject
+from kube_rdma.lib.schema import Column, ResourceDefinition
+from kube_rdma.model.reports import NodeReportObject
 from kube_rdma.operator.documents.nic_cluster_policy import NicClusterPolicyObject
 from kube_rdma.reports.node_policy_status import NodePolicyObject
 from kube_rdma.verify.bandwidth_check import BandwidthCheck

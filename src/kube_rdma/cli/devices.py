@@ -22,11 +22,11 @@ from kube_base.errors import Refused
 from kube_rdma.adapters.kernel.sysfs.recorded_text import RecordedText
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsRoot
 from kube_rdma.cli.examples import examples
-from kube_rdma.cli.exit_codes import ExitCode
 from kube_rdma.cli.output import (
     DOCUMENTS,
     LIST_FORMATS,
     LIST_HELP,
+    ExitCode,
     keep,
     remember_output,
     show,
@@ -39,7 +39,7 @@ from kube_rdma.hardware.recorded_survey import survey_at
 from kube_rdma.hardware.views.documents import document
 from kube_rdma.hardware.views.table import device_names, devices_page
 from kube_rdma.model.survey import Survey
-from kube_rdma.pools.rules.health.discovery import judge, notes
+from kube_rdma.pools.rules.health import judge, notes
 
 _SYSFS = Path("/sys")
 _WATCHED = 2.0  # seconds in which counters that rise are recorded, as `kube-rdma doctor` waits
@@ -109,7 +109,7 @@ def devices(
     elif topology:
         _topology(survey_at(sysfs), output)
     elif output == "ibdev2netdev":
-        from kube_rdma.hardware.views.ibdev2netdev import ibdev2netdev
+        from kube_rdma.hardware.views.table import ibdev2netdev
 
         show_names(ibdev2netdev(survey_at(sysfs)).splitlines())
     else:
@@ -164,8 +164,8 @@ def _topology(survey: Survey, output: str) -> None:
 def _nccl(sysfs: SysfsRoot | None) -> None:
     """NCCL's topology file of all RDMA devices of the node."""
     from kube_rdma.adapters.kernel.sysfs.topology_facts import facts_of
-    from kube_rdma.attach.rules.settings.topology_file import topology_file
-    from kube_rdma.model.settings.topology_file import PlacedNet
+    from kube_rdma.attach.rules.settings import topology_file
+    from kube_rdma.model.settings import PlacedNet
 
     survey = survey_at(sysfs)
     nets = [PlacedNet(device.name, device.seat, device.numa_node) for device in survey.devices]
@@ -175,8 +175,7 @@ def _nccl(sysfs: SysfsRoot | None) -> None:
 def _watch(sysfs: SysfsRoot | None, output: str) -> None:
     import asyncio
 
-    from kube_rdma.adapters.kernel.netlink.rtnl_events import RtnlEvents
-    from kube_rdma.adapters.kernel.netlink.uevents import Uevents
+    from kube_rdma.adapters.kernel.netlink.events import RtnlEvents, Uevents
     from kube_rdma.hardware.survey import take_survey
     from kube_rdma.hardware.views.changes import SurveyChange, entry, line
     from kube_rdma.hardware.watch import watch
@@ -212,8 +211,8 @@ def _watch(sysfs: SysfsRoot | None, output: str) -> None:
 def _draw(sysfs: SysfsRoot | None, file: Path) -> None:
     """The node as a picture; with the same numbers of rails as its cards have by themselves."""
     from kube_rdma.hardware.recorded_survey import called
-    from kube_rdma.hardware.views.topology_svg import topology_svg
-    from kube_rdma.pools.rules.node_topology import node_topology
+    from kube_rdma.hardware.views.topology import topology_svg
+    from kube_rdma.pools.rules.topology import node_topology
 
     name = "this node" if sysfs is None else called(sysfs)
     keep(topology_svg(node_topology(survey_at(sysfs)), name), file)
@@ -223,10 +222,10 @@ def _draw(sysfs: SysfsRoot | None, file: Path) -> None:
 def _record(sysfs: SysfsRoot | None, to: Path) -> None:
     import asyncio
 
-    from kube_rdma.adapters.kernel.netlink.default_routes import read_default_routes
     from kube_rdma.adapters.kernel.netlink.rdma_read import LinkView, read_links
+    from kube_rdma.adapters.kernel.netlink.rtnl_read import read_default_routes
     from kube_rdma.adapters.kernel.sysfs.record import record, recorded_links, recorded_routes
-    from kube_rdma.doctor.unfiled import read_unfiled, recorded_unfiled, write_unfiled
+    from kube_rdma.doctor.pod import read_unfiled, recorded_unfiled, write_unfiled
 
     if isinstance(sysfs, RecordedText):
         raise Refused(

@@ -18,9 +18,7 @@ import click
 
 from kube_base.frozen import Frozen, replace
 from kube_rdma.cli import completion
-from kube_rdma.cli.doctor_agents import AGENT_NAMESPACE, every_node, seen_by_agent
 from kube_rdma.cli.examples import examples
-from kube_rdma.cli.exit_codes import ExitCode
 from kube_rdma.cli.options import (
     KUBELET_ROOT,
     RUNTIME_SOCKET,
@@ -30,13 +28,60 @@ from kube_rdma.cli.options import (
     named_pod,
     root_of_host,
 )
-from kube_rdma.cli.output import AS_JSON, TEXT_OUTPUT, show, show_document
+from kube_rdma.cli.output import AS_JSON, TEXT_OUTPUT, ExitCode, show, show_document
 from kube_rdma.cli.progress import ProgressLine
 
 if TYPE_CHECKING:
     from kube_rdma.cli.options import Opener
-    from kube_rdma.model.doctor import Observation
-    from kube_rdma.model.fleet import NodeAnswer
+    from kube_rdma.model.doctor import NodeAnswer, Observation
+    from kube_rdma.model.late_binding import PodName
+
+# How `doctor`, `bundle` and `top` reach nodes elsewhere: through the agents of a namespace.
+
+AGENT_NAMESPACE = click.option(
+    "--agent-namespace",
+    default="",
+    metavar="NAME",
+    help="Namespace of the agents through which nodes are reached. Default: the namespaces that "
+    "the presets install them in.",
+)
+
+
+async def every_node(
+    options: ClusterOptions, agents: str, opener: Opener | None
+) -> tuple[NodeAnswer, ...]:
+    """What all nodes with an agent see of themselves."""
+    from kube_rdma.doctor.agents import find_agents
+
+    with ProgressLine("Asking the agents of all nodes.") as line:
+
+        def tell(over: int, nodes: int) -> None:
+            line.tell(f"Asking the agents of all nodes: {over} of {nodes} have answered.")
+
+        async with options.open(opener) as cluster:
+            return await (await find_agents(cluster, agent_namespaces(agents))).every_node(tell)
+
+
+async def seen_by_agent(
+    target: str | PodName, options: ClusterOptions, agents: str, opener: Opener | None
+) -> Observation:
+    """What a node of this name sees of itself, or a pod's node of itself and of the pod."""
+    from kube_rdma.doctor.agents import find_agents
+
+    with ProgressLine("Asking the node's agent."):
+        async with options.open(opener) as cluster:
+            asked = await find_agents(cluster, agent_namespaces(agents))
+            if isinstance(target, str):
+                return await asked.node(target)
+            return await asked.pod(target)
+
+
+def agent_namespaces(agents: str) -> tuple[str, ...]:
+    """Where agents are looked for."""
+    from kube_rdma.install.rules.presets import namespaces
+
+    return (agents,) if agents else namespaces()
+
 
 _PATH = click.Path(path_type=Path)
 _NODES = ("node", "nodes", "no")  # as kubectl calls them
@@ -159,7 +204,7 @@ def doctor(
     explains the codes.
     """
     from kube_rdma.adapters.files import bundle
-    from kube_rdma.model.late_binding.binding import PodName
+    from kube_rdma.model.late_binding import PodName
 
     as_json = as_json or output == "json"
     agents = more.pop("agent_namespace")
@@ -188,7 +233,7 @@ def doctor(
 def _show(seen: Observation, *, as_json: bool) -> None:
     """Print what is wrong with a node, and end with its exit code."""
     from kube_rdma.doctor.rules.diagnose import diagnose
-    from kube_rdma.doctor.views.report import doctor_document, doctor_page
+    from kube_rdma.doctor.views import doctor_document, doctor_page
 
     diagnosis = diagnose(seen)
     if as_json:
@@ -232,16 +277,16 @@ def _answers(
     source: Path | None, cluster: ClusterOptions, agents: str, opener: Opener | None
 ) -> tuple[NodeAnswer, ...]:
     """What all nodes answer now, or answered when their bundle was written."""
-    from kube_rdma.adapters.files import cluster_bundle
+    from kube_rdma.adapters.files import bundle
 
     if source:
-        return cluster_bundle.read(source)
+        return bundle.read_cluster_bundle(source)
     return asyncio.run(every_node(cluster, agents, opener))
 
 
 def _show_fleet(answers: tuple[NodeAnswer, ...], *, as_json: bool) -> None:
-    from kube_rdma.doctor.rules.fleet import diagnose_fleet
-    from kube_rdma.doctor.views.fleet import fleet_document, fleet_page
+    from kube_rdma.doctor.rules.diagnose import diagnose_fleet
+    from kube_rdma.doctor.views import fleet_document, fleet_page
 
     fleet = diagnose_fleet(answers)
     if as_json:

@@ -17,9 +17,8 @@ import click
 
 from kube_rdma.cli import completion
 from kube_rdma.cli.examples import examples
-from kube_rdma.cli.exit_codes import ExitCode
 from kube_rdma.cli.options import ClusterOptions, cluster_options, named_pod, root_of_host
-from kube_rdma.cli.output import AS_JSON, TEXT_OUTPUT, show, show_document
+from kube_rdma.cli.output import AS_JSON, TEXT_OUTPUT, ExitCode, show, show_document
 from kube_rdma.cli.progress import ProgressLine
 from kube_rdma.cli.recorded import sysfs_option
 
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from kube_rdma.doctor.pod import OpenCluster
     from kube_rdma.explain.evidence import ExplainPlaces
     from kube_rdma.lib.text.document import Document
-    from kube_rdma.model.admission.pod_template import PodTemplate
+    from kube_rdma.model.admission import PodTemplate
     from kube_rdma.model.explain import PodEvidence
 
 _PATH = click.Path(path_type=Path)
@@ -116,7 +115,7 @@ def explain(
         _show(evidence, as_json=bool(more["as_json"]) or more["output"] == "json")
         return
     from kube_rdma.explain.evidence import explain_manifest, explain_pod
-    from kube_rdma.model.late_binding.binding import PodName
+    from kube_rdma.model.late_binding import PodName
 
     places, door = _places(more["state_dir"]), partial(cluster.open, opener)
     as_json = bool(more["as_json"]) or more["output"] == "json"
@@ -147,7 +146,7 @@ def _explain_claim(
 ) -> None:
     from kube_rdma.claims.rules.verdicts import explain_claim
     from kube_rdma.claims.views import claim_document, claim_page
-    from kube_rdma.explain.claims import read_claim
+    from kube_rdma.explain.evidence import read_claim
 
     namespace, slash, bare = name.partition("/")
     if not name or (slash and not (namespace and bare)):
@@ -198,7 +197,7 @@ def _template(file: Path, namespace: str, usual: Callable[[], str]) -> PodTempla
     Without `namespace` and one of its own it is in the `usual` one.
     """
     from kube_base.errors import Refused
-    from kube_rdma.admission.documents import manifests, pod_manifest, pod_places
+    from kube_rdma.admission.documents import manifests, pod_manifest
     from kube_rdma.lib.text import document, reader
 
     name = "stdin" if file == _STDIN else str(file)
@@ -214,7 +213,7 @@ def _template(file: Path, namespace: str, usual: Callable[[], str]) -> PodTempla
             where=name,
         )
     objects = manifests.manifests(documents[0])
-    parts = [(one, part) for one in objects for part in pod_places.pods(one)]
+    parts = [(one, part) for one in objects for part in manifests.pods(one)]
     if len(parts) != 1:
         kinds = ", ".join(one.kind for one in objects) or "no object of Kubernetes"
         what = (

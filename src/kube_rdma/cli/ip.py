@@ -15,16 +15,15 @@ import click
 
 from kube_rdma.cli.beside import beside
 from kube_rdma.cli.examples import examples
-from kube_rdma.cli.exit_codes import ExitCode
 from kube_rdma.cli.options import ClusterOptions, cluster_options
-from kube_rdma.cli.output import OUTPUT, show_document, show_sentence, tell
+from kube_rdma.cli.output import OUTPUT, ExitCode, show_document, show_sentence, tell
 from kube_rdma.cli.output import show as show_page
 from kube_rdma.cli.progress import ProgressLine
 
 if TYPE_CHECKING:
     from kube_client.objects import Cluster
     from kube_rdma.cli.options import Opener
-    from kube_rdma.ipam.snapshot import Snapshot
+    from kube_rdma.ipam.gc import Snapshot
     from kube_rdma.ipam.views import PoolState
     from kube_rdma.model.ipam import Address
 
@@ -48,7 +47,7 @@ def list_(opener: Opener | None, cluster: ClusterOptions, output: str) -> None:
 
     Shows for each IPPool how many addresses it has, and how many of them nodes hold.
     """
-    from kube_rdma.ipam.snapshot import states
+    from kube_rdma.ipam.gc import states
     from kube_rdma.ipam.views import pools_document, pools_page
 
     pool_states = states(_snapshot(opener, cluster))
@@ -90,7 +89,7 @@ def check(opener: Opener | None, cluster: ClusterOptions, output: str) -> None:
 
     Exits with 1 when there is something to do; warnings do not count.
     """
-    from kube_rdma.ipam.snapshot import findings
+    from kube_rdma.ipam.gc import findings
     from kube_rdma.ipam.views import findings_document, findings_page
 
     problems = findings(_snapshot(opener, cluster))
@@ -128,7 +127,7 @@ def release(
     Takes ADDRESS from the node that holds it. Use it only for a node that never gives it back, such
     as a machine that was thrown away. It says what the risk is and asks before it frees.
     """
-    from kube_rdma.ipam.release import find_holders, free
+    from kube_rdma.ipam.gc import find_holders, free
 
     wanted = _address(address)
     held = _run(opener, cluster, lambda api: find_holders(api, network, wanted))
@@ -183,14 +182,14 @@ def translate(files: tuple[str, ...]) -> None:
     from kube_rdma.admission.documents import manifests as objects
     from kube_rdma.cli.config import read_parts
     from kube_rdma.install.views import manifests
-    from kube_rdma.ipam import cidr_pool, ip_pool
+    from kube_rdma.ipam import ip_pool
 
     parts = [part for name in files for part in read_parts(name)]
     if unread := [part for part in parts if isinstance(part, Refused)]:
         raise Refused.all(unread)
     documents = [part for part in parts if not isinstance(part, Refused)]
     read = [manifest for document in documents for manifest in objects.manifests(document)]
-    pools = [cidr_pool.load(one.document) for one in read if one.is_a(*cidr_pool.KIND)]
+    pools = [ip_pool.load_cidr_pool(one.document) for one in read if one.is_a(*ip_pool.KIND)]
     if not pools:
         remedy = "Name files that kubectl get cidrpools -A -o yaml wrote, or the manifests"
         raise Refused("there is no CIDRPool in what was read", remedy=remedy)
@@ -214,14 +213,14 @@ def _run(
 
 
 def _snapshot(opener: Opener | None, cluster: ClusterOptions) -> Snapshot:
-    from kube_rdma.ipam.snapshot import take_snapshot
+    from kube_rdma.ipam.gc import take_snapshot
 
     return _run(opener, cluster, take_snapshot)
 
 
 def _named(snapshot: Snapshot, name: str) -> PoolState:
     from kube_base.errors import Refused
-    from kube_rdma.ipam.snapshot import states
+    from kube_rdma.ipam.gc import states
 
     for state in states(snapshot):
         if state.pool.name == name:
@@ -231,7 +230,7 @@ def _named(snapshot: Snapshot, name: str) -> PoolState:
 
 
 def _address(text: str) -> Address:
-    from kube_rdma.lib.text.ip_words import address
+    from kube_rdma.lib.text.words import address
 
     try:
         return address(text)

@@ -22,14 +22,16 @@ from kube_base.errors import KubeError
 from kube_base.plain_text import plain
 from kube_rdma import __version__
 from kube_rdma.cli.examples import program, typed
-from kube_rdma.cli.exit_codes import (
+from kube_rdma.cli.output import (
+    DOCUMENTS,
     MEANINGS,
+    META,
     ExitCode,
     error_document,
     exit_code,
     sentence,
+    show_document,
 )
-from kube_rdma.cli.output import DOCUMENTS, META, show_document
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints

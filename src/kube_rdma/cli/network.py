@@ -68,7 +68,7 @@ def uninstall(host: Path, *, records: bool, stay: bool) -> None:
     """
     import asyncio
 
-    from kube_rdma.lib.process import until_signal
+    from kube_rdma.lib.logs import until_signal
 
     show_sentence("\n".join(_uninstalled(host, records=records)))
     if stay:
@@ -77,10 +77,10 @@ def uninstall(host: Path, *, records: bool, stay: bool) -> None:
 
 def _uninstalled(host: Path, *, records: bool) -> list[str]:
     """Do it; a sentence for each thing that was done or left."""
-    from kube_rdma.adapters.cni.conf import binary
+    from kube_rdma.adapters.cni.conf import places as binary
     from kube_rdma.adapters.cni.conf.folder import ConfFolder
     from kube_rdma.adapters.cni.conf.places import inside
-    from kube_rdma.attach.rules.cni_conf.conflist import unplan
+    from kube_rdma.attach.rules.conflist import unplan
 
     _refuse_agent(inside(host, AGENT))
     places = _places(host)
@@ -107,7 +107,7 @@ def _places(host: Path) -> CniPlaces:
     import asyncio
 
     from kube_rdma.adapters.runtime.cri import find_socket
-    from kube_rdma.attach.host_places import HostPlaces
+    from kube_rdma.attach.node_networks import HostPlaces
 
     return asyncio.run(HostPlaces(host, find_socket()).find())
 
@@ -124,7 +124,7 @@ def clear_vke(host: Path, *, undo: bool) -> None:
     """
     from kube_rdma.adapters.cni.conf.folder import ConfFolder
     from kube_rdma.adapters.cni.conf.places import inside
-    from kube_rdma.attach.rules.cni_conf.leftovers import SAVED, left_by_vke
+    from kube_rdma.attach.rules.conflist import SAVED, left_by_vke
 
     conf = _places(host).conf
     folder = ConfFolder(inside(host, conf))
@@ -141,7 +141,7 @@ def clear_vke(host: Path, *, undo: bool) -> None:
 def _forgotten(host: Path) -> Iterator[str]:
     """Remove the agent's records; a sentence for each folder."""
     from kube_rdma.adapters.cni.conf.places import inside
-    from kube_rdma.adapters.journal.removal import needed, remove
+    from kube_rdma.adapters.journal.disk import needed, remove
 
     if left := needed(inside(host, STATE)):
         yield f"{STATE}: stays, {len(left)} records of networks are left in it, such as {left[0]}"

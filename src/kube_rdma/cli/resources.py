@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from kube_rdma.cli.examples import examples
-from kube_rdma.cli.exit_codes import ExitCode
 from kube_rdma.cli.options import ClusterOptions, cluster_options
-from kube_rdma.cli.output import DOCUMENTS, LIST_OUTPUT, show, show_document, show_names
+from kube_rdma.cli.output import DOCUMENTS, LIST_OUTPUT, ExitCode, show, show_document, show_names
 from kube_rdma.cli.progress import ProgressLine
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kube_rdma.cli.examples import examples
-from kube_rdma.cli.exit_codes import ExitCode
 from kube_rdma.cli.options import ClusterOptions, cluster_options, duration
 from kube_rdma.cli.output import (
     DOCUMENTS,
     LIST_OUTPUT,
+    ExitCode,
     keep,
     show,
     show_document,
@@ -30,7 +30,7 @@ from kube_rdma.cli.progress import ProgressLine
 
 if TYPE_CHECKING:
     from kube_rdma.cli.options import Opener
-    from kube_rdma.reports.waiting import ClusterLook
+    from kube_rdma.reports.policies import ClusterLook
 
 
 @click.command(
@@ -83,8 +83,8 @@ def status(
     Exits with 0 when all is well, with 1 when there are problems, with 6 when too little could be
     read to tell. Advice does not count as a problem. With --wait the last look counts.
     """
-    from kube_rdma.model.reports.cluster import ClusterHealth
-    from kube_rdma.reports.views.pages import node_names, status_document, status_page
+    from kube_rdma.model.reports import ClusterHealth
+    from kube_rdma.reports.views import node_names, status_document, status_page
 
     if more["svg"]:
         writable(more["svg"])
@@ -110,15 +110,15 @@ def status(
 
 def _draw(look: ClusterLook, file: Path) -> None:
     """All cards of the last look, as a picture."""
-    from kube_rdma.reports.rules.card_grid import card_grid
-    from kube_rdma.reports.views.card_grid_svg import card_grid_svg
+    from kube_rdma.reports.rules.node_report import card_grid
+    from kube_rdma.reports.views import card_grid_svg
 
     keep(card_grid_svg(card_grid(look.facts), "State of the cards"), file)
 
 
 async def _look(opener: Opener | None, options: ClusterOptions, seconds: float) -> ClusterLook:
     from kube_rdma.reports.gather import take
-    from kube_rdma.reports.waiting import until_well
+    from kube_rdma.reports.policies import until_well
 
     with ProgressLine("Reading the cluster.") as line:
         async with options.open(opener) as cluster:

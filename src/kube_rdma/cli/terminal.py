@@ -21,6 +21,7 @@ from rich.text import Text
 from kube_base.plain_text import plain
 from kube_rdma.lib.page import (
     BELOW_NOTE,
+    GAP,
     INDENT,
     NOTE,
     Page,
@@ -33,8 +34,8 @@ from kube_rdma.lib.page import (
     cells_of,
     narrowed,
     worst_first,
+    wrapped,
 )
-from kube_rdma.lib.page_text import GAP, wrapped
 
 _STYLES = {
     PageState.UNHEALTHY: "bold red",

@@ -1,6 +1,6 @@
 """`kube-rdma top`: who moves how much over RDMA now, from a laptop with a kubeconfig.
 
-agents' containers ─ exec `top scrape` ─► cli/throughput ─► a page every few seconds
+agents' containers ─ exec `top scrape` ─► cli/top ─► a page every few seconds
 """
 
 from __future__ import annotations
@@ -9,20 +9,26 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from kube_base.errors import KubeError
 from kube_base.frozen import Frozen
-from kube_rdma.cli.doctor_agents import AGENT_NAMESPACE, agent_namespaces
+from kube_base.plain_text import plain
+from kube_client.objects import Cluster
+from kube_rdma.adapters.metrics.samples import samples
+from kube_rdma.cli.doctor import AGENT_NAMESPACE, agent_namespaces
 from kube_rdma.cli.examples import examples
 from kube_rdma.cli.options import ClusterOptions, cluster_options
 from kube_rdma.cli.output import LIST_OUTPUT, document_text, is_terminal, show, show_names
 from kube_rdma.cli.progress import ProgressLine
-from kube_rdma.model.metrics.throughput import TrafficRate
+from kube_rdma.doctor.agents import Agents, find_agents
+from kube_rdma.metrics.rules.throughput import rates, totals
+from kube_rdma.model.metrics import AgentScrape, TrafficRate
 
 if TYPE_CHECKING:
     from kube_rdma.cli.options import Opener
@@ -146,7 +152,6 @@ def _print(page: TopPage, rows: Sequence[TrafficRate], silent: Mapping[str, str]
 
 
 async def _show(opener: Opener | None, options: ClusterOptions, agents: str, page: TopPage) -> None:
-    from kube_rdma.cli.throughput import watch_traffic
     from kube_rdma.metrics.rules.throughput import busiest
 
     async with (
@@ -165,3 +170,45 @@ async def _show(opener: Opener | None, options: ClusterOptions, agents: str, pag
             _print(page, rows, traffic.silent)
             if page.once:
                 return
+
+
+# Scrapes all agents side by side, again and again: what `kube-rdma top` shows.
+
+_SCRAPE = ("kube-rdma", "top", "scrape")
+
+
+class ClusterTraffic(Frozen):
+    """One look at the cluster: a row for each device, and nodes that did not answer, with why."""
+
+    rows: tuple[TrafficRate, ...]
+    silent: Mapping[str, str]
+
+
+async def watch_traffic(
+    cluster: Cluster, namespaces: Sequence[str], interval: float
+) -> AsyncGenerator[ClusterTraffic, None]:
+    """Looks `interval` seconds apart, the first one with rates; raise Refused without an agent."""
+    before = await _scrapes(cluster, namespaces)
+    while True:
+        await asyncio.sleep(interval)
+        now = await _scrapes(cluster, namespaces)
+        yield ClusterTraffic(
+            tuple(row for node, scrape in now.items() for row in rates(before.get(node), scrape)),
+            {scrape.node: scrape.problem for scrape in now.values() if scrape.problem},
+        )
+        # Who was silent once is compared with what was seen last.
+        before = {node: before.get(node, one) if one.problem else one for node, one in now.items()}
+
+
+async def _scrapes(cluster: Cluster, namespaces: Sequence[str]) -> Mapping[str, AgentScrape]:
+    """What the agents say now, by node."""
+    agents = await find_agents(cluster, namespaces)
+    return {one.node: one for one in await agents.ask_all(partial(_scrape, agents))}
+
+
+async def _scrape(agents: Agents, node: str) -> AgentScrape:
+    try:
+        when, series = samples(await agents.output(node, _SCRAPE))
+    except KubeError as error:
+        return AgentScrape(node, 0.0, problem=plain(str(error)))
+    return AgentScrape(node, when, totals(series))

@@ -1,16 +1,466 @@
 """`kube-rdma verify`: does this hardware do what kube-rdma asks of it, do pods reach each other?
 
 The self-test is for whoever has cards that nobody else can try; without --yes it only tells what it
-would do. `verify pods` and `verify nodes` measure from pod to pod (cli/verify_pods).
+would do. `verify pods` and `verify nodes` measure from pod to pod (cli/verify).
 """
 
 from __future__ import annotations
 
+import asyncio
+import resource
+import signal
+import sys
+from collections.abc import Coroutine, Mapping
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
 import click
 
+from kube_base.foreign_json import Undecodable, decoded
+from kube_base.frozen import Frozen, replace
+from kube_rdma.cli import completion
 from kube_rdma.cli.beside import beside
 from kube_rdma.cli.examples import examples
-from kube_rdma.cli.verify_pods import verify_nodes, verify_pods
+from kube_rdma.cli.options import ClusterOptions, cluster_options
+from kube_rdma.cli.output import (
+    ExitCode,
+    document_text,
+    for_people,
+    keep,
+    page_size,
+    tell,
+    writable,
+    written,
+)
+from kube_rdma.cli.progress import ProgressLine
+from kube_rdma.cli.verify_options import PodOptions, VerifyOptions, pod_options, verify_options
+from kube_rdma.lib.page import counted
+from kube_rdma.model.verify import PERFTEST_IMAGE, Pairing
+
+if TYPE_CHECKING:
+    from kube_client.objects import Cluster
+    from kube_rdma.cli.options import Opener
+    from kube_rdma.model.verify import PairKey, PairOutcome, PairProof, PerftestRun
+    from kube_rdma.verify.pairs import BandwidthProof, ClaimedCards, Copies, CopyRequest, PairedRun
+    from kube_rdma.verify.views import PairTable
+
+# What `kube-rdma verify pods` and `verify nodes` do once it is clear who takes part.
+
+_FILES_OF_MACOS = 10_240  # OPEN_MAX; setrlimit takes no more, although no limit is told
+
+
+class Participants(Frozen):
+    """Who takes part: pods and why others do not, the centre of a star (the first if empty).
+
+    `cards` are unhealthy ones, as node, card and reason: no pod may have them.
+    """
+
+    taking: Copies
+    centre: str = ""
+    cards: tuple[tuple[str, str, str], ...] = ()
+
+
+def check_before(options: VerifyOptions) -> None:
+    """What would be wrong at the end is said before anything is measured."""
+    _earlier(options)
+    if options.svg is not None:
+        writable(options.svg)
+
+
+async def measured(cluster: Cluster, who: Participants, options: VerifyOptions) -> PairProof:
+    """Measure, and show it; in JSON all at the end."""
+    before = _earlier(options)
+    is_wanted = not (options.verbose and options.output == "table")  # rows come one by one
+    with ProgressLine("Looking at the pods.", is_wanted=is_wanted) as line:
+        proof, unshown = await _measured(cluster, who, options, before, line)
+    _show(proof, options, unshown)
+    return proof
+
+
+async def _measured(
+    cluster: Cluster,
+    who: Participants,
+    options: VerifyOptions,
+    before: Mapping[PairKey, float],
+    line: ProgressLine,
+) -> tuple[PairProof, list[str]]:
+    """The proof, and rows of it that the output did not take."""
+    from kube_client.pod_commands import PodCommands
+    from kube_rdma.verify.pairs import BandwidthProof, Pacing, PairedRun, with_centre_first
+    from kube_rdma.verify.rules.pods import lonely
+    from kube_rdma.verify.rules.suspects import comparison
+    from kube_rdma.verify.views import PairTable
+
+    pacing = Pacing(run_seconds=options.run_seconds, probe_seconds=options.probe_seconds)
+    measuring = BandwidthProof(PodCommands(cluster), options.run, pacing)
+    cards = await _claimed(cluster, who)
+    pods, silent = await measuring.all_probed(who.taking.pods, who.taking.left_out, cards)
+    if options.pairing is Pairing.STAR and who.centre:
+        pods = list(with_centre_first(pods, who.centre, silent))
+    present = {pod.title: {device.name for device in pod.devices} for pod in pods}
+    absent = [
+        (f"{node} {card}", why)
+        for node, card, why in who.cards
+        if node in present and card not in present[node]
+    ]
+    run = PairedRun(pods, options.pairing, both_ways=options.both_ways)
+    _open_more_files()
+    line.tell(f"Measuring {counted(run.due, 'pair')}.")
+    progress = _Progress(options, PairTable(pods, options.run), run, line)
+    measure = run.measure(measuring, progress.show, options.standard, before)
+    interrupted = await _interrupted(measure, measuring)
+    progress.end()
+    left_out = (*silent, *absent, *lonely(pods))
+    outcomes = measuring.outcomes
+    proof = measuring.proof(outcomes, options.standard, left_out, before, due=run.due)
+    proof = replace(
+        proof,
+        excused=who.taking.excused,
+        pairing=options.pairing,
+        interrupted=interrupted,
+        comparison=comparison(proof.rated, before),
+    )
+    return proof, progress.unshown
+
+
+async def _claimed(cluster: Cluster, who: Participants) -> ClaimedCards:
+    """The cards of the pods' claims; where they may not be read, pods are asked as any others."""
+    from kube_rdma.verify.claimed_cards import cards_or_why
+
+    cards, why = await cards_or_why(cluster, who.taking.pods)
+    if why:
+        tell(why)
+    return cards
+
+
+async def _interrupted(work: Coroutine[Any, Any, None], measuring: BandwidthProof) -> bool:
+    """Whether somebody ended it; what had a figure by then is shown as any other run."""
+    try:
+        await work
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or not measuring.outcomes:
+            raise
+        task.uncancel()  # what follows is awaited as usual: copies are deleted
+        return True
+    return False
+
+
+def _open_more_files() -> None:
+    """As many as the system lets: a pair takes two connections, and rounds may be large."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for count in (most, _FILES_OF_MACOS):
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (count, most))
+            return
+
+
+def _show(proof: PairProof, options: VerifyOptions, unshown: list[str]) -> None:
+    """The page or the document, and the map."""
+    from kube_rdma.verify.views import proof_document, proof_page
+
+    if options.output == "table":
+        text = written(proof_page(proof, *page_size(), verbose=options.verbose))
+    else:
+        text = document_text(proof_document(proof), "json")
+    try:
+        if options.svg is not None and proof.rated:
+            keep(_drawn(proof), options.svg)
+    finally:
+        keep("\n".join([*unshown, text]))
+
+
+class _Progress:
+    """What is shown while pairs are measured: their rows, or in the line of progress their count.
+
+    `unshown` has the rows that a full disk did not take, to be kept with the result: it ends no
+    run. A reader that has gone does.
+    """
+
+    def __init__(
+        self, options: VerifyOptions, table: PairTable, run: PairedRun, line: ProgressLine
+    ) -> None:
+        self._rows = options.verbose and options.output == "table"
+        self._table, self._run, self._line = table, run, line
+        self._done = self._failed = 0
+        self.unshown: list[str] = []
+        if self._rows and run.due:
+            self._row(written(table.head))
+
+    def show(self, outcome: PairOutcome) -> None:
+        """One more."""
+        self._done += 1
+        self._failed += not outcome.rows
+        if self._rows:
+            self._row(written(self._table.row(outcome)))
+        else:
+            pairs = f"{self._done} of {self._run.due} pairs are measured"
+            self._line.tell(f"{pairs}, {self._failed} failed.")
+
+    def end(self) -> None:
+        """What is behind its rows begins on a line of its own."""
+        if self._rows and self._done:
+            self._row("")
+
+    def _row(self, text: str) -> None:
+        """Behind one that was not taken none is, so that all of them are in one place."""
+        if not self.unshown:
+            try:
+                click.echo(text, color=for_people() or None)
+            except BrokenPipeError:
+                raise
+            except OSError:
+                pass
+            else:
+                return
+        self.unshown.append(text)
+
+
+def _earlier(options: VerifyOptions) -> Mapping[PairKey, float]:
+    """The figures of the run that this one is held against."""
+    if options.against is None:
+        return {}
+    data, where = options.against.read_bytes(), str(options.against)
+    return earlier(data, options.run, where, options.pairing)
+
+
+def earlier(
+    data: bytes, run: PerftestRun, where: str, pairing: Pairing | None = None
+) -> Mapping[PairKey, float]:
+    """The figures of a file that an earlier run has written; raise Refused for another file."""
+    from kube_rdma.verify.views import earlier_figures
+
+    try:
+        document = decoded(data)
+    except Undecodable:
+        document = None
+    return earlier_figures(document, run, where, pairing)
+
+
+def _drawn(proof: PairProof) -> str:
+    from kube_rdma.verify.views import heat_map_svg, perftest_name, rail_maps_svg, rails_of, unit
+
+    draw = rail_maps_svg if len(rails_of(proof.rated)) > 1 else heat_map_svg
+    title = f"{perftest_name(proof.run)} from pod to pod, {unit(proof.run)}"
+    return draw(proof.rated, title, latency=proof.run.latency)
+
+
+def run_to_end(work: Coroutine[Any, Any, PairProof]) -> None:
+    """Do it to its end, or until somebody asks it to end; then exit as the verdict says."""
+
+    async def until_asked() -> PairProof:
+        task = asyncio.current_task()
+        assert task is not None
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        return await work
+
+    try:
+        proof = asyncio.run(until_asked())
+    except asyncio.CancelledError:
+        click.echo("Interrupted.", err=True)
+        sys.exit(ExitCode.INTERRUPTED)
+    if proof.interrupted:
+        sys.exit(ExitCode.INTERRUPTED)
+    if not proof.rated:
+        sys.exit(ExitCode.REFUSED)
+    if not proof.is_well:
+        sys.exit(ExitCode.UNKNOWN if proof.holds else ExitCode.PROBLEM)
+
+
+# `kube-rdma verify pods` and `verify nodes`: RDMA from pod to pod, measured by perftest.
+
+
+@click.command(
+    "pods",
+    epilog=examples(
+        "kube-rdma verify pods w-0 w-1 w-2 -n train",
+        "kube-rdma verify pods -l app=train -n train --test read -q 30",
+        "kube-rdma verify pods -l app=train --latency --max-us 5",
+    ),
+)
+@click.argument("pods", metavar="POD...", nargs=-1, shell_complete=completion.pods)
+@click.option(
+    "-l",
+    "--selector",
+    metavar="LABELS",
+    help="Labels of the pods to measure, in place of names, such as app=train.",
+)
+@verify_options
+@cluster_options(namespace=True)
+@click.pass_obj
+def verify_pods(
+    opener: Opener | None,
+    options: VerifyOptions,
+    cluster: ClusterOptions,
+    pods: tuple[str, ...],
+    selector: str | None,
+) -> None:
+    """Measure RDMA between running pods.
+
+    Runs perftest between each pair of the pods, over their own RDMA devices. Name pods, or choose
+    them with --selector. Their image needs perftest.
+
+    Exits with 1 when a pair is slow or fails, with 3 when there is nothing to measure. Exits with 6
+    when all measured pairs are well, but some could not be measured.
+    """
+    if bool(pods) == bool(selector):
+        raise click.UsageError("Name pods, or say --selector: one of the two.")
+    from kube_rdma.verify.cluster import VerifyObjects
+    from kube_rdma.verify.pairs import Copies
+
+    async def run() -> PairProof:
+        async with cluster.open(opener) as api:
+            with ProgressLine("Asking the cluster for the pods."):
+                space = cluster.namespace or api.namespace
+                of_space = VerifyObjects(api).pods(space, names=pods, selector=selector or "")
+                documents = await of_space
+            centre = pods[0] if pods else ""
+            who = Participants(Copies(tuple(documents)), centre)
+            return await measured(api, who, options)
+
+    check_before(options)
+    run_to_end(run())
+
+
+@click.command(
+    "nodes",
+    epilog=examples(
+        "kube-rdma verify nodes --pairs ring",
+        "kube-rdma verify nodes node-17 --pairs star",
+        "kube-rdma verify nodes -f pod.yaml -o json > today.json",
+        "kube-rdma verify nodes -f pod.yaml --against today.json --svg map.svg",
+    ),
+)
+@click.argument("nodes", metavar="[NODE]...", nargs=-1, shell_complete=completion.nodes)
+@pod_options
+@verify_options
+@cluster_options(namespace=True)
+@click.pass_obj
+def verify_nodes(
+    opener: Opener | None,
+    options: VerifyOptions,
+    nodes: tuple[str, ...],
+    pod: PodOptions,
+    cluster: ClusterOptions,
+) -> None:
+    """Measure RDMA between nodes.
+
+    Starts a pod on each NODE, measures and deletes the pods. Without names it takes all nodes that
+    offer what the pod asks for. The pods are in the namespace of -n, else in that of the file, else
+    in that of the context.
+
+    Exits with the codes of `verify pods`.
+    """
+    from kube_rdma.verify.cluster import VerifyObjects
+    from kube_rdma.verify.pairs import CopyRequest, copies
+
+    file = pod.filename
+    manifest = _manifest(file) if file else None
+    is_star = options.pairing is Pairing.STAR
+    names = () if is_star and len(nodes) == 1 else nodes
+    centre = nodes[0] if nodes else ""
+
+    async def run() -> PairProof:
+        async with cluster.open(opener) as api:
+            with ProgressLine("Asking the cluster for the nodes."):
+                if manifest is None:
+                    request, cards = await _own(api, pod)
+                else:
+                    request, cards = CopyRequest(manifest, str(file), _namespace(manifest)), ()
+            space = cluster.namespace or request.namespace or api.namespace
+            request = replace(request, namespace=space, nodes=names, seconds=pod.start_seconds)
+            with ExitStack() as lines:
+                lines.enter_context(_starting())
+                async with copies(VerifyObjects(api), request) as made:
+                    lines.close()
+                    proof = await measured(api, Participants(made, centre, cards), options)
+                    lines.enter_context(ProgressLine("Deleting the pods of the measurement."))
+            return proof
+
+    check_before(options)
+    run_to_end(run())
+
+
+def _starting() -> ProgressLine:
+    """What is said of the longest wait; without a line of progress it is said for good."""
+    line = ProgressLine("Starting a pod on each node.")
+    if not line.is_shown:
+        click.echo("Starting a pod on each node …", err=True)
+    return line
+
+
+async def _own(
+    cluster: Cluster, options: PodOptions
+) -> tuple[CopyRequest, tuple[tuple[str, str, str], ...]]:
+    """What is started without a manifest, and the cards that are unhealthy."""
+    from kube_rdma.reports.cluster import reports
+    from kube_rdma.verify.pairs import CopyRequest
+    from kube_rdma.verify.rules.pods import own_pod, own_pods
+
+    image = options.image or PERFTEST_IMAGE
+    pods = own_pods(await reports(cluster), options.resource, image)
+    request = CopyRequest(
+        own_pod(pods.resource, 1, image),
+        "the pod of kube-rdma verify",
+        "",
+        by_node=pods.by_node,
+        absent=pods.left_out,
+    )
+    return request, pods.cards
+
+
+def _namespace(manifest: dict[str, Any]) -> str:
+    return str(manifest.get("metadata", {}).get("namespace") or "")
+
+
+def _manifest(file: Path) -> dict[str, Any]:
+    """The pod of a file; raise Refused."""
+    from kube_base.errors import Refused
+    from kube_rdma.lib.text import document, reader
+
+    where, remedy = str(file), "Give the manifest of one pod, as your jobs have it"
+    try:
+        parts = reader.read_all(file.read_bytes(), where)
+    except OSError as error:
+        raise document.unreadable(where, error) from error
+    pods: list[dict[str, Any]] = []
+    for part in parts:
+        if isinstance(part, Refused):
+            raise part
+        if isinstance(part.value, dict) and part.value.get("kind") == "Pod":
+            pods.append(part.value)
+    if len(pods) != 1:
+        problem = f"it holds {len(pods)} pods, and exactly 1 is needed"
+        raise Refused(problem, remedy=remedy, where=where)
+    if field := _misshapen(pods[0]):
+        raise Refused(f"{field} has not the form of a pod's", remedy=remedy, where=where)
+    return pods[0]
+
+
+def _misshapen(pod: dict[str, Any]) -> str:
+    """The first field that is read of a pod and holds another kind of value; "" where none does."""
+    metadata, spec = pod.get("metadata", {}), pod.get("spec", {})
+    if not isinstance(metadata, dict) or not isinstance(spec, dict):
+        return "spec" if isinstance(metadata, dict) else "metadata"
+    containers = spec.get("containers") or []
+    maps = {
+        "metadata.labels": metadata.get("labels"),
+        "spec.nodeSelector": spec.get("nodeSelector"),
+    }
+    if not isinstance(containers, list):
+        return "spec.containers"
+    for number, container in enumerate(containers):
+        place = f"spec.containers[{number}]"
+        if not isinstance(container, dict):
+            return place
+        resources = container.get("resources") or {}
+        maps[f"{place}.resources"] = resources
+        if isinstance(resources, dict):
+            maps[f"{place}.resources.limits"] = resources.get("limits")
+    return next((name for name, value in maps.items() if not isinstance(value, dict | None)), "")
+
 
 SELFTEST = "kube_rdma_selftest.command"
 # What a trial of the self-test makes of a card (kube_rdma_selftest/trial.py).

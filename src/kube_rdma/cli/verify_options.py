@@ -11,7 +11,7 @@ import click
 
 from kube_base.frozen import Frozen
 from kube_rdma.cli.output import OUTPUT
-from kube_rdma.model.verify.bandwidth import (
+from kube_rdma.model.verify import (
     PERFTEST_IMAGE,
     PROBE_SECONDS,
     Operation,

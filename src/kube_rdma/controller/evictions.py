@@ -1,6 +1,6 @@
 """The controller's evictions: pods that only a new one helps, whose agents ask for a restart.
 
-    agent: label and annotation on the pod ─► here, every few seconds ─ attach/rules/restarts ─►
+    agent: label and annotation on the pod ─► here, every few seconds ─ attach/rules/repair ─►
       eviction (a PodDisruptionBudget may say: not now) ─► Event
 
 A token of a node could end any pod of the cluster if agents evicted by themselves: admission sees
@@ -23,11 +23,11 @@ from kube_base.notices import Notices
 from kube_client.objects import Cluster
 from kube_rdma.adapters.bulkhead import ObjectWalls
 from kube_rdma.adapters.cluster.events import About, Events
-from kube_rdma.adapters.cluster.pods import Pods
-from kube_rdma.attach.cluster_restarts import Restarts, request_of
-from kube_rdma.attach.rules.restarts import AT_ONCE, EvictionTurns, evictable, turn
-from kube_rdma.model.attach.restart import RestartRequest
-from kube_rdma.model.pod import PodState
+from kube_rdma.adapters.cluster.nodes import Pods
+from kube_rdma.attach.cluster import Restarts, request_of
+from kube_rdma.attach.rules.repair import AT_ONCE, EvictionTurns, evictable, turn
+from kube_rdma.model.attach.attachment import RestartRequest
+from kube_rdma.model.kubernetes import PodState
 
 log = structlog.get_logger()
 

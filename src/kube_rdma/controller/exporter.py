@@ -17,9 +17,9 @@ from kube_rdma.adapters import bulkhead
 from kube_rdma.adapters.metrics.exposition import CONTENT_TYPE, exposition
 from kube_rdma.adapters.metrics.server import MetricsServer
 from kube_rdma.metrics.rules import families
-from kube_rdma.metrics.rules.pools import address_series
+from kube_rdma.metrics.rules.series import address_series
 from kube_rdma.model.ipam import Usage
-from kube_rdma.model.metrics.families import MetricSeries
+from kube_rdma.model.metrics import MetricSeries
 
 log = structlog.get_logger()
 

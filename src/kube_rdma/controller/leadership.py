@@ -1,6 +1,6 @@
 """Work that one copy of a program does at a time: it runs while this copy leads.
 
-    ElectionLease ─ controller/rules ─► leads ─► work ─► renewed every four seconds
+    ElectionLease ─ controller/leadership ─► leads ─► work ─► renewed every four seconds
                                                   └─► cancelled, and ended, when that fails too long
 
 The work of a copy that lost the lead ends before another copy may take it; afterwards it stands for
@@ -10,22 +10,141 @@ election again. A copy that is told to end gives the Lease back, so that nobody 
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import socket
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
 from uuid import uuid4
 
+import msgspec
 import structlog
 
 from kube_base.errors import KubeError
+from kube_base.foreign_json import decoded
+from kube_base.frozen import Frozen, replace
 from kube_base.notices import Notices
-from kube_rdma.controller.lease import ElectionLease
-from kube_rdma.controller.rules import ObservedLease, claim, may_take, observed, released
-from kube_rdma.model.election import ElectionTiming
+from kube_client.errors import Conflict
+from kube_client.kinds import NOTHING, ObjectCodec, ObjectKind, Stored, Wanted
+from kube_client.objects import Cluster
+from kube_rdma.model.election import ElectionRecord, ElectionTiming
+
+# The Lease of an election at the API server: read, and written only if nobody wrote it since.
+
+
+class _Spec(msgspec.Struct, rename="camel", omit_defaults=True):
+    """The fields of coordination.k8s.io/v1 LeaseSpec that an election uses."""
+
+    holder_identity: str | None = None
+    lease_duration_seconds: Annotated[int, msgspec.Meta(lt=1 << 31)] | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    lease_transitions: int | None = None
+
+
+def _decode(data: bytes) -> ElectionRecord:
+    spec = decoded(data, _Spec)
+    return ElectionRecord(
+        spec.holder_identity or "",
+        float(spec.lease_duration_seconds or 0),
+        spec.acquire_time or "",
+        spec.renew_time or "",
+        spec.lease_transitions or 0,
+    )
+
+
+def _encode(record: ElectionRecord) -> bytes:
+    return msgspec.json.encode(
+        _Spec(
+            record.holder,
+            math.ceil(record.duration),
+            record.acquired or None,  # the API server takes no empty time
+            record.renewed or None,
+            record.transitions,
+        )
+    )
+
+
+ELECTION = ObjectKind(
+    "coordination.k8s.io",
+    "v1",
+    "Lease",
+    "leases",
+    namespaced=True,
+    spec=ObjectCodec(_decode, _encode),
+    status=NOTHING,
+)
+
+
+class ElectionLease:
+    """One Lease. A `write` changes what the `read` before it has shown, and nothing later."""
+
+    def __init__(self, cluster: Cluster, name: str, namespace: str) -> None:
+        self.name, self.namespace = name, namespace
+        self._cluster = cluster
+        self._stored: Stored[ElectionRecord, None] | None = None
+
+    async def read(self) -> ElectionRecord | None:
+        """The record now, None when there is none; raises as `Cluster.get`."""
+        self._stored = await self._cluster.get(ELECTION, self.name, self.namespace)
+        return self._stored.spec if self._stored else None
+
+    async def write(self, record: ElectionRecord) -> bool:
+        """Whether it was written; False when somebody was quicker. Raises as `Cluster.replace`."""
+        try:
+            if self._stored is None:
+                wanted = Wanted(self.name, self.namespace, record)
+                self._stored = await self._cluster.create(ELECTION, wanted)
+            else:
+                changed = replace(self._stored, spec=record)
+                self._stored = await self._cluster.replace(ELECTION, changed)
+        except Conflict:
+            return False
+        return True
+
+
+# Who of several copies of a program leads: one at a time, by a Lease that each of them reads.
+
+
+class ObservedLease(Frozen):
+    """A Lease and when it was first seen like this, in seconds of this copy's own clock."""
+
+    record: ElectionRecord | None
+    since: float
+
+
+def observed(
+    before: ObservedLease | None, record: ElectionRecord | None, now: float
+) -> ObservedLease:
+    """Return the Lease as it is seen now; one that has not changed keeps its time."""
+    unchanged = before is not None and before.record == record
+    return before if before is not None and unchanged else ObservedLease(record, now)
+
+
+def may_take(seen: ObservedLease, identity: str, now: float) -> bool:
+    """Whether this copy may write the Lease: its own, nobody's, or one not renewed in time."""
+    record = seen.record
+    if record is None or record.holder in ("", identity):
+        return True
+    return now >= seen.since + record.duration
+
+
+def claim(seen: ObservedLease, identity: str, timing: ElectionTiming, clock: str) -> ElectionRecord:
+    """Return what this copy writes at `clock`, RFC 3339: a renewal, or that it leads now."""
+    record = seen.record
+    if record is not None and record.holder == identity:
+        return ElectionRecord(identity, timing.duration, record.acquired, clock, record.transitions)
+    transitions = 0 if record is None else record.transitions + 1
+    return ElectionRecord(identity, timing.duration, clock, clock, transitions)
+
+
+def released(record: ElectionRecord, clock: str) -> ElectionRecord:
+    """Return what a leader writes that ends: nobody has to wait for it."""
+    return ElectionRecord("", 1.0, clock, clock, record.transitions)
+
 
 # For the last write of a copy that ends.
 FAREWELL_SECONDS = 2.0

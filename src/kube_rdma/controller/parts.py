@@ -24,7 +24,7 @@ from kube_rdma.controller.leadership import Leadership
 from kube_rdma.controller.retirement import retire_webhook
 from kube_rdma.ipam.gc import run_gc
 from kube_rdma.ipam.pool_status_reporter import PoolStatusReporter
-from kube_rdma.model.install.blueprint import Values
+from kube_rdma.model.install import Values
 from kube_rdma.model.ipam import Usage
 from kube_rdma.operator.reconcile import Operator, OperatorPlace
 from kube_rdma.reports.policies import PolicyStatuses

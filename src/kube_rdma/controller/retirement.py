@@ -1,6 +1,6 @@
 """The end of all agents of a cluster: refused while pods need them, waited for else.
 
-    pods ─► install/rules/retirement ─► DaemonSet deleted ─► its pods are gone
+    pods ─► install/rules/release ─► DaemonSet deleted ─► its pods are gone
 
 An agent that ends takes back what it wrote at its node, and needs its rights for that. So this
 comes before whatever takes them: Helm's hook, or a person who deletes manifests. An operator's end
@@ -12,21 +12,60 @@ from __future__ import annotations
 
 from contextlib import aclosing
 
+import msgspec
 import structlog
 
 from kube_base.errors import Refused
+from kube_base.foreign_json import decoded
 from kube_base.frozen import Frozen
-from kube_client.kinds import Where
+from kube_client.kinds import NOTHING, ObjectCodec, ObjectKind, Where
 from kube_client.objects import Cluster
 from kube_client.watching import Changed, Deleted, Synced
-from kube_rdma.adapters.cluster.kinds.pod import FULL_POD, POD, pod_state
-from kube_rdma.adapters.cluster.kinds.workload import DAEMON_SET
+from kube_rdma.adapters.cluster.kinds.pod import DAEMON_SET, FULL_POD, POD, pod_state
 from kube_rdma.attach.documents.network_status import OWN_ANNOTATION
-from kube_rdma.controller.webhooks import WEBHOOK_CONFIGURATIONS, WebhookService
-from kube_rdma.install.rules.retirement import drivers_run, still_needed
-from kube_rdma.model.operator.cluster_policy import ComponentName
+from kube_rdma.install.rules.release import drivers_run, still_needed
+from kube_rdma.model.operator import ComponentName
 from kube_rdma.operator.cluster import progress_of
 from kube_rdma.operator.rules.daemon_sets import COMPONENT_LABEL
+
+# The configurations of the admission webhook that kube-rdma had once: whose service they ask.
+
+
+class WebhookService(msgspec.Struct, frozen=True):
+    """The service that is asked; empty where a webhook has a URL."""
+
+    namespace: str = ""
+    name: str = ""
+
+
+class _ClientConfig(msgspec.Struct, frozen=True):
+    service: WebhookService | None = None
+
+
+class Webhook(msgspec.Struct, frozen=True, rename="camel"):
+    """One webhook of a configuration."""
+
+    client_config: _ClientConfig = msgspec.field(default_factory=_ClientConfig)
+
+
+def _webhooks(data: bytes) -> tuple[Webhook, ...]:
+    return () if data == b"{}" else decoded(data, tuple[Webhook, ...])
+
+
+WEBHOOK_CONFIGURATIONS: tuple[ObjectKind[tuple[Webhook, ...], None], ...] = tuple(
+    ObjectKind(
+        "admissionregistration.k8s.io",
+        "v1",
+        f"{kind}WebhookConfiguration",
+        f"{kind.lower()}webhookconfigurations",
+        namespaced=False,
+        spec=ObjectCodec(_webhooks),
+        status=NOTHING,
+        content="webhooks",
+    )
+    for kind in ("Validating", "Mutating")
+)
+
 
 FORMER_WEBHOOK = "pods.kube-rdma.io"
 

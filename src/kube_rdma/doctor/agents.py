@@ -1,6 +1,6 @@
 """Asks nodes what they see of themselves: the doctor runs in the containers of their agents.
 
-    namespaces ─► agents' pods ─► exec `doctor --collect -` ─► bundles ─► doctor/rules/fleet
+    namespaces ─► agents' pods ─► exec `doctor --collect -` ─► bundles ─► doctor/rules/diagnose
 
 cli/doctor calls it from wherever the API server is reached, and cli for
 another command. An agent's container has the mounts and rights that a doctor needs; the agent
@@ -22,11 +22,10 @@ from kube_client.objects import Cluster
 from kube_client.pod_commands import PodCommands
 from kube_rdma.adapters.files import bundle
 from kube_rdma.admission.cluster import whole_pod
-from kube_rdma.doctor.cluster_agents import agent_pods
-from kube_rdma.model.doctor import Observation
-from kube_rdma.model.fleet import AgentPod, NodeAnswer
-from kube_rdma.model.late_binding.binding import PodName
-from kube_rdma.reports.rules.programs import says, serves_cards
+from kube_rdma.doctor.cluster import agent_pods
+from kube_rdma.model.doctor import AgentPod, NodeAnswer, Observation
+from kube_rdma.model.late_binding import PodName
+from kube_rdma.reports.rules.cluster import says, serves_cards
 
 T = TypeVar("T")
 AT_ONCE = 16  # commands under way; a bundle has up to a few MiB

@@ -6,21 +6,25 @@ is looked at.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from kube_base.errors import Refused
 from kube_client.kinds import Stored, Where
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster.kinds.network_definition import (
-    DEFINITION,
-    DefinitionSpec,
+from kube_rdma.adapters.cluster.kinds.own import DEFINITION, DefinitionSpec
+from kube_rdma.adapters.cluster.kinds.pod import (
+    DAEMON_SETS,
+    FULL_POD,
+    POD,
+    Container,
+    FullPod,
+    status_of,
 )
-from kube_rdma.adapters.cluster.kinds.pod import POD
-from kube_rdma.adapters.cluster.kinds.workload import DAEMON_SETS
 from kube_rdma.attach.cluster import network_of
 from kube_rdma.attach.documents import network_status
-from kube_rdma.ipam.kind import IP_POOL
-from kube_rdma.model.doctor import AddressRange, AddressUse
+from kube_rdma.ipam.cluster import IP_POOL
+from kube_rdma.model.doctor import AddressRange, AddressUse, AgentPod
+from kube_rdma.model.reports import ProgramTemplate
 
 _CELLO = "cello"
 
@@ -90,3 +94,41 @@ async def _definitions(
     for namespace, _, name in (network.partition("/") for network in names):
         read.append(await cluster.get(DEFINITION, name, namespace))
     return tuple(one for one in read if one is not None)
+
+
+# The pods of agents in some namespaces, for who runs a command in their containers.
+
+IsAgent = Callable[[ProgramTemplate], bool]
+
+
+async def agent_pods(cluster: Cluster, namespace: str, is_agent: IsAgent) -> tuple[AgentPod, ...]:
+    """The agents of a namespace that are on a node; raise Refused without the right to list."""
+    pods = await cluster.list(FULL_POD, Where(namespace=namespace))
+    return tuple(agent for pod in pods if (agent := _agent(pod, is_agent)))
+
+
+def _agent(pod: FullPod, is_agent: IsAgent) -> AgentPod | None:
+    """The pod as an agent's, None for another's."""
+    every = pod.spec.containers
+    container = next((one for one in every if is_agent(_template(pod, one))), None)
+    if container is None or not pod.spec.node_name:
+        return None
+    status = status_of(pod)
+    states = [one for one in status.container_statuses if one.name == container.name]
+    running = any(not one.state.waiting and not one.state.terminated for one in states)
+    waiting = next((one.state.waiting for one in states if one.state.waiting), None)
+    why = waiting.reason if waiting else status.phase
+    ready = running and status.phase == "Running" and not pod.deleting
+    return AgentPod(
+        pod.namespace,
+        pod.name,
+        pod.spec.node_name,
+        container.name,
+        ready,
+        "" if ready else "Terminating" if pod.deleting else why,
+        (*container.command, *container.args),
+    )
+
+
+def _template(pod: FullPod, container: Container) -> ProgramTemplate:
+    return ProgramTemplate(pod.name, container.image, (*container.command, *container.args))

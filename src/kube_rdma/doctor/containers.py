@@ -20,9 +20,8 @@ from kube_rdma.adapters.cluster.kinds.pod import FullPod, status_of
 from kube_rdma.adapters.kernel import proc
 from kube_rdma.adapters.runtime.cri import read_container, read_netns, read_sandboxes
 from kube_rdma.model.doctor import ObservedContainer, ObservedPod
-from kube_rdma.model.late_binding.binding import ContainerId
-from kube_rdma.model.late_binding.runtime import MadeContainer
-from kube_rdma.model.pod import MIRROR
+from kube_rdma.model.kubernetes import MIRROR
+from kube_rdma.model.late_binding import ContainerId, MadeContainer
 
 DOORS = "/dev/infiniband"
 PROC, _DEV = Path("/proc"), Path("/dev")

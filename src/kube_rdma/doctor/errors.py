@@ -16,7 +16,7 @@ from kube_rdma.adapters.kernel.ethtool import read_statistics
 from kube_rdma.adapters.kernel.sysfs.counters import CounterFiles, PortName
 from kube_rdma.doctor.rules.errors import rises
 from kube_rdma.model.doctor import ObservedErrors
-from kube_rdma.model.metrics.families import CounterReadings
+from kube_rdma.model.metrics import CounterReadings
 from kube_rdma.model.survey import Survey
 
 _SYSFS = Path("/sys")

@@ -17,29 +17,31 @@ from kube_rdma import __version__
 from kube_rdma.adapters.cni.conf.folder import ConfFolder
 from kube_rdma.adapters.cni.conf.places import find, inside
 from kube_rdma.adapters.cni.conf.places import places as named_places
-from kube_rdma.adapters.files.host_release import read_kernel, read_os_release
-from kube_rdma.adapters.files.room import read_room
-from kube_rdma.adapters.journal.glance import glance
+from kube_rdma.adapters.files.host_release import read_kernel, read_os_release, read_room
+from kube_rdma.adapters.journal.journal import glance
 from kube_rdma.adapters.kernel import proc
 from kube_rdma.adapters.kernel.device_nodes import missing
-from kube_rdma.adapters.kernel.sysfs.pci_paths import read_bridges, read_domains
-from kube_rdma.adapters.kernel.sysfs.pcie import read_pcie
-from kube_rdma.adapters.kubelet.folders import FIXED, KNOWN, find_folders
+from kube_rdma.adapters.kernel.sysfs.pci import read_bridges, read_domains, read_pcie
+from kube_rdma.adapters.kubelet.folders import FIXED, KNOWN, find_folders, sockets, topology_policy
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
-from kube_rdma.adapters.kubelet.settings import sockets, topology_policy
 from kube_rdma.adapters.runtime.cri import find_socket, read_runtime
-from kube_rdma.attach.rules.cni_conf.conflist import plan
-from kube_rdma.attach.rules.cni_conf.files import networks, plugins, type_of
+from kube_rdma.attach.rules.conflist import networks, plan, plugins, type_of
 from kube_rdma.claims.cluster import node_slices
 from kube_rdma.doctor.cluster import address_ranges, address_uses, vpc_cni_version
-from kube_rdma.doctor.kernel import observed_links, observed_routes
-from kube_rdma.doctor.pod import OpenCluster
-from kube_rdma.doctor.pod_here import PodDoors, pod_here
-from kube_rdma.doctor.rules.gpu_path import bridges_of, functions_of
-from kube_rdma.doctor.unfiled import read_unfiled, recorded_unfiled, with_unfiled
+from kube_rdma.doctor.pod import (
+    OpenCluster,
+    PodDoors,
+    observed_links,
+    observed_routes,
+    pod_here,
+    read_unfiled,
+    recorded_unfiled,
+    with_unfiled,
+)
+from kube_rdma.doctor.rules.cards import bridges_of, functions_of
 from kube_rdma.hardware.survey import take_survey, with_uses
 from kube_rdma.lib.part_reader import PartReader
-from kube_rdma.model.cni_conf import PLUGIN, SET_ASIDE
+from kube_rdma.model.attach.cni import PLUGIN, SET_ASIDE
 from kube_rdma.model.doctor import (
     AddressRange,
     AddressUse,
@@ -50,10 +52,9 @@ from kube_rdma.model.doctor import (
     SystemVersions,
 )
 from kube_rdma.model.finding import Finding
-from kube_rdma.model.late_binding.runtime import Runtime
-from kube_rdma.model.pools.pool import AppliedPools, PoolSpec
-from kube_rdma.model.pools.rails import RailRecord
-from kube_rdma.model.reports.cluster import ClusterFacts
+from kube_rdma.model.late_binding import Runtime
+from kube_rdma.model.pools import AppliedPools, PoolSpec, RailRecord
+from kube_rdma.model.reports import ClusterFacts
 from kube_rdma.model.survey import Survey
 from kube_rdma.pools.rules.rails import places_of
 from kube_rdma.reports.gather import take

@@ -14,7 +14,7 @@ from kube_rdma.adapters.cluster.kinds.pod import FULL_POD, status_of
 from kube_rdma.admission.documents.pod_manifest import counted
 from kube_rdma.attach.documents import network_status
 from kube_rdma.model.card import CardId
-from kube_rdma.model.late_binding.binding import PodName
+from kube_rdma.model.late_binding import PodName
 
 
 class OtherPods(Frozen):

@@ -11,16 +11,25 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
+from shlex import quote
 
 from kube_base.errors import KubeError, Refused, Unavailable
 from kube_base.frozen import Frozen, replace
+from kube_client.kinds import EVERYWHERE, Where
 from kube_client.objects import Cluster
+from kube_rdma.adapters.cluster.kinds.claim_objects import (
+    DEVICE_CLASS,
+    WHOLE_CLAIM,
+    WHOLE_SLICE,
+    claim_of,
+    device_class,
+    listed_slice,
+)
 from kube_rdma.adapters.cluster.kinds.node import NODE, node_state
-from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
+from kube_rdma.adapters.cluster.kinds.own import NODE_REPORT
 from kube_rdma.adapters.cluster.kinds.pod import FullPod
-from kube_rdma.adapters.journal.glance import glance, glances
-from kube_rdma.adapters.kernel.netlink.rtnl import open_rtnl
-from kube_rdma.adapters.kernel.netlink.rtnl_read import link_ways, seen_links
+from kube_rdma.adapters.journal.journal import glance, glances
+from kube_rdma.adapters.kernel.netlink.rtnl_read import link_ways, open_rtnl, seen_links
 from kube_rdma.adapters.kernel.netlink.rtnl_vf import seen_functions
 from kube_rdma.admission.cluster import whole_pod
 from kube_rdma.admission.rules.findings import findings
@@ -28,12 +37,12 @@ from kube_rdma.attach.documents import network_status
 from kube_rdma.attach.rules.host_links import host_network, with_ways
 from kube_rdma.claims.cluster import allocated, claims_of_pod
 from kube_rdma.claims.parameters import parameters_by_request
-from kube_rdma.doctor.attachments import recorded
 from kube_rdma.doctor.containers import with_containers
 from kube_rdma.doctor.pod import (
     OpenCluster,
     observed_pod,
     present,
+    recorded,
     with_namespace,
     with_reason,
 )
@@ -42,21 +51,19 @@ from kube_rdma.explain.networks import with_documents
 from kube_rdma.explain.rules.node import basis
 from kube_rdma.hardware.survey import take_survey, with_uses
 from kube_rdma.lib.part_reader import PartReader, first_sentence
-from kube_rdma.model.admission.facts import AdmissionFacts, OfferedPool
-from kube_rdma.model.admission.pod_template import PodTemplate
+from kube_rdma.model.admission import AdmissionFacts, OfferedPool, PodTemplate
 from kube_rdma.model.attach.attachment import Attachment, HostNetwork
-from kube_rdma.model.claims.parameters import ClaimParameters
-from kube_rdma.model.claims.prepared import ClaimName
+from kube_rdma.model.claims.claim import ClaimName, ClaimNode, ClaimParameters, ClaimWorld
 from kube_rdma.model.doctor import ObservedPod
 from kube_rdma.model.explain import ClaimsEvidence, NodeBasis, PodEvidence
 from kube_rdma.model.finding import Finding, NotSeen, Stage
-from kube_rdma.model.late_binding.binding import Binding, PodName
-from kube_rdma.model.node import NodeState
-from kube_rdma.model.pools.pool import AppliedPools, PoolSpec
-from kube_rdma.model.reports.node_report import NodeReport
+from kube_rdma.model.kubernetes import NodeState
+from kube_rdma.model.late_binding import Binding, PodName
+from kube_rdma.model.pools import AppliedPools, PoolSpec
+from kube_rdma.model.reports import NodeReport
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.pools.kind import NODE_POLICY, policy_of
-from kube_rdma.pools.rules.health.evaluate import NodeFacts, evaluate, node_cards
+from kube_rdma.pools.rules.health import NodeFacts, evaluate, node_cards
 from kube_rdma.pools.rules.modes import terms
 
 _RUNNING = "Running"
@@ -333,3 +340,42 @@ async def claims_evidence(cluster: Cluster, pod: PodName) -> ClaimsEvidence | No
         misread,
         tuple(name for name, claim in read.items() if claim is None),
     )
+
+
+# Collects what decides about a ResourceClaim: it, slices, classes, nodes, and what others hold.
+
+
+async def read_claim(
+    namespace: str, name: str, node: str | None, opener: OpenCluster
+) -> ClaimWorld:
+    """The claim with all that decides about it, of all nodes or of one; raise Refused."""
+    async with opener() as cluster:
+        stored = await cluster.get(WHOLE_CLAIM, name, namespace)
+        if stored is None:
+            raise Refused(
+                f"there is no claim {namespace}/{name}",
+                remedy=f"Name one of kubectl -n {quote(namespace)} get resourceclaims",
+            )
+        claim = claim_of(stored)
+        if claim.held is not None:
+            return ClaimWorld(claim)
+        slices = [listed_slice(one) for one in await cluster.list(WHOLE_SLICE)]
+        classes = [device_class(one) for one in await cluster.list(DEVICE_CLASS)]
+        others = [claim_of(one) for one in await cluster.list(WHOLE_CLAIM)]
+        return ClaimWorld(
+            claim=claim,
+            nodes=await _nodes(cluster, node),
+            classes=tuple(classes),
+            slices=tuple(slices),
+            others=tuple(one for one in others if one.held is not None),
+        )
+
+
+async def _nodes(cluster: Cluster, name: str | None) -> tuple[ClaimNode, ...]:
+    where = Where(name=name) if name else EVERYWHERE
+    nodes = await cluster.list(NODE, where)
+    if name and not nodes:
+        raise Refused(
+            f"there is no node {name}", remedy="Name one of kubectl get nodes", where="--node"
+        )
+    return tuple(ClaimNode(one.name, dict(one.labels)) for one in nodes)

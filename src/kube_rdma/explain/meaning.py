@@ -17,7 +17,7 @@ from kube_rdma.attach.annotated_networks import (
     claimed_definitions,
     meant,
 )
-from kube_rdma.attach.rules.claim_interfaces import ask_of, with_claims
+from kube_rdma.attach.rules.claim_networks import ask_of, with_claims
 from kube_rdma.attach.rules.requests import (
     ANNOTATION,
     POD_NETWORKS,
@@ -27,10 +27,10 @@ from kube_rdma.attach.rules.requests import (
 )
 from kube_rdma.explain.rules.claims import claimed_devices
 from kube_rdma.lib.part_reader import PartReader
-from kube_rdma.model.admission.pod_template import PodTemplate
+from kube_rdma.model.admission import PodTemplate
 from kube_rdma.model.explain import PodEvidence
 from kube_rdma.model.finding import Finding, Stage
-from kube_rdma.model.pod import PodState
+from kube_rdma.model.kubernetes import PodState
 
 _OTHERS = (ANNOTATION, POD_NETWORKS_DEFINITION)
 

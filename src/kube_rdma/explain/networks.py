@@ -22,9 +22,9 @@ from kube_rdma.attach.documents.network_definition import NetworkDefinition
 from kube_rdma.attach.rules.requests import names_networks
 from kube_rdma.explain.meaning import with_meaning
 from kube_rdma.ipam import ip_pool
-from kube_rdma.ipam.kind import IP_POOL
+from kube_rdma.ipam.cluster import IP_POOL
 from kube_rdma.lib.part_reader import PartReader
-from kube_rdma.model.cni_conf import ConfFile
+from kube_rdma.model.attach.cni import ConfFile
 from kube_rdma.model.explain import PodEvidence
 from kube_rdma.model.ipam import IPPool, PoolName
 from kube_rdma.resources.reader import everybodys_of_agents

@@ -23,14 +23,13 @@ from kube_rdma.explain.rules.node import basis
 from kube_rdma.hardware.recorded_survey import called, survey_at
 from kube_rdma.lib.part_reader import PartReader, first_sentence
 from kube_rdma.lib.text.document import Document
-from kube_rdma.model.admission.facts import AdmissionFacts, OfferedPool
-from kube_rdma.model.admission.pod_template import PodTemplate
+from kube_rdma.model.admission import AdmissionFacts, OfferedPool, PodTemplate
 from kube_rdma.model.explain import NodeBasis, PodEvidence
 from kube_rdma.model.finding import NotSeen
 from kube_rdma.model.ipam import PoolName
-from kube_rdma.model.pools.pool import PoolSpec
-from kube_rdma.pools.rules.health.condition import CardsState
-from kube_rdma.pools.rules.health.evaluate import NodeFacts, evaluate, node_cards
+from kube_rdma.model.pools import PoolSpec
+from kube_rdma.pools.rules.condition import CardsState
+from kube_rdma.pools.rules.health import NodeFacts, evaluate, node_cards
 from kube_rdma.reports.rules.node_report import AgentLook, node_report
 
 _NO_CLUSTER = NotSeen("labels, taints and other pods", "no cluster is asked about a recorded node")

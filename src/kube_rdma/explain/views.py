@@ -3,7 +3,7 @@
 In the order in which things happen: what is asked, what is granted, which Steps are taken, what
 programs see; then what a reader has to know of how all this is known. What is in the way stands
 behind what is asked where it refuses that, else behind all.
-Marks are those of doctor/views/report.
+Marks are those of doctor/views.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from itertools import chain
 
 from kube_base.frozen import asdict
 from kube_rdma.attach.views import describe
-from kube_rdma.lib.finding_lines import labelled, located
 from kube_rdma.lib.page import (
+    GAP,
     Block,
     Line,
     Page,
@@ -25,9 +25,11 @@ from kube_rdma.lib.page import (
     PageState,
     Part,
     Sentence,
+    labelled,
+    located,
     state_of,
+    widths,
 )
-from kube_rdma.lib.page_text import GAP, widths
 from kube_rdma.model.explain import (
     ExplainedPlan,
     ExplainedShare,

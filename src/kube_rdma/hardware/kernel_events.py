@@ -15,11 +15,11 @@ import structlog
 
 from kube_base.errors import Unavailable
 from kube_base.frozen import Frozen
-from kube_rdma.adapters.kernel.sysfs.port_watch import PortReading
+from kube_rdma.adapters.kernel.netlink.events import LOST, News, RtnlEvent, Uevent
+from kube_rdma.adapters.kernel.sysfs.counters import PortReading
 from kube_rdma.lib.debounce import Debounce
 from kube_rdma.model.card import Use
-from kube_rdma.model.device import LinkLayer
-from kube_rdma.model.link import PodLink
+from kube_rdma.model.device import LinkLayer, PodLink
 from kube_rdma.model.survey import Survey
 
 log = structlog.get_logger()
@@ -96,3 +96,42 @@ async def differ(kernel: KernelSources, readings: Sequence[PortReading]) -> bool
     return bool(readings) and await asyncio.to_thread(kernel.port_states, numbers) != tuple(
         readings
     )
+
+
+# Which announcements are about cards: a node makes and removes an interface for every pod.
+
+_OF_PODS = frozenset({"veth", "macvlan", "ipvlan"})  # IFLA_INFO_KIND
+_VIRTUAL = "/devices/virtual/net/"
+_LINKS = frozenset({News.LINK, News.LINK_GONE})
+
+
+class CardEvents:
+    """One per agent; it remembers which interfaces are of pods, for an address tells only where."""
+
+    def __init__(self) -> None:
+        self._names: frozenset[str] = frozenset()
+        self._of_pods: set[int] = set()
+
+    def surveyed(self, survey: Survey) -> None:
+        """Take note of the interfaces that count."""
+        ports = (port.netdev for device in survey.devices for port in device.ports)
+        functions = (netdev.name for one in survey.functions for netdev in one.netdevs)
+        self._names = frozenset(filter(None, (*ports, *functions)))
+
+    def concern(self, event: object) -> bool:
+        """Whether an announcement may be about a card."""
+        if isinstance(event, Uevent):
+            # Of a virtual interface routing netlink tells more, with its kind.
+            name = event.devpath.removeprefix(_VIRTUAL)
+            return event.action == LOST or name == event.devpath or name in self._names
+        if not isinstance(event, RtnlEvent) or event.news is News.LOST:
+            self._of_pods.clear()
+            return True
+        if event.kind in _OF_PODS and event.name not in self._names:
+            self._of_pods.add(event.interface)
+        elif event.kind or event.name in self._names:
+            self._of_pods.discard(event.interface)
+        is_pods = event.interface in self._of_pods
+        if event.news is News.LINK_GONE:
+            self._of_pods.discard(event.interface)
+        return not is_pods

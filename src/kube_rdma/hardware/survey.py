@@ -7,23 +7,30 @@ it. Taking one reads some thousand small files: call it in a thread from async c
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
-from kube_rdma.adapters.kernel.netlink.default_routes import (
+from kube_rdma.adapters.kernel.netlink.rdma_read import merge, read_links, read_mode
+from kube_rdma.adapters.kernel.netlink.rtnl_read import (
     merge_holders,
     merge_routes,
     read_default_routes,
     read_holders,
 )
-from kube_rdma.adapters.kernel.netlink.rdma_read import merge, read_links
 from kube_rdma.adapters.kernel.sriov.netdev_usage import read_uses
 from kube_rdma.adapters.kernel.sysfs.devices import read_devices, read_survey
 from kube_rdma.adapters.kernel.sysfs.record import recorded_links, recorded_routes
 from kube_rdma.model.card import Function
 from kube_rdma.model.device import Device
-from kube_rdma.model.survey import Fault, Survey
+from kube_rdma.model.kubernetes import NodeState
+from kube_rdma.model.survey import Fault, NamespaceMode, Survey
+
+if TYPE_CHECKING:
+    from kube_client.objects import Cluster
 
 _SYSFS = Path("/sys")
 
@@ -123,3 +130,87 @@ def _unrouted(function: Function) -> Function:
     """The function, of which nobody knows whether the node needs it."""
     netdevs = (replace(netdev, default_route=None) for netdev in function.netdevs)
     return replace(function, netdevs=tuple(netdevs))
+
+
+# Keeps the last survey of the node for callers that cannot wait for a new one.
+
+Devices = tuple[tuple[Device, ...], str | None]
+"""RDMA devices, and the connection manager's node."""
+
+
+@dataclass
+class SurveyCache:
+    """All of it blocks: call it in a thread."""
+
+    survey: Callable[[], Survey] = take_survey
+    mode: Callable[[], NamespaceMode] = read_mode
+    routes: Callable[[Survey], Survey] = rerouted
+    devices: Callable[[Sequence[str]], Devices] = take_devices
+    _last: Survey | None = field(default=None, init=False)
+
+    def take(self) -> Survey:
+        """A new one, which is the one that is kept from now on."""
+        self._last = self.survey()
+        return self._last
+
+    @property
+    def has_cards(self) -> bool:
+        """Whether the one that is kept shows an RDMA device."""
+        return self._last is not None and bool(self._last.devices)
+
+    def last(self, *, leaving: bool) -> Survey:
+        """The one that is kept, with the current namespace mode.
+
+        `leaving`: a card may be given away, so the default routes are current too.
+        """
+        survey = self._last or self.take()
+        if survey.namespace_mode is not NamespaceMode.UNKNOWN:  # else the kernel has no RDMA
+            mode = self.mode()
+            if mode not in (NamespaceMode.UNKNOWN, survey.namespace_mode):
+                survey = replace(survey, namespace_mode=mode)
+        return self.routes(survey) if leaving else survey
+
+
+# By which addresses the node is known and reached: what carries them never moves into a pod.
+
+_COUNTED = ("InternalIP", "ExternalIP")
+
+
+class OwnAddresses:
+    """Those of one node."""
+
+    def __init__(self) -> None:
+        self._local: Callable[[], str | None] = lambda: None
+        self._node: Mapping[str, str] = {}
+
+    def connected(self, local: Callable[[], str | None]) -> None:
+        """Take note who tells this side's address of the connection to the API server."""
+        self._local = local
+
+    def seen(self, node: NodeState) -> bool:
+        """Take note of the Node object; True when it has other addresses than before."""
+        before = self._node
+        counted = (pair for pair in node.addresses if pair[0] in _COUNTED)
+        self._node = {address: f"the node's {kind} {address}" for kind, address in counted}
+        return self._node != before
+
+    def now(self) -> Mapping[str, str]:
+        """Each address with what it is, for sentences."""
+        local = self._local()
+        way = {local: f"the connection to the API server, from {local}"} if local else {}
+        return {**way, **self._node}
+
+
+async def read_own(name: str, door: AbstractAsyncContextManager[Cluster]) -> Mapping[str, str]:
+    """Those of the node of this name as the API server has it now; raise KubeError."""
+    # Imported here: role `plugin` alone needs neither the memory nor the time of the client.
+    from kube_rdma.adapters.cluster.nodes import Nodes
+
+    async with door as cluster:
+        node = await Nodes(cluster).read(name)
+        if node is None:
+            raise Unavailable(f"The API server has no node {name}.")
+        own = OwnAddresses()
+        own.connected(cluster.local_address)
+        own.seen(node)
+        return own.now()

@@ -9,24 +9,38 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from kube_base.errors import Refused
 from kube_base.frozen import replace
 from kube_rdma.cli.definitions import DEFINITIONS, OPERATOR_DEFINITIONS
-from kube_rdma.install.described import described
 from kube_rdma.install.documents import installation
 from kube_rdma.install.rules import notes as install_notes
-from kube_rdma.install.rules.fill import filled
-from kube_rdma.install.rules.kubernetes_version import lacking
-from kube_rdma.install.rules.parts import PARTS, parts
+from kube_rdma.install.rules.parts import PARTS, filled, parts
 from kube_rdma.install.rules.presets import DEFAULT_PRESET, merged, over, written
-from kube_rdma.lib.schema.structural import definition
+from kube_rdma.install.rules.release import lacking
+from kube_rdma.lib.schema import definition
 from kube_rdma.lib.text import document, reader
 from kube_rdma.lib.text.document import Document
-from kube_rdma.model.install.blueprint import Blueprint, Values
+from kube_rdma.model.install import Blueprint, Values
 from kube_rdma.pools.config import parse_config
+
+# The objects of an installation as its files describe them; read once in a process, when asked.
+
+
+@cache
+def described(part: str) -> tuple[Blueprint, ...]:
+    """The blueprints of a part, in the order of its file."""
+    from importlib import resources  # late: every controller can be an operator, few are
+
+    from kube_rdma.install import rules as install
+    from kube_rdma.install.documents import installation
+
+    file = resources.files(install) / "objects" / f"{part}.yaml"
+    return installation.read(file.read_text(encoding="utf-8"))
+
 
 CONFIG = "agent.config"
 

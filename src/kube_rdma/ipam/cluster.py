@@ -17,10 +17,8 @@ from kube_base.frozen import replace
 from kube_client.kinds import NOTHING, ObjectCodec, ObjectKind, Stored, Wanted, Where
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.own import own_kind
-from kube_rdma.ipam import ip_objects, ip_pool_status
-from kube_rdma.ipam.ip_objects import LeaseSpec
-from kube_rdma.ipam.ip_pool_status import IPPoolStatus
-from kube_rdma.ipam.kind import IP_POOL
+from kube_rdma.ipam import ip_pool, objects
+from kube_rdma.ipam.objects import IPPoolStatus, LeaseSpec
 from kube_rdma.model.ipam import (
     Block,
     BlockKey,
@@ -32,7 +30,31 @@ from kube_rdma.model.ipam import (
     Version,
 )
 
-_BLOCK = ObjectCodec(ip_objects.decode_block, ip_objects.encode_block)
+# IPPools: the ranges of a network's addresses, and the wants of nodes on their status.
+
+IP_POOL = own_kind(
+    "IPPool",
+    "ippools",
+    ObjectCodec(ip_pool.decode, ip_pool.encode),
+    ObjectCodec.of(IPPoolStatus),
+)
+# For who reads or writes the status: a spec that is garbled is told there, and stays as it is.
+IP_POOL_TEXT: ObjectKind[bytes, IPPoolStatus] = IP_POOL.read_as(
+    ObjectCodec(bytes, bytes), IP_POOL.status
+)
+
+
+def pool_of(stored: Stored[IPPool, IPPoolStatus]) -> IPPool:
+    """The value of an IPPool object."""
+    return ip_pool.named(stored.spec, stored.name)
+
+
+def pool_of_text(stored: Stored[bytes, IPPoolStatus]) -> IPPool:
+    """The value of an IPPool object; raise Refused with all faults of its spec."""
+    return ip_pool.named(ip_pool.decode(stored.spec), stored.name)
+
+
+_BLOCK = ObjectCodec(objects.decode_block, objects.encode_block)
 IP_BLOCK = own_kind("IPBlock", "ipblocks", _BLOCK, NOTHING)
 LEASE = ObjectKind(
     "coordination.k8s.io",
@@ -40,15 +62,15 @@ LEASE = ObjectKind(
     "Lease",
     "leases",
     namespaced=True,
-    spec=ObjectCodec(ip_objects.decode_lease, msgspec.json.encode),
+    spec=ObjectCodec(objects.decode_lease, msgspec.json.encode),
     status=NOTHING,
 )
-LEASES = Where(labels="=".join(ip_objects.LEASE_LABEL))
+LEASES = Where(labels="=".join(objects.LEASE_LABEL))
 
 S = TypeVar("S")
 
 
-def block(stored: Stored[Block, None]) -> Block:
+def stored_block(stored: Stored[Block, None]) -> Block:
     """The value of an IPBlock object; raise Broken when its name is not that of its addresses."""
     if stored.name != stored.spec.key.name:
         raise Broken(
@@ -61,15 +83,13 @@ def block(stored: Stored[Block, None]) -> Block:
 
 def borrow_queue(stored: Stored[IPPool, IPPoolStatus]) -> BorrowQueue:
     """The borrow queue in the status of an IPPool object."""
-    return ip_pool_status.borrow_queue(
-        PoolName(stored.name), stored.status, Version(stored.version)
-    )
+    return objects.borrow_queue(PoolName(stored.name), stored.status, Version(stored.version))
 
 
 def lease(stored: Stored[LeaseSpec, None]) -> NodeLease:
     """The value of a Lease object; raise Refused when its annotations were edited."""
     notes = dict(stored.annotations)
-    return ip_objects.lease(stored.name, stored.spec, notes, Version(stored.version))
+    return objects.lease(stored.name, stored.spec, notes, Version(stored.version))
 
 
 class IpamObjects:
@@ -82,18 +102,18 @@ class IpamObjects:
     async def blocks(self) -> dict[BlockKey, Block]:
         """All blocks, consistently; raise Refused or Broken when one of them is garbled."""
         stored = await self._cluster.list(IP_BLOCK)
-        return {each.spec.key: block(each) for each in stored}
+        return {each.spec.key: stored_block(each) for each in stored}
 
     async def block(self, key: BlockKey) -> Block | None:
         """One block, None where it has no object."""
         stored = await self._cluster.get(IP_BLOCK, key.name)
-        return block(stored) if stored else None
+        return stored_block(stored) if stored else None
 
     async def write_block(self, written: Block) -> Block | None:
         """Create it when it has no version, else replace that version."""
         wanted = Wanted(written.key.name, spec=written)
         stored = await self._write(IP_BLOCK, wanted, written, written.version)
-        return block(stored) if stored else None
+        return stored_block(stored) if stored else None
 
     async def drop_block(self, seen: Block) -> None:
         """Delete exactly this version, if it is still there."""
@@ -101,22 +121,22 @@ class IpamObjects:
 
     async def lease(self, node: NodeName) -> NodeLease | None:
         """A node's lease, None when there is none."""
-        name = ip_objects.lease_name(node)
+        name = objects.lease_name(node)
         stored = await self._cluster.get(LEASE, name, self._namespace)
         return lease(stored) if stored else None
 
     async def write_lease(self, written: NodeLease) -> NodeLease | None:
         """Create it when it has no version, else replace that version."""
-        name = ip_objects.lease_name(written.node)
-        spec = ip_objects.lease_spec(written)
-        notes = tuple(sorted(ip_objects.lease_annotations(written).items()))
-        wanted = Wanted(name, self._namespace, spec, (ip_objects.LEASE_LABEL,), notes)
+        name = objects.lease_name(written.node)
+        spec = objects.lease_spec(written)
+        notes = tuple(sorted(objects.lease_annotations(written).items()))
+        wanted = Wanted(name, self._namespace, spec, (objects.LEASE_LABEL,), notes)
         stored = await self._write(LEASE, wanted, spec, written.version)
         return lease(stored) if stored else None
 
     async def drop_lease(self, seen: NodeLease) -> None:
         """Delete exactly this version, if it is still there."""
-        name = ip_objects.lease_name(seen.node)
+        name = objects.lease_name(seen.node)
         await self._drop(LEASE, name, self._namespace, seen.version)
 
     async def borrow_queue(self, name: PoolName) -> BorrowQueue:
@@ -129,7 +149,7 @@ class IpamObjects:
         current = await self._cluster.get(IP_POOL, written.pool)
         if current is None or current.version != written.version:
             return None
-        status = ip_pool_status.with_wants(current.status, written.requests)
+        status = objects.with_wants(current.status, written.requests)
         made = self._cluster.replace_status(IP_POOL, replace(current, status=status))
         stored = await _outcome(made)
         return borrow_queue(stored) if stored else None

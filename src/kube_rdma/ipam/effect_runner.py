@@ -1,4 +1,4 @@
-"""Carries out the effects of operations in ipam/rules/agent and ipam/rules/gc, one at a time.
+"""Carries out the effects of operations in ipam/rules/agent and ipam/rules/reclaim, one at a time.
 
 The rules rely on this: a read that fails throws Unavailable into its operation, whatever the
 reason. A write never raises: everything but a plain success is None. The client closes the
@@ -10,18 +10,118 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, TypeVar
 
 import structlog
 
+from kube_base.backoff import full_jitter
 from kube_base.errors import Broken, KubeError, Refused, Unavailable
+from kube_base.frozen import Frozen, field
+from kube_rdma.adapters.journal.codec import ADDRESSES
+from kube_rdma.adapters.journal.disk import Disk
+from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.ipam.cluster import IpamObjects
 from kube_rdma.ipam.rules import effects
-from kube_rdma.ipam.rules.effects import Effect, Effects
-from kube_rdma.ipam.timing import IpamTiming
-from kube_rdma.model.ipam import Block, BlockKey
+from kube_rdma.ipam.rules.effects import Effect, Effects, Put, Remove
+from kube_rdma.lib.records import Records
+from kube_rdma.model.ipam import (
+    AllocationRecord,
+    Block,
+    BlockKey,
+    JournalId,
+    JournalIdentity,
+    Timing,
+)
+
+# The node's allocation records on disk, and the random id that tells this journal from any other.
+
+_IDENTITY = "journal@id"  # CNI allows no @ in a container's id
+_THREADS = 4  # records that are written at the same time
+
+
+class AddressJournal:
+    """The journal of one node's addresses; only `put` and `remove` are for the event loop."""
+
+    def __init__(self, disk: Disk) -> None:
+        """Read the journal; raise Broken for an unreadable record, Unavailable for the disk."""
+        journal = Journal(disk, ADDRESSES)
+        self._threads = ThreadPoolExecutor(_THREADS, "addresses")
+        try:
+            self._records = Records(journal, threads=self._threads)
+            _refuse(self._records.broken)
+            values = self._records.values
+            self.records = tuple(value for value in values if isinstance(value, AllocationRecord))
+            ids = [value.journal for value in values if isinstance(value, JournalIdentity)]
+            self.journal = ids[0] if ids else self._create_id(disk.path)
+        except BaseException:
+            journal.close()
+            raise
+
+    async def put(self, effect: Put) -> None:
+        """Carry out Put."""
+        await self._records.put(effect.record.container, effect.record)
+
+    async def remove(self, effect: Remove) -> None:
+        """Carry out Remove."""
+        await self._records.remove(effect.container)
+
+    def close(self) -> None:
+        """Finish the writes under way, then let the next writer in."""
+        self._threads.shutdown()
+        self._records.close()
+
+    async def refuse_foreign(self) -> None:
+        """Raise Unavailable while another version's record may have any address of this node."""
+        await self._records.refuse_foreign(*self._records.foreign_names)
+
+    def _create_id(self, path: str) -> JournalId:
+        """Store and return the id of a journal that is new."""
+        _refuse(self._records.foreign)  # the id may be in one of them
+        if self.records:
+            raise Broken(
+                f"{path} has records of containers, but not the journal's own id, so it was "
+                "removed: drain the node, empty the folder, restart the node"
+            )
+        made = JournalIdentity(JournalId(secrets.token_hex(16)))
+        self._records.begin(_IDENTITY, made)
+        return made.journal
+
+
+def _refuse(faults: Sequence[Broken]) -> None:
+    if faults:
+        raise Broken(
+            "the addresses of pods may stand in a record that cannot be read, so this node "
+            f"gives none: drain the node first. {' '.join(map(str, faults))}"
+        )
+
+
+# The timing of IPAM: its clock, what nodes and controller agree on, and what each chooses.
+
+
+def boot_time() -> float:
+    """Seconds of a clock that goes on while the machine sleeps, so that no right outlives T."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class IpamTiming(Frozen):
+    """Seconds of IPAM; tests have their own.
+
+    `agreed` is the same for nodes and controller. `tick` is how often a node does what no request
+    waits for, `gc_interval` how often the controller does a round. `pause` says how long to wait
+    after so many failures, counted from 0. adapters/cluster limits single calls by their silence.
+    """
+
+    agreed: Timing = field(default_factory=Timing)
+    clock: Callable[[], float] = boot_time
+    tick: float = 1.0
+    gc_interval: float = 5.0
+    pause: Callable[[int], float] = full_jitter
+
 
 _SPREAD = (
     0.1  # seconds over which operations that wait for the same change go on, or all would race

@@ -9,38 +9,164 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
-from typing import Annotated, Literal, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
-from kube_base.frozen import replace
-from kube_rdma.ipam.ip_pool_status import IPPoolStatus
-from kube_rdma.ipam.pool_slices import PoolSlices
-from kube_rdma.ipam.pool_slices import written as written_slices
-from kube_rdma.lib.text.document import Document, Value, of_json, shown
+from kube_base.errors import Refused
+from kube_base.frozen import Frozen, replace
+from kube_rdma.ipam.objects import IPPoolStatus
+from kube_rdma.lib.text.document import Document, Value, of_json, of_value, shown
 from kube_rdma.lib.text.faults import Slip, slips, validate
-from kube_rdma.lib.text.ip_words import (
+from kube_rdma.lib.text.typed import GoTyped, Many, OfPrograms, Typed
+from kube_rdma.lib.text.words import (
     Cidr,
     IpAddress,
     IpSpan,
     Label,
+    TextForm,
     bounds,
     meeting,
     meets,
     written,
 )
-from kube_rdma.lib.text.typed import Many, OfPrograms, Typed
 from kube_rdma.model.ipam import (
     Address,
     IPPool,
     IPRange,
     NetworkName,
+    NodeName,
+    NodeSlice,
+    PerNode,
     PoolName,
     Route,
     Span,
     Subnet,
 )
+
+# The field ``perNode`` of a pool's range: each node has a slice of the range for itself.
+
+MOST_NODES = 10_000
+
+_NODE = TextForm(
+    "[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?",
+    "a node's name: lower-case letters, digits, dashes and dots",
+    "worker-1",
+)
+
+
+class ChosenSlice(Typed):
+    """The slice of one node, as the routers of the fabric have it."""
+
+    node: Annotated[str, _NODE] = Field(examples=["worker-1"])
+    """node is the name of the node. Example: worker-1."""
+    subnet: Cidr = Field(examples=["10.0.0.0/31"])
+    """subnet is the slice of the node. No other node gets it. Example: 10.0.0.0/31."""
+    gateway: IpAddress | None = None
+    """gateway is the address of the router in subnet. Left out: the one that gatewayIndex says.
+    Example: 10.0.0.0.
+    """
+
+
+class PoolSlices(Typed):
+    """How a range is divided between nodes."""
+
+    prefix: int = Field(ge=1, le=128, examples=[31])
+    """prefix is the prefix length of each node's slice. The pods of a node get addresses of its
+    slice alone, with this length. Example: 31.
+    """
+    gateway_index: int | None = Field(None, ge=0, le=2**31 - 1)
+    """gatewayIndex is the place of the router's address in each slice, counted from 0. No pod gets
+    this address. Left out: the slices have no router. Example: 0.
+    """
+    nodes: Many[ChosenSlice] = Field((), max_length=MOST_NODES)
+    """nodes are the slices of certain nodes. Every other node takes a free slice with its first pod
+    and keeps it as long as its Node object exists. Left out: all nodes take a free one.
+    """
+    one_subnet: bool = False
+    """oneSubnet says whether the slices are parts of one subnet. If true, the pod's address has the
+    prefix length of subnet, and gateway of the range is the router of all nodes. Left out: false,
+    each slice is a subnet of its own.
+    """
+
+    @property
+    def value(self) -> PerNode:
+        """What it means."""
+        nodes = (NodeSlice(NodeName(n.node), n.subnet, n.gateway) for n in self.nodes)
+        return PerNode(self.prefix, self.gateway_index, tuple(nodes), self.one_subnet)
+
+    def faults(self, subnet: Subnet, ends: Sequence[tuple[str, Address | None]]) -> Iterator[Slip]:
+        """What is wrong with it in a range of this subnet; `ends` are the fields beside it."""
+        if not subnet.prefixlen <= self.prefix <= subnet.max_prefixlen:
+            limits = f"{subnet.prefixlen} to {subnet.max_prefixlen}"
+            problem = f"{subnet} has no slices of length {self.prefix}"
+            yield Slip(problem, f"Write a prefix of {limits}", ("prefix",))
+            return
+        for name, end in ends:
+            if end is not None and not (name == "gateway" and self.one_subnet):
+                remedy = "Write gatewayIndex" if name == "gateway" else "Write a smaller subnet"
+                yield Slip(f"{name} has no meaning beside perNode", f"{remedy} in its place")
+        yield from self._gateway_faults(subnet)
+        yield from self._node_faults(subnet)
+
+    def _gateway_faults(self, subnet: Subnet) -> Iterator[Slip]:
+        size = 1 << (subnet.max_prefixlen - self.prefix)
+        index = self.gateway_index
+        if index is None:
+            return
+        reserved = (0, size - 1) if subnet.version == 4 and size > 2 else ()
+        if self.one_subnet:
+            problem = "the slices of one subnet share a router"
+            yield Slip(problem, "Write gateway of the range in its place", ("gatewayIndex",))
+        elif index >= size or index in reserved or size == 1:
+            lowest, highest = (1, size - 2) if reserved else (0, size - 1)
+            remedy = f"Write {lowest} to {highest}" if size > 1 else "Leave it out"
+            problem = f"a router cannot have address {index} of a /{self.prefix}"
+            yield Slip(problem, remedy, ("gatewayIndex",))
+
+    def _node_faults(self, subnet: Subnet) -> Iterator[Slip]:
+        names: set[str] = set()
+        slices: set[Subnet] = set()
+        for index, chosen in enumerate(self.nodes):
+            at = ("nodes", index)
+            if chosen.subnet.version != subnet.version or not _is_within(chosen.subnet, subnet):
+                remedy = f"Write a /{self.prefix} of {subnet}"
+                yield Slip(f"{chosen.subnet} is outside of {subnet}", remedy, (*at, "subnet"))
+            elif chosen.subnet.prefixlen != self.prefix:
+                problem = f"{chosen.subnet} is no /{self.prefix}, as prefix says"
+                yield Slip(problem, f"Write a /{self.prefix}", (*at, "subnet"))
+            if chosen.gateway is not None and chosen.gateway not in chosen.subnet:
+                problem = f"{chosen.gateway} is outside of {chosen.subnet}"
+                yield Slip(problem, "Write an address of the slice", (*at, "gateway"))
+            if chosen.node in names:
+                remedy = "Write each node once in a range"
+                yield Slip(f"node {chosen.node} has two slices", remedy, (*at, "node"))
+            if chosen.subnet in slices:
+                yield Slip(f"two nodes have {chosen.subnet}", "Write another slice", at)
+            names.add(chosen.node)
+            slices.add(chosen.subnet)
+
+
+def written_slices(per_node: PerNode) -> dict[str, Value]:
+    """The field as JSON values, as `PoolSlices` reads it."""
+    fields: dict[str, Value] = {"prefix": per_node.prefix}
+    if per_node.gateway is not None:
+        fields["gatewayIndex"] = per_node.gateway
+    if per_node.nodes:
+        fields["nodes"] = [entry(n.node, n.subnet, n.gateway) for n in per_node.nodes]
+    return fields | ({"oneSubnet": True} if per_node.is_one_subnet else {})
+
+
+def entry(node: str, subnet: Subnet, gateway: Address | None) -> Value:
+    """One of `nodes`, as JSON values."""
+    fields: dict[str, Value] = {"node": node, "subnet": str(subnet)}
+    return fields | ({"gateway": str(gateway)} if gateway else {})
+
+
+def _is_within(subnet: Subnet, whole: Subnet) -> bool:
+    return subnet.network_address in whole and subnet.broadcast_address in whole
+
 
 MOST_AT_ONCE = 1024  # addresses that a node claims at once
 LONGEST_REST = 86_400  # seconds
@@ -376,3 +502,152 @@ def _unreachable(routes: tuple[PoolRoute, ...], ranges: tuple[PoolRange, ...]) -
         elif route.gw is None and not all(each.has_router for each in same):
             problem = f"the route to {shown(str(route.dst))} has no gw, and a range no gateway"
             yield Slip(problem, "Write gw, or give each range of this family a gateway", (index,))
+
+
+# The document ``kind: CIDRPool`` of nv-ipam, and the IPPool that means the same here.
+
+KIND = ("nv-ipam.nvidia.com", "CIDRPool")  # API group and kind
+MOST_EXCLUDED = 1024  # addresses that perNodeExclusions come to in all slices
+
+
+class IndexRange(GoTyped):
+    """Addresses of every node's prefix, by their places in it."""
+
+    start_index: int = Field(ge=0)
+    end_index: int = Field(ge=0)
+
+
+class ExcludedRange(GoTyped):
+    """Addresses from the first to the last."""
+
+    start_ip: IpAddress
+    end_ip: IpAddress
+
+
+class StaticAllocation(GoTyped):
+    """The prefix of a node; without a node's name it is reserved."""
+
+    node_name: str = ""
+    gateway: IpAddress | None = None
+    prefix: Cidr
+
+
+class CidrRoute(GoTyped):
+    """A route of each pod."""
+
+    dst: Cidr
+
+
+class CidrPoolSpec(GoTyped):
+    """The fields of a CIDRPool."""
+
+    cidr: Cidr
+    gateway_index: int | None = Field(None, ge=0)
+    per_node_network_prefix: int = Field(ge=1, le=128)
+    exclusions: Many[ExcludedRange] = ()
+    per_node_exclusions: Many[IndexRange] = ()
+    static_allocations: Many[StaticAllocation] = ()
+    node_selector: Any = None
+    default_gateway: bool = False
+    routes: Many[CidrRoute] = ()
+
+
+class CidrPoolMetadata(GoTyped):
+    """The name; other metadata of the object is ignored."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    name: Label
+
+
+class CidrPoolObject(GoTyped):
+    """A CIDRPool as nv-ipam reads it."""
+
+    api_version: Literal["nv-ipam.nvidia.com/v1alpha1"]
+    kind: Literal["CIDRPool"]
+    metadata: CidrPoolMetadata
+    spec: CidrPoolSpec
+    status: Any = None
+
+
+class TranslatedPool(Frozen):
+    """The IPPool, and a sentence for each thing that it cannot say."""
+
+    pool: IPPool
+    notes: tuple[str, ...] = ()
+
+
+def load_cidr_pool(document: Document) -> TranslatedPool:
+    """The IPPool that means the same; raise Refused with all faults of the CIDRPool."""
+    manifest = validate(CidrPoolObject, document)
+    spec = manifest.spec
+    made: Value = {
+        "apiVersion": "kube-rdma.io/v1alpha1",
+        "kind": "IPPool",
+        "metadata": {"name": manifest.metadata.name},
+        "spec": {
+            "ranges": [{"subnet": str(spec.cidr), "perNode": _per_node(spec)}],
+            "excludes": list(_excludes(spec, document)),
+            "routes": [{"dst": dst} for dst in _routes(spec)],
+        },
+    }
+    source = f"{document.where(())} as an IPPool"
+    return TranslatedPool(load(of_value(made, source)), tuple(_notes(spec)))
+
+
+def _per_node(spec: CidrPoolSpec) -> dict[str, Value]:
+    nodes = [
+        entry(one.node_name, one.prefix, one.gateway)
+        for one in spec.static_allocations
+        if one.node_name
+    ]
+    per_node: dict[str, Value] = {"prefix": spec.per_node_network_prefix}
+    if nodes:
+        per_node["nodes"] = nodes
+    if (index := _index(spec)) is not None:
+        per_node["gatewayIndex"] = index
+    return per_node
+
+
+def _index(spec: CidrPoolSpec) -> int | None:
+    """The gateway's place; 0 is none but in a subnet of two addresses or one."""
+    is_pair = spec.per_node_network_prefix >= spec.cidr.max_prefixlen - 1
+    return spec.gateway_index if spec.gateway_index or is_pair else None
+
+
+def _excludes(spec: CidrPoolSpec, document: Document) -> Iterator[str]:
+    for reserved in spec.exclusions:
+        yield f"{reserved.start_ip}-{reserved.end_ip}"
+    for allocation in spec.static_allocations:
+        if not allocation.node_name:
+            yield str(allocation.prefix)
+    if not spec.per_node_exclusions:
+        return
+    slices = 1 << max(0, spec.per_node_network_prefix - spec.cidr.prefixlen)
+    if slices * len(spec.per_node_exclusions) > MOST_EXCLUDED:
+        raise Refused(
+            f"perNodeExclusions exclude addresses of {slices} prefixes, and an IPPool names each",
+            remedy="Divide cidr into several pools, or leave perNodeExclusions out",
+            where=document.where(("spec", "perNodeExclusions")),
+        )
+    for node_slice in spec.cidr.subnets(new_prefix=spec.per_node_network_prefix):
+        for places in spec.per_node_exclusions:
+            last = min(places.end_index, node_slice.num_addresses - 1)
+            if places.start_index <= last:
+                yield f"{node_slice[places.start_index]}-{node_slice[last]}"
+
+
+def _routes(spec: CidrPoolSpec) -> Iterator[str]:
+    if spec.default_gateway:
+        yield "0.0.0.0/0" if spec.cidr.version == 4 else "::/0"
+    yield from (str(route.dst) for route in spec.routes)
+
+
+def _notes(spec: CidrPoolSpec) -> Iterator[str]:
+    if spec.node_selector:
+        yield (
+            "nodeSelector is not translated: nodes whose pods name the pool take slices of it, "
+            "and no others"
+        )
+    if spec.gateway_index == 0 and _index(spec) is None:
+        yield "gatewayIndex 0 names no router here, as in nv-ipam: it is the subnet's own address"

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import structlog
 
@@ -25,16 +25,14 @@ from kube_client.objects import Cluster
 from kube_rdma.adapters.bulkhead import Part, kept
 from kube_rdma.adapters.journal.disk import Disk
 from kube_rdma.ipam import cluster as ipam
-from kube_rdma.ipam.address_journal import AddressJournal
-from kube_rdma.ipam.effect_runner import EffectRunner, Handler
-from kube_rdma.ipam.kind import IP_POOL, pool_of
+from kube_rdma.ipam.cluster import IP_POOL, pool_of
+from kube_rdma.ipam.effect_runner import AddressJournal, EffectRunner, Handler, IpamTiming
 from kube_rdma.ipam.rules import agent, effects
 from kube_rdma.ipam.rules.blocks import is_rollback
 from kube_rdma.ipam.rules.grant import Granted, describe_loss
 from kube_rdma.ipam.rules.node_state import load, lost, spare
 from kube_rdma.ipam.rules.pools import refuse_namespace
 from kube_rdma.ipam.rules.subpools import Subpool, subpools, subpools_for
-from kube_rdma.ipam.timing import IpamTiming
 from kube_rdma.lib.mirror import Mirror
 from kube_rdma.model.ipam import (
     AddressRequest,
@@ -286,7 +284,7 @@ class NodeAddresses:
         """Watch the blocks again; the first list of the watch is the answer."""
         if self._watching:
             self._watching.cancel()
-        blocks = Mirror(ipam.IP_BLOCK, ipam.block, self._block_changed)
+        blocks = Mirror(ipam.IP_BLOCK, ipam.stored_block, self._block_changed)
         self._blocks = blocks
         follow = partial(blocks.follow, self._dependencies.cluster, self._timing.pause)
         self._watching = self._tasks.create_task(kept("IP blocks", follow))
@@ -350,3 +348,41 @@ class NodeAddresses:
 def _pool(stored: Stored[Any, Any]) -> _Pool:
     value = pool_of(stored)
     return _Pool(value, subpools(value), ipam.borrow_queue(stored))
+
+
+# The interface by which pods get addresses: attach in the agent and the IPAM plugin call it.
+
+
+class AddressProvider(Protocol):
+    """Gives addresses to containers of this node."""
+
+    async def add(self, request: AddressRequest) -> Granted:
+        """Allocate all addresses of a request, durably; a container that has some keeps them.
+
+        Raise Refused (no such pool, rail or address; a pool that is full, or not for the pod's
+        namespace), Unavailable (no contact, a disk that is full) and Broken (another node has its
+        addresses). When the caller gives up, the request goes on to its end: repeat it, or delete.
+        """
+        ...
+
+    async def delete(self, container: ContainerId, interface: InterfaceName | None = None) -> None:
+        """Release the container's addresses (of one interface); no error when it has none.
+
+        Raise Unavailable when the disk fails: the container still has them.
+        """
+        ...
+
+    def now(self) -> float:
+        """The time by the clock of `collect`; take it before the runtime lists its containers."""
+        ...
+
+    async def collect(self, living: frozenset[ContainerId], since: float) -> None:
+        """Release what containers had that are gone: not among `living`, listed after `since`."""
+        ...
+
+    async def check(self) -> tuple[Broken, ...]:
+        """A sentence for each address of a living container that another node holds now.
+
+        Raise Unavailable or Broken while no address can be given.
+        """
+        ...

@@ -22,13 +22,13 @@ from kube_client.objects import Cluster
 from kube_rdma.adapters.bulkhead import ObjectWalls
 from kube_rdma.adapters.cluster.events import About, Events
 from kube_rdma.ipam import cluster as ipam
-from kube_rdma.ipam.ip_pool_status import IPPoolStatus, PoolFindings, pool_status
-from kube_rdma.ipam.kind import IP_POOL_TEXT, pool_of_text
+from kube_rdma.ipam.cluster import IP_POOL_TEXT, pool_of_text
+from kube_rdma.ipam.objects import IPPoolStatus, PoolFindings, pool_status
 from kube_rdma.ipam.rules.reclaim import conflicts, nearly_full, usage
 from kube_rdma.ipam.rules.subpools import subpools
 from kube_rdma.lib.mirror import Mirror, follow_all
-from kube_rdma.model.conditions import moment
 from kube_rdma.model.ipam import Block, IPPool, Usage
+from kube_rdma.model.kubernetes import moment
 
 REPORT_SECONDS = 10.0
 
@@ -55,7 +55,7 @@ class PoolStatusReporter:
         self._cluster = cluster
         self._events = events
         self._reported = reported
-        self._blocks: Mirror[Block] = Mirror(ipam.IP_BLOCK, ipam.block)
+        self._blocks: Mirror[Block] = Mirror(ipam.IP_BLOCK, ipam.stored_block)
         self._usages: dict[str, tuple[Usage, ...]] = {}  # by pool, as counted last
         self._walls = ObjectWalls("IPPool")
 
@@ -92,7 +92,7 @@ class PoolStatusReporter:
         """As the watch shows them, or listed where it does not run; raise Unavailable."""
         if not self._blocks.synced.is_set():
             seen = await self._cluster.see(ipam.IP_BLOCK)
-            return _Blocks(tuple(map(ipam.block, seen.objects)), {})
+            return _Blocks(tuple(map(ipam.stored_block, seen.objects)), {})
         if self._blocks.trouble:
             raise Unavailable(self._blocks.trouble)
         return _Blocks(tuple(self._blocks.values.values()), dict(self._blocks.faults))

@@ -8,15 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from kube_base.frozen import Frozen
-from kube_rdma.lib.page import (
-    Block,
-    Line,
-    Page,
-    PageRow,
-    PageState,
-    PageTable,
-    Sentence,
-)
+from kube_rdma.lib.page import Block, Line, Page, PageRow, PageState, PageTable, Sentence
 from kube_rdma.model.finding import Finding
 from kube_rdma.model.ipam import BorrowQueue, IPPool, NodeName, Usage
 

@@ -8,14 +8,76 @@ A view says what stands on a page and how its rows are; it knows neither colours
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+import textwrap
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import TypeAlias, TypeVar
 
 from kube_base.frozen import Frozen, replace
 from kube_base.natural import natural
 from kube_base.plain_text import plain
-from kube_rdma.lib.page_text import GAP, aligned, fitted, widths, wrapped
+from kube_rdma.model.finding import Finding, NotSeen
+
+# How tables and sentences are set on a page of fixed width.
+
+GAP = "  "
+NARROWEST = 12  # columns that are left of a cell that is cut
+
+
+def widths(rows: Sequence[Sequence[str]]) -> list[int]:
+    """How wide each column must be; all rows have the same number of cells."""
+    return [max(map(len, column)) for column in zip(*rows, strict=True)]
+
+
+def aligned(row: Sequence[str], columns: Sequence[int], right: Collection[int] = ()) -> str:
+    """One line of a table with columns of these widths; `right` ones end at their edge."""
+    cells = (
+        cell.rjust(width) if index in right else cell.ljust(width)
+        for index, (cell, width) in enumerate(zip(row, columns, strict=True))
+    )
+    return GAP.join(cells).rstrip()
+
+
+def fitted(
+    rows: Sequence[Sequence[str]], width: int, narrowed: Sequence[int]
+) -> list[Sequence[str]]:
+    """The rows of a table, with cells of the `narrowed` columns cut until it fits the page.
+
+    The first of these columns gives way first, each down to `NARROWEST`; then the table is as wide
+    as it is. A cell that was cut has "…" in its middle: names differ at their ends.
+    """
+    made = [list(row) for row in rows]
+    for column in narrowed:
+        columns = widths(made)
+        excess = sum(columns) + len(GAP) * (len(columns) - 1) - width
+        if excess <= 0:
+            break
+        room = max(NARROWEST, columns[column] - excess)
+        for row in made:
+            row[column] = shortened(row[column], room)
+    return [tuple(row) for row in made]
+
+
+def shortened(cell: str, room: int) -> str:
+    """The text in `room` characters, without its middle where it is longer."""
+    if len(cell) <= room:
+        return cell
+    before, behind = room // 2, (room - 1) // 2
+    return f"{cell[:before]}…{cell[len(cell) - behind :]}"
+
+
+def first_names(names: Sequence[str], most: int) -> str:
+    """The first ones, and how many more there are."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def wrapped(text: str, width: int, indent: str) -> list[str]:
+    """A sentence over as many lines as it needs, all but the first indented; no word is cut."""
+    return textwrap.wrap(
+        text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 class PageState(StrEnum):
@@ -234,3 +296,97 @@ def _without(table: PageTable, place: int) -> PageTable:
         right=tuple(index - (index > place) for index in table.right if index != place),
         stated=table.stated - (table.stated > place),
     )
+
+
+# Findings on a page, as far as the commands print them alike: doctor, status, explain, checks.
+
+_INDENT = "    "
+_FEW = 3  # findings that are alike and are shown one by one
+
+
+def titled(mark: str, finding: Finding) -> Line:
+    """The first line of a Finding: its code, and what it is about."""
+    return Line(f"{mark} {finding.code}  {finding.subject}".rstrip(), state_of(mark))
+
+
+def labelled(texts: Mapping[str, str]) -> Iterator[Sentence]:
+    """A text behind each label, the texts below each other."""
+    widest = max(map(len, texts))
+    for label, text in texts.items():
+        lead = f"{_INDENT}{label:<{widest}}  "
+        yield Sentence(f"{lead}{text}", " " * len(lead))
+
+
+def sentence(finding: Finding) -> str:
+    """A Finding in one line: where, what and what to do."""
+    place = f"{finding.subject}: " if finding.subject else ""
+    remedy = f" {finding.remedy}." if finding.remedy else ""
+    return f"{place}{finding.problem}.{remedy}"
+
+
+def folded(
+    findings: Iterable[Finding], names: Iterable[str] = ()
+) -> Iterator[tuple[Finding, tuple[str, ...]]]:
+    """Findings; those that say the same of more than three objects as one, with the others' names.
+
+    Two are alike where only their subjects differ, and `names` that belong to these.
+    """
+    every = tuple(findings)
+    words = re.compile("|".join(map(re.escape, sorted(names, key=len, reverse=True))) or "(?!)")
+    keys = [_without_names(one, words) for one in every]
+    alike: dict[Finding, list[Finding]] = {}
+    for key, finding in zip(keys, every, strict=True):
+        alike.setdefault(key, []).append(finding)
+    for key, finding in zip(keys, every, strict=True):
+        group = alike[key]
+        if len(group) <= _FEW:
+            yield finding, ()
+        elif finding is group[0]:
+            yield finding, tuple(one.subject for one in group[1:])
+
+
+def _without_names(finding: Finding, words: re.Pattern[str]) -> Finding:
+    """What a Finding says, whomever it is about."""
+    name = finding.subject.rpartition("/")[2]
+
+    def plain(text: str) -> str:
+        return words.sub("…", text.replace(name, "…") if name else text)
+
+    return replace(
+        finding,
+        subject="…" if name else "",
+        problem=plain(finding.problem),
+        cause=plain(finding.cause),
+        remedy=plain(finding.remedy),
+        path=(),
+    )
+
+
+def also(subjects: Sequence[str]) -> Iterator[Sentence]:
+    """A line that names the other objects of which a Finding says the same."""
+    if subjects:
+        names = sorted((subject.rpartition("/")[2] for subject in subjects), key=natural)
+        text = f"{_INDENT}The same holds for {len(names)} more: {', '.join(names)}."
+        yield Sentence(text, _INDENT)
+
+
+def located(finding: Finding) -> dict[str, str]:
+    """The same as JSON values."""
+    return {"where": finding.subject, "problem": finding.problem, "remedy": finding.remedy}
+
+
+def not_seen(parts: Iterable[NotSeen], verb: str = "seen") -> Iterator[Sentence]:
+    """What could not be seen, and why."""
+    for hidden in parts:
+        text = f"? Not {verb}: {hidden.part}. {ended(hidden.why)}"
+        yield Sentence(text, _INDENT, PageState.UNKNOWN)
+
+
+def counted(count: int, word: str) -> str:
+    """A number of things."""
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+
+
+def ended(text: str) -> str:
+    """A sentence with its stop."""
+    return text if text.endswith((".", "!", "?", "…")) else f"{text}."

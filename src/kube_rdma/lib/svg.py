@@ -6,7 +6,7 @@ the dark ones where a reader prefers them. A program that knows no such choice s
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from html import escape
 
 from kube_base.frozen import Frozen
@@ -66,3 +66,125 @@ def heading(x: float, words: str) -> str:
 
 MIDDLE, END = ' text-anchor="middle"', ' text-anchor="end"'
 BOLD = ' font-weight="bold"'
+
+
+# Boxes in boxes as an SVG picture: sizes from the inside out, places from the outside in.
+
+_GAP = 12  # pixels between boxes, and from a box to what it holds
+_LINE = 16  # from one line of text to the next
+_LETTER, _BOLD = 7.2, 8.2  # the width of a letter, at the size of lines and of titles
+_STRIP = 20
+_ROUND = 6
+
+STYLE = """\
+text { font-family: "DejaVu Sans", Verdana, sans-serif; font-size: 12px; fill: #1f2933; }
+.title { font-weight: bold; } .strip { font-weight: bold; }
+"""
+
+
+class BoxLook(Frozen):
+    """How a box looks; `ink` is the colour of text in its strip."""
+
+    fill: str = "#ffffff"
+    edge: str = "#52606d"
+    ink: str = "#ffffff"
+    dashed: bool = False
+
+
+class NestedBox(Frozen):
+    """A box with a title, and rows of boxes or lines of text below it.
+
+    A `strip` is a line on a ground of the edge's colour, at the lower edge. `tip` is what a browser
+    shows of a box under the pointer.
+    """
+
+    title: str
+    lines: tuple[str, ...] = ()
+    rows: tuple[tuple[NestedBox, ...], ...] = ()
+    look: BoxLook = BoxLook()
+    strip: str = ""
+    tip: str = ""
+
+
+def size(box: NestedBox) -> tuple[int, int]:
+    """Width and height in pixels, with all that is inside."""
+    text = max(_LETTER * len(line) for line in (box.strip, *box.lines))
+    width = round(max(text, _BOLD * len(box.title))) + 2 * _GAP
+    height = _GAP + _LINE * (1 + len(box.lines)) + (_STRIP if box.strip else 0)
+    if not box.rows:
+        return width, height + _GAP // 2
+    rows = [_placed(row, _column(box)) for row in box.rows]
+    widest = max(sum(one.width + _GAP for one in row) for row in rows)
+    return max(width, widest + _GAP), height + sum(row[0].height + _GAP for row in rows)
+
+
+def drawn(box: NestedBox, x: int, y: int) -> Iterator[str]:
+    """The box with its upper left corner at a place, and all inside of it."""
+    yield from _drawn(_BoxPlace(box, *size(box)), x, y)
+
+
+class _BoxPlace(Frozen):
+    """A box with the room that it takes, at least its size."""
+
+    box: NestedBox
+    width: int
+    height: int
+
+
+def _column(box: NestedBox) -> int:
+    """The width of all boxes without rows right inside of a box, so that they stand in columns."""
+    return max((size(one)[0] for row in box.rows for one in row if not one.rows), default=0)
+
+
+def _placed(row: tuple[NestedBox, ...], column: int) -> list[_BoxPlace]:
+    """The boxes of a row, all as high as the highest."""
+    sizes = [(one, *size(one)) for one in row]
+    highest = max(height for _, _, height in sizes)
+    return [
+        _BoxPlace(one, width if one.rows else max(width, column), highest)
+        for one, width, _ in sizes
+    ]
+
+
+def _drawn(place: _BoxPlace, x: int, y: int) -> Iterator[str]:
+    box, look = place.box, place.box.look
+    kind = "group" if box.rows else "leaf"
+    tip = f"<title>{escape(box.tip)}</title>" if box.tip else ""
+    dashes = ' stroke-dasharray="5 3"' if look.dashed else ""
+    yield (
+        f'<g>{tip}<rect class="{kind}" x="{x}" y="{y}" width="{place.width}" '
+        f'height="{place.height}" rx="{_ROUND}" fill="{look.fill}" stroke="{look.edge}" '
+        f'stroke-width="1.5"{dashes}/>'
+    )
+    line = y + _LINE + 2
+    yield _text("title", x + _GAP, line, box.title)
+    for words in box.lines:
+        line += _LINE
+        yield _text("line", x + _GAP, line, words)
+    if box.strip:
+        yield from _strip(box, x, y + place.height - _STRIP, place.width)
+    yield "</g>"
+    top = y + _GAP + _LINE * (1 + len(box.lines))
+    for row in box.rows:
+        left = x + _GAP
+        placed = _placed(row, _column(box))
+        for inner in placed:
+            yield from _drawn(inner, left, top)
+            left += inner.width + _GAP
+        top += placed[0].height + _GAP
+
+
+def _strip(box: NestedBox, x: int, y: int, width: int) -> Iterator[str]:
+    yield (
+        f'<rect class="ground" x="{x}" y="{y}" width="{width}" height="{_STRIP}" rx="{_ROUND}" '
+        f'fill="{box.look.edge}"/>'
+    )
+    middle = x + width // 2
+    yield (
+        f'<text class="strip" x="{middle}" y="{y + 14}" text-anchor="middle" '
+        f'style="fill: {box.look.ink}">{escape(box.strip)}</text>'
+    )
+
+
+def _text(kind: str, x: int, y: int, words: str) -> str:
+    return f'<text class="{kind}" x="{x}" y="{y}">{escape(words)}</text>'

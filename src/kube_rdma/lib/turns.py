@@ -1,6 +1,6 @@
 """Who was served when, for queues in which namespaces and owners have turns.
 
-Whoever was served longest ago, or never, is next (attach/rules/restarts, BandwidthChecks). What a
+Whoever was served longest ago, or never, is next (attach/rules/repair, BandwidthChecks). What a
 tenant makes anew under another name or uid comes behind what others have waited for.
 """
 

@@ -26,45 +26,41 @@ from kube_base.errors import Unavailable
 from kube_base.frozen import Frozen, field
 from kube_rdma import __version__
 from kube_rdma.adapters import bulkhead
-from kube_rdma.adapters.kernel.sysfs.counters import CounterFiles
-from kube_rdma.adapters.kernel.sysfs.pod_counters import read_inside
+from kube_rdma.adapters.kernel.sysfs.counters import CounterFiles, read_inside
 from kube_rdma.adapters.metrics import local
 from kube_rdma.adapters.metrics.process import read_process
 from kube_rdma.metrics.rules import families
-from kube_rdma.metrics.rules.node import device_series
-from kube_rdma.metrics.rules.pods import (
+from kube_rdma.metrics.rules.series import (
+    HealthCounts,
     SeenDevices,
     away,
+    counted,
+    device_series,
+    health_series,
     held_devices,
     limit_series,
     pod_series,
-    with_claims,
-    without_pods,
-)
-from kube_rdma.metrics.rules.resources import (
-    HealthCounts,
-    counted,
-    health_series,
     resource_series,
     still,
+    with_claims,
+    without_pods,
 )
 from kube_rdma.metrics.stopwatch import Stopwatch
 from kube_rdma.model.attach.attachment import Attachment, Sandbox
 from kube_rdma.model.card import CardId
-from kube_rdma.model.metrics.families import (
+from kube_rdma.model.holdings import Holding
+from kube_rdma.model.metrics import (
     CounterReadings,
     Durations,
     MetricNames,
     MetricSeries,
     PodPlaceCounters,
 )
-from kube_rdma.model.pools.holding import Holding
-from kube_rdma.model.pools.pool import Pool
-from kube_rdma.model.pools.rdma_limits import PodDeviceUse
+from kube_rdma.model.pools import PodDeviceUse, Pool
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.pools.kubelet_view import KubeletView
+from kube_rdma.pools.rules.absence import Assessment
 from kube_rdma.pools.rules.claimed_cards import ClaimedCard
-from kube_rdma.pools.rules.health.damping import Assessment
 
 if TYPE_CHECKING:
     from kube_rdma.adapters.metrics.exposition import KeptExposition

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from kube_base.errors import Broken, Refused, Unavailable
 from kube_base.frozen import replace
-from kube_rdma.model.metrics.families import Durations, MetricFamily
+from kube_rdma.model.metrics import Durations, MetricFamily
 
 # Seconds. An attach takes tens of milliseconds, a kubelet gives up after minutes.
 BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)

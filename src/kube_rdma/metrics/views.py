@@ -8,16 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from kube_rdma.lib.page import (
-    Block,
-    Line,
-    Page,
-    PageRow,
-    PageState,
-    PageTable,
-    Sentence,
-)
-from kube_rdma.model.metrics.throughput import TrafficRate
+from kube_rdma.lib.page import Block, Line, Page, PageRow, PageState, PageTable, Sentence
+from kube_rdma.model.metrics import TrafficRate
 
 _NONE = "-"
 _UNITS = ("b/s", "kb/s", "Mb/s", "Gb/s", "Tb/s")

@@ -16,9 +16,17 @@ from kube_client.kinds import NOTHING, ObjectCodec, Stored, Where
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.claim_objects import DEVICE_CLASS
 from kube_rdma.adapters.cluster.kinds.node import NODE, NodeObjectSpec, NodeStatus, units
-from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
-from kube_rdma.adapters.cluster.kinds.pod import FULL_POD, FullPodSpec, PodStatus, status_of
-from kube_rdma.adapters.cluster.kinds.workload import CONFIG_MAP, DAEMON_SET, DEPLOYMENTS, DOCUMENT
+from kube_rdma.adapters.cluster.kinds.own import NODE_REPORT
+from kube_rdma.adapters.cluster.kinds.pod import (
+    CONFIG_MAP,
+    DAEMON_SET,
+    DEPLOYMENTS,
+    DOCUMENT,
+    FULL_POD,
+    FullPodSpec,
+    PodStatus,
+    status_of,
+)
 from kube_rdma.model.migrate import (
     HolderPod,
     MigratingNode,
@@ -26,7 +34,7 @@ from kube_rdma.model.migrate import (
     SharingPod,
     VendorPolicy,
 )
-from kube_rdma.operator.kind import NIC_CLUSTER_POLICY
+from kube_rdma.operator.cluster import NIC_CLUSTER_POLICY
 
 CLUSTER_POLICIES = NIC_CLUSTER_POLICY.read_as(DOCUMENT, NOTHING)  # of the cluster too
 NODE_POLICIES = replace(CLUSTER_POLICIES, kind="NicNodePolicy", plural="nicnodepolicies")

@@ -24,12 +24,12 @@ from kube_rdma.model.migrate import (
     PluginDaemonSet,
     ServingView,
 )
-from kube_rdma.model.pools.pool import Bind, Mode
-from kube_rdma.model.reports.cluster import ProgramRole, ProgramTemplate
+from kube_rdma.model.pools import Bind, Mode
+from kube_rdma.model.reports import ProgramRole, ProgramTemplate
 from kube_rdma.pools.config import parse_config
-from kube_rdma.pools.documents.serve_label import LABEL
+from kube_rdma.pools.documents.config import SERVE_LABEL
 from kube_rdma.pools.rules.modes import terms
-from kube_rdma.reports.rules.programs import program_role
+from kube_rdma.reports.rules.cluster import program_role
 
 T = TypeVar("T")
 
@@ -71,7 +71,7 @@ async def look(cluster: Cluster, options: MigrationOptions) -> MigrationView:
 
 async def look_node(cluster: Cluster, name: str) -> ServingView:
     """Read what the way of a node to claims needs; Refused for a node that cannot go it."""
-    seen = await objects.node(cluster, name, LABEL)
+    seen = await objects.node(cluster, name, SERVE_LABEL)
     if seen is None:
         raise Refused(f"there is no node {name}", remedy="kubectl get nodes has their names")
     pools = await objects.reported_pools(cluster, name)

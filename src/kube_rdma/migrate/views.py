@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kube_rdma.lib.page import Block, Page, PageState, Sentence, lines_of
-from kube_rdma.lib.page_text import first_names
+from kube_rdma.lib.page import Block, Page, PageState, Sentence, first_names, lines_of
 from kube_rdma.model.migrate import (
     MigratingNode,
     MigrationSource,

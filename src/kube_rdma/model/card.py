@@ -3,7 +3,7 @@
 A Device is what verbs open; a Card is what a scheduler gives away. They differ where one function
 carries several devices, where a function has none yet (a virtual function on which Soft-RoCE is
 made later) and where the devices are out of sight because the card sits inside a pod.
-pools/rules/cards makes Cards out of a Survey.
+pools/rules/selection makes Cards out of a Survey.
 """
 
 from __future__ import annotations

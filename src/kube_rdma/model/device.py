@@ -1,6 +1,6 @@
 """An RDMA device as the kernel shows it: the noun that the whole system is about.
 
-Facts only. Whether a device can be used, and why not, is decided in pools/rules/health/discovery.
+Facts only. Whether a device can be used, and why not, is decided in pools/rules/health.
 Terms follow the kernel's RDMA core (include/rdma/ib_verbs.h) and the InfiniBand specification.
 """
 
@@ -166,3 +166,53 @@ class Device(Frozen):
     def is_soft(self) -> bool:
         """Whether it sits on no hardware of its own (rxe, siw); its identity says so."""
         return self.pci is None and self.identity.partition("@")[0] == self.name
+
+
+# The PCIe link of a card: what metrics export and what the doctor judges.
+
+
+class PcieLink(Frozen):
+    """Lanes and GT/s of a lane now, and the most that card and the port above it both can.
+
+    `pci` is the card's function.
+    """
+
+    pci: PciAddress
+    width: int
+    speed: float
+    most_width: int
+    most_speed: float
+
+
+# A queue pair of a process, as the kernel lists it: what adapters/kernel/netlink reads.
+
+
+class QueuePair(Frozen):
+    """`type` is the transport (RC, UC, UD, DRIVER). `pid` is the process as the asker sees it.
+
+    `ready`: it is connected, so it may send.
+    """
+
+    device: str
+    type: str
+    pid: int
+    ready: bool = False
+
+
+# A network interface: as a plan found it on the node, and as a pod's namespace shows it.
+
+
+class PlannedHostLink(Frozen):
+    """A link of the node at the moment of planning; `index` is the kernel's, `name` for people."""
+
+    index: int
+    name: str
+
+
+class PodLink(Frozen):
+    """An interface inside a pod. `pci` is the function it belongs to, None for a virtual one."""
+
+    name: str
+    up: bool  # administratively
+    carrier: bool | None  # None: not readable, which the kernel says of an interface that is down
+    pci: PciAddress | None

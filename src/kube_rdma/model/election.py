@@ -1,6 +1,6 @@
 """What the copies of a program write into their Lease (coordination.k8s.io), as client-go does.
 
-Of the model: the rules (controller/rules.py) judge it, controller/lease.py writes it.
+Of the model: the rules (controller/leadership.py) judge it, controller/leadership.py writes it.
 """
 
 from __future__ import annotations

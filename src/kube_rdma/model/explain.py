@@ -10,19 +10,17 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from kube_base.frozen import Frozen
-from kube_rdma.model.admission.pod_template import PodTemplate
+from kube_rdma.model.admission import PodTemplate
 from kube_rdma.model.attach.attachment import Attached, Attachment, HostNetwork, Network, NetworkAsk
 from kube_rdma.model.attach.steps import Step
 from kube_rdma.model.card import CardId
-from kube_rdma.model.claims.parameters import ClaimParameters
-from kube_rdma.model.claims.prepared import AllocatedClaim
-from kube_rdma.model.claims.users import PodClaims
+from kube_rdma.model.claims.claim import AllocatedClaim, ClaimParameters, PodClaims
 from kube_rdma.model.doctor import ObservedPod
 from kube_rdma.model.finding import Finding, NotSeen
 from kube_rdma.model.ipam import InterfaceName, IPPool, PoolName
-from kube_rdma.model.late_binding.binding import Binding
-from kube_rdma.model.node import NodeState
-from kube_rdma.model.pools.pool import Pool
+from kube_rdma.model.kubernetes import NodeState
+from kube_rdma.model.late_binding import Binding
+from kube_rdma.model.pools import Pool
 
 
 class NodeBasis(Frozen):

@@ -1,7 +1,7 @@
 """What is wrong with a node, a pod, a cluster or a document, and what could not be seen of it.
 
 The rules of `kube-rdma doctor`, `status`, `explain`, `config check`, `ip check` and of admission
-come to Findings, lib/finding_lines shows them. Each command fills what it needs of one.
+come to Findings, lib/page shows them. Each command fills what it needs of one.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import NewType
 
 from kube_base.frozen import Frozen
-from kube_rdma.model.late_binding.binding import ContainerId as ContainerId  # noqa: PLC0414  the same for IPAM
+from kube_rdma.model.late_binding import ContainerId as ContainerId  # noqa: PLC0414  the same for IPAM
 
 NodeName = NewType("NodeName", str)
 PoolName = NewType("PoolName", str)

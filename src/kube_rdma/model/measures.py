@@ -13,7 +13,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from kube_rdma.model.quantity import quantity
+from kube_rdma.model.kubernetes import quantity
 
 NUMBER = r"[0-9]{1,15}(?:\.[0-9]{1,9})?"
 SUFFIX = r"[kMGTPE]|[KMGTPE]i|[eE][0-9]{1,2}"

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 from kube_base.frozen import Frozen
 from kube_rdma.model.finding import NotSeen
-from kube_rdma.model.node import NodeState
-from kube_rdma.model.reports.node_report import NodeReport
+from kube_rdma.model.kubernetes import NodeState
+from kube_rdma.model.reports import NodeReport
 
 NAMED_LIKE_RDMA = ("rdma", "hca", "roce", "infiniband", "efa")
 """Parts of the names of resources that count where no node reports its pools."""

@@ -10,22 +10,34 @@ from collections.abc import Collection, Iterator, Mapping
 from shlex import quote
 from typing import Any
 
+from kube_base.errors import Refused
+from kube_base.frozen import Frozen, replace
 from kube_client.errors import NotInstalled
-from kube_client.kinds import ObjectKind, Owner, Stored, Wanted, Where
+from kube_client.kinds import NOTHING, ObjectCodec, ObjectKind, Owner, Stored, Wanted, Where
 from kube_client.objects import Cluster
+from kube_rdma.adapters.bulkhead import object_failed
 from kube_rdma.adapters.cluster.kinds.node import whole
-from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
-from kube_rdma.adapters.cluster.kinds.pod import FULL_POD, FullPod, FullPodSpec, status_of
-from kube_rdma.adapters.cluster.kinds.workload import Json, WorkloadStatus
-from kube_rdma.model.operator.cluster_policy import DaemonSetProgress
-from kube_rdma.model.operator.driver_upgrade import (
+from kube_rdma.adapters.cluster.kinds.own import NODE_REPORT
+from kube_rdma.adapters.cluster.kinds.pod import (
+    FULL_POD,
+    FullPod,
+    FullPodSpec,
+    Json,
+    WorkloadStatus,
+    status_of,
+)
+from kube_rdma.model.kubernetes import MIRROR
+from kube_rdma.model.operator import (
     DRIVER_FIELDS,
+    ClusterPolicy,
+    DaemonSetProgress,
     DrainPolicy,
     DriverPod,
     ShareHolder,
 )
-from kube_rdma.model.pod import MIRROR
-from kube_rdma.model.reports.node_report import NodeReport
+from kube_rdma.model.reports import NodeReport
+from kube_rdma.operator.documents import nic_cluster_policy
+from kube_rdma.operator.documents.nic_cluster_policy import NicClusterPolicyStatus
 
 _TRIES = "ErrImagePull, ImagePullBackOff"
 # What a kubelet says of images (pkg/kubelet/images/types.go).
@@ -194,3 +206,57 @@ async def apply_document(cluster: Cluster, kind: ObjectKind[Json, Any], document
         owners=owners,
     )
     await cluster.apply(kind, wanted, force=True)
+
+
+# NicClusterPolicies, in the fields of NVIDIA's operator: a spec that is refused says why.
+
+
+class PolicyText(Frozen):
+    """The spec of a policy as it was written: the policy, or why it is refused."""
+
+    policy: ClusterPolicy | None
+    refusal: Refused | None = None
+
+
+def _text(data: bytes) -> PolicyText:
+    try:
+        return PolicyText(nic_cluster_policy.load(data, ""))
+    except Refused as refusal:
+        return PolicyText(None, refusal)
+    except Exception as error:  # noqa: BLE001  of one object
+        why = object_failed("NicClusterPolicy", "", error)
+        return PolicyText(None, Refused(why, remedy="Change its spec"))
+
+
+def _kind(*, namespaced: bool) -> ObjectKind[PolicyText, NicClusterPolicyStatus]:
+    return ObjectKind(
+        "mellanox.com",
+        "v1alpha1",
+        "NicClusterPolicy",
+        "nicclusterpolicies",
+        namespaced=namespaced,
+        spec=ObjectCodec(_text),
+        status=ObjectCodec.of(NicClusterPolicyStatus),
+    )
+
+
+NIC_CLUSTER_POLICY = _kind(namespaced=True)
+NIC_CLUSTER_POLICY_OF_CLUSTER = _kind(namespaced=False)
+# For who asks how policies are: a spec that is garbled is named in the status.
+NIC_CLUSTER_POLICY_STATUS = NIC_CLUSTER_POLICY.read_as(NOTHING, NIC_CLUSTER_POLICY.status)
+
+
+def policy_of(stored: Stored[PolicyText, Any], namespace: str = "") -> ClusterPolicy | None:
+    """The policy of an object, None when it is refused.
+
+    `namespace` is where the objects of one go that belongs to the cluster: the operator's.
+    """
+    if stored.spec.policy is None:
+        return None
+    return replace(
+        stored.spec.policy,
+        name=stored.name,
+        namespace=stored.namespace or namespace,
+        uid=stored.uid,
+        created=stored.created,
+    )

@@ -27,28 +27,27 @@ from kube_client.objects import Cluster
 from kube_rdma.adapters.bulkhead import ObjectWalls
 from kube_rdma.adapters.cluster.events import About, Events
 from kube_rdma.adapters.cluster.kinds.node import NODE
-from kube_rdma.adapters.cluster.kinds.pod import FULL_POD
-from kube_rdma.adapters.cluster.kinds.workload import CONFIG_MAP, DAEMON_SET
-from kube_rdma.install.described import described
+from kube_rdma.adapters.cluster.kinds.pod import CONFIG_MAP, DAEMON_SET, FULL_POD
+from kube_rdma.install.installation import described
 from kube_rdma.install.rules.release import MANAGER
 from kube_rdma.lib.mirror import Mirror, follow_all
-from kube_rdma.model.conditions import NOT_OBSERVED, moment
-from kube_rdma.model.install.blueprint import Values
-from kube_rdma.model.operator.cluster_policy import AppliedState, ClusterPolicy, ComponentName
-from kube_rdma.operator.cluster import apply_document, progress_of
-from kube_rdma.operator.documents.nic_cluster_policy_status import (
+from kube_rdma.model.install import Values
+from kube_rdma.model.kubernetes import NOT_OBSERVED, moment
+from kube_rdma.model.operator import AppliedState, ClusterPolicy, ComponentName
+from kube_rdma.operator.cluster import (
+    NIC_CLUSTER_POLICY,
+    NIC_CLUSTER_POLICY_OF_CLUSTER,
+    apply_document,
+    policy_of,
+    progress_of,
+)
+from kube_rdma.operator.documents.nic_cluster_policy import (
     NicClusterPolicyStatus,
     PolicyVerdict,
     policy_status,
 )
-from kube_rdma.operator.kind import (
-    NIC_CLUSTER_POLICY,
-    NIC_CLUSTER_POLICY_OF_CLUSTER,
-    policy_of,
-)
-from kube_rdma.operator.rules.daemon_sets import COMPONENT_LABEL, MANAGED_LABEL
-from kube_rdma.operator.rules.drift import holds
-from kube_rdma.operator.rules.node_groups import policy_node
+from kube_rdma.operator.rules.daemon_sets import COMPONENT_LABEL, MANAGED_LABEL, holds
+from kube_rdma.operator.rules.placement import policy_node
 from kube_rdma.operator.rules.sync import Component, components, judged, overall
 from kube_rdma.operator.rules.upgrade import upgrade_state
 from kube_rdma.operator.upgrades import (

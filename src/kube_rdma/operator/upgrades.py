@@ -19,33 +19,29 @@ from kube_base.frozen import Frozen, replace
 from kube_client.kinds import Stored
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.pod import FULL_POD, FullPod
-from kube_rdma.adapters.cluster.nodes import Nodes
-from kube_rdma.adapters.cluster.pods import Pods
-from kube_rdma.model.conditions import moment
-from kube_rdma.model.operator.cluster_policy import (
+from kube_rdma.adapters.cluster.nodes import Nodes, Pods
+from kube_rdma.model.kubernetes import PodState, moment
+from kube_rdma.model.operator import (
     PLUGINS,
+    Close,
     ClusterPolicy,
     ComponentName,
-    PolicyNode,
-)
-from kube_rdma.model.operator.driver_upgrade import (
-    Close,
     DriverPlace,
     DriverPod,
     EndDrivers,
     Evict,
     LabelDrivers,
     Open,
+    PolicyNode,
     ShareHolder,
     UpgradeAct,
     UpgradeNode,
     UpgradePlan,
     UpgradePolicy,
 )
-from kube_rdma.model.pod import PodState
 from kube_rdma.operator.cluster import all_reports, driver_pod, is_ready, using_pods
 from kube_rdma.operator.rules.daemon_sets import COMPONENT_LABEL
-from kube_rdma.operator.rules.holders import is_share, needs
+from kube_rdma.operator.rules.driver_sets import is_share, needs
 from kube_rdma.operator.rules.placement import PLACE_LABELS, READY_LABEL, allowed, place_of, places
 from kube_rdma.operator.rules.upgrade import is_outdated, upgrade_plan
 

@@ -13,9 +13,8 @@ from kube_base.frozen import replace
 from kube_rdma.lib.text import document, reader
 from kube_rdma.lib.text.typed import Config
 from kube_rdma.pools.documents import config
-from kube_rdma.pools.rules import wishes
-from kube_rdma.pools.rules.functions.plan import function_faults
-from kube_rdma.pools.rules.functions.ranges import range_faults
+from kube_rdma.pools.rules import pools
+from kube_rdma.pools.rules.functions import function_faults, range_faults
 
 
 def read_config(path: Path) -> Config:
@@ -36,12 +35,12 @@ def parse_config(data: bytes, source: str) -> Config:
 def judged(configuration: Config) -> Config:
     """The same with its warnings; raise Refused for wishes that cannot be."""
     faults = (
-        *wishes.faults(configuration.pools),
+        *pools.faults(configuration.pools),
         *function_faults(configuration.functions),
         *range_faults(configuration.pools, configuration.functions),
     )
     if faults:
         raise Refused.all(faults)
     return replace(
-        configuration, warnings=(*configuration.warnings, *wishes.warnings(configuration.pools))
+        configuration, warnings=(*configuration.warnings, *pools.warnings(configuration.pools))
     )

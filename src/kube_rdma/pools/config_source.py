@@ -18,14 +18,11 @@ from kube_base.notices import Notices
 from kube_rdma.adapters.files.watched import watching
 from kube_rdma.lib.phrases import listed
 from kube_rdma.lib.text.typed import RESCAN, Config
-from kube_rdma.model.functions.function import FunctionsWish
-from kube_rdma.model.node import NodeState
-from kube_rdma.model.pools.node_policy import ClusterNodePolicy, NodeWishes
-from kube_rdma.model.pools.pool import PoolSpec, Serving
+from kube_rdma.model.kubernetes import NodeState
+from kube_rdma.model.pools import ClusterNodePolicy, FunctionsWish, NodeWishes, PoolSpec, Serving
 from kube_rdma.pools.config import read_config
-from kube_rdma.pools.documents.node_label import LABEL, label_pools
-from kube_rdma.pools.documents.serve_label import LABEL as SERVE
-from kube_rdma.pools.documents.serve_label import label_serving
+from kube_rdma.pools.documents.config import LABEL, label_pools, label_serving
+from kube_rdma.pools.documents.config import SERVE_LABEL as SERVE
 
 log = structlog.get_logger()
 

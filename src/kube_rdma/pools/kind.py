@@ -1,4 +1,4 @@
-"""NodePolicies as agents follow them; cluster_policies.py has what the controller sees beside it.
+"""NodePolicies as agents follow them; cluster.py has what the controller sees beside it.
 
 The spec travels as it is, for what is wrong in it is told with the object's name.
 """
@@ -10,7 +10,7 @@ from typing import Any
 from kube_base.frozen import replace
 from kube_client.kinds import NOTHING, ObjectCodec, Stored
 from kube_rdma.adapters.cluster.kinds.own import own_kind
-from kube_rdma.model.pools.node_policy import ClusterNodePolicy
+from kube_rdma.model.pools import ClusterNodePolicy
 
 _AS_IT_IS: ObjectCodec[bytes] = ObjectCodec(bytes)
 # Without its status, for one that changes is no news for agents.
@@ -19,9 +19,7 @@ NODE_POLICY = own_kind("NodePolicy", "nodepolicies", _AS_IT_IS, NOTHING)
 
 def policy_of(stored: Stored[bytes, Any]) -> ClusterNodePolicy:
     """The value of an object; raise Refused with all of its faults."""
-    from kube_rdma.pools.documents import (
-        node_policy,  # slow to import, and most clusters have no policy
-    )
+    from kube_rdma.pools.documents import node_policy
 
     read = node_policy.load_object(stored.spec, stored.name)
     return replace(read, generation=stored.generation)

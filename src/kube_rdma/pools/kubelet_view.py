@@ -10,7 +10,7 @@ tells of no pods when it has just started, so its own record completes what it s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
@@ -22,33 +22,101 @@ from kube_base.notices import Notices
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.lib.debounce import Debounce
 from kube_rdma.model.card import Card, CardId
-from kube_rdma.model.claims.prepared import ClaimDevice, PreparedClaim
+from kube_rdma.model.claims.claim import ClaimDevice, PreparedClaim
 from kube_rdma.model.device import Gpu
-from kube_rdma.model.late_binding.binding import ContainerId, HeldShare, PodName
-from kube_rdma.model.pools.gpu_use import FreeGpu, HeldGpu
-from kube_rdma.model.pools.holding import Allocatable, Holding, NodeHoldings, RecordedGrant
-from kube_rdma.model.pools.pool import Grant, ShareId
-from kube_rdma.pools.kubelet_record import KubeletRecord
+from kube_rdma.model.holdings import (
+    Allocatable,
+    FreeGpu,
+    HeldGpu,
+    Holding,
+    NodeHoldings,
+    RecordedGrant,
+)
+from kube_rdma.model.kubernetes import PodState
+from kube_rdma.model.late_binding import ContainerId, HeldShare, PodName
+from kube_rdma.model.pools import Grant, ShareId
 from kube_rdma.pools.rules.claimed_cards import ClaimedCard, claimed_cards
-from kube_rdma.pools.rules.claimed_gpus import free_claim_gpus
-from kube_rdma.pools.rules.distance import Distance, got
-from kube_rdma.pools.rules.gpus import claimed_gpus, free_gpus, held_gpus, whole
-from kube_rdma.pools.rules.holdings import card_of, differs
+from kube_rdma.pools.rules.holdings import card_of, completed, differs, running, untold
 from kube_rdma.pools.rules.pools import offer
+from kube_rdma.pools.rules.topology import (
+    Distance,
+    claimed_gpus,
+    free_claim_gpus,
+    free_gpus,
+    got,
+    held_gpus,
+    whole,
+)
 from kube_rdma.pools.servers import ResourceServers
 
 if TYPE_CHECKING:
     from kube_rdma.attach.claim_settings import ClaimingSandbox
-    from kube_rdma.claims.claimed_gpus import ClaimedGpus
     from kube_rdma.claims.prepared_claims import PreparedClaims
+    from kube_rdma.claims.publisher import ClaimedGpus
     from kube_rdma.model.attach.attachment import Attached
+
+# Completes what the kubelet tells, after its start, by what it wrote down before.
+
+log = structlog.get_logger()
+
+
+class KubeletRecord:
+    """`read` reads the record, blocks and raises Unavailable; `pods` are those of this node."""
+
+    def __init__(
+        self,
+        read: Callable[[], tuple[RecordedGrant, ...]],
+        pods: Callable[[], Awaitable[Sequence[PodState]]],
+    ) -> None:
+        self._read = read
+        self._pods = pods
+        self._named: dict[str, PodName] = {}  # of the pods in the record, by uid
+        self._ended: frozenset[str] = frozenset()  # by uid: no pod comes back
+        self._notices = Notices()
+
+    async def read(self) -> tuple[RecordedGrant, ...]:
+        """What was given, to pods that have ended too; nothing while the record cannot be read."""
+        try:
+            recorded = await asyncio.to_thread(self._read)
+        except Unavailable as error:
+            self._notices.warn(log, "kubelet's record not read", "record", str(error))
+            return ()
+        self._notices.over("record")
+        uids = {grant.uid for grant in recorded}
+        self._named = {uid: name for uid, name in self._named.items() if uid in uids}
+        self._ended &= uids
+        return recorded
+
+    async def complete(
+        self, recorded: Sequence[RecordedGrant], answer: NodeHoldings
+    ) -> tuple[Holding, ...]:
+        """What the kubelet tells, and what it told before its start of pods that still run.
+
+        The record has to be older than the answer. Raise KubeError when nobody tells who runs.
+        """
+        if not answer.pods:  # it has just started: the mirror of a static pod may have come late
+            self._ended = frozenset()
+        lasting = [grant for grant in recorded if grant.uid not in self._ended]
+        lacking = untold(lasting, answer, self._named)
+        if not lacking:
+            self._notices.over("untold")
+            return answer.shares
+        named = running(await self._pods())
+        uids = {grant.uid for grant in lacking}
+        self._named |= {uid: name for uid, name in named.items() if uid in uids}
+        self._ended |= uids - named.keys()
+        whole = completed(answer, lacking, named)
+        pods = sorted({f"{one.namespace}/{one.pod}" for one in whole[len(answer.shares) :]})
+        for pod in self._notices.news("untold", *pods):
+            log.info("pod not told by the kubelet", pod=pod)
+        return whole
+
 
 COMPARE_SECONDS = 60.0
 DOUBT_SECONDS = 5.0  # while something differs
 ADMISSION_SECONDS = 1.0  # after an Allocate, until the pod is among the kubelet's active ones
 LATER_SECONDS = (2.0, 5.0, 15.0, 60.0)  # until its claims are prepared, while others have to be
 
-log = structlog.get_logger()
 
 Container = tuple[str, str, str]  # namespace, pod, container
 

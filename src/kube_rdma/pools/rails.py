@@ -16,7 +16,7 @@ from kube_base.notices import Notices
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.lib.records import Records, in_the_log
 from kube_rdma.model.card import Card, CardId
-from kube_rdma.model.pools.rails import RailRecord
+from kube_rdma.model.pools import RailRecord
 from kube_rdma.pools.rules.rails import numbers, recorded, without_cards
 
 _RECORD = "rails"

@@ -7,7 +7,7 @@ serves them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
 
@@ -15,11 +15,60 @@ from msgspec import Struct
 
 from kube_base.errors import KubeError
 from kube_rdma.adapters.bulkhead import kept
-from kube_rdma.adapters.kubelet.resource_server import Served
+from kube_rdma.adapters.kubelet.device_plugin import Served
 from kube_rdma.lib.logs import LogLine, write
-from kube_rdma.model.pools.pool import Offer, Pool
-from kube_rdma.pools import log_lines
+from kube_rdma.model.card import CardId
+from kube_rdma.model.pools import Offer, Pool
+from kube_rdma.model.survey import Survey
+from kube_rdma.pools.rules.absence import HealthChange
 from kube_rdma.pools.rules.pools import offer
+
+# What is worth a line in the log when a new state of the node replaces the old one.
+
+
+def of_pool(before: Pool | None, after: Pool) -> Iterator[LogLine]:
+    """What became of a pool; everything about it when there is no `before`."""
+    if before is None or _offer(before) != _offer(after):
+        yield LogLine("info" if after.cards else "warning", "pool", _offer(after))
+
+
+def of_card(change: HealthChange, name: str, *, seen_before: bool, present: bool) -> LogLine:
+    """What the log says of a card, `seen_before` or not, and `present` on the node or not."""
+    facts: dict[str, object] = {"card": name}
+    if change.healthy:
+        return LogLine("info", "card healthy again" if seen_before else "card appeared", facts)
+    event = "card unhealthy" if present else "card vanished"
+    return LogLine("warning", event, facts | {"why": "; ".join(change.reasons)})
+
+
+def of_cards(
+    before: Mapping[CardId, str], after: Mapping[CardId, str], reported: Collection[CardId]
+) -> Iterator[LogLine]:
+    """Cards that joined or left all pools in good health, as one whose soft device was removed."""
+    for card in sorted(after.keys() - before.keys() - set(reported)):
+        yield LogLine("info", "card appeared", {"card": after[card]})
+    for card in sorted(before.keys() - after.keys() - set(reported)):
+        yield LogLine("warning", "card vanished", {"card": before[card]})
+
+
+def of_survey(before: Survey | None, after: Survey) -> Iterator[LogLine]:
+    """What could not be read this time and could be the last time."""
+    previous_faults = set(before.faults) if before else set()
+    for fault in after.faults:
+        if fault not in previous_faults:
+            yield LogLine(
+                "warning", "node state not readable", {"what": fault.path, "why": fault.reason}
+            )
+
+
+def _offer(pool: Pool) -> dict[str, object]:
+    return {
+        "resource": pool.spec.resource,
+        "shares": len(pool.shares),
+        "healthy": sum(share.healthy for share in pool.shares),
+        "cards": ",".join(card.name for card in pool.cards),
+    }
+
 
 Serve = Callable[[Offer, Callable[[], Pool]], Served]
 
@@ -60,7 +109,7 @@ class ResourceServers:
             write([LogLine("info", "resource withdrawn", {"resource": resource})])
         for resource, pool in wanted.items():
             present = self._servers.get(resource)
-            write(log_lines.of_pool(present.pool if present else None, pool))
+            write(of_pool(present.pool if present else None, pool))
             if present:
                 present.pool = pool
                 present.plugin.publish(offer(pool))

@@ -9,30 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from kube_base.frozen import Frozen, asdict
-from kube_rdma.lib.page import (
-    Block,
-    Line,
-    Page,
-    PageRow,
-    PageState,
-    PageTable,
-    Part,
-    Sentence,
-)
+from kube_rdma.lib.page import Block, Line, Page, PageRow, PageState, PageTable, Part, Sentence
 from kube_rdma.model.card import Card
-from kube_rdma.model.functions.function import FunctionsWish
-from kube_rdma.model.pools.pool import (
+from kube_rdma.model.pools import (
     DATA_FILES,
     Bind,
+    FunctionsWish,
     Mode,
     Pool,
     PoolSpec,
+    RdmaLimits,
     Selector,
     Serving,
     Variables,
 )
-from kube_rdma.model.pools.rdma_limits import RdmaLimits
-from kube_rdma.model.settings.fabric import FabricProfile
+from kube_rdma.model.settings import FabricProfile
 
 _NONE = "-"
 _WISH = ("POOL", "MODE", "SHARES", "ATTACH", "PREFER")

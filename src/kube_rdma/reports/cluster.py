@@ -1,4 +1,4 @@
-"""What `kube-rdma status` reads of the API server, as values of model/reports/cluster.
+"""What `kube-rdma status` reads of the API server, as values of model/reports.
 
 Each function is one kind, one or a few requests, and needs the verb list (of the binding get). Only
 the fields that are judged are decoded, so an object that somebody garbled hides no other.
@@ -14,49 +14,81 @@ import msgspec
 from kube_base.errors import Refused
 from kube_base.frozen import Frozen
 from kube_client import wire
-from kube_client.kinds import NOTHING, ObjectKind, Stored, Where
+from kube_client.kinds import NOTHING, ObjectCodec, ObjectKind, Stored, Where
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION
+from kube_rdma.adapters.bulkhead import object_failed
 from kube_rdma.adapters.cluster.kinds.node import NODE, node_state
-from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
+from kube_rdma.adapters.cluster.kinds.own import DEFINITION, NODE_REPORT
 from kube_rdma.adapters.cluster.kinds.pod import (
+    DAEMON_SETS,
+    DEPLOYMENTS,
     FULL_POD,
     Container,
     ContainerStatus,
     FullPod,
-    status_of,
-)
-from kube_rdma.adapters.cluster.kinds.workload import (
-    DAEMON_SETS,
-    DEPLOYMENTS,
     WorkloadSpec,
     WorkloadStatus,
+    status_of,
 )
 from kube_rdma.attach.cluster import network_of
 from kube_rdma.attach.documents import networks, pod_networks
-from kube_rdma.ipam.ip_pool_status import IPPoolStatus
-from kube_rdma.ipam.kind import IP_POOL_TEXT, pool_of_text
+from kube_rdma.ipam.cluster import IP_POOL_TEXT, pool_of_text
+from kube_rdma.ipam.objects import IPPoolStatus
 from kube_rdma.model.attach.attachment import Network
-from kube_rdma.model.conditions import Condition
-from kube_rdma.model.node import NodeState
-from kube_rdma.model.operator.cluster_policy import ComponentName
-from kube_rdma.model.reports.cluster import (
+from kube_rdma.model.kubernetes import Condition, NodeState
+from kube_rdma.model.operator import ComponentName
+from kube_rdma.model.pools import ClusterNodePolicy
+from kube_rdma.model.reports import (
     AddressPool,
     ClusterEvent,
     NodePolicyState,
+    NodeReport,
     PolicyState,
     ProgramPod,
     ProgramTemplate,
     WaitingPod,
 )
-from kube_rdma.model.reports.node_report import NodeReport
-from kube_rdma.operator.documents.nic_cluster_policy_status import (
-    OWN_REASONS,
-    NicClusterPolicyStatus,
-)
-from kube_rdma.operator.kind import NIC_CLUSTER_POLICY_STATUS
-from kube_rdma.reports.cluster_policies import NODE_POLICY_STATUS
+from kube_rdma.operator.cluster import NIC_CLUSTER_POLICY_STATUS
+from kube_rdma.operator.documents.nic_cluster_policy import OWN_REASONS, NicClusterPolicyStatus
+from kube_rdma.pools.kind import NODE_POLICY, policy_of
 from kube_rdma.reports.node_policy_status import NodePolicyStatus
+
+# NodePolicies as the controller sees them, with their status, which it writes.
+
+_STATUS = ObjectCodec.of(NodePolicyStatus)
+NODE_POLICY_STATUS = NODE_POLICY.read_as(NODE_POLICY.spec, _STATUS)
+
+
+class SeenPolicy(Frozen):
+    """A policy, or why it is refused, with the status that it has."""
+
+    name: str
+    version: str
+    generation: int
+    policy: ClusterNodePolicy | None
+    refusal: str
+    status: NodePolicyStatus | None
+
+
+def seen_policy(stored: Stored[bytes, NodePolicyStatus]) -> SeenPolicy:
+    """What an object says."""
+    policy, refusal = None, ""
+    try:
+        policy = policy_of(stored)
+    except Refused as error:
+        refusal = str(error)
+    except Exception as error:  # noqa: BLE001  of one object
+        refusal = object_failed(NODE_POLICY.kind, stored.name, error)
+    version, generation = stored.version, stored.generation
+    return SeenPolicy(stored.name, version, generation, policy, refusal, stored.status)
+
+
+async def write_status(cluster: Cluster, seen: SeenPolicy, status: NodePolicyStatus) -> None:
+    """Write the status of the policy that was seen; Conflict when it is gone or another by now."""
+    await cluster.apply_status(
+        NODE_POLICY_STATUS, seen.name, "", status, force=True, version=seen.version
+    )
+
 
 # The policy of config/admission; an installation has its own, with the namespace before.
 GUARD = "agents-own-node.kube-rdma.io"

@@ -10,9 +10,9 @@ from kube_client.kinds import Owner, Wanted, Where
 from kube_client.objects import Cluster
 from kube_client.watching import WatchEvent
 from kube_client.wire import Unreadable
-from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT, StoredReport
-from kube_rdma.model.node import NodeState
-from kube_rdma.model.reports.node_report import NodeReportStatus
+from kube_rdma.adapters.cluster.kinds.own import NODE_REPORT, StoredReport
+from kube_rdma.model.kubernetes import NodeState
+from kube_rdma.model.reports import NodeReportStatus
 
 
 class NodeReports(Frozen):

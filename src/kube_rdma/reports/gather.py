@@ -13,10 +13,10 @@ from kube_base.errors import Refused
 from kube_client.errors import NotInstalled
 from kube_client.objects import Cluster
 from kube_rdma.lib.part_reader import PartReader
-from kube_rdma.model.reports.cluster import ClusterFacts, ProgramPod, ProgramRole, Workload
+from kube_rdma.model.reports import ClusterFacts, ProgramPod, ProgramRole, Workload
 from kube_rdma.reports import cluster as objects
 from kube_rdma.reports.cluster import SeenWorkload
-from kube_rdma.reports.rules.programs import program_role, says
+from kube_rdma.reports.rules.cluster import program_role, says
 
 T = TypeVar("T")
 

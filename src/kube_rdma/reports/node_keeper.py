@@ -23,7 +23,7 @@ from kube_base.frozen import Frozen
 from kube_base.notices import Notices
 from kube_client.errors import NotInstalled
 from kube_rdma.lib.debounce import Debounce
-from kube_rdma.model.node import NodeState
+from kube_rdma.model.kubernetes import NodeState
 from kube_rdma.reports.rules.node_report import AgentLook
 
 REFUSED_SECONDS = 600.0  # an old ClusterRole lacks the right: every node of a cluster at once

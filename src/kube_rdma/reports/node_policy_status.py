@@ -13,15 +13,8 @@ from msgspec import Meta
 
 from kube_base.frozen import replace
 from kube_rdma.lib.text.typed import OfPrograms
-from kube_rdma.model.conditions import (
-    Condition,
-    StatusPart,
-    condition,
-    cut,
-    observed,
-    stalled,
-)
-from kube_rdma.model.pools.node_policy import PolicyOutcome, PolicyRemark, PolicyRollup
+from kube_rdma.model.kubernetes import Condition, StatusPart, condition, cut, observed, stalled
+from kube_rdma.model.pools import PolicyOutcome, PolicyRemark, PolicyRollup
 from kube_rdma.pools.documents.node_policy import NodePolicy
 
 MOST_REMARKS = 16  # a policy may be for thousands of nodes

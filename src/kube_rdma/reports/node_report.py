@@ -1,7 +1,7 @@
 """The object ``kind: NodeReport``: what a node says of itself, in texts that people can read.
 
 The agent of the node writes its status by server-side apply, and nobody writes anything else of it.
-Its shapes are in model/reports/node_report.
+Its shapes are in model/reports.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import TypeVar
 
 from kube_base.frozen import replace
 from kube_rdma.model.card import CardId
-from kube_rdma.model.conditions import Condition, condition, cut
-from kube_rdma.model.pools.node_policy import PolicyAtNode
-from kube_rdma.model.reports.node_report import (
+from kube_rdma.model.kubernetes import Condition, condition, cut
+from kube_rdma.model.pools import PolicyAtNode
+from kube_rdma.model.reports import (
     NodeReport,
     NodeReportStatus,
     PendingMode,

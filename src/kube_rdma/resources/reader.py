@@ -14,10 +14,10 @@ from kube_base.errors import Refused
 from kube_client.errors import NotInstalled
 from kube_client.objects import Cluster
 from kube_rdma.lib.part_reader import PartReader
-from kube_rdma.model.reports.cluster import ProgramRole
+from kube_rdma.model.reports import ProgramRole
 from kube_rdma.model.resources import AuthorFacts, NamedNetwork
 from kube_rdma.reports import cluster as reports
-from kube_rdma.reports.rules.programs import everybodys, program_role
+from kube_rdma.reports.rules.cluster import everybodys, program_role
 from kube_rdma.resources import cluster as objects
 
 ROLE = "kube-rdma-view"

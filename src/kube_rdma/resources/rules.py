@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from kube_rdma.model.node import NodeState
-from kube_rdma.model.pools.pool import Mode
-from kube_rdma.model.reports.node_report import ReportedPool
+from kube_rdma.model.kubernetes import NodeState
+from kube_rdma.model.pools import Mode
+from kube_rdma.model.reports import ReportedPool
 from kube_rdma.model.resources import (
     NAMED_LIKE_RDMA,
     AllowedNetwork,

@@ -10,8 +10,17 @@ from collections.abc import Iterable, Sequence
 from shlex import quote
 
 from kube_base.frozen import asdict
-from kube_rdma.lib.finding_lines import counted, ended, not_seen
-from kube_rdma.lib.page import Block, Line, Page, PageRow, PageTable, Sentence
+from kube_rdma.lib.page import (
+    Block,
+    Line,
+    Page,
+    PageRow,
+    PageTable,
+    Sentence,
+    counted,
+    ended,
+    not_seen,
+)
 from kube_rdma.model.resources import AllowedNetwork, CardClass, NamedResource, ResourceListing
 
 _NONE = "-"

@@ -6,27 +6,462 @@ several fields say together is checked here, and by the API server in CEL.
 
 from __future__ import annotations
 
+import math
+from datetime import datetime
 from typing import Annotated, Any, Literal, TypeVar
 
+import msgspec
+from msgspec import Meta
 from pydantic import ConfigDict, Field, Strict, ValidationInfo, field_validator
 from pydantic.alias_generators import to_camel
 
 from kube_base.errors import Refused
+from kube_base.foreign_json import decoded
+from kube_base.frozen import replace
 from kube_rdma.lib.text.document import of_json
 from kube_rdma.lib.text.faults import Slip, slips, validate
 from kube_rdma.lib.text.typed import Many, OfPrograms, Typed
-from kube_rdma.lib.text.words import LabelValue, ObjectName, TextForm
+from kube_rdma.lib.text.words import Labels, LabelValue, ObjectName, TextForm
 from kube_rdma.model import measures
-from kube_rdma.model.measures import gbps, microseconds
-from kube_rdma.model.verify.bandwidth import Operation, Pairing, PairStandard, PerftestRun
-from kube_rdma.model.verify.bandwidth_check import BandwidthPlan
-from kube_rdma.verify.status import BandwidthCheckStatus
-from kube_rdma.verify.template import BandwidthTemplate
+from kube_rdma.model.kubernetes import (
+    Condition,
+    Sentence,
+    StatusPart,
+    Word,
+    condition,
+    cut,
+    moment,
+    observed,
+)
+from kube_rdma.model.measures import Measure, figure_of, figure_text, gbps, microseconds
+from kube_rdma.model.verify import (
+    BandwidthHistory,
+    BandwidthPlan,
+    Operation,
+    Pairing,
+    PairKey,
+    PairProof,
+    PairStandard,
+    PerftestRun,
+    RatedPair,
+    Rating,
+    Suspect,
+    SuspectKind,
+)
+
+# The status of a BandwidthCheck: what the last run has measured, and whether it is well.
+
+MOST_PAIRS = 500  # 32 nodes of one card; some 100 kB
+MOST_NAMES = 64
+REFUSED = "Refused"  # the reason of a check that nobody can do as it is
+_WORST_FIRST = (Rating.FAILED, Rating.SLOW, Rating.WELL)
+
+State = Literal["Measuring", "Well", "NotWell", "NotMeasured"]
+
+
+class PairEntry(StatusPart, kw_only=True):
+    """What a client measured against a server."""
+
+    client: Word
+    """client is the pod that starts the measurement: its node if it is a copy, else namespace/name.
+    """
+    server: Word
+    """server is the pod that answers: its node if it is a copy, else namespace/name."""
+    rail: int
+    """rail is the place of the measured devices among the devices of each pod, counted from 0."""
+    devices: Annotated[tuple[Word, ...], Meta(max_length=2)] = ()
+    """devices are the RDMA devices of client and server, in this order. Example: [mlx5_0, mlx5_1].
+    """
+    measured: Measure | None = None
+    """measured is the average of the measurement: a quantity of bit/s, with latency: true a
+    duration. If several sizes were measured, the best one counts. Left out: the pair failed.
+    Examples: 94.215G, 2.13us.
+    """
+    figure: float | None = None
+    """figure is the old form of measured, in Gbit/s or microseconds; it goes with the next release.
+    Controllers of the release before write it.
+    """
+    rating: Rating
+    """rating is ok, slow (measured misses a limit) or failed (nothing was measured)."""
+    why: Sentence = ""
+    """why is the limit that the pair missed, or the reason of its failure. Empty: the pair is good.
+    """
+
+
+class SuspectEntry(StatusPart, kw_only=True):
+    """What bad pairs have in common: a card, a node, a rail, or the two that they are between."""
+
+    kind: SuspectKind
+    """kind is what the bad pairs have in common: card, node, rail, or pair (the same two ends)."""
+    node: Word | None = None
+    """node is the node of the suspect, or namespace/name of its pod; of a pair it is one end. Left
+    out: the suspect is a rail.
+    """
+    device: Word | None = None
+    """device is the RDMA device of the suspect; of a rail it is the most frequent name of its
+    devices. Left out: the suspect is a node, or a pair that is bad on several rails.
+    """
+    rail: int | None = None
+    """rail is the number of the suspected rail, counted from 0. Left out: the suspect is no rail.
+    """
+    peer: Word | None = None
+    """peer is the other end of a suspected pair: its node, or namespace/name of its pod. Left out:
+    the suspect is no pair.
+    """
+    pairs: int
+    """pairs is how many pairs of the suspect are slow or failed."""
+    of: int
+    """of is how many pairs the suspect has, good ones included. Pairs that another suspect explains
+    do not count.
+    """
+    median_measured: Measure | None = None
+    """medianMeasured is the median of what its bad pairs measured: a quantity of bit/s, with
+    latency: true a duration. Left out: at least half of them failed. Example: 12.4G.
+    """
+    median_due: Measure | None = None
+    """medianDue is the median of the limits that its bad pairs missed, in the form of
+    medianMeasured. Left out: at least half of them failed. Example: 80G.
+    """
+    median: float | None = None
+    """median is the old form of medianMeasured, in Gbit/s or microseconds; it goes with the next
+    release.
+    """
+    due: float | None = None
+    """due is the old form of medianDue, in Gbit/s or microseconds; it goes with the next release.
+    """
+    why: Sentence = ""
+    """why is the most frequent failure of its bad pairs, if at least half of them failed. With a
+    single bad pair it is the reason of that one. Otherwise it is empty.
+    """
+
+
+class LeftOutEntry(StatusPart):
+    """A node or a pod that took no part, and why."""
+
+    name: Word
+    """name is the node or the pod that took no part."""
+    why: Sentence
+    """why is the reason. Example: it is cordoned."""
+
+
+class BandwidthCheckStatus(StatusPart, kw_only=True):
+    """The last run with figures, and the state of the run after it, if there is one."""
+
+    observed_generation: int
+    """observedGeneration is the metadata.generation of the check that the last run measured, or the
+    current run measures.
+    """
+    measured_generation: int | None = None
+    """measuredGeneration is the metadata.generation of the check whose figures are here: that of
+    the last run with figures. againstLast compares only with figures of the same generation. Left
+    out: no run had figures.
+    """
+    state: State
+    """state is Measuring, Well, NotWell or NotMeasured. Measuring: a run is under way. NotWell: a
+    pair is slow or failed, or something was not measured. NotMeasured: the run ended without
+    figures.
+    """
+    result: Sentence = ""
+    """result is what the last run found, or why it has no figures, in one sentence. Empty: a run is
+    under way.
+    """
+    start_time: Word | None = None
+    """startTime is when the last run began, in RFC 3339. Example: 2026-11-22T12:00:00Z."""
+    completion_time: Word | None = None
+    """completionTime is when the last run ended, in RFC 3339. Left out: it is under way."""
+    pairs_measured: int = 0
+    """pairsMeasured is how many pairs the last run with figures measured, failed ones included.
+    Each client, server and rail is one pair.
+    """
+    pairs_slow: int = 0
+    """pairsSlow is how many of these pairs missed a limit."""
+    pairs_failed: int = 0
+    """pairsFailed is how many of these pairs have no figure."""
+    pairs_unmeasured: int = 0
+    """pairsUnmeasured is how many further pairs were not measured, as the time of that run was
+    over.
+    """
+    lowest_measured: Measure | None = None
+    """lowestMeasured is the lowest that any pair measured: a quantity of bit/s, with latency: true
+    a duration. Left out: all pairs failed. Examples: 94.2G, 2.13us.
+    """
+    highest_measured: Measure | None = None
+    """highestMeasured is the highest that any pair measured, in the form of lowestMeasured. Left
+    out: all pairs failed. Examples: 97.66G, 3.4us.
+    """
+    lowest: float | None = None
+    """lowest is the old form of lowestMeasured, in Gbit/s or microseconds; it goes with the next
+    release.
+    """
+    highest: float | None = None
+    """highest is the old form of highestMeasured, in Gbit/s or microseconds; it goes with the next
+    release.
+    """
+    suspects: Annotated[tuple[SuspectEntry, ...], Meta(max_length=MOST_NAMES)] = ()
+    """suspects are the probable causes of bad pairs: first cards, then nodes, rails and pairs.
+    Empty: no pair is bad, or all are.
+    """
+    left_out: Annotated[tuple[LeftOutEntry, ...], Meta(max_length=MOST_NAMES)] = ()
+    """leftOut is a list of the nodes and pods that took no part, with the reason."""
+    pairs: Annotated[tuple[PairEntry, ...], Meta(max_length=MOST_PAIRS)] = ()
+    """pairs are the results pair by pair: failed ones first, then slow ones, then good ones. Only
+    the first 500 are listed.
+    """
+    conditions: Annotated[tuple[Condition, ...], Meta(max_length=16)] = ()
+    """conditions are Complete and Well. Complete is True while no run is under way. Well is True if
+    the last run measured all that it had to and each pair is good.
+    """
+
+    @property
+    def history(self) -> BandwidthHistory | None:
+        """What the next run has to know of this one; None when that cannot be read."""
+        try:
+            began = datetime.fromisoformat(self.start_time or "")
+            ended = datetime.fromisoformat(self.completion_time) if self.completion_time else None
+        except ValueError:
+            return None
+        if any(at and at.tzinfo is None for at in (began, ended)):
+            return None
+        refused = any((each.type, each.reason) == ("Well", REFUSED) for each in self.conditions)
+        hindered = self.state == "NotMeasured" and not refused
+        return BandwidthHistory(self.observed_generation, began, ended, hindered, refused)
+
+    def figures_of(self, generation: int) -> dict[PairKey, float]:
+        """What pairs measured, as far as it is told; nothing where that was another spec."""
+        if self.figures_generation != generation:
+            return {}
+        pairs = (
+            (pair, figure_of(pair.measured) if pair.measured else pair.figure)
+            for pair in self.pairs
+        )
+        return {(p.client, p.server, p.rail): value for p, value in pairs if value is not None}
+
+    @property
+    def figures_generation(self) -> int | None:
+        """A controller of the release before tells it only while its last run is the one seen."""
+        if self.measured_generation is None and self.state in ("Well", "NotWell"):
+            return self.observed_generation
+        return self.measured_generation
+
+
+def begun(old: BandwidthCheckStatus | None, generation: int, now: datetime) -> BandwidthCheckStatus:
+    """A run begins; until it ends the figures of the last one stay."""
+    kept = old or BandwidthCheckStatus(observed_generation=generation, state="Measuring")
+    words = ("Measuring", "the pairs are being measured")
+    before = kept.conditions
+    return replace(
+        kept,
+        observed_generation=generation,
+        measured_generation=kept.figures_generation,
+        state="Measuring",
+        result="",
+        start_time=moment(now),
+        completion_time=None,
+        conditions=(
+            *observed((condition(before, moment(now), "Complete", False, words),), generation),
+            *(each for each in before if each.type == "Well"),
+        ),
+    )
+
+
+def measured(
+    running: BandwidthCheckStatus, proof: PairProof, result: str, now: datetime
+) -> BandwidthCheckStatus:
+    """A run has ended with figures; `result` says them in one sentence."""
+    rows = [pair.outcome.standing(latency=proof.run.latency) for pair in proof.rated]
+    figures = [row.figure for row in rows if row is not None and math.isfinite(row.figure)]
+    latency = proof.run.latency
+    worst = sorted(proof.rated, key=lambda pair: _WORST_FIRST.index(pair.rating))
+    ratings = [pair.rating for pair in proof.rated]
+    state: State = "Well" if proof.is_well else "NotWell"
+    return BandwidthCheckStatus(
+        observed_generation=running.observed_generation,
+        measured_generation=running.observed_generation,
+        state=state,
+        result=cut(result),
+        start_time=running.start_time,
+        completion_time=moment(now),
+        pairs_measured=len(ratings),
+        pairs_slow=ratings.count(Rating.SLOW),
+        pairs_failed=ratings.count(Rating.FAILED),
+        lowest_measured=figure_text(min(figures, default=None), latency=latency),
+        highest_measured=figure_text(max(figures, default=None), latency=latency),
+        pairs_unmeasured=proof.unmeasured,
+        suspects=tuple(_suspect(each, latency=latency) for each in proof.suspects[:MOST_NAMES]),
+        left_out=tuple(
+            LeftOutEntry(name=name, why=cut(why)) for name, why in proof.left_out[:MOST_NAMES]
+        ),
+        pairs=tuple(_entry(pair, latency=latency) for pair in worst[:MOST_PAIRS]),
+        conditions=_ended(running, now, (state, cut(result)), well=proof.is_well),
+    )
+
+
+def not_measured(
+    running: BandwidthCheckStatus, why: str, now: datetime, *, refused: bool = False
+) -> BandwidthCheckStatus:
+    """A run has ended without figures: `refused` when only another spec can be better."""
+    reason = REFUSED if refused else "NotMeasured"
+    return replace(
+        running,
+        state="NotMeasured",
+        result=cut(why),
+        completion_time=moment(now),
+        conditions=_ended(running, now, (reason, cut(why)), well=False),
+    )
+
+
+def decode(data: bytes) -> BandwidthCheckStatus:
+    """Read a status; ValueError for another shape."""
+    document = decoded(data)
+    if isinstance(document, dict) and isinstance(suspects := document.get("suspects"), list):
+        # Before they had fields they were names; the next run says them anew.
+        document["suspects"] = [each for each in suspects if not isinstance(each, str)]
+    return decoded(msgspec.json.encode(document), BandwidthCheckStatus)
+
+
+def encode(status: BandwidthCheckStatus) -> bytes:
+    """Write a status; what is not there is left out."""
+    return msgspec.json.encode(_without_nulls(msgspec.to_builtins(status)))
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(part) for key, part in value.items() if part is not None}
+    return [_without_nulls(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _ended(
+    running: BandwidthCheckStatus, now: datetime, words: tuple[str, str], *, well: bool
+) -> tuple[Condition, ...]:
+    before, at = running.conditions, moment(now)
+    ended = (
+        condition(before, at, "Complete", True, ("Ended", "the run has ended")),
+        condition(before, at, "Well", well, words),
+    )
+    return observed(ended, running.observed_generation)
+
+
+def _suspect(suspect: Suspect, *, latency: bool) -> SuspectEntry:
+    return SuspectEntry(
+        kind=suspect.kind,
+        node=suspect.node or None,
+        device=suspect.device or None,
+        rail=suspect.rail,
+        peer=suspect.peer or None,
+        pairs=suspect.pairs,
+        of=suspect.of,
+        median_measured=figure_text(suspect.median, latency=latency),
+        median_due=figure_text(suspect.due, latency=latency),
+        why=cut(suspect.why),
+    )
+
+
+def _entry(pair: RatedPair, *, latency: bool) -> PairEntry:
+    outcome = pair.outcome
+    row = outcome.standing(latency=latency)
+    return PairEntry(
+        client=outcome.client,
+        server=outcome.server,
+        rail=outcome.rail,
+        devices=outcome.devices,
+        measured=None if row is None else figure_text(row.figure, latency=latency),
+        rating=pair.rating,
+        why=cut(pair.why),
+    )
+
+
+# The pod that a BandwidthCheck copies to nodes: the fields that are looked at, and any others.
+
+# As the API server takes them: 256 KiB in all.
+Annotations = Annotated[dict[str, Annotated[str, Field(max_length=1 << 18)]], Field(max_length=256)]
+
+
+class PodPart(Typed):
+    """A part of a pod; fields that are not known here are accepted."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class TemplateResources(PodPart):
+    """The resources of a container."""
+
+    limits: dict[str, Any] | None = None
+    """limits are the resource limits of the container. A node gets a copy only if it offers each
+    extended resource that the limits of any container name, as shares or by claims of a
+    DeviceClass. Example: rdma/hca: 1.
+    """
+
+
+class TemplateContainer(PodPart):
+    """A container of the pod."""
+
+    resources: TemplateResources | None = None
+    """resources are the resources of the container, as in any Pod. Left out: the container asks for
+    nothing.
+    """
+
+
+class TemplateClaim(PodPart):
+    """A claim of the pod."""
+
+    name: str = Field(max_length=253)
+    """name is what containers call the claim, as in any Pod. Example: nics."""
+    resource_claim_name: str | None = Field(None, max_length=253)
+    """resourceClaimName is refused: a claim is allocated on one node, so copies cannot share it."""
+    resource_claim_template_name: str | None = Field(None, max_length=253)
+    """resourceClaimTemplateName is the ResourceClaimTemplate of each copy's claim, in the namespace
+    of the check. Example: nics.
+    """
+
+
+class TemplateSpec(PodPart):
+    """The spec of the pod."""
+
+    containers: Many[TemplateContainer] = Field(
+        min_length=1, max_length=64, examples=[[{"name": "c", "image": "IMAGE"}]]
+    )
+    """containers are the containers of the pod. A copy has the first one alone, which waits instead
+    of its own command. Its image needs perftest and a shell.
+    """
+    resource_claims: Many[TemplateClaim] | None = Field(default=None, max_length=64)
+    """resourceClaims are the claims of the pod, as in any Pod. A node gets a copy only if its
+    devices can meet them. Left out: the pod has none.
+    """
+    node_selector: Labels | None = None
+    """nodeSelector has labels that a node needs, as in any Pod. The label kubernetes.io/hostname in
+    it is ignored. A copy on a node without these labels does not start, and the node takes no part.
+    """
+
+
+class TemplateMetadata(PodPart):
+    """The metadata of the pod, as far as copies keep it."""
+
+    labels: Labels | None = None
+    """labels are the labels of each copy; labels of kube-rdma come on top. Left out: only those."""
+    annotations: Annotations | None = None
+    """annotations are the annotations of each copy, such as those that name its networks. Left out:
+    none. Example: k8s.v1.cni.cncf.io/networks: rdma-net.
+    """
+
+
+class BandwidthTemplate(Typed):
+    """The pod, without a name."""
+
+    metadata: TemplateMetadata = Field(default_factory=TemplateMetadata)
+    """metadata has the labels and annotations of each copy. Its other fields are ignored. Left out:
+    none.
+    """
+    spec: TemplateSpec = Field(examples=[{"containers": [{"name": "c", "image": "IMAGE"}]}])
+    """spec is the specification of the pod, as in any Pod. A copy has no probes, lifecycle hooks
+    and init containers. kube-rdma sets its affinity, restartPolicy and
+    terminationGracePeriodSeconds.
+    """
+
 
 T = TypeVar("T")
 
 MOST_NODES = 1000
-MOST_PAIRS = 100_000
+BANDWIDTH_CHECK_MOST_PAIRS = 100_000
 HOUR, DAY, YEAR = 3600, 86_400, 365 * 86_400
 _RULES = [
     {
@@ -149,7 +584,7 @@ class BandwidthCheckSpec(Typed):
     ends with the figures that it has, as NotWell. Waiting for other checks does not count. Left
     out: 21600 (6 hours).
     """
-    max_pairs: int = Field(20_000, ge=1, le=MOST_PAIRS)
+    max_pairs: int = Field(20_000, ge=1, le=BANDWIDTH_CHECK_MOST_PAIRS)
     """maxPairs is how many measurements a run may need. A run that needs more measures nothing; it
     is tried again after five minutes, with nodes only after a change of the spec. Two pods need
     one for each rail that both have, with bothWays two. Repeated measurements of suspects do not

@@ -1,6 +1,6 @@
 """Does the BandwidthChecks of a cluster: those of a namespace one after the other, each in turns.
 
-    watch ─► which is due first (verify/rules/due) ─► status: Measuring ─► as `kube-rdma verify`
+    watch ─► which is due first (verify/rules/pairs) ─► status: Measuring ─► as `kube-rdma verify`
       ─► status with figures, Event
 
 Two at once would slow each other, so one measures at a time. After each turn
@@ -32,23 +32,28 @@ from kube_rdma.adapters.bulkhead import ObjectWalls
 from kube_rdma.adapters.cluster.events import About, Events
 from kube_rdma.lib.mirror import Mirror, follow_all
 from kube_rdma.lib.turns import served
-from kube_rdma.model.verify.bandwidth import Pairing, PairProof
-from kube_rdma.model.verify.bandwidth_check import BandwidthPlan
+from kube_rdma.model.verify import BandwidthPlan, Pairing, PairProof
+from kube_rdma.verify.bandwidth_check import BandwidthCheckStatus, begun, measured, not_measured
 from kube_rdma.verify.claimed_cards import cards_or_why
-from kube_rdma.verify.cluster import VerifyObjects
-from kube_rdma.verify.cluster_checks import (
+from kube_rdma.verify.cluster import (
     BANDWIDTH_CHECK,
     SeenCheck,
+    VerifyObjects,
     seen_check,
     write_status,
 )
-from kube_rdma.verify.copies import Copies, CopyRequest, copies
-from kube_rdma.verify.paired_run import PairedRun, with_centre_first
-from kube_rdma.verify.pairs import BandwidthProof, Pacing
+from kube_rdma.verify.pairs import (
+    BandwidthProof,
+    Copies,
+    CopyRequest,
+    Pacing,
+    PairedRun,
+    copies,
+    with_centre_first,
+)
 from kube_rdma.verify.rules.copies import CHECK_LABEL
-from kube_rdma.verify.rules.due import due
-from kube_rdma.verify.status import BandwidthCheckStatus, begun, measured, not_measured
-from kube_rdma.verify.views.bandwidth import verdict
+from kube_rdma.verify.rules.pairs import due
+from kube_rdma.verify.views import verdict
 
 log = structlog.get_logger()
 
@@ -174,7 +179,7 @@ class BandwidthChecks:
     async def _done(self, seen: SeenCheck, status: BandwidthCheckStatus, why: str) -> bool:
         """Do one, or say `why` not, and tell what came of it; False if its status is not written.
 
-        When it is tried again says verify/rules/due.
+        When it is tried again says verify/rules/pairs.
         """
         ended: BandwidthCheckStatus | None = not_measured(status, why, self._timing.now())
         if not why:

@@ -12,21 +12,23 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from kube_base.errors import KubeError, Refused, Unavailable
 from kube_base.frozen import Frozen, field, replace
 from kube_client.silence import Silence
 from kube_rdma.adapters.runtime.settings import NCCL_ENV
-from kube_rdma.model.claims.device import PublishedCard
-from kube_rdma.model.late_binding.binding import PodName
-from kube_rdma.model.verify.bandwidth import (
+from kube_rdma.model.claims.devices import PublishedCard
+from kube_rdma.model.late_binding import PodName
+from kube_rdma.model.verify import (
     PROBE_SECONDS,
     PairedPod,
+    Pairing,
     PairKey,
     PairOutcome,
     PairProof,
@@ -35,6 +37,20 @@ from kube_rdma.model.verify.bandwidth import (
     PerftestRun,
     PodDevice,
 )
+from kube_rdma.verify.claimed_cards import claim_offers
+from kube_rdma.verify.cluster import VerifyObjects
+from kube_rdma.verify.rules.copies import (
+    LABEL,
+    asked,
+    away,
+    claim_templates,
+    fitting,
+    not_started,
+    owned,
+    pod_for,
+    without_image,
+)
+from kube_rdma.verify.rules.pairs import Turn, planned, retries, turns_of
 from kube_rdma.verify.rules.perftest import (
     LISTENING,
     client_script,
@@ -51,11 +67,9 @@ from kube_rdma.verify.rules.pods import (
     names_devices,
     paired_pod,
     short_title,
+    with_rails,
 )
-from kube_rdma.verify.rules.rails import with_rails
-from kube_rdma.verify.rules.rounds import Turn
-from kube_rdma.verify.rules.suspects import suspects
-from kube_rdma.verify.rules.verdicts import rate
+from kube_rdma.verify.rules.suspects import rate, suspects
 
 LeftOut: TypeAlias = tuple[tuple[str, str], ...]  # who takes no part, and why
 ClaimedCards: TypeAlias = Mapping[PodName, Sequence[PublishedCard]]
@@ -301,3 +315,161 @@ def _endless(what: str, seconds: float) -> Unavailable:
 async def _aside(text: str, read: Callable[[str], T]) -> T:
     """Read an output, a big one in a thread, so that others have their turns meanwhile."""
     return read(text) if len(text) < _SMALL else await asyncio.to_thread(read, text)
+
+
+# A run over given pods: all pairs, a ring or a star, then what to repeat.
+
+
+class PairedRun:
+    """What is measured among pods; `due` counts it, with what is repeated once that is known."""
+
+    def __init__(self, pods: Sequence[PairedPod], pairing: Pairing, *, both_ways: bool) -> None:
+        self._pods, self._pairing, self._both_ways = pods, pairing, both_ways
+        self.due = planned(pairing, pods, both_ways=both_ways)
+
+    async def measure(
+        self,
+        measuring: BandwidthProof,
+        show: Callable[[PairOutcome], None],
+        standard: PairStandard,
+        before: Mapping[PairKey, float],
+    ) -> None:
+        """Measure; a run whose time is over repeats nothing."""
+        turns = turns_of(self._pairing, self._pods, both_ways=self._both_ways)
+        outcomes = await measuring.measure(turns, show)
+        if self._pairing is Pairing.ALL or len(outcomes) < self.due:
+            return
+        again = retries(rate(outcomes, standard, before), self._pods)
+        self.due += sum(map(len, again))
+        await measuring.measure(again, show)
+
+
+def with_centre_first(
+    pods: Sequence[PairedPod], title: str, left_out: LeftOut = ()
+) -> Sequence[PairedPod]:
+    """The pods of a star, its centre first; Refused when that takes no part."""
+    centre = [pod for pod in pods if title in (pod.title, pod.name)]
+    if pods and not centre:
+        why = dict(left_out).get(title, "no pod or node has that name").rstrip(".")
+        raise Refused(
+            f"the centre of the star takes no part: {why}",
+            remedy="Name another one first, or measure a ring",
+            where=title,
+        )
+    return [*centre, *(pod for pod in pods if pod not in centre)]
+
+
+# A copy of a pod on each node while they measure; they go whatever happens.
+
+_LOOK_SECONDS = 1.0
+
+
+class CopyRequest(Frozen):
+    """What to copy: the manifest and its file, the namespace, nodes (all that fit if none).
+
+    `seconds` is how long the copies may take to become Ready, `owner` whose they are, if anybody's.
+    `admit` is told how many are wanted, before one is made, and may raise. With `by_node` each node
+    has a manifest of its own, which asks for the same resources, and those without one take no
+    part, for the reason in `absent`.
+    """
+
+    manifest: Mapping[str, Any]
+    where: str
+    namespace: str
+    nodes: tuple[str, ...] = ()
+    seconds: float = 300
+    owner: tuple[str, str, str, str] | None = None  # apiVersion, kind, name, uid
+    admit: Callable[[int], None] = field(default=lambda _: None)
+    by_node: Mapping[str, Mapping[str, Any]] | None = None
+    absent: Mapping[str, str] = field(default_factory=dict)
+
+    def manifest_for(self, node: str) -> Mapping[str, Any]:
+        """What is copied to a node."""
+        return self.manifest if self.by_node is None else self.by_node[node]
+
+    def hindered(self, node: str) -> str:
+        """Why a node that offers the resources has no manifest; empty if it has one."""
+        if self.by_node is None or node in self.by_node:
+            return ""
+        return self.absent.get(node, "it has no NodeReport that can be read")
+
+
+class Copies(Frozen):
+    """The pods that are Ready, as objects, and by node why others take no part.
+
+    `excused` is how many of these nobody asked for.
+    """
+
+    pods: tuple[dict[str, Any], ...]
+    left_out: tuple[tuple[str, str], ...] = ()
+    excused: int = 0
+
+
+@asynccontextmanager
+async def copies(objects: VerifyObjects, request: CopyRequest) -> AsyncIterator[Copies]:
+    """Copies of a pod while they are needed."""
+    run, namespace = secrets.token_hex(3), request.namespace
+    nodes = await objects.nodes()
+    names = {node["metadata"]["name"] for node in nodes}
+    unknown = sorted(set(request.nodes) - names)
+    if unknown:
+        raise Refused(
+            f"the cluster has no node {unknown[0]!r}",
+            remedy="See `kubectl get nodes`",
+            where="NODE",
+        )
+    templates = claim_templates(request.manifest, request.where)
+    named = [each for each in nodes if each["metadata"]["name"] in (request.nodes or names)]
+    claims = await claim_offers(objects, named, request.manifest, templates, namespace)
+    chosen = dict(fitting(nodes, request.nodes, asked(request.manifest), claims))
+    left_out = {node: why for node, why in chosen.items() if why}
+    excused = 0 if request.nodes else len(left_out)
+    request.admit(len(chosen) - len(left_out))
+    silent = away(nodes)
+    for node in chosen.keys() - left_out.keys():
+        if why := silent.get(node) or request.hindered(node):
+            left_out[node] = why
+    made: list[str] = []
+    selector = f"{LABEL}={run}"
+    try:
+        for node in chosen.keys() - left_out.keys():
+            document = pod_for(request.manifest_for(node), node, run, request.where)
+            document["metadata"]["namespace"] = namespace
+            if request.owner:
+                owned(document, request.owner)
+            try:
+                await objects.create(namespace, document)
+                made.append(node)
+            except KubeError as error:  # a quota, or an admission
+                left_out[node] = str(error)
+        pods, late = await _ready(objects, (namespace, selector), len(made), request.seconds)
+        yield Copies(tuple(pods), tuple(sorted((left_out | late).items())), excused)
+    finally:
+        await objects.delete(namespace, selector)
+
+
+async def _ready(
+    objects: VerifyObjects, place: tuple[str, str], count: int, seconds: float
+) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """The pods that became Ready, and of the others why not, by node; `place` has the selector."""
+    namespace, selector = place
+    deadline = asyncio.get_running_loop().time() + seconds
+    while True:
+        pods = await objects.pods(namespace, selector=selector)
+        reasons = {pod["metadata"]["name"]: not_started(pod) for pod in pods}
+        failed = sum(pod.get("status", {}).get("phase") == "Failed" for pod in pods)
+        settled = failed + sum(not why for why in reasons.values())
+        if pods and all(map(without_image, pods)):  # none can pull it: its name is wrong
+            settled = count
+        if settled >= count or asyncio.get_running_loop().time() > deadline:
+            ready = [pod for pod in pods if not reasons[pod["metadata"]["name"]]]
+            late = {_node(p): why for p in pods if (why := reasons[p["metadata"]["name"]])}
+            return sorted(ready, key=_node), late
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+def _node(pod: Mapping[str, Any]) -> str:
+    """The node that a copy is for, also while it is on none."""
+    required = pod["spec"]["affinity"]["nodeAffinity"]
+    terms = required["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    return str(terms[0]["matchFields"][0]["values"][0])

@@ -31,8 +31,8 @@ from kube_rdma.adapters.cluster.kinds.resource_slice import (
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey
 from kube_rdma.adapters.kubelet.claim_plugin import ClaimAnswers, ClaimPlugin
 from kube_rdma.lib import logs
-from kube_rdma.lib.process import until_signal
-from kube_rdma.model.claims.prepared import ClaimName, PreparedDevice
+from kube_rdma.lib.logs import until_signal
+from kube_rdma.model.claims.claim import ClaimName, PreparedDevice
 from kube_rdma.model.device import Device, Gpu
 
 DRIVER = "gpu.nvidia.com"

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kube_base.errors import Refused
-from kube_rdma.adapters.kubelet.device_plugin import DevicePlugin
-from kube_rdma.adapters.kubelet.service import Answers
+from kube_rdma.adapters.kubelet.device_plugin import Answers, DevicePlugin
 from kube_rdma.lib import logs
-from kube_rdma.lib.process import until_signal
-from kube_rdma.model.pools.pool import Grant, Offer, Share, ShareId
+from kube_rdma.lib.logs import until_signal
+from kube_rdma.model.pools import Grant, Offer, Share, ShareId
 
 RESOURCE = "nvidia.com/gpu"
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"

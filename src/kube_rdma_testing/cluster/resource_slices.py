@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from kube_rdma.model.quantity import quantity
+from kube_rdma.model.kubernetes import quantity
 from kube_rdma_testing.cluster.fields import Document
 
 CONSUMABLE, TAINTS = "DRAConsumableCapacity", "DRADeviceTaints"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from asyncinotify import Inotify, Mask
 
-from kube_rdma.model.cni_conf import SET_ASIDE
+from kube_rdma.model.attach.cni import SET_ASIDE
 
 LIST = """
 {

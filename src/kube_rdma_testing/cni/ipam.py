@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from ipaddress import IPv4Address, ip_address, ip_network
 from typing import Any
 
-from kube_rdma.adapters.cni.exec.process import ProcessOutcome
+from kube_rdma.adapters.cni.plugins import ProcessOutcome
 
 _INTERNAL = 999  # what the reference plugins answer for errors of their own (pkg/skel)
 _OLD = ("0.3.0", "0.3.1")  # before there was CHECK

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from kube_rdma.adapters.cni.exec.plugins import not_there
-from kube_rdma.adapters.cni.exec.process import (
+from kube_rdma.adapters.cni.plugins import (
     CHROOT_FAILED,
     MOST,
     PATIENCE,
     ProcessOutcome,
     flood,
     late,
+    not_there,
 )
 
 FakePlugin = Callable[[Mapping[str, str], bytes], ProcessOutcome | None]

@@ -20,7 +20,7 @@ from typing import Any
 from kube_rdma.adapters.cni import protocol
 from kube_rdma.adapters.cni.socket import SOCKET
 from kube_rdma.adapters.cni.state import ASKING, CLAIMED, MISSED
-from kube_rdma.model.cni_conf import ANNOTATIONS, CHAINED, PLUGIN
+from kube_rdma.model.attach.cni import ANNOTATIONS, CHAINED, PLUGIN
 
 _ASKING = {
     "k8s.v1.cni.cncf.io/networks",

@@ -1,6 +1,6 @@
 """Fakes of what the kernel announces, pushed by hand: uevents, interfaces, device nodes.
 
-Beside kernel/netlink/uevents.py, rtnl_events.py and kernel/device_nodes.py. Each refuses an event
+Beside kernel/netlink/events.py, events.py and kernel/device_nodes.py. Each refuses an event
 that the real listener would never yield.
 """
 
@@ -11,8 +11,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Generic, Self, TypeVar
 
-from kube_rdma.adapters.kernel.netlink.rtnl_events import News, RtnlEvent
-from kube_rdma.adapters.kernel.netlink.uevents import LOST, SUBSYSTEMS, Uevent
+from kube_rdma.adapters.kernel.netlink.events import LOST, SUBSYSTEMS, News, RtnlEvent, Uevent
 
 Event = TypeVar("Event")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from kube_rdma.adapters.kernel.pod.namespaces import Namespace, namespace_fault
-from kube_rdma.model.link import PodLink
+from kube_rdma.model.device import PodLink
 
 T = TypeVar("T")
 

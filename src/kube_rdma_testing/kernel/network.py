@@ -12,10 +12,10 @@ from pathlib import Path
 
 from kube_rdma.adapters.kernel.netlink.rtnl_read import Interface
 from kube_rdma.adapters.kernel.pod.errors import ETHERNET, refusal
-from kube_rdma.model.attach.pod_view import SeenLink, SeenRoute, SeenRule
+from kube_rdma.model.attach.attachment import SeenLink, SeenRoute, SeenRule
 from kube_rdma.model.device import PciAddress
-from kube_rdma.model.functions.step import FunctionSettings
 from kube_rdma.model.ipam import Address, InterfaceName
+from kube_rdma.model.pools import FunctionSettings
 
 MOST = 9216  # the largest MTU of every card here
 _NODE_INODE, _FIRST_INODE = 4026531840, 4026532000

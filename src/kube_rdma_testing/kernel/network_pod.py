@@ -13,13 +13,14 @@ from typing import Any
 
 from kube_base.frozen import replace
 from kube_rdma.adapters.kernel.netlink.rtnl_write import GROUP, interim_name, mac_bytes, make_link
-from kube_rdma.adapters.kernel.pod import errors, sysctl
+from kube_rdma.adapters.kernel.pod import errors
+from kube_rdma.adapters.kernel.pod import links as sysctl
 from kube_rdma.adapters.kernel.pod.links import described, pick
 from kube_rdma.adapters.kernel.pod.steps import seen_device
 from kube_rdma.model.attach import steps
-from kube_rdma.model.attach.pod_view import PodView, SeenLink, SeenRoute, SeenRule
-from kube_rdma.model.functions.step import FunctionPlace, RebindFunction, ResetFunction, SetFunction
+from kube_rdma.model.attach.attachment import PodView, SeenLink, SeenRoute, SeenRule
 from kube_rdma.model.ipam import InterfaceName
+from kube_rdma.model.pools import FunctionPlace, RebindFunction, ResetFunction, SetFunction
 from kube_rdma_testing.kernel import network_rdma
 from kube_rdma_testing.kernel.network import MOST, FakeLink, FakeNetwork
 from kube_rdma_testing.kernel.network import FakeSpace as Space

@@ -32,7 +32,7 @@ from kube_rdma.model.attach.steps import (
     RestoreRdma,
 )
 from kube_rdma.model.device import PciAddress, PortState
-from kube_rdma.model.functions.step import FunctionSettings, LinkState, RebindFunction
+from kube_rdma.model.pools import FunctionSettings, LinkState, RebindFunction
 from kube_rdma_testing.kernel.network import FakeLink, FakeNetwork, FakeRdma, FakeSpace
 
 

@@ -18,12 +18,7 @@ from kube_rdma.adapters.kernel.pod.errors import (
     refusal,
     setting_refused,
 )
-from kube_rdma.model.functions.step import (
-    FunctionPlace,
-    FunctionSettings,
-    ResetFunction,
-    SetFunction,
-)
+from kube_rdma.model.pools import FunctionPlace, FunctionSettings, ResetFunction, SetFunction
 from kube_rdma_testing.kernel.network import FakeLink, FakeNetwork
 
 

@@ -14,13 +14,12 @@ from collections.abc import Sequence
 from itertools import count as numbers
 from pathlib import Path
 
-from kube_rdma.adapters.kernel.sriov.addresses import made_of
-from kube_rdma.adapters.kernel.sriov.functions import AUTOPROBE, NUMBER, PROBE
+from kube_rdma.adapters.kernel.sriov.functions import AUTOPROBE, NUMBER, PROBE, made_of
 from kube_rdma.adapters.kernel.sysfs.pci import PciTree
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.model.card import Function, Netdev
 from kube_rdma.model.device import PciAddress, PciPosition
-from kube_rdma.model.functions.function import SetFunctions
+from kube_rdma.model.pools import SetFunctions
 from kube_rdma_testing.kernel.tree import add_virtual, remove_virtual
 
 _OFFSET, _STRIDE = 0x10, 2  # of routing ids; two cards of one slot do not meet

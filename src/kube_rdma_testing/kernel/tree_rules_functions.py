@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from kube_rdma.adapters.kernel.sysfs.functions import LINK_TYPES
+from kube_rdma.adapters.kernel.sysfs.netdev import LINK_TYPES
 from kube_rdma.model.card import Function, Netdev
 from kube_rdma.model.device import Device, LinkLayer, PciAddress
 

@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
+from kube_rdma.adapters.kubelet.device_plugin import HEALTHY
 from kube_rdma.adapters.kubelet.proto import deviceplugin_v1beta1_pb2 as pb
-from kube_rdma.adapters.kubelet.wire import HEALTHY
 
 
 @dataclass(frozen=True, slots=True)

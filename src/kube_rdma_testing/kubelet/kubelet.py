@@ -23,15 +23,19 @@ from grpclib.client import Channel
 from grpclib.exceptions import StreamTerminatedError
 from grpclib.server import Stream
 
-from kube_rdma.adapters.kubelet.checkpoint import NAME as CHECKPOINT
-from kube_rdma.adapters.kubelet.directory import KUBELET_SOCKET
-from kube_rdma.adapters.kubelet.folders import DEVICE_PLUGINS, PLUGINS_REGISTRY, POD_RESOURCES
+from kube_rdma.adapters.kubelet.device_plugin import VERSION
+from kube_rdma.adapters.kubelet.folders import (
+    DEVICE_PLUGINS,
+    KUBELET_SOCKET,
+    PLUGINS_REGISTRY,
+    POD_RESOURCES,
+)
+from kube_rdma.adapters.kubelet.folders import NAME as CHECKPOINT
 from kube_rdma.adapters.kubelet.proto import deviceplugin_v1beta1_pb2 as pb
 from kube_rdma.adapters.kubelet.proto.deviceplugin_v1beta1_grpc import (
     DevicePluginStub,
     RegistrationBase,
 )
-from kube_rdma.adapters.kubelet.wire import VERSION
 from kube_rdma_testing.kubelet.devices import ContainerPlace, Devices, Question, choose
 from kube_rdma_testing.kubelet.pod_resources import FakePodResources
 from kube_rdma_testing.kubelet.registry import FakeRegistry

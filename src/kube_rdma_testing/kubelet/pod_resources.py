@@ -13,7 +13,7 @@ from grpclib.server import Stream
 
 from kube_rdma.adapters.kubelet.proto import podresources_v1_pb2 as pb
 from kube_rdma.adapters.kubelet.proto.podresources_v1_grpc import PodResourcesListerBase
-from kube_rdma.model.claims.device import ClaimedDevice
+from kube_rdma.model.claims.devices import ClaimedDevice
 from kube_rdma_testing.kubelet.devices import Devices
 
 

@@ -17,7 +17,7 @@ from grpclib import GRPCError
 from grpclib.client import Channel
 from grpclib.exceptions import StreamTerminatedError
 
-from kube_rdma.adapters.kubelet.directory import identity
+from kube_rdma.adapters.kubelet.folders import identity
 from kube_rdma.adapters.kubelet.proto import pluginregistration_v1_pb2 as pb
 from kube_rdma.adapters.kubelet.proto.pluginregistration_v1_grpc import RegistrationStub
 

@@ -11,8 +11,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from kube_rdma.model.late_binding.binding import Edits, RuntimeHook
-from kube_rdma.model.pools.pool import FileMount
+from kube_rdma.model.late_binding import Edits, RuntimeHook
+from kube_rdma.model.pools import FileMount
 
 _VERSIONS = ("0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0")
 _QUALIFIER = re.compile(r"[A-Za-z]([A-Za-z0-9_.-]*[A-Za-z0-9])?")

@@ -16,8 +16,7 @@ from grpclib.server import Stream
 
 from kube_rdma.adapters.runtime.proto import cri_v1_pb2 as pb
 from kube_rdma.adapters.runtime.proto.cri_v1_grpc import RuntimeServiceBase
-from kube_rdma.model.late_binding.binding import ContainerId
-from kube_rdma.model.late_binding.runtime import PodSandbox
+from kube_rdma.model.late_binding import ContainerId, PodSandbox
 from kube_rdma_testing.socket_server import SocketServer
 
 

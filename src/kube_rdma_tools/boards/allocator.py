@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from kube_rdma.claims.rules.templates import claim_objects
-from kube_rdma.model.claims.claim_wish import ClaimWish
+from kube_rdma.model.claims.claim import ClaimWish
 from kube_rdma_lab.build.go import build_module
 from kube_rdma_lab.build.store import Store
 from kube_rdma_lab.paths import cache_root

@@ -15,17 +15,15 @@ from kube_base.frozen import Frozen
 from kube_client import wire
 from kube_rdma.adapters.cluster.kinds.offered_slice import OFFERED_SLICE, wanted_slice
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey
-from kube_rdma.claims.rules.cards import claim_offer
 from kube_rdma.claims.rules.names import slice_name
-from kube_rdma.claims.rules.shape import slices
+from kube_rdma.claims.rules.shape import claim_offer, slices
 from kube_rdma.hardware import machines
 from kube_rdma.install.rules.presets import PRESETS
-from kube_rdma.model.claims.device import DRIVER
-from kube_rdma.model.claims.offered import PublishedSlice
-from kube_rdma.model.pools.rails import RailRecord
+from kube_rdma.model.claims.devices import DRIVER, PublishedSlice
+from kube_rdma.model.pools import RailRecord
 from kube_rdma.model.survey import Survey
 from kube_rdma.pools.config import parse_config
-from kube_rdma.pools.rules.health.evaluate import node_cards
+from kube_rdma.pools.rules.health import node_cards
 from kube_rdma.pools.rules.pools import resolve
 from kube_rdma.pools.rules.rails import numbers, recorded
 from kube_rdma_lab.ghost.claim_driver import DRIVER as GPU_DRIVER

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from kube_base.frozen import Frozen, replace
-from kube_rdma.model.claims.claim_wish import ClaimWish, Reach
-from kube_rdma.model.claims.device import DRIVER
+from kube_rdma.model.claims.claim import ClaimWish, Reach
+from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma_lab.ghost.claim_driver import DRIVER as GPU_DRIVER
 from kube_rdma_tools.allocator import Result
 from kube_rdma_tools.boards.allocator import BoardAllocator, of_driver

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from kube_rdma.model.claims.device import DRIVER
-from kube_rdma.model.quantity import quantity
+from kube_rdma.model.claims.devices import DRIVER
+from kube_rdma.model.kubernetes import quantity
 from kube_rdma_tools.conformance import pods
 from kube_rdma_tools.conformance.evidence import (
     CheckVerdict,

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from kube_base.frozen import Frozen, field
-from kube_rdma.model.node import Taint
+from kube_rdma.model.kubernetes import Taint
 
 EVERY = frozenset(("*",))
 """A set that has everything in it."""

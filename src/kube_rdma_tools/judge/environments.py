@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kube_rdma.model.node import Taint
+from kube_rdma.model.kubernetes import Taint
 from kube_rdma_tools.judge.environment import Environment, JudgedNode, NodePaths, SecurityLevel
 from kube_rdma_tools.judge.neighbours import (
     ACK_COMPONENT,

@@ -11,12 +11,11 @@ from functools import cache
 from typing import Any
 
 from kube_base.frozen import replace
-from kube_rdma.install.described import described
-from kube_rdma.install.installation import assignment, blueprints, objects, policy_values
-from kube_rdma.install.rules.fill import filled
+from kube_rdma.install.installation import assignment, blueprints, described, objects, policy_values
+from kube_rdma.install.rules.parts import filled
 from kube_rdma.install.rules.presets import DISTRIBUTIONS, PRESETS, merged, over
-from kube_rdma.model.install.blueprint import Blueprint, Json, Values
-from kube_rdma.model.operator.cluster_policy import (
+from kube_rdma.model.install import Blueprint, Json, Values
+from kube_rdma.model.operator import (
     ClusterPolicy,
     ComponentImage,
     DevicePluginSection,
@@ -25,7 +24,7 @@ from kube_rdma.model.operator.cluster_policy import (
 )
 from kube_rdma.operator.rules.daemon_sets import plugin_objects, sriov_objects
 from kube_rdma.operator.rules.driver_sets import driver_objects, peer_objects
-from kube_rdma.operator.rules.node_groups import NodeGroup
+from kube_rdma.operator.rules.placement import NodeGroup
 from kube_rdma_tools.judge.environment import Environment
 
 _GROUP = NodeGroup("amd64", "ubuntu", "24.04", "6.8.0-45-generic")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from kube_base.frozen import Frozen
-from kube_rdma.model.install.blueprint import Json
+from kube_rdma.model.install import Json
 from kube_rdma_tools.judge.violation import Violation
 
 DEFAULT_ACCOUNT = "default"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kube_rdma.install.rules.recommended_labels import recommended
-from kube_rdma.model.install.blueprint import Json
+from kube_rdma.install.rules.release import recommended
+from kube_rdma.model.install import Json
 from kube_rdma_tools.judge.environment import Environment
 from kube_rdma_tools.judge.judged_pods import judged_pods
 from kube_rdma_tools.judge.violation import Violation

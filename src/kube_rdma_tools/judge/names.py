@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kube_rdma.model.install.blueprint import Json
+from kube_rdma.model.install import Json
 from kube_rdma_tools.judge.environment import Environment
 from kube_rdma_tools.judge.judged_pods import judged_pods
 from kube_rdma_tools.judge.scheduling import WRITES_FEATURES

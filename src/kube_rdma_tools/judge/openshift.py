@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
-from kube_rdma.model.install.blueprint import Json
+from kube_rdma.model.install import Json
 from kube_rdma_tools.judge.environment import SecurityConstraint, UserRange
 from kube_rdma_tools.judge.judged_pods import JudgedPod
 from kube_rdma_tools.judge.pod_security import (

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from kube_rdma.model.install.blueprint import Json
+from kube_rdma.model.install import Json
 from kube_rdma_tools.judge.environment import Environment
 from kube_rdma_tools.judge.judged_pods import DEFAULT_ACCOUNT, JudgedPod, judged_pods
 from kube_rdma_tools.judge.security_constraints import CONSTRAINT_ROLE

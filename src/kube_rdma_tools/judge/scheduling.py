@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kube_base.frozen import replace
-from kube_rdma.model.install.blueprint import Json
-from kube_rdma.model.node import Taint
-from kube_rdma.operator.rules.affinity import allows
+from kube_rdma.model.install import Json
+from kube_rdma.model.kubernetes import Taint
+from kube_rdma.operator.rules.placement import allows
 from kube_rdma_tools.judge.environment import Environment, JudgedNode
 from kube_rdma_tools.judge.judged_pods import JudgedPod, judged_pods
 from kube_rdma_tools.judge.neighbours import CARDS_LABEL

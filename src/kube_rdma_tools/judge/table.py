@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from kube_base.frozen import Frozen
-from kube_rdma.lib.page_text import aligned, widths, wrapped
+from kube_rdma.lib.page import aligned, widths, wrapped
 from kube_rdma_tools.judge.environment import Environment
 from kube_rdma_tools.judge.environments import ENVIRONMENTS
 from kube_rdma_tools.judge.listing import ALL, shown_places

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kube_rdma.model.install.blueprint import Json
+from kube_rdma.model.install import Json
 from kube_rdma_tools.judge.environment import Environment
 from kube_rdma_tools.judge.judged_pods import ARMOR_ANNOTATION
 from kube_rdma_tools.judge.violation import Violation

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kube_rdma.install.installation import blueprints
-from kube_rdma.model.install.blueprint import Hole, Joined, Json, Node, When
+from kube_rdma.model.install import Hole, Joined, Json, Node, When
 from kube_rdma_tools.rights.right import Right, resource_name, role_name
 
 KINDS = ("ClusterRole", "Role")

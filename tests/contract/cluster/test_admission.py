@@ -7,8 +7,7 @@ import pytest
 
 from kube_base.frozen import replace
 from kube_client import wire
-from kube_rdma.controller.retirement import retire_webhook
-from kube_rdma.controller.webhooks import WEBHOOK_CONFIGURATIONS
+from kube_rdma.controller.retirement import WEBHOOK_CONFIGURATIONS, retire_webhook
 
 
 @pytest.fixture(autouse=True)

@@ -17,11 +17,9 @@ from kube_client.watching import Deleted
 from kube_rdma.adapters.cluster.events import About, Events
 from kube_rdma.adapters.cluster.kinds.node import CARDS_HEALTHY, NODE
 from kube_rdma.adapters.cluster.kinds.pod import POD
-from kube_rdma.adapters.cluster.nodes import Nodes
-from kube_rdma.adapters.cluster.pods import Pods
+from kube_rdma.adapters.cluster.nodes import Nodes, Pods
 from kube_rdma.attach.cluster import NetworkObjects
-from kube_rdma.model.node import LabelChange, NodeCondition, NodeState, Taint
-from kube_rdma.model.pod import PodState
+from kube_rdma.model.kubernetes import LabelChange, NodeCondition, NodeState, PodState, Taint
 from tests.kit.api_server import TRIAL, Spec, clear_all
 
 OWN = "kube-rdma.io/network-status"  # an annotation of pods that is read

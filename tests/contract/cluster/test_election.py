@@ -8,8 +8,7 @@ import pytest
 
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.connect import connect
-from kube_rdma.controller.leadership import Leadership
-from kube_rdma.controller.lease import ELECTION, ElectionLease
+from kube_rdma.controller.leadership import ELECTION, ElectionLease, Leadership
 from kube_rdma.model.election import ElectionRecord, ElectionTiming
 from kube_rdma_testing.cluster.server import FakeServer
 from kube_rdma_testing.recording import recorded

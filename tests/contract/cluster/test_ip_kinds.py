@@ -14,7 +14,7 @@ from kube_client.kinds import Wanted
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.connect import connect
 from kube_rdma.ipam import cluster as ipam
-from kube_rdma.ipam.kind import IP_POOL, pool_of
+from kube_rdma.ipam.cluster import IP_POOL, pool_of
 from kube_rdma.ipam.rules.subpools import key_of
 from kube_rdma.model.ipam import (
     Block,

@@ -14,12 +14,11 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from kube_rdma.adapters.cni.exec.plugins import HostPlugins, Plugins
-from kube_rdma.adapters.cni.exec.process import ProcessOutcome
+from kube_rdma.adapters.cni.plugins import HostPlugins, Plugins, ProcessOutcome
 from kube_rdma.model.attach.attachment import Sandbox
 from kube_rdma.model.attach.steps import CallPlugin, PluginConf
 from kube_rdma.model.ipam import InterfaceName
-from kube_rdma.model.late_binding.binding import ContainerId, PodName
+from kube_rdma.model.late_binding import ContainerId, PodName
 from kube_rdma_testing.cni.plugins import FakeHost
 
 # It reads its environment as it was given: Python adds to its own.

@@ -12,7 +12,7 @@ import pytest
 
 from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
-from kube_rdma.adapters.cni.exec.process import MOST
+from kube_rdma.adapters.cni.plugins import MOST
 from kube_rdma.model.attach.attachment import PluginResult
 from kube_rdma.model.attach.cni import Dns
 

@@ -13,8 +13,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from kube_base.errors import Refused, Unavailable
-from kube_rdma.adapters.kernel.sriov.addresses import made_of
-from kube_rdma.adapters.kernel.sriov.functions import SriovCards
+from kube_rdma.adapters.kernel.sriov.functions import SriovCards, made_of
 from kube_rdma.hardware.survey import take_survey
 from kube_rdma.model.card import Function, Netdev
 from kube_rdma.model.device import PciAddress, PciPosition

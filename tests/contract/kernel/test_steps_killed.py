@@ -8,7 +8,7 @@ from ipaddress import ip_address, ip_network
 import pytest
 
 from kube_rdma.adapters.kernel.sriov.functions import SriovCards
-from kube_rdma.model.attach.pod_view import SeenRoute, SeenRule
+from kube_rdma.model.attach.attachment import SeenRoute, SeenRule
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma_testing.kernel.network import KilledError
 from tests.kit.pod_networks import card

@@ -9,7 +9,7 @@ from math import ceil
 import pytest
 import yaml
 
-from kube_rdma.model.verify.bandwidth import PROBE_SECONDS
+from kube_rdma.model.verify import PROBE_SECONDS
 from tests.documents.on_lab import followed
 from tests.documents.shell import Shell
 from tests.house.tree import ROOT

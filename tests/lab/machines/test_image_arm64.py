@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from kube_rdma.adapters.cni.conf import binary
-from kube_rdma.model.cni_conf import PLUGIN
+from kube_rdma.adapters.cni.conf import places
+from kube_rdma.model.attach.cni import PLUGIN
 from kube_rdma_lab.build import product, resolution
 from kube_rdma_lab.build.parts import open_store
 from kube_rdma_lab.native import cards, trees
@@ -92,7 +92,7 @@ def test_its_shim_answers_the_runtime(arm):
     """As the agent installs it."""
     root, words = arm
     shim = root / product.SITE / product.SHIM_PLACE.format(machine="aarch64")
-    binary.install(shim.read_bytes(), root / "opt/cni/bin")
+    places.install(shim.read_bytes(), root / "opt/cni/bin")
     answer = json.loads(run(words, f"/opt/cni/bin/{PLUGIN}", text="{}", CNI_COMMAND="VERSION"))
     assert "1.0.0" in answer["supportedVersions"]
 

@@ -15,10 +15,10 @@ from kube_rdma.admission.documents import pod_manifest
 from kube_rdma.admission.rules.completions import completions
 from kube_rdma.admission.rules.findings import findings
 from kube_rdma.attach.rules.requests import POD_NETWORKS, POD_NETWORKS_DEFINITION
-from kube_rdma.claims import parameter_document as parameters
+from kube_rdma.claims import parameters
 from kube_rdma.install.installation import assignment, objects
 from kube_rdma.lib.text.document import of_value
-from kube_rdma.model.admission.facts import Completes
+from kube_rdma.model.admission import Completes
 from kube_rdma.model.finding import Severity
 from kube_rdma_lab import cluster
 from kube_rdma_lab.waiting import until

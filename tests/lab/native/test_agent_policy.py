@@ -15,25 +15,20 @@ from kube_base.frozen import replace
 from kube_client import wire
 from kube_client.kinds import Wanted
 from kube_rdma.adapters.cluster.connect import connect
-from kube_rdma.adapters.cluster.pods import Pods
-from kube_rdma.attach.cluster import NetworkObjects
-from kube_rdma.attach.cluster_restarts import Restarts
-from kube_rdma.claims.cluster import write_statuses
-from kube_rdma.claims.cluster_slices import OfferedSlices
+from kube_rdma.adapters.cluster.nodes import Pods
+from kube_rdma.attach.cluster import NetworkObjects, Restarts
+from kube_rdma.claims.cluster import OfferedSlices, write_statuses
 from kube_rdma.claims.rules.names import slice_name
 from kube_rdma.install.installation import assignment, objects
 from kube_rdma.install.rules.agent_cel import ANNOTATIONS
-from kube_rdma.ipam.cluster import IP_BLOCK
+from kube_rdma.ipam.cluster import IP_BLOCK, IP_POOL
+from kube_rdma.ipam.effect_runner import IpamTiming
 from kube_rdma.ipam.ip_conf import load as load_ipam
-from kube_rdma.ipam.kind import IP_POOL
 from kube_rdma.ipam.node_addresses import IpamDependencies, NodeAddresses
-from kube_rdma.ipam.timing import IpamTiming
 from kube_rdma.lib.text import reader
-from kube_rdma.model.attach.restart import RestartRequest
-from kube_rdma.model.claims.device import DRIVER
-from kube_rdma.model.claims.offered import OfferedDevice, PublishedSlice
-from kube_rdma.model.claims.prepared import ClaimName
-from kube_rdma.model.claims.status import DeviceCondition, DeviceStatus
+from kube_rdma.model.attach.attachment import RestartRequest
+from kube_rdma.model.claims.claim import ClaimName, DeviceCondition, DeviceStatus
+from kube_rdma.model.claims.devices import DRIVER, OfferedDevice, PublishedSlice
 from kube_rdma.model.ipam import (
     EDITED,
     AddressRequest,

@@ -12,8 +12,7 @@ import re
 import pytest
 import yaml
 
-from kube_rdma.attach.rules.cni_conf.leftovers import SAVED
-from kube_rdma.attach.rules.cni_conf.meta_plugins import CELLO_RDMA, RDMA_CONF
+from kube_rdma.attach.rules.conflist import CELLO_RDMA, RDMA_CONF, SAVED
 from kube_rdma_lab import cluster
 from kube_rdma_lab.build import go
 from kube_rdma_lab.build.parts import open_store

@@ -7,7 +7,7 @@ here because the allocator is compiled, and `tests/kit/parts.py` does that befor
 import pytest
 
 from kube_rdma.claims.rules.verdicts import judge
-from kube_rdma.model.claims.verdict import ClaimOutcome, Reason
+from kube_rdma.model.claims.claim import ClaimOutcome, Reason
 from tests.kit import allocator
 from tests.kit.claim_worlds import world
 from tests.unit.claims.rules.test_cel import DRIVER, TRUE, WITHOUT_VALUE

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from kube_base.errors import Unavailable
-from kube_rdma.claims.rules.metadata import FOLDER
-from kube_rdma.model.claims.device import DRIVER
+from kube_rdma.claims.rules.prepare import FOLDER
+from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.demo import scc
 from tests.kit.claiming import (

@@ -9,7 +9,7 @@ import json
 import pytest
 import yaml
 
-from kube_rdma.model.claims.device import DRIVER
+from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.ghost import install
 from tests.documents.shell import Shell

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from kube_rdma.install.installation import assignment, objects
-from kube_rdma.model.quantity import quantity
+from kube_rdma.model.kubernetes import quantity
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.demo import scc
 from tests.documents.shell import Shell

@@ -10,8 +10,8 @@ import json
 import pytest
 
 from kube_rdma.install.installation import assignment, objects
-from kube_rdma.model.claims.device import DRIVER
-from kube_rdma.pools.documents.serve_label import LABEL
+from kube_rdma.model.claims.devices import DRIVER
+from kube_rdma.pools.documents.config import SERVE_LABEL
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.demo import scc
 from tests.kit import share_pods
@@ -50,7 +50,7 @@ def lab(native):
         yield native
     finally:
         cluster.kubectl(native, "delete", "pods", "-n", "default", "--all", *GONE)
-        cluster.kubectl(native, "label", "node", "--all", f"{LABEL}-")
+        cluster.kubectl(native, "label", "node", "--all", f"{SERVE_LABEL}-")
         items = [one for one in made if one["kind"] != "CustomResourceDefinition"]
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
         words = ("--ignore-not-found", "--cascade=foreground")
@@ -103,7 +103,7 @@ def test_a_card_of_a_running_pod_is_no_claims_while_the_kubelet_starts(lab):
     uid = share_pods.start(lab, "old", NODE, 1, OWN)
     (share,) = held(lab, NODE, OWN)[uid]
     taken = share.rpartition("-")[0].replace(":", "-").replace(".", "-")
-    cluster.kubectl(lab, "label", "node", NODE, f"{LABEL}=claims")
+    cluster.kubectl(lab, "label", "node", NODE, f"{SERVE_LABEL}=claims")
     waiting.until(lab, "the slices of the node", lambda: len(devices(lab)) == cards - 1)
     assert taken not in devices(lab)
     cluster.shell(lab, NODE, "sv", "-w", "60", "force-restart", "kubelet")

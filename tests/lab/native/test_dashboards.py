@@ -13,7 +13,7 @@ import pytest
 
 from kube_rdma.metrics.rules import families
 from kube_rdma.metrics.rules.dashboards import dashboards
-from kube_rdma.model.metrics.families import MetricKind
+from kube_rdma.model.metrics import MetricKind
 from tests.kit import prometheus as kit
 
 DRAWN = Path(__file__).with_name("dashboards.txt")

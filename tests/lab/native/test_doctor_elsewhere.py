@@ -13,7 +13,7 @@ from threading import Event, Thread
 import pytest
 import yaml
 
-from kube_rdma.cli.exit_codes import ExitCode
+from kube_rdma.cli.output import ExitCode
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.demo import scc
 from tests.documents.shell import Shell

@@ -16,9 +16,9 @@ from kube_client import wire
 from kube_rdma.adapters.cluster.connect import connect
 from kube_rdma.adapters.cluster.kinds.node import CARDS_HEALTHY
 from kube_rdma.adapters.cluster.nodes import Nodes
-from kube_rdma.model.reports.node_report import NodeReport
-from kube_rdma.pools.rules.labels.table import REMEMBERED, TABLE, VENDOR, is_nfd
-from kube_rdma.pools.rules.startup import KEYS
+from kube_rdma.model.reports import NodeReport
+from kube_rdma.pools.rules.holdings import KEYS
+from kube_rdma.pools.rules.labels import REMEMBERED, TABLE, VENDOR, is_nfd
 from kube_rdma.reports.cluster_node_reports import NodeReports
 from kube_rdma.reports.node_report import report_status
 from kube_rdma_lab import cluster

@@ -20,8 +20,7 @@ from kube_rdma.adapters.cluster.events import Events
 from kube_rdma.install.installation import notes, objects
 from kube_rdma.install.rules.notes import NO_DEFINITION, NO_IMAGE, NO_POOL, NO_RAIL_POOL
 from kube_rdma.install.rules.presets import DISTRIBUTIONS, PRESETS
-from kube_rdma.install.rules.recommended_labels import GROUP
-from kube_rdma.install.rules.release import MANAGER
+from kube_rdma.install.rules.release import GROUP, MANAGER
 from kube_rdma.ipam.pool_status_reporter import PoolStatusReporter
 from kube_rdma.lib.text import reader
 from kube_rdma_lab import cluster

@@ -10,8 +10,10 @@ import msgspec
 import pytest
 
 from kube_base.errors import Unavailable
-from kube_rdma.ipam import ip_objects, ip_pool, ip_pool_status
-from kube_rdma.ipam.ip_pool_status import IPPoolStatus, PoolFindings
+from kube_rdma.ipam import ip_pool
+from kube_rdma.ipam import objects as ip_objects
+from kube_rdma.ipam import objects as ip_pool_status
+from kube_rdma.ipam.objects import IPPoolStatus, PoolFindings
 from kube_rdma.lib.text.document import of_value
 from kube_rdma.model.ipam import Family, NodeLease, Usage
 from kube_rdma_lab import cluster

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import pytest
 import yaml
 
-from kube_rdma.model.claims.device import DRIVER
+from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.build import go
 from kube_rdma_lab.build.parts import open_store

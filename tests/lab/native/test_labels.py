@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from kube_rdma.pools.rules.labels import table
-from kube_rdma.pools.rules.labels.ownership import NFD_LIST
+from kube_rdma.pools.rules import labels as table
+from kube_rdma.pools.rules.labels import NFD_LIST
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.native.replay import Replay

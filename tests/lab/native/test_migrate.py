@@ -11,8 +11,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from kube_rdma.attach.rules.cni_conf.leftovers import SAVED
-from kube_rdma.attach.rules.cni_conf.meta_plugins import CELLO_RDMA
+from kube_rdma.attach.rules.conflist import CELLO_RDMA, SAVED
 from kube_rdma_lab import cluster, waiting
 from tests.documents.shell import Shell
 from tests.kit import device_plugins as vendors

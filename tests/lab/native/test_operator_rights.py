@@ -15,9 +15,9 @@ import yaml
 from kube_base.errors import Refused, Unavailable
 from kube_rdma.adapters.cluster.connect import connect
 from kube_rdma.install.installation import assignment, objects
-from kube_rdma.model.operator.cluster_policy import AppliedState
-from kube_rdma.operator.documents.nic_cluster_policy_status import PolicyVerdict, policy_status
-from kube_rdma.operator.kind import NIC_CLUSTER_POLICY
+from kube_rdma.model.operator import AppliedState
+from kube_rdma.operator.cluster import NIC_CLUSTER_POLICY
+from kube_rdma.operator.documents.nic_cluster_policy import PolicyVerdict, policy_status
 from kube_rdma.operator.rules.placement import PLACE_LABELS, READY_LABEL
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc

@@ -15,9 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from kube_rdma.attach.rules.cni_conf.conflist import ENTRY, unplan
-from kube_rdma.attach.rules.cni_conf.files import plugins, type_of
-from kube_rdma.model.cni_conf import PLUGIN, SET_ASIDE, ConfFile
+from kube_rdma.attach.rules.conflist import ENTRY, plugins, type_of, unplan
+from kube_rdma.model.attach.cni import PLUGIN, SET_ASIDE, ConfFile
 from kube_rdma_lab import cluster
 from kube_rdma_lab.build import go
 from kube_rdma_lab.build.parts import open_store

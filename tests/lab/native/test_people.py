@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from kube_rdma.cli.exit_codes import ExitCode
+from kube_rdma.cli.output import ExitCode
 from kube_rdma.install.installation import objects
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc

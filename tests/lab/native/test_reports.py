@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from kube_rdma.cli.exit_codes import ExitCode
+from kube_rdma.cli.output import ExitCode
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.native.replay import Replay

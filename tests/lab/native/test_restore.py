@@ -16,9 +16,9 @@ from kube_rdma.adapters.cluster.connect import connect
 from kube_rdma.adapters.cluster.events import Events
 from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.ipam import cluster as ipam
+from kube_rdma.ipam.effect_runner import IpamTiming
 from kube_rdma.ipam.gc import run_gc
 from kube_rdma.ipam.node_addresses import IpamDependencies, NodeAddresses
-from kube_rdma.ipam.timing import IpamTiming
 from kube_rdma.model.ipam import AddressRequest, NicRequest, Timing
 from kube_rdma_lab import backups, cluster
 from kube_rdma_lab import lab as labs
@@ -90,7 +90,7 @@ async def add(nodes, word, count):
 async def held(lab):
     """Every address that some node holds."""
     async with connect(lab.kubeconfig) as client:
-        blocks = [ipam.block(one) for one in await client.list(ipam.IP_BLOCK)]
+        blocks = [ipam.stored_block(one) for one in await client.list(ipam.IP_BLOCK)]
     return {
         str(block.key.address(place))
         for block in blocks

@@ -20,10 +20,9 @@ from kube_client.objects import Cluster
 from kube_client.route import find_route
 from kube_client.watching import Synced
 from kube_rdma.adapters.cluster.kinds.node import NODE
-from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
+from kube_rdma.adapters.cluster.kinds.own import NODE_REPORT
 from kube_rdma.adapters.cluster.kinds.pod import POD
-from kube_rdma.ipam.cluster import IP_BLOCK
-from kube_rdma.ipam.kind import IP_POOL
+from kube_rdma.ipam.cluster import IP_BLOCK, IP_POOL
 from kube_rdma.pools.kind import NODE_POLICY
 from kube_rdma_lab import cluster
 from kube_rdma_lab import lab as labs

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kube_base.frozen import replace
-from kube_rdma.adapters.kernel.netlink.uevents import Uevent
+from kube_rdma.adapters.kernel.netlink.events import Uevent
 from kube_rdma.adapters.kubelet.device_plugin import DevicePlugin
 from kube_rdma.agent.dependencies import AgentDependencies
 from kube_rdma.agent.loop import run_plugin

@@ -3,9 +3,9 @@
 import pytest
 
 from kube_base.frozen import replace
-from kube_rdma.adapters.kernel.netlink.uevents import Uevent
+from kube_rdma.adapters.kernel.netlink.events import Uevent
 from kube_rdma.model.card import CardId
-from kube_rdma.pools.rules.health.absence import ASK, DEVICE_GONE, MOVED
+from kube_rdma.pools.rules.absence import ASK, DEVICE_GONE, MOVED
 from kube_rdma_testing.kubelet.devices import ContainerPlace
 from tests.unit.agent.world import VKE, World, hard_card, seat, until
 
@@ -161,7 +161,7 @@ async def test_until_the_records_are_read_nobody_is_accused(world):
 async def test_without_the_kubelet_s_word_nobody_is_accused(world, monkeypatch):
     """Who holds a card is not known; the next looks come by themselves."""
     world.label("exclusive")
-    monkeypatch.setattr("kube_rdma.pools.rules.health.absence.ASK", 0.01)
+    monkeypatch.setattr("kube_rdma.pools.rules.absence.ASK", 0.01)
     assert ASK > 1
     async with world.serving(world.doors(kubelet=False)):
         await world.all_good()

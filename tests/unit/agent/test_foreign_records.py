@@ -10,15 +10,14 @@ import pytest
 from grpclib import GRPCError
 
 from kube_base.errors import Unavailable
-from kube_rdma.adapters.journal.format import FUNCTIONS
+from kube_rdma.adapters.journal.codec import FUNCTIONS
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.lib.records import Records
 from kube_rdma.model.attach.attachment import Sandbox
 from kube_rdma.model.attach.cni import CniResult
 from kube_rdma.model.device import PciAddress
-from kube_rdma.model.functions.function import MadeFunctions
-from kube_rdma.model.late_binding.binding import ContainerId, PodName
-from kube_rdma.model.pools.pool import Mode
+from kube_rdma.model.late_binding import ContainerId, PodName
+from kube_rdma.model.pools import MadeFunctions, Mode
 from kube_rdma_testing.disk import FakeDisk
 from kube_rdma_testing.kubelet.devices import ContainerPlace
 from tests.unit.agent.test_modes import remembering

@@ -9,19 +9,19 @@ from kube_base.frozen import replace
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.nodes import Nodes
+from kube_rdma.adapters.journal.codec import FUNCTIONS
 from kube_rdma.adapters.journal.disk import Folder
-from kube_rdma.adapters.journal.format import FUNCTIONS
 from kube_rdma.adapters.journal.journal import Journal
-from kube_rdma.adapters.kernel.netlink.uevents import Uevent
+from kube_rdma.adapters.kernel.netlink.events import Uevent
 from kube_rdma.adapters.kernel.sriov.functions import SriovCards
 from kube_rdma.agent import virtual_functions
-from kube_rdma.agent.node.startup_taint import StartupTaint
+from kube_rdma.agent.node.marks import StartupTaint
 from kube_rdma.agent.virtual_functions import Sources
 from kube_rdma.hardware.survey import take_survey
 from kube_rdma.model.card import Function, Netdev, Use
 from kube_rdma.model.device import PciAddress, PciPosition
-from kube_rdma.pools.rules.health import absence
-from kube_rdma.pools.rules.startup import EFFECT, STARTING
+from kube_rdma.pools.rules import absence
+from kube_rdma.pools.rules.holdings import EFFECT, STARTING
 from kube_rdma.reports.node_keeper import WritePace
 from kube_rdma_testing.kernel.sriov import FakeSriov
 from kube_rdma_testing.kernel.tree import write_tree

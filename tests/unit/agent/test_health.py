@@ -7,10 +7,10 @@ import pytest
 from kube_base.frozen import replace
 from kube_rdma.agent.handlers import Handlers
 from kube_rdma.model.device import PortState
-from kube_rdma.model.pools.pool import Mode, PoolSpec
-from kube_rdma.pools.rules.cards import cards
-from kube_rdma.pools.rules.health.discovery import judge
+from kube_rdma.model.pools import Mode, PoolSpec
+from kube_rdma.pools.rules.health import judge
 from kube_rdma.pools.rules.pools import resolve
+from kube_rdma.pools.rules.selection import cards
 from kube_rdma.pools.servers import ResourceServers
 from kube_rdma_testing.kubelet.devices import ContainerPlace
 from tests.unit.agent.world import VKE, World, hard_card, until

@@ -8,10 +8,10 @@ from grpclib import GRPCError
 from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
 from kube_rdma.adapters.files.device_info import DeviceInfoFolder
-from kube_rdma.adapters.journal.format import POOLS
+from kube_rdma.adapters.journal.codec import POOLS
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.agent import loop
-from kube_rdma.hardware.own_addresses import OwnAddresses
+from kube_rdma.hardware.survey import OwnAddresses
 from kube_rdma.model.card import Use
 from kube_rdma_testing.disk import FakeDisk
 from kube_rdma_testing.kubelet.devices import ContainerPlace

@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass, field
 
-from kube_rdma.adapters.journal.format import POOLS
+from kube_rdma.adapters.journal.codec import POOLS
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.agent.mode_changes import ModeChanges
 from kube_rdma.agent.node.node_events import NullNodeEvents
-from kube_rdma.attach.late_binding.interface import NoLateBinding
+from kube_rdma.attach.late_binding import NoLateBinding
 from kube_rdma.model.device import PciAddress
-from kube_rdma.model.pools.holding import Holding
-from kube_rdma.model.pools.pool import (
+from kube_rdma.model.holdings import Holding
+from kube_rdma.model.pools import (
     AppliedPools,
     ExtraInfo,
     FunctionRange,

@@ -11,22 +11,21 @@ from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.events import Events
 from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.kinds.pod import POD
-from kube_rdma.adapters.cluster.pods import Pods
+from kube_rdma.adapters.cluster.nodes import Pods
+from kube_rdma.adapters.journal.codec import BINDINGS
 from kube_rdma.adapters.journal.disk import Folder
-from kube_rdma.adapters.journal.format import BINDINGS
 from kube_rdma.adapters.journal.journal import Journal
+from kube_rdma.adapters.kubelet.device_plugin import Registry, serve
 from kube_rdma.adapters.kubelet.folders import Folders
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
-from kube_rdma.adapters.kubelet.registry import Registry, serve
 from kube_rdma.adapters.runtime.cdi import CdiFolder
 from kube_rdma.adapters.runtime.settings import SettingsFolder
 from kube_rdma.agent.dependencies import AgentDependencies
 from kube_rdma.agent.loop import run_plugin
 from kube_rdma.agent.node.cluster_node_events import ClusterNodeEvents
 from kube_rdma.agent.node.node_events import NodeEvent
-from kube_rdma.attach.late_binding.binder import Binder, BinderDependencies
-from kube_rdma.attach.late_binding.early_settings import EarlySettings
-from kube_rdma.attach.late_binding.interface import NoLateBinding
+from kube_rdma.attach.binder import Binder, BinderDependencies
+from kube_rdma.attach.late_binding import EarlySettings, NoLateBinding
 from kube_rdma.model.card import Function, Netdev
 from kube_rdma.model.device import PciAddress, PciPosition, PortState
 from kube_rdma.pools.kubelet_view import KubeletView

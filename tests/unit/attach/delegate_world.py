@@ -4,8 +4,8 @@ import json
 
 from kube_rdma.adapters.cni.protocol import decode
 from kube_rdma.attach.documents import cni_conf, network_status
-from kube_rdma.attach.rules.cni_conf.conflist import ENTRY
-from kube_rdma.model.cni_conf import Wiring
+from kube_rdma.attach.rules.conflist import ENTRY
+from kube_rdma.model.attach.cni import Wiring
 from tests.unit.attach.network_world import RANGE, Addresses, Late, Node, World, container
 
 NETWORK = {

@@ -13,8 +13,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from kube_rdma.model.cni_conf import Wiring
-from kube_rdma.model.pools.pool import Mode
+from kube_rdma.model.attach.cni import Wiring
+from kube_rdma.model.pools import Mode
 from tests.unit.attach.delegate_world import NETWORK, DelegateWorld
 from tests.unit.attach.network_world import RESOURCE, card, share
 

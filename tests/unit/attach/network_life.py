@@ -9,7 +9,7 @@ from errno import EIO
 
 from kube_base.errors import KubeError
 from kube_base.frozen import replace
-from kube_rdma.attach.rules.settings.files import as_asked
+from kube_rdma.attach.rules.settings import as_asked
 from kube_rdma_testing.ipam import FakeAddresses
 from kube_rdma_testing.kernel.network import KilledError
 from kube_rdma_testing.kernel.network_kernel import FakeKernel

@@ -10,29 +10,35 @@ from ipaddress import IPv6Address
 from itertools import count
 
 from kube_base.frozen import replace
-from kube_rdma.adapters.cni.exec.plugins import Plugins
-from kube_rdma.adapters.journal.format import ATTACHMENTS
+from kube_rdma.adapters.cni.plugins import Plugins
+from kube_rdma.adapters.journal.codec import ATTACHMENTS
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.kernel.pod.errors import INFINIBAND
 from kube_rdma.attach.attach import AttachDependencies
-from kube_rdma.attach.context import NodeContext
+from kube_rdma.attach.calls import CniRouter
 from kube_rdma.attach.documents import cni_conf, network_definition
 from kube_rdma.attach.documents.network_status import statuses
 from kube_rdma.attach.executor import AttachmentJournal, PlanExecutor
-from kube_rdma.attach.router import CniRouter
+from kube_rdma.attach.node_view import NodeContext
 from kube_rdma.attach.rules.plan import gid_room, gids_wanted
 from kube_rdma.attach.rules.requests import ANNOTATION
 from kube_rdma.model.attach.attachment import GidTable, GrantedShare, HostLink, HostNetwork
 from kube_rdma.model.attach.cni import Call, CniAttachment, CniResult, Verb
 from kube_rdma.model.card import Card, CardId, Function, Netdev
-from kube_rdma.model.device import CharDevice, CharKind, Gid, GidType, PciAddress, PciPosition
-from kube_rdma.model.functions.step import FunctionPlace
+from kube_rdma.model.device import (
+    CharDevice,
+    CharKind,
+    Gid,
+    GidType,
+    PciAddress,
+    PciPosition,
+    PlannedHostLink,
+)
+from kube_rdma.model.holdings import Holding
 from kube_rdma.model.ipam import InterfaceName
-from kube_rdma.model.late_binding.binding import ContainerId, PodName
-from kube_rdma.model.link import PlannedHostLink
-from kube_rdma.model.pod import PodState
-from kube_rdma.model.pools.holding import Holding
-from kube_rdma.model.pools.pool import Bind, Mode, ShareId
+from kube_rdma.model.kubernetes import PodState
+from kube_rdma.model.late_binding import ContainerId, PodName
+from kube_rdma.model.pools import Bind, FunctionPlace, Mode, ShareId
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma_testing.cni.ipam import FakeIpam
 from kube_rdma_testing.cni.plugins import FakeHost

@@ -4,7 +4,7 @@ import json
 from ipaddress import ip_address
 from pathlib import Path
 
-from kube_rdma.adapters.cni.exec.process import ProcessOutcome
+from kube_rdma.adapters.cni.plugins import ProcessOutcome
 
 ADDRESS = ip_address("10.5.0.2")
 

@@ -15,9 +15,14 @@ from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
 from kube_rdma.model.attach.attachment import AttachmentKey
 from kube_rdma.model.attach.cni import CniResult
-from kube_rdma.model.claims.parameters import ClaimParameters, NetworkReference
-from kube_rdma.model.claims.prepared import ClaimDevice, ClaimName, ClaimShare
-from kube_rdma.model.pools.pool import Mode, ShareId
+from kube_rdma.model.claims.claim import (
+    ClaimDevice,
+    ClaimName,
+    ClaimParameters,
+    ClaimShare,
+    NetworkReference,
+)
+from kube_rdma.model.pools import Mode, ShareId
 from kube_rdma_testing.kernel.network import KilledError
 from tests.unit.attach.network_world import World, card, config, container, share, site_ipam
 

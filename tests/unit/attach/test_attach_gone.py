@@ -5,7 +5,7 @@ import pytest
 from kube_base.errors import Broken
 from kube_rdma.model.attach.cni import CniResult
 from kube_rdma.model.errors import HardwareGone
-from kube_rdma.model.pools.pool import Mode
+from kube_rdma.model.pools import Mode
 from tests.unit.attach.network_world import World, card, config, container, share
 
 CARD, FUNCTION = card(0), card(0, virtual=True)

@@ -6,11 +6,10 @@ import pytest
 
 from kube_base.errors import Broken, Refused, Unavailable
 from kube_base.frozen import replace
-from kube_rdma.attach.context import NodeContext
-from kube_rdma.attach.node_view import NodeView, NodeViewDependencies
-from kube_rdma.hardware.survey_cache import SurveyCache
-from kube_rdma.model.pools.holding import Holding
-from kube_rdma.model.pools.pool import Attach, Mode, Pool, PoolSpec, Share, ShareId
+from kube_rdma.attach.node_view import NodeContext, NodeView, NodeViewDependencies
+from kube_rdma.hardware.survey import SurveyCache
+from kube_rdma.model.holdings import Holding
+from kube_rdma.model.pools import Attach, Mode, Pool, PoolSpec, Share, ShareId
 from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma.pools.kubelet_view import KubeletView
 from tests.unit.attach.network_life import Halting

@@ -4,8 +4,7 @@ import pytest
 
 from kube_base.errors import Broken, Refused, Unavailable
 from kube_base.frozen import replace
-from kube_rdma.model.functions.step import VlanProtocol
-from kube_rdma.model.pools.pool import Mode
+from kube_rdma.model.pools import Mode, VlanProtocol
 from tests.unit.attach.delegate_world import DelegateWorld
 from tests.unit.attach.network_world import AS_MADE, World, card, config, share
 

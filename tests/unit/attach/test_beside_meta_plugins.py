@@ -6,13 +6,12 @@ import pytest
 
 from kube_base.errors import Refused
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION, RESOURCE
-from kube_rdma.attach.context import NodeContext
-from kube_rdma.attach.node_view import NodeView, NodeViewDependencies
-from kube_rdma.attach.rules.cni_conf.meta_plugins import CELLO_RDMA, RDMA_CONF
+from kube_rdma.adapters.cluster.kinds.own import DEFINITION, RESOURCE
+from kube_rdma.attach.node_view import NodeContext, NodeView, NodeViewDependencies
+from kube_rdma.attach.rules.conflist import CELLO_RDMA, RDMA_CONF
 from kube_rdma.attach.rules.requests import ANNOTATION, POD_NETWORKS
-from kube_rdma.hardware.survey_cache import SurveyCache
-from kube_rdma.model.pod import PodState
+from kube_rdma.hardware.survey import SurveyCache
+from kube_rdma.model.kubernetes import PodState
 from kube_rdma.pools.kubelet_view import KubeletView
 from kube_rdma_testing.cluster.server import FakeServer
 from kube_rdma_testing.runtime.cri import FakeCriRuntime

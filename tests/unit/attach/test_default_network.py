@@ -6,9 +6,8 @@ import pytest
 
 from kube_base.errors import Refused, Unavailable
 from kube_rdma.attach.rules.requests import DEFAULT_NETWORK
-from kube_rdma.model.attach.cni import CniResult
-from kube_rdma.model.cni_conf import ANNOTATIONS, ConfFile, Wiring
-from kube_rdma.model.pools.pool import Mode
+from kube_rdma.model.attach.cni import ANNOTATIONS, CniResult, ConfFile, Wiring
+from kube_rdma.model.pools import Mode
 from tests.unit.attach.delegate_world import NETWORK, DelegateWorld
 from tests.unit.attach.network_world import RESOURCE, card, share
 

@@ -8,10 +8,9 @@ import pytest
 from kube_base.errors import Broken, Refused, Unavailable
 from kube_base.frozen import replace
 from kube_rdma.attach.rules.requests import ANNOTATION
-from kube_rdma.model.attach.cni import CniAttachment, CniResult
-from kube_rdma.model.cni_conf import ANNOTATIONS, Wiring
+from kube_rdma.model.attach.cni import ANNOTATIONS, CniAttachment, CniResult, Wiring
 from kube_rdma.model.ipam import InterfaceName
-from kube_rdma.model.pools.pool import Mode
+from kube_rdma.model.pools import Mode
 from tests.unit.attach.delegate_world import NETWORK, PREVIOUS, DelegateWorld
 from tests.unit.attach.network_life import Halting
 from tests.unit.attach.network_world import RANGE, card, config, container, share

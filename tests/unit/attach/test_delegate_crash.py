@@ -4,7 +4,7 @@ from itertools import count
 
 import pytest
 
-from kube_rdma.model.pools.pool import Mode
+from kube_rdma.model.pools import Mode
 from kube_rdma_testing.kernel.network import KilledError
 from tests.unit.attach.delegate_world import DelegateWorld
 from tests.unit.attach.network_world import card, share

@@ -9,13 +9,13 @@ import pytest
 from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
 from kube_rdma.adapters.files.device_info import DeviceInfoFolder
-from kube_rdma.attach.rules.cni_conf.meta_plugins import rdma_conf
+from kube_rdma.attach.rules.conflist import rdma_conf
 from kube_rdma.attach.rules.requests import ANNOTATION, POD_NETWORKS
 from kube_rdma.model.attach.attachment import GrantedShare
+from kube_rdma.model.attach.cni import ConfFile, Wiring
 from kube_rdma.model.attach.steps import AddRoute, AddRule
-from kube_rdma.model.cni_conf import ConfFile, Wiring
 from kube_rdma.model.ipam import IPPool, IPRange, PoolName
-from kube_rdma.model.pools.pool import Bind, Mode, ShareId
+from kube_rdma.model.pools import Bind, Mode, ShareId
 from kube_rdma_testing.ipam import FakeAddresses
 from tests.unit.attach.delegate_world import NETWORK, DelegateWorld
 from tests.unit.attach.network_world import card, container, share

@@ -10,9 +10,8 @@ import pytest
 from kube_base.errors import Unavailable
 from kube_base.frozen import replace
 from kube_rdma.model.attach.attachment import AttachmentKey
-from kube_rdma.model.attach.cni import Verb
-from kube_rdma.model.cni_conf import Wiring
-from kube_rdma.model.pools.pool import Mode
+from kube_rdma.model.attach.cni import Verb, Wiring
+from kube_rdma.model.pools import Mode
 from kube_rdma_testing.kernel.network import KilledError
 from tests.unit.agent.world import until
 from tests.unit.attach.delegate_world import NETWORK, DelegateWorld

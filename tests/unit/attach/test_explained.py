@@ -11,12 +11,12 @@ from kube_rdma.attach.documents import network_status, networks
 from kube_rdma.explain.rules.node import basis
 from kube_rdma.explain.rules.pod import explain
 from kube_rdma.explain.views import step_texts
-from kube_rdma.model.admission.pod_template import ContainerTemplate, PodTemplate, ResourceAsk
+from kube_rdma.model.admission import ContainerTemplate, PodTemplate, ResourceAsk
 from kube_rdma.model.explain import PodEvidence, StepsFrom
-from kube_rdma.model.node import NodeState
-from kube_rdma.model.pools.pool import Mode
-from kube_rdma.model.reports.node_report import NodeReport, ReportedCard, ReportedPool, ReportedPort
-from kube_rdma.pools.rules.labels.table import NAMESPACES
+from kube_rdma.model.kubernetes import NodeState
+from kube_rdma.model.pools import Mode
+from kube_rdma.model.reports import NodeReport, ReportedCard, ReportedPool, ReportedPort
+from kube_rdma.pools.rules.labels import NAMESPACES
 from tests.unit.attach.network_world import POD, RESOURCE, World, card, config, share
 
 OWN_STATUS = "kube-rdma.io/network-status"

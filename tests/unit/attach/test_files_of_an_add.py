@@ -23,7 +23,7 @@ from kube_base.frozen import replace
 from kube_rdma.adapters.cni import protocol
 from kube_rdma.adapters.cni.socket import CniSocket
 from kube_rdma.model.attach.attachment import AttachmentKey
-from kube_rdma.model.pools.pool import Mode
+from kube_rdma.model.pools import Mode
 from tests.unit.attach.network_world import POD, UID, World, card, config, container, share
 
 MOST = 40

@@ -3,11 +3,10 @@
 import pytest
 
 from kube_base.errors import Refused
-from kube_rdma.attach.context import NodeContext
-from kube_rdma.attach.node_view import NodeView, NodeViewDependencies
+from kube_rdma.attach.node_view import NodeContext, NodeView, NodeViewDependencies
 from kube_rdma.attach.rules.plan import gids_wanted
 from kube_rdma.model.attach.attachment import GidTable, NetworkKind
-from kube_rdma.model.pools.pool import Mode
+from kube_rdma.model.pools import Mode
 from tests.kit import pod_networks as pods
 from tests.unit.attach.network_world import World, card, config, share
 

@@ -3,11 +3,10 @@
 import pytest
 
 from kube_base.errors import Unavailable
-from kube_rdma.attach.context import NodeContext
-from kube_rdma.attach.node_view import NodeView, NodeViewDependencies
+from kube_rdma.attach.node_view import NodeContext, NodeView, NodeViewDependencies
 from kube_rdma.model.device import CharKind
-from kube_rdma.model.pools.holding import Holding
-from kube_rdma.model.pools.pool import Grant, Mode, Pool, PoolSpec, Share, ShareId
+from kube_rdma.model.holdings import Holding
+from kube_rdma.model.pools import Grant, Mode, Pool, PoolSpec, Share, ShareId
 from kube_rdma.pools.kubelet_view import KubeletView
 from kube_rdma.pools.rails import NodeRails
 from tests.unit.attach.network_world import card

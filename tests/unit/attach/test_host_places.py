@@ -5,7 +5,7 @@ from pathlib import PurePosixPath
 import pytest
 
 from kube_base.errors import Refused
-from kube_rdma.attach.host_places import HostPlaces
+from kube_rdma.attach.node_networks import HostPlaces
 from kube_rdma_testing.runtime.cri import FakeCriRuntime
 
 SAID = {"PluginDirs": ["/data/cni"], "PluginConfDir": "/etc/cni/net.d", "Prefix": "eth"}

@@ -10,26 +10,19 @@ from kube_base.frozen import replace
 from kube_client.kinds import Wanted
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.pod import POD
-from kube_rdma.attach.context import NodeContext
-from kube_rdma.attach.node_view import (
-    NodeView,
-    NodeViewDependencies,
-    host_network,
-)
+from kube_rdma.attach.node_view import NodeContext, NodeView, NodeViewDependencies, host_network
 from kube_rdma.attach.rules.seats import seats
 from kube_rdma.attach.rules.vf import places
-from kube_rdma.hardware.survey_cache import SurveyCache
+from kube_rdma.hardware.survey import SurveyCache
 from kube_rdma.ipam import ip_conf
-from kube_rdma.ipam.kind import IP_POOL, pool_of
+from kube_rdma.ipam.cluster import IP_POOL, pool_of
 from kube_rdma.lib.text.document import of_value
-from kube_rdma.model.attach.attachment import NetworkKind
-from kube_rdma.model.attach.pod_view import SeenLink
-from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings
+from kube_rdma.model.attach.attachment import NetworkKind, SeenLink
+from kube_rdma.model.device import PlannedHostLink
 from kube_rdma.model.ipam import EDITED, IMPORTED, IPPool, IPRange, Route, Span
-from kube_rdma.model.late_binding.binding import PodName
-from kube_rdma.model.link import PlannedHostLink
-from kube_rdma.model.pod import MIRROR
-from kube_rdma.model.pools.pool import Mode
+from kube_rdma.model.kubernetes import MIRROR
+from kube_rdma.model.late_binding import PodName
+from kube_rdma.model.pools import FunctionPlace, FunctionSettings, Mode
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma_testing.cluster.server import FakeServer
 from tests.kit.claims import pool

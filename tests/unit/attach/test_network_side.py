@@ -12,32 +12,26 @@ import pytest
 
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.events import Events
-from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION
+from kube_rdma.adapters.cluster.kinds.own import DEFINITION
 from kube_rdma.adapters.cluster.kinds.pod import POD
-from kube_rdma.adapters.cluster.pods import Pods
+from kube_rdma.adapters.cluster.nodes import Pods
 from kube_rdma.adapters.cni.conf.folder import FolderTiming
 from kube_rdma.adapters.cni.state import AskingPods
 from kube_rdma.agent.node.cluster_node_events import ClusterNodeEvents
-from kube_rdma.attach.node_networks import (
-    NetworkSite,
-    NodeKernel,
-    NodeNetworks,
-)
+from kube_rdma.attach.node_networks import NetworkSite, NodeKernel, NodeNetworks
 from kube_rdma.attach.repair import RepairTiming
 from kube_rdma.attach.rules.repair import FAILURES
 from kube_rdma.attach.rules.requests import ANNOTATION, POD_NETWORKS
 from kube_rdma.controller.evictions import Evictions
-from kube_rdma.hardware.survey_cache import SurveyCache
+from kube_rdma.hardware.survey import SurveyCache
 from kube_rdma.ipam import cluster as ipam
-from kube_rdma.ipam.kind import IP_POOL
-from kube_rdma.model.attach.pod_view import SeenLink
-from kube_rdma.model.attach.restart import RESTART
-from kube_rdma.model.cni_conf import PLUGIN
+from kube_rdma.ipam.cluster import IP_POOL
+from kube_rdma.model.attach.attachment import RESTART, SeenLink
+from kube_rdma.model.attach.cni import PLUGIN
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.errors import Outdated
-from kube_rdma.model.late_binding.binding import PodName
-from kube_rdma.model.late_binding.runtime import PodSandbox
-from kube_rdma.model.pod import PodState
+from kube_rdma.model.kubernetes import PodState
+from kube_rdma.model.late_binding import PodName, PodSandbox
 from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma.pools.kubelet_view import KubeletView
 from kube_rdma_testing.cluster.server import FakeServer

@@ -6,11 +6,11 @@ import pytest
 
 from kube_base.errors import Broken, Refused, Unavailable
 from kube_base.frozen import replace
-from kube_rdma.attach.rules.settings.files import ANNOTATION
+from kube_rdma.attach.rules.settings import ANNOTATION
 from kube_rdma.model.attach.cni import Call, CniResult, Verb
 from kube_rdma.model.ipam import Route
-from kube_rdma.model.late_binding.binding import UsedDevice
-from kube_rdma.model.pools.pool import Mode
+from kube_rdma.model.late_binding import UsedDevice
+from kube_rdma.model.pools import Mode
 from tests.unit.attach.network_world import RESOURCE, World, card, config, container, eth0, share
 
 STATUS = "k8s.v1.cni.cncf.io/network-status"

@@ -7,9 +7,9 @@ import pytest
 
 from kube_base.errors import Refused
 from kube_base.frozen import replace
-from kube_rdma.model.cni_conf import ConfFile
+from kube_rdma.model.attach.cni import ConfFile
 from kube_rdma.model.ipam import IPPool, IPRange, PoolName
-from kube_rdma.model.pools.pool import Mode
+from kube_rdma.model.pools import Mode
 from kube_rdma_testing.ipam import FakeAddresses
 from tests.unit.attach.delegate_world import NETWORK, DelegateWorld
 from tests.unit.attach.network_world import RESOURCE, World, card, share

@@ -11,16 +11,15 @@ from kube_client.objects import Cluster
 from kube_client.watching import Changed, Deleted, Synced
 from kube_rdma.adapters.cluster.kinds.pod import POD, pod_state
 from kube_rdma.adapters.cni.state import AskingPods
-from kube_rdma.attach import pod_watch
+from kube_rdma.attach import repair
 from kube_rdma.attach.annotated_networks import asking
-from kube_rdma.attach.context import NodeContext
-from kube_rdma.attach.pod_watch import NodePodWatch, PodWatchDependencies
+from kube_rdma.attach.node_view import NodeContext
+from kube_rdma.attach.repair import NodePodWatch, PodWatchDependencies
 from kube_rdma.attach.rules.requests import ANNOTATION, POD_NETWORKS, POD_NETWORKS_DEFINITION
-from kube_rdma.model.attach.restart import RESTART
-from kube_rdma.model.cni_conf import Wiring
-from kube_rdma.model.late_binding.binding import PodName
-from kube_rdma.model.late_binding.runtime import PodSandbox
-from kube_rdma.model.pod import MIRROR
+from kube_rdma.model.attach.attachment import RESTART
+from kube_rdma.model.attach.cni import Wiring
+from kube_rdma.model.kubernetes import MIRROR
+from kube_rdma.model.late_binding import PodName, PodSandbox
 from kube_rdma_testing.cluster.server import FakeServer
 from kube_rdma_testing.recording import recorded
 from tests.unit.agent.world import NODE_NAME, until
@@ -223,7 +222,7 @@ async def test_a_pod_on_the_hosts_network_whose_reader_raises_silences_no_other(
             raise RecursionError
         return asking(pod, network)
 
-    monkeypatch.setattr(pod_watch, "asking", read)
+    monkeypatch.setattr(repair, "asking", read)
     async with world.life(None) as (pods, cluster):
         for name in "ab":
             await cluster.put(name, ASKS, hostNetwork=True)

@@ -3,8 +3,8 @@
 import pytest
 
 from kube_base.errors import Broken, Refused, Unavailable
-from kube_rdma.adapters.cni.exec.process import ProcessOutcome
-from kube_rdma.model.pools.pool import Mode
+from kube_rdma.adapters.cni.plugins import ProcessOutcome
+from kube_rdma.model.pools import Mode
 from tests.unit.attach.network_world import World, card, config, container, share
 
 STATUS = "k8s.v1.cni.cncf.io/network-status"

@@ -4,13 +4,13 @@ import pytest
 
 from kube_base.errors import Unavailable
 from kube_base.frozen import replace
-from kube_rdma.attach.outdated_pods import ALONE, EVICTED, OutdatedPods
-from kube_rdma.attach.rules.restarts import AGAIN
-from kube_rdma.model.attach.restart import RESTART
+from kube_rdma.attach.attach import ALONE, EVICTED, OutdatedPods
+from kube_rdma.attach.rules.repair import AGAIN
+from kube_rdma.model.attach.attachment import RESTART
 from kube_rdma.model.errors import Outdated
 from kube_rdma.model.ipam import InterfaceName
-from kube_rdma.model.pod import PodState
-from kube_rdma.model.pools.pool import Mode
+from kube_rdma.model.kubernetes import PodState
+from kube_rdma.model.pools import Mode
 from tests.unit.attach.network_world import World, card, config, share
 
 VIRTUAL = card(0, virtual=True)

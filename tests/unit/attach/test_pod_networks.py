@@ -9,24 +9,17 @@ from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
 from kube_client.kinds import Wanted
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION as DEFINED
-from kube_rdma.adapters.cluster.kinds.network_definition import DefinitionSpec
+from kube_rdma.adapters.cluster.kinds.own import DEFINITION as DEFINED
+from kube_rdma.adapters.cluster.kinds.own import DefinitionSpec
 from kube_rdma.adapters.cluster.kinds.pod import POD as POD_KIND
 from kube_rdma.attach.annotated_networks import asking, meant
-from kube_rdma.attach.context import NodeContext
-from kube_rdma.attach.node_view import (
-    NodeView,
-    NodeViewDependencies,
-    host_network,
-)
-from kube_rdma.ipam.kind import IP_POOL
-from kube_rdma.model.attach.attachment import CardAddresses, NetworkKind
-from kube_rdma.model.attach.cni import CniInterface, CniResult, LinkAddress
-from kube_rdma.model.attach.pod_view import SeenLink
-from kube_rdma.model.cni_conf import ConfFile
+from kube_rdma.attach.node_view import NodeContext, NodeView, NodeViewDependencies, host_network
+from kube_rdma.ipam.cluster import IP_POOL
+from kube_rdma.model.attach.attachment import CardAddresses, NetworkKind, SeenLink
+from kube_rdma.model.attach.cni import CniInterface, CniResult, ConfFile, LinkAddress
 from kube_rdma.model.ipam import IPPool, IPRange, PoolName
-from kube_rdma.model.pod import PodState
-from kube_rdma.model.pools.pool import Mode
+from kube_rdma.model.kubernetes import PodState
+from kube_rdma.model.pools import Mode
 from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma_testing.cluster.server import FakeServer
 from kube_rdma_testing.ipam import FakeAddresses

@@ -6,8 +6,8 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from kube_base.errors import Unavailable
-from kube_rdma.attach.returned_cards import ReturnedCards
-from kube_rdma.model.pools.pool import Mode
+from kube_rdma.attach.repair import ReturnedCards
+from kube_rdma.model.pools import Mode
 from tests.unit.agent.world import until
 from tests.unit.attach.network_world import POD, World, card, config, share
 

@@ -9,21 +9,15 @@ import pytest
 from kube_base.errors import Unavailable
 from kube_base.frozen import replace
 from kube_rdma.adapters.runtime.cri import read_netns, read_sandboxes
-from kube_rdma.attach.context import NodeContext
-from kube_rdma.attach.repair import (
-    RepairDependencies,
-    RepairTiming,
-    SandboxRepair,
-    open_netns,
-)
+from kube_rdma.attach.node_view import NodeContext
+from kube_rdma.attach.repair import RepairDependencies, RepairTiming, SandboxRepair, open_netns
 from kube_rdma.attach.rules.repair import ABSENT, FAILURES, GRACE, LONGEST, REFUSALS
+from kube_rdma.model.attach.attachment import RESTART
 from kube_rdma.model.attach.cni import Verb
-from kube_rdma.model.attach.restart import RESTART
 from kube_rdma.model.ipam import AddressRequest, NicRequest
-from kube_rdma.model.late_binding.binding import PodName
-from kube_rdma.model.late_binding.runtime import PodSandbox
-from kube_rdma.model.pod import PodState
-from kube_rdma.model.pools.pool import Mode
+from kube_rdma.model.kubernetes import PodState
+from kube_rdma.model.late_binding import PodName, PodSandbox
+from kube_rdma.model.pools import Mode
 from kube_rdma_testing.runtime.cri import FakeCriRuntime
 from tests.unit.agent.world import until
 from tests.unit.attach.network_world import POD, UID, World, card, config, container, eth0, share

@@ -4,22 +4,23 @@ import pytest
 
 from kube_base.errors import Broken, KubeError, Refused, Unavailable
 from kube_base.frozen import replace
-from kube_rdma.adapters.kernel.cgroups.rdma import RdmaGroups
+from kube_rdma.adapters.kernel.cgroups import RdmaGroups
 from kube_rdma.attach.share_limits import (
     RoundDependencies,
     ShareLimitRounds,
     ShareLimits,
 )
 from kube_rdma.model.attach.attachment import Attachment, Sandbox
-from kube_rdma.model.claims.prepared import ClaimName, ClaimUser, PreparedClaim
-from kube_rdma.model.late_binding.binding import PodName
-from kube_rdma.model.late_binding.runtime import PodSandbox
-from kube_rdma.model.pools.holding import Holding
-from kube_rdma.model.pools.pool import Mode, Pool, PoolSpec
-from kube_rdma.model.pools.rdma_limits import (
+from kube_rdma.model.claims.claim import ClaimName, ClaimUser, PreparedClaim
+from kube_rdma.model.holdings import Holding
+from kube_rdma.model.late_binding import PodName, PodSandbox
+from kube_rdma.model.pools import (
     DeviceLimits,
     DeviceUse,
+    Mode,
     PodDeviceUse,
+    Pool,
+    PoolSpec,
     RdmaLimits,
 )
 from kube_rdma_testing.kernel.cgroups import FakeCgroups

@@ -7,10 +7,10 @@ from threading import Event
 import pytest
 
 from kube_base.errors import Unavailable
-from kube_rdma.adapters.cni.turns import CALLER
+from kube_rdma.adapters.cni.socket import CALLER
 from kube_rdma.attach.executor import WorkerPools
-from kube_rdma.lib.process import BLOCKING
-from kube_rdma.model.pools.pool import Mode
+from kube_rdma.lib.logs import BLOCKING
+from kube_rdma.model.pools import Mode
 from tests.unit.agent.world import until
 from tests.unit.attach.network_world import World, card, config, share
 

@@ -5,13 +5,12 @@ import json
 from structlog.testing import capture_logs
 
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION
+from kube_rdma.adapters.cluster.kinds.own import DEFINITION
 from kube_rdma.attach.annotated_networks import asking
-from kube_rdma.attach.context import NodeContext
 from kube_rdma.attach.documents.networks import ANNOTATION
-from kube_rdma.attach.node_view import NodeView, NodeViewDependencies
-from kube_rdma.ipam.kind import IP_POOL
-from kube_rdma.model.pod import PodState
+from kube_rdma.attach.node_view import NodeContext, NodeView, NodeViewDependencies
+from kube_rdma.ipam.cluster import IP_POOL
+from kube_rdma.model.kubernetes import PodState
 from kube_rdma_testing.cluster.server import FakeServer
 
 META = {"name": "rdma", "namespace": "default"}

@@ -6,12 +6,12 @@ from ipaddress import ip_address, ip_interface
 import pytest
 
 from kube_base.errors import Refused
-from kube_rdma.attach.documents import called_conf, network_definition, network_status, networks
+from kube_rdma.attach.documents import cni_conf, network_definition, network_status, networks
 from kube_rdma.ipam import ip_conf
 from kube_rdma.lib.text.reader import read
 from kube_rdma.model.attach.cni import Call, CniInterface, CniResult, LinkAddress, Verb
 from kube_rdma.model.ipam import InterfaceName
-from kube_rdma.model.late_binding.binding import ContainerId
+from kube_rdma.model.late_binding import ContainerId
 from kube_rdma.pools.documents import config
 from tests.unit.bad_input import rivals, rivals_whereabouts
 
@@ -41,7 +41,7 @@ def called(case):
         InterfaceName("net1"),
         args=case.more.get("cni_args", ()),
     )
-    return called_conf.network(call, "default/net", None)
+    return cni_conf.network(call, "default/net", None)
 
 
 def joined(*values):

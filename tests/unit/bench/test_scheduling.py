@@ -9,7 +9,7 @@ from bench import scheduling
 from bench.claim_spread import in_order, in_rows, offered, slices_text
 from bench.scheduling import Pace
 from kube_base.errors import Unavailable
-from kube_rdma.model.claims.device import DRIVER
+from kube_rdma.model.claims.devices import DRIVER
 
 
 def figures(**paces):

@@ -5,19 +5,17 @@ from __future__ import annotations
 import pytest
 
 from kube_base.errors import Unavailable
-from kube_rdma.adapters.journal.format import CLAIMS
+from kube_rdma.adapters.journal.codec import CLAIMS
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.runtime.cdi import CdiFolder
-from kube_rdma.attach.context import NodeContext
-from kube_rdma.attach.node_view import NodeView, NodeViewDependencies
-from kube_rdma.attach.rules.claim_holders import granted
+from kube_rdma.attach.node_view import NodeContext, NodeView, NodeViewDependencies
+from kube_rdma.attach.rules.claim_networks import granted
 from kube_rdma.claims.prepared_claims import ClaimDependencies, PreparedClaims
 from kube_rdma.claims.rules.names import device_name
-from kube_rdma.model.claims.device import DRIVER
-from kube_rdma.model.claims.prepared import AllocatedClaim, AllocatedDevice, ClaimName
-from kube_rdma.model.claims.users import PodClaims
-from kube_rdma.model.pools.holding import Holding
-from kube_rdma.model.pools.pool import Attach, Mode, Pool, PoolSpec, Share, ShareId
+from kube_rdma.model.claims.claim import AllocatedClaim, AllocatedDevice, ClaimName, PodClaims
+from kube_rdma.model.claims.devices import DRIVER
+from kube_rdma.model.holdings import Holding
+from kube_rdma.model.pools import Attach, Mode, Pool, PoolSpec, Share, ShareId
 from kube_rdma.pools.kubelet_view import KubeletView
 from kube_rdma_testing.disk import FakeDisk
 from kube_rdma_testing.runtime.cdi import FakeCdiRuntime

@@ -5,9 +5,8 @@ from __future__ import annotations
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.resource_slice import RESOURCE_CLAIM
 from kube_rdma.claims.cluster import allocated
-from kube_rdma.model.claims.device import DRIVER
-from kube_rdma.model.claims.parameters import ConfigOrigin, OpaqueConfig
-from kube_rdma.model.claims.prepared import ClaimName
+from kube_rdma.model.claims.claim import ClaimName, ConfigOrigin, OpaqueConfig
+from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma_testing.cluster.server import FakeServer
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from kube_base.errors import Unavailable
 from kube_base.frozen import replace
 from kube_rdma.adapters.runtime.settings import ClaimFiles
-from kube_rdma.claims.metadata import ClaimMetadata
-from kube_rdma.claims.rules.metadata import FOLDER
-from kube_rdma.model.claims.users import PodClaims
-from kube_rdma.model.pools.pool import Mode
+from kube_rdma.claims.prepared_claims import ClaimMetadata
+from kube_rdma.claims.rules.prepare import FOLDER
+from kube_rdma.model.claims.claim import PodClaims
+from kube_rdma.model.pools import Mode
 from kube_rdma_testing.runtime.cdi import FakeCdiRuntime
 from tests.unit.attach.network_world import POD, card
 from tests.unit.claims.test_attached import CLAIM, booking, pool_of

@@ -12,13 +12,11 @@ from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
 from kube_client.errors import Conflict, Lost
 from kube_rdma.attach.claim_settings import ClaimingSandbox
-from kube_rdma.claims.statuses import ClaimStatuses
+from kube_rdma.claims.prepared_claims import ClaimStatuses
 from kube_rdma.model.attach.attachment import Attached, InterfaceAddress, Sandbox
-from kube_rdma.model.claims.prepared import ClaimName
-from kube_rdma.model.claims.status import DeviceStatus
-from kube_rdma.model.claims.users import PodClaims
-from kube_rdma.model.late_binding.binding import ContainerId, PodName
-from kube_rdma.model.pools.pool import Mode
+from kube_rdma.model.claims.claim import ClaimName, DeviceStatus, PodClaims
+from kube_rdma.model.late_binding import ContainerId, PodName
+from kube_rdma.model.pools import Mode
 from tests.unit.attach.network_world import POD, card
 from tests.unit.claims.test_attached import CLAIM, booking, pool_of
 

@@ -9,10 +9,10 @@ from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma.adapters.cluster.kinds.resource_slice import RESOURCE_CLAIM, RESOURCE_SLICE
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
-from kube_rdma.claims.claimed_gpus import ClaimedGpus
-from kube_rdma.model.claims.device import ClaimedDevice, SliceDevice
+from kube_rdma.claims.publisher import ClaimedGpus
+from kube_rdma.model.claims.devices import ClaimedDevice, SliceDevice
 from kube_rdma.model.device import Gpu
-from kube_rdma.model.pools.pool import Grant, Mode, PoolSpec
+from kube_rdma.model.pools import Grant, Mode, PoolSpec
 from kube_rdma.pools.kubelet_view import KubeletView
 from kube_rdma.pools.rules.pools import resolve
 from kube_rdma_testing.cluster.server import FakeServer

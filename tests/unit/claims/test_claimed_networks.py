@@ -11,12 +11,12 @@ import pytest
 
 from kube_base.errors import Refused
 from kube_base.frozen import replace
-from kube_rdma.attach.rules.claim_holders import granted
-from kube_rdma.model.claims.device import DRIVER
-from kube_rdma.model.claims.parameters import ConfigOrigin, OpaqueConfig
-from kube_rdma.model.cni_conf import Wiring
+from kube_rdma.attach.rules.claim_networks import granted
+from kube_rdma.model.attach.cni import Wiring
+from kube_rdma.model.claims.claim import ConfigOrigin, OpaqueConfig
+from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma.model.ipam import IPPool, IPRange, PoolName
-from kube_rdma.model.pools.pool import Mode
+from kube_rdma.model.pools import Mode
 from kube_rdma_testing.ipam import FakeAddresses
 from kube_rdma_testing.kernel.network import KilledError
 from tests.unit.attach.network_world import (

@@ -7,11 +7,18 @@ from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma.adapters.cluster.kinds.resource_slice import RESOURCE_CLAIM
 from kube_rdma.claims.cluster import allocated, claims_of_pod, write_statuses
-from kube_rdma.model.claims.device import DRIVER
-from kube_rdma.model.claims.prepared import AllocatedClaim, AllocatedDevice, ClaimName, ClaimUser
-from kube_rdma.model.claims.status import DeviceCondition, DeviceStatus
-from kube_rdma.model.claims.users import ClaimUse, PodClaims
-from kube_rdma.model.late_binding.binding import PodName
+from kube_rdma.model.claims.claim import (
+    AllocatedClaim,
+    AllocatedDevice,
+    ClaimName,
+    ClaimUse,
+    ClaimUser,
+    DeviceCondition,
+    DeviceStatus,
+    PodClaims,
+)
+from kube_rdma.model.claims.devices import DRIVER
+from kube_rdma.model.late_binding import PodName
 from kube_rdma_testing.cluster.server import FakeServer
 
 RESULT = {"request": "nic", "driver": DRIVER, "pool": "node-1", "device": "0000-81-00-0"}

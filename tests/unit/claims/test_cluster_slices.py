@@ -19,9 +19,9 @@ from kube_rdma.adapters.cluster.kinds.offered_slice import (
     quantity_text,
     wanted_slice,
 )
-from kube_rdma.claims.cluster_slices import OfferedSlices
-from kube_rdma.model.claims.device import DRIVER
-from kube_rdma.model.claims.offered import (
+from kube_rdma.claims.cluster import OfferedSlices
+from kube_rdma.model.claims.devices import (
+    DRIVER,
     ClaimFeature,
     DeviceCapacity,
     DeviceTaint,

@@ -14,8 +14,8 @@ from kube_rdma.adapters.kubelet.proto import dra_v1_pb2 as pb
 from kube_rdma.adapters.kubelet.proto.dra_health_v1alpha1_grpc import DRAResourceHealthStub
 from kube_rdma.adapters.kubelet.proto.dra_v1_grpc import DRAPluginStub
 from kube_rdma.claims.driver import ClaimDriver
-from kube_rdma.claims.statuses import ClaimStatuses
-from kube_rdma.model.claims.device import DRIVER
+from kube_rdma.claims.prepared_claims import ClaimStatuses
+from kube_rdma.model.claims.devices import DRIVER
 from tests.kit.nodes import DOWN
 from tests.unit.agent.world import until
 from tests.unit.claims.test_prepared_claims import CLAIM, DOORS_OF_FIRST, FIRST, SECOND, World

@@ -5,11 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_base.errors import Refused
-from kube_rdma.claims import claim_configs
-from kube_rdma.claims.claim_configs import GROUP, PLACES, WrittenRequest, places
-from kube_rdma.claims.objects import judged
+from kube_rdma.claims import parameters
+from kube_rdma.claims.parameters import GROUP, PLACES, WrittenRequest, judged, places
 from kube_rdma.lib.text.document import of_value
-from kube_rdma.model.claims.device import DRIVER
+from kube_rdma.model.claims.devices import DRIVER
 
 HEAD = {"apiVersion": "kube-rdma.io/v1alpha1", "kind": "ClaimParameters"}
 PLACE = ("spec", "devices")
@@ -79,7 +78,7 @@ def test_a_class_alone_may_leave_the_rest_to_claims():
     ids=["v1", "v1beta1"],
 )
 def test_requests_of_each_version_are_counted(written):
-    made = claim_configs.load(of_value(claim(requests=[written])), PLACE)
+    made = parameters.load(of_value(claim(requests=[written])), PLACE)
     assert made.requests == (WrittenRequest("card", 2, "rdma"),)
     ((_, problem),) = faults(claim(entry(interface="rdma0"), requests=[written]))
     assert problem == "request card asks for 2 devices, and interface rdma0 is for one"

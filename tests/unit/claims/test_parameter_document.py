@@ -9,14 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_base.errors import Refused
-from kube_rdma.claims.parameter_document import ClaimParametersObject, of_bytes, of_document
+from kube_rdma.claims.parameters import ClaimParametersObject, of_bytes, of_document
 from kube_rdma.lib.text.document import of_value
 from kube_rdma.model.attach.attachment import AskedAddress, NetworkKind, NetworkRoute
-from kube_rdma.model.claims.parameters import (
-    MOST_PARAMETERS,
-    ClaimParameters,
-    NetworkReference,
-)
+from kube_rdma.model.claims.claim import MOST_PARAMETERS, ClaimParameters, NetworkReference
 from kube_rdma.pools.documents.config import schema_text
 
 HEAD = {"apiVersion": "kube-rdma.io/v1alpha1", "kind": "ClaimParameters"}

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from kube_base.errors import Refused
 from kube_rdma.claims.parameters import parameters_of
-from kube_rdma.model.claims.device import DRIVER
-from kube_rdma.model.claims.parameters import ClaimParameters, ConfigOrigin, OpaqueConfig
+from kube_rdma.model.claims.claim import ClaimParameters, ConfigOrigin, OpaqueConfig
+from kube_rdma.model.claims.devices import DRIVER
 
 HEAD = {"apiVersion": "kube-rdma.io/v1alpha1", "kind": "ClaimParameters"}
 CLASS, CLAIM = ConfigOrigin.CLASS, ConfigOrigin.CLAIM

@@ -8,20 +8,13 @@ import pytest
 
 from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
-from kube_rdma.adapters.journal.format import CLAIMS
+from kube_rdma.adapters.journal.codec import CLAIMS
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.runtime.cdi import CdiFolder
-from kube_rdma.claims.prepared_claims import (
-    ClaimDependencies,
-    PreparedClaims,
-    nobody,
-)
-from kube_rdma.model.claims.prepared import AllocatedClaim, ClaimName, ClaimUser
-from kube_rdma.model.claims.users import ClaimUse, PodClaims
-from kube_rdma.model.late_binding.binding import Edits, PodName
-from kube_rdma.model.late_binding.runtime import PodSandbox
-from kube_rdma.model.pools.pool import Attach, Mode, PoolSpec
-from kube_rdma.model.pools.rdma_limits import RdmaLimits
+from kube_rdma.claims.prepared_claims import ClaimDependencies, PreparedClaims, nobody
+from kube_rdma.model.claims.claim import AllocatedClaim, ClaimName, ClaimUse, ClaimUser, PodClaims
+from kube_rdma.model.late_binding import Edits, PodName, PodSandbox
+from kube_rdma.model.pools import Attach, Mode, PoolSpec, RdmaLimits
 from kube_rdma.pools.rules.pools import resolve
 from kube_rdma_testing.disk import Failing, FakeDisk, Killed
 from kube_rdma_testing.runtime.cdi import FakeCdiRuntime

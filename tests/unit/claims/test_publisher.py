@@ -10,9 +10,9 @@ from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.kinds.offered_slice import OFFERED_SLICE, WITHOUT, published
 from kube_rdma.claims import publisher
-from kube_rdma.claims.cluster_slices import OfferedSlices
+from kube_rdma.claims.cluster import OfferedSlices
 from kube_rdma.claims.publisher import SlicePublisher
-from kube_rdma.model.claims.device import DRIVER
+from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma.model.device import PortState
 from kube_rdma.reports.node_keeper import WritePace
 from kube_rdma_testing.cluster.server import FakeServer

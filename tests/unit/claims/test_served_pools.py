@@ -13,16 +13,16 @@ from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.kinds.offered_slice import OFFERED_SLICE
 from kube_rdma.adapters.cluster.kinds.pod import POD
-from kube_rdma.adapters.cluster.pods import Pods
-from kube_rdma.adapters.kubelet.checkpoint import DeviceCheckpoint
+from kube_rdma.adapters.cluster.nodes import Pods
+from kube_rdma.adapters.kubelet.folders import DeviceCheckpoint
 from kube_rdma.claims.driver import ClaimDriver
-from kube_rdma.model.claims.prepared import ClaimName
-from kube_rdma.model.node import NodeState
-from kube_rdma.model.pools.holding import Holding
-from kube_rdma.model.pools.pool import Serving, ShareId
+from kube_rdma.model.claims.claim import ClaimName
+from kube_rdma.model.holdings import Holding
+from kube_rdma.model.kubernetes import NodeState
+from kube_rdma.model.pools import Serving, ShareId
 from kube_rdma.pools.config_source import ConfigSource
-from kube_rdma.pools.documents.serve_label import LABEL as SERVE
-from kube_rdma.pools.kubelet_record import KubeletRecord
+from kube_rdma.pools.documents.config import SERVE_LABEL as SERVE
+from kube_rdma.pools.kubelet_view import KubeletRecord
 from kube_rdma_testing.kubelet.devices import ContainerPlace
 from tests.unit.agent.world import NODE_NAME, until
 from tests.unit.claims.rules.test_prepare import result

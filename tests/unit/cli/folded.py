@@ -7,7 +7,7 @@ from kube_base.frozen import replace
 from kube_rdma.admission.views import Addition, CheckedObject, ManifestCheck, check_page
 from kube_rdma.claims.rules.verdicts import explain_claim
 from kube_rdma.claims.views import claim_page
-from kube_rdma.explain.claims import read_claim
+from kube_rdma.explain.evidence import read_claim
 from kube_rdma.explain.rules.pod import explain
 from kube_rdma.explain.views import explain_page
 from kube_rdma.ipam.views import Migration, findings_page, migration_page
@@ -17,7 +17,7 @@ from kube_rdma.migrate.views import plan_page
 from kube_rdma.model.finding import Finding, Severity, Stage
 from kube_rdma.model.migrate import MigrationOptions
 from kube_rdma.pools.views import node_page, wishes_page
-from kube_rdma.verify.views.bandwidth import PairTable, proof_page
+from kube_rdma.verify.views import PairTable, proof_page
 from kube_rdma_selftest.report import report
 from kube_rdma_selftest.table import Table, dry_run, summary
 from kube_rdma_selftest.trial import TrialResult, TrialStage, Trouble
@@ -30,8 +30,8 @@ from tests.unit.explain.rules.test_pod import container, evidence, template
 from tests.unit.kube_rdma_selftest.test_choice import scene
 from tests.unit.kube_rdma_selftest.test_table import BUSY, FUNCTION, LEFT, SYSTEM, TAKE
 from tests.unit.pools.test_views import FULL, NODE, SHARED, TAKES
-from tests.unit.reports.views.test_pages_of_512_cards import explanation
-from tests.unit.verify.views.test_ring_page import RUNS
+from tests.unit.reports.test_pages_of_512_cards import explanation
+from tests.unit.verify.test_ring_page import RUNS
 
 HEIGHT = 24
 REFUSED = Finding(

@@ -4,12 +4,12 @@ import json
 
 from click.testing import CliRunner
 
-from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION
 from kube_rdma.adapters.cluster.kinds.node import NODE
+from kube_rdma.adapters.cluster.kinds.own import DEFINITION
 from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma.cli.ip import ip
 from kube_rdma.ipam import cluster as kinds
-from kube_rdma.ipam.kind import IP_POOL
+from kube_rdma.ipam.cluster import IP_POOL
 from kube_rdma_testing.cluster.server import FakeServer
 from kube_rdma_whereabouts import objects as whereabouts
 from tests.kit.opener import opener_of

@@ -11,18 +11,18 @@ from click.testing import CliRunner
 
 from kube_base.errors import Refused, Unavailable
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION
-from kube_rdma.adapters.cluster.kinds.workload import DAEMON_SETS
+from kube_rdma.adapters.cluster.kinds.own import DEFINITION
+from kube_rdma.adapters.cluster.kinds.pod import DAEMON_SETS
+from kube_rdma.adapters.journal.codec import ATTACHMENTS
 from kube_rdma.adapters.journal.disk import Folder
-from kube_rdma.adapters.journal.format import ATTACHMENTS
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.attach.executor import AttachmentJournal
 from kube_rdma.cli.explain import explain
-from kube_rdma.ipam.kind import IP_POOL
+from kube_rdma.ipam.cluster import IP_POOL
 from kube_rdma.model.attach.attachment import Attachment, AttachmentKey, Plan, Sandbox
 from kube_rdma.model.attach.steps import SetLink
 from kube_rdma.model.ipam import InterfaceName
-from kube_rdma.model.late_binding.binding import ContainerId, PodName
+from kube_rdma.model.late_binding import ContainerId, PodName
 from tests.kit import explained as kit
 
 OWN = "kube-rdma.io/network-status"

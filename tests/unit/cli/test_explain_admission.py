@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION
+from kube_rdma.adapters.cluster.kinds.own import DEFINITION
 from kube_rdma.pools.kind import NODE_POLICY
 from kube_rdma.reports.cluster import DAEMON_SETS
 from tests.kit import explained as kit

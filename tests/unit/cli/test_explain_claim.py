@@ -13,7 +13,7 @@ from kube_rdma.adapters.cluster.kinds.claim_objects import WHOLE_CLAIM
 from kube_rdma.claims.rules.verdicts import explain_claim
 from kube_rdma.claims.views import claim_page
 from kube_rdma.cli.explain import explain
-from kube_rdma.explain.claims import read_claim
+from kube_rdma.explain.evidence import read_claim
 from kube_rdma.lib.page import page_text
 from tests.kit import claimed, explained
 

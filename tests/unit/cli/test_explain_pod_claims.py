@@ -2,9 +2,9 @@
 
 import json
 
+from kube_rdma.adapters.cluster.kinds.pod import DAEMON_SETS
 from kube_rdma.adapters.cluster.kinds.resource_slice import RESOURCE_CLAIM
-from kube_rdma.adapters.cluster.kinds.workload import DAEMON_SETS
-from kube_rdma.model.claims.device import DRIVER
+from kube_rdma.model.claims.devices import DRIVER
 from tests.kit import explained as kit
 from tests.unit.cli.test_explain import run
 

@@ -24,7 +24,7 @@ LATER = tuple(
 NETWORKS = (
     *("kube_client", "kube_rdma.adapters.cluster", "kube_rdma.adapters.cni", "kube_rdma.ipam"),
     *("kube_rdma.attach.node_networks", "kube_rdma.attach.node_view", "kube_rdma.attach.executor"),
-    *("kube_rdma.attach.chain", "kube_rdma.attach.rules.cni_conf"),
+    *("kube_rdma.attach.calls", "kube_rdma.attach.rules.cni_conf"),
 )
 PEOPLE = (
     *("kube_rdma.hardware.views", "kube_rdma.pools.views", "kube_rdma.lib.page"),

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from kube_base.errors import Refused
 from kube_rdma.adapters.cluster.kinds.pod import POD
-from kube_rdma.ipam.kind import IP_POOL
+from kube_rdma.ipam.cluster import IP_POOL
 from kube_rdma.ipam.rules.subpools import key_of, mask, subpools
 from kube_rdma.model.ipam import IPPool, IPRange
-from kube_rdma.model.pod import PodState
+from kube_rdma.model.kubernetes import PodState
 from kube_rdma_whereabouts import objects as whereabouts
 from kube_rdma_whereabouts.plan import Allocated, Legacy, Present, plan
 from tests.unit.cli.ip_world import LEGACY, World, meta

@@ -8,9 +8,8 @@ from click.testing import CliRunner
 from kube_base.errors import Refused
 from kube_rdma.adapters.cluster.kinds.claim_objects import DEVICE_CLASS
 from kube_rdma.adapters.cluster.kinds.node import NODE
-from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
-from kube_rdma.adapters.cluster.kinds.pod import POD
-from kube_rdma.adapters.cluster.kinds.workload import DAEMON_SET
+from kube_rdma.adapters.cluster.kinds.own import NODE_REPORT
+from kube_rdma.adapters.cluster.kinds.pod import DAEMON_SET, POD
 from kube_rdma.cli.migrate import migrate
 from kube_rdma_testing.cluster.server import FakeServer
 from tests.kit.opener import opener_of

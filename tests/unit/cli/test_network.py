@@ -7,11 +7,9 @@ import pytest
 from click.testing import CliRunner
 
 from kube_base.errors import Refused
-from kube_rdma.adapters.cni.conf.binary import NAMES, install
 from kube_rdma.adapters.cni.conf.folder import ConfFolder
-from kube_rdma.attach.rules.cni_conf.conflist import plan
-from kube_rdma.attach.rules.cni_conf.leftovers import SAVED
-from kube_rdma.attach.rules.cni_conf.meta_plugins import CELLO_RDMA, RDMA_CONF
+from kube_rdma.adapters.cni.conf.places import NAMES, install
+from kube_rdma.attach.rules.conflist import CELLO_RDMA, RDMA_CONF, SAVED, plan
 from kube_rdma.cli.main import cli
 
 LIST = json.dumps({"cniVersion": "1.0.0", "name": "cbr0", "plugins": [{"type": "bridge"}]})

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from kube_base.errors import Broken, Refused, Unavailable
-from kube_rdma.cli.exit_codes import MEANINGS, ExitCode, error_document, exit_code
 from kube_rdma.cli.main import cli
+from kube_rdma.cli.output import MEANINGS, ExitCode, error_document, exit_code
 
 ROOT = Path(__file__).parents[3]
 TREE = ROOT / "tests" / "data" / "trees"

@@ -7,14 +7,12 @@ import pytest
 from click.testing import CliRunner
 
 from kube_rdma.adapters.cluster.kinds.claim_objects import DEVICE_CLASS
-from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION
 from kube_rdma.adapters.cluster.kinds.node import NODE
-from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
-from kube_rdma.adapters.cluster.kinds.pod import POD
-from kube_rdma.adapters.cluster.kinds.workload import DAEMON_SETS, DEPLOYMENTS
+from kube_rdma.adapters.cluster.kinds.own import DEFINITION, NODE_REPORT
+from kube_rdma.adapters.cluster.kinds.pod import DAEMON_SETS, DEPLOYMENTS, POD
 from kube_rdma.cli.resources import resources
-from kube_rdma.ipam.kind import IP_POOL
-from kube_rdma.model.reports.node_report import NodeReport, ReportedPool
+from kube_rdma.ipam.cluster import IP_POOL
+from kube_rdma.model.reports import NodeReport, ReportedPool
 from kube_rdma.reports.node_report import report_status
 from kube_rdma.resources.cluster import QUOTA
 from kube_rdma_testing.cluster.server import FakeServer

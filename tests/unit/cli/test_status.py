@@ -8,18 +8,16 @@ import pytest
 from click.testing import CliRunner
 
 from kube_base.errors import Unavailable
-from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION
 from kube_rdma.adapters.cluster.kinds.node import NODE
-from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
-from kube_rdma.adapters.cluster.kinds.pod import POD
-from kube_rdma.adapters.cluster.kinds.workload import DAEMON_SETS, DEPLOYMENTS
+from kube_rdma.adapters.cluster.kinds.own import DEFINITION, NODE_REPORT
+from kube_rdma.adapters.cluster.kinds.pod import DAEMON_SETS, DEPLOYMENTS, POD
 from kube_rdma.cli.status import status
-from kube_rdma.ipam.kind import IP_POOL
-from kube_rdma.lib.schema.structural import structural
+from kube_rdma.ipam.cluster import IP_POOL
+from kube_rdma.lib.schema import structural
 from kube_rdma.model.card import CardId
-from kube_rdma.model.reports.node_report import NodeReport, ReportedCard, ReportedPool
+from kube_rdma.model.reports import NodeReport, ReportedCard, ReportedPool
+from kube_rdma.operator.cluster import NIC_CLUSTER_POLICY
 from kube_rdma.operator.documents.nic_cluster_policy import NicClusterPolicyObject
-from kube_rdma.operator.kind import NIC_CLUSTER_POLICY
 from kube_rdma.reports import cluster as objects
 from kube_rdma.reports.node_report import report_status
 from kube_rdma_testing.cluster.server import FakeServer

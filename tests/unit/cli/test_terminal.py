@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from kube_base.natural import natural
 from kube_rdma.cli.terminal import column_widths, rendered
 from kube_rdma.lib.page import (
+    GAP,
     Line,
     PageRow,
     PageState,
@@ -17,7 +18,6 @@ from kube_rdma.lib.page import (
     state_of,
     widened,
 )
-from kube_rdma.lib.page_text import GAP
 
 ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 NARROW, BROAD = 40, 120

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from kube_rdma.cli.verify import verify
 from kube_rdma.verify.cluster import VerifyObjects
-from kube_rdma.verify.copies import CopyRequest, copies
+from kube_rdma.verify.pairs import CopyRequest, copies
 from kube_rdma.verify.rules.copies import pod_for
 from kube_rdma_testing.perftest import PerftestCluster
 

@@ -8,7 +8,7 @@ import signal
 import pytest
 from click.testing import CliRunner
 
-from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
+from kube_rdma.adapters.cluster.kinds.own import NODE_REPORT
 from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma.cli.verify import verify
 from kube_rdma_testing.perftest import PerftestCluster

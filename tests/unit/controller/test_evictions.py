@@ -13,13 +13,12 @@ from kube_client.objects import Cluster
 from kube_rdma.adapters import bulkhead
 from kube_rdma.adapters.cluster.events import Events
 from kube_rdma.adapters.cluster.kinds.pod import POD
-from kube_rdma.adapters.cluster.pods import Pods
-from kube_rdma.attach.cluster_restarts import Restarts, request_of
-from kube_rdma.attach.rules.restarts import AT_ONCE, FRESH, LONGEST_WAIT, EvictionTurns, evictable
+from kube_rdma.adapters.cluster.nodes import Pods
+from kube_rdma.attach.cluster import Restarts, request_of
+from kube_rdma.attach.rules.repair import AT_ONCE, FRESH, LONGEST_WAIT, EvictionTurns, evictable
 from kube_rdma.controller.evictions import Evictions, EvictionTiming
-from kube_rdma.model.attach.restart import RESTART, RestartRequest
-from kube_rdma.model.conditions import moment
-from kube_rdma.model.pod import MIRROR, PodState
+from kube_rdma.model.attach.attachment import RESTART, RestartRequest
+from kube_rdma.model.kubernetes import MIRROR, PodState, moment
 from kube_rdma_testing.cluster.server import FakeServer
 from kube_rdma_testing.recording import recorded
 

@@ -8,8 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from kube_client.objects import Cluster
 from kube_rdma.adapters.bulkhead import object_failed
 from kube_rdma.controller.exporter import ControllerExporter
-from kube_rdma.controller.leadership import Leadership
-from kube_rdma.controller.lease import ELECTION, ElectionLease
+from kube_rdma.controller.leadership import ELECTION, ElectionLease, Leadership
 from kube_rdma.metrics.rules import families
 from kube_rdma.model.ipam import Family, Usage
 from kube_rdma_testing.cluster.server import FakeServer

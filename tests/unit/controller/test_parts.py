@@ -7,8 +7,7 @@ import pytest
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.events import Events
 from kube_rdma.controller.exporter import ControllerExporter
-from kube_rdma.controller.leadership import Leadership
-from kube_rdma.controller.lease import ELECTION, ElectionLease
+from kube_rdma.controller.leadership import ELECTION, ElectionLease, Leadership
 from kube_rdma.controller.parts import ControllerOptions, always, leading, run_controller
 from kube_rdma_testing.cluster.server import FakeServer
 from kube_rdma_testing.recording import recorded

@@ -6,16 +6,15 @@ import pytest
 
 from kube_base.errors import Refused
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster.kinds.pod import POD
-from kube_rdma.adapters.cluster.kinds.workload import DAEMON_SET
+from kube_rdma.adapters.cluster.kinds.pod import DAEMON_SET, POD
 from kube_rdma.attach.documents.network_status import OWN_ANNOTATION
 from kube_rdma.controller.retirement import (
+    WEBHOOK_CONFIGURATIONS,
     Retirement,
     available,
     retire_drivers,
     retire_webhook,
 )
-from kube_rdma.controller.webhooks import WEBHOOK_CONFIGURATIONS
 from kube_rdma_testing.cluster.server import FakeServer
 from kube_rdma_testing.recording import recorded
 from tests.unit.agent.world import until

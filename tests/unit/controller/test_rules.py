@@ -4,7 +4,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from kube_rdma.controller.rules import claim, may_take, observed, released
+from kube_rdma.controller.leadership import claim, may_take, observed, released
 from kube_rdma.model.election import ElectionRecord, ElectionTiming
 
 TIMING = ElectionTiming()

@@ -13,7 +13,7 @@ from kube_rdma.adapters.cluster.kinds.pod import POD
 from kube_rdma.adapters.files import bundle
 from kube_rdma.doctor.agents import MOST, AgentLimits, find_agents
 from kube_rdma.model.doctor import Observation, ObservedPod
-from kube_rdma.model.late_binding.binding import PodName
+from kube_rdma.model.late_binding import PodName
 from kube_rdma_testing.cluster.server import FakeServer
 from tests.kit.agents import NAMESPACE, FleetOfAgents, agent_pod
 

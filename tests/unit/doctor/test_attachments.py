@@ -7,16 +7,16 @@ import pytest
 
 from kube_base.errors import Unavailable
 from kube_base.frozen import replace
+from kube_rdma.adapters.journal.codec import ATTACHMENTS
 from kube_rdma.adapters.journal.disk import Folder
-from kube_rdma.adapters.journal.format import ATTACHMENTS
 from kube_rdma.adapters.journal.journal import Journal
-from kube_rdma.doctor.attachments import checked, recorded
+from kube_rdma.doctor.pod import checked, recorded
 from kube_rdma.model.attach.attachment import Attachment, Plan, Sandbox
 from kube_rdma.model.attach.steps import AddAddress, MakeLink, Mark, SetLink, VirtualKind
+from kube_rdma.model.device import PlannedHostLink
 from kube_rdma.model.doctor import ObservedAttachment
 from kube_rdma.model.ipam import InterfaceName
-from kube_rdma.model.late_binding.binding import ContainerId, PodName
-from kube_rdma.model.link import PlannedHostLink
+from kube_rdma.model.late_binding import ContainerId, PodName
 from kube_rdma_testing.kernel.network_kernel import FakeKernel
 
 NETNS = Path("/var/run/netns/cni-1")

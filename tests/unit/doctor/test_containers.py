@@ -10,17 +10,15 @@ import pytest
 
 from kube_base.frozen import replace
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION
-from kube_rdma.adapters.cluster.kinds.pod import POD
-from kube_rdma.adapters.cluster.kinds.workload import DAEMON_SETS, DEPLOYMENTS
+from kube_rdma.adapters.cluster.kinds.own import DEFINITION
+from kube_rdma.adapters.cluster.kinds.pod import DAEMON_SETS, DEPLOYMENTS, POD
 from kube_rdma.doctor.containers import with_made
 from kube_rdma.doctor.evidence import DoctorPlaces, observe
 from kube_rdma.doctor.rules.diagnose import diagnose
-from kube_rdma.ipam.kind import IP_POOL
+from kube_rdma.ipam.cluster import IP_POOL
 from kube_rdma.model.doctor import ObservedContainer
-from kube_rdma.model.late_binding.binding import PodName
-from kube_rdma.model.late_binding.runtime import MadeContainer, PodSandbox
-from kube_rdma.model.pod import MIRROR
+from kube_rdma.model.kubernetes import MIRROR
+from kube_rdma.model.late_binding import MadeContainer, PodName, PodSandbox
 from kube_rdma.reports import cluster as objects
 from kube_rdma_testing.cluster.server import FakeServer
 from kube_rdma_testing.runtime.cri import FakeCriRuntime

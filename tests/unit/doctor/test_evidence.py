@@ -9,22 +9,20 @@ import pytest
 
 from kube_base.errors import Refused, Unavailable
 from kube_client.objects import Cluster
-from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION
-from kube_rdma.adapters.cluster.kinds.pod import POD
-from kube_rdma.adapters.cluster.kinds.workload import DAEMON_SETS, DEPLOYMENTS
+from kube_rdma.adapters.cluster.kinds.own import DEFINITION
+from kube_rdma.adapters.cluster.kinds.pod import DAEMON_SETS, DEPLOYMENTS, POD
 from kube_rdma.adapters.files import bundle
+from kube_rdma.adapters.journal.codec import RAILS
 from kube_rdma.adapters.journal.disk import Folder
-from kube_rdma.adapters.journal.format import RAILS
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.kernel import proc
 from kube_rdma.attach.documents.network_status import ANNOTATION
 from kube_rdma.doctor.cluster import address_ranges, address_uses, vpc_cni_version
 from kube_rdma.doctor.containers import steering
 from kube_rdma.doctor.evidence import DoctorPlaces, observe
-from kube_rdma.doctor.kernel import noted
-from kube_rdma.doctor.pod import pod_by_api
-from kube_rdma.ipam.kind import IP_POOL
-from kube_rdma.model.attach.pod_view import SeenLink
+from kube_rdma.doctor.pod import noted, pod_by_api
+from kube_rdma.ipam.cluster import IP_POOL
+from kube_rdma.model.attach.attachment import SeenLink
 from kube_rdma.model.card import CardId
 from kube_rdma.model.doctor import (
     AddressRange,
@@ -34,7 +32,7 @@ from kube_rdma.model.doctor import (
     ObservedRail,
 )
 from kube_rdma.model.ipam import InterfaceName
-from kube_rdma.model.pools.rails import RailRecord
+from kube_rdma.model.pools import RailRecord
 from kube_rdma.reports import cluster as objects
 from kube_rdma_testing.cluster.server import FakeServer
 

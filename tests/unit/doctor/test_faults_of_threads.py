@@ -15,14 +15,13 @@ from kube_base.frozen import Frozen, replace
 from kube_rdma.adapters.files import bundle
 from kube_rdma.adapters.kernel.netlink.dcb import decode_flow_control
 from kube_rdma.adapters.kernel.proc import read_hypervisor
-from kube_rdma.adapters.kernel.sysfs.pci_paths import read_bridges
+from kube_rdma.adapters.kernel.sysfs.pci import read_bridges
 from kube_rdma.doctor.errors import watched_errors
 from kube_rdma.doctor.evidence import DoctorPlaces, observe
-from kube_rdma.doctor.rules.fleet import diagnose_fleet
-from kube_rdma.doctor.rules.flow_control import roce_interfaces
-from kube_rdma.doctor.rules.gpu_path import bridges_of
-from kube_rdma.model.doctor import Observation, ObservedLink
-from kube_rdma.model.fleet import NodeAnswer
+from kube_rdma.doctor.rules.cards import bridges_of
+from kube_rdma.doctor.rules.diagnose import diagnose_fleet
+from kube_rdma.doctor.rules.errors import roce_interfaces
+from kube_rdma.model.doctor import NodeAnswer, Observation, ObservedLink
 from kube_rdma_lab.native.tree_text import link_to, unpack, write
 from kube_rdma_testing.kernel.tree_counters import write_counters
 from tests.kit.dcb import answer

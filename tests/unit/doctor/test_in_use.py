@@ -4,9 +4,9 @@ import pytest
 
 from kube_base.errors import Unavailable
 from kube_rdma.adapters.kernel import proc
-from kube_rdma.doctor.pod_here import counted_pairs
+from kube_rdma.doctor.pod import counted_pairs
+from kube_rdma.model.device import QueuePair
 from kube_rdma.model.doctor import ObservedQueuePairs
-from kube_rdma.model.queue_pairs import QueuePair
 
 CONTAINERS = {7: "main", 8: "main", 9: "sidecar"}
 PROGRAMS = {7: "ib_write_bw", 8: "python", 9: ""}

@@ -3,7 +3,7 @@
 import pytest
 
 from kube_base.errors import Unavailable
-from kube_rdma.doctor.pod_here import observed_limits
+from kube_rdma.doctor.pod import observed_limits
 from kube_rdma.model.doctor import ObservedLimit
 
 UID = "5e0b-8e3c"

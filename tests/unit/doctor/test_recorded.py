@@ -14,14 +14,14 @@ from kube_rdma.adapters.kernel.proc import read_hypervisor
 from kube_rdma.adapters.kernel.sysfs.record import record
 from kube_rdma.doctor.errors import watched_errors
 from kube_rdma.doctor.evidence import DoctorPlaces, observe
-from kube_rdma.doctor.rules.diagnose import diagnose
-from kube_rdma.doctor.unfiled import (
+from kube_rdma.doctor.pod import (
     UnfiledDoors,
     read_unfiled,
     recorded_unfiled,
     with_unfiled,
     write_unfiled,
 )
+from kube_rdma.doctor.rules.diagnose import diagnose
 from kube_rdma.model.doctor import Observation
 from kube_rdma_lab.native.tree_text import unpack, write
 from kube_rdma_testing.kernel.tree_counters import write_counters

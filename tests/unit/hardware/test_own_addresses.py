@@ -4,8 +4,8 @@ import pytest
 
 from kube_base.errors import Unavailable
 from kube_rdma.adapters.cluster.connect import connect
-from kube_rdma.hardware.own_addresses import OwnAddresses, read_own
-from kube_rdma.model.node import NodeState
+from kube_rdma.hardware.survey import OwnAddresses, read_own
+from kube_rdma.model.kubernetes import NodeState
 from tests.unit.kube_client.test_connect import Server, answer
 
 ADDRESSES = (("Hostname", "node-1"), ("InternalIP", "10.1.0.5"), ("ExternalIP", "192.0.2.5"))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kube_rdma.adapters.kernel.netlink.rtnl_events import News, RtnlEvent
-from kube_rdma.adapters.kernel.netlink.uevents import LOST, Uevent
-from kube_rdma.hardware.relevance import CardEvents
+from kube_rdma.adapters.kernel.netlink.events import LOST, News, RtnlEvent, Uevent
+from kube_rdma.hardware.kernel_events import CardEvents
 from tests.kit.nodes import device, function, node, seat
 
 SURVEY = node(

@@ -12,8 +12,7 @@ import pytest
 
 from kube_base.errors import Unavailable
 from kube_base.frozen import replace
-from kube_rdma.adapters.kernel.netlink.rtnl_events import News, RtnlEvent
-from kube_rdma.adapters.kernel.netlink.uevents import LOST, Uevent
+from kube_rdma.adapters.kernel.netlink.events import LOST, News, RtnlEvent, Uevent
 from kube_rdma.hardware.watch import watch
 from kube_rdma.model.device import Device
 from kube_rdma.model.survey import NamespaceMode, Survey

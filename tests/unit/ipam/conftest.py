@@ -10,10 +10,10 @@ from kube_base.errors import Unavailable
 from kube_client.calls import RequestTiming as WatchPace
 from kube_client.objects import Cluster
 from kube_rdma.ipam import cluster as ipam
-from kube_rdma.ipam import ip_objects
-from kube_rdma.ipam.kind import IP_POOL
+from kube_rdma.ipam import objects
+from kube_rdma.ipam.cluster import IP_POOL
+from kube_rdma.ipam.effect_runner import IpamTiming
 from kube_rdma.ipam.node_addresses import IpamDependencies, NodeAddresses
-from kube_rdma.ipam.timing import IpamTiming
 from kube_rdma.model.ipam import AddressRequest, NicRequest, Timing
 from kube_rdma_testing.cluster.server import FakeServer
 from kube_rdma_testing.disk import FakeDisk
@@ -80,7 +80,7 @@ class World:
 
     def blocks(self):
         documents = self.server.documents("ipblocks")
-        return [ip_objects.decode_block(json.dumps(each["spec"]).encode()) for each in documents]
+        return [objects.decode_block(json.dumps(each["spec"]).encode()) for each in documents]
 
     def held(self, node):
         return sum(h.bits.bit_count() for b in self.blocks() for h in b.holdings if h.node == node)

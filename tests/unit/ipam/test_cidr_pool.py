@@ -5,7 +5,7 @@ from ipaddress import ip_address, ip_network
 import pytest
 
 from kube_base.errors import Refused
-from kube_rdma.ipam import cidr_pool, ip_pool
+from kube_rdma.ipam import ip_pool
 from kube_rdma.lib.text.document import of_value
 from kube_rdma.model.ipam import NodeSlice, PerNode, Route, Span
 
@@ -17,7 +17,7 @@ WIDE = {"cidr": "192.168.0.0/16", "gatewayIndex": 1, "perNodeNetworkPrefix": 24}
 def load(**spec):
     head = {"apiVersion": "nv-ipam.nvidia.com/v1alpha1", "kind": "CIDRPool"}
     body = {"metadata": {"name": "pool1", "namespace": "kube-system"}, "spec": spec}
-    return cidr_pool.load(of_value(head | body, "pools.yaml"))
+    return ip_pool.load_cidr_pool(of_value(head | body, "pools.yaml"))
 
 
 @pytest.mark.parametrize(

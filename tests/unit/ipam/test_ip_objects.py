@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_base.errors import Refused
-from kube_rdma.ipam import ip_objects
-from kube_rdma.lib.text.ip_words import bits_of, span, spans_of
+from kube_rdma.ipam import objects
+from kube_rdma.lib.text.words import bits_of, span, spans_of
 from kube_rdma.model.ipam import Bits, Block, BlockKey, Family, Version
 from tests.unit.ipam.ip_values import BITS, BLOCKS, LEASES, keys
 
@@ -27,7 +27,7 @@ GOOD = {
 @given(BLOCKS)
 def test_a_block_survives_its_document(block):
     """Value, JSON, value; the version is the object's."""
-    assert ip_objects.decode_block(ip_objects.encode_block(block)) == block
+    assert objects.decode_block(objects.encode_block(block)) == block
 
 
 @given(keys(), BITS)
@@ -42,12 +42,12 @@ def test_spans_are_the_set(key, bits):
 @given(LEASES)
 def test_a_lease_survives_its_document(lease):
     """Spec and annotations together are the value."""
-    written = msgspec.json.encode(ip_objects.lease_spec(lease))
-    spec = ip_objects.decode_lease(written)
-    notes = {"others": "stay", **ip_objects.lease_annotations(lease)}
-    name = ip_objects.lease_name(lease.node)
-    assert ip_objects.lease(name, spec, notes) == lease
-    assert ip_objects.lease(name, spec, notes, Version("5")).version == "5"
+    written = msgspec.json.encode(objects.lease_spec(lease))
+    spec = objects.decode_lease(written)
+    notes = {"others": "stay", **objects.lease_annotations(lease)}
+    name = objects.lease_name(lease.node)
+    assert objects.lease(name, spec, notes) == lease
+    assert objects.lease(name, spec, notes, Version("5")).version == "5"
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_a_lease_survives_its_document(lease):
 def test_an_edited_block_is_named_by_field(change, says):
     """A sentence, and never a crash."""
     with pytest.raises(Refused) as caught:
-        ip_objects.decode_block(json.dumps(GOOD | change).encode())
+        objects.decode_block(json.dumps(GOOD | change).encode())
     assert says in str(caught.value)
 
 
@@ -101,14 +101,14 @@ def test_garbage_is_refused_and_never_a_crash(garbage, field):
     """Any JSON in place of any field, and in place of the whole."""
     for document in (garbage, GOOD | {field: garbage}):
         with suppress(Refused):
-            assert isinstance(ip_objects.decode_block(json.dumps(document).encode()), Block)
+            assert isinstance(objects.decode_block(json.dumps(document).encode()), Block)
 
 
 @given(JSON)
 def test_a_garbled_lease_is_refused(garbage):
     """Spec and annotations."""
     with pytest.raises(Refused):
-        ip_objects.decode_lease(json.dumps({"leaseDurationSeconds": "x", "y": garbage}).encode())
+        objects.decode_lease(json.dumps({"leaseDurationSeconds": "x", "y": garbage}).encode())
 
 
 @pytest.mark.parametrize(
@@ -125,12 +125,12 @@ def test_an_edited_lease_is_named(name, key, value, says):
     notes = {"kube-rdma.io/ipam-boot": "b", "kube-rdma.io/ipam-beat": "1"}
     notes |= {f"kube-rdma.io/ipam-{key}": value} if key else {}
     with pytest.raises(Refused) as caught:
-        ip_objects.lease(name, ip_objects.LeaseSpec(600, "j"), notes)
+        objects.lease(name, objects.LeaseSpec(600, "j"), notes)
     assert says in str(caught.value)
 
 
 def test_a_block_reads_well():
     """What kubectl shows: addresses, not bits."""
-    text = json.loads(ip_objects.encode_block(ip_objects.decode_block(json.dumps(GOOD).encode())))
+    text = json.loads(objects.encode_block(objects.decode_block(json.dumps(GOOD).encode())))
     assert text == GOOD
     assert KEY.name == "default.10-0-0-64"

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from kube_base.errors import Refused
 from kube_base.foreign_json import decoded
-from kube_rdma.ipam import ip_pool, ip_pool_status
+from kube_rdma.ipam import ip_pool, objects
 from kube_rdma.ipam.ip_pool import MOST_EXCLUDES, MOST_RANGES
-from kube_rdma.ipam.ip_pool_status import IPPoolStatus, PoolFindings, WantEntry
+from kube_rdma.ipam.objects import IPPoolStatus, PoolFindings, WantEntry
 from kube_rdma.lib.text.document import of_value
-from kube_rdma.lib.text.ip_words import meeting, meets
 from kube_rdma.lib.text.reader import read
+from kube_rdma.lib.text.words import meeting, meets
 from kube_rdma.model.ipam import Family, Span, Usage, Version
 from tests.unit.ipam.ip_values import QUEUES, pools
 
@@ -150,9 +150,9 @@ def test_faults_of_an_object_name_object_and_field():
 @given(QUEUES)
 def test_wants_survive_the_status(queue):
     """Value, JSON, value."""
-    status = ip_pool_status.with_wants(None, queue.requests)
+    status = objects.with_wants(None, queue.requests)
     again = decoded(msgspec.json.encode(status), IPPoolStatus)
-    assert ip_pool_status.borrow_queue(queue.pool, again, Version("7")).requests == queue.requests
+    assert objects.borrow_queue(queue.pool, again, Version("7")).requests == queue.requests
 
 
 USAGES = (
@@ -170,7 +170,7 @@ def pool():
 
 def test_the_status_sums_by_family(pool):
     """Columns of kubectl are short; no number is larger than JSON clients can hold."""
-    status = ip_pool_status.pool_status(None, pool, PoolFindings(1, USAGES), "T1")
+    status = objects.pool_status(None, pool, PoolFindings(1, USAGES), "T1")
     assert (status.ranges, status.used) == ("10.0.0.0/24, fd00::/64", "254 v4, 8 v6")
     assert status.free == "254 v4, 1.8e19 v6"
     sizes = [each["size"] for each in json.loads(msgspec.json.encode(status))["usage"]]
@@ -180,9 +180,9 @@ def test_the_status_sums_by_family(pool):
 def test_a_condition_keeps_its_time_until_it_changes(pool):
     """Ready stays of T1, NearlyFull becomes true at T2; the wants of nodes stay."""
     wants = IPPoolStatus(wants=(WantEntry(node="n", family="IPv4", count=1),))
-    first = ip_pool_status.pool_status(wants, pool, PoolFindings(1, USAGES), "T1")
+    first = objects.pool_status(wants, pool, PoolFindings(1, USAGES), "T1")
     scarce = PoolFindings(1, USAGES, scarce=("250 of 254 are held",))
-    second = ip_pool_status.pool_status(first, pool, scarce, "T2")
+    second = objects.pool_status(first, pool, scarce, "T2")
     found = {each.type: (each.status, each.last_transition_time) for each in second.conditions}
     assert found == {"Ready": ("True", "T1"), "NearlyFull": ("True", "T2")}
     assert second.wants == wants.wants
@@ -196,7 +196,7 @@ def test_a_condition_keeps_its_time_until_it_changes(pool):
     ],
 )
 def test_a_pool_that_cannot_be_trusted_is_not_ready(pool, found, reason):
-    status = ip_pool_status.pool_status(None, pool, found, "T1")
+    status = objects.pool_status(None, pool, found, "T1")
     ready = next(each for each in status.conditions if each.type == "Ready")
     assert (ready.status, ready.reason) == ("False", reason)
 
@@ -204,8 +204,8 @@ def test_a_pool_that_cannot_be_trusted_is_not_ready(pool, found, reason):
 def test_the_same_findings_twice_are_the_same_status(pool):
     """A second reconciliation writes nothing."""
     found = PoolFindings(1, USAGES, conflicts=("twice",))
-    status = ip_pool_status.pool_status(None, pool, found, "T1")
-    assert ip_pool_status.pool_status(status, pool, found, "T2") == status
+    status = objects.pool_status(None, pool, found, "T1")
+    assert objects.pool_status(status, pool, found, "T2") == status
 
 
 def test_yaml_as_people_write_it():

@@ -15,8 +15,7 @@ from kube_base.frozen import replace
 from kube_client.kinds import ObjectKind, Wanted
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.events import Events
-from kube_rdma.ipam.cluster import IP_BLOCK, LEASE
-from kube_rdma.ipam.kind import IP_POOL, IP_POOL_TEXT
+from kube_rdma.ipam.cluster import IP_BLOCK, IP_POOL, IP_POOL_TEXT, LEASE
 from kube_rdma.ipam.pool_status_reporter import PoolStatusReporter
 from kube_rdma.model.ipam import IPPool, IPRange
 from kube_rdma_testing.cluster.server import FakeServer

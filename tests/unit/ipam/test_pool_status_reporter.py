@@ -11,8 +11,7 @@ from kube_client.kinds import Wanted
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.events import Events
 from kube_rdma.ipam import pool_status_reporter
-from kube_rdma.ipam.cluster import IP_BLOCK, LEASE
-from kube_rdma.ipam.kind import IP_POOL
+from kube_rdma.ipam.cluster import IP_BLOCK, IP_POOL, LEASE
 from kube_rdma.ipam.pool_status_reporter import PoolStatusReporter
 from kube_rdma.model.ipam import Block, BlockKey, Family, IPPool, IPRange, NodeHolding
 from kube_rdma_testing.cluster.server import FakeServer

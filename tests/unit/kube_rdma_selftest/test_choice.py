@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kube_base.errors import Refused
 from kube_base.frozen import replace
 from kube_rdma.model.attach.steps import AwaitGid, MakeRdma, MoveRdma, TakeLink
-from kube_rdma.model.functions.step import SetFunction
+from kube_rdma.model.pools import SetFunction
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma_selftest.choice import differences, trials
 from kube_rdma_selftest.trial import SelftestRequest, SelftestScene, Trial, TrialKind, UntriedCard

@@ -4,7 +4,7 @@ import pytest
 
 from kube_rdma.install.documents.installation import values
 from kube_rdma.install.rules.presets import DISTRIBUTIONS, PRESETS, merged
-from kube_rdma.model.install.chart_value import UNSAID, ChartValue
+from kube_rdma.model.install import UNSAID, ChartValue
 from kube_rdma_tools.chart_defaults import completed
 
 ALONE = [value for value in values() if not value.whole and not value.in_list]

@@ -5,7 +5,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.install.blueprint import Blueprint, Hole, Spread, When, joined, unless
+from kube_rdma.model.install import Blueprint, Hole, Spread, When, joined, unless
 from kube_rdma_tools.chart_templates import template
 
 

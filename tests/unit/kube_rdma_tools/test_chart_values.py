@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from kube_rdma.model.install.chart_value import ChartValue
+from kube_rdma.model.install import ChartValue
 from kube_rdma_tools.chart_values import left_out, readme, values_file
 
 REPLICAS = ChartValue("controller.replicas", "replicas is how many.", 2)

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.claims.device import DRIVER
+from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma_tools.conformance.__main__ import main, runner, versions
 from kube_rdma_tools.conformance.checks import items
 from kube_rdma_tools.conformance.evidence import (

@@ -12,11 +12,11 @@ from kube_base.errors import Refused
 from kube_base.frozen import field
 from kube_rdma.cli.definitions import DEFINITIONS, OPERATOR_DEFINITIONS
 from kube_rdma.ipam import ip_pool
-from kube_rdma.lib.schema.structural import LIST_KEYS, LIST_TYPE, definition, structural
+from kube_rdma.lib.schema import LIST_KEYS, LIST_TYPE, definition, structural
 from kube_rdma.lib.text.document import of_value
 from kube_rdma.model.card import CardId
-from kube_rdma.model.conditions import Condition, StatusPart
-from kube_rdma.model.pools.node_policy import PolicyOutcome
+from kube_rdma.model.kubernetes import Condition, StatusPart
+from kube_rdma.model.pools import PolicyOutcome
 from kube_rdma_tools.definitions import files
 
 ROOT = Path(__file__).parents[3]

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.install.rules.recommended_labels import recommended
-from kube_rdma.model.node import Taint
+from kube_rdma.install.rules.release import recommended
+from kube_rdma.model.kubernetes import Taint
 from kube_rdma_tools.judge.environment import JudgedNode
 from kube_rdma_tools.judge.environments import ENVIRONMENTS
 from kube_rdma_tools.judge.judged_pods import judged_pods

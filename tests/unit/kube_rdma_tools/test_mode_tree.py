@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from kube_rdma.model.pools.pool import Mode
+from kube_rdma.model.pools import Mode
 from kube_rdma.pools.rules.modes import MODES
 from kube_rdma_tools.mode_tree import TREE, mode_tree_svg, ways
 from tests.house.tree import ROOT

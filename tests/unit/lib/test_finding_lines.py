@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.lib.finding_lines import (
+from kube_rdma.lib.page import (
+    block_lines,
     counted,
     ended,
     labelled,
@@ -15,7 +16,6 @@ from kube_rdma.lib.finding_lines import (
     sentence,
     titled,
 )
-from kube_rdma.lib.page import block_lines
 from kube_rdma.model.finding import Finding, NotSeen
 
 FULL = Finding("node/node-1", "It is not ready", remedy="See its log", code="NodeNotReady")

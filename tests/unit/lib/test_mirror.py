@@ -9,19 +9,17 @@ from kube_client.calls import RequestTiming
 from kube_client.kinds import NOTHING, ObjectCodec, Where
 from kube_client.objects import Cluster
 from kube_rdma.adapters import bulkhead
-from kube_rdma.adapters.cluster.kinds.network_definition import DEFINITION
 from kube_rdma.adapters.cluster.kinds.node import NODE
-from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
-from kube_rdma.adapters.cluster.kinds.pod import FULL_POD
+from kube_rdma.adapters.cluster.kinds.own import DEFINITION, NODE_REPORT
+from kube_rdma.adapters.cluster.kinds.pod import CONFIG_MAP, DAEMON_SET, FULL_POD
 from kube_rdma.adapters.cluster.kinds.resource_claim import OWN_CLAIM
 from kube_rdma.adapters.cluster.kinds.resource_slice import RESOURCE_SLICE
-from kube_rdma.adapters.cluster.kinds.workload import CONFIG_MAP, DAEMON_SET
 from kube_rdma.ipam import cluster as ipam
-from kube_rdma.ipam.kind import IP_POOL
+from kube_rdma.ipam.cluster import IP_POOL
 from kube_rdma.lib.mirror import Mirror
-from kube_rdma.operator.kind import NIC_CLUSTER_POLICY
+from kube_rdma.operator.cluster import NIC_CLUSTER_POLICY
 from kube_rdma.pools.kind import NODE_POLICY
-from kube_rdma.verify.cluster_checks import BANDWIDTH_CHECK
+from kube_rdma.verify.cluster import BANDWIDTH_CHECK
 from kube_rdma_testing.cluster.server import FakeServer
 from kube_rdma_testing.recording import recorded
 from tests.unit.agent.world import until

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from kube_rdma.install.installation import assignment, objects, policy_values
-from kube_rdma.lib.schema.structural import LOOKAROUND
-from kube_rdma.model.claims.claim_wish import CARD_CLASS, SHARED_CLASS
+from kube_rdma.lib.schema import LOOKAROUND
+from kube_rdma.model.claims.claim import CARD_CLASS, SHARED_CLASS
 from tests.unit.manifests.test_installation import CHART, held, narrows
 
 REGISTRY = ("/var/lib/kubelet/plugins_registry", "/var/lib/kubelet/plugins_registry", False)

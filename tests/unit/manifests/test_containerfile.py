@@ -4,7 +4,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from kube_rdma.model.verify.bandwidth import PERFTEST_IMAGE
+from kube_rdma.model.verify import PERFTEST_IMAGE
 from kube_rdma_lab.build import product
 from kube_rdma_lab.build.root import TREE
 

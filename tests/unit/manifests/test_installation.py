@@ -12,9 +12,9 @@ from kube_rdma.install.documents.installation import schema
 from kube_rdma.install.installation import assignment, blueprints, objects
 from kube_rdma.install.rules.admission import AGENTS
 from kube_rdma.install.rules.agent_cel import NFD_RIGHT
-from kube_rdma.install.rules.fill import filled
+from kube_rdma.install.rules.parts import filled
 from kube_rdma.install.rules.presets import DEFAULTS, DISTRIBUTIONS, PRESETS, merged
-from kube_rdma.install.rules.recommended_labels import GROUP
+from kube_rdma.install.rules.release import GROUP
 from kube_rdma.lib.text import reader
 from kube_rdma.reports.cluster import GUARD
 from kube_rdma_tools.chart import chart_files, config_files

@@ -3,7 +3,7 @@
 import pytest
 
 from kube_rdma.install.installation import blueprints
-from kube_rdma.install.rules.fill import filled
+from kube_rdma.install.rules.parts import filled
 from kube_rdma.install.rules.presets import DISTRIBUTIONS, PRESETS, merged
 from kube_rdma.operator.rules.daemon_sets import DRIVER_ACCOUNT
 from tests.unit.manifests.test_installation import pods, with_hooks, without_recommended

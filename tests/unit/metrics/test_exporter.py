@@ -20,16 +20,11 @@ from kube_rdma.metrics.rules import families
 from kube_rdma.metrics.stopwatch import Stopwatch
 from kube_rdma.model.attach.attachment import Attachment, Plan, Sandbox
 from kube_rdma.model.attach.steps import MoveRdma
-from kube_rdma.model.claims.device import (
-    ClaimedDevice,
-    DeviceSlice,
-    PublishedCard,
-    SliceDevice,
-)
+from kube_rdma.model.claims.devices import ClaimedDevice, DeviceSlice, PublishedCard, SliceDevice
 from kube_rdma.model.device import PortState
-from kube_rdma.model.late_binding.binding import ContainerId, PodName
-from kube_rdma.model.metrics.families import MetricNames
-from kube_rdma.model.pools.rdma_limits import DeviceUse, PodDeviceUse, RdmaLimits
+from kube_rdma.model.late_binding import ContainerId, PodName
+from kube_rdma.model.metrics import MetricNames
+from kube_rdma.model.pools import DeviceUse, PodDeviceUse, RdmaLimits
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.pools.kubelet_view import KubeletView
 from kube_rdma_testing.kernel.tree import remove_device, write_tree
@@ -139,7 +134,7 @@ async def test_a_pods_traffic_stands_under_its_name(world, tree):
 
 
 class Slices:
-    """The slices of a node, as claims/claimed_gpus follows them."""
+    """The slices of a node, as claims/publisher follows them."""
 
     def __init__(self, *slices):
         self._slices = slices

@@ -4,7 +4,7 @@ import pytest
 
 from kube_rdma.lib.page import page_text
 from kube_rdma.metrics.views import bits, nodes_page, pods_page
-from kube_rdma.model.metrics.throughput import TrafficKey, TrafficRate, TrafficTotals
+from kube_rdma.model.metrics import TrafficKey, TrafficRate, TrafficTotals
 
 GIGABIT = 125_000_000.0
 

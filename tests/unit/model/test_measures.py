@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rdma.model import measures
-from kube_rdma.model.quantity import quantity
+from kube_rdma.model.kubernetes import quantity
 
 
 @given(st.floats(1e-9, 1e12))

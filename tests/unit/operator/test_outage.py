@@ -5,7 +5,7 @@ from copy import deepcopy
 from kube_base.backoff import full_jitter
 from kube_client.calls import RequestTiming
 from kube_rdma.adapters.cluster.kinds.node import NODE
-from kube_rdma.adapters.cluster.kinds.workload import DAEMON_SET
+from kube_rdma.adapters.cluster.kinds.pod import DAEMON_SET
 from tests.unit.agent.world import until
 from tests.unit.operator.documents.test_nic_cluster_policy import SEED
 from tests.unit.operator.test_reconcile import DRIVER, PEER, PLUGIN, ClusterWorld

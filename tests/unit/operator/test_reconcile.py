@@ -10,16 +10,12 @@ import pytest
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.events import Events
 from kube_rdma.adapters.cluster.kinds.node import NODE
-from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
-from kube_rdma.adapters.cluster.kinds.pod import FULL_POD
-from kube_rdma.adapters.cluster.kinds.workload import CONFIG_MAP, DAEMON_SET
+from kube_rdma.adapters.cluster.kinds.own import NODE_REPORT
+from kube_rdma.adapters.cluster.kinds.pod import CONFIG_MAP, DAEMON_SET, FULL_POD
 from kube_rdma.install.rules.release import MANAGER
 from kube_rdma.operator import reconcile
+from kube_rdma.operator.cluster import NIC_CLUSTER_POLICY, NIC_CLUSTER_POLICY_OF_CLUSTER
 from kube_rdma.operator.documents import nic_cluster_policy
-from kube_rdma.operator.kind import (
-    NIC_CLUSTER_POLICY,
-    NIC_CLUSTER_POLICY_OF_CLUSTER,
-)
 from kube_rdma.operator.reconcile import Operator, OperatorPlace, OperatorTiming
 from kube_rdma.operator.rules.daemon_sets import COMPONENT_LABEL, MANAGED_LABEL
 from kube_rdma_testing.cluster.daemon_sets import FakeDaemonSets

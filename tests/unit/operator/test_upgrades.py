@@ -5,10 +5,9 @@ import copy
 import pytest
 
 from kube_rdma.adapters.cluster.kinds.node import NODE
-from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
-from kube_rdma.adapters.cluster.kinds.pod import FULL_POD
-from kube_rdma.adapters.cluster.kinds.workload import DAEMON_SET
-from kube_rdma.operator.kind import NIC_CLUSTER_POLICY
+from kube_rdma.adapters.cluster.kinds.own import NODE_REPORT
+from kube_rdma.adapters.cluster.kinds.pod import DAEMON_SET, FULL_POD
+from kube_rdma.operator.cluster import NIC_CLUSTER_POLICY
 from kube_rdma.operator.rules.placement import DRIVER_LABEL
 from kube_rdma.operator.upgrades import CLOSED_MARK
 from tests.unit.agent.world import until

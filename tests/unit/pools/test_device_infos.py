@@ -8,7 +8,7 @@ from grpclib import GRPCError
 from kube_base.frozen import replace
 from kube_rdma.adapters.files.device_info import DeviceInfoFolder, file_name
 from kube_rdma.model.device import PciAddress
-from kube_rdma.model.pools.pool import DeviceInfo, ShareId
+from kube_rdma.model.pools import DeviceInfo, ShareId
 from tests.unit.agent.world import VKE, World, hard_card, running, until
 
 CARDS = [hard_card(n) for n in range(2)]

@@ -9,11 +9,11 @@ import pytest
 
 from kube_base.errors import Unavailable
 from kube_base.frozen import replace
-from kube_rdma.adapters.journal.format import RAILS
+from kube_rdma.adapters.journal.codec import RAILS
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey
 from kube_rdma.pools.rails import NodeRails
-from kube_rdma.pools.rules.health.evaluate import node_cards
+from kube_rdma.pools.rules.health import node_cards
 from kube_rdma_lab.native.tree_text import unpack
 from kube_rdma_testing.disk import FakeDisk
 from kube_rdma_testing.kubelet.kubelet import FakeKubelet

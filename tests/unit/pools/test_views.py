@@ -11,7 +11,7 @@ from kube_base.frozen import replace
 from kube_rdma.lib.page import page_text
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.device import PciAddress
-from kube_rdma.model.pools.pool import (
+from kube_rdma.model.pools import (
     Attach,
     Bind,
     ExtraInfo,
@@ -20,12 +20,12 @@ from kube_rdma.model.pools.pool import (
     Pool,
     PoolSpec,
     Preference,
+    RdmaLimits,
     Selector,
     Share,
     ShareId,
     Variables,
 )
-from kube_rdma.model.pools.rdma_limits import RdmaLimits
 from kube_rdma.pools.rules.modes import MODES
 from kube_rdma.pools.views import OnNode, PoollessCard, node_page, pools_document, wishes_page
 from kube_rdma_tools.mode_page import modes_page

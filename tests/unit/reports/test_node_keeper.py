@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
 from kube_client.errors import NotInstalled
-from kube_rdma.model.node import NodeState
+from kube_rdma.model.kubernetes import NodeState
 from kube_rdma.reports.node_keeper import NodeKeeper, WritePace, pause
 
 NODE = NodeState("node-1", "u")

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from kube_base.foreign_json import decoded
 from kube_base.frozen import replace
-from kube_rdma.model.pools.node_policy import PolicyOutcome, PolicyRemark, PolicyRollup
+from kube_rdma.model.pools import PolicyOutcome, PolicyRemark, PolicyRollup
 from kube_rdma.reports.node_policy_status import (
     MOST_REMARKS,
     NodePolicyStatus,

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from kube_base.foreign_json import decoded
 from kube_base.frozen import replace
 from kube_rdma.cli.definitions import DEFINITIONS
-from kube_rdma.lib.schema.structural import definition
+from kube_rdma.lib.schema import definition
 from kube_rdma.model.card import CardId
-from kube_rdma.model.conditions import LONGEST
 from kube_rdma.model.device import PciAddress
+from kube_rdma.model.kubernetes import LONGEST
 from kube_rdma.model.measures import figure_text
-from kube_rdma.model.reports.node_report import (
+from kube_rdma.model.reports import (
     NodeReport,
     NodeReportStatus,
     PendingMode,

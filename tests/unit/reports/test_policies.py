@@ -9,14 +9,10 @@ from kube_client.calls import RequestTiming
 from kube_client.errors import Conflict
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.node import NODE
-from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
-from kube_rdma.reports import cluster_policies as policy_statuses
+from kube_rdma.adapters.cluster.kinds.own import NODE_REPORT
+from kube_rdma.reports import cluster as policy_statuses
 from kube_rdma.reports import policies
-from kube_rdma.reports.cluster_policies import (
-    NODE_POLICY_STATUS,
-    seen_policy,
-    write_status,
-)
+from kube_rdma.reports.cluster import NODE_POLICY_STATUS, seen_policy, write_status
 from kube_rdma.reports.node_policy_status import node_policy_status
 from kube_rdma.reports.policies import PolicyStatuses, PolicyStatusTiming
 from kube_rdma_testing.cluster.server import FakeServer

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_base.frozen import replace
-from kube_rdma.model.node import NodeState
-from kube_rdma.model.reports.node_report import NodeReport, ReportedPool
+from kube_rdma.model.kubernetes import NodeState
+from kube_rdma.model.reports import NodeReport, ReportedPool
 from kube_rdma.model.resources import AuthorFacts, HeldShares, NamespaceQuota
 from kube_rdma.resources.rules import resource_list
 

@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager, suppress
 
 from kube_rdma.adapters.cni.socket import CniSocket
 from kube_rdma.adapters.cni.state import AskingPods, ClaimedNamespaces
-from kube_rdma.attach.rules.cni_conf.conflist import ENTRY
-from kube_rdma.model.cni_conf import ANNOTATIONS
+from kube_rdma.attach.rules.conflist import ENTRY
+from kube_rdma.model.attach.cni import ANNOTATIONS
 
 NETNS = "/proc/self/ns/net"
 PREVIOUS = {

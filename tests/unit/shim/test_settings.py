@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from kube_rdma.attach.rules.settings.files import TOPOLOGY_FILE
+from kube_rdma.attach.rules.settings import TOPOLOGY_FILE
 
 OURS = {"nccl.conf": "NCCL_IB_HCA==rxe0:1\n", "ucx.conf": "UCX_NET_DEVICES=rxe0:1\n"}
 PLACES = {"nccl.conf": "etc/nccl.conf", "ucx.conf": "etc/ucx/ucx.conf"}

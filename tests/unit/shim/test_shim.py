@@ -12,9 +12,9 @@ import pytest
 from kube_base.errors import Refused
 from kube_rdma.adapters.cni import protocol
 from kube_rdma.adapters.cni.state import MissedDeletes
-from kube_rdma.attach.rules.cni_conf.conflist import ENTRY
+from kube_rdma.attach.rules.conflist import ENTRY
 from kube_rdma.model.attach.cni import CniAttachment, CniInterface, CniResult, Verb
-from kube_rdma.model.late_binding.binding import PodName
+from kube_rdma.model.late_binding import PodName
 from kube_rdma_testing.cni.shim import FakeShim
 from tests.unit.shim.calls import NETNS, PREVIOUS, asking, environment, serving, text
 

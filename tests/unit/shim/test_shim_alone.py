@@ -5,16 +5,15 @@ Of our marked entry in the cluster's list: pods that the runtime tells to ask fo
 
 import pytest
 
-from kube_rdma.attach.rules.cni_conf.conflist import ENTRY
+from kube_rdma.attach.rules.conflist import ENTRY
 from kube_rdma.attach.rules.requests import (
     ANNOTATION,
     DEFAULT_NETWORK,
     POD_NETWORKS,
     POD_NETWORKS_DEFINITION,
 )
-from kube_rdma.model.attach.cni import CniInterface, CniResult
-from kube_rdma.model.cni_conf import ANNOTATIONS
-from kube_rdma.model.late_binding.binding import PodName
+from kube_rdma.model.attach.cni import ANNOTATIONS, CniInterface, CniResult
+from kube_rdma.model.late_binding import PodName
 from tests.unit.shim.calls import PREVIOUS, asking, chained, claimed, environment, serving, text
 
 PLAIN = {"kubernetes.io/config.source": "api", "note": f'"{ANNOTATION}": {{'}

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_base.errors import Refused
-from kube_rdma.model.verify.bandwidth import (
+from kube_rdma.model.verify import (
     Operation,
     Pairing,
     PairOutcome,
@@ -21,9 +21,8 @@ from kube_rdma.model.verify.bandwidth import (
     Suspect,
     SuspectKind,
 )
-from kube_rdma.verify import status as statuses
-from kube_rdma.verify.bandwidth_check import load_plan
-from kube_rdma.verify.status import MOST_NAMES, MOST_PAIRS
+from kube_rdma.verify import bandwidth_check as statuses
+from kube_rdma.verify.bandwidth_check import MOST_NAMES, MOST_PAIRS, load_plan
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 POD = {"containers": [{"name": "c", "image": "i", "resources": {"limits": {"rdma/hca": 1}}}]}

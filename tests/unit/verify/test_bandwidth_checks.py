@@ -12,13 +12,13 @@ from kube_client.wire import Answer
 from kube_rdma.adapters.cluster.events import Events
 from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.kinds.pod import POD
-from kube_rdma.model.conditions import moment
-from kube_rdma.model.verify.bandwidth import PROBE_SECONDS
+from kube_rdma.model.kubernetes import moment
+from kube_rdma.model.verify import PROBE_SECONDS
 from kube_rdma.verify.bandwidth_checks import BandwidthChecks, CheckTiming
-from kube_rdma.verify.cluster_checks import BANDWIDTH_CHECK
+from kube_rdma.verify.cluster import BANDWIDTH_CHECK
 from kube_rdma.verify.pairs import GRACE, Pacing
 from kube_rdma.verify.rules.copies import CHECK_LABEL
-from kube_rdma.verify.rules.due import AGAIN
+from kube_rdma.verify.rules.pairs import AGAIN
 from kube_rdma_testing.perftest import Deadlines, KubeletLine, PerftestCluster
 from tests.unit.agent.world import until
 

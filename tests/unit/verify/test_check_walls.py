@@ -10,9 +10,9 @@ from kube_rdma.adapters.cluster.kinds.claim_objects import (
     DEVICE_CLASS,
     WHOLE_SLICE,
 )
-from kube_rdma.verify import cluster_checks as bandwidth_checks
-from kube_rdma.verify.cluster_checks import BANDWIDTH_CHECK
-from kube_rdma.verify.rules.due import AGAIN
+from kube_rdma.verify import cluster as bandwidth_checks
+from kube_rdma.verify.cluster import BANDWIDTH_CHECK
+from kube_rdma.verify.rules.pairs import AGAIN
 from kube_rdma_testing.perftest import KubeletLine
 from kube_rdma_testing.recording import recorded
 from tests.unit.agent.world import until

@@ -5,8 +5,8 @@ import pytest
 from kube_base.errors import Refused
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.resource_slice import RESOURCE_CLAIM, RESOURCE_SLICE
-from kube_rdma.model.claims.device import PublishedCard
-from kube_rdma.model.late_binding.binding import PodName
+from kube_rdma.model.claims.devices import PublishedCard
+from kube_rdma.model.late_binding import PodName
 from kube_rdma.verify.claimed_cards import cards_of_pods
 from kube_rdma_testing.cluster.server import FakeServer
 

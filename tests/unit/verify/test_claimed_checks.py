@@ -9,7 +9,7 @@ from kube_rdma.adapters.cluster.kinds.claim_objects import (
     WHOLE_SLICE,
 )
 from kube_rdma.adapters.cluster.kinds.pod import POD
-from kube_rdma.verify.rules.due import AGAIN
+from kube_rdma.verify.rules.pairs import AGAIN
 from tests.unit.agent.world import until
 from tests.unit.verify.test_bandwidth_checks import COPIED, SELECTED, CheckWorld
 

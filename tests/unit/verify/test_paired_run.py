@@ -5,15 +5,8 @@ from contextlib import nullcontext
 import pytest
 
 from kube_base.errors import Refused
-from kube_rdma.model.verify.bandwidth import (
-    PairedPod,
-    Pairing,
-    PairStandard,
-    PerftestRun,
-    PodDevice,
-)
-from kube_rdma.verify.paired_run import PairedRun, with_centre_first
-from kube_rdma.verify.pairs import BandwidthProof, Pacing
+from kube_rdma.model.verify import PairedPod, Pairing, PairStandard, PerftestRun, PodDevice
+from kube_rdma.verify.pairs import BandwidthProof, Pacing, PairedRun, with_centre_first
 from kube_rdma_testing.perftest import HEADER
 
 

@@ -5,13 +5,13 @@ from contextlib import nullcontext
 
 import pytest
 
-from kube_rdma.model.claims.device import PublishedCard
-from kube_rdma.model.late_binding.binding import PodName
-from kube_rdma.model.verify.bandwidth import PairedPod, PerftestRun, PodDevice
+from kube_rdma.model.claims.devices import PublishedCard
+from kube_rdma.model.late_binding import PodName
+from kube_rdma.model.verify import PairedPod, PerftestRun, PodDevice
 from kube_rdma.verify import pairs
 from kube_rdma.verify.pairs import BandwidthProof
+from kube_rdma.verify.rules.pairs import turns
 from kube_rdma.verify.rules.pods import OWN_STATUS, PLACES, PORT_RATES, PROBE
-from kube_rdma.verify.rules.rounds import turns
 from kube_rdma_testing.perftest import HEADER
 
 PROBED = "port mlx5_0 1 card 100 Gb/sec (4X EDR)\n" + '{"UCX_NET_DEVICES": "mlx5_0:1"}'

@@ -22,10 +22,9 @@ from kube_rdma.model.attach.attachment import (
     NetworkRoute,
     Sandbox,
 )
-from kube_rdma.model.functions.step import FunctionSettings
 from kube_rdma.model.ipam import InterfaceName
-from kube_rdma.model.late_binding.binding import ContainerId, PodName
-from kube_rdma.model.pools.pool import Bind, Mode, ShareId
+from kube_rdma.model.late_binding import ContainerId, PodName
+from kube_rdma.model.pools import Bind, FunctionSettings, Mode, ShareId
 
 SANDBOX = Sandbox(ContainerId("5a0e" * 16), PodName("default", "train-0"), "uid-1", "", 0)
 CARD, FUNCTION = "card", "function"  # of a world

@@ -5,8 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from kube_base.errors import Unavailable
-from kube_rdma.adapters.kernel.netlink.rtnl import open_rtnl
-from kube_rdma.adapters.kernel.netlink.rtnl_read import link_ways, seen_links
+from kube_rdma.adapters.kernel.netlink.rtnl_read import link_ways, open_rtnl, seen_links
 from kube_rdma.adapters.kernel.netlink.rtnl_write import remove_rule
 from kube_rdma.model.attach.steps import RemoveRule
 

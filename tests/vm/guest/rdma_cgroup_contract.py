@@ -12,8 +12,8 @@ from typing import NamedTuple, Protocol
 import pytest
 
 from kube_base.errors import Unavailable
-from kube_rdma.adapters.kernel.cgroups.rdma import RdmaGroup, RdmaGroups
-from kube_rdma.model.pools.rdma_limits import DeviceLimits, DeviceUse, RdmaLimits
+from kube_rdma.adapters.kernel.cgroups import RdmaGroup, RdmaGroups
+from kube_rdma.model.pools import DeviceLimits, DeviceUse, RdmaLimits
 
 ONE, OTHER = "7a1c-01", "7a1c-02"  # uids of two pods
 NO_LIMITS = RdmaLimits()

@@ -17,12 +17,12 @@ from pathlib import Path
 
 from asyncinotify import Mask
 
-from kube_rdma.adapters.cni.conf import binary
+from kube_rdma.adapters.cni.conf import places
 from kube_rdma.adapters.inotify import open_inotify
 from kube_rdma.adapters.kernel.pod.steps import open_pod
 from kube_rdma.hardware.survey import take_survey
 from kube_rdma.model.attach import steps as s
-from kube_rdma.model.link import PlannedHostLink as Host
+from kube_rdma.model.device import PlannedHostLink as Host
 
 HOST = Path("/host")
 CONF, BIN = HOST / "etc/cni/net.d", HOST / "opt/cni/bin"
@@ -37,7 +37,7 @@ def connect(path):
 
 
 def write_configuration():
-    binary.replace(CONF / "10-test.conflist", b"{}", 0o644)
+    places.replace(CONF / "10-test.conflist", b"{}", 0o644)
     assert (CONF / "10-test.conflist").read_bytes() == b"{}"
 
 
@@ -47,7 +47,7 @@ def watch_configuration():
 
 
 def install_plugin():
-    binary.install(binary.shim(), BIN)
+    places.install(places.shim(), BIN)
 
 
 def run_foreign_plugin():
@@ -83,21 +83,21 @@ def listen_for_shim():
 
 
 def write_cdi():
-    binary.replace(Path("/var/run/cdi/kube-rdma.json"), b"{}", 0o644)
+    places.replace(Path("/var/run/cdi/kube-rdma.json"), b"{}", 0o644)
 
 
 def write_state():
-    binary.replace(Path("/var/lib/kube-rdma/record"), b"{}", 0o600)
+    places.replace(Path("/var/lib/kube-rdma/record"), b"{}", 0o600)
 
 
 def write_device_information():
     folder = Path("/var/run/k8s.cni.cncf.io/devinfo/dp")
     folder.mkdir(parents=True, exist_ok=True)
-    binary.replace(folder / "x.json", b"{}", 0o644)
+    places.replace(folder / "x.json", b"{}", 0o644)
 
 
 def write_foreign_state():
-    binary.replace(HOST / "var/lib/cni/kube-rdma", b"{}", 0o644)
+    places.replace(HOST / "var/lib/cni/kube-rdma", b"{}", 0o644)
 
 
 def survey():

@@ -19,7 +19,7 @@ from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
 from kube_rdma.adapters.kernel.sriov.functions import NUMBER, SriovCards
 from kube_rdma.model.device import PciAddress
-from kube_rdma.model.functions.function import SetFunctions
+from kube_rdma.model.pools import SetFunctions
 from kube_rdma_testing.kernel.network import KilledError
 
 

@@ -27,8 +27,8 @@ from kube_rdma.model.attach.steps import (
     SetSysctl,
     TakeLink,
 )
+from kube_rdma.model.device import PlannedHostLink
 from kube_rdma.model.ipam import InterfaceName
-from kube_rdma.model.link import PlannedHostLink
 
 MARK, ANOTHERS = "kube-rdma c1/net1", "kube-rdma c2/net1"
 MAC = "02:00:00:00:77:01"

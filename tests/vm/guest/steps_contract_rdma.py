@@ -23,7 +23,7 @@ from kube_rdma.model.attach.steps import (
     SetLink,
     VirtualKind,
 )
-from kube_rdma.model.link import PlannedHostLink
+from kube_rdma.model.device import PlannedHostLink
 
 from .steps_contract import ANOTHERS, MAC, MARK, V4, back, link
 

@@ -12,15 +12,15 @@ import pytest
 from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
 from kube_rdma.model.attach.steps import SetLink
+from kube_rdma.model.device import PlannedHostLink
 from kube_rdma.model.errors import HardwareGone
-from kube_rdma.model.functions.step import (
+from kube_rdma.model.pools import (
     FunctionSettings,
     LinkState,
     ResetFunction,
     SetFunction,
     VlanProtocol,
 )
-from kube_rdma.model.link import PlannedHostLink
 
 from .steps_contract import MAC, back, link
 

@@ -47,7 +47,7 @@ from pathlib import Path
 
 from kube_rdma.adapters.kernel.pod.steps import open_pod
 from kube_rdma.model.device import PciAddress
-from kube_rdma.model.link import PlannedHostLink as Host
+from kube_rdma.model.device import PlannedHostLink as Host
 from kube_rdma.model.attach import steps as s
 
 pod, nothing, parent, index, name, pci, mtu, mac = sys.argv[1:]

@@ -22,8 +22,7 @@ from kube_rdma.model.attach.steps import (
     SetLink,
     VirtualKind,
 )
-from kube_rdma.model.device import PortState
-from kube_rdma.model.link import PlannedHostLink
+from kube_rdma.model.device import PlannedHostLink, PortState
 
 from .masters import expected, facts
 from .world import (

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kube_rdma.adapters.kernel.sriov.addresses import give_addresses
-from kube_rdma.adapters.kernel.sriov.functions import SriovCards, write_attribute
+from kube_rdma.adapters.kernel.sriov.functions import SriovCards, give_addresses, write_attribute
 from kube_rdma.hardware.survey import take_survey
 from kube_rdma.model.device import PciAddress
 

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 import pytest
 
 from kube_rdma.adapters.kernel import proc
-from kube_rdma.adapters.kernel.netlink.rdma_resources import read_queue_pairs
-from kube_rdma.doctor.pod_here import counted_pairs
+from kube_rdma.adapters.kernel.netlink.rdma_read import read_queue_pairs
+from kube_rdma.doctor.pod import counted_pairs
+from kube_rdma.model.device import QueuePair
 from kube_rdma.model.doctor import ObservedQueuePairs
-from kube_rdma.model.queue_pairs import QueuePair
 
 from .test_rdma_cgroup import TAKE
 from .world import run
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.kernel("lab.kernel=any")
 
 DEVICE, UID, CONTAINER = "rxe-used", "7a1c-09", "ab" * 32
 MADE = 8  # a protection domain, a completion queue, then regions and queue pairs in turn
-COUNT = "from kube_rdma.adapters.kernel.netlink.rdma_resources import read_queue_pairs as read"
+COUNT = "from kube_rdma.adapters.kernel.netlink.rdma_read import read_queue_pairs as read"
 
 
 @pytest.fixture

@@ -8,8 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from kube_rdma.adapters.kernel.cgroups.files import HostCgroups
-from kube_rdma.adapters.kernel.cgroups.rdma import RdmaGroups
+from kube_rdma.adapters.kernel.cgroups import HostCgroups, RdmaGroups
 
 from .rdma_cgroup_contract import ONE, OTHER, Limits, Processes, Taken
 from .world import run

@@ -9,7 +9,7 @@ import struct
 import pytest
 
 from kube_rdma.adapters.kernel.netlink.codec import Message, encode
-from kube_rdma.adapters.kernel.netlink.rtnl_events import News, RtnlEvent, RtnlEvents
+from kube_rdma.adapters.kernel.netlink.events import News, RtnlEvent, RtnlEvents
 
 from .world import PATIENCE, run
 

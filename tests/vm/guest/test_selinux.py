@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kube_rdma.model.attach.cni import Code
-from kube_rdma.model.cni_conf import PLUGIN
+from kube_rdma.model.attach.cni import PLUGIN, Code
 
 from .selinux_node import PLUGINS, Node, decides, enforce, label_of, python, wanted_label
 from .test_agent import HCA, SHARES

@@ -14,7 +14,7 @@ from kube_rdma.adapters.kernel.sysfs.pci import PciTree
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.hardware.survey import take_survey
 from kube_rdma.model.device import PciAddress, PortState
-from kube_rdma.pools.rules.health.absence import MOVED
+from kube_rdma.pools.rules.absence import MOVED
 from kube_rdma_testing.kubelet.devices import ContainerPlace
 from kube_rdma_testing.kubelet.kubelet import FakeKubelet
 

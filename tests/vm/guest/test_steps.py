@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kube_rdma.adapters.kernel.netlink.rtnl import open_rtnl
+from kube_rdma.adapters.kernel.netlink.rtnl_read import open_rtnl
 from kube_rdma.adapters.kernel.netlink.rtnl_write import make_link
 from kube_rdma.adapters.kernel.pod.namespaces import open_inside
 from kube_rdma.adapters.kernel.pod.steps import open_pod
@@ -25,9 +25,8 @@ from kube_rdma.model.attach.steps import (
     TakeLink,
     VirtualKind,
 )
-from kube_rdma.model.device import PciAddress
-from kube_rdma.model.functions.step import FunctionPlace
-from kube_rdma.model.link import PlannedHostLink
+from kube_rdma.model.device import PciAddress, PlannedHostLink
+from kube_rdma.model.pools import FunctionPlace
 
 from .node_ways import NodeWays
 from .steps_contract import MAC, MARK, PRIORITY, TABLE, V4, Links

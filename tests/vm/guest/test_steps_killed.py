@@ -19,31 +19,36 @@ from itertools import count
 import pytest
 
 from kube_base.frozen import replace
-from kube_rdma.adapters.cni.exec.plugins import Plugins
+from kube_rdma.adapters.cni.plugins import Plugins
+from kube_rdma.adapters.journal.codec import ATTACHMENTS
 from kube_rdma.adapters.journal.disk import LOCK, Folder
-from kube_rdma.adapters.journal.format import ATTACHMENTS
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.kernel.netlink.codec import Attribute, Netlink, encode_attributes
 from kube_rdma.adapters.kernel.netlink.rdma_read import NETLINK_RDMA
 from kube_rdma.adapters.kernel.netlink.rdma_write import devices, netdev_of
-from kube_rdma.adapters.kernel.netlink.rtnl import open_rtnl
 from kube_rdma.adapters.kernel.netlink.rtnl_read import (
     link_ways,
+    open_rtnl,
     seen_links,
     seen_routes,
     seen_rules,
 )
 from kube_rdma.adapters.kernel.netlink.rtnl_vf import seen_functions
+from kube_rdma.adapters.kernel.pod.links import read_sysctl
 from kube_rdma.adapters.kernel.pod.namespaces import make_namespace, open_inside
 from kube_rdma.adapters.kernel.pod.steps import open_pod
-from kube_rdma.adapters.kernel.pod.sysctl import read_sysctl
 from kube_rdma.attach.executor import AttachmentJournal, PlanExecutor
 from kube_rdma.attach.rules.host_links import host_network, with_ways
 from kube_rdma.hardware.survey import take_survey
-from kube_rdma.model.attach.attachment import Attachment, AttachmentKey, NetworkKind
-from kube_rdma.model.attach.pod_view import PodView, SeenRdma
-from kube_rdma.pools.rules.cards import cards
-from kube_rdma.pools.rules.health.discovery import judge
+from kube_rdma.model.attach.attachment import (
+    Attachment,
+    AttachmentKey,
+    NetworkKind,
+    PodView,
+    SeenRdma,
+)
+from kube_rdma.pools.rules.health import judge
+from kube_rdma.pools.rules.selection import cards
 from kube_rdma_selftest.trial import SelftestScene
 from kube_rdma_testing.cni.plugins import FakeHost
 from kube_rdma_testing.disk import FakeDisk

@@ -18,8 +18,7 @@ import pytest
 
 from kube_rdma.adapters.kernel.pod.steps import open_pod
 from kube_rdma.model.attach.steps import GiveBackLink, SetLink, TakeLink
-from kube_rdma.model.device import PciAddress
-from kube_rdma.model.link import PlannedHostLink
+from kube_rdma.model.device import PciAddress, PlannedHostLink
 
 from .steps_contract import Links
 from .test_steps import PATH, POD, RealWorld, numbers, one_function, real_world

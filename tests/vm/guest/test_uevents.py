@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from kube_rdma.adapters.kernel.netlink.uevents import Uevent, Uevents
+from kube_rdma.adapters.kernel.netlink.events import Uevent, Uevents
 
 from .world import PATIENCE, run
 

@@ -25,7 +25,7 @@ from kube_client import wire
 from kube_client.errors import Conflict, Lost
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.pod import POD
-from kube_rdma.adapters.cluster.pods import Pods
+from kube_rdma.adapters.cluster.nodes import Pods
 
 CAPACITY = 256  # different sentences that wait, and as many that are remembered for repeats
 _REPEAT = timedelta(seconds=30)  # repeats are written no more often

@@ -19,18 +19,196 @@ import re
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
+from ipaddress import ip_address, ip_interface, ip_network
 from typing import Any, TypeVar
 
 import msgspec
 
 from kube_base.errors import Broken, KubeError, Refused, Unavailable
 from kube_base.foreign_json import Undecodable, decoded
+from kube_base.foreign_json import decoded as decoded_json
 from kube_base.frozen import Frozen
-from kube_rdma.adapters.cni import results
-from kube_rdma.model import cni_conf
 from kube_rdma.model.attach import cni
 from kube_rdma.model.ipam import InterfaceName
-from kube_rdma.model.late_binding.binding import ContainerId, PodName
+from kube_rdma.model.late_binding import ContainerId, PodName
+
+# The result of a CNI ADD on the wire, in the forms of 0.3.0 to 1.1.0: read and written here
+# alone.
+
+
+class WireInterface(msgspec.Struct):
+    """An interface; all but the first three are of 1.1.0."""
+
+    name: str = ""
+    mac: str = ""
+    sandbox: str = ""
+    mtu: int = 0
+    socketPath: str = ""  # noqa: N815  names of the wire
+    pciID: str = ""  # noqa: N815
+
+
+class WireIp(msgspec.Struct):
+    """An address. Its `version` is not read: the address says it too."""
+
+    address: str
+    gateway: str | None = None
+    interface: int | None = None
+
+
+class WireRoute(msgspec.Struct):
+    """A route; all but the first two are of 1.1.0."""
+
+    dst: str
+    gw: str | None = None
+    mtu: int | None = None
+    advmss: int | None = None
+    priority: int | None = None
+    table: int | None = None
+    scope: int | None = None
+
+
+class WireDns(msgspec.Struct):
+    """How names are resolved."""
+
+    nameservers: list[str] | None = None
+    domain: str = ""
+    search: list[str] | None = None
+    options: list[str] | None = None
+
+
+class WireResult(msgspec.Struct):
+    """A result, without the keys that nobody here reads."""
+
+    interfaces: list[WireInterface] | None = None
+    ips: list[WireIp] | None = None
+    routes: list[WireRoute] | None = None
+    dns: WireDns | None = None
+
+
+class _OnlyDns(msgspec.Struct):
+    dns: WireDns | None = None
+
+
+def result(wire: WireResult) -> cni.CniResult:
+    """The value; raise ValueError for addresses that are none."""
+    return cni.CniResult(
+        tuple(
+            cni.CniInterface(one.name, one.mac, one.sandbox, one.mtu, one.socketPath, one.pciID)
+            for one in wire.interfaces or ()
+        ),
+        tuple(
+            cni.LinkAddress(ip_interface(one.address), _gateway(one.gateway), one.interface)
+            for one in wire.ips or ()
+        ),
+        tuple(
+            cni.LinkRoute(
+                ip_network(one.dst, strict=False),
+                _gateway(one.gw),
+                one.mtu,
+                one.advmss,
+                one.priority,
+                one.table,
+                one.scope,
+            )
+            for one in wire.routes or ()
+        ),
+        _dns(wire.dns),
+    )
+
+
+def decoded_result(document: bytes) -> cni.CniResult:
+    """What a plugin answered, in a form from 0.3.0 on; raise ValueError for anything else."""
+    try:
+        return result(decoded_json(document, WireResult))
+    except Undecodable as error:
+        raise ValueError(error.why) from error
+
+
+def dns_of(document: bytes) -> cni.Dns | None:
+    """How a plugin's answer wants names to be resolved, whatever else is in it; None: unsaid."""
+    try:
+        return _dns(decoded_json(document, _OnlyDns).dns)
+    except Undecodable:
+        return None  # a form older than 0.3.0
+
+
+def append(document: dict[str, Any], made: cni.CniResult, version: str) -> None:
+    """Put what was made behind what is in a result, which becomes one of this version.
+
+    Addresses that are in it keep all that they say.
+    """
+    place = cni.VERSIONS.index(version)
+    before = len(document.get("interfaces") or ())
+    document["cniVersion"] = version
+    added = {
+        "interfaces": [_interface(link, place) for link in made.links],
+        "ips": [_ip(address, before) for address in made.addresses],
+        "routes": [_route(route, place) for route in made.routes],
+    }
+    for key, values in added.items():
+        if values:
+            document[key] = [*(document.get(key) or ()), *values]
+    if place < cni.VERSIONS.index("1.0.0") and document.get("ips"):
+        document["ips"] = [{"version": _family(one), **one} for one in document["ips"]]
+    if made.dns:
+        document["dns"] = omit_empty(
+            nameservers=list(made.dns.nameservers),
+            domain=made.dns.domain,
+            search=list(made.dns.search),
+            options=list(made.dns.options),
+        )
+
+
+def omit_empty(**values: object) -> dict[str, object]:
+    """Those that say anything, as Go's omitempty has it."""
+    return {key: value for key, value in values.items() if value not in (None, "", [], 0)}
+
+
+def _dns(wire: WireDns | None) -> cni.Dns | None:
+    if wire is None or wire == WireDns():
+        return None
+    lists = (wire.nameservers, wire.search, wire.options)
+    nameservers, search, options = (tuple(one or ()) for one in lists)
+    return cni.Dns(nameservers, wire.domain, search, options)
+
+
+def _gateway(text: str | None) -> Any:
+    return ip_address(text) if text else None
+
+
+def _interface(link: cni.CniInterface, place: int) -> dict[str, object]:
+    newer = {"mtu": link.mtu, "socketPath": link.socket_path, "pciID": link.pci}
+    return {
+        "name": link.name,
+        **omit_empty(mac=link.mac, sandbox=link.sandbox),
+        **(omit_empty(**newer) if place >= cni.VERSIONS.index("1.1.0") else {}),
+    }
+
+
+def _ip(address: cni.LinkAddress, before: int) -> dict[str, object]:
+    out: dict[str, object] = {"address": str(address.address)}
+    if address.gateway:
+        out["gateway"] = str(address.gateway)
+    if address.link is not None:
+        out["interface"] = before + address.link
+    return out
+
+
+def _family(ip: dict[str, Any]) -> str:
+    """What `version` of an address has to say before 1.0.0."""
+    return str(ip_interface(ip["address"]).version)
+
+
+def _route(route: cni.LinkRoute, place: int) -> dict[str, object]:
+    out: dict[str, object] = {"dst": str(route.to)}
+    if route.via:
+        out["gw"] = str(route.via)
+    if place >= cni.VERSIONS.index("1.1.0"):
+        for key in ("mtu", "advmss", "priority", "table", "scope"):
+            if (value := getattr(route, key)) is not None:
+                out[key] = value
+    return out
+
 
 MAX_INPUT = 2 << 20  # a pod's annotations are in it, up to 256 KiB with much to escape
 MAX_ENVIRONMENT = 1 << 16
@@ -108,7 +286,7 @@ class _Attachment(msgspec.Struct):
 
 class _Runtime(msgspec.Struct):
     annotations: dict[str, str] | msgspec.UnsetType | None = msgspec.field(
-        default=msgspec.UNSET, name=cni_conf.ANNOTATIONS
+        default=msgspec.UNSET, name=cni.ANNOTATIONS
     )
 
 
@@ -119,10 +297,10 @@ class _OnlyVersion(msgspec.Struct):
 class _Config(msgspec.Struct):
     cniVersion: str = ""  # noqa: N815
     name: str = ""
-    type: str = cni_conf.PLUGIN
-    chain: object = msgspec.field(default=None, name=cni_conf.CHAINED)
+    type: str = cni.PLUGIN
+    chain: object = msgspec.field(default=None, name=cni.CHAINED)
     runtimeConfig: _Runtime | None = None  # noqa: N815
-    prevResult: results.WireResult | None = None  # noqa: N815
+    prevResult: WireResult | None = None  # noqa: N815
     valid: list[_Attachment] | None = msgspec.field(default=None, name="cni.dev/valid-attachments")
 
 
@@ -165,7 +343,7 @@ def decode(environment: bytes, config: bytes, netns: int | None) -> cni.Call:
             pod=PodName(namespace, pod) if namespace and pod else None,
             uid=of_pod.get("K8S_POD_UID", ""),
             args=args,
-            previous=results.result(document.prevResult) if document.prevResult else None,
+            previous=result(document.prevResult) if document.prevResult else None,
             valid=tuple(
                 cni.CniAttachment(ContainerId(one.containerID), InterfaceName(one.ifname))
                 for one in document.valid or ()
@@ -181,9 +359,9 @@ def encode(call: cni.Call, result: cni.CniResult) -> bytes:
 
     A plugin that asks for addresses wants just these.
     """
-    of_us = call.plugin == cni_conf.PLUGIN
+    of_us = call.plugin == cni.PLUGIN
     document: dict[str, Any] = (decoded(call.config).get("prevResult") if of_us else None) or {}
-    results.append(document, result, call.version)
+    append(document, result, call.version)
     return json.dumps(document).encode()
 
 
@@ -205,7 +383,7 @@ def failure(error: KubeError | None, version: str, verb: cni.Verb | None = None)
         "cniVersion": version if version in cni.VERSIONS else "1.0.0",
         "code": int(code),
         "msg": _cut(message, _MOST_MESSAGE),
-        **results.omit_empty(details=_cut(details, _MOST_DETAILS)),
+        **omit_empty(details=_cut(details, _MOST_DETAILS)),
     }
     return json.dumps(document).encode()
 
@@ -280,7 +458,7 @@ def _lean(config: bytes, document: _Config) -> bytes:
         return config
     parts = decoded(config, dict[str, msgspec.Raw])
     runtime = decoded(parts["runtimeConfig"], dict[str, msgspec.Raw])
-    del runtime[cni_conf.ANNOTATIONS]
+    del runtime[cni.ANNOTATIONS]
     parts["runtimeConfig"] = msgspec.Raw(msgspec.json.encode(runtime))
     return msgspec.json.encode(parts)
 

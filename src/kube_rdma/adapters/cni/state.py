@@ -16,7 +16,7 @@ from pathlib import Path
 from kube_base.errors import Unavailable
 from kube_rdma.model.attach.cni import CniAttachment
 from kube_rdma.model.ipam import InterfaceName
-from kube_rdma.model.late_binding.binding import ContainerId, PodName
+from kube_rdma.model.late_binding import ContainerId, PodName
 
 ASKING = Path("/var/lib/kube-rdma/asking")  # of the disk: a node starts its pods before the agent
 CLAIMED = Path("/var/lib/kube-rdma/claimed")  # likewise, and as long as claims are prepared

@@ -20,7 +20,7 @@ from typing import Any
 
 from kube_base.errors import Unavailable
 from kube_base.foreign_json import Undecodable, decoded
-from kube_rdma.model.pools.pool import DeviceInfo, ShareId
+from kube_rdma.model.pools import DeviceInfo, ShareId
 
 FOLDER = Path("/var/run/k8s.cni.cncf.io/devinfo/dp")
 VERSION = "1.1.0"

@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from collections.abc import Iterable
 from pathlib import Path
 
 from kube_base.errors import Unavailable
+from kube_rdma.model.doctor import ObservedFolder
 
 OS_RELEASE = Path("etc/os-release")  # below the host's root
 
@@ -48,3 +50,19 @@ def _unquoted(value: str) -> str | None:
     except ValueError:
         return None
     return words[0] if len(words) == 1 else None
+
+
+# How much room is left where kube-rdma keeps its state, for the doctor (statvfs(3)).
+
+
+def read_room(folders: Iterable[Path]) -> tuple[ObservedFolder, ...]:
+    """Of each folder that is there; raise OSError where one cannot be looked at."""
+    return tuple(_of(folder) for folder in folders if folder.is_dir())
+
+
+def _of(folder: Path) -> ObservedFolder:
+    """The agent is root, so what a file system keeps for root counts as free."""
+    room = os.statvfs(folder)
+    inodes = room.f_ffree if room.f_files else None  # some file systems count none
+    read_only = bool(room.f_flag & os.ST_RDONLY)
+    return ObservedFolder(str(folder), room.f_bfree * room.f_frsize, inodes, read_only)

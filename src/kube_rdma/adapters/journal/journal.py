@@ -2,7 +2,7 @@
 
 One file per record, `NAME.json`, made beside its place and renamed into it, so that a record is
 there whole or not at all. Values go in and come out typed; the JSON around them carries the version
-of the format and the kind of the value, format.py has the words of both.
+of the format and the kind of the value, codec.py has the words of both.
 
 A disk outlives the version of kube-rdma that wrote it, for agents are rolled back too. A record
 with keys that this version does not know is read without them, and keeps them when it is written
@@ -16,15 +16,15 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from itertools import count
+from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
 import msgspec
 
 from kube_base.errors import Broken, Refused, Unavailable
 from kube_base.frozen import Frozen
-from kube_rdma.adapters.journal.codec import RecordCodec
+from kube_rdma.adapters.journal.codec import CODEC, RecordCodec
 from kube_rdma.adapters.journal.disk import Disk
-from kube_rdma.adapters.journal.format import CODEC
 
 VERSION = 1
 
@@ -259,3 +259,44 @@ def _file(name: str) -> str:
             where="journal",
         )
     return name + _ENDING
+
+
+# Records of a journal that somebody else writes: read, never locked, never changed.
+
+
+def glance(folder: Path, of: type[T]) -> T | None:
+    """The first record of this type; None where there is none yet.
+
+    Raise Unavailable when it cannot be read or is of another version.
+    """
+    try:
+        path = next(iter(sorted(folder.glob("*.json"))), None)
+        if path is None:
+            return None
+        return CODEC.decode(of, json.loads(path.read_bytes())["data"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise Unavailable(f"the record in {folder} is not readable ({error})") from error
+
+
+def glances(folder: Path, kind: str, of: type[T]) -> tuple[tuple[str, T], ...] | None:
+    """All records of a kind that this version understands, by name; None without such a folder.
+
+    One that goes meanwhile is gone. Raise Unavailable when the folder cannot be read.
+    """
+    try:
+        paths = sorted(path for path in folder.iterdir() if path.suffix == ".json")
+        texts = [(path.stem, path.read_bytes()) for path in paths if path.exists()]
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise Unavailable(f"the records in {folder} are not readable ({error})") from error
+    return tuple((name, record) for name, text in texts for record in _records(text, kind, of))
+
+
+def _records(text: bytes, kind: str, of: type[T]) -> list[T]:
+    """The record of a file, or none."""
+    try:
+        envelope = json.loads(text)
+        return [CODEC.decode(of, envelope["data"])] if envelope["kind"] == kind else []
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return []

@@ -6,17 +6,430 @@ socket back. On its start it removes every socket of the folder and makes a new 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from enum import StrEnum
 from pathlib import Path
 
+import structlog
+from grpclib import GRPCError, Status
+from grpclib.server import Server, Stream
+
+from kube_base.backoff import LONGEST, full_jitter
+from kube_base.errors import Broken, KubeError, Refused, Unavailable
+from kube_base.frozen import Frozen
 from kube_rdma.adapters.grpc_calls import CallFailed, answered, calling
-from kube_rdma.adapters.kubelet import wire
-from kube_rdma.adapters.kubelet.directory import KUBELET_SOCKET, Identity, identity
+from kube_rdma.adapters.kubelet.folders import KUBELET_SOCKET, Folders, Identity, identity, watching
 from kube_rdma.adapters.kubelet.proto import deviceplugin_v1beta1_pb2 as pb
-from kube_rdma.adapters.kubelet.proto.deviceplugin_v1beta1_grpc import RegistrationStub
-from kube_rdma.adapters.kubelet.resource_server import Served
-from kube_rdma.adapters.kubelet.service import Answers
-from kube_rdma.model.pools.pool import Offer
+from kube_rdma.adapters.kubelet.proto import pluginregistration_v1_pb2
+from kube_rdma.adapters.kubelet.proto.deviceplugin_v1beta1_grpc import (
+    DevicePluginBase,
+    RegistrationStub,
+)
+from kube_rdma.adapters.kubelet.proto.pluginregistration_v1_grpc import RegistrationBase
+from kube_rdma.adapters.kubelet.rpc import Requests
+from kube_rdma.model.pools import Grant, Offer, Share, ShareId
+
+# Model values to messages of the device plugin API, and KubeErrors to gRPC status.
+
+VERSION = "v1beta1"
+HEALTHY = "Healthy"
+UNHEALTHY = "Unhealthy"
+
+# Read and write; never m, with which a container could make device nodes of other cards.
+PERMISSIONS = "rw"
+
+# The kubelet shows the message in the pod's event, whatever the status is.
+STATUS: tuple[tuple[type[KubeError], Status], ...] = (
+    (Refused, Status.FAILED_PRECONDITION),
+    (Unavailable, Status.UNAVAILABLE),
+    (Broken, Status.INTERNAL),
+)
+
+
+def options(offer: Offer) -> pb.DevicePluginOptions:
+    """Which further calls the kubelet should make."""
+    return pb.DevicePluginOptions(
+        pre_start_required=offer.gated, get_preferred_allocation_available=offer.prefers
+    )
+
+
+def device_list(offer: Offer) -> pb.ListAndWatchResponse:
+    """The shares of `offer` as the kubelet's devices."""
+    return pb.ListAndWatchResponse(devices=[_device(share) for share in offer.shares])
+
+
+def _device(share: Share) -> pb.Device:
+    device = pb.Device(ID=share.id, health=HEALTHY if share.healthy else UNHEALTHY)
+    if share.numa_nodes:
+        nodes = [pb.NUMANode(ID=node) for node in share.numa_nodes]
+        device.topology.CopyFrom(pb.TopologyInfo(nodes=nodes))
+    return device
+
+
+def container_response(grant: Grant) -> pb.ContainerAllocateResponse:
+    """What `grant` gives: device nodes under the path of the host, variables, mounts, names.
+
+    A CDI device that does not exist yet may be named: nothing looks it up before the container is
+    created (KEP-4009).
+    """
+    return pb.ContainerAllocateResponse(
+        devices=[
+            pb.DeviceSpec(container_path=path, host_path=path, permissions=PERMISSIONS)
+            for path in grant.char_paths
+        ],
+        envs=dict(grant.env),
+        mounts=[
+            pb.Mount(container_path=one.container_path, host_path=one.host_path, read_only=True)
+            for one in grant.mounts
+        ],
+        cdi_devices=[pb.CDIDevice(name=name) for name in grant.cdi],
+    )
+
+
+@contextmanager
+def errors() -> Iterator[None]:
+    """Turn a KubeError inside the block into one of the wire."""
+    try:
+        yield
+    except KubeError as error:
+        raise grpc_error(error) from error
+
+
+def grpc_error(error: KubeError) -> GRPCError:
+    """`error` for the wire; the message stays the sentence."""
+    status = next(status for kind, status in STATUS if isinstance(error, kind))
+    return GRPCError(status, str(error))
+
+
+# The gRPC service that the kubelet calls: lists the shares of one resource and answers for them.
+
+
+class Choice(Frozen):
+    """What GetPreferredAllocation asks for one container: `size` shares out of `available`.
+
+    Those of `must` are given in any case; the kubelet names them among the available ones.
+    """
+
+    available: tuple[ShareId, ...]
+    must: tuple[ShareId, ...]
+    size: int
+
+
+class Answers(Frozen):
+    """Who answers the kubelet's calls about one resource; each raises KubeError.
+
+    `prefer` and `start` are needed where the Offer says `prefers` and `gated`.
+    """
+
+    allocate: Callable[[Sequence[ShareId]], Awaitable[Grant]]
+    prefer: Callable[[Choice], Awaitable[Sequence[ShareId]]] | None = None
+    start: Callable[[Sequence[ShareId]], Awaitable[None]] | None = None
+
+
+class PoolService(DevicePluginBase):
+    """One resource on one socket. `unwatched` gets the seconds that the last watcher stayed."""
+
+    def __init__(self, offer: Offer, answers: Answers, unwatched: Callable[[float], None]) -> None:
+        self._offer = offer
+        self._answers = answers
+        self._unwatched = unwatched
+        self._requests = Requests(offer.resource)
+        self._watchers = 0
+        self._ending = False
+        self._withdrawn = False
+        self._changed = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @property
+    def watched(self) -> bool:
+        """Whether a ListAndWatch is open."""
+        return self._watchers > 0
+
+    def publish(self, offer: Offer, *, again: bool = False) -> None:
+        """Tell `offer` from now on; watchers hear of it when a share changed, or `again`."""
+        previous, self._offer = self._offer, offer
+        if again or offer.shares != previous.shares:
+            self._wake()
+
+    async def end(self, *, withdrawn: bool) -> None:
+        """End every ListAndWatch in good order, so that the kubelet hangs up.
+
+        Without it the kubelet would hold on to a connection whose server merely went silent.
+        `withdrawn`: nobody serves the resource after this, and the last list is an empty one. The
+        end alone is not enough: when two plugins of one name change places, the kubelet can forget
+        the client of a list that it goes on reading, and the shares of that list then stay
+        allocatable after its end, for good (runClient in pkg/kubelet/cm/devicemanager).
+        """
+        self._withdrawn = withdrawn
+        self._ending = True
+        self._wake()
+        await self._idle.wait()
+
+    def _wake(self) -> None:
+        # Each state has its own event, so that no watcher can miss one or clear another's.
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def GetDevicePluginOptions(  # noqa: N802  names of the wire
+        self, stream: Stream[pb.Empty, pb.DevicePluginOptions]
+    ) -> None:
+        """Tell the kubelet which of the optional calls it should make."""
+        await self._requests.receive(stream)
+        await stream.send_message(options(self._offer))
+
+    async def ListAndWatch(  # noqa: N802
+        self, stream: Stream[pb.Empty, pb.ListAndWatchResponse]
+    ) -> None:
+        """Send all shares now and whenever one changed, until the kubelet or the server ends it."""
+        await self._requests.receive(stream)
+        clock = asyncio.get_running_loop().time
+        since = clock()
+        self._watchers += 1
+        self._idle.clear()
+        try:
+            while not self._ending:
+                changed = self._changed
+                await stream.send_message(device_list(self._offer))
+                await changed.wait()
+            if self._withdrawn:
+                await stream.send_message(pb.ListAndWatchResponse())
+        finally:
+            self._watchers -= 1
+            if not self._watchers:
+                self._idle.set()
+                self._unwatched(clock() - since)
+
+    async def Allocate(  # noqa: N802
+        self, stream: Stream[pb.AllocateRequest, pb.AllocateResponse]
+    ) -> None:
+        """Answer each container of the request, or refuse all with the sentence of the first."""
+        request = await self._requests.receive(stream)
+        answer = pb.AllocateResponse()
+        for container in request.container_requests:
+            with errors():
+                grant = await self._answers.allocate(_ids(container.devices_ids))
+            answer.container_responses.append(container_response(grant))
+        await stream.send_message(answer)
+
+    async def GetPreferredAllocation(  # noqa: N802
+        self, stream: Stream[pb.PreferredAllocationRequest, pb.PreferredAllocationResponse]
+    ) -> None:
+        """Say for each container which of the available shares it should get."""
+        request = await self._requests.receive(stream)
+        if self._answers.prefer is None:
+            raise _not_offered("GetPreferredAllocation")
+        answer = pb.PreferredAllocationResponse()
+        for container in request.container_requests:
+            choice = Choice(
+                _ids(container.available_deviceIDs),
+                _ids(container.must_include_deviceIDs),
+                container.allocation_size,
+            )
+            with errors():
+                chosen = await self._answers.prefer(choice)
+            answer.container_responses.add(deviceIDs=chosen)
+        await stream.send_message(answer)
+
+    async def PreStartContainer(  # noqa: N802
+        self, stream: Stream[pb.PreStartContainerRequest, pb.PreStartContainerResponse]
+    ) -> None:
+        """Let the container that holds these shares start, or say why it cannot yet.
+
+        The kubelet asks before every start, tells no pod, and tries a refused one again.
+        """
+        request = await self._requests.receive(stream)
+        if self._answers.start is None:
+            raise _not_offered("PreStartContainer")
+        with errors():
+            await self._answers.start(_ids(request.devices_ids))
+        await stream.send_message(pb.PreStartContainerResponse())
+
+
+def _ids(names: Sequence[str]) -> tuple[ShareId, ...]:
+    return tuple(ShareId(name) for name in names)
+
+
+def _not_offered(call: str) -> GRPCError:
+    return GRPCError(Status.UNIMPLEMENTED, f"{call} is not among the options of this plugin")
+
+
+# One resource on a socket of its own, whatever happens to the socket: what both registries share.
+
+_CLOSE_SECONDS = 2.0  # how long a stop waits for the kubelet to hang up
+_TURNS_OF_A_CALL = 4  # of the loop: it is seen, taken, made a task, connected
+
+
+class _Stall(Frozen):
+    """A server on a socket of its own."""
+
+    server: Server
+    service: PoolService
+    socket: Identity | None  # None when it was removed at once
+
+
+class Served(ABC):
+    """One resource of this node. `run` serves it; `publish` tells what changed."""
+
+    def __init__(self, directory: Path, offer: Offer, answers: Answers) -> None:
+        # A domain has no underscore, so no two resources share a socket.
+        self._socket = directory / f"kube-rdma-{offer.resource.replace('/', '_')}.sock"
+        self._directory = directory
+        self._log = structlog.get_logger().bind(resource=offer.resource)
+        self._answers = answers
+        self._offer = offer
+        self._wake = asyncio.Event()
+        self.registered = asyncio.Event()
+        """Set from when the kubelet took the resource for the first time."""
+        self._stall: _Stall | None = None
+        self._ending: _Stall | None = None  # is being closed, perhaps by a call that was cancelled
+        self._lost = False  # the last ListAndWatch on the socket has ended
+        self._anew = False
+        self._failures = 0
+        self._retry_at = 0.0  # loop time before which nothing is tried
+
+    @property
+    def offer(self) -> Offer:
+        """The offer as it was last published."""
+        return self._offer
+
+    def publish(self, offer: Offer, *, again: bool = False) -> None:
+        """Tell `offer`, a new state of the same resource, from now on; `again` even if it is equal.
+
+        Which calls the kubelet makes is settled at registration, so a change of that registers
+        again.
+        """
+        previous, self._offer = self._offer, offer
+        if self._stall and options(previous) == options(offer):
+            self._stall.service.publish(offer, again=again)
+        elif self._stall:
+            self.register_again()
+
+    def register_again(self) -> None:
+        """Register with the kubelet again, for it does not have what it was told."""
+        self._anew = True
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Serve until cancelled, then remove the socket.
+
+        Raise Refused when the kubelet's folder cannot be watched; in an exception group raise
+        Refused when it cannot be written to and Unavailable when it vanishes.
+        """
+        with watching(self._directory, self._watched_names()) as changes:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._follow(changes))
+                try:
+                    await self._keep_up()
+                finally:
+                    await self._end()
+
+    async def _follow(self, changes: AsyncIterator[None]) -> None:
+        async for _ in changes:
+            self._wake.set()
+
+    async def _keep_up(self) -> None:
+        while True:
+            self._wake.clear()
+            pause = await self._settle()
+            # Not wait_for, which before Python 3.12 loses a cancellation that comes with the wake.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._wake.wait()
+
+    def _watched_names(self) -> Sequence[str]:
+        """The files of the directory whose coming and going wakes it."""
+        return (self._socket.name,)
+
+    @abstractmethod
+    async def _settle(self) -> float | None:
+        """Do what is missing now; the seconds after which to try again, None for no need to."""
+
+    async def _mind_the_socket(self) -> None:
+        """Give up the socket when it was removed or replaced, or has to be registered again."""
+        if self._anew:
+            await self._close()
+        if self._stall and (not self._stall.socket or identity(self._socket) != self._stall.socket):
+            self._log.warning("socket removed", socket=str(self._socket))
+            await self._close()
+            self._set_back()  # two plugins of one resource would else fight at full speed
+
+    async def _serve(self, *further: RegistrationBase) -> None:
+        service = PoolService(
+            self._offer, self._answers, lambda seconds: self._left(service, seconds)
+        )
+        server = Server([service, *further])
+        # asyncio removes a socket that an earlier process left under this name.
+        starting = asyncio.ensure_future(server.start(path=str(self._socket)))
+        try:
+            await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            with suppress(OSError):  # it listens already, and nobody else would end that
+                await starting
+                server.close()
+            raise
+        except OSError as error:
+            raise Refused(
+                f"the socket cannot be made ({error.strerror or error})",
+                remedy=(
+                    "Mount the kubelet's folder writable and run as uid 0; a path of a socket "
+                    "has at most 107 characters"
+                ),
+                where=str(self._socket),
+            ) from error
+        self._stall = _Stall(server, service, identity(self._socket))
+
+    async def _close(self, *, for_good: bool = False) -> None:
+        """Stop serving and remove the socket, if it is still its own; once more when cancelled."""
+        self._ending, self._stall = self._ending or self._stall, None
+        self._lost = self._anew = False
+        if (stall := self._ending) is None:
+            return
+        if stall.socket and identity(self._socket) == stall.socket:
+            self._socket.unlink(missing_ok=True)
+        # Whoever called until now is the server's some turns of the loop later; one that it does
+        # not know when it closes would hang (_accept_connection2 of asyncio).
+        for _ in range(_TURNS_OF_A_CALL):
+            await asyncio.sleep(0)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await stall.service.end(withdrawn=for_good)
+        stall.server.close()
+        with suppress(TimeoutError):  # from Python 3.12 on it waits for the other side to hang up
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await stall.server.wait_closed()
+        self._ending = None
+
+    async def _end(self) -> None:
+        """Close for good. A pool is withdrawn, the agent ends: two ends, and the last one waits."""
+        closing = asyncio.ensure_future(self._close(for_good=True))
+        try:
+            await asyncio.shield(closing)
+        except asyncio.CancelledError:
+            await closing
+            raise
+
+    def _left(self, service: PoolService, seconds: float) -> None:
+        """The kubelet ended its only ListAndWatch: without one it gives no share away."""
+        if self._stall is None or self._stall.service is not service:
+            return  # it was ended on this side
+        self._lost = True
+        if seconds > LONGEST:
+            self._failures = 0  # it was no failure to register
+        self._set_back()
+        self._wake.set()
+
+    def _set_back(self) -> None:
+        self._retry_at = asyncio.get_running_loop().time() + full_jitter(self._failures)
+        self._failures += 1
+
+    def _pause(self) -> float:
+        """Seconds until the next try, 0 or less for now."""
+        return self._retry_at - asyncio.get_running_loop().time()
+
 
 _REGISTER_SECONDS = 15.0  # the kubelet dials back within this call, for up to 10 s
 
@@ -73,10 +486,10 @@ class DevicePlugin(Served):
 
     async def _register(self) -> None:
         request = pb.RegisterRequest(
-            version=wire.VERSION,
+            version=VERSION,
             endpoint=self._socket.name,
             resource_name=self._offer.resource,
-            options=wire.options(self._offer),
+            options=options(self._offer),
         )
         self._lost = False
         try:
@@ -93,3 +506,97 @@ class DevicePlugin(Served):
             self._introduced = self._stall
             self.registered.set()
             self._log.info("registered", shares=len(self._offer.shares), socket=str(self._socket))
+
+
+# Keeps one resource registered in ``plugins_registry``, where the kubelet finds it.
+
+TYPE = "DevicePlugin"  # what the kubelet calls plugins of this kind
+
+
+class WatchedPlugin(Served):
+    """One resource of this node, registered by a socket that the kubelet watches for."""
+
+    async def _settle(self) -> float | None:
+        await self._mind_the_socket()
+        if self._stall and not self._lost:
+            return None
+        if (pause := self._pause()) > 0:
+            return pause
+        if self._stall and self._stall.service.watched:
+            self._lost = False
+            return None  # a kubelet that started has found it meanwhile
+        await self._close()
+        await self._serve(_Registration(self))
+        return None
+
+    def note_registration(self, *, registered: bool, error: str) -> None:
+        """The kubelet says how the registration went; a failed one it tries again by itself."""
+        if registered:
+            self.registered.set()
+            self._log.info("registered", shares=len(self._offer.shares), socket=str(self._socket))
+        else:
+            self._log.warning("registration failed, the kubelet tries again", reason=error)
+
+
+class _Registration(RegistrationBase):
+    """Who the plugin is, for the plugin watcher."""
+
+    def __init__(self, plugin: WatchedPlugin) -> None:
+        self._plugin = plugin
+        self._requests = Requests(plugin.offer.resource)
+
+    async def GetInfo(  # noqa: N802  names of the wire
+        self,
+        stream: Stream[pluginregistration_v1_pb2.InfoRequest, pluginregistration_v1_pb2.PluginInfo],
+    ) -> None:
+        """Name the resource.
+
+        No endpoint: the kubelet then takes the socket that it asked, under the path that it has on
+        the host and not in the agent's mount namespace.
+        """
+        await self._requests.receive(stream)
+        await stream.send_message(
+            pluginregistration_v1_pb2.PluginInfo(
+                type=TYPE, name=self._plugin.offer.resource, supported_versions=[VERSION]
+            )
+        )
+
+    async def NotifyRegistrationStatus(  # noqa: N802
+        self,
+        stream: Stream[
+            pluginregistration_v1_pb2.RegistrationStatus,
+            pluginregistration_v1_pb2.RegistrationStatusResponse,
+        ],
+    ) -> None:
+        """Hear whether the kubelet accepted the plugin."""
+        status = await self._requests.receive(stream)
+        self._plugin.note_registration(registered=status.plugin_registered, error=status.error)
+        await stream.send_message(pluginregistration_v1_pb2.RegistrationStatusResponse())
+
+
+# The two ways to be known to a kubelet, and a server of a resource for either.
+
+
+class Registry(StrEnum):
+    """The folder of the kubelet that the plugin's socket lies in.
+
+    DEVICE_PLUGINS: the agent calls the kubelet; every version has it. PLUGINS_REGISTRY: the kubelet
+    finds the agent; Kubernetes 1.12 and later.
+    """
+
+    DEVICE_PLUGINS = "device-plugins"
+    PLUGINS_REGISTRY = "plugins_registry"
+
+
+def serve(registry: Registry, folders: Folders, offer: Offer, answers: Answers) -> Served:
+    """A server of `offer`, not yet running; raise Refused when the folder is not there."""
+    if registry is Registry.DEVICE_PLUGINS:
+        return DevicePlugin(folders.device_plugins, offer, answers)
+    if folders.plugins_registry is None:
+        raise Refused(
+            "the kubelet's plugins_registry is not there",
+            remedy=(
+                "Mount the host's folder of that name (hostPath), or register in device-plugins"
+            ),
+        )
+    return WatchedPlugin(folders.plugins_registry, offer, answers)

@@ -7,12 +7,65 @@ change. So each is looked for by itself, and a socket that is there beats a mere
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+import stat
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from kube_base.errors import Refused
-from kube_base.frozen import Frozen
-from kube_rdma.adapters.kubelet.directory import KUBELET_SOCKET, identity
+from kube_base.errors import Refused, Unavailable
+from kube_base.foreign_json import Undecodable, decoded
+from kube_base.frozen import Frozen, field
+from kube_rdma.adapters import inotify
+from kube_rdma.model.holdings import RecordedGrant
+from kube_rdma.model.pools import ShareId
+
+# A folder of sockets of the kubelet: what is in it, and when that changes.
+
+KUBELET_SOCKET = "kubelet.sock"
+
+Identity = tuple[int, int]
+
+
+def identity(path: Path) -> Identity | None:
+    """What tells one socket from another of the same name, None when there is none.
+
+    Inode numbers are used again at once on some file systems, so the time of change goes with it.
+    """
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return (status.st_ino, status.st_ctime_ns) if stat.S_ISSOCK(status.st_mode) else None
+
+
+@contextmanager
+def watching(directory: Path, names: Collection[str]) -> Iterator[AsyncIterator[None]]:
+    """An iterator that yields after each change to one of the files `names` of `directory`.
+
+    It sees every change since the context was entered. Raise Refused when the directory cannot be
+    watched; the iterator raises Unavailable when it is removed or moved away.
+    """
+
+    def refused(error: OSError) -> Refused:
+        return Refused(
+            f"the kubelet's folder cannot be watched ({error.strerror})",
+            remedy=(
+                f"Mount the host's /var/lib/kubelet/{directory.name} there (hostPath) and run "
+                "as uid 0, or name the folder with --kubelet-root"
+            ),
+            where=str(directory),
+        )
+
+    with inotify.watching(directory, refused) as changed:
+        yield _among(names, changed)
+
+
+async def _among(names: Collection[str], changed: AsyncIterator[str | None]) -> AsyncIterator[None]:
+    async for name in changed:
+        if name is None or name in names:
+            yield
+
 
 FIXED = Path("/var/lib/kubelet")  # device-plugins is in there, whatever the root is
 
@@ -81,3 +134,85 @@ def _is_folder(path: Path) -> bool:
 def _answers(folder: Path) -> bool:
     """Whether a kubelet left its socket there."""
     return identity(folder / KUBELET_SOCKET) is not None
+
+
+# Reads what the kubelet itself wrote down of the shares that it gave away.
+
+NAME = "kubelet_internal_checkpoint"
+
+
+class _CheckpointEntry(Frozen, rename="pascal"):
+    """PodDevicesEntry; `device_ids` by NUMA node, -1 for none."""
+
+    pod_uid: str = field(name="PodUID")
+    container_name: str
+    resource_name: str
+    device_ids: dict[str, tuple[str, ...] | None] | None = field(name="DeviceIDs", default=None)
+
+    @property
+    def shares(self) -> tuple[ShareId, ...]:
+        names = {name for ids in (self.device_ids or {}).values() for name in ids or ()}
+        return tuple(map(ShareId, sorted(names)))
+
+
+class _CheckpointData(Frozen, rename="pascal"):
+    pod_device_entries: tuple[_CheckpointEntry, ...] | None = None
+
+
+class _Checkpoint(Frozen, rename="pascal"):
+    data: _CheckpointData
+
+
+class DeviceCheckpoint:
+    """The record of the kubelet whose folder of device plugins this is."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / NAME
+
+    def read(self) -> tuple[RecordedGrant, ...]:
+        """What was given away; nothing where no kubelet has written yet.
+
+        It blocks. Raise Unavailable where the record cannot be read.
+        """
+        try:
+            entries = decoded(self._path.read_bytes(), _Checkpoint).data.pod_device_entries or ()
+        except FileNotFoundError:
+            return ()
+        except (OSError, Undecodable) as error:
+            why = error.why if isinstance(error, Undecodable) else error.strerror
+            raise Unavailable(
+                f"The kubelet's record {self._path} of the shares that pods hold cannot be read "
+                f"({why}); until it can, a kubelet that has just started is taken at its word."
+            ) from error
+        return tuple(
+            RecordedGrant(entry.pod_uid, entry.container_name, entry.resource_name, entry.shares)
+            for entry in entries
+        )
+
+
+# What the kubelet's own configuration says of topology, and which sockets plugins have.
+
+_POLICY = re.compile(r"^topologyManagerPolicy:\s*[\"']?([a-z-]+)", re.MULTILINE)
+_DEFAULT = "none"
+_LONGEST = 1 << 20
+
+
+def topology_policy(roots: tuple[Path, ...]) -> str:
+    """The policy of the first of these roots that has a config.yaml; "" without any."""
+    for root in roots:
+        try:
+            with (root / "config.yaml").open("rb") as file:
+                text = file.read(_LONGEST).decode(errors="replace")
+        except OSError:
+            continue
+        match = _POLICY.search(text)
+        return match[1] if match else _DEFAULT
+    return ""
+
+
+def sockets(folder: Path) -> tuple[str, ...]:
+    """The names of sockets in the folder device-plugins; raise Unavailable."""
+    try:
+        return tuple(sorted(path.name for path in folder.iterdir() if path.is_socket()))
+    except OSError as error:
+        raise Unavailable(f"{folder}: {error.strerror or error}") from error

@@ -18,10 +18,10 @@ from kube_rdma.adapters.grpc_calls import CallFailed, answered, calling
 from kube_rdma.adapters.kubelet.proto import podresources_v1_pb2 as pb
 from kube_rdma.adapters.kubelet.proto.podresources_v1_grpc import PodResourcesListerStub
 from kube_rdma.adapters.kubelet.rpc import RpcConnection
-from kube_rdma.model.claims.device import ClaimedDevice, SliceDevice
-from kube_rdma.model.late_binding.binding import PodName
-from kube_rdma.model.pools.holding import Allocatable, Holding, NodeHoldings
-from kube_rdma.model.pools.pool import ShareId
+from kube_rdma.model.claims.devices import ClaimedDevice, SliceDevice
+from kube_rdma.model.holdings import Allocatable, Holding, NodeHoldings
+from kube_rdma.model.late_binding import PodName
+from kube_rdma.model.pools import ShareId
 
 T = TypeVar("T")
 

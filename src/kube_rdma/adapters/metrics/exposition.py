@@ -15,7 +15,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from kube_rdma.model.metrics.families import Durations, MetricFamily, MetricKind, MetricSeries
+from kube_rdma.model.metrics import Durations, MetricFamily, MetricKind, MetricSeries
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _TOTAL = "_total"

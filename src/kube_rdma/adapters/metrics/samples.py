@@ -6,7 +6,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kube_base.errors import Unavailable
 from kube_rdma.adapters.metrics.local import READ
-from kube_rdma.model.metrics.throughput import ScrapedSample
+from kube_rdma.model.metrics import ScrapedSample
 
 
 def samples(text: str) -> tuple[float, tuple[ScrapedSample, ...]]:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from kube_base.errors import Broken, Refused, Unavailable
 from kube_rdma.adapters.runtime.whole_files import replace
-from kube_rdma.model.late_binding.binding import Binding, CdiFile, ContainerId, Edits, Nonce
+from kube_rdma.model.late_binding import Binding, CdiFile, ContainerId, Edits, Nonce
 
 CDI_FOLDER = Path("/var/run/cdi")
 

@@ -1,7 +1,7 @@
 """Asks the container runtime who it is, where it looks for CDI and CNI, what it has and made.
 
 Five calls of the CRI v1 of the many that the kubelet makes; none changes anything. Whether CDI
-devices then reach a container is decided in attach/rules/late_binding/cdi, which sandbox lacks its
+devices then reach a container is decided in attach/rules/late_binding, which sandbox lacks its
 network in attach/rules/repair.
 """
 
@@ -17,8 +17,7 @@ from kube_base.foreign_json import Undecodable, decoded
 from kube_rdma.adapters.grpc_calls import CallFailed, answered, calling
 from kube_rdma.adapters.runtime.proto import cri_v1_pb2 as pb
 from kube_rdma.adapters.runtime.proto.cri_v1_grpc import RuntimeServiceStub
-from kube_rdma.model.late_binding.binding import ContainerId, PodName
-from kube_rdma.model.late_binding.runtime import MadeContainer, PodSandbox, Runtime
+from kube_rdma.model.late_binding import ContainerId, MadeContainer, PodName, PodSandbox, Runtime
 
 _SECONDS = 10.0
 _BINDS = ("bind", "rbind", "")  # types of mounts that show a part of the host

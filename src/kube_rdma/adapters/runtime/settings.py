@@ -16,7 +16,7 @@ from pathlib import Path
 
 from kube_base.errors import Unavailable
 from kube_rdma.adapters.runtime.whole_files import replace
-from kube_rdma.model.late_binding.binding import ContainerId, Nonce
+from kube_rdma.model.late_binding import ContainerId, Nonce
 
 NCCL_ENV = Path(__file__).with_name("nccl_env.sh")  # for containers, which may source it
 SETTINGS_FOLDER = Path("/run/kube-rdma/settings")

@@ -1,15 +1,18 @@
 """Manifests: which objects a document holds.
 
-First step of `kube-rdma config check` for files that people apply; admission/documents/pod_places
+First step of `kube-rdma config check` for files that people apply; admission/documents/manifests
 looks for the pods in them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 
+from kube_base.errors import Refused
 from kube_base.frozen import Frozen
-from kube_rdma.lib.text.document import Document, section
+from kube_rdma.lib.text.document import Document, Path, TextPosition, Value, section
+from kube_rdma.model.admission import AnnotationAbove
 
 
 class Manifest(Frozen):
@@ -56,3 +59,215 @@ def _name(metadata: Mapping[str, object]) -> str:
 def _text(metadata: Mapping[str, object], field: str) -> str:
     value = metadata.get(field)
     return value if isinstance(value, str) else ""
+
+
+# Where in an object pods are described, whatever kind makes them.
+
+_TEMPLATE: Path = ("spec", "template")
+_OWN: Mapping[tuple[str, str], Path] = {
+    ("", "Pod"): (),
+    ("", "PodTemplate"): ("template",),
+    ("", "ReplicationController"): _TEMPLATE,
+    ("apps", "Deployment"): _TEMPLATE,
+    ("apps", "ReplicaSet"): _TEMPLATE,
+    ("apps", "StatefulSet"): _TEMPLATE,
+    ("apps", "DaemonSet"): _TEMPLATE,
+    ("batch", "Job"): _TEMPLATE,
+    ("batch", "CronJob"): ("spec", "jobTemplate", *_TEMPLATE),
+}
+"""Kinds of Kubernetes itself, by group: in these a template that is missing is a fault."""
+
+_CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
+_OF_CONTAINERS = frozenset(("name", "image", "resources", "command", "env"))
+_RESOURCES = ("resources", "resourcesPerNode")  # the latter of kubeflow/trainer's TrainJob
+
+# Below these a pod is changed that stands elsewhere: podTemplateOverrides and runtimePatches of a
+# TrainJob, templateDefaults of an Argo Workflow.
+_CHANGES = re.compile(r"(?:overrides?|patch|patches|defaults)$", re.IGNORECASE)
+_TO_PODS = frozenset((("serving.kserve.io", "InferenceService"),))
+"""Kinds whose own annotations their controller writes to pods: kserve/kserve@v0.15
+pkg/controller/v1beta1/inferenceservice/components/predictor.go."""
+
+_BASES = re.compile(r"Runtime(?:Config)?$")  # kinds whose pods others complete
+
+
+class PodParts(Frozen):
+    """The places of a pod's parts. `alone`: of its only container, where no list has it."""
+
+    metadata: Path
+    spec: Path
+    whole: bool
+    alone: Path = ()
+    resources: str = "resources"  # how the container alone calls them
+
+    def place_of(self, path: Path) -> Path:
+        """Where a field of the pod stands in the object."""
+        if path[:1] == ("metadata",):
+            return (*self.metadata, *path[1:])
+        inside = path[1:]
+        if not self.alone or inside[:2] != ("containers", 0):
+            return (*self.spec, *inside) if path else self.alone or self.spec
+        field = inside[2:]
+        if field[:1] == ("resources",):
+            field = (self.resources, *field[1:])
+        return (*self.alone, *field)
+
+
+class PodSection(Document):
+    """A pod inside of an object, as if it stood alone, with the places of the whole text."""
+
+    object: Document
+    parts: PodParts
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of the pod stands here."""
+        return self.parts.whole
+
+    def where(self, path: Path, *, key: bool = False) -> str:
+        """As of the object."""
+        return self.object.where(self.parts.place_of(path), key=key)
+
+    def place(self, path: Path, *, key: bool = False) -> TextPosition:
+        """As of the object."""
+        return self.object.place(self.parts.place_of(path), key=key)
+
+
+def pods(manifest: Manifest) -> Iterator[PodSection]:
+    """The pods of an object; raise Refused where it has to have one and has none."""
+    document = manifest.document
+    base = _OWN.get((manifest.group, manifest.kind))
+    if base is None:
+        for parts in _Search(manifest).of(document.value, ()):
+            yield _section(document, parts)
+        return
+    part = section(document, base)
+    if part.value is None:
+        raise Refused(
+            f"the {manifest.kind} has no template for its pods here",
+            remedy=f"Write {base[-1]}, with metadata and spec of a pod",
+            where=document.where(base),
+        )
+    parts = PodParts((*base, "metadata"), (*base, "spec"), True)
+    yield PodSection(document.source, part.value, document.values, document.keys, document, parts)
+
+
+def is_own(manifest: Manifest) -> bool:
+    """Whether Kubernetes itself reads the pods of this kind, and refuses another form."""
+    return (manifest.group, manifest.kind) in _OWN
+
+
+def copies_annotations(manifest: Manifest) -> bool:
+    """Whether the pods of an object get the annotations of the object itself."""
+    return (manifest.group, manifest.kind) in {("", "Pod"), *_TO_PODS}
+
+
+def annotations_above(manifest: Manifest, parts: Sequence[PodSection]) -> Iterator[AnnotationAbove]:
+    """All annotations at the objects around the pods of one, from the outermost on."""
+    seen: set[Path] = set()
+    for part in parts:
+        path = part.parts.spec
+        for depth in range(len(path)):
+            at = (*path[:depth], "metadata")
+            annotations = section(manifest.document, (*at, "annotations")).value
+            if at in seen or at == part.parts.metadata or not isinstance(annotations, dict):
+                continue
+            seen.add(at)
+            owner = str(path[depth - 1]) if depth else manifest.kind
+            for key in annotations:
+                yield AnnotationAbove(key, owner, (*at, "annotations", key))
+
+
+class _Search:
+    """Goes through an object, in the order of its text."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._document = manifest.document
+        self._base = bool(_BASES.search(manifest.kind))
+        self._to_pods = copies_annotations(manifest)
+
+    def of(self, value: Value, path: Path) -> Iterator[PodParts]:
+        """The pods at and below a value."""
+        if isinstance(value, list):
+            for number, entry in enumerate(value):
+                yield from self.of(entry, (*path, number))
+        if not isinstance(value, dict):
+            return
+        if _is_spec(value):
+            parts = self._spec(value, path)
+            yield parts
+            if parts.spec[-1:] == ("spec",):
+                return
+        else:
+            yield from self._alone(value, path)
+        for field, inner in value.items():
+            if field not in _CONTAINERS:
+                yield from self.of(inner, (*path, field))
+
+    def _spec(self, value: Mapping[str, Value], path: Path) -> PodParts:
+        """A spec of a pod, or fields of it among others."""
+        parent = path[:-1]
+        if path[-1:] == ("spec",) and parent:
+            return PodParts((*parent, "metadata"), path, self._is_whole(path))
+        return PodParts(self._metadata(value, path), path, False)
+
+    def _alone(self, value: Mapping[str, Value], path: Path) -> Iterator[PodParts]:
+        """A container without a list of containers around it."""
+        around = path
+        while around and isinstance(around[-1], int):
+            around = around[:-1]
+        spec = around[:-1]
+        for field in _RESOURCES if spec else ():
+            if _asks_devices(value.get(field)):
+                fields = section(self._document, spec).value
+                metadata = self._metadata(fields if isinstance(fields, dict) else {}, spec)
+                yield PodParts(metadata, spec, False, path, field)
+
+    def _metadata(self, spec: Mapping[str, Value], path: Path) -> Path:
+        """The nearest place with annotations for the pod of a spec, or of fields of one."""
+        if isinstance(spec.get("annotations"), dict):
+            return path
+        for near in (path, path[:-1]):
+            if near and isinstance(section(self._document, (*near, "metadata")).value, dict):
+                return (*near, "metadata")
+        return ("metadata",) if self._to_pods else path
+
+    def _is_whole(self, path: Path) -> bool:
+        return not self._base and not any(_CHANGES.search(str(part)) for part in path)
+
+
+def _section(document: Document, parts: PodParts) -> PodSection:
+    """The pod of these parts, put together as one."""
+    metadata = section(document, parts.metadata).value
+    spec = section(document, parts.spec).value
+    assert isinstance(spec, dict)
+    if parts.metadata == parts.spec:
+        metadata = {"annotations": spec.get("annotations")}
+    if parts.alone:
+        container = section(document, parts.alone).value
+        assert isinstance(container, dict)
+        called = next(part for part in reversed(parts.alone) if isinstance(part, str))
+        fields = {"name": called, **container, "resources": container[parts.resources]}
+        spec = {**spec, "containers": [fields], "initContainers": None}
+    value: Value = {"metadata": metadata, "spec": spec}
+    return PodSection(document.source, value, document.values, document.keys, document, parts)
+
+
+def _is_spec(value: Mapping[str, Value]) -> bool:
+    """Whether an object has a list of containers."""
+    containers = value.get("containers")
+    return (
+        isinstance(containers, list)
+        and bool(containers)
+        and all(isinstance(one, dict) and _OF_CONTAINERS & one.keys() for one in containers)
+    )
+
+
+def _asks_devices(resources: Value) -> bool:
+    """Whether limits or requests name a resource of a device plugin."""
+    amounts = resources if isinstance(resources, dict) else {}
+    for field in ("limits", "requests"):
+        names = amounts.get(field)
+        if isinstance(names, dict) and any("/" in name for name in names):
+            return True
+    return False

@@ -2,23 +2,27 @@
 
 What Kubernetes checks itself is not checked here: other fields are passed over, and what is null
 says nothing. The template inside of a Job or its like is read by the same models;
-admission/documents/pod_places knows where it stands.
+admission/documents/manifests knows where it stands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from pydantic import ConfigDict, Field, model_validator
 
 from kube_base.errors import Refused
-from kube_rdma.admission.documents.pod_places import PodSection
+from kube_base.frozen import replace
+from kube_rdma.admission.documents.manifests import PodSection
 from kube_rdma.attach.documents import networks, pod_networks
 from kube_rdma.lib.text.document import Document, shown
-from kube_rdma.lib.text.faults import Slip, slips, validate
+from kube_rdma.lib.text.faults import Slip, near, slips, validate
 from kube_rdma.lib.text.typed import Many, Typed
-from kube_rdma.model.admission.pod_template import (
+from kube_rdma.model.admission import (
+    USUAL,
+    AdmissionSettings,
     ContainerRole,
     ContainerTemplate,
     NodeDemand,
@@ -369,3 +373,52 @@ def _faults(annotation: str, refused: Refused) -> Iterator[Finding]:
     path = ("metadata", "annotations", annotation)
     for fault in (refused, *refused.more):
         yield Finding.of("annotation", path, f"{fault.where}: {fault.problem}", fault.remedy)
+
+
+# What an administrator sets about admission, one assignment each: ``mgpuResources=a/b,c/d``.
+
+FIELDS = {
+    "shareResources": "shares",
+    "mgpuResources": "mgpu",
+    "gpuResources": "gpus",
+    "vepfsDrivers": "vepfs_drivers",
+    "vepfsStorageClasses": "vepfs_classes",
+    "vepfsFolders": "vepfs_folders",
+    "hostNetworkResources": "on_host",
+    "namespaceIsolation": "everybodys",
+    "shmSize": "shm_size",
+}
+SIZE = r"[1-9][0-9]{0,11}(?:[kMGTP]|[KMGTP]i)?"
+
+
+def load_settings(assignments: Iterable[str], where: str) -> AdmissionSettings:
+    """The settings with these over the usual ones; `where` names the option in messages.
+
+    Raise Refused for another name, or a size that is none.
+    """
+    settings = USUAL
+    for text in assignments:
+        name, equals, value = text.partition("=")
+        if name not in FIELDS or not equals:
+            meant = near(name, list(FIELDS))
+            guess = f"Did you mean {meant}? " if meant else ""
+            raise Refused(
+                f"{shown(text)} sets nothing of admission",
+                remedy=f"{guess}Write NAME=LIST with one of {', '.join(FIELDS)}",
+                where=where,
+            )
+        change: dict[str, Any] = {FIELDS[name]: _value(name, value, where)}
+        settings = replace(settings, **change)
+    return settings
+
+
+def _value(name: str, text: str, where: str) -> object:
+    if name != "shmSize":
+        return tuple(part.strip() for part in text.split(",") if part.strip())
+    if not re.fullmatch(SIZE, text):
+        raise Refused(
+            f"{shown(text)} is not a size of memory",
+            remedy="Write it like shmSize=8Gi",
+            where=where,
+        )
+    return text

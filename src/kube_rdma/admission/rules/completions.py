@@ -14,16 +14,17 @@ from collections.abc import Iterator, Mapping
 from kube_base.foreign_json import Undecodable, decoded
 from kube_base.frozen import Frozen
 from kube_rdma.admission.rules.networks import BLOCKS
-from kube_rdma.admission.rules.shares import asked, held
+from kube_rdma.admission.rules.shares import asked, held_shares
 from kube_rdma.attach.rules.requests import POD_NETWORKS, names_networks
-from kube_rdma.model.admission.facts import (
+from kube_rdma.model.admission import (
     USUAL,
     AdmissionFacts,
     AdmissionSettings,
     Completes,
     Completion,
+    ContainerTemplate,
+    PodTemplate,
 )
-from kube_rdma.model.admission.pod_template import ContainerTemplate, PodTemplate
 from kube_rdma.model.finding import FieldPath, Finding, Severity
 
 ANNOTATION = "kube-rdma.io/complete"
@@ -127,7 +128,7 @@ def _shm(
 
 def _pod_networks(template: PodTemplate, settings: AdmissionSettings) -> Iterator[Completion]:
     """A block for each card: where the pod names no network, or copies of the block that it has."""
-    cards = held(template, settings.counted)
+    cards = held_shares(template, settings.counted)
     if template.host_network or not 0 < cards <= MOST_BLOCKS:
         return
     text = dict(template.annotations).get(POD_NETWORKS)

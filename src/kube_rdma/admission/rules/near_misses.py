@@ -19,8 +19,7 @@ from kube_rdma.attach.rules.requests import (
     POD_NETWORKS,
     POD_NETWORKS_DEFINITION,
 )
-from kube_rdma.model.admission.facts import AdmissionFacts, AdmissionSettings
-from kube_rdma.model.admission.pod_template import PodTemplate
+from kube_rdma.model.admission import AdmissionFacts, AdmissionSettings, PodTemplate
 from kube_rdma.model.finding import Finding, Severity
 
 _LIKE = 0.8  # of names; "hca_shared_device_a" is 0.97 of "…devices_a", "efa" 0.33 of "eni"

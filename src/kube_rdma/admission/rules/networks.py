@@ -10,8 +10,7 @@ from collections.abc import Iterator
 
 from kube_base.errors import Refused
 from kube_base.frozen import replace
-from kube_rdma.admission.rules.placement import candidates, fixed_mode
-from kube_rdma.admission.rules.shares import asked, held
+from kube_rdma.admission.rules.shares import asked, candidates, fixed_mode, held_shares
 from kube_rdma.attach.rules.addresses import refuse_reserved, unpooled
 from kube_rdma.attach.rules.requests import (
     ANNOTATION,
@@ -21,11 +20,10 @@ from kube_rdma.attach.rules.requests import (
     wishes,
 )
 from kube_rdma.lib.phrases import listed
-from kube_rdma.model.admission.facts import AdmissionFacts, AdmissionSettings
-from kube_rdma.model.admission.pod_template import PodTemplate
+from kube_rdma.model.admission import AdmissionFacts, AdmissionSettings, PodTemplate
 from kube_rdma.model.attach.attachment import CardAddresses, Network, NetworkAsk, NetworkKind
 from kube_rdma.model.finding import Finding, Severity
-from kube_rdma.model.pools.pool import Bind
+from kube_rdma.model.pools import Bind
 from kube_rdma.pools.rules.modes import MODES, terms
 
 NETWORKS = ("metadata", "annotations", ANNOTATION)
@@ -45,7 +43,7 @@ def block_count(
     if not template.whole:
         return
     resource = settings.counted
-    cards = held(template, resource)
+    cards = held_shares(template, resource)
     if template.blocks is None:
         yield from _no_blocks(template, cards, settings)
         return
@@ -80,7 +78,7 @@ def network_shares(
         if resource is None or _pooled(template, resource, facts):
             continue
         tied = [ask.network for ask, network in asks if network and network.resource == resource]
-        shares = held(template, resource)
+        shares = held_shares(template, resource)
         if len(tied) > shares:
             yield Finding.of(
                 "network-shares",

@@ -8,20 +8,12 @@ people see a warning: a pod that a controller makes has nobody to warn.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
-from kube_rdma.admission.rules.placement import VKE_LABEL
-from kube_rdma.admission.rules.pod_cel import (
-    CARDS,
-    LIMITS,
-    PODS,
-    SHARED,
-    SHARES,
-    binding,
-    of_pod,
-    policy,
-    values,
-)
+from kube_rdma.admission.rules.completions import ANNOTATION as COMPLETE
+from kube_rdma.admission.rules.completions import MOST_BLOCKS, VOLUME
+from kube_rdma.admission.rules.shares import VKE_LABEL
 from kube_rdma.attach.rules.requests import (
     ANNOTATION,
     POD_NETWORKS,
@@ -29,10 +21,91 @@ from kube_rdma.attach.rules.requests import (
     RESOURCE,
 )
 from kube_rdma.lib.phrases import listed
-from kube_rdma.model.admission.facts import USUAL
-from kube_rdma.model.install.blueprint import Blueprint, Json, Node
-from kube_rdma.model.pools.pool import Mode
-from kube_rdma.pools.rules.labels.table import MODE
+from kube_rdma.model.admission import USUAL
+from kube_rdma.model.install import (
+    NAMESPACE,
+    OWN_NAMES,
+    Blueprint,
+    Hole,
+    Joined,
+    Json,
+    Node,
+    joined,
+)
+from kube_rdma.model.pools import Mode
+from kube_rdma.pools.rules.labels import MODE
+
+# The API server's own admission policies for pods: what all of them have in common.
+
+API = "admissionregistration.k8s.io/v1"
+
+LIMITS = "c.?resources.?limits.orValue({})"
+# In pods a quantity is a text; in kinds of other projects it may be a number, as it was written.
+CARDS = f"quantity(string(c.?resources.?limits[?'{RESOURCE}'].orValue(dyn('0')))).asInteger()"
+SHARED = "(key in variables.shares || key.split('/')[0] + '/*' in variables.shares)"
+_SIDECAR = "c.?restartPolicy.orValue('') == 'Always'"
+PODS: Json = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
+
+
+def values(path: str) -> Joined:
+    """A value with commas as a list."""
+    return joined("'", Hole(f"admission.pods.{path}"), "'.split(',')")
+
+
+def of_pod(pod: str) -> dict[str, str]:
+    """Expressions about a pod, or the template of one, by name."""
+    init = f"{pod}.spec.?initContainers.orValue([])"
+    every = f"({pod}.spec.containers + {init})"
+    annotations = f"{pod}.?metadata.?annotations.orValue({{}})"
+    beside = f"({pod}.spec.containers + {init}.filter(c, {_SIDECAR})).map(c, {CARDS}).sum()"
+    most = f"([0] + {init}.filter(c, !({_SIDECAR})).map(c, {CARDS})).max()"
+    return {
+        "containers": every,
+        "annotations": annotations,
+        "rdma": f"{every}.exists(c, {LIMITS}.exists(key, {SHARED}))",
+        "cards": f"([{beside}, {most}].filter(count, count > 0) + [0])[0]",
+        "text": f"{annotations}[?'{POD_NETWORKS}'].orValue('')",
+    }
+
+
+SHARES: dict[str, Node] = {"shares": values("shareResources")}
+"""The first variable, which all other expressions may use."""
+
+
+def policy(
+    kind: str, name: str, variables: dict[str, Node], rules: Sequence[Node] = (), **spec: Node
+) -> Json:
+    """A policy about new pods and what `rules` match besides. What it cannot evaluate it admits."""
+    elsewhere = {
+        "key": "kubernetes.io/metadata.name",
+        "operator": "NotIn",
+        "values": ["kube-system", NAMESPACE],
+    }
+    return {
+        "apiVersion": API,
+        "kind": f"{kind}AdmissionPolicy",
+        "metadata": {"name": joined(OWN_NAMES, name)},
+        "spec": {
+            "failurePolicy": "Ignore",
+            "matchConstraints": {
+                "namespaceSelector": {"matchExpressions": [elsewhere]},
+                "resourceRules": [{**PODS, "operations": ["CREATE"]}, *rules],
+            },
+            "variables": [{"name": key, "expression": text} for key, text in variables.items()],
+            **spec,
+        },
+    }
+
+
+def binding(kind: str, name: str, policy_name: str = "", **spec: Node) -> Json:
+    """What puts a policy into force, the one of this name unless another is named."""
+    return {
+        "apiVersion": API,
+        "kind": f"{kind}AdmissionPolicyBinding",
+        "metadata": {"name": joined(OWN_NAMES, name)},
+        "spec": {"policyName": joined(OWN_NAMES, policy_name or name), **spec},
+    }
+
 
 REFUSED, WARNED = "pods-refused.kube-rdma.io", "pods-warned.kube-rdma.io"
 
@@ -251,3 +324,148 @@ def _validating(name: str, variables: dict[str, Node], rules: tuple[tuple[str, s
         matchConditions=written,
         validations=validations,
     )
+
+
+# The admission policy that completes pods: what CEL can say of admission/rules/completions.
+
+COMPLETED = "pods-completed.kube-rdma.io"
+
+_BLOCK = {"cniConf": {"name": USUAL.block}}
+_WISHING = f"{LIMITS}.exists(key, {SHARED})"
+_LEVEL = "namespaceObject.metadata.?labels[?'pod-security.kubernetes.io/enforce'].orValue('')"
+_PLAIN = r'^\s*\[\s*\{\s*"cniConf"\s*:\s*\{[^{}]*\}\s*\}\s*\]\s*$'  # a list of one plain block
+_CHOSEN: dict[str, Node] = {
+    "wanted": (
+        f"variables.annotations[?'{COMPLETE}'].orValue('ipc-lock').split(',')"
+        ".map(word, word.trim())"
+    ),
+    "sizes": (
+        "variables.wanted.filter(word, word.matches('^shm=[1-9][0-9]{0,11}([kMGTP]|[KMGTP]i)?$'))"
+    ),
+    "size": joined(
+        "variables.sizes.size() > 0 ? variables.sizes[variables.sizes.size() - 1].substring(4) : '",
+        Hole("admission.pods.shmSize"),
+        "'",
+    ),
+    "lock": f"'ipc-lock' in variables.wanted && !({_LEVEL} in ['baseline', 'restricted'])",
+    "shm": "variables.sizes.size() > 0 || 'shm' in variables.wanted",
+    "networks": (
+        "'pod-networks' in variables.wanted && 0 < variables.cards && "
+        f"variables.cards <= {MOST_BLOCKS} && !object.spec.?hostNetwork.orValue(false) && "
+        f"!('{POD_NETWORKS_DEFINITION}' in variables.annotations)"
+    ),
+    # The block to copy; empty where the pod has networks of its own.
+    "block": (
+        f"'{POD_NETWORKS}' in variables.annotations ? "
+        f"(variables.text.matches(r'{_PLAIN}') ? variables.text.find(r'\\{{.*\\}}') : '') : "
+        f"'{ANNOTATION}' in variables.annotations ? '' : '{json.dumps(_BLOCK)}'"
+    ),
+}
+
+
+def completing_policy() -> tuple[Blueprint, ...]:
+    """The policy and what puts it into force, where the installation wants it."""
+    complete = ("admission.pods.complete", "platform.mutatingPolicies")
+    mutations = [
+        {"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}
+        for expression in (
+            _lock("containers"),
+            _lock("initContainers"),
+            _VOLUME,
+            _mount("containers"),
+            _mount("initContainers"),
+            _NETWORKS,
+        )
+    ]
+    body = policy(
+        "Mutating",
+        COMPLETED,
+        SHARES | of_pod("object") | _CHOSEN,
+        reinvocationPolicy="Never",
+        mutations=mutations,
+    )
+    return Blueprint(body, complete), Blueprint(binding("Mutating", COMPLETED), complete)
+
+
+def _add(path: str, value: str) -> str:
+    """A patch that adds; both are expressions."""
+    return f"JSONPatch{{op: 'add', path: {path}, value: {value}}}"
+
+
+def _for_each(field: str, chosen: str, which: str, patch: str) -> str:
+    """A patch for each container `c` of a list, at place `i`, that `which` holds of."""
+    containers = f"object.spec.{field}"
+    return (
+        f"{chosen} && has({containers}) ? {containers}.transformList(i, c, {which}, {patch}) : []"
+    )
+
+
+# ── IPC_LOCK, for containers that run as root and say nothing else of it ──────────────────────────
+
+_USER = (
+    "c.?securityContext.?runAsUser.or(object.spec.?securityContext.?runAsUser).orValue(0) == 0 && "
+    "!c.?securityContext.?runAsNonRoot.or(object.spec.?securityContext.?runAsNonRoot)"
+    ".orValue(false)"
+)
+_GIVEN = "c.?securityContext.?capabilities"
+_HAS = "['IPC_LOCK', 'CAP_IPC_LOCK', 'ALL']"
+_UNLOCKED = (
+    f"{_WISHING} && {_USER} && !c.?securityContext.?privileged.orValue(false) && "
+    f"!{_GIVEN}.?add.orValue([]).exists(one, one in {_HAS}) && "
+    f"!{_GIVEN}.?drop.orValue([]).exists(one, one in {_HAS})"
+)
+_CONTEXT = "Object.spec.containers.securityContext"
+_LOCK = f"{_CONTEXT}.capabilities{{add: ['IPC_LOCK']}}"
+
+
+def _lock(field: str) -> str:
+    """The capability for each container of a list, in the deepest object that it has."""
+
+    def place(below: str) -> str:
+        return f"'/spec/{field}/' + string(i) + '/securityContext{below}'"
+
+    patch = (
+        f"!has(c.securityContext) ? {_add(place(''), f'{_CONTEXT}{{capabilities: {_LOCK}}}')} : "
+        f"!has(c.securityContext.capabilities) ? {_add(place('/capabilities'), _LOCK)} : "
+        "!has(c.securityContext.capabilities.add) ? "
+        f"{_add(place('/capabilities/add'), _NAMES)} : "
+        f"{_add(place('/capabilities/add/-'), _NAME)}"
+    )
+    return _for_each(field, "variables.lock", _UNLOCKED, patch)
+
+
+_NAME, _NAMES = "'IPC_LOCK'", "['IPC_LOCK']"
+
+# ── Memory at /dev/shm ────────────────────────────────────────────────────────────────────────────
+
+_MOUNTLESS = (
+    f"{_WISHING} && !c.?volumeMounts.orValue([]).exists(one, one.mountPath in "
+    "['/dev/shm', '/dev/shm/'])"
+)
+_MEMORY = (
+    f"Object.spec.volumes{{name: '{VOLUME}', emptyDir: "
+    "Object.spec.volumes.emptyDir{medium: 'Memory', sizeLimit: variables.size}}"
+)
+_MOUNT = f"Object.spec.containers.volumeMounts{{name: '{VOLUME}', mountPath: '/dev/shm'}}"
+_APPENDED, _FIRST = "'/spec/volumes/-'", "'/spec/volumes'"
+_VOLUME = (
+    f"variables.shm && variables.containers.exists(c, {_MOUNTLESS}) && "
+    f"!object.spec.?volumes.orValue([]).exists(one, one.name == '{VOLUME}') ? "
+    f"[has(object.spec.volumes) ? {_add(_APPENDED, _MEMORY)} : {_add(_FIRST, f'[{_MEMORY}]')}] "
+    ": []"
+)
+
+
+def _mount(field: str) -> str:
+    """The mount for each container of a list that has nothing there."""
+    path = f"'/spec/{field}/' + string(i) + '/volumeMounts"
+    appended, first = f"{path}/-'", f"{path}'"
+    patch = f"has(c.volumeMounts) ? {_add(appended, _MOUNT)} : {_add(first, f'[{_MOUNT}]')}"
+    return _for_each(field, "variables.shm", _MOUNTLESS, patch)
+
+
+# ── A block for each card ─────────────────────────────────────────────────────────────────────────
+
+_ANNOTATION = f"'/metadata/annotations/' + jsonpatch.escapeKey('{POD_NETWORKS}')"
+_COPIES = "'[' + lists.range(variables.cards).map(n, variables.block).join(', ') + ']'"
+_NETWORKS = f"variables.networks && variables.block != '' ? [{_add(_ANNOTATION, _COPIES)}] : []"

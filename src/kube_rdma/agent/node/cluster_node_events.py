@@ -18,8 +18,8 @@ from kube_rdma.adapters.bulkhead import start
 from kube_rdma.adapters.cluster.events import About, Events
 from kube_rdma.adapters.cluster.nodes import Nodes
 from kube_rdma.agent.node.node_events import NodeEvent
-from kube_rdma.model.node import NodeState
-from kube_rdma.pools.rules.health.damping import HealthChange
+from kube_rdma.model.kubernetes import NodeState
+from kube_rdma.pools.rules.absence import HealthChange
 
 log = structlog.get_logger()
 

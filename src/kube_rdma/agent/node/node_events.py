@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Protocol
 
-from kube_rdma.model.node import NodeState
-from kube_rdma.pools.rules.health.damping import HealthChange
+from kube_rdma.model.kubernetes import NodeState
+from kube_rdma.pools.rules.absence import HealthChange
 
 
 class NodeEvent(StrEnum):

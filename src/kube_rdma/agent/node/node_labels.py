@@ -8,20 +8,28 @@ ends are updates.
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
 import structlog
 
 from kube_base.errors import KubeError, Unavailable
+from kube_base.frozen import Frozen
 from kube_client.errors import Conflict
+from kube_rdma import __version__
+from kube_rdma.adapters.bulkhead import start
 from kube_rdma.adapters.cluster.nodes import Nodes
 from kube_rdma.adapters.files.host_release import read_kernel, read_os_release
-from kube_rdma.model.node import LabelChange, NodeState
-from kube_rdma.model.pools.pool import Mode
+from kube_rdma.agent.node.node_events import NodeEvents
+from kube_rdma.hardware import kernel_events
+from kube_rdma.hardware.kernel_events import CardEvents, KernelSources
+from kube_rdma.lib.debounce import Debounce
+from kube_rdma.model.kubernetes import LabelChange, NodeState
+from kube_rdma.model.pools import Mode
 from kube_rdma.model.survey import Survey
-from kube_rdma.pools.rules.labels.ownership import change
-from kube_rdma.pools.rules.labels.wanted import HostRelease, LabelFacts, WantedLabels, wanted
+from kube_rdma.pools.rules.labels import HostRelease, LabelFacts, WantedLabels, change, wanted
 from kube_rdma.reports.node_keeper import NodeKeeper, WritePace
 from kube_rdma.reports.rules.node_report import AgentLook
 
@@ -97,3 +105,46 @@ class NodeLabels(NodeKeeper[WantedLabels]):
 def _text(written: LabelChange) -> str:
     pairs = sorted(written.labels.items())
     return " ".join(f"{key}-" if value is None else f"{key}={value}" for key, value in pairs)
+
+
+# Role `node` alone: labels its node, for programs that select nodes by such labels.
+
+# The node is looked at again so often, for what the kernel announces to nobody: the state of an
+# InfiniBand port, and whatever its closed doors would have told.
+AGAIN_SECONDS = 60.0
+
+
+class LabelSources(Frozen):
+    """What the role asks, and what it writes; `labels` None leaves them alone."""
+
+    kernel: KernelSources
+    node: NodeEvents
+    labels: NodeLabels | None
+
+
+async def run_labeller(sources: LabelSources) -> None:
+    """Label the node until cancelled."""
+    labels = sources.labels
+    log.info("started", version=__version__, role="node")
+    if labels is None:
+        await asyncio.Event().wait()
+        return
+    changes, relevance = Debounce(), CardEvents()
+    async with AsyncExitStack() as stack:
+        # Listening begins before the first look, so that nothing falls between the two.
+        announcements = await kernel_events.listen(sources.kernel, stack)
+        async with asyncio.TaskGroup() as tasks:
+            heard = {
+                f"kernel events {number}": partial(
+                    kernel_events.hear, stream, changes, relevance.concern
+                )
+                for number, stream in enumerate(announcements)
+            }
+            start(tasks, heard, ends=KubeError)
+            follow = partial(sources.node.follow, labels.seen)
+            start(tasks, {"node": follow, labels.part: labels.run})
+            while True:
+                survey = await asyncio.to_thread(sources.kernel.survey)
+                relevance.surveyed(survey)
+                labels.keep(labels.of_survey(survey))
+                await changes.wait(AGAIN_SECONDS)

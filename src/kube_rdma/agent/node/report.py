@@ -8,22 +8,25 @@ is not installed one line of the log says so, and nothing else changes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from datetime import UTC, datetime
 
 import structlog
 
-from kube_base.errors import Refused
+from kube_base.errors import KubeError, Refused
+from kube_base.notices import Notices
 from kube_client.errors import Conflict
-from kube_client.watching import Changed, Cut, Deleted, Muddled, Synced
-from kube_rdma.adapters.bulkhead import start
-from kube_rdma.adapters.cluster.kinds.node_report import StoredReport
-from kube_rdma.model.conditions import moment
-from kube_rdma.model.node import NodeState
-from kube_rdma.model.reports.node_report import NodeReport, NodeReportStatus
+from kube_client.watching import Changed, Cut, Deleted, Muddled, Synced, WatchEvent
+from kube_rdma.adapters.bulkhead import object_failed, start
+from kube_rdma.adapters.cluster.kinds.own import StoredReport
+from kube_rdma.model.kubernetes import NodeState, moment
+from kube_rdma.model.pools import ClusterNodePolicy, NodeWishes
+from kube_rdma.model.reports import NodeReport, NodeReportStatus
+from kube_rdma.pools.kind import NODE_POLICY, policy_of
+from kube_rdma.pools.rules.pools import node_wishes
 from kube_rdma.reports.cluster_node_reports import NodeReports, is_owned
-from kube_rdma.reports.node_keeper import NodeKeeper, WritePace
+from kube_rdma.reports.node_keeper import NodeKeeper, WritePace, pause
 from kube_rdma.reports.node_report import report_status
 from kube_rdma.reports.rules.node_report import AgentLook, node_report
 
@@ -117,3 +120,81 @@ class NodeReporter(NodeKeeper[NodeReport]):
         """What the object is to say; conditions that did not change keep their times."""
         old = self._stored.status if self._stored else None
         return report_status(old, report, moment(self._now()))
+
+
+# Follows the NodePolicies of the cluster for this node: what they wish is a wish of the agent.
+
+Wished = tuple[NodeWishes, tuple[Refused, ...]]
+Watch = Callable[[], AsyncGenerator[WatchEvent[bytes, None], None]]
+
+
+class NodePolicies:
+    """The policies of one agent's node. `wait` is for tests."""
+
+    def __init__(self, watch: Watch, *, wait: Callable[[KubeError, int], float] = pause) -> None:
+        self._watch = watch
+        self._pause = wait
+        self._policies: dict[str, ClusterNodePolicy] = {}
+        self._refusals: dict[str, Refused] = {}
+        self._labels: tuple[tuple[str, str], ...] | None = None
+        self._synced = False
+        self._last: Wished | None = None
+        self._notices = Notices()
+        self._wish: Callable[[NodeWishes, tuple[Refused, ...]], None] = lambda *_: None
+
+    @property
+    def are_known(self) -> bool:
+        """Whether it is known what they wish of this node."""
+        return self._last is not None
+
+    def seen(self, node: NodeState) -> None:
+        """Take note of the node's labels."""
+        if self._labels != node.labels:
+            self._labels = node.labels
+            self._tell()
+
+    async def follow(self, wish: Callable[[NodeWishes, tuple[Refused, ...]], None]) -> None:
+        """Call `wish` with what the policies come to and those that are refused, until cancelled.
+
+        Where they may not be read, or do not exist, they come to nothing.
+        """
+        self._wish = wish
+        while True:
+            try:
+                async with aclosing(self._watch()) as events:
+                    async for event in events:
+                        self._take(event)
+            except Refused as error:
+                for why in self._notices.news("policies", str(error)):
+                    log.info("node policies not followed", why=why)
+                self._synced = True
+                self._tell()
+                await asyncio.sleep(self._pause(error, 0))
+
+    def _take(self, event: object) -> None:
+        match event:
+            case Changed(stored):
+                try:
+                    self._policies[stored.name] = policy_of(stored)
+                    self._refusals.pop(stored.name, None)
+                except Refused as error:
+                    self._refusals[stored.name] = error
+                except Exception as error:  # noqa: BLE001  of one policy
+                    why = object_failed(NODE_POLICY.kind, stored.name, error)
+                    self._refusals[stored.name] = Refused(why, remedy="Change its spec")
+            case Deleted(name=name) | Muddled(name=name):
+                self._policies.pop(name, None)
+                self._refusals.pop(name, None)
+            case Synced():
+                self._synced = True
+                self._notices.over("policies")
+        self._tell()
+
+    def _tell(self) -> None:
+        """Half a list is no wish: nothing is told before the first one is whole."""
+        if self._synced and self._labels is not None:
+            wishes = node_wishes(self._policies.values(), self._labels)
+            wished = (wishes, tuple(self._refusals.values()))
+            if wished != self._last:
+                self._last = wished
+                self._wish(*wished)

@@ -22,7 +22,7 @@ from kube_rdma.model.attach.cni import Call, CniInterface, CniResult, Dns, LinkA
 from kube_rdma.model.card import CardId
 from kube_rdma.model.doctor import AddressUse
 from kube_rdma.model.ipam import InterfaceName
-from kube_rdma.model.pod import PodState
+from kube_rdma.model.kubernetes import PodState
 
 ANNOTATION = "k8s.v1.cni.cncf.io/network-status"
 OWN_ANNOTATION = "kube-rdma.io/network-status"

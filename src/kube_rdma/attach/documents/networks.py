@@ -25,11 +25,9 @@ from kube_base.errors import MOST_FAULTS, Refused
 from kube_base.frozen import Frozen, replace
 from kube_rdma.lib.text.document import Document, Path, TextPosition, Value, name, shown
 from kube_rdma.lib.text.faults import Slip, near, slips, validate
-from kube_rdma.lib.text.go_typed import GoTyped, fields_of
-from kube_rdma.lib.text.ip_words import IpAddress, Label, Word, address
 from kube_rdma.lib.text.reader import read
-from kube_rdma.lib.text.typed import Many, Typed
-from kube_rdma.lib.text.words import TextForm
+from kube_rdma.lib.text.typed import GoTyped, Many, Typed, fields_of
+from kube_rdma.lib.text.words import IpAddress, Label, TextForm, Word, address
 from kube_rdma.model.attach.attachment import AskedAddress, NetworkAsk
 from kube_rdma.model.ipam import InterfaceName
 

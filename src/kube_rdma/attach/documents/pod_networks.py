@@ -18,10 +18,8 @@ from kube_base.errors import Refused, Unavailable
 from kube_rdma.attach.documents.networks import Asked, Found, Mac, PodInterface, entries
 from kube_rdma.lib.text.document import Document, shown
 from kube_rdma.lib.text.faults import Slip, slips, validate
-from kube_rdma.lib.text.go_typed import GoTyped
-from kube_rdma.lib.text.ip_words import Word, address
-from kube_rdma.lib.text.typed import Many, Typed
-from kube_rdma.lib.text.words import TextForm
+from kube_rdma.lib.text.typed import GoTyped, Many, Typed
+from kube_rdma.lib.text.words import TextForm, Word, address
 from kube_rdma.model.attach.attachment import NetworkAsk, NetworkRoute
 from kube_rdma.model.ipam import Address, InterfaceName, Subnet
 

@@ -34,8 +34,8 @@ from kube_rdma.model.attach.cni import CniResult
 from kube_rdma.model.attach.steps import CallPlugin, MakeLink, SetLink
 from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.ipam import Address, AddressAllocation, InterfaceName, IPPool, Owner, Route
-from kube_rdma.model.pod import PodState
-from kube_rdma.model.reports.cluster import AddressPool
+from kube_rdma.model.kubernetes import PodState
+from kube_rdma.model.reports import AddressPool
 
 _OLDEST = "0.3.1"  # before 0.3.0 an answer has another form, and CNI_ARGS were all that pods had
 _MAIN_TABLE = 254  # RT_TABLE_MAIN, linux/rtnetlink.h

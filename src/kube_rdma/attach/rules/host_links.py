@@ -19,16 +19,15 @@ from kube_rdma.model.attach.attachment import (
     HostNetwork,
     LinkWays,
     NetworkKind,
+    SeenLink,
     Wish,
 )
-from kube_rdma.model.attach.pod_view import SeenLink
 from kube_rdma.model.attach.steps import VirtualKind
 from kube_rdma.model.card import Card, Netdev
-from kube_rdma.model.device import PciAddress
-from kube_rdma.model.functions.step import FunctionPlace
-from kube_rdma.model.link import PlannedHostLink
+from kube_rdma.model.device import PciAddress, PlannedHostLink
+from kube_rdma.model.pools import FunctionPlace
 from kube_rdma.model.survey import Survey
-from kube_rdma.pools.rules.health.evaluate import node_cards
+from kube_rdma.pools.rules.health import node_cards
 from kube_rdma.pools.rules.modes import MODES
 
 _OWN = ("", VirtualKind.IPOIB)  # kinds of a card's own link

@@ -41,9 +41,9 @@ from kube_rdma.model.attach.steps import (
     VirtualKind,
 )
 from kube_rdma.model.card import Card
-from kube_rdma.model.functions.step import FunctionSettings, LinkState, RebindFunction, SetFunction
+from kube_rdma.model.device import PlannedHostLink
 from kube_rdma.model.ipam import InterfaceName
-from kube_rdma.model.link import PlannedHostLink
+from kube_rdma.model.pools import FunctionSettings, LinkState, RebindFunction, SetFunction
 from kube_rdma.model.survey import NamespaceMode
 
 _INFINIBAND = "infiniband"

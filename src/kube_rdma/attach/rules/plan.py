@@ -1,8 +1,8 @@
 """Plans the Steps that put networks into a pod, in an order in which each finds what it needs.
 
 Third of the rules of an attachment: attach/rules/seats has found card and link, IPAM has given
-addresses. The plan is journalled before its first Step is run; attach/rules/undo takes it back,
-repairs and checks it.
+addresses. The plan is journalled before its first Step is run; attach/rules/step_table takes it
+back, repairs and checks it.
 
 The order: the link comes, with its sysctls before it is up; then addresses, each after the question
 whether somebody has it where its pool says so; the RDMA device, the routes; the pod's default route
@@ -51,9 +51,9 @@ from kube_rdma.model.attach.steps import (
     TakeLink,
     VirtualKind,
 )
+from kube_rdma.model.device import PlannedHostLink
 from kube_rdma.model.ipam import FIRST, Address, InterfaceName, Subnet, is_default
-from kube_rdma.model.late_binding.binding import ContainerId
-from kube_rdma.model.link import PlannedHostLink
+from kube_rdma.model.late_binding import ContainerId
 from kube_rdma.model.survey import NamespaceMode
 
 FIRST_TABLE = 100  # the n-th network has routing table 100 + n

@@ -16,9 +16,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from kube_base.frozen import Frozen, replace
-from kube_rdma.attach.rules import addresses, delegate, foreign_plugins, requests, result, vf
+from kube_rdma.attach.rules import addresses, foreign_plugins, requests, result, vf
 from kube_rdma.attach.rules.infiniband import refuse_taken
-from kube_rdma.attach.rules.late_binding.early import refuse_renumbered
+from kube_rdma.attach.rules.late_binding import refuse_renumbered
 from kube_rdma.attach.rules.plan import begun, plans
 from kube_rdma.attach.rules.seats import seats, with_pods
 from kube_rdma.model.attach.attachment import (
@@ -32,16 +32,16 @@ from kube_rdma.model.attach.attachment import (
     NetworkSeat,
     Plan,
     PluginResult,
+    PodView,
     Sandbox,
     Wish,
 )
 from kube_rdma.model.attach.cni import CniResult
-from kube_rdma.model.attach.pod_view import PodView
 from kube_rdma.model.attach.steps import CallPlugin
 from kube_rdma.model.device import Device
-from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings
 from kube_rdma.model.ipam import Address, InterfaceName, IPPool
-from kube_rdma.model.late_binding.binding import Edits, HeldShare
+from kube_rdma.model.late_binding import Edits, HeldShare
+from kube_rdma.model.pools import FunctionPlace, FunctionSettings
 
 NO_CLAIMS: Mapping[str, str] = MappingProxyType({})
 
@@ -186,7 +186,7 @@ def seat(
     host = with_pods(host, attachments)
     if before.request.called:
         (wish,) = before.wishes
-        seat = delegate.seat(wish, before.granted, beside, host, before.request.table)
+        seat = foreign_plugins.seat(wish, before.granted, beside, host, before.request.table)
         return Seated(before, host, (seat,), beside)
     return Seated(before, host, seats(before.wishes, before.granted, host), beside)
 
@@ -244,7 +244,7 @@ def plan(before: Addressed, answers: Mapping[InterfaceName, CniResult] | None = 
     alone = not request.called
     own = plans(before.sandbox, routed, given, place.host, place.called, alone=alone)
     if request.table is not None:
-        own = tuple(map(delegate.without_rules, own))
+        own = tuple(map(foreign_plugins.without_rules, own))
     return FullPlan(
         place, routed, own, requests.in_order(place.wished.wishes, (*own, *place.called))
     )
@@ -259,7 +259,9 @@ def observe(before: FullPlan, view: PodView) -> Made:
         for plan, seat in zip(before.own, named, strict=True)
     ]
     # Interfaces of earlier calls belong to the same containers, whose files are written as a whole.
-    used += [(plan, delegate.device_names(plan, place.wished.granted)) for plan in place.beside]
+    used += [
+        (plan, foreign_plugins.device_names(plan, place.wished.granted)) for plan in place.beside
+    ]
     return Made(before, view, named, tuple(used))
 
 

@@ -29,8 +29,8 @@ from kube_rdma.model.attach.attachment import (
     Wish,
 )
 from kube_rdma.model.ipam import Address
-from kube_rdma.model.pod import PodState
-from kube_rdma.model.pools.pool import Bind
+from kube_rdma.model.kubernetes import PodState
+from kube_rdma.model.pools import Bind
 
 Made = TypeVar("Made", Plan, Attached)
 

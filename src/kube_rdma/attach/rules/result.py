@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from kube_base.frozen import replace
-from kube_rdma.model.attach.attachment import Attached, GrantedShare, NetworkSeat, Plan
-from kube_rdma.model.attach.pod_view import PodView
+from kube_rdma.model.attach.attachment import Attached, GrantedShare, NetworkSeat, Plan, PodView
 from kube_rdma.model.attach.steps import MakeRdma
 from kube_rdma.model.card import Card
 from kube_rdma.model.device import CharKind, Device, Gid, GidType, LinkLayer
 from kube_rdma.model.ipam import gid_of
-from kube_rdma.model.late_binding.binding import Edits, HeldShare, UsedDevice
-from kube_rdma.model.settings.topology_file import PlacedNet
+from kube_rdma.model.late_binding import Edits, HeldShare, UsedDevice
+from kube_rdma.model.settings import PlacedNet
 
 
 def as_named(placed: Sequence[NetworkSeat], view: PodView) -> tuple[NetworkSeat, ...]:

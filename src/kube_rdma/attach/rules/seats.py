@@ -33,7 +33,7 @@ from kube_rdma.model.attach.attachment import (
 from kube_rdma.model.attach.steps import TakeLink
 from kube_rdma.model.card import Card
 from kube_rdma.model.device import Device
-from kube_rdma.model.pools.pool import Bind
+from kube_rdma.model.pools import Bind
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.pools.rules.modes import MODES
 

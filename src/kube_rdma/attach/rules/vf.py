@@ -16,7 +16,7 @@ its driver refuses. GUIDs of InfiniBand are attach/rules/infiniband's.
 
 RDMA CM needs a node GUID. mlx5 makes that of Ethernet out of the administrative MAC that it finds
 when it is bound (mlx5_eswitch_set_vport_mac); functions that kube-rdma makes have one at once
-(adapters/kernel/sriov/addresses). One made from an earlier MAC will do; a
+(adapters/kernel/sriov/functions). One made from an earlier MAC will do; a
 function without one is refused here.
 """
 
@@ -35,11 +35,10 @@ from kube_rdma.attach.rules.infiniband import (
     with_own_guids,
 )
 from kube_rdma.attach.rules.requests import refused
-from kube_rdma.model.attach.attachment import HostLink, NetworkSeat, Way, Wish
-from kube_rdma.model.attach.pod_view import PodView
+from kube_rdma.model.attach.attachment import HostLink, NetworkSeat, PodView, Way, Wish
 from kube_rdma.model.card import Card
 from kube_rdma.model.device import Device
-from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings, SetFunction
+from kube_rdma.model.pools import FunctionPlace, FunctionSettings, SetFunction
 
 _INFINIBAND = "infiniband"
 _USER_SPACE = ("vfio-pci", "uio_pci_generic", "igb_uio")  # drivers that make no interface

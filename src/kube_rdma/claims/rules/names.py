@@ -1,6 +1,6 @@
 """What cards and pools are called as devices of claims, and the slices that list them.
 
-Below claims/rules/cards and whoever prepares a claim: a name of a device has to lead back to the
+Below claims/rules/shape and whoever prepares a claim: a name of a device has to lead back to the
 card, on this node and after a restart. A name is a DNS label (pkg/apis/resource/validation:
 validateDeviceName).
 """
@@ -11,8 +11,8 @@ import hashlib
 import re
 
 from kube_rdma.model.card import Card
-from kube_rdma.model.claims.device import DRIVER
-from kube_rdma.model.pools.pool import Pool
+from kube_rdma.model.claims.devices import DRIVER
+from kube_rdma.model.pools import Pool
 
 _LABEL, _SUBDOMAIN = 63, 253  # characters
 _DIGEST = 8

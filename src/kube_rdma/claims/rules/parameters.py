@@ -1,6 +1,6 @@
 """What class and claim say together of a device, and what of it does not go together.
 
-Between claims/parameter_document, which reads one document, and the attachment of a pod. Kubernetes
+Between claims/parameters, which reads one document, and the attachment of a pod. Kubernetes
 lists the configuration of the class before that of the claim; the later document wins, field by
 field. A check of files sees one document of several, so it asks for contradictions alone.
 """
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model.attach.attachment import NetworkKind
-from kube_rdma.model.claims.parameters import AskedDevices, ClaimParameters, ParameterFault
+from kube_rdma.model.claims.claim import AskedDevices, ClaimParameters, ParameterFault
 
 _MODES: Mapping[NetworkKind, tuple[str, ...]] = {
     NetworkKind.MACVLAN: ("bridge", "private", "vepa"),

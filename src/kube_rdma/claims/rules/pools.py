@@ -1,6 +1,6 @@
 """The pools of devices that a node can reach: which slices count, and what is wrong with them.
 
-Called by claims/rules/claim_search. As k8s.io/dynamic-resource-allocation v0.36.3 has it,
+Called by claims/rules/search. As k8s.io/dynamic-resource-allocation v0.36.3 has it,
 structured/internal/incubating/pools_incubating.go: only the newest generation counts; a pool of
 which slices are missing, or with two devices of a name, gives nothing.
 """
@@ -13,9 +13,8 @@ from fractions import Fraction
 
 from kube_base.frozen import Frozen
 from kube_rdma.model.claims.claim import ClaimNode
-from kube_rdma.model.claims.device import SliceDevice
-from kube_rdma.model.claims.listed import ListedDevice, ListedSlice, NodeChoice
-from kube_rdma.operator.rules.affinity import REQUIRED, allows
+from kube_rdma.model.claims.devices import ListedDevice, ListedSlice, NodeChoice, SliceDevice
+from kube_rdma.operator.rules.placement import REQUIRED, allows
 
 _CounterSets = Mapping[str, Mapping[str, Fraction]]
 

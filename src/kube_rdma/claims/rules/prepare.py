@@ -10,28 +10,34 @@ is what cannot be true any more, in one sentence that the kubelet shows as an Ev
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import Frozen, replace
 from kube_rdma.claims.rules.names import device_name, slot_name, slot_of
+from kube_rdma.claims.rules.shape import slot_count
 from kube_rdma.lib.phrases import listed
+from kube_rdma.model.attach.attachment import Attached
 from kube_rdma.model.card import Card
-from kube_rdma.model.claims.device import DRIVER
-from kube_rdma.model.claims.parameters import ClaimParameters
-from kube_rdma.model.claims.prepared import (
+from kube_rdma.model.claims.claim import (
     CLAIM_KIND,
     AllocatedClaim,
     AllocatedDevice,
     ClaimName,
+    ClaimParameters,
     ClaimShare,
+    DeviceCondition,
+    DeviceStatus,
+    PodClaims,
     PreparedClaim,
     PreparedDevice,
 )
-from kube_rdma.model.late_binding.binding import HeldShare
-from kube_rdma.model.pools.pool import Attach, Bind, Pool, Serving, Share, ShareId
+from kube_rdma.model.claims.devices import DRIVER, DeviceHealth
+from kube_rdma.model.late_binding import HeldShare
+from kube_rdma.model.pools import Attach, Bind, Pool, Serving, Share, ShareId
 from kube_rdma.pools.rules.allocation import grant
 from kube_rdma.pools.rules.holdings import card_of
 from kube_rdma.pools.rules.modes import terms
@@ -86,7 +92,7 @@ class BookingNode(Frozen):
         return self.devices.get(self.whole(name))
 
     def whole(self, name: str) -> str:
-        """The device itself, of a name that may be that of a part of it (claims/rules/rows).
+        """The device itself, of a name that may be that of a part of it (claims/rules/shape).
 
         What is booked is counted by it: parts are cut anew when cards come or go.
         """
@@ -332,3 +338,176 @@ def _refuse_excess(
 
 def _slots(count: int) -> str:
     return f"{count} slot" + ("" if count == 1 else "s")
+
+
+# What people read in a claim: whether its devices are prepared, and what the network made.
+
+READY, NETWORK_READY = "Ready", "NetworkReady"
+MOST_ADDRESSES = 16  # of networkData.ips
+
+
+def device_statuses_of(
+    prepared: PreparedClaim, interfaces: Sequence[Attached] = ()
+) -> tuple[DeviceStatus, ...]:
+    """The status of every device of a booking whose pod has these interfaces."""
+    return tuple(_status(share, _of(share, interfaces)) for share in prepared.shares)
+
+
+def addresses(interface: Attached) -> tuple[str, ...]:
+    """The addresses of an interface, as networkData has them."""
+    texts = (f"{one.address}/{one.prefix}" for one in interface.addresses)
+    return tuple(dict.fromkeys(texts))[:MOST_ADDRESSES]
+
+
+def _of(share: ClaimShare, interfaces: Sequence[Attached]) -> list[Attached]:
+    """The interfaces on cards of the share; of a look at a device (adminAccess) there is none."""
+    return [] if share.admin else [one for one in interfaces if one.card in share.cards]
+
+
+def _status(share: ClaimShare, interfaces: Sequence[Attached]) -> DeviceStatus:
+    conditions = (_prepared(share), _attached(share, interfaces))
+    status = DeviceStatus(share.pool, share.device, share.share_id, conditions)
+    if not interfaces:
+        return status
+    first = interfaces[0]
+    return DeviceStatus(
+        share.pool,
+        share.device,
+        share.share_id,
+        conditions,
+        first.interface,
+        addresses(first),
+        first.mac,
+    )
+
+
+def _prepared(share: ClaimShare) -> DeviceCondition:
+    if share.cdi and not share.char_paths:
+        message = "Its containers get the device nodes when the pod's network is attached."
+        return DeviceCondition(READY, holds=False, reason="WaitsForNetwork", message=message)
+    nodes = ", ".join(share.char_paths) or "no device node"
+    message = f"Containers get {nodes} of {', '.join(share.cards)}."
+    return DeviceCondition(READY, holds=True, reason="Prepared", message=message)
+
+
+def _attached(share: ClaimShare, interfaces: Sequence[Attached]) -> DeviceCondition:
+    if not interfaces:
+        message = f"No network of its pod is attached to {', '.join(share.cards)}."
+        return DeviceCondition(NETWORK_READY, holds=False, reason="NotAttached", message=message)
+    message = "; ".join(
+        f"{one.interface} of network {one.network} has {', '.join(addresses(one)) or 'no address'}"
+        for one in interfaces
+    )
+    return DeviceCondition(NETWORK_READY, holds=True, reason="Attached", message=f"{message}.")
+
+
+# The files by which programs in a container learn of the devices of its claims (KEP-5304).
+
+FOLDER = "/var/run/kubernetes.io/dra-device-attributes"
+API_VERSION = "metadata.resource.k8s.io/v1alpha1"
+
+Attributes = Mapping[str, Mapping[str, object]]
+"""By device what the ResourceSlice says of it, each value as {string: …}, {int: …}, {bool: …}."""
+
+
+def own_pod(prepared: PreparedClaim) -> PodClaims:
+    """The pod of a claim, as far as the paths of its files need it: the claim tells so much."""
+    name = prepared.pod_claim or prepared.claim.name
+    templates = (name,) if prepared.pod_claim else ()
+    return PodClaims(
+        prepared.claim.namespace, "", "", ((name, prepared.claim.name),), (), templates
+    )
+
+
+def request_of(path: str) -> str:
+    """The request that a file is about."""
+    return path.rsplit("/", 2)[1]
+
+
+def files(
+    prepared: PreparedClaim,
+    pod: PodClaims,
+    attributes: Attributes,
+    interfaces: Sequence[Attached] = (),
+) -> dict[str, str]:
+    """By path in the container, the files of one claim of a pod."""
+    by_request: dict[str, list[ClaimShare]] = {}
+    for share in prepared.shares:
+        by_request.setdefault(share.request.partition("/")[0], []).append(share)
+    own_names = [name for name, claim in pod.claims if claim == prepared.claim.name]
+    texts: dict[str, str] = {}
+    for name in own_names:
+        is_made = name in pod.templates
+        folder = f"resourceclaimtemplates/{name}" if is_made else _direct(prepared)
+        for request, shares in by_request.items():
+            document = _document(prepared, name if is_made else None)
+            document["requests"] = [
+                {
+                    "name": full,
+                    "devices": [_metadata_device(s, attributes, interfaces) for s in mine],
+                }
+                for full, mine in _by_full_name(shares).items()
+            ]
+            path = f"{FOLDER}/{folder}/{request}/{DRIVER}-metadata.json"
+            texts[path] = json.dumps(document, separators=(",", ":")) + "\n"
+    return texts
+
+
+def _direct(prepared: PreparedClaim) -> str:
+    return f"resourceclaims/{prepared.claim.name}"
+
+
+def _by_full_name(shares: Sequence[ClaimShare]) -> dict[str, list[ClaimShare]]:
+    """By main/sub: of alternatives the one that the scheduler chose."""
+    named: dict[str, list[ClaimShare]] = {}
+    for share in shares:
+        named.setdefault(share.request, []).append(share)
+    return named
+
+
+def _document(prepared: PreparedClaim, pod_claim: str | None) -> dict[str, object]:
+    claim = prepared.claim
+    document: dict[str, object] = {
+        "apiVersion": API_VERSION,
+        "kind": "DeviceMetadata",
+        "metadata": {"name": claim.name, "namespace": claim.namespace, "uid": claim.uid},
+    }
+    return document | ({"podClaimName": pod_claim} if pod_claim else {})
+
+
+def _metadata_device(
+    share: ClaimShare, attributes: Attributes, interfaces: Sequence[Attached]
+) -> dict[str, object]:
+    device: dict[str, object] = {"driver": DRIVER, "pool": share.pool, "name": share.device}
+    if published := attributes.get(share.device):
+        device["attributes"] = dict(published)
+    mine = [one for one in interfaces if one.card in share.cards and not share.admin]
+    if mine:
+        device["networkData"] = {
+            "interfaceName": mine[0].interface,
+            "ips": list(addresses(mine[0])),
+            "hardwareAddress": mine[0].mac,
+        }
+    return device
+
+
+# How the devices of the driver are, as the kubelet writes it into the status of their pods.
+
+
+def health(pools: Iterable[Pool], node: str) -> tuple[DeviceHealth, ...]:
+    """Every device of these pools, sorted by name; one that cannot be used says why.
+
+    With all names that parts of a card may have in its slices: claims that were allocated before a
+    change of these still have the old ones.
+    """
+    return tuple(
+        DeviceHealth(node, name, not device.illness, "; ".join(device.illness))
+        for own, device in sorted(devices_of(pools).items())
+        for name in (own, *_parts(own, device))
+    )
+
+
+def _parts(name: str, device: PoolDevice) -> Iterator[str]:
+    if device.is_shared:
+        cards = len(device.pool.cards) if device.card else 1
+        yield from (slot_name(name, slot) for slot in range(slot_count(device.room, cards)))

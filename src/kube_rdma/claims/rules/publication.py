@@ -14,11 +14,7 @@ from collections.abc import Iterable, Sequence
 from kube_base.frozen import Frozen
 from kube_rdma.claims.rules.names import slice_name
 from kube_rdma.claims.rules.shape import Before, Slices
-from kube_rdma.model.claims.offered import (
-    ClaimFeature,
-    OfferedDevice,
-    PublishedSlice,
-)
+from kube_rdma.model.claims.devices import ClaimFeature, OfferedDevice, PublishedSlice
 
 
 class Publication(Frozen):

@@ -18,16 +18,16 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from kube_base.errors import Refused
 from kube_base.frozen import replace
-from kube_rdma.claims.rules.cards import ClaimOffer, RailOf, claim_offer
 from kube_rdma.claims.rules.names import device_name
+from kube_rdma.claims.rules.shape import ClaimOffer, RailOf, claim_offer
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model.card import CardId
-from kube_rdma.model.claims.offered import OfferedCard
-from kube_rdma.model.claims.prepared import PreparedClaim
-from kube_rdma.model.late_binding.binding import HeldShare
-from kube_rdma.model.node import NodeState
-from kube_rdma.model.pools.holding import Holding
-from kube_rdma.model.pools.pool import Bind, Pool, Serving, Share, ShareId
+from kube_rdma.model.claims.claim import PreparedClaim
+from kube_rdma.model.claims.devices import OfferedCard
+from kube_rdma.model.holdings import Holding
+from kube_rdma.model.kubernetes import NodeState
+from kube_rdma.model.late_binding import HeldShare
+from kube_rdma.model.pools import Bind, Pool, Serving, Share, ShareId
 from kube_rdma.pools.rules.holdings import card_of
 from kube_rdma.pools.rules.modes import terms
 

@@ -21,9 +21,9 @@ from collections.abc import Iterator, Sequence
 
 from kube_base.errors import Refused
 from kube_base.frozen import Frozen
-from kube_rdma.model.claims.claim_wish import CARD_CLASS, SHARED_CLASS, ClaimWish, Reach
-from kube_rdma.model.claims.device import DRIVER
-from kube_rdma.model.install.blueprint import Json
+from kube_rdma.model.claims.claim import CARD_CLASS, SHARED_CLASS, ClaimWish, Reach
+from kube_rdma.model.claims.devices import DRIVER
+from kube_rdma.model.install import Json
 
 MOST_DEVICES = 32
 """Devices of a claim: AllocationResultsMaxSize, k8s.io/api@v0.36.3 resource/v1/types.go."""

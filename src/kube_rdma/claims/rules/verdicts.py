@@ -1,7 +1,7 @@
 """Why a claim waits: for each node whether it can be met, else what is against each device.
 
-explain/claims asks, claims/views shows. The search is that of the scheduler
-(claims/rules/claim_search). Where it ends without success, its deepest attempt is told: which
+explain/evidence asks, claims/views shows. The search is that of the scheduler
+(claims/rules/search). Where it ends without success, its deepest attempt is told: which
 devices it had, and the first reason against each other one for the request that it ended at.
 """
 
@@ -12,18 +12,25 @@ from collections.abc import Iterator, Sequence
 
 from kube_rdma.claims.rules.cel.evaluate import Selectors
 from kube_rdma.claims.rules.cel.syntax import NotEvaluated
-from kube_rdma.claims.rules.claim_search import ClaimRefused, ClaimSearch, NotJudged
-from kube_rdma.claims.rules.device_state import Candidate, DeviceChoice
-from kube_rdma.model.claims.claim import AllocationResult, ClaimNode, ClaimRequest
-from kube_rdma.model.claims.verdict import (
+from kube_rdma.claims.rules.search import (
+    Candidate,
+    ClaimRefused,
+    ClaimSearch,
+    DeviceChoice,
+    NotJudged,
+)
+from kube_rdma.model.claims.claim import (
+    AllocationResult,
     ClaimExplanation,
+    ClaimNode,
     ClaimOutcome,
+    ClaimRequest,
     ClaimVerdict,
+    ClaimWorld,
     DeviceVerdict,
     Objection,
     Reason,
 )
-from kube_rdma.model.claims.world import ClaimWorld
 
 WORDS = {
     Reason.POOL_INCOMPLETE: "of an incomplete pool",

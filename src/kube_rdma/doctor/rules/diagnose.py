@@ -6,14 +6,25 @@ each says which others follow from it; so of two Findings the lower one is the r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from kube_base.frozen import replace
+from kube_base.natural import natural
 from kube_rdma.doctor.rules import cards, kubelet, network, pod
 from kube_rdma.doctor.rules.check import Check
 from kube_rdma.doctor.rules.claimed_cards import listed_cards
-from kube_rdma.doctor.rules.use import uses
-from kube_rdma.model.doctor import Diagnosis, Observation, UnseenCheck
+from kube_rdma.doctor.rules.errors import outliers
+from kube_rdma.doctor.rules.pod import uses
+from kube_rdma.model.doctor import (
+    Diagnosis,
+    FleetDiagnosis,
+    FleetFinding,
+    FleetPlace,
+    NodeAnswer,
+    NodeDiagnosis,
+    Observation,
+    UnseenCheck,
+)
 from kube_rdma.model.finding import Finding, Severity
 
 CHECKS: tuple[Check, ...] = (
@@ -80,3 +91,50 @@ def _explaining(finding: Finding, every: Sequence[Finding]) -> Iterator[Finding]
         near = finding.code in check.explains and other.subject == finding.subject
         if (near or finding.code in check.spreads) and other.severity is not Severity.ADVICE:
             yield other
+
+
+# Brings the Findings of many nodes together: the same one is one row, with the nodes that have
+# it.
+
+
+def diagnose_fleet(answers: Iterable[NodeAnswer]) -> FleetDiagnosis:
+    """What is wrong with each node that answered, and what they have in common."""
+    answers = tuple(answers)
+    unlike = outliers([one.seen for one in answers if one.seen])
+    judged = (_of_node(one, unlike.get(one.node, ())) for one in answers)
+    nodes = sorted(judged, key=lambda one: natural(one.node))
+    places: dict[tuple[str, Severity, str], list[FleetPlace]] = {}
+    for place in _places(nodes):
+        finding = place.finding
+        places.setdefault((finding.code, finding.severity, finding.cause), []).append(place)
+    merged = (
+        FleetFinding(code, severity, cause, tuple(same), _fleet_root(same))
+        for (code, severity, cause), same in places.items()
+    )
+    return FleetDiagnosis(tuple(nodes), tuple(sorted(merged, key=_turn)))
+
+
+def _of_node(answer: NodeAnswer, unlike: tuple[Finding, ...]) -> NodeDiagnosis:
+    """What its own checks find, and behind it what other nodes have otherwise."""
+    if answer.seen is None:
+        return NodeDiagnosis(answer.node, why=answer.why)
+    own = diagnose(answer.seen)
+    return NodeDiagnosis(answer.node, replace(own, findings=(*own.findings, *unlike)))
+
+
+def _places(nodes: Iterable[NodeDiagnosis]) -> Iterator[FleetPlace]:
+    for node in nodes:
+        for finding in node.diagnosis.findings if node.diagnosis else ():
+            yield FleetPlace(node.node, finding)
+
+
+def _fleet_root(places: Iterable[FleetPlace]) -> str:
+    """The root of what is nowhere a root itself."""
+    roots = [place.finding.follows for place in places]
+    return "" if "" in roots else roots[0]
+
+
+def _turn(finding: FleetFinding) -> tuple[bool, int, int, str]:
+    """Roots before what follows, then by severity, then what most nodes have."""
+    severity = _SEVERITIES.index(finding.severity)
+    return bool(finding.follows), severity, -len(finding.nodes), finding.code

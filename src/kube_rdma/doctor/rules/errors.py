@@ -9,12 +9,120 @@ bnxt_re/hw_counters.c below drivers/infiniband/hw.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
-from kube_rdma.doctor.rules.flow_control import active_ports, priorities, roce_ports
-from kube_rdma.model.device import Device, LinkLayer, Port
-from kube_rdma.model.doctor import Observation, ObservedErrors
+from kube_base.frozen import Frozen
+from kube_rdma.doctor.rules.check import whole_cards
+from kube_rdma.model.device import Device, LinkLayer, Port, PortState
+from kube_rdma.model.doctor import Observation, ObservedErrors, ObservedFlowControl
 from kube_rdma.model.finding import Finding, Severity
+from kube_rdma.model.survey import Survey
+
+# What most of some things have in common, so that the odd one out can be named.
+
+FEWEST = 4  # things that are compared
+SHARE = 0.75  # of them that agree
+
+
+class Majority(Frozen):
+    """The value that `agreeing` of `every` have."""
+
+    value: str
+    agreeing: int
+    every: int
+
+
+def majority(values: Iterable[str]) -> Majority | None:
+    """What at least three quarters of at least four have; None where there is no such value."""
+    counts = Counter(values)
+    every = counts.total()
+    if every < FEWEST:
+        return None
+    value, agreeing = counts.most_common(1)[0]
+    return Majority(value, agreeing, every) if agreeing >= every * SHARE else None
+
+
+# KR126: trust, PFC and ECN of a RoCE port that are otherwise than on most ports of the node.
+
+PFC, TRUST, ECN = "PFC", "trust", "ECN"
+REMEDIES: Mapping[str, str] = MappingProxyType(
+    {
+        PFC: "dcb pfc set dev INTERFACE prio-pfc all:off N:on, or mlnx_qos -i INTERFACE --pfc …",
+        TRUST: "mlnx_qos -i INTERFACE --trust dscp, or dcb apptrust set dev INTERFACE order dscp",
+        ECN: "echo 1 > /sys/class/net/INTERFACE/ecn/roce_np/enable/N, and the same in roce_rp",
+    }
+)
+
+
+def unlike_others(seen: Observation) -> Iterator[Finding]:
+    """RoCE ports with another trust, PFC or ECN than most ports of the node with their driver."""
+    controls = {one.interface: one for one in seen.flow_control or ()}
+    rows = [
+        (device, word, value)
+        for device, port in roce_ports(seen)
+        if port.netdev in controls
+        for word, value in words(controls[port.netdev]).items()
+    ]
+    for device, word, value in rows:
+        alike = (v for d, w, v in rows if w == word and d.driver == device.driver)
+        usual = majority(alike)
+        if usual and value != usual.value:
+            yield Finding(
+                device.name,
+                f"{word} is {value}, and {usual.value} on {usual.agreeing} of {usual.every} RoCE "
+                "ports of this node",
+                f"{word} of this port was not set as on the others, or was reset",
+                REMEDIES[word],
+                Severity.WARNING,
+            )
+
+
+def roce_ports(seen: Observation) -> Iterator[tuple[Device, Port]]:
+    """Ports of hardware that are up and speak Ethernet."""
+    for device, port in active_ports(seen):
+        if port.link_layer is LinkLayer.ETHERNET:
+            yield device, port
+
+
+def active_ports(seen: Observation) -> Iterator[tuple[Device, Port]]:
+    """Ports of hardware that are up."""
+    for device in seen.survey.devices if seen.survey else ():
+        for port in device.ports:
+            if device.pci and port.state is PortState.ACTIVE:
+                yield device, port
+
+
+def roce_interfaces(survey: Survey) -> tuple[tuple[str, str], ...]:
+    """The interfaces of whole RoCE cards, each with its driver."""
+    return tuple(
+        dict.fromkeys(
+            (port.netdev, device.driver or "")
+            for device, _ in whole_cards(survey)
+            for port in device.ports
+            if port.netdev and port.link_layer is LinkLayer.ETHERNET
+        )
+    )
+
+
+def words(control: ObservedFlowControl) -> Mapping[str, str]:
+    """What is told of an interface, for people."""
+    values = {
+        PFC: None if control.pfc is None else priorities(control.pfc),
+        TRUST: control.trust or None,
+        ECN: None if control.ecn is None else priorities(control.ecn),
+    }
+    return {word: value for word, value in values.items() if value is not None}
+
+
+def priorities(which: Sequence[int]) -> str:
+    """``off``, ``on for priority 3`` or ``on for priorities 3, 5``."""
+    if not which:
+        return "off"
+    noun = "priority" if len(which) == 1 else "priorities"
+    return f"on for {noun} {', '.join(map(str, which))}"
+
 
 # Bits, lanes and packets that a cable damages, in `counters` of any link layer.
 LINK = (
@@ -183,3 +291,127 @@ def _evidence(watched: ObservedErrors, names: tuple[str, ...]) -> str:
     first, *others = ((name, more) for name, more in watched.rises if name in names)
     texts = [f"{first[0]} rose by {first[1]}", *(f"{name} by {more}" for name, more in others)]
     return f"within {watched.seconds:g} s {', '.join(texts)}"
+
+
+# KR128: what of a node's cards is otherwise than on most nodes of the fleet.
+
+CODE, TITLE = "KR128", "unlike the fleet"
+_FIRMWARE, _RATE, _MTU, _GIDS = "firmware", "rate", "MTU", "GID count"
+
+
+class _Fact(Frozen):
+    """What is compared of a device, among those of its `group`: of one kind, or also one name."""
+
+    device: str
+    group: str
+    name: str
+    value: str
+
+
+class _Word(Frozen):
+    """How a fact is told: what makes it differ, what to do, how bad it is."""
+
+    cause: str
+    remedy: str
+    severity: Severity = Severity.WARNING
+
+
+_WORDS: Mapping[str, _Word] = {
+    _RATE: _Word(
+        "A cable, transceiver or switch port came up slower, or the card is another one",
+        "ethtool INTERFACE here and on another node; replug or replace the cable",
+    ),
+    _MTU: _Word(
+        "The MTU was not set on this node, or a program of it has reset it",
+        "ip link set INTERFACE mtu VALUE, and in the node's own network configuration",
+    ),
+    _GIDS: _Word(
+        "The interface has more or fewer addresses than on other nodes",
+        "ip addr show INTERFACE here and on another node; kube-rdma devices shows the GIDs",
+    ),
+    _FIRMWARE: _Word(
+        "The card's firmware is of another version than on most nodes",
+        "Update the firmware of the node's cards, or of the others",
+        Severity.ADVICE,
+    ),
+    **{
+        word: _Word(f"{word} of the port was not set on this node, or was reset", REMEDIES[word])
+        for word in (PFC, TRUST, ECN)
+    },
+}
+
+
+def outliers(seen: Sequence[Observation]) -> Mapping[str, tuple[Finding, ...]]:
+    """By node what of its devices most others have otherwise."""
+    facts = {one.node: tuple(_facts(one)) for one in seen}
+    usual = dict(_usual(facts.values()))
+    return {node: tuple(_unlike(node, of_node, usual)) for node, of_node in facts.items()}
+
+
+def _unlike(
+    node: str, of_node: Iterable[_Fact], usual: Mapping[tuple[str, str], Majority]
+) -> Iterator[Finding]:
+    for fact in of_node:
+        common = usual.get((fact.group, fact.name))
+        if common is None or fact.value == common.value:
+            continue
+        word = _WORDS[fact.name]
+        others = "cards of its kind" if fact.name == _FIRMWARE else "nodes"
+        yield Finding(
+            fact.device,
+            f"{fact.device} of {node} has {fact.name} {fact.value}, and {common.agreeing} of "
+            f"{common.every} {others} have {common.value}",
+            word.cause,
+            word.remedy,
+            word.severity,
+            CODE,
+        )
+
+
+def _usual(facts: Iterable[Iterable[_Fact]]) -> Iterator[tuple[tuple[str, str], Majority]]:
+    """Of each group and each fact the value that a clear majority has."""
+    values: dict[tuple[str, str], list[str]] = {}
+    for of_node in facts:
+        for fact in of_node:
+            values.setdefault((fact.group, fact.name), []).append(fact.value)
+    for key, every in values.items():
+        if common := majority(every):
+            yield key, common
+
+
+def _facts(seen: Observation) -> Iterator[_Fact]:
+    """What is compared of a node's cards; of a port that is down another check speaks."""
+    mtus = {link.name: link.mtu for link in seen.links or ()}
+    controls = {one.interface: one for one in seen.flow_control or ()}
+    for device in seen.survey.devices if seen.survey else ():
+        if device.is_soft or (device.seat and device.seat.physical_function):
+            continue
+        kind = _kind(seen, device)
+        if device.firmware:
+            yield _Fact(device.name, kind, _FIRMWARE, device.firmware)
+        for name, value in _of_port(device, mtus, controls):
+            yield _Fact(device.name, f"{device.name} {kind}", name, value)
+
+
+def _kind(seen: Observation, device: Device) -> str:
+    """The driver, and vendor and device of the function where they were seen."""
+    functions = seen.survey.functions if seen.survey else ()
+    ids = (f"{one.vendor:04x}:{one.device:04x}" for one in functions if one.seat.pci == device.pci)
+    return f"{device.driver} {next(ids, '')}"
+
+
+def _of_port(
+    device: Device, mtus: Mapping[str, int], controls: Mapping[str, ObservedFlowControl]
+) -> Iterator[tuple[str, str]]:
+    for port in device.ports[:1]:
+        if port.state is not PortState.ACTIVE:
+            continue
+        if port.rate_gbps:
+            yield _RATE, f"{port.rate_gbps:g} Gb/s"
+        if port.netdev and port.netdev in mtus:
+            yield _MTU, str(mtus[port.netdev])
+        if port.netdev:  # those of pods' interfaces come and go
+            own = sum(gid.netdev == port.netdev for gid in port.gids)
+            yield _GIDS, str(own)
+        if port.netdev and port.netdev in controls:
+            yield from words(controls[port.netdev]).items()

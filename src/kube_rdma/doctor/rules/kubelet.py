@@ -10,13 +10,13 @@ import re
 from collections.abc import Iterator
 
 from kube_base.frozen import replace
-from kube_rdma.attach.rules.late_binding.cdi import cdi_works
+from kube_rdma.attach.rules.late_binding import cdi_works
 from kube_rdma.doctor.rules.cards import verdict
 from kube_rdma.doctor.rules.check import Check
-from kube_rdma.install.rules.kubernetes_version import OLDEST
+from kube_rdma.install.rules.release import OLDEST
 from kube_rdma.model.doctor import Observation, ObservedKubelet
 from kube_rdma.model.finding import Finding, Severity
-from kube_rdma.model.pools.pool import Attach, Serving
+from kube_rdma.model.pools import Attach, Serving
 from kube_rdma.pools.rules.modes import terms
 from kube_rdma.pools.rules.pools import offer
 
@@ -147,7 +147,7 @@ def _problems(seen: Observation) -> Iterator[Finding]:
 
 
 def socket_of(resource: str) -> str:
-    """The name of the agent's socket for a resource (adapters/kubelet/resource_server)."""
+    """The name of the agent's socket for a resource (adapters/kubelet/device_plugin)."""
     return f"kube-rdma-{resource.replace('/', '_')}.sock"
 
 

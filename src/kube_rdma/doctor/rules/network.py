@@ -1,6 +1,6 @@
 """KR3xx: what stands between a node's card and its peers: MTU, routes, neighbours, CNI, addresses.
 
-After cards and kubelet. Whether the CNI folder can be served is judged by attach/rules/cni_conf.
+After cards and kubelet. Whether the CNI folder can be served is judged by attach/rules/conflist.
 """
 
 from __future__ import annotations

@@ -12,25 +12,183 @@ from shlex import quote
 
 from kube_base.frozen import replace
 from kube_rdma.admission.rules.shares import matches
-from kube_rdma.doctor.rules import claimed_cards, limits, use
+from kube_rdma.doctor.rules import claimed_cards
 from kube_rdma.doctor.rules.check import Check, interfaces_of, unrouted
 from kube_rdma.doctor.rules.claimed_cards import PodCard, pod_cards
-from kube_rdma.doctor.rules.holders import devices_of, has_share, is_share, sharing
 from kube_rdma.lib.phrases import listed
-from kube_rdma.model.admission.facts import USUAL
+from kube_rdma.model.admission import USUAL
 from kube_rdma.model.device import Device, GidType, LinkLayer
-from kube_rdma.model.doctor import Observation, ObservedContainer, ObservedLink, ObservedPod
+from kube_rdma.model.doctor import (
+    ContainerUse,
+    Observation,
+    ObservedContainer,
+    ObservedLimit,
+    ObservedLink,
+    ObservedPod,
+)
 from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.ipam import gid_of
 from kube_rdma.model.survey import NamespaceMode
-from kube_rdma.pools.rules.claimed_gpus import claim_gpus
-from kube_rdma.pools.rules.gpus import claimed_gpus
+from kube_rdma.pools.rules.topology import claim_gpus, claimed_gpus
+
+# KR432: whether the kernel holds a pod to the limits of its shares, and whether any is used up.
+
+_LOG = 'Look for "share limits not held" in the log of the node\'s agent'
+
+
+def _limits(seen: Observation) -> Iterator[Finding]:
+    pod = seen.pod
+    assert pod is not None
+    resources = _limited(seen, pod)
+    if not resources:
+        return
+    shown = pod.limits or ()
+    if not any(limit.is_set for limit in shown):
+        yield Finding(
+            pod.title,
+            f"The kernel limits no RDMA device of the pod, which holds {listed(resources)}",
+            "Its pool has rdmaLimits, and the agent of this node has not written them",
+            _LOG,
+            Severity.WARNING,
+        )
+        return
+    yield from (_used_up(limit) for limit in shown if limit.is_used_up)
+    yield from _uncounted(pod, shown)
+
+
+def _used_up(limit: ObservedLimit) -> Finding:
+    return Finding(
+        limit.device,
+        f"The pod has used up {limit.text}",
+        "Beyond rdmaLimits of the pool the kernel refuses to make more (EAGAIN)",
+        "Request more shares, or raise rdmaLimits of the pool",
+        Severity.WARNING,
+    )
+
+
+def _uncounted(pod: ObservedPod, shown: tuple[ObservedLimit, ...]) -> Iterator[Finding]:
+    """Devices of the pod that the kernel counts nothing of: those of some drivers out of tree."""
+    counted = {limit.device for limit in shown}
+    for device in pod.survey.devices if pod.survey else ():
+        if device.name not in counted:
+            yield Finding(
+                device.name,
+                "The kernel counts nothing that the pod makes on it, so it has no limit",
+                "Its driver does not register with the rdma controller of control groups",
+                "Use the kernel's own driver, or a newer one of the vendor",
+                Severity.WARNING,
+            )
+
+
+def _limited(seen: Observation, pod: ObservedPod) -> list[str]:
+    """The resources with limits of which the pod holds shares."""
+    names = {spec.resource for spec in seen.specs or () if spec.limits}
+    held = (seen.kubelet.holdings or ()) if seen.kubelet else ()
+    mine = (one for one in held if (one.namespace, one.pod) == (pod.namespace, pod.name))
+    return sorted({one.resource for one in mine if one.shares} & names)
+
+
+LIMIT_CHECKS = (
+    Check(
+        "KR432",
+        "RDMA limits of the pod",
+        ("pod", "pod.limits", "specs", "kubelet", "kubelet.holdings"),
+        _limits,
+    ),
+)
+
+
+# Which containers of a pod hold RDMA cards, by shares or by claims, and which devices they have.
+
+
+def is_share(resource: str) -> bool:
+    """Whether an extended resource is one of RDMA cards, by its name."""
+    return matches(resource, USUAL.shares)
+
+
+def has_share(container: ObservedContainer) -> bool:
+    """Whether a container asks for such a resource."""
+    return any(is_share(resource) for resource, _ in container.asks)
+
+
+def sharing(seen: Observation) -> list[ObservedContainer]:
+    """Containers that hold shares, or cards by claims."""
+    by_claim = {one.container for one in pod_cards(seen)}
+    every = (seen.pod.containers or ()) if seen.pod else ()
+    return [one for one in every if has_share(one) or one.name in by_claim]
+
+
+def devices_of(seen: Observation) -> Iterator[tuple[ObservedContainer, Device]]:
+    """The RDMA devices whose doors each container has."""
+    survey = seen.pod.survey if seen.pod else None
+    for container in sharing(seen):
+        for device in survey.devices if survey else ():
+            if any(char.path in (container.nodes or ()) for char in device.char_devices):
+                yield container, device
+
+
+# KR433: whether the programs of a pod use RDMA now: what they chose, and not what they were told.
+
+_RUNNING = "Running"
+_TOLD = ("UCX_TLS", "UCX_NET_DEVICES", "NCCL_NET", "NCCL_IB_HCA")
+
+
+def uses(seen: Observation) -> tuple[ContainerUse, ...]:
+    """Of each container with a card, as far as it was seen."""
+    return tuple(_use(seen, container) for container in sharing(seen))
+
+
+def _use(seen: Observation, container: ObservedContainer) -> ContainerUse:
+    every = seen.pod.queue_pairs if seen.pod else None
+    if every is None:
+        return ContainerUse(container.name, container.pinned)
+    pairs = tuple(one for one in every if one.container == container.name)
+    mine = {device.name for owner, device in devices_of(seen) if owner == container}
+    unused = sorted(mine - {one.device for one in pairs})
+    return ContainerUse(container.name, container.pinned, pairs, tuple(unused))
+
+
+def _unused(seen: Observation) -> Iterator[Finding]:
+    pod = seen.pod
+    assert pod is not None
+    if pod.phase != _RUNNING:
+        return
+    for container in sharing(seen):
+        if container.pinned or _use(seen, container).pairs:
+            continue
+        words = ["No process of it has pinned memory"]
+        if pod.queue_pairs is not None:
+            words.append("none has a queue pair")
+        yield Finding(
+            container.name,
+            f"{' and '.join(words)}{_although(container)}",
+            "Its traffic does not use RDMA: the program is idle, or chose another transport",
+            "If it is at work, UCX_LOG_LEVEL=info or NCCL_DEBUG=INFO shows what it chose, and why",
+            Severity.ADVICE,
+        )
+
+
+def _although(container: ObservedContainer) -> str:
+    """What it was told, beside what it does."""
+    settings = dict(container.variables or ())
+    words = [f"{name}={settings[name]}" for name in _TOLD if settings.get(name)]
+    return f", although it has {' and '.join(words)}" if words else ""
+
+
+USE_CHECKS = (
+    Check(
+        "KR433",
+        "use of RDMA",
+        ("pod", "pod.containers", "pod.containers.pinned"),
+        _unused,
+    ),
+)
+
 
 _ENOUGH = 1 << 30  # bytes of locked memory; queues and buffers of a small job
 _DOORS = "/dev/infiniband"
 _OVERLAY = "eth0"
 _INDEX = re.compile(r"[0-9]{1,9}")
-_RUNNING = "Running"
 _IDLE = ("Pending", "Failed")
 _REFUSAL = 'plugin type="kube-rdma" failed (add): '  # libcni's words before those of a plugin
 _POOL = "IPPool "
@@ -473,8 +631,8 @@ CHECKS = (
     Check("KR422", "address for RDMA_CM", _DEVICES, _overlay),
     Check("KR430", "IPC_LOCK", _LOCKS, _no_lock),
     Check("KR431", "locked memory", _LOCKS, _inert_lock),
-    *limits.CHECKS,
-    *use.CHECKS,
+    *LIMIT_CHECKS,
+    *USE_CHECKS,
     Check("KR440", "NUMA distance", ("pod", "kubelet", "kubelet.holdings"), _numa),
     *claimed_cards.CHECKS,
     Check("KR490", "start of the pod", ("pod",), _waits),

@@ -27,7 +27,7 @@ from kube_rdma.model.ipam import (
     NicRequest,
     PodUid,
 )
-from kube_rdma.model.late_binding.binding import ContainerId
+from kube_rdma.model.late_binding import ContainerId
 
 Words = tuple[tuple[InterfaceName, StandIn], ...]
 

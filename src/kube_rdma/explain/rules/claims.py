@@ -14,18 +14,12 @@ from shlex import quote
 
 from kube_base.errors import KubeError, Refused
 from kube_base.frozen import Frozen
-from kube_rdma.attach.rules.claim_holders import granted, holdings
-from kube_rdma.attach.rules.claim_interfaces import interfaces
+from kube_rdma.attach.rules.claim_networks import granted, holdings, interfaces
 from kube_rdma.claims.rules.prepare import NO_PARAMETERS, BookingNode, book, devices_of
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model.attach.attachment import GrantedShare
-from kube_rdma.model.claims.device import DRIVER
-from kube_rdma.model.claims.prepared import (
-    AllocatedClaim,
-    AllocatedDevice,
-    ClaimDevice,
-    PreparedClaim,
-)
+from kube_rdma.model.claims.claim import AllocatedClaim, AllocatedDevice, ClaimDevice, PreparedClaim
+from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma.model.explain import ClaimsEvidence, ExplainedClaim, NodeBasis, PodEvidence
 from kube_rdma.model.finding import Finding, Severity, Stage
 

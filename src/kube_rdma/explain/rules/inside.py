@@ -1,7 +1,7 @@
 """What programs in the pod see: interfaces, device nodes, and the settings of NCCL and UCX.
 
 Part of the rules of `kube-rdma explain`. The settings are those that late binding writes
-(attach/rules/settings/files), by the same function.
+(attach/rules/settings), by the same function.
 """
 
 from __future__ import annotations
@@ -12,8 +12,13 @@ from ipaddress import ip_interface
 from kube_base.frozen import replace
 from kube_rdma.attach.rules.result import rdma_names
 from kube_rdma.attach.rules.seats import link_of
-from kube_rdma.attach.rules.settings.container import known_devices
-from kube_rdma.attach.rules.settings.files import ANNOTATION, NONE, TOPOLOGY, settings_files
+from kube_rdma.attach.rules.settings import (
+    ANNOTATION,
+    NONE,
+    TOPOLOGY,
+    known_devices,
+    settings_files,
+)
 from kube_rdma.explain.rules.planning import Planned
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model.attach.attachment import (
@@ -35,8 +40,8 @@ from kube_rdma.model.explain import (
     SeenInterface,
 )
 from kube_rdma.model.ipam import Address, InterfaceName
-from kube_rdma.model.late_binding.binding import UsedDevice
-from kube_rdma.model.settings.fabric import FabricProfile
+from kube_rdma.model.late_binding import UsedDevice
+from kube_rdma.model.settings import FabricProfile
 
 _PLACES = {"nccl.conf": "/etc/nccl.conf", "ucx.conf": "/etc/ucx/ucx.conf"}
 _FIRST_PORT = 1

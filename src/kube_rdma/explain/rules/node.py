@@ -25,11 +25,11 @@ from kube_rdma.model.device import (
     PortState,
 )
 from kube_rdma.model.explain import NodeBasis
-from kube_rdma.model.node import NodeState
-from kube_rdma.model.pools.pool import Bind, Mode, Pool, PoolSpec, Serving
-from kube_rdma.model.reports.node_report import NodeReport, ReportedCard, ReportedPool, ReportedPort
+from kube_rdma.model.kubernetes import NodeState
+from kube_rdma.model.pools import Bind, Mode, Pool, PoolSpec, Serving
+from kube_rdma.model.reports import NodeReport, ReportedCard, ReportedPool, ReportedPort
 from kube_rdma.model.survey import NamespaceMode
-from kube_rdma.pools.rules.labels.table import NAMESPACES
+from kube_rdma.pools.rules.labels import NAMESPACES
 from kube_rdma.pools.rules.modes import MODES, terms, with_networks
 from kube_rdma.pools.rules.pools import shares_of
 

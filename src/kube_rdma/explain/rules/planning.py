@@ -19,7 +19,7 @@ from kube_rdma.attach.rules.seats import link_of
 from kube_rdma.explain.rules.addresses import Words, addresses
 from kube_rdma.explain.rules.claims import claimed_shares
 from kube_rdma.explain.rules.node import WIDEST
-from kube_rdma.model.admission.pod_template import ContainerRole, ContainerTemplate, PodTemplate
+from kube_rdma.model.admission import ContainerRole, ContainerTemplate, PodTemplate
 from kube_rdma.model.attach.attachment import (
     Attached,
     GrantedShare,
@@ -35,8 +35,8 @@ from kube_rdma.model.attach.steps import MakeRdma
 from kube_rdma.model.card import CardId
 from kube_rdma.model.explain import NodeBasis, PodEvidence, StandIn
 from kube_rdma.model.ipam import InterfaceName
-from kube_rdma.model.late_binding.binding import ContainerId, PodName
-from kube_rdma.model.pools.pool import Attach, Pool, ShareId
+from kube_rdma.model.late_binding import ContainerId, PodName
+from kube_rdma.model.pools import Attach, Pool, ShareId
 from kube_rdma.pools.rules.allocation import granted_cards
 from kube_rdma.pools.rules.modes import terms
 from kube_rdma.pools.rules.preference import prefer

@@ -1,24 +1,15 @@
 """The node's RDMA devices for people: a table.
 
 The last step of `kube-rdma devices`: everything shown was found by the survey and judged by
-pools/rules/health/discovery. hardware/views/documents has the same for programs.
+pools/rules/health. hardware/views/documents has the same for programs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from kube_rdma.lib.page import (
-    Block,
-    Line,
-    Page,
-    PageRow,
-    PageState,
-    PageTable,
-    Sentence,
-    lines_of,
-)
-from kube_rdma.model.device import Device, PciAddress, Port
+from kube_rdma.lib.page import Block, Line, Page, PageRow, PageState, PageTable, Sentence, lines_of
+from kube_rdma.model.device import Device, PciAddress, Port, PortState
 from kube_rdma.model.survey import NamespaceMode, Survey, Verdict
 
 _COLUMNS = (
@@ -150,3 +141,28 @@ def _fault_lines(survey: Survey, *, every: bool) -> Block:
         return (Line(f"{what} could not be read; see faults in -o json."),)
     faults = (Sentence(f"  {fault.path}: {fault.reason}", "    ") for fault in survey.faults)
     return Line(f"{what} could not be read:"), *faults
+
+
+# RDMA devices and their interfaces in the lines that people's scripts already read.
+
+
+def ibdev2netdev(survey: Survey) -> str:
+    """One line, with its end, for each port that has an interface; empty when none has."""
+    devices = sorted(survey.devices, key=lambda device: device.name)
+    return "".join(line for device in devices for line in _ibdev2netdev_lines(device))
+
+
+def _ibdev2netdev_lines(device: Device) -> list[str]:
+    shown = sorted(
+        (port.bond or port.netdev, port.number, port.state)
+        for port in device.ports
+        if port.netdev is not None
+    )
+    return [
+        f"{device.name} port {number} ==> {netdev} ({_word(state)})\n"
+        for netdev, number, state in shown
+    ]
+
+
+def _word(state: PortState) -> str:
+    return "Up" if state is PortState.ACTIVE else "Down"

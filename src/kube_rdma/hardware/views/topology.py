@@ -9,9 +9,19 @@ text.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from html import escape
 
-from kube_rdma.model.device import Gpu
-from kube_rdma.model.survey import Survey
+from kube_rdma.lib.svg import STYLE, BoxLook, NestedBox, drawn, size
+from kube_rdma.model.device import Gpu, LinkLayer, Port, PortState
+from kube_rdma.model.survey import (
+    NodeTopology,
+    PlacedCard,
+    PlacedGpu,
+    Survey,
+    TopologyBridge,
+    TopologyGroup,
+    TopologySocket,
+)
 
 Marks = Sequence[Sequence[str | None]]  # GPUs, then devices, as rows and as columns
 
@@ -110,3 +120,143 @@ def _plain(mark: str | None) -> str | None:
 def _named(gpu: Gpu) -> str:
     ids = f"{gpu.seat.pci} [{gpu.vendor:04x}:{gpu.device:04x}]"
     return f"{ids} {gpu.driver}" if gpu.driver else f"{ids} no driver"
+
+
+# The topology of a node as a picture: `kube-rdma devices --svg`.
+
+# Okabe and Ito's colours; white is read on the dark ones.
+_RAILS = (
+    *(("#0072b2", "#ffffff"), ("#e69f00", "#000000"), ("#009e73", "#ffffff")),
+    *(("#cc79a7", "#000000"), ("#d55e00", "#ffffff"), ("#56b4e9", "#000000")),
+    *(("#f0e442", "#000000"), ("#000000", "#ffffff")),
+)
+_SOCKET, _BRIDGE = BoxLook(fill="#f5f7fa", edge="#7b8794"), BoxLook(fill="#e4e7eb", edge="#9aa5b1")
+_SWITCH = BoxLook(fill="#cbd2d9", edge="#52606d")
+_GPU = BoxLook(fill="#e3f9e5", edge="#3f9142")
+_PLAIN = BoxLook(fill="#ffffff", edge="#9aa5b1")
+_ILL_FILL = "#ffe3e3"
+_ACROSS = 4  # boxes of GPUs or cards in a row
+_WIDEST = 1400  # pixels that sockets take beside each other
+_MARGIN, _HEAD, _TOPOLOGY_SVG_GAP = 20, 44, 16
+_TOPOLOGY_SVG_LEGEND = (
+    "GPUs and cards in one inner box are near. Pods cannot get a dashed card; its tip says why.",
+    "Rails are numbered by PCI address where no policy lists the cards. NVLink is not shown.",
+)
+
+
+def topology_svg(topology: NodeTopology, name: str) -> str:
+    """The whole picture; `name` is what people call the node."""
+    sockets = [_socket(socket) for socket in topology.sockets]
+    sockets = sockets or [NestedBox("no GPU and no network card", look=_PLAIN)]
+    parts: list[str] = []
+    width, height = 0, _HEAD
+    for row in _rows(sockets):
+        left = _MARGIN
+        for box in row:
+            parts += drawn(box, left, height)
+            left += size(box)[0] + _TOPOLOGY_SVG_GAP
+        width = max(width, left - _TOPOLOGY_SVG_GAP + _MARGIN)
+        height += max(size(box)[1] for box in row) + _TOPOLOGY_SVG_GAP
+    width = max(width, 2 * _MARGIN + 6 * max(map(len, _TOPOLOGY_SVG_LEGEND)))
+    legend = [
+        _line(height + 8 + 18 * number, text) for number, text in enumerate(_TOPOLOGY_SVG_LEGEND)
+    ]
+    height += 18 * len(_TOPOLOGY_SVG_LEGEND) + 4
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+        f'viewBox="0 0 {width} {height}">'
+    )
+    title = f'<text x="{_MARGIN}" y="28" style="font-size: 16px">{escape(name)}</text>'
+    ground = '<rect class="page" width="100%" height="100%" fill="white"/>'
+    style = f"<style>{STYLE}</style>"
+    return "\n".join((head, style, ground, title, *parts, *legend, "</svg>\n"))
+
+
+def _line(y: int, text: str) -> str:
+    return f'<text x="{_MARGIN}" y="{y}" style="font-size: 11px">{escape(text)}</text>'
+
+
+def _rows(sockets: Sequence[NestedBox]) -> Iterator[list[NestedBox]]:
+    """As many sockets beside each other as the page takes."""
+    row: list[NestedBox] = []
+    for box in sockets:
+        if row and sum(size(one)[0] + _TOPOLOGY_SVG_GAP for one in (*row, box)) > _WIDEST:
+            yield row
+            row = []
+        row.append(box)
+    yield row
+
+
+def _socket(socket: TopologySocket) -> NestedBox:
+    node = socket.numa_node
+    title = "socket not known" if node is None else f"socket, NUMA node {node}"
+    return NestedBox(title, rows=(tuple(map(_bridge, socket.bridges)),), look=_SOCKET)
+
+
+def _bridge(bridge: TopologyBridge) -> NestedBox:
+    title = f"host bridge {bridge.root}" if bridge.root else "on no PCI function"
+    rows: list[tuple[NestedBox, ...]] = []
+    switches = []
+    for group in bridge.groups:
+        if group.switch is None:
+            rows += _tenants(group)
+        else:
+            title_of_switch = f"PCIe switch {group.switch}"
+            switches.append(NestedBox(title_of_switch, rows=tuple(_tenants(group)), look=_SWITCH))
+    if switches:
+        rows.append(tuple(switches))
+    return NestedBox(title, rows=tuple(rows), look=_BRIDGE)
+
+
+def _tenants(group: TopologyGroup) -> Iterator[tuple[NestedBox, ...]]:
+    """GPUs above, cards below them."""
+    for boxes in (list(map(_gpu, group.gpus)), list(map(_card, group.cards))):
+        for start in range(0, len(boxes), _ACROSS):
+            yield tuple(boxes[start : start + _ACROSS])
+
+
+def _gpu(placed: PlacedGpu) -> NestedBox:
+    gpu = placed.gpu
+    lines = (gpu.seat.pci, f"{gpu.vendor:04x}:{gpu.device:04x}", gpu.driver or "no driver")
+    return NestedBox(f"GPU{placed.number}", lines, look=_GPU)
+
+
+def _card(placed: PlacedCard) -> NestedBox:
+    card = placed.card
+    lines = tuple(_card_lines(placed))
+    if placed.rail is None:
+        return NestedBox(card.name, lines, look=_PLAIN, tip="no RDMA device")
+    edge, ink = _RAILS[placed.rail % len(_RAILS)]
+    look = BoxLook(edge=edge, ink=ink)
+    if card.reasons:
+        look = BoxLook(fill=_ILL_FILL, edge=edge, ink=ink, dashed=True)
+    strip, tip = f"rail {placed.rail}", "; ".join(card.reasons)
+    return NestedBox(card.name, lines, look=look, strip=strip, tip=tip)
+
+
+def _card_lines(placed: PlacedCard) -> Iterator[str]:
+    card = placed.card
+    if card.seat and card.name != card.seat.pci:
+        yield card.seat.pci
+    ports = [port for device in card.devices for port in device.ports]
+    yield from dict.fromkeys(map(_port, ports))
+    interfaces = [netdev.name for netdev in card.function.netdevs] if card.function else []
+    interfaces += [port.netdev for port in ports if port.netdev]
+    names = [name for name in dict.fromkeys(interfaces) if name != card.name]
+    if names:
+        yield "on " + " ".join(names)
+    if not card.devices:
+        yield "no RDMA device"
+    if placed.functions:
+        yield f"{placed.functions} virtual functions"
+    for part in placed.parts:
+        kind = "VF" if part.seat and part.seat.physical_function else "SF"
+        yield f"{kind} {part.name}"
+
+
+def _port(port: Port) -> str:
+    """What speaks on the wire, how fast, and the state of a port that carries no traffic."""
+    layer = "" if port.link_layer is LinkLayer.UNKNOWN else port.link_layer.value
+    rate = "" if port.rate_gbps is None else f"{port.rate_gbps:g} Gb/s"
+    state = "" if port.state is PortState.ACTIVE else port.state.value
+    return " ".join(filter(None, (layer, rate, state)))

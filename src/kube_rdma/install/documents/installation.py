@@ -8,11 +8,14 @@ made from these models; here the same values are read with the place of each fau
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Literal
 
-from kube_rdma.install.documents.admission import InstalledPolicy
+import yaml
+
 from kube_rdma.install.documents.values import (
+    FullName,
     HostFolders,
     InstalledAgent,
     InstalledClaims,
@@ -23,15 +26,27 @@ from kube_rdma.install.documents.values import (
     InstalledMetrics,
     InstalledNamespace,
     InstalledNetworks,
+    InstalledPolicy,
     InstalledPool,
     InstalledRoles,
+    KubernetesVersion,
 )
-from kube_rdma.install.documents.words import FullName, KubernetesVersion
-from kube_rdma.lib.schema.structural import LOOKAROUND
+from kube_rdma.lib.schema import LOOKAROUND
 from kube_rdma.lib.text.document import Document
 from kube_rdma.lib.text.faults import validate
 from kube_rdma.lib.text.typed import Many, Typed
-from kube_rdma.model.install.chart_value import UNSAID, ChartValue
+from kube_rdma.model.install import (
+    ABSENT,
+    UNSAID,
+    Blueprint,
+    ChartValue,
+    Hole,
+    Joined,
+    Node,
+    Spread,
+    When,
+    unless,
+)
 from kube_rdma.pools.documents.config import untitled
 
 _GLOBAL = "global is a value of Helm itself, for all charts of a release. kube-rdma ignores it."
@@ -208,3 +223,75 @@ def _bare(node: Any) -> Any:
         for key, value in node.items()
         if key != "default" and not (key == "pattern" and LOOKAROUND.search(str(value)))
     }
+
+
+# Blueprints as people write them: Kubernetes manifests in YAML, with marks where values go.
+
+_HOLE = re.compile(r"\$\{([\w.]+)\}")
+_HELM = "helm.sh/"
+_UNINSTALL = ("helm.sh/hook", "pre-delete")
+
+
+class _MarkLoader(yaml.CSafeLoader):
+    """Reads the marks as values of model/install."""
+
+
+def read(text: str) -> tuple[Blueprint, ...]:
+    """The objects of a file in their order."""
+    return tuple(map(_blueprint, yaml.load_all(text, _MarkLoader)))
+
+
+def _blueprint(document: dict[str, Any]) -> Blueprint:
+    conditions, over = document.pop("when", ()), document.pop("each", "")
+    component = document.pop("component", "")
+    metadata = document["metadata"]
+    annotations = metadata.get("annotations")
+    notes = {}
+    if isinstance(annotations, dict):
+        notes = {name: text for name, text in annotations.items() if name.startswith(_HELM)}
+    if notes:
+        rest = {name: text for name, text in annotations.items() if name not in notes}
+        metadata = {name: value for name, value in metadata.items() if name != "annotations"}
+        document["metadata"] = metadata | ({"annotations": rest} if rest else {})
+    hook = _UNINSTALL in notes.items()
+    return Blueprint(document, tuple(conditions), over, notes, hook, component)
+
+
+def _text(reader: _MarkLoader, node: yaml.ScalarNode) -> Node:
+    parts = _HOLE.split(reader.construct_scalar(node))
+    if len(parts) == 1:
+        return parts[0]
+    pieces = (Hole(part) if place % 2 else part for place, part in enumerate(parts))
+    joined = tuple(piece for piece in pieces if piece)
+    return joined[0] if len(joined) == 1 else Joined(joined)
+
+
+def _when(reader: _MarkLoader, node: yaml.MappingNode) -> When:
+    branches = _branches(reader, node)
+    chosen: Any = branches.pop("else", ABSENT)
+    for condition, then in reversed(branches.items()):
+        chosen = When(condition, then, chosen)
+    if not isinstance(chosen, When):
+        raise yaml.constructor.ConstructorError(
+            problem="!when has no condition", problem_mark=node.start_mark
+        )
+    return chosen
+
+
+def _branches(reader: _MarkLoader, node: yaml.MappingNode) -> dict[str, Node]:
+    return {str(name): value for name, value in reader.construct_mapping(node, deep=True).items()}
+
+
+def _unless(reader: _MarkLoader, node: yaml.MappingNode) -> When:
+    ((condition, value),) = _branches(reader, node).items()
+    return unless(condition, value)
+
+
+def _all(reader: _MarkLoader, node: yaml.ScalarNode) -> Spread:
+    return Spread(str(reader.construct_scalar(node)))
+
+
+_MarkLoader.add_constructor("!all", _all)
+_MarkLoader.add_constructor("tag:yaml.org,2002:str", _text)
+_MarkLoader.add_constructor("!when", _when)
+_MarkLoader.add_constructor("!unless", _unless)

@@ -1,33 +1,95 @@
 """The values of an installation by part: image, agents, controller, pools, metrics, folders.
 
 Below each field stands its sentence for the schema and the tables of the Helm chart
-(lib/schema/descriptions). The real defaults are those of install/rules/presets, which the sentences
+(lib/schema). The real defaults are those of install/rules/presets, which the sentences
 do not repeat: the files of the chart say them behind each sentence.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
 
-from kube_rdma.install.documents.words import (
-    Digest,
-    Folder,
-    Names,
-    Object,
-    ObjectName,
-    OptionalLabel,
-    Replicas,
-    Repository,
-    SeccompProfile,
-    SelinuxType,
-    Tag,
-)
 from kube_rdma.ipam.ip_pool import IPPoolSpec
-from kube_rdma.lib.text.ip_words import Label
 from kube_rdma.lib.text.typed import Many, Typed
-from kube_rdma.lib.text.words import Resource
+from kube_rdma.lib.text.words import Label, Resource, TextForm
+
+# How the texts among an installation's values are written: images, folders, names, lists, sizes.
+
+Repository: TypeAlias = Annotated[
+    str,
+    TextForm(
+        r"[a-z0-9][a-zA-Z0-9.-]*(:[0-9]{1,5})?(/[a-z0-9._-]+)+",
+        "a registry with a repository, without a tag",
+        "registry.example.com/rdma/kube-rdma",
+    ),
+]
+Tag: TypeAlias = Annotated[
+    str, TextForm(r"[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,127}", "a tag of an image", "0.1.0")
+]
+Digest: TypeAlias = Annotated[
+    str, TextForm(r"(sha256:[0-9a-f]{64})?", "a digest of an image", f"sha256:{'0' * 64}")
+]
+Folder: TypeAlias = Annotated[
+    str, TextForm(r"/[^\s:]*[^\s:/]", "a folder of the host", "/opt/cni/bin")
+]
+Resources: TypeAlias = Annotated[
+    str,
+    TextForm(
+        r"([a-zA-Z0-9./*-]+(,[a-zA-Z0-9./*-]+)*)?",
+        "a list of resources, with commas between them",
+        "rdma/*,vke.volcengine.com/rdma",
+    ),
+]
+Names: TypeAlias = Annotated[
+    str,
+    TextForm(
+        r"([a-zA-Z0-9.-]+(,[a-zA-Z0-9.-]+)*)?",
+        "a list of names, with commas between them",
+        "vepfs.csi.volcengine.com",
+    ),
+]
+Size: TypeAlias = Annotated[
+    str, TextForm(r"[1-9][0-9]{0,11}([kMGTP]|[KMGTP]i)?", "a size of memory", "8Gi")
+]
+KubernetesVersion: TypeAlias = Annotated[
+    str,
+    TextForm(r"(v?1\.[0-9]{1,2}(\.[0-9]{1,3}([+-].*)?)?)?", "a version of Kubernetes", "1.28"),
+]
+ObjectName: TypeAlias = Annotated[
+    str, TextForm(r"([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?", "the name of an object", "kube-rdma")
+]
+OptionalLabel: TypeAlias = Annotated[
+    str,
+    TextForm(
+        r"([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)?",
+        "a name of lower-case letters, digits and dashes, at most 63",
+        "kube-rdma",
+    ),
+]
+# Suffixes such as -retirement-drivers stand behind it, and a label's value has 63 characters.
+FullName: TypeAlias = Annotated[
+    str,
+    TextForm(
+        r"([a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?)?",
+        "a name of lower-case letters, digits and dashes, at most 40",
+        "rdma-a",
+    ),
+]
+SelinuxType: TypeAlias = Annotated[
+    str, TextForm(r"([a-z][a-z0-9_]{0,62})?", "an SELinux type", "spc_t")
+]
+SeccompProfile: TypeAlias = Annotated[
+    str,
+    TextForm(
+        r"([A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*)?",
+        "a file below the kubelet's folder seccomp",
+        "kube-rdma/agent.json",
+    ),
+]
+Replicas: TypeAlias = Annotated[int, Field(ge=1, le=9)]
+Object: TypeAlias = dict[str, Any]  # as Kubernetes has it, which checks it itself
 
 
 class PullSecret(Typed):
@@ -482,4 +544,77 @@ class HostFolders(Typed):
     """
     cdi is a folder in which the container runtime looks for CDI files. Agents write theirs there.
     Example: /var/cdi/dynamic.
+    """
+
+
+# The values of an installation below `admission`: policies of the API server.
+
+
+class PodPolicies(Typed):
+    """The settings of policies for pods. Lists are texts with commas between their entries."""
+
+    check: bool = True
+    """
+    check is whether policies refuse faulty pods and warn of doubtful ones. They need Kubernetes
+    1.30. Leave it false where a pool of vke.volcengine.com/rdma has bind: pool.
+    """
+    complete: bool = True
+    """
+    complete is whether a policy adds to pods what RDMA needs, such as the capability IPC_LOCK. It
+    needs Kubernetes 1.36.
+    """
+    share_resources: Resources = ""
+    """
+    shareResources lists the names of RDMA resources, with commas between them. rdma/* means all
+    names that begin with rdma/.
+    """
+    mgpu_resources: Resources = ""
+    """
+    mgpuResources lists the resource names of mGPU, Volcengine's parts of GPUs, with commas between
+    them. A pod that asks for RDMA and for one of these is refused.
+    """
+    gpu_resources: Resources = ""
+    """
+    gpuResources lists the resource names of GPUs, with commas between them. A pod that asks for one
+    of these and for RDMA in mode shared-multi gets a warning.
+    """
+    vepfs_drivers: Names = ""
+    """
+    vepfsDrivers lists the CSI drivers of vePFS, Volcengine's parallel file system, with commas
+    between them. A pod with a volume of these and RDMA in mode exclusive is refused.
+    """
+    vepfs_storage_classes: Names = ""
+    """
+    vepfsStorageClasses lists the StorageClasses whose volumes are vePFS too, with commas between
+    them.
+    """
+    host_network_resources: Resources = ""
+    """
+    hostNetworkResources lists the resource names, with commas between them, whose pods need
+    hostNetwork: true. A pod without it gets a warning.
+    """
+    shm_size: Size = "8Gi"
+    """
+    shmSize is the size of the memory at /dev/shm, where a pod asks for it without a size by the
+    annotation kube-rdma.io/complete: shm.
+    """
+
+
+class InstalledPolicy(Typed):
+    """The settings of admission policies."""
+
+    install: bool = True
+    """
+    install is whether a policy of the API server limits each agent to its own node. With preset
+    nvidia-operator a second one limits what the operator changes of nodes. They need Kubernetes
+    1.30.
+    """
+    pods: PodPolicies = PodPolicies()
+    """
+    pods has the settings of policies for pods that ask for RDMA. See docs/admission.md.
+    """
+    webhook: Object = Field(default_factory=dict)
+    """
+    webhook has no effect. It was for an admission webhook, which kube-rdma no longer has, and is
+    read so that `helm upgrade --reuse-values` works.
     """

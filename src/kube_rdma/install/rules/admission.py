@@ -11,15 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kube_rdma.install.rules import agent_cel
-from kube_rdma.model.install.blueprint import (
-    NAMESPACE,
-    OWN_NAMES,
-    Blueprint,
-    Hole,
-    Json,
-    Node,
-    joined,
-)
+from kube_rdma.model.install import NAMESPACE, OWN_NAMES, Blueprint, Hole, Json, Node, joined
 from kube_rdma.operator.rules.placement import PLACE_LABELS, READY_LABEL
 
 AGENTS = "agents-own-node.kube-rdma.io"

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kube_rdma.ipam.rules.borrowing import MOST_WANTS
-from kube_rdma.model.claims.device import DRIVER
+from kube_rdma.ipam.rules.grant import MOST_WANTS
+from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma.model.ipam import (
     BLOCK_ADDRESSES,
     MOST_MADE_EXCLUDES,
@@ -18,9 +18,9 @@ from kube_rdma.model.ipam import (
     IPPool,
     PoolName,
 )
-from kube_rdma.pools.rules.labels.table import FEATURE
-from kube_rdma.pools.rules.startup import EFFECT
-from kube_rdma.pools.rules.startup import KEYS as STARTUP_TAINTS
+from kube_rdma.pools.rules.holdings import EFFECT
+from kube_rdma.pools.rules.holdings import KEYS as STARTUP_TAINTS
+from kube_rdma.pools.rules.labels import FEATURE
 
 # The right, at no API, by which an agent may write labels by which others start their drivers;
 # objects/rights.yaml gives it.

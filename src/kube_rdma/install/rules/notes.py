@@ -7,7 +7,7 @@ the same conditions, which tests compare.
 from __future__ import annotations
 
 from kube_rdma.install.rules.presets import DEFAULTS
-from kube_rdma.model.install.blueprint import Json, Values
+from kube_rdma.model.install import Json, Values
 
 NO_IMAGE = (
     "No registry has the image kube-rdma.io/kube-rdma: build it, push it to a registry of yours, "

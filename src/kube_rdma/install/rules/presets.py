@@ -12,10 +12,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from kube_rdma.install.rules.kubernetes_version import SINCE, with_version
-from kube_rdma.install.rules.release import NAMES, with_release
-from kube_rdma.model.admission.facts import USUAL
-from kube_rdma.model.install.blueprint import Json, Values
+from kube_rdma.install.rules.release import NAMES, SINCE, with_release, with_version
+from kube_rdma.model.admission import USUAL
+from kube_rdma.model.install import Json, Values
 
 RESOURCES = "resources"
 _AGENT_RESOURCES = {"requests": {"cpu": "10m", "memory": "70Mi"}, "limits": {"memory": "256Mi"}}

@@ -8,10 +8,161 @@ value; kube_rdma_tools/chart_templates writes the same for Helm, which knows the
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kube_rdma.install.rules.recommended_labels import PRODUCT, version_label
-from kube_rdma.model.install.blueprint import Json, Values
+from kube_base.errors import Refused
+from kube_base.frozen import replace
+from kube_rdma.lib.phrases import listed
+from kube_rdma.model.install import Blueprint, Hole, Json, Node, Values
+from kube_rdma.model.kubernetes import PodState
+
+# What a version of Kubernetes does not have of an installation, so that it is left out.
+
+VALUE = "kubernetesVersion"
+# The minor version that has each: kubernetes.io "Feature Gates (removed)", and for mutating
+# policies the release notes of 1.36. kubectl and Helm refuse a definition with rules before.
+SINCE: Mapping[str, int] = {
+    "definitionRules": 25,
+    "validatingPolicies": 30,
+    "mutatingPolicies": 36,
+    "appArmorField": 30,
+}
+OLDEST = 22  # minor version that has all other kinds
+_NEWEST = 99
+_MINOR = re.compile(r"v?1\.(\d+)")
+
+
+def with_version(values: Values) -> Json:
+    """All values of an installation, with what its version of Kubernetes has below `platform`."""
+    minor = _minor(values[VALUE])
+    served = {name: minor >= since for name, since in SINCE.items()}
+    return {**values, "platform": {**values["platform"], **served}}
+
+
+def lacking(values: Values) -> tuple[str, ...]:
+    """What the values ask for that their version does not have, a sentence each."""
+    platform, admission = values["platform"], values["admission"]
+    pods = admission["pods"]
+    wishes = (
+        (
+            "ValidatingAdmissionPolicy",
+            "validatingPolicies",
+            admission["install"] or pods["check"],
+            "left out",
+        ),
+        (
+            "MutatingAdmissionPolicy",
+            "mutatingPolicies",
+            pods["complete"],
+            "left out, and no pod is completed",
+        ),
+    )
+    policies = tuple(
+        f"Kubernetes {values[VALUE]} has no {kind}, which comes with 1.{SINCE[name]}: {effect}."
+        for kind, name, wanted, effect in wishes
+        if wanted and not platform[name]
+    )
+    if _minor(values[VALUE]) < OLDEST:
+        policies = (
+            f"Kubernetes {values[VALUE]} is older than 1.{OLDEST}, which kube-rdma needs.",
+            *policies,
+        )
+    if not values["crds"]["install"] or platform["definitionRules"]:
+        return policies
+    rules = (
+        f"Kubernetes {values[VALUE]} checks no rules of definitions, which come with "
+        f"1.{SINCE['definitionRules']}: left out. Agents and the controller check them."
+    )
+    return (*policies, rules)
+
+
+def _minor(version: str) -> int:
+    """The minor version that a text names; the newest for none."""
+    named = _MINOR.match(version)
+    return int(named[1]) if named else _NEWEST
+
+
+# The end of an installation: who must be gone before.
+
+_ENDED = frozenset(("Succeeded", "Failed"))
+
+
+def still_needed(pods: Iterable[PodState], annotation: str) -> Refused | None:
+    """Why the agents may not go yet: pods that an agent wrote this annotation on, and that run."""
+    names = sorted(
+        f"{pod.namespace}/{pod.name}"
+        for pod in pods
+        if annotation in dict(pod.annotations) and pod.phase not in _ENDED
+    )
+    if not names:
+        return None
+    shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return Refused(
+        f"pods have networks that only an agent can take back: {shown}",
+        remedy="End them first; to leave them to themselves, write --force (helm: --no-hooks)",
+    )
+
+
+def drivers_run(nodes: Iterable[str], daemon_sets: Iterable[str]) -> Refused | None:
+    """Why an operator may not go yet: its drivers, on these nodes, by these DaemonSets."""
+    names, sets = sorted(set(nodes)), sorted(daemon_sets)
+    if not sets:
+        return None
+    where = f"on nodes {listed(names)}" if names else f"by DaemonSet {listed(sets)}"
+    return Refused(
+        f"drivers of a NicClusterPolicy run {where}, and would all be unloaded at once",
+        remedy="Delete the policy and wait until the operator has unloaded them node by node "
+        "(docs/drivers.md); to end them all the same: helm uninstall --no-hooks",
+    )
+
+
+# The labels that Kubernetes recommends, on every object and every pod of an installation.
+
+GROUP = "app.kubernetes.io/"
+PRODUCT = "kube-rdma"
+_LONGEST = 63  # characters of a label's value
+_ENDS = "-_."  # which none begins or ends with
+
+
+def recommended(component: str, instance: Node, version: Node, manager: Node) -> Json:
+    """The six labels of an object."""
+    return {
+        f"{GROUP}name": PRODUCT,
+        f"{GROUP}instance": instance,
+        f"{GROUP}version": version,
+        f"{GROUP}component": component,
+        f"{GROUP}part-of": PRODUCT,
+        f"{GROUP}managed-by": manager,
+    }
+
+
+def labelled(blueprint: Blueprint, part: str) -> Blueprint:
+    """The blueprint of a part with the labels, also in the template of its pods."""
+    labels = recommended(
+        blueprint.component or part,
+        Hole("platform.instance"),
+        Hole("platform.version"),
+        Hole("platform.manager"),
+    )
+    body = _with(blueprint.body, labels)
+    spec = body.get("spec")
+    if isinstance(spec, dict) and "template" in spec:
+        body = {**body, "spec": {**spec, "template": _with(spec["template"], labels)}}
+    return replace(blueprint, body=body)
+
+
+def version_label(tag: str, digest: str = "") -> str:
+    """The version of an image as a label: its digest where it has one, else its tag."""
+    return (digest or tag).replace(":", "-")[:_LONGEST].strip(_ENDS)
+
+
+def _with(body: Json, labels: Json) -> dict[str, Any]:
+    """The same with the labels in its metadata, behind the labels that it has."""
+    metadata = {**body["metadata"], "labels": {**body["metadata"].get("labels", {}), **labels}}
+    return {**body, "metadata": metadata}
+
 
 FULL_NAME = "fullnameOverride"
 MANAGER = PRODUCT  # of what no Helm manages

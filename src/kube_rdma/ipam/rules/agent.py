@@ -18,28 +18,32 @@ from math import inf
 from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
 from kube_rdma.ipam.rules import blocks, effects
-from kube_rdma.ipam.rules.borrowing import (
+from kube_rdma.ipam.rules.grant import (
+    Granted,
+    Insufficient,
+    grant,
     has_requests_of,
     has_requests_of_others,
     lendable,
     surplus,
     with_requests_of,
 )
-from kube_rdma.ipam.rules.grant import Granted, Insufficient, grant
-from kube_rdma.ipam.rules.node_lease import acquisition, is_lease_rollback, is_ours, renewal
 from kube_rdma.ipam.rules.node_state import (
     abandoned,
+    acquisition,
     cooled_down,
     end_cooldown,
     extend_right,
+    is_lease_rollback,
+    is_ours,
     release,
+    renewal,
     spare,
     suspend_right,
     with_record,
     without_record,
 )
-from kube_rdma.ipam.rules.pools import counted
-from kube_rdma.ipam.rules.slices import choose_slice, claim_in, own_part, strays
+from kube_rdma.ipam.rules.pools import choose_slice, claim_in, counted, own_part, strays
 from kube_rdma.ipam.rules.subpools import NONE, Subpool, anchor, key_of, mask
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model.ipam import (

@@ -4,9 +4,9 @@ First step of every dialect in api: bytes become a Document. All faults that do 
 are kept and reported together.
 
 People mix both languages up, and JSON is YAML, but for tabs in front of its first bracket, which
-are read as blanks. What is JSON to the letter is read here; lib/text/yaml_text reads all else, and
-says what is wrong with it; yaml_manifests reads what people apply. So YAML's liberties, such as a
-comma after the last entry, are taken from JSON too, and a process that meets no YAML loads no
+are read as blanks. What is JSON to the letter is read here; lib/text/yaml_manifests reads all else,
+and says what is wrong with it; yaml_manifests reads what people apply. So YAML's liberties, such as
+a comma after the last entry, are taken from JSON too, and a process that meets no YAML loads no
 parser for it.
 """
 
@@ -45,9 +45,9 @@ def read(data: bytes, source: str) -> Document:
     text = _decode(data, source, MAX_BYTES)
     if document := _json(text, source):
         return document
-    from kube_rdma.lib.text import yaml_text  # late: see above
+    from kube_rdma.lib.text import yaml_manifests  # late: see above
 
-    return yaml_text.read(text, data, source)
+    return yaml_manifests.read(text, data, source)
 
 
 def read_all(data: bytes, source: str) -> tuple[ManifestDocument | Refused, ...]:

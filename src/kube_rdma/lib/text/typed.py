@@ -7,18 +7,27 @@ in.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Annotated, Any, TypeAlias, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar, get_args, get_origin
 
 import msgspec
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, Strict
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    Strict,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
+from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, core_schema
 
 from kube_base.frozen import Frozen
 from kube_rdma.lib.text.faults import Slip, slips
-from kube_rdma.model.functions.function import FunctionsWish
-from kube_rdma.model.pools.pool import PoolSpec
+from kube_rdma.lib.text.words import TextForm, Word
+from kube_rdma.model.pools import FunctionsWish, PoolSpec
 
 RESCAN = 60  # seconds, the default of the shared device plugin
 MOST_SHARES = 100_000  # of one pool: all of them travel in one message, and gRPC ends it at 4 MiB
@@ -37,7 +46,7 @@ class _StructPart:
     def __get_pydantic_json_schema__(
         self, core: Any, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        from kube_rdma.lib.schema.struct_schema import struct_schema  # as below
+        from kube_rdma.lib.schema import struct_schema  # as below
 
         return struct_schema(core["metadata"]["struct"])
 
@@ -51,7 +60,7 @@ def _converted(kind: type[T], value: Any) -> T:
 
 
 OfPrograms: TypeAlias = Annotated[T, _StructPart()]
-"""A status, in a document that people write: a Struct (model/conditions)."""
+"""A status, in a document that people write: a Struct (model/kubernetes)."""
 
 
 class Typed(BaseModel):
@@ -66,7 +75,9 @@ class Typed(BaseModel):
         cls, core: Any, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
         """The schema, in which each field has its sentence."""
-        from kube_rdma.lib.schema import descriptions  # it parses sources, which schemas alone need
+        from kube_rdma.lib import (
+            schema as descriptions,  # it parses sources, which schemas alone need
+        )
 
         schema = handler(core)
         aliases = {name: field.alias or name for name, field in cls.model_fields.items()}
@@ -82,3 +93,50 @@ class Config(Frozen):
     warnings: tuple[str, ...] = ()  # sentences
     functions: tuple[FunctionsWish, ...] = ()
     rails: tuple[str, ...] = ()  # interfaces or PCI addresses of cards, in the order of their rails
+
+
+# Objects of documents that programs in Go read or write, with what their encoding/json overlooks.
+
+
+class GoTyped(Typed):
+    """An object in which null says nothing, and an empty text says so where a text may stand."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_in_go(cls, value: object) -> object:
+        return fields_of(cls, value) if isinstance(value, Mapping) else value
+
+
+def fields_of(model: type[BaseModel], value: Mapping[str, Any]) -> dict[str, Any]:
+    """What the object says, under the names that `model` has for its fields.
+
+    An empty text stays where a number, a switch or an object should stand, and in a field that has
+    to be there: those are faults in Go too.
+    """
+    fields = {field.alias or name: field for name, field in model.model_fields.items()}
+    by_letters = {name.lower(): name for name in fields}
+    kept: dict[str, Any] = {}
+    for key, inner in value.items():
+        name = by_letters.get(key.lower(), key)
+        if name in value:
+            name = key
+        if inner is not None and not (inner == "" and _may_be_empty(fields.get(name))):
+            kept[name] = inner
+    return kept
+
+
+def _may_be_empty(field: FieldInfo | None) -> bool:
+    if field is None or field.is_required():
+        return False
+    return any(
+        part is str or isinstance(part, str | Word | TextForm)
+        for part in (*_parts(field.annotation), *field.metadata)
+    )
+
+
+def _parts(annotation: Any) -> Iterator[Any]:
+    """A type, what it may be instead, and what is said of it; a list's entries are not it."""
+    yield annotation
+    if get_origin(annotation) not in (tuple, list, dict):
+        for inner in get_args(annotation):
+            yield from _parts(inner)

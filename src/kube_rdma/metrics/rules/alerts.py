@@ -11,7 +11,7 @@ import re
 
 from kube_base.frozen import Frozen
 from kube_rdma.metrics.rules import families
-from kube_rdma.model.install.blueprint import Hole, Joined, Json, Node
+from kube_rdma.model.install import Hole, Joined, Json, Node
 
 RUNBOOK = "docs/runbook.md"
 _ACTIVE = 4  # state_id of a port that carries data

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from kube_base.frozen import Frozen
 from kube_rdma.metrics.rules import families, panels
 from kube_rdma.metrics.rules.panels import PanelGrid, PanelPlan
-from kube_rdma.model.install.blueprint import Json
+from kube_rdma.model.install import Json
 
 _WIDTH, _HEIGHT = 12, 8  # of a panel; a row has 24
 _SOURCE = {"type": "prometheus", "uid": "${source}"}

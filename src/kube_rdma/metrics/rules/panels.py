@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from kube_base.frozen import Frozen
 from kube_rdma.metrics.rules import families
-from kube_rdma.model.metrics.families import MetricFamily
+from kube_rdma.model.metrics import MetricFamily
 
 _RANGE = "[$__rate_interval]"
 _WELL, _ILL, _NOTE = "blue", "orange", "yellow"  # told apart without red and green

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kube_base.frozen import replace
 from kube_rdma.metrics.rules import families
-from kube_rdma.model.metrics.throughput import (
+from kube_rdma.model.metrics import (
     AgentScrape,
     ScrapedSample,
     TrafficKey,

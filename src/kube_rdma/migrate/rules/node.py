@@ -1,7 +1,7 @@
 """A node's way from shares of kube-rdma's plugin to claims and back, for the same resource names.
 
 The second half of `kube-rdma migrate node`. A label says how the agent serves the node's pools
-(pools/documents/serve_label); the agent keeps the order in which shares end and slices begin. What
+(pools/documents/config); the agent keeps the order in which shares end and slices begin. What
 is added here is what people have to do around it: no new pods while the kubelet has neither (it
 would refuse them for good), and the next node only when this one is through. Decision 0107.
 """
@@ -15,11 +15,11 @@ from shlex import quote
 from kube_base.errors import Refused
 from kube_rdma.lib.phrases import listed
 from kube_rdma.migrate.rules.commands import cordon, offered, uncordon, until
-from kube_rdma.model.claims.device import DRIVER
+from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma.model.migrate import PlanStep, ServingPlan, ServingView, SharingPod
-from kube_rdma.model.pools.resource_name import is_extended_resource
+from kube_rdma.model.pools import is_extended_resource
 
-SERVE = "kube-rdma.io/serve"  # the label of pools/documents/serve_label
+SERVE = "kube-rdma.io/serve"  # the label of pools/documents/config
 KUBELET = (1, 36)  # the first in which a name of a class is served without a gate (KEP-5004)
 _TURN = " \\\n    "
 _VERSION = re.compile(r"v?(\d{1,9})\.(\d{1,9})")

@@ -22,6 +22,7 @@ from kube_rdma.lib.phrases import listed
 from kube_rdma.migrate.rules import commands as words
 from kube_rdma.migrate.rules.commands import BETWEEN, HERE, MARK
 from kube_rdma.migrate.rules.starts import ACK_RESOURCE, VKE_RESOURCE, idle, source
+from kube_rdma.model.kubernetes import quantity_text
 from kube_rdma.model.migrate import (
     Document,
     MigratingNode,
@@ -33,7 +34,6 @@ from kube_rdma.model.migrate import (
     StartingPoint,
     TakeoverPlan,
 )
-from kube_rdma.model.quantity import quantity_text
 
 NAMESPACE, FILE = "kube-rdma", "kube-rdma-values.yaml"
 # On a node of VKE: its component's network out of Cello's way, and back (docs/multus.md).

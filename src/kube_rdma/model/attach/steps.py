@@ -12,10 +12,9 @@ from enum import StrEnum
 from typing import NewType
 
 from kube_base.frozen import Frozen
-from kube_rdma.model.device import PciAddress
-from kube_rdma.model.functions.step import RebindFunction, ResetFunction, SetFunction
+from kube_rdma.model.device import PciAddress, PlannedHostLink
 from kube_rdma.model.ipam import Address, InterfaceName, Subnet
-from kube_rdma.model.link import PlannedHostLink
+from kube_rdma.model.pools import RebindFunction, ResetFunction, SetFunction
 
 Mark = NewType("Mark", str)
 """What a link of kube-rdma carries as its alias (IFLA_IFALIAS): ``kube-rdma <attachment>``."""

@@ -8,25 +8,170 @@ others have no effect.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field
 
-from kube_rdma.lib.text.document import Path, shown
+from kube_rdma.lib.text.document import Path, name, shown
 from kube_rdma.lib.text.faults import Slip, slips
 from kube_rdma.lib.text.typed import Many, Typed
-from kube_rdma.model.operator.cluster_policy import ComponentImage, PolicyDriver, PolicyNote
-from kube_rdma.model.operator.driver_images import CONTAINERS, CONTRACTS, contract_of
-from kube_rdma.model.operator.driver_upgrade import DrainPolicy, UpgradePolicy
-from kube_rdma.operator.documents.pod_fields import (
-    ProbeSection,
-    Resources,
-    probes,
-    requirements,
-    resource_notes,
+from kube_rdma.model.operator import (
+    CONTAINERS,
+    CONTRACTS,
+    ComponentImage,
+    DrainPolicy,
+    PolicyDriver,
+    PolicyNote,
+    UpgradePolicy,
+    contract_of,
 )
-from kube_rdma.operator.documents.policy_notes import note
+
+# What is told of fields of a NicClusterPolicy that have no effect: where, and what to do instead.
+
+_OTHERS = "Remove it, or deploy that component yourself"
+_MULTUS = "Remove it: kube-rdma reads the annotations of pods itself, or install Multus yourself"
+_REMEDIES: Mapping[Path, str] = {
+    ("nvIpam",): "Write an IPPool, which gives addresses (docs/ip.md), or install nv-ipam yourself",
+    ("secondaryNetwork", "multus"): _MULTUS,
+    ("secondaryNetwork", "ipoib"): (
+        "Write networks of type ipoib (docs/networks.md), which need no further plugin"
+    ),
+    ("secondaryNetwork", "ipamPlugin"): "Write an IPPool, which gives addresses (docs/ip.md)",
+    ("ibKubernetes",): "Write GUIDs and P_Keys into networks of type ib-sriov (docs/networks.md)",
+    ("nicFeatureDiscovery",): "Remove it: agents write labels of their nodes (docs/labels.md)",
+    ("docaTelemetryService",): "Remove it: agents serve metrics of the cards (docs/metrics.md)",
+    ("nicConfigurationOperator",): _OTHERS,
+    ("spectrumXOperator",): _OTHERS,
+    ("deploymentNodeAffinity",): "Remove it: no Deployment of NVIDIA's is deployed",
+    ("deploymentTolerations",): "Remove it: no Deployment of NVIDIA's is deployed",
+    ("psp",): "Remove it: Kubernetes has no PodSecurityPolicies since 1.25",
+    ("ofedDriver", "certConfig"): "Take an image that trusts your registry of packages",
+    ("ofedDriver", "repoConfig"): "Set forcePrecompiled, whose images fetch no packages",
+    **{
+        (section, "useCdi"): "Remove it: kube-rdma's own image needs no such switch"
+        for section in ("devicePlugin", "rdmaSharedDevicePlugin", "sriovDevicePlugin")
+    },
+}
+
+
+def note(path: Path, sentence: str, remedy: str = "") -> PolicyNote:
+    """A note about the field at `path` below spec."""
+    return PolicyNote(path, f"{name(('spec', *path))} {sentence}", remedy)
+
+
+def without_effect(spec: Typed) -> Iterator[PolicyNote]:
+    """A note for each field that no model has."""
+    for path in _unknown(spec, ()):
+        yield note(path, "has no effect", _REMEDIES.get(path, "Remove it"))
+
+
+def _unknown(part: Typed, path: Path) -> Iterator[Path]:
+    """The fields of an object, and of those in it, that no model has."""
+    for field in part.model_extra or {}:
+        yield (*path, field)
+    for attribute, info in type(part).model_fields.items():
+        value = getattr(part, attribute)
+        if isinstance(value, Typed):
+            yield from _unknown(value, (*path, info.alias or attribute))
+
+
+# Fields of a NicClusterPolicy that are fields of pods: probes of a driver, and resources.
+
+# As apimachinery reads a quantity: a number with a suffix, or with an exponent.
+_QUANTITY = re.compile(r"\+?(\d+\.?\d*|\.\d+)([eE][-+]?\d+|[numkMGTPE]|[KMGTPE]i)?")
+
+
+def _quantities(amounts: dict[str, Any]) -> dict[str, Any]:
+    """Amounts that a pod may have, texts or numbers."""
+    remedy = 'Write a number and its suffix, such as "500m" or "2Gi"'
+    wrong = [
+        Slip(f"{shown(amount)} is not a quantity", remedy, (resource,))
+        for resource, amount in amounts.items()
+        if isinstance(amount, bool) or not _QUANTITY.fullmatch(str(amount))
+    ]
+    if wrong:
+        raise slips(*wrong)
+    return amounts
+
+
+Quantities = Annotated[dict[str, Any], AfterValidator(_quantities)]
+
+
+class ProbeSection(Typed):
+    """When and how often a probe looks."""
+
+    initial_delay_seconds: int | None = Field(None, ge=0)
+    """initialDelaySeconds is how many seconds after the start of the container the probe begins.
+    Left out: 10 for startupProbe, 0 for the others.
+    """
+    period_seconds: int | None = Field(None, ge=1)
+    """periodSeconds is the time between two looks, in seconds. Left out: 10 for startupProbe, 30
+    for the others.
+    """
+    failure_threshold: int | None = Field(None, ge=1)
+    """failureThreshold is how many looks in a row may fail before the container is ended. Left out:
+    120 for startupProbe, 3 for the others.
+    """
+    timeout_seconds: int | None = Field(None, ge=1)
+    """timeoutSeconds is how many seconds a look may take. Left out: 30."""
+
+
+class ResourcesSection(Typed):
+    """What one container of a part may use."""
+
+    name: str = Field(min_length=1, examples=["mofed-container"])
+    """name is the name of the container, as NVIDIA's operator calls it: mofed-container,
+    rdma-shared-dp or kube-sriovdp. Example: mofed-container.
+    """
+    requests: Quantities = Field(default_factory=dict)
+    """requests has what the container needs at least, by resource. Left out: what limits has.
+    Example: {cpu: 100m}.
+    """
+    limits: Quantities = Field(default_factory=dict)
+    """limits has what the container may use at most, by resource. Left out: without limit. Example:
+    {memory: 1Gi}.
+    """
+
+
+Resources = Many[ResourcesSection]
+
+
+def probes(sections: Mapping[str, ProbeSection | None]) -> dict[str, dict[str, int]]:
+    """What is written of probes, by their names."""
+    return {
+        name: section.model_dump(by_alias=True, exclude_none=True)
+        for name, section in sections.items()
+        if section
+    }
+
+
+def requirements(
+    sections: Sequence[ResourcesSection], containers: Sequence[str]
+) -> dict[str, Any] | None:
+    """The resources of the first section about one of these containers, as in a pod."""
+    mine = next((section for section in sections if section.name in containers), None)
+    if mine is None:
+        return None
+    return {part: getattr(mine, part) for part in ("requests", "limits") if getattr(mine, part)}
+
+
+def resource_notes(
+    path: Path, sections: Sequence[ResourcesSection], containers: Sequence[str]
+) -> Iterator[PolicyNote]:
+    """A note for each entry about a container that the part does not have, or has named before."""
+    named: list[ResourcesSection] = []
+    for index, section in enumerate(sections):
+        where = (*path, "containerResources", index)
+        if section.name not in containers:
+            yield note(where, "has no effect: no such container", f"Name {containers[-1]}")
+        elif named:
+            yield note(
+                where, "has no effect: an entry before it is about the container", "Remove it"
+            )
+        else:
+            named.append(section)
+
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _COMMA = re.compile(r",(?![^(]*\))")  # not those inside of brackets

@@ -12,20 +12,17 @@ from hashlib import sha256
 from typing import Any, TypeAlias
 
 from kube_base.frozen import Frozen
-from kube_rdma.install.rules.fill import filled
+from kube_rdma.install.rules.parts import filled
 from kube_rdma.install.rules.presets import merged
-from kube_rdma.install.rules.recommended_labels import GROUP, recommended, version_label
-from kube_rdma.install.rules.release import MANAGER
-from kube_rdma.model.install.blueprint import Blueprint, Values
-from kube_rdma.model.operator.cluster_policy import (
+from kube_rdma.install.rules.release import GROUP, MANAGER, recommended, version_label
+from kube_rdma.model.install import Blueprint, Values
+from kube_rdma.model.operator import (
     ClusterPolicy,
     ComponentImage,
     ComponentName,
     DevicePluginSection,
 )
-from kube_rdma.operator.rules.names import label_value
-from kube_rdma.operator.rules.node_groups import CARDS_LABEL
-from kube_rdma.operator.rules.placement import READY_LABEL
+from kube_rdma.operator.rules.placement import CARDS_LABEL, READY_LABEL, label_value
 
 Json: TypeAlias = dict[str, Any]
 
@@ -276,3 +273,21 @@ def daemon_set(
             "template": {"metadata": {"labels": all_labels}, "spec": pod},
         },
     }
+
+
+# Whether an object still says all that kube-rdma wrote into it.
+
+
+def holds(stored: object, wanted: object) -> bool:
+    """Whether `stored` has every field of `wanted`; lists must have the same length and order."""
+    if isinstance(wanted, Mapping):
+        return isinstance(stored, Mapping) and all(
+            holds(stored.get(key), value) for key, value in wanted.items()
+        )
+    if isinstance(wanted, Sequence) and not isinstance(wanted, str):
+        return (
+            isinstance(stored, Sequence)
+            and len(stored) == len(wanted)
+            and all(map(holds, stored, wanted))
+        )
+    return stored == wanted

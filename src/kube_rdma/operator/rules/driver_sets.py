@@ -1,6 +1,6 @@
 """The DaemonSets of drivers, one for each group of nodes that can share an image.
 
-The image tells by which contract its pod is made (model/operator/driver_images). Drivers select a
+The image tells by which contract its pod is made (model/operator). Drivers select a
 label of the operator (operator/rules/placement), and belong to no policy: what goes with its owner
 goes at once.
 """
@@ -8,25 +8,25 @@ goes at once.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from hashlib import sha256
 
-from kube_rdma.model.install.blueprint import Values
-from kube_rdma.model.operator.cluster_policy import (
+from kube_rdma.model.install import Values
+from kube_rdma.model.operator import (
+    DRIVER_FIELDS,
+    DRIVER_FILES,
     ClusterPolicy,
     ComponentImage,
     ComponentName,
-    PeerDriverSection,
-    PolicyDriver,
-)
-from kube_rdma.model.operator.driver_images import (
-    DRIVER_FILES,
     DriverContract,
     HostFolder,
+    PeerDriverSection,
+    PolicyDriver,
     contract_of,
 )
-from kube_rdma.model.operator.driver_upgrade import DRIVER_FIELDS
+from kube_rdma.model.reports import NodeReport
 from kube_rdma.operator.rules.daemon_sets import (
     Json,
     WantedObjects,
@@ -36,9 +36,7 @@ from kube_rdma.operator.rules.daemon_sets import (
     mount,
     named,
 )
-from kube_rdma.operator.rules.names import legal_names
-from kube_rdma.operator.rules.node_groups import NodeGroup
-from kube_rdma.operator.rules.placement import PLACE_LABELS, value_of
+from kube_rdma.operator.rules.placement import PLACE_LABELS, NodeGroup, legal_names, value_of
 
 GPU_FILES = "/run/nvidia/drivers"  # where the peer-memory driver's image looks, wherever they lie
 PEER_READY = "/.driver-ready"  # which that image makes when its module is loaded
@@ -204,3 +202,42 @@ def _driver(name: str, image: str, ready: str, loaded: str) -> Json:
         "livenessProbe": check,
         "readinessProbe": dict(check),
     }
+
+
+# Who would notice a driver that goes: pods that hold cards, and the node itself.
+
+# Plugins whose devices are no RDMA cards, by the names that their own documents give.
+_HARMLESS = re.compile(
+    r"(nvidia|amd)\.com/(gpu|gpu\.shared|mig-[\w.-]+|vgpu|pgpu)"
+    r"|aliyun\.com/gpu-[\w.-]+"
+    r"|habana\.ai/gaudi|google\.com/tpu|aws\.amazon\.com/neuron[\w.-]*"
+    r"|gpu\.intel\.com/[\w.-]+"
+    r"|vke\.volcengine\.com/m?gpu-[\w.-]+"
+    r"|devices\.kubevirt\.io/(kvm|tun|vhost-net|vhost-vsock|sev)"
+    r"|(smarter-devices|github\.com)/fuse"
+)
+
+
+def is_share(resource: str, offered: Collection[str]) -> bool:
+    """Whether a resource may stand for RDMA cards: one that is offered, or not known to be else.
+
+    ``cpu``, ``memory`` and ``hugepages-2Mi`` have no domain and are the kubelet's own.
+    """
+    if resource in offered:
+        return True
+    return "/" in resource and not _HARMLESS.fullmatch(resource)
+
+
+def needs(report: NodeReport, addresses: Collection[str]) -> tuple[str, ...]:
+    """What a node needs its RDMA cards for; `addresses` are those by which it is known.
+
+    Traffic of kubelet and pods with the API server has such an address.
+    """
+    return tuple(
+        f"{card.name}: {what}"
+        for card in (*report.cards, *report.rejected)
+        for what in (
+            *card.carries,
+            *(f"the node's address {a} is on it" for a in card.addresses if a in addresses),
+        )
+    )

@@ -10,22 +10,189 @@ leaves the driver out or excludes the node, and another kernel, are meant.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
 from typing import Any
 
-from kube_rdma.model.operator.cluster_policy import ClusterPolicy, ComponentName, PolicyNode
-from kube_rdma.model.operator.driver_upgrade import DriverPlace
-from kube_rdma.operator.rules.affinity import allows
-from kube_rdma.operator.rules.names import label_value
-from kube_rdma.operator.rules.node_groups import (
-    ARCHITECTURE_LABEL,
-    DISTRIBUTION_LABEL,
-    KERNEL_LABEL,
-    RELEASE_LABEL,
-    NodeGroup,
-    driver_groups,
-    peer_groups,
-)
+from kube_base.frozen import Frozen
+from kube_rdma.model.operator import ClusterPolicy, ComponentName, DriverPlace, PolicyNode
+
+# Whether a node is one of those that a policy's nodeAffinity allows, as the scheduler reads it.
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_WHOLE = re.compile(r"[-+]?[0-9]{1,19}")
+_NAME = "metadata.name"  # the only field of a node that can be asked for
+
+
+def _number(text: str | None) -> int | None:
+    """A whole number as Go's ParseInt takes it, else None."""
+    return int(text) if text and _WHOLE.fullmatch(text) else None
+
+
+def _compares(value: str | None, values: Sequence[str], sign: int) -> bool:
+    mine, theirs = _number(value), _number(values[0] if len(values) == 1 else None)
+    return mine is not None and theirs is not None and (mine - theirs) * sign > 0
+
+
+OPERATORS: Mapping[str, Callable[[str | None, Sequence[str]], bool]] = {
+    "In": lambda value, values: value is not None and value in values,
+    "NotIn": lambda value, values: value not in values,
+    "Exists": lambda value, _: value is not None,
+    "DoesNotExist": lambda value, _: value is None,
+    "Gt": lambda value, values: _compares(value, values, 1),
+    "Lt": lambda value, values: _compares(value, values, -1),
+}
+
+
+def allows(affinity: Mapping[str, Any] | None, name: str, labels: Mapping[str, str]) -> bool:
+    """Whether a node may have what a policy brings; without what is required all nodes may.
+
+    One term has to hold, with all of its expressions; a term without any holds for no node.
+    """
+    required = (affinity or {}).get(REQUIRED)
+    if required is None:
+        return True
+    return any(_holds(term, name, labels) for term in required.get("nodeSelectorTerms", ()))
+
+
+def _holds(term: Mapping[str, Any], name: str, labels: Mapping[str, str]) -> bool:
+    asked = [
+        *((one, labels.get(one["key"])) for one in term.get("matchExpressions") or ()),
+        *((one, name if one["key"] == _NAME else None) for one in term.get("matchFields") or ()),
+    ]
+    return bool(asked) and all(
+        OPERATORS[one["operator"]](value, one.get("values") or ()) for one, value in asked
+    )
+
+
+# Names of DaemonSets: those of the Network Operator where the API server takes them.
+
+_LEGAL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_MOST = 253  # characters of a DNS subdomain (RFC 1123, as apimachinery checks it)
+_MOST_OF_LABEL = 63  # characters of a label's value
+_HASH = 8
+
+
+def legal_names(wanted: Iterable[str]) -> Mapping[str, str]:
+    """The name that each wanted one gets; different ones get different names, in any order."""
+    names = {name: _spelled(name) for name in set(wanted)}
+    counts = Counter(names.values())
+    return {
+        name: spelled if name == spelled or counts[spelled] == 1 else _hashed(name, spelled)
+        for name, spelled in names.items()
+    }
+
+
+def label_value(name: str) -> str:
+    """A legal name as a label's value, which is shorter; different names stay different."""
+    return name if len(name) <= _MOST_OF_LABEL else _hashed(name, name, _MOST_OF_LABEL)
+
+
+def _spelled(name: str) -> str:
+    """The name itself if it is legal, else the nearest that is."""
+    if len(name) <= _MOST and _LEGAL.fullmatch(name):
+        return name
+    parts = re.sub(r"[^-.a-z0-9]", "-", name.lower()).split(".")
+    spelled = ".".join(part.strip("-") for part in parts if part.strip("-"))
+    return spelled if len(spelled) <= _MOST else _hashed(name, spelled)
+
+
+def _hashed(name: str, spelled: str, most: int = _MOST) -> str:
+    digest = sha256(name.encode()).hexdigest()[:_HASH]
+    return f"{spelled[: most - _HASH - 1].rstrip('-.')}-{digest}"
+
+
+# Groups of nodes that can share a driver's image: same architecture, distribution and kernel.
+
+_FEATURE = "feature.node.kubernetes.io"
+CARDS_LABEL = f"{_FEATURE}/pci-15b3.present"
+GPUS_LABEL = f"{_FEATURE}/pci-10de.present"
+KERNEL_LABEL = f"{_FEATURE}/kernel-version.full"
+DISTRIBUTION_LABEL = f"{_FEATURE}/system-os_release.ID"
+RELEASE_LABEL = f"{_FEATURE}/system-os_release.VERSION_ID"
+ARCHITECTURE_LABEL = "kubernetes.io/arch"
+
+
+class NodeGroup(Frozen, order=True):
+    """What one driver image is built for; `kernel` is empty where it does not matter."""
+
+    architecture: str
+    distribution: str
+    release: str
+    kernel: str = ""
+
+    @property
+    def tag(self) -> str:
+        """As images and DaemonSets have it in their names: ``amd64-ubuntu18.04-kver4.15.0``."""
+        kernel = f"-kver{self.kernel}" if self.kernel else ""
+        return f"{self.architecture}-{self.distribution}{self.release}{kernel}"
+
+    @property
+    def selector(self) -> Mapping[str, str]:
+        """The labels that its nodes have and others have not."""
+        labels = {
+            ARCHITECTURE_LABEL: self.architecture,
+            DISTRIBUTION_LABEL: self.distribution,
+            RELEASE_LABEL: self.release,
+        }
+        return labels | ({KERNEL_LABEL: self.kernel} if self.kernel else {})
+
+
+class Grouping(Frozen):
+    """The groups, sorted, and a sentence about nodes that are in none ("": all are in one)."""
+
+    groups: tuple[NodeGroup, ...]
+    problem: str = ""
+
+
+def policy_node(name: str, labels: Mapping[str, str]) -> PolicyNode:
+    """A node as its labels tell it."""
+    return PolicyNode(
+        name=name,
+        architecture=labels.get(ARCHITECTURE_LABEL, ""),
+        distribution=labels.get(DISTRIBUTION_LABEL, ""),
+        release=labels.get(RELEASE_LABEL, ""),
+        kernel=labels.get(KERNEL_LABEL, ""),
+        has_cards=labels.get(CARDS_LABEL) == "true",
+        has_gpus=labels.get(GPUS_LABEL) == "true",
+        labels=tuple(sorted(labels.items())),
+    )
+
+
+def driver_groups(nodes: Iterable[PolicyNode]) -> Grouping:
+    """The groups of all nodes with cards."""
+    return _grouped([node for node in nodes if node.has_cards], by_kernel=True)
+
+
+def peer_groups(nodes: Iterable[PolicyNode]) -> Grouping:
+    """The groups of all nodes with cards and GPUs."""
+    return _grouped([node for node in nodes if node.has_cards and node.has_gpus], by_kernel=False)
+
+
+def _grouped(nodes: list[PolicyNode], *, by_kernel: bool) -> Grouping:
+    groups, lacking = set(), []
+    for node in sorted(nodes, key=lambda node: node.name):
+        group = NodeGroup(
+            node.architecture, node.distribution, node.release, node.kernel if by_kernel else ""
+        )
+        missing = [label for label, value in _labels(node, by_kernel=by_kernel) if not value]
+        if missing:
+            lacking.append(f"node {node.name} has no label {missing[0]}")
+        else:
+            groups.add(group)
+    more = f", and {len(lacking) - 1} more nodes lack labels" if lacking[1:] else ""
+    return Grouping(tuple(sorted(groups)), lacking[0] + more if lacking else "")
+
+
+def _labels(node: PolicyNode, *, by_kernel: bool) -> Iterator[tuple[str, str]]:
+    yield ARCHITECTURE_LABEL, node.architecture
+    yield DISTRIBUTION_LABEL, node.distribution
+    yield RELEASE_LABEL, node.release
+    if by_kernel:
+        yield KERNEL_LABEL, node.kernel
+
 
 DRIVER_LABEL, PEER_LABEL = "kube-rdma.io/driver", "kube-rdma.io/peer-driver"
 READY_LABEL = "kube-rdma.io/driver-ready"  # device plugin and such may start

@@ -13,16 +13,16 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from kube_base.frozen import Frozen, replace
-from kube_rdma.model.install.blueprint import Blueprint, Values
-from kube_rdma.model.operator.cluster_policy import (
+from kube_rdma.model.install import Blueprint, Values
+from kube_rdma.model.operator import (
     AppliedState,
     ClusterPolicy,
     ComponentName,
     ComponentStatus,
     DaemonSetProgress,
     PolicyNode,
+    contract_of,
 )
-from kube_rdma.model.operator.driver_images import contract_of
 from kube_rdma.operator.rules.daemon_sets import (
     WantedObjects,
     account,
@@ -30,15 +30,16 @@ from kube_rdma.operator.rules.daemon_sets import (
     sriov_objects,
 )
 from kube_rdma.operator.rules.driver_sets import driver_objects, peer_objects
-from kube_rdma.operator.rules.node_groups import (
+from kube_rdma.operator.rules.placement import (
     CARDS_LABEL,
     GPUS_LABEL,
     Grouping,
     NodeGroup,
+    allowed,
     driver_groups,
     peer_groups,
+    plugin_nodes,
 )
-from kube_rdma.operator.rules.placement import allowed, plugin_nodes
 
 
 class Component(Frozen):

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 
 from kube_base.frozen import Frozen
 from kube_rdma.lib.phrases import listed
-from kube_rdma.model.operator.driver_upgrade import (
+from kube_rdma.model.operator import (
     Close,
     DriverPlace,
     EndDrivers,

@@ -15,10 +15,11 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from kube_base.errors import Refused
 from kube_base.frozen import Frozen
-from kube_rdma.lib.text.document import Document
+from kube_rdma.lib.text.document import Document, shown
 from kube_rdma.lib.text.faults import near, no_fields
 from kube_rdma.lib.text.reader import read
 from kube_rdma.lib.text.typed import Config, Typed
+from kube_rdma.model.pools import Mode, PoolSpec, Serving
 
 
 class Dialect(Frozen):
@@ -180,3 +181,58 @@ def _refuse_another_kind(document: Document, value: Mapping[str, Any]) -> None:
     else:
         return
     raise Refused(f"this is {what}", remedy=remedy, where=document.where(("kind",)))
+
+
+# The node label ``vke.node.rdma.mode``: Volcengine's way to wish for one pool of a node.
+
+LABEL = "vke.node.rdma.mode"
+LABEL_RESOURCE = "vke.volcengine.com/rdma"
+
+_MODES = (Mode.EXCLUSIVE, Mode.SHARED, Mode.SHARED_MULTI)
+
+
+def label_pools(value: str | None) -> tuple[PoolSpec, ...]:
+    """The pool that the label's `value` wishes for, none where the node does not have the label.
+
+    Raise Refused for a value that is not a mode.
+    """
+    if value is None:
+        return ()
+    for mode in _MODES:
+        if value == mode:
+            return (PoolSpec(LABEL_RESOURCE, mode, source=f"label {LABEL}"),)
+    meant = near(value, _MODES)
+    raise Refused(
+        f"{shown(value)} is not a mode of nodes",
+        remedy=(f"Did you mean {shown(meant)}? " if meant else "")
+        + f"Label the node with one of {', '.join(_MODES)}",
+        where=f"label {LABEL}",
+    )
+
+
+# The node label ``kube-rdma.io/serve``: by which way the pools of a node are served.
+
+SERVE_LABEL = "kube-rdma.io/serve"
+
+
+def label_serving(value: str | None, *, claims: bool) -> Serving:
+    """What the label's `value` says, PLUGIN where the node does not have the label.
+
+    Raise Refused for a value that means nothing, and for claims where the agent serves none.
+    """
+    if value is None or value == Serving.PLUGIN:
+        return Serving.PLUGIN
+    if value == Serving.CLAIMS and claims:
+        return Serving.CLAIMS
+    if value == Serving.CLAIMS:
+        problem, first = (
+            "this agent does not serve claims",
+            "Install it with claims.enabled=true, or ",
+        )
+    else:
+        problem, first = f"{shown(value)} is no way to serve cards", ""
+    ways = f"label the node with {SERVE_LABEL}=plugin" + (
+        "" if first else f" or {SERVE_LABEL}=claims"
+    )
+    remedy = f"{first}{ways}, or remove the label"
+    raise Refused(problem, remedy=remedy[0].upper() + remedy[1:], where=f"label {SERVE_LABEL}")

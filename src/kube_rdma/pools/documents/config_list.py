@@ -16,11 +16,10 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from kube_rdma.lib.text.document import Document
 from kube_rdma.lib.text.faults import Slip, slips, validate
-from kube_rdma.lib.text.go_typed import GoTyped
-from kube_rdma.lib.text.typed import MOST_SHARES, RESCAN, Config, Many
+from kube_rdma.lib.text.typed import MOST_SHARES, RESCAN, Config, GoTyped, Many
 from kube_rdma.lib.text.words import DeviceId, Driver, Interface, LinkType, Name, Prefix, Vendor
 from kube_rdma.model.device import CharKind
-from kube_rdma.model.pools.pool import Bind, Mode, PoolSpec, Selector
+from kube_rdma.model.pools import Bind, Mode, PoolSpec, Selector
 
 _A_DAY = 86_400  # seconds
 _INSTEAD = 'Add "selectors": {"ifNames": ["ens2f0"]}, or other fields of it'

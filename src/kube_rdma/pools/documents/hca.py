@@ -13,7 +13,7 @@ from kube_rdma.lib.text.document import Document
 from kube_rdma.lib.text.faults import validate
 from kube_rdma.lib.text.typed import Config, Typed
 from kube_rdma.model.device import CharKind
-from kube_rdma.model.pools.pool import Mode, PoolSpec
+from kube_rdma.model.pools import Mode, PoolSpec
 
 RESOURCE = "rdma/hca"
 

@@ -8,13 +8,22 @@ server would find the rules too dear.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationInfo, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    Strict,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from kube_base.frozen import replace
-from kube_rdma.lib.text.document import Document, Path, of_json
+from kube_rdma.lib.text.document import Document, Path, of_json, shown
 from kube_rdma.lib.text.faults import Slip, slips, validate
 from kube_rdma.lib.text.typed import MOST_SHARES, Config, Many, Typed
 from kube_rdma.lib.text.words import (
@@ -39,24 +48,167 @@ from kube_rdma.lib.text.words import (
     root_range,
 )
 from kube_rdma.model.device import CharKind, PciAddress
-from kube_rdma.model.functions.function import FunctionsWish
-from kube_rdma.model.pools.node_policy import ClusterNodePolicy
-from kube_rdma.model.pools.pool import (
+from kube_rdma.model.pools import (
     DATA_FILES,
+    MOST,
     Attach,
     Bind,
+    ClusterNodePolicy,
+    FunctionsWish,
     Mode,
     PoolSpec,
     Preference,
+    RdmaLimits,
     Selector,
     Serving,
 )
-from kube_rdma.pools.documents.policy_fabric import PolicyFabric
-from kube_rdma.pools.documents.policy_limits import PolicyLimits
+from kube_rdma.model.settings import FabricProfile
+
+# `fabric` of a NodePolicy's pool: what programs on this fabric should use.
+
+# What kube-rdma writes out of what the container got: from elsewhere it would be wrong.
+OWN = ("NCCL_IB_HCA", "NCCL_IB_GID_INDEX", "UCX_NET_DEVICES", "UCX_IB_GID_INDEX")
+_NAME = "(NCCL|UCX)_[A-Z0-9_]{1,60}"
+_VALUE = "[!-~]([ -~]{0,254}[!-~])?"
+_MOST = 32  # variables
+_RULES = [
+    {
+        "rule": f"!has(self.variables) || self.variables.all(k, k.matches('^{_NAME}$') && "
+        f"self.variables[k].matches('^{_VALUE}$'))",
+        "message": "a variable is of NCCL_ or UCX_, in capitals; its value one line of ASCII",
+    },
+    {
+        "rule": "!has(self.variables) || !self.variables.exists(k, k in "
+        f"[{', '.join(repr(name) for name in OWN)}])",
+        "message": "devices and GID indexes are each container's own: kube-rdma writes them",
+    },
+]
+
+
+def _bounded(schema: dict[str, Any]) -> None:
+    """Lengths for the API server, which has to know what its rules may cost."""
+    schema["x-kubernetes-validations"] = _RULES
+    schema["properties"]["variables"]["maxProperties"] = _MOST
+    schema["properties"]["variables"]["additionalProperties"]["maxLength"] = 256
+
+
+class PolicyFabric(Typed):
+    """Settings of NCCL and UCX in containers that hold a share."""
+
+    model_config = ConfigDict(json_schema_extra=_bounded)
+
+    traffic_class: int | None = Field(None, ge=0, le=255, examples=[106])
+    """trafficClass is the traffic class of packets; on RoCE it is DSCP times 4. It becomes
+    NCCL_IB_TC and UCX_IB_TRAFFIC_CLASS. Left out: each program decides. Example: 106.
+    """
+    service_level: int | None = Field(None, ge=0, le=15, examples=[3])
+    """serviceLevel is the service level (SL) of packets. It becomes NCCL_IB_SL and UCX_IB_SL. Left
+    out: each program decides. Example: 3.
+    """
+    timeout: int | None = Field(None, ge=0, le=31, examples=[22])
+    """timeout is the exponent of the time that a sender waits for an acknowledgement: 4.096
+    microseconds times 2^timeout. It becomes NCCL_IB_TIMEOUT and, in microseconds, UCX_RC_TIMEOUT.
+    Left out: each program decides. Example: 22, about 17 s.
+    """
+    retry_count: int | None = Field(None, ge=0, le=7, examples=[7])
+    """retryCount is how many times a sender tries again without an acknowledgement. It becomes
+    NCCL_IB_RETRY_CNT and UCX_RC_RETRY_COUNT. Left out: each program decides. Example: 7.
+    """
+    qps_per_connection: int | None = Field(None, ge=1, le=128, examples=[4])
+    """qpsPerConnection is how many queue pairs NCCL uses for a connection between two ranks. It
+    becomes NCCL_IB_QPS_PER_CONNECTION; UCX has no such setting. Left out: NCCL decides. Example: 4.
+    """
+    variables: dict[str, str] = Field(
+        default_factory=dict, examples=[{"NCCL_IB_SPLIT_DATA_ON_QPS": "0"}]
+    )
+    """variables is a map of at most 32 further variables, whose names begin with NCCL_ or UCX_.
+    Variables that name devices or GID indexes are refused, because kube-rdma sets them for each
+    container. Left out: none. Example: NCCL_IB_SPLIT_DATA_ON_QPS: "0".
+    """
+
+    @field_validator("variables")
+    @classmethod
+    def _can_be_written(cls, variables: dict[str, str]) -> dict[str, str]:
+        faults = [Slip(*fault, (name,)) for name in variables for fault in _faults(name, variables)]
+        if len(variables) > _MOST:
+            faults.append(Slip(f"these are {len(variables)}", f"Keep {_MOST} at most", ()))
+        if faults:
+            raise slips(*faults)
+        return variables
+
+    def profile(self) -> FabricProfile:
+        """What it means."""
+        return FabricProfile(
+            traffic_class=self.traffic_class,
+            service_level=self.service_level,
+            timeout=self.timeout,
+            retry_count=self.retry_count,
+            qps_per_connection=self.qps_per_connection,
+            variables=tuple(sorted(self.variables.items())),
+        )
+
+
+def _faults(name: str, variables: dict[str, str]) -> list[tuple[str, str]]:
+    """Problem and remedy."""
+    if not re.fullmatch(_NAME, name):
+        return [(f"{shown(name)} is not a variable of NCCL or UCX", 'Write it like "NCCL_IB_TC"')]
+    if name in OWN:
+        return [
+            (
+                f"{name} differs from container to container",
+                "Remove it: kube-rdma writes it out of what each one got",
+            )
+        ]
+    if not re.fullmatch(_VALUE, variables[name]):
+        return [(f"{shown(variables[name])} is not one line of ASCII", "Write a value of one line")]
+    return []
+
+
+# `rdmaLimits` of a NodePolicy's pool: what a share may take of an RDMA device.
+
+
+class PolicyLimits(Typed):
+    """Limits that the kernel holds, for each share and each RDMA device."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "x-kubernetes-validations": [
+                {
+                    "rule": "has(self.hcaHandle) || has(self.hcaObject)",
+                    "message": "these limits limit nothing: "
+                    "add hcaHandle or hcaObject, or remove rdmaLimits",
+                }
+            ]
+        }
+    )
+
+    hca_handle: int | None = Field(None, ge=1, le=MOST, examples=[16])
+    """hcaHandle is how many times the programs of a pod may have a device open, for each share.
+    Left out: no limit. Example: 16.
+    """
+    hca_object: int | None = Field(None, ge=1, le=MOST, examples=[20000])
+    """hcaObject is how many objects a pod may have on a device, for each share: queue pairs, memory
+    regions, completion queues, protection domains and all others, counted together. Left out: no
+    limit. Example: 20000.
+    """
+
+    @model_validator(mode="after")
+    def _limits_something(self) -> PolicyLimits:
+        if self.hca_handle is None and self.hca_object is None:
+            remedy = "Add hcaHandle or hcaObject, or remove rdmaLimits"
+            raise slips(Slip("these limits limit nothing", remedy))
+        return self
+
+    def limits(self) -> RdmaLimits:
+        """What it means."""
+        return RdmaLimits(self.hca_handle, self.hca_object)
+
 
 MOST_FUNCTIONS = 0xFFFF  # of one card: sriov_numvfs has 16 bits
 
-MOST = 64  # entries of a list; a node of more cards chooses them by what they have in common
+MOST_ENTRIES = (
+    64  # entries of a list; a node of more cards chooses them by what they have in common
+)
 
 # What the pattern of a resource says, in the words of CEL: Go's expressions look neither way.
 _RESOURCE_RULE = (
@@ -66,7 +218,7 @@ _RESOURCE_RULE = (
 )
 
 _Named = Strict(strict=False)  # a choice is written by its name
-_Few = Field(max_length=MOST)
+_Few = Field(max_length=MOST_ENTRIES)
 
 
 def _chooses(schema: dict[str, Any], model: type[BaseModel]) -> None:
@@ -279,7 +431,7 @@ class PolicyFunctions(Typed):
     """How many virtual functions each physical one that a selector chooses should have."""
 
     selectors: Many[CardSelector] = Field(
-        min_length=1, max_length=MOST, examples=[[{"interfaces": ["ens2f0"]}]]
+        min_length=1, max_length=MOST_ENTRIES, examples=[[{"interfaces": ["ens2f0"]}]]
     )
     """selectors choose the physical functions. One selector has to match. Example: interfaces:
     [ens4f0].
@@ -331,7 +483,7 @@ class PolicySpec(Typed):
     rails. The higher number wins; of equal numbers the first policy by name. Left out: 0.
     """
     pools: Many[PolicyPool] = Field(
-        min_length=1, max_length=MOST, examples=[[{"resource": "rdma/hca", "mode": "hca"}]]
+        min_length=1, max_length=MOST_ENTRIES, examples=[[{"resource": "rdma/hca", "mode": "hca"}]]
     )
     """pools are the resources that nodes offer, each with its cards. A resource has one pool."""
     virtual_functions: Annotated[Many[PolicyFunctions], _Few] = ()
@@ -339,7 +491,7 @@ class PolicySpec(Typed):
     entry are left alone. Left out: the agent makes none.
     """
     rails: Many[Annotated[PhysicalCard, Field(max_length=16)]] = Field(
-        (), max_length=MOST, examples=[["0000:1a:00.0", "ens2f0"]]
+        (), max_length=MOST_ENTRIES, examples=[["0000:1a:00.0", "ens2f0"]]
     )
     """rails are the physical cards in the order of their rails, from 0, by PCI address or
     interface. Other cards then have no rail. Left out: cards of pools are numbered by PCI address.

@@ -15,10 +15,9 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 from kube_rdma.lib.text import words
 from kube_rdma.lib.text.document import Document
 from kube_rdma.lib.text.faults import Slip, slips, validate
-from kube_rdma.lib.text.go_typed import GoTyped
-from kube_rdma.lib.text.typed import Config, Many
+from kube_rdma.lib.text.typed import Config, GoTyped, Many
 from kube_rdma.model.device import CharKind, PciAddress
-from kube_rdma.model.pools.pool import Attach, Mode, PoolSpec, Selector, Variables
+from kube_rdma.model.pools import Attach, Mode, PoolSpec, Selector, Variables
 
 _VHOST = ("/dev/vhost-net", "/dev/net/tun")
 _AUXILIARY = "auxNetDevice"

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Protocol, TypeVar
 
 from kube_base.frozen import Frozen
-from kube_rdma.model.claims.device import (
+from kube_rdma.model.claims.devices import (
     DRIVER,
     ClaimedDevice,
     DeviceSlice,
@@ -19,7 +19,7 @@ from kube_rdma.model.claims.device import (
     SliceDevice,
 )
 from kube_rdma.model.device import PciAddress
-from kube_rdma.pools.rules.claimed_gpus import newest
+from kube_rdma.pools.rules.topology import newest
 
 
 class NamedDevice(Protocol):

@@ -6,12 +6,14 @@ The kubelet's word is the truth about who holds what; the agent's about what the
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model.card import CardId
-from kube_rdma.model.pools.holding import Holding
-from kube_rdma.model.pools.pool import Bind, Offer, Pool, PoolSpec, ShareId
+from kube_rdma.model.holdings import Holding, NodeHoldings, RecordedGrant
+from kube_rdma.model.kubernetes import NodeState, PodState
+from kube_rdma.model.late_binding import PodName
+from kube_rdma.model.pools import Bind, Offer, Pool, PoolSpec, ShareId
 from kube_rdma.pools.rules.modes import terms
 
 
@@ -79,3 +81,77 @@ def differs(offer: Offer, kubelet: Collection[ShareId]) -> str | None:
     if strange:
         parts.append(f"it still has {listed(strange)}")
     return " and ".join(parts) or None
+
+
+# What pods hold of which the kubelet does not tell just now, though it answers.
+
+Named = Mapping[str, PodName]
+"""Pods by the uid that kubelet and runtime know."""
+
+
+def untold(
+    recorded: Iterable[RecordedGrant], answer: NodeHoldings, named: Named
+) -> tuple[RecordedGrant, ...]:
+    """The grants that the answer may lack: of pods that it does not name, and nameless ones.
+
+    Shares of a pod that is named are all that count of it: pod resources leave out what only an
+    init container holds.
+    """
+    held = {(one.resource, share) for one in answer.shares for share in one.shares}
+    pods = set(answer.pods)
+    return tuple(
+        grant
+        for grant in recorded
+        if named.get(grant.uid) not in pods
+        and any((grant.resource, share) not in held for share in grant.shares)
+    )
+
+
+def running(pods: Iterable[PodState]) -> dict[str, PodName]:
+    """The pods of the node that are not over, by the uid that the kubelet knows."""
+    return {pod.runtime_uid: PodName(pod.namespace, pod.name) for pod in pods if not pod.is_over}
+
+
+def completed(
+    answer: NodeHoldings, lacking: Sequence[RecordedGrant], named: Named
+) -> tuple[Holding, ...]:
+    """What the kubelet told, and what it will tell: `named` are the pods that still run.
+
+    A share is the one's who is told to hold it: of two records the other is older.
+    """
+    held = {(one.resource, share) for one in answer.shares for share in one.shares}
+    pods = set(answer.pods)
+    more = []
+    for grant in lacking:
+        pod = named.get(grant.uid)
+        shares = tuple(share for share in grant.shares if (grant.resource, share) not in held)
+        if pod and pod not in pods and shares:
+            name = (pod.namespace, pod.name, grant.container, grant.resource)
+            more.append(Holding(*name, shares))
+    return (*answer.shares, *sorted(more, key=lambda one: (one.namespace, one.pod, one.container)))
+
+
+# Says when a node has started, as far as its RDMA resources go: the end of the startup taint.
+
+EFFECT = "NoSchedule"
+STARTING = "kube-rdma.io/starting"
+STARTING_FOR_AUTOSCALER = "startup-taint.cluster-autoscaler.kubernetes.io/kube-rdma"
+"""With this prefix the cluster-autoscaler counts a node as one that still starts, where any other
+taint makes it add a further node: kubernetes/autoscaler@cluster-autoscaler-1.29.0
+cluster-autoscaler/utils/taints/taints.go, StartupTaintPrefix."""
+
+KEYS = (STARTING, STARTING_FOR_AUTOSCALER)  # an administrator writes one of them, with any value
+
+
+def starting(node: NodeState) -> tuple[str, ...]:
+    """The keys of the startup taints that the node has."""
+    return tuple(key for key in KEYS if (key, EFFECT) in {(t.key, t.effect) for t in node.taints})
+
+
+def shows(node: NodeState, offered: Mapping[str, int]) -> bool:
+    """Whether the Node object's allocatable has what is offered: by resource the healthy shares.
+
+    It is what the scheduler counts with. The kubelet writes there what it took of the lists.
+    """
+    allocatable = dict(node.allocatable)
+    return all(allocatable.get(resource, 0) == count for resource, count in offered.items())

@@ -14,7 +14,7 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from kube_base.frozen import Frozen, replace
-from kube_rdma.model.pools.pool import Attach, Bind, Mode, PoolSpec, Preference
+from kube_rdma.model.pools import Attach, Bind, Mode, PoolSpec, Preference
 
 
 class Takes(StrEnum):

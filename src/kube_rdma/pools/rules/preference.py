@@ -16,10 +16,10 @@ from kube_base.errors import Refused
 from kube_base.frozen import Frozen
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model.card import Card, CardId
-from kube_rdma.model.pools.gpu_use import FreeGpu
-from kube_rdma.model.pools.pool import Pool, Preference, Share, ShareId
-from kube_rdma.pools.rules.distance import rank, way
+from kube_rdma.model.holdings import FreeGpu
+from kube_rdma.model.pools import Pool, Preference, Share, ShareId
 from kube_rdma.pools.rules.modes import terms
+from kube_rdma.pools.rules.topology import rank, way
 
 
 class _Rail(Frozen):

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from kube_base.frozen import replace
 from kube_rdma.lib.phrases import listed as enumerated
 from kube_rdma.model.card import Card, CardId
-from kube_rdma.model.pools.rails import RailRecord
+from kube_rdma.model.pools import RailRecord
 
 _ADDRESS = re.compile(r"[0-9a-fA-F]{4,}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]")
 _NOBODY = "0000:0000:0000:0000"  # the GUID of a device that was given none

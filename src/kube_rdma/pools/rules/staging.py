@@ -18,8 +18,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 from kube_base.frozen import Frozen
 from kube_rdma.lib.phrases import listed
-from kube_rdma.model.pools.holding import Holding
-from kube_rdma.model.pools.pool import Bind, Mode, PoolSpec, ShareId
+from kube_rdma.model.holdings import Holding
+from kube_rdma.model.pools import Bind, Mode, PoolSpec, ShareId
 from kube_rdma.pools.rules.holdings import holders
 from kube_rdma.pools.rules.modes import terms
 

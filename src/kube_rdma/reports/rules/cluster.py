@@ -1,28 +1,310 @@
 """Judges a cluster: what is wrong, how bad it is, what to do next.
 
-reports/gather hands in what the API server tells, reports/views/pages shows what comes out.
+reports/gather hands in what the API server tells, reports/views shows what comes out.
 Each Finding has a code that stays, one sentence and the next step; docs/reports.md lists the codes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from shlex import quote
 
 from kube_rdma.attach.rules.addresses import default_routes
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model.finding import Finding, Severity
-from kube_rdma.model.reports.cluster import (
+from kube_rdma.model.kubernetes import NodeState
+from kube_rdma.model.reports import (
     AddressPool,
+    ClusterEvent,
     ClusterFacts,
     ClusterHealth,
     NodePolicyState,
+    NodeReport,
     PolicyState,
+    ProgramPod,
     ProgramRole,
+    ProgramTemplate,
+    WaitingPod,
     Workload,
 )
-from kube_rdma.reports.rules.nodes import node_findings
-from kube_rdma.reports.rules.pods import pod_findings
+
+# What is wrong with single nodes: their agents, their reports, what their Events say.
+
+# Reasons of Events about a node that stand until the other one comes, what they are called here
+# and what to do. A reason without another one is over when its Event is.
+_STANDING = {
+    "NetworkConfigurationRefused": (
+        "NetworkConfiguration",
+        "CniFilesRefused",
+        "Do what it says of the file, or of the agent's mounts; the agent looks again by itself",
+    ),
+    "AddressTrouble": (
+        "AddressTroubleOver",
+        "AddressTrouble",
+        "Do what it says; kube-rdma ip check has more",
+    ),
+    "JournalTrouble": (
+        "",
+        "JournalTrouble",
+        "Run the version of kube-rdma again that wrote the file, or drain the node and remove it",
+    ),
+}
+
+
+def node_findings(facts: ClusterFacts) -> Iterator[Finding]:
+    """What is wrong with each node, in the order of their names."""
+    pods, reports = facts.agents, facts.reports or {}
+    nodes = {node.name: node for node in facts.nodes or ()}
+    for name in sorted({*nodes, *pods, *reports}):
+        if name in nodes and (name in pods or name in reports):
+            yield from _kubelet(nodes[name])
+        yield from _agent(name, facts, pods.get(name, ()))
+        yield from _report(name, reports.get(name))
+        if name in nodes and name in reports and pods.get(name):
+            yield from _shares(nodes[name], reports[name])
+    yield from _empty(reports)
+    yield from _versions(reports)
+    yield from _standing(facts.events or ())
+
+
+def _kubelet(node: NodeState) -> Iterator[Finding]:
+    """Where the kubelet is away, nothing that is known of the node is current."""
+    if not node.ready:
+        yield Finding.of(
+            "NodeNotReady",
+            f"node/{node.name}",
+            "The node is not ready, so its report and the state of its agent may be old",
+            f"See kubectl describe node {quote(node.name)}, and the kubelet's log on it",
+        )
+
+
+def _agent(name: str, facts: ClusterFacts, pods: tuple[ProgramPod, ...]) -> Iterator[Finding]:
+    about = f"node/{name}"
+    for pod in pods:
+        if not pod.ready:
+            why = f": {pod.why}" if pod.why else ""
+            sentence = f"The agent {pod.namespace}/{pod.name} is not ready{why}"
+            describe = f"kubectl -n {quote(pod.namespace)} describe pod {quote(pod.name)}"
+            remedy = f"See kubectl -n {quote(pod.namespace)} logs {quote(pod.name)}, and {describe}"
+            if "Image" in pod.why.partition(":")[0]:  # then there is no log
+                remedy = "Push the image, or name in image.repository and image.tag one that the "
+                remedy += f"nodes can pull; {describe} has the rest"
+            yield Finding.of("AgentNotReady", about, sentence, remedy)
+    if facts.pods is None or not any(w.role is ProgramRole.AGENT for w in facts.workloads or ()):
+        return
+    reporting = {w.title for w in facts.workloads or () if w.reports}
+    writes = any(pod.workload in reporting for pod in pods)
+    reported = name in (facts.reports or {})
+    if facts.reports is not None and not reported:
+        yield from _no_report(name, [pod for pod in pods if pod.workload in reporting])
+    if reported and not writes:
+        yield Finding.of(
+            "AgentMissing",
+            about,
+            "The node has a report and no agent that writes it, so what it says is old",
+            "Let the DaemonSet of the agent select the node, or delete the report: "
+            f"kubectl delete nodereport {quote(name)}",
+        )
+
+
+def _no_report(name: str, pods: Iterable[ProgramPod]) -> Iterator[Finding]:
+    """Agents that should report and do not; one that is not ready is told already."""
+    for pod in pods:
+        if pod.ready:
+            yield Finding.of(
+                "ReportMissing",
+                f"node/{name}",
+                f"The agent {pod.namespace}/{pod.name} runs and writes no report",
+                f"See kubectl -n {quote(pod.namespace)} logs {quote(pod.name)}: "
+                "it says which right its role lacks",
+            )
+
+
+def _report(name: str, report: NodeReport | None) -> Iterator[Finding]:
+    if report is None:
+        return
+    about = f"node/{name}"
+    for refusal in report.refusals:
+        remedy = "Correct the document; the former pools are served until then"
+        yield Finding.of("ConfigurationRefused", about, refusal, remedy)
+    for trouble in report.troubles:
+        remedy = "Change the selectors of the pools"
+        yield Finding.of("ConfigurationConflict", about, trouble, remedy)
+    if report.rerouted:
+        pods = f"The default route of pods leads through a network: {listed(report.rerouted)}"
+        remedy = "Delete those that do not ask for it by default-route: they get that of eth0 again"
+        yield Finding.of("PodsRerouted", about, pods, remedy, Severity.ADVICE)
+    ill, pooled = report.ill, report.pooled
+    if ill:
+        cards = listed([f"{card.name}: {'; '.join(card.reasons)}" for card in ill])
+        usable = f"{len(pooled) - len(ill)} of {len(pooled)} cards can be used"
+        yield Finding.of(
+            "CardsUnhealthy",
+            about,
+            f"{usable}. {cards}",
+            "Do what the reason says, or leave the card out of its pool by a selector",
+        )
+    for pending in report.pending:
+        remedy = "End the pods that it names, or wait for them"
+        yield Finding.of("ModeChangePending", about, pending.sentence, remedy, Severity.ADVICE)
+
+
+def _shares(node: NodeState, report: NodeReport) -> Iterator[Finding]:
+    """Where the kubelet counts other healthy shares than the agent."""
+    allocatable = dict(node.allocatable)
+    for pool in report.pools:
+        offered = allocatable.get(pool.resource, 0)
+        listed_now = 0 if pool.by_claims else pool.healthy
+        if offered != listed_now:
+            yield Finding.of(
+                "SharesDiffer",
+                f"node/{node.name}",
+                f"The kubelet offers {offered} shares of {pool.resource}, the agent {listed_now}",
+                "Wait a minute; if it stays so, see the kubelet's log for the resource's name",
+            )
+
+
+def _empty(reports: Mapping[str, NodeReport]) -> Iterator[Finding]:
+    """Resources of which no node has a card: their selectors name none, or the nodes are to come.
+
+    A node without cards of a pool is as it should be, while another one has some.
+    """
+    cards: dict[str, int] = {}
+    for pool in (pool for report in reports.values() for pool in report.pools):
+        cards[pool.resource] = cards.get(pool.resource, 0) + pool.cards
+    spare = {name: unused for name in sorted(reports) if (unused := _spare(reports[name]))}
+    for resource in sorted(name for name, count in cards.items() if not count):
+        sentence = f"No node has a card for {resource}"
+        remedy = "kube-rdma devices, on a node, says why cards are left out"
+        if spare:
+            node = next(iter(spare))
+            sentence += f". {node} has cards that are in no pool: {listed(spare[node])}"
+            remedy = "Write such names into the selectors of the pool (docs/config.md)"
+        yield Finding.of("NoCards", "", sentence, remedy, Severity.ADVICE)
+
+
+def _spare(report: NodeReport) -> list[str]:
+    """Cards of the node that no pool has, with their interfaces."""
+    unused = (card for card in report.cards if not card.resources and not card.gone)
+    return [
+        " ".join((card.name, *(f"({port.netdev})" for port in card.ports if port.netdev)))
+        for card in unused
+    ]
+
+
+def _versions(reports: Mapping[str, NodeReport]) -> Iterator[Finding]:
+    """Nodes whose agent is of another version than that of most."""
+    versions: dict[str, list[str]] = {}
+    for name, report in sorted(reports.items()):
+        versions.setdefault(report.version, []).append(name)
+    most = max(versions, key=lambda version: len(versions[version]), default="")
+    for version, names in versions.items():
+        if version != most:
+            yield Finding.of(
+                "AgentVersionsDiffer",
+                f"node/{names[0]}" if len(names) == 1 else "",
+                f"Agents of version {version} run on {listed(names)}, others are of {most}",
+                "Wait for the DaemonSet's update: kubectl rollout status",
+                Severity.ADVICE,
+            )
+
+
+def _standing(events: tuple[ClusterEvent, ...]) -> Iterator[Finding]:
+    """Troubles that agents told of, as far as they stand."""
+    last: dict[tuple[str, str], ClusterEvent] = {}
+    for event in events:
+        key = (event.name, event.reason)
+        if event.kind == "Node" and (key not in last or last[key].last <= event.last):
+            last[key] = event
+    for (name, reason), event in sorted(last.items()):
+        if reason not in _STANDING:
+            continue
+        other, code, remedy = _STANDING[reason]
+        over = last.get((name, other))
+        if over is None or over.last < event.last:
+            yield Finding.of(code, f"node/{name}", event.note, remedy)
+
+
+# Why pods wait: for shares that no node has left, or for networks that cannot be made.
+
+_OURS = ("kube-rdma", "rdma")  # words of an error of a sandbox that tell whose it is
+
+
+def resources(facts: ClusterFacts) -> Mapping[str, int]:
+    """The resources of all pools, with the healthy shares of all nodes."""
+    healthy: dict[str, int] = {}
+    for report in (facts.reports or {}).values():
+        for pool in report.pools:
+            healthy[pool.resource] = healthy.get(pool.resource, 0) + pool.healthy
+    return healthy
+
+
+def pod_findings(facts: ClusterFacts) -> Iterator[Finding]:
+    """Each pod that waits for something of kube-rdma's, with the last word about it."""
+    words = _last_words(facts.events or ())
+    ours = resources(facts)
+    others = _offered(facts).difference(ours)
+    for pod in facts.waiting or ():
+        yield from _pods_shares(pod, words, ours, others)
+        yield from _networks(pod, words)
+
+
+def _offered(facts: ClusterFacts) -> frozenset[str]:
+    """What nodes offer, of whatever program."""
+    nodes = facts.nodes or ()
+    return frozenset(name for node in nodes for name, count in node.allocatable if count)
+
+
+def _last_words(events: Collection[ClusterEvent]) -> Mapping[tuple[str, str, str], str]:
+    """The last note about each pod, by namespace, name and reason."""
+    notes: dict[tuple[str, str, str], str] = {}
+    for event in sorted(events, key=lambda each: each.last):
+        if event.kind == "Pod":
+            notes[event.namespace, event.name, event.reason] = event.note
+    return notes
+
+
+def _pods_shares(
+    pod: WaitingPod,
+    words: Mapping[tuple[str, str, str], str],
+    ours: Mapping[str, int],
+    others: Collection[str],
+) -> Iterator[Finding]:
+    """A pod that no node has the shares for; not one that waits for what others offer, as GPUs."""
+    note = words.get((pod.namespace, pod.name, "FailedScheduling"), "")
+    short = [name for name in pod.resources if f"Insufficient {name}" in note]
+    name = next((each for each in short if each in ours), short[0] if short else "")
+    if pod.node or not name or name in others:
+        return
+    if ours.get(name):
+        remedy = "End pods that hold shares, add nodes or cards, or raise the pool's shares"
+        sentence = f"It waits for shares of {name}: {note}"
+    elif name in ours:
+        remedy = "Make a card of the pool healthy, or let its selectors choose cards"
+        sentence = f"It waits for {name}, of which no node has a healthy share: {note}"
+    else:
+        sentence = f"It waits for {name}, which no node reports: {note}"
+        remedy = "Compare the name with the pools of kubectl get nodereports, or install the "
+        remedy += "program that offers it"
+    yield Finding.of("PodWaitsForShares", f"pod/{pod.title}", sentence, remedy)
+
+
+def _networks(pod: WaitingPod, words: Mapping[tuple[str, str, str], str]) -> Iterator[Finding]:
+    """A pod whose sandbox fails for its networks."""
+    note = words.get((pod.namespace, pod.name, "NetworksRefused"), "")
+    if not note:
+        sandbox = words.get((pod.namespace, pod.name, "FailedCreatePodSandBox"), "")
+        note = sandbox if pod.networks and any(word in sandbox for word in _OURS) else ""
+    if note:
+        yield Finding.of(
+            "PodWaitsForNetworks",
+            f"pod/{pod.title}",
+            f"Its networks cannot be made: {note}",
+            f"Do what the sentence says; kubectl -n {quote(pod.namespace)} describe pod "
+            f"{quote(pod.name)} has the rest",
+        )
+
 
 _KINDS = "Install it: kubectl apply -f config/crds"
 _PLAIN = (
@@ -203,3 +485,53 @@ def _advice(facts: ClusterFacts) -> Iterator[Finding]:
             "On Kubernetes 1.30 or newer: kubectl apply -f config/admission",
             Severity.ADVICE,
         )
+
+
+# Recognizes kube-rdma's programs by what their containers run: DaemonSets have the seeds' names.
+
+_ISOLATION = "--namespace-isolation"
+_USUAL = "default,kube-system"  # of the agent's option without a list
+_COMMAND = "kube-rdma"
+_MARK = "rdma"  # an image that was pushed under another name still has it in its arguments' company
+
+
+def program_role(template: ProgramTemplate) -> ProgramRole | None:
+    """Which program a container is, None when it is another's.
+
+    Without words the image's own are run, which is the agent: so seeds S2 and S3 start it.
+    """
+    words = template.words
+    if words and words[0].rpartition("/")[2] == _COMMAND:
+        words = words[1:]
+        if not words:
+            return None
+    elif not words and _COMMAND in template.image:
+        return ProgramRole.AGENT
+    elif _MARK not in template.image + template.workload:
+        return None
+    return next((role for role in ProgramRole if words[:1] == (role.value,)), None)
+
+
+def serves_cards(template: ProgramTemplate) -> bool:
+    """Whether a container is an agent with a node's cards; who only labels nodes has none."""
+    words = template.words
+    is_labeller = says(words, "--role", "node") and not says(words, "--role", "plugin")
+    return program_role(template) is ProgramRole.AGENT and not is_labeller
+
+
+def says(words: Sequence[str], option: str, value: str = "") -> bool:
+    """Whether the words of a command have an option, with this value if one is asked for."""
+    if not value:
+        return option in words
+    return f"{option}={value}" in words or (option, value) in pairwise(words)
+
+
+def everybodys(words: Sequence[str]) -> tuple[str, ...] | None:
+    """The namespaces whose networks all pods may name, by an agent's words; None: all of them."""
+    for word, following in pairwise((*words, "")):
+        option, equals, text = word.partition("=")
+        if option == _ISOLATION:
+            alone = not following or following.startswith("-")
+            names = text if equals else _USUAL if alone else following
+            return tuple(filter(None, map(str.strip, names.split(","))))
+    return None

@@ -1,6 +1,6 @@
 """Makes a node's report out of one look of its agent.
 
-Behind pools/rules/health/evaluate and pools/rules/health/condition: the loop of role plugin hands
+Behind pools/rules/health and pools/rules/condition: the loop of role plugin hands
 in what a look came to, and agent/node/report writes what comes out when it differs from the object.
 What changes without meaning (counters, times) is left out, or a node at rest would write.
 """
@@ -10,15 +10,26 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from kube_base.frozen import Frozen
+from kube_base.natural import natural
 from kube_rdma.attach.rules.plan import leads_pod
 from kube_rdma.lib.phrases import listed
 from kube_rdma.model.attach.attachment import Attachment
 from kube_rdma.model.card import Card, CardId, Netdev
-from kube_rdma.model.functions.function import FunctionsPlan
+from kube_rdma.model.device import PortState
 from kube_rdma.model.measures import figure_text
-from kube_rdma.model.pools.node_policy import ClusterNodePolicy, PolicyAtNode
-from kube_rdma.model.pools.pool import Pool, Serving, ShareId
-from kube_rdma.model.reports.node_report import (
+from kube_rdma.model.pools import (
+    ClusterNodePolicy,
+    FunctionsPlan,
+    PolicyAtNode,
+    Pool,
+    Serving,
+    ShareId,
+)
+from kube_rdma.model.reports import (
+    CardState,
+    ClusterFacts,
+    GridCard,
+    GridRow,
     NodeReport,
     PendingMode,
     ReportedCard,
@@ -26,9 +37,9 @@ from kube_rdma.model.reports.node_report import (
     ReportedPort,
 )
 from kube_rdma.model.survey import Survey
-from kube_rdma.pools.rules.cards import interfaces
-from kube_rdma.pools.rules.health.condition import CardsState
-from kube_rdma.pools.rules.health.evaluate import NodeVerdict
+from kube_rdma.pools.rules.condition import CardsState
+from kube_rdma.pools.rules.health import NodeVerdict
+from kube_rdma.pools.rules.selection import interfaces
 from kube_rdma.pools.rules.staging import Pending
 from kube_rdma.reports.rules.policies import at_node
 
@@ -187,3 +198,50 @@ def _pool(pool: Pool) -> ReportedPool:
         len(pool.cards),
         Serving.CLAIMS.value if pool.spec.serve is Serving.CLAIMS else "",
     )
+
+
+# Which card of which node is how: the grid that `kube-rdma status --svg` draws.
+
+
+def card_grid(facts: ClusterFacts) -> tuple[GridRow, ...]:
+    """A row for each node that has an agent or a report, in the order of their names."""
+    reports = facts.reports or {}
+    names = {node.name for node in facts.nodes or ()} | reports.keys() | facts.agents.keys()
+    ours = [name for name in names if name in reports or name in facts.agents]
+    return tuple(_row(facts, name, reports.get(name)) for name in sorted(ours, key=natural))
+
+
+def _row(facts: ClusterFacts, node: str, report: NodeReport | None) -> GridRow:
+    why = _silence(facts, node, report)
+    pooled = report.pooled if report else ()
+    cards = sorted(pooled, key=lambda card: card.id)
+    return GridRow(node, tuple(_card(card, why) for card in cards), why)
+
+
+def _silence(facts: ClusterFacts, node: str, report: NodeReport | None) -> str:
+    """Why nobody tells of the node's cards now, "" where its agent does."""
+    agents = facts.agents.get(node, ())
+    ready = {one.name: one.ready for one in facts.nodes or ()}
+    if not ready.get(node, True):
+        return "node not ready"
+    if facts.pods is not None and not any(pod.ready for pod in agents):
+        return "agent not ready" if agents else "no agent"
+    return "" if report else "no report"
+
+
+def _card(card: ReportedCard, silence: str) -> GridCard:
+    if silence:
+        return GridCard(card.name, CardState.UNSEEN, silence)
+    if card.gone:
+        return GridCard(card.name, CardState.GONE, next(iter(card.reasons), ""))
+    if card.reasons:
+        return GridCard(card.name, CardState.ILL, card.reasons[0])
+    if down := next(_silent_ports(card), ""):
+        return GridCard(card.name, CardState.PORT_DOWN, down)
+    return GridCard(card.name, CardState.WELL)
+
+
+def _silent_ports(card: ReportedCard) -> Iterator[str]:
+    for port in card.ports:
+        if port.state != PortState.ACTIVE:
+            yield f"port {port.number} of {port.device} is {port.state}"

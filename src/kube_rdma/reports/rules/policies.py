@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from kube_rdma.model.pools.node_policy import (
+from kube_rdma.model.pools import (
     ClusterNodePolicy,
     PolicyAtNode,
     PolicyOutcome,

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from kube_base.errors import Unavailable
 from kube_base.plain_text import plain
-from kube_rdma.model.verify.bandwidth import PerftestRow, PerftestRun, PodDevice
+from kube_rdma.model.verify import PerftestRow, PerftestRun, PodDevice
 
 LISTENING = "listening"  # what a server's script prints when it can be dialled
 SIGNALLED = "a client was ended by signal"  # with the number behind it

@@ -10,7 +10,8 @@ looked at like any word of a stranger.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from ipaddress import ip_interface
 from shlex import quote
@@ -18,11 +19,14 @@ from typing import Any
 
 from kube_base.errors import Refused
 from kube_base.foreign_json import Undecodable, decoded
-from kube_base.frozen import Frozen
-from kube_rdma.model.claims.device import PublishedCard
+from kube_base.frozen import Frozen, replace
+from kube_rdma.model.claims.devices import PublishedCard
 from kube_rdma.model.device import PciAddress
-from kube_rdma.model.verify.bandwidth import PairedPod, PodDevice
+from kube_rdma.model.pools import Bind
+from kube_rdma.model.reports import NodeReport, ReportedPool
+from kube_rdma.model.verify import PairedPod, PodDevice
 from kube_rdma.pools.rules.claimed_cards import rdma_devices
+from kube_rdma.pools.rules.modes import MODES, ModeRow, Takes
 from kube_rdma.verify.rules.copies import LABEL
 
 MOST_DEVICES = 64  # of a pod; its own word for them decides how long it is measured
@@ -203,3 +207,157 @@ def _address(ips: object) -> str | None:
         with suppress(ValueError):
             return str(ip_interface(entry).ip)
     return None
+
+
+# The pods of `kube-rdma verify nodes` without a manifest: made from the nodes' NodeReports.
+
+_FUNCTIONS = (
+    "its pool gives virtual functions, which have no address on the node; give a pod with their "
+    "network by -f"
+)
+
+
+class OwnPods(Frozen):
+    """A pod for each node that can take part, and why others cannot.
+
+    `cards` are cards of these nodes that are unhealthy: node, card and reason of each.
+    """
+
+    resource: str
+    by_node: Mapping[str, Mapping[str, Any]]
+    left_out: Mapping[str, str]
+    cards: tuple[tuple[str, str, str], ...] = ()
+
+
+def own_pods(reports: Mapping[str, NodeReport], resource: str, image: str) -> OwnPods:
+    """The pods of a resource; without one it is the only one that nodes have. Raise Refused."""
+    chosen = _chosen(reports, resource)
+    by_node: dict[str, Mapping[str, Any]] = {}
+    left_out: dict[str, str] = {}
+    cards: list[tuple[str, str, str]] = []
+    for node, report in sorted(reports.items()):
+        pool = next((pool for pool in report.pools if pool.resource == chosen), None)
+        why = f"its NodeReport has no pool {chosen}" if pool is None else _hindered(pool)
+        if pool is None or why:
+            left_out[node] = why
+            continue
+        by_node[node] = own_pod(chosen, _shares(pool, report), image)
+        cards += [(node, name, why) for name, why in _unhealthy(report, chosen)]
+    return OwnPods(chosen, by_node, left_out, tuple(cards))
+
+
+def own_pod(resource: str, shares: int, image: str) -> dict[str, Any]:
+    """A pod on the node's own network, which may lock memory as verbs need it.
+
+    It tolerates taints that keep pods from being placed: nodes with cards often have one.
+    """
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {},
+        "spec": {
+            "hostNetwork": True,
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "tolerations": [{"operator": "Exists", "effect": "NoSchedule"}],
+            "containers": [
+                {
+                    "name": "verify",
+                    "image": image,
+                    "resources": {"limits": {resource: shares}},
+                    "securityContext": {"capabilities": {"add": ["IPC_LOCK"]}},
+                }
+            ],
+        },
+    }
+
+
+def _chosen(reports: Mapping[str, NodeReport], wanted: str) -> str:
+    names = sorted({pool.resource for report in reports.values() for pool in report.pools})
+    if not names:
+        raise Refused(
+            "no NodeReport has a pool of cards",
+            remedy="See `kube-rdma status`, or give the manifest of a pod with -f",
+            where="verify nodes",
+        )
+    listed = ", ".join(names)
+    if wanted and wanted not in names:
+        raise Refused(
+            f"no NodeReport has a pool {wanted}",
+            remedy=f"Choose one of {listed}",
+            where="--resource",
+        )
+    if not wanted and len(names) > 1:
+        raise Refused(
+            f"the nodes have {len(names)} resources",
+            remedy=f"Choose one with --resource: {listed}",
+            where="verify nodes",
+        )
+    return wanted or names[0]
+
+
+def _hindered(pool: ReportedPool) -> str:
+    """Why a pool gives a pod on the node's network nothing to measure with; empty if it does."""
+    row = _row(pool)
+    if row is not None and row.takes is Takes.FUNCTION:
+        return _FUNCTIONS
+    return "" if pool.healthy else f"no share of {pool.resource} is healthy"
+
+
+def _row(pool: ReportedPool) -> ModeRow | None:
+    """What its mode means; None for one of a later release."""
+    return next((row for mode, row in MODES.items() if mode == pool.mode), None)
+
+
+def _shares(pool: ReportedPool, report: NodeReport) -> int:
+    """One where it opens all cards of the pool, else one for each healthy card."""
+    row = _row(pool)
+    if row is None or row.bind is Bind.POOL:
+        return 1
+    cards = [card for card in report.cards if pool.resource in card.resources]
+    healthy = sum(not card.reasons and not card.gone for card in cards)
+    return max(1, min(healthy or pool.cards, pool.healthy))
+
+
+def _unhealthy(report: NodeReport, resource: str) -> Iterator[tuple[str, str]]:
+    for card in report.cards:
+        if resource not in card.resources:
+            continue
+        if card.gone:
+            yield card.name, "the node no longer has this card"
+        elif card.reasons:
+            yield card.name, card.reasons[0]
+
+
+# Which rail a pod's device is on: its place, or its name where pods have unlike numbers of them.
+
+
+def with_rails(pods: Sequence[PairedPod]) -> list[PairedPod]:
+    """The pods, in which those that lack devices know the rails of what they have."""
+    most = max((len(pod.devices) for pod in pods), default=0)
+    whole = Counter(_names(pod) for pod in pods if len(pod.devices) == most)
+    usual = whole.most_common(1)[0][0] if whole else ()
+    return [_placed(pod, usual) for pod in pods]
+
+
+def _placed(pod: PairedPod, usual: tuple[str, ...]) -> PairedPod:
+    names = _names(pod)
+    are_unique = len(set(names)) == len(names) and len(set(usual)) == len(usual)
+    if len(names) == len(usual) or not are_unique or not set(names) <= set(usual):
+        return pod
+    return replace(pod, rails=tuple(usual.index(name) for name in names))
+
+
+def _names(pod: PairedPod) -> tuple[str, ...]:
+    return tuple(device.name for device in pod.devices)
+
+
+def lonely(pods: Sequence[PairedPod]) -> Iterator[tuple[str, str]]:
+    """Devices that nothing can be measured with, and why; none where there is only one pod."""
+    if len(pods) < 2:
+        return
+    members = Counter(rail for pod in pods for rail in pod.by_rail)
+    for pod in pods:
+        for rail, device in pod.by_rail.items():
+            if members[rail] == 1:
+                yield f"{pod.title} {device.name}", f"no other pod has a device on rail {rail}"

@@ -13,10 +13,9 @@ from kube_client.watching import Changed, Synced
 from kube_client.wire import Answer
 from kube_rdma.adapters.cluster.kinds.pod import POD, READ, pod_state
 from kube_rdma.attach.documents import network_status, networks, pod_networks
-from kube_rdma.attach.rules import repair, requests
-from kube_rdma.attach.rules.settings import files
-from kube_rdma.model.attach.restart import RESTART
-from kube_rdma.model.pod import MIRROR
+from kube_rdma.attach.rules import repair, requests, settings
+from kube_rdma.model.attach.attachment import RESTART
+from kube_rdma.model.kubernetes import MIRROR
 
 __all__ = [
     "POD",
@@ -93,7 +92,7 @@ def test_all_that_is_read_is_kept():
         networks.ANNOTATION, network_status.ANNOTATION, network_status.OWN_ANNOTATION,
         pod_networks.ANNOTATION, pod_networks.DEFINITION, network_status.POD_NETWORKS_STATUS,
         requests.ANNOTATION, requests.POD_NETWORKS, requests.POD_NETWORKS_DEFINITION,
-        requests.DEFAULT_NETWORK, repair.STATUS, repair.OWN_STATUS, files.ANNOTATION,
+        requests.DEFAULT_NETWORK, repair.STATUS, repair.OWN_STATUS, settings.ANNOTATION,
         RESTART, MIRROR,
     }  # fmt: skip
     assert named == READ

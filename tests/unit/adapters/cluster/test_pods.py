@@ -6,7 +6,7 @@ from kube_base.errors import Unavailable
 from kube_base.frozen import replace
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.pod import POD
-from kube_rdma.adapters.cluster.pods import Pods
+from kube_rdma.adapters.cluster.nodes import Pods
 from tests.kit.api_server import QUICK
 
 

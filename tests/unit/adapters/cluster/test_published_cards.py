@@ -5,7 +5,7 @@ import pytest
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.resource_slice import RESOURCE_SLICE
 from kube_rdma.claims.cluster import node_slices
-from kube_rdma.model.claims.device import DRIVER, PublishedCard
+from kube_rdma.model.claims.devices import DRIVER, PublishedCard
 from kube_rdma_testing.cluster.server import FakeServer
 
 STANDARD = "resource.kubernetes.io/pciBusID"

@@ -6,9 +6,9 @@ from kube_base.errors import Refused
 from kube_client import wire
 from kube_client.kinds import Wanted
 from kube_rdma.adapters.cluster.kinds.node import NODE, NodeObjectSpec, node_state, whole
+from kube_rdma.adapters.cluster.kinds.pod import DAEMON_SET
 from kube_rdma.adapters.cluster.kinds.resource_claim import OWN_CLAIM, allocated_claim
-from kube_rdma.adapters.cluster.kinds.workload import DAEMON_SET
-from kube_rdma.verify.cluster_checks import BANDWIDTH_CHECK, seen_check
+from kube_rdma.verify.cluster import BANDWIDTH_CHECK, seen_check
 from tests.kit.api_server import TRIAL, Spec
 
 

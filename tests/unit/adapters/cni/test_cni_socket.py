@@ -15,8 +15,7 @@ import pytest
 
 from kube_base.errors import Refused, Unavailable
 from kube_rdma.adapters.cni import protocol
-from kube_rdma.adapters.cni.socket import CniSocket, Limits
-from kube_rdma.adapters.cni.turns import CALLER, refuse_hung_up
+from kube_rdma.adapters.cni.socket import CALLER, CniSocket, Limits, refuse_hung_up
 from kube_rdma.model.attach.cni import CniResult, LinkRoute, Verb
 from kube_rdma_testing.cni.shim import FakeShim
 from kube_rdma_testing.recording import recorded

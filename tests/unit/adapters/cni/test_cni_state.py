@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kube_base.errors import Unavailable
 from kube_rdma.adapters.cni.state import AskingPods, Mark, MissedDeletes
 from kube_rdma.model.attach.cni import CniAttachment
-from kube_rdma.model.late_binding.binding import PodName
+from kube_rdma.model.late_binding import PodName
 
 PODS = st.frozensets(
     st.builds(PodName, st.sampled_from(["a", "b-1"]), st.sampled_from(["x", "y.z-0", "a"]))

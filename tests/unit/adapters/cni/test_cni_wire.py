@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from kube_base.errors import Broken, Refused, Unavailable
 from kube_rdma.adapters.cni import protocol as wire
 from kube_rdma.model.attach import cni
-from kube_rdma.model.cni_conf import ANNOTATIONS
-from kube_rdma.model.late_binding.binding import PodName
+from kube_rdma.model.attach.cni import ANNOTATIONS
+from kube_rdma.model.late_binding import PodName
 
 PREVIOUS = {
     "cniVersion": "1.1.0",

@@ -6,7 +6,7 @@ from contextlib import suppress
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.adapters.cni.turns import CALLER, Turns, set_aside
+from kube_rdma.adapters.cni.socket import CALLER, Turns, set_aside
 
 
 async def drained(turns, kinds, gone=()):

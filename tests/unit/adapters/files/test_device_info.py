@@ -7,7 +7,7 @@ import pytest
 from kube_base.errors import Unavailable
 from kube_rdma.adapters.files.device_info import DeviceInfoFolder, file_name
 from kube_rdma.model.device import PciAddress
-from kube_rdma.model.pools.pool import DeviceInfo, ShareId
+from kube_rdma.model.pools import DeviceInfo, ShareId
 
 VF, PF = PciAddress("0000:81:00.2"), PciAddress("0000:81:00.0")
 SHARE = ShareId(VF)

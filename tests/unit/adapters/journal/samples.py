@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from kube_base.frozen import replace
-from kube_rdma.adapters.journal.disk import Folder
-from kube_rdma.adapters.journal.format import (
+from kube_rdma.adapters.journal.codec import (
     ADDRESSES,
     ATTACHMENTS,
     BINDINGS,
@@ -24,7 +23,9 @@ from kube_rdma.adapters.journal.format import (
     POOLS,
     RAILS,
 )
+from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.adapters.journal.journal import Journal
+from kube_rdma.model import pools as vf
 from kube_rdma.model.attach import steps
 from kube_rdma.model.attach.attachment import (
     AskedAddress,
@@ -37,30 +38,34 @@ from kube_rdma.model.attach.attachment import (
     Sandbox,
 )
 from kube_rdma.model.attach.cni import Dns
-from kube_rdma.model.claims.parameters import ClaimParameters, NetworkReference
-from kube_rdma.model.claims.prepared import ClaimName, ClaimShare, ClaimUser, PreparedClaim
-from kube_rdma.model.device import CharKind, PciAddress
-from kube_rdma.model.functions import step as vf
-from kube_rdma.model.functions.function import MadeFunctions
+from kube_rdma.model.claims.claim import (
+    ClaimName,
+    ClaimParameters,
+    ClaimShare,
+    ClaimUser,
+    NetworkReference,
+    PreparedClaim,
+)
+from kube_rdma.model.device import CharKind, PciAddress, PlannedHostLink
 from kube_rdma.model.ipam import AddressAllocation, AllocationRecord, JournalIdentity
-from kube_rdma.model.late_binding.binding import Binding, PodName, Promise
-from kube_rdma.model.link import PlannedHostLink
-from kube_rdma.model.pools.pool import (
+from kube_rdma.model.late_binding import Binding, PodName, Promise
+from kube_rdma.model.pools import (
     AppliedPools,
     Attach,
     Bind,
     ExtraInfo,
     FunctionRange,
+    MadeFunctions,
     Mode,
     PoolSpec,
     Preference,
+    RailRecord,
+    RdmaLimits,
     Selector,
     Serving,
     Variables,
 )
-from kube_rdma.model.pools.rails import RailRecord
-from kube_rdma.model.pools.rdma_limits import RdmaLimits
-from kube_rdma.model.settings.fabric import FabricProfile
+from kube_rdma.model.settings import FabricProfile
 
 CONTAINER = "0d5f1c9ae8b74f3f"
 V4, V6 = ip_address("192.168.111.7"), ip_address("fd00:111::7")

@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_base.frozen import replace
-from kube_rdma.adapters.journal.codec import TAG
-from kube_rdma.adapters.journal.format import CODEC
+from kube_rdma.adapters.journal.codec import CODEC, TAG
 from kube_rdma.model.attach.attachment import Attachment
 from kube_rdma.model.attach.steps import RemoveLink, SetLink, TakeLink
-from kube_rdma.model.pools.pool import Mode, PoolSpec
+from kube_rdma.model.pools import Mode, PoolSpec
 from tests.kit.recorded import ROOTS
 from tests.kit.recorded_values import values
 from tests.unit.adapters.journal.samples import APPLIED, ATTACHMENT, BOOKING

@@ -15,12 +15,11 @@ import pytest
 from kube_base.errors import KubeError
 from kube_base.frozen import replace
 from kube_rdma.adapters.files.device_info import DeviceInfoFolder, document
-from kube_rdma.adapters.journal.format import RAILS
-from kube_rdma.adapters.journal.glance import glances
-from kube_rdma.adapters.journal.journal import Journal
-from kube_rdma.adapters.kubelet.checkpoint import NAME, DeviceCheckpoint
+from kube_rdma.adapters.journal.codec import RAILS
+from kube_rdma.adapters.journal.journal import Journal, glances
+from kube_rdma.adapters.kubelet.folders import NAME, DeviceCheckpoint
 from kube_rdma.model.device import PciAddress
-from kube_rdma.model.pools.pool import DeviceInfo
+from kube_rdma.model.pools import DeviceInfo
 from kube_rdma_testing.disk import FakeDisk
 from tests.kit.foreign_files import CHECKPOINT
 from tests.unit.adapters.journal.samples import RECORDS

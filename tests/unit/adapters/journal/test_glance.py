@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kube_base.errors import Unavailable
+from kube_rdma.adapters.journal.codec import BINDINGS
 from kube_rdma.adapters.journal.disk import Folder
-from kube_rdma.adapters.journal.format import BINDINGS
-from kube_rdma.adapters.journal.glance import glance, glances
-from kube_rdma.adapters.journal.journal import Journal
-from kube_rdma.model.late_binding.binding import Binding, Promise
+from kube_rdma.adapters.journal.journal import Journal, glance, glances
+from kube_rdma.model.late_binding import Binding, Promise
 
 PROMISE = Promise("n1", "rdma/hca", ("a-0",), ("a",), "kube-rdma.io/hca=a-0-n1", 1.0)
 

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 import pytest
 
 from kube_base.errors import Refused, Unavailable
-from kube_rdma.adapters.journal.codec import RecordCodec, form
+from kube_rdma.adapters.journal.codec import FORMS, RecordCodec, form
 from kube_rdma.adapters.journal.disk import Folder
-from kube_rdma.adapters.journal.format import FORMS
 from kube_rdma.adapters.journal.journal import Journal, Loaded
-from kube_rdma.model.late_binding.binding import Promise
+from kube_rdma.model.late_binding import Promise
 from kube_rdma_testing.disk import Failing, FakeDisk, Killed
 
 

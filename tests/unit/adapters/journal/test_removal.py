@@ -2,7 +2,7 @@
 
 import pytest
 
-from kube_rdma.adapters.journal.removal import needed, remove
+from kube_rdma.adapters.journal.disk import needed, remove
 
 
 @pytest.fixture

@@ -7,9 +7,8 @@ import pytest
 
 from kube_base.errors import Refused
 from kube_base.frozen import replace
-from kube_rdma.adapters.kubelet.device_plugin import DevicePlugin
-from kube_rdma.adapters.kubelet.service import Answers
-from kube_rdma.model.pools.pool import Grant, Offer, Share
+from kube_rdma.adapters.kubelet.device_plugin import Answers, DevicePlugin
+from kube_rdma.model.pools import Grant, Offer, Share
 from kube_rdma_testing.recording import recorded
 
 PATHS = ("/dev/infiniband/rdma_cm", "/dev/infiniband/uverbs0")

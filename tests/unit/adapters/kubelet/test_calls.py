@@ -4,8 +4,8 @@ import pytest
 from grpclib import GRPCError, Status
 
 from kube_base.errors import Unavailable
-from kube_rdma.adapters.kubelet.service import Choice
-from kube_rdma.model.pools.pool import Share
+from kube_rdma.adapters.kubelet.device_plugin import Choice
+from kube_rdma.model.pools import Share
 from kube_rdma_testing.kubelet.devices import ContainerPlace
 from kube_rdma_testing.kubelet.kubelet import FakeKubelet
 from tests.unit.adapters.kubelet.conftest import Desk, make_offer, running

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from kube_base.errors import Unavailable
-from kube_rdma.adapters.kubelet.checkpoint import NAME, DeviceCheckpoint
-from kube_rdma.model.pools.holding import RecordedGrant
+from kube_rdma.adapters.kubelet.folders import NAME, DeviceCheckpoint
+from kube_rdma.model.holdings import RecordedGrant
 from kube_rdma_testing.kubelet.devices import ContainerPlace
 from kube_rdma_testing.kubelet.kubelet import FakeKubelet
 from tests.unit.adapters.kubelet.conftest import make_offer, running

@@ -6,8 +6,12 @@ import pytest
 from grpclib.client import Channel
 
 from kube_base.errors import Refused
-from kube_rdma.adapters.kubelet.claim_health import ClaimHealth, shortened
-from kube_rdma.adapters.kubelet.claim_plugin import ClaimAnswers, ClaimPlugin
+from kube_rdma.adapters.kubelet.claim_plugin import (
+    ClaimAnswers,
+    ClaimHealth,
+    ClaimPlugin,
+    shortened,
+)
 from kube_rdma.adapters.kubelet.proto import dra_health_v1_pb2 as v1
 from kube_rdma.adapters.kubelet.proto import dra_health_v1alpha1_pb2 as v1alpha1
 from kube_rdma.adapters.kubelet.proto import dra_v1_pb2 as pb
@@ -18,8 +22,8 @@ from kube_rdma.adapters.kubelet.proto.dra_health_v1alpha1_grpc import (
 )
 from kube_rdma.adapters.kubelet.proto.dra_v1_grpc import DRAPluginStub
 from kube_rdma.adapters.kubelet.proto.pluginregistration_v1_grpc import RegistrationStub
-from kube_rdma.model.claims.health import DeviceHealth
-from kube_rdma.model.claims.prepared import ClaimName, PreparedDevice
+from kube_rdma.model.claims.claim import ClaimName, PreparedDevice
+from kube_rdma.model.claims.devices import DeviceHealth
 from tests.unit.agent.world import until
 
 DRIVER = "rdma.example.com"

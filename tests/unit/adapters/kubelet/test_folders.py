@@ -6,10 +6,8 @@ import socket
 import pytest
 
 from kube_base.errors import Refused
-from kube_rdma.adapters.kubelet.device_plugin import DevicePlugin
+from kube_rdma.adapters.kubelet.device_plugin import DevicePlugin, Registry, WatchedPlugin, serve
 from kube_rdma.adapters.kubelet.folders import KNOWN, Folders, find_folders
-from kube_rdma.adapters.kubelet.plugin_watcher import WatchedPlugin
-from kube_rdma.adapters.kubelet.registry import Registry, serve
 from tests.unit.adapters.kubelet.conftest import Desk, make_offer
 
 USUAL = "var/lib/kubelet"

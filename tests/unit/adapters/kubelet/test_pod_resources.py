@@ -9,10 +9,10 @@ from grpclib.server import Server
 from kube_base.errors import Unavailable
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.adapters.kubelet.proto import podresources_v1_pb2 as pb
-from kube_rdma.model.claims.device import ClaimedDevice, SliceDevice
-from kube_rdma.model.late_binding.binding import PodName
-from kube_rdma.model.pools.holding import Allocatable, Holding, NodeHoldings
-from kube_rdma.model.pools.pool import Share
+from kube_rdma.model.claims.devices import ClaimedDevice, SliceDevice
+from kube_rdma.model.holdings import Allocatable, Holding, NodeHoldings
+from kube_rdma.model.late_binding import PodName
+from kube_rdma.model.pools import Share
 from kube_rdma_testing.kubelet.devices import ContainerPlace, Devices
 from kube_rdma_testing.kubelet.kubelet import FakeKubelet
 from kube_rdma_testing.kubelet.pod_resources import FakePodResources

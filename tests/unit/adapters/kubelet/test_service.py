@@ -6,9 +6,9 @@ import pytest
 from grpclib.client import Channel
 from grpclib.server import Server
 
+from kube_rdma.adapters.kubelet.device_plugin import PoolService
 from kube_rdma.adapters.kubelet.proto import deviceplugin_v1beta1_pb2 as pb
 from kube_rdma.adapters.kubelet.proto.deviceplugin_v1beta1_grpc import DevicePluginStub
-from kube_rdma.adapters.kubelet.service import PoolService
 from tests.unit.adapters.kubelet.conftest import Desk, make_offer
 
 

@@ -5,7 +5,7 @@ import socket
 import pytest
 from grpclib.client import Channel
 
-from kube_rdma.adapters.kubelet.plugin_watcher import WatchedPlugin
+from kube_rdma.adapters.kubelet.device_plugin import WatchedPlugin
 from kube_rdma.adapters.kubelet.proto import pluginregistration_v1_pb2 as pb
 from kube_rdma.adapters.kubelet.proto.pluginregistration_v1_grpc import RegistrationStub
 from kube_rdma_testing.kubelet.kubelet import FakeKubelet

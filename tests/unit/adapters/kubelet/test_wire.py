@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 
 from kube_base.backoff import FIRST, LONGEST, full_jitter
 from kube_base.errors import Broken, KubeError, Refused, Unavailable
-from kube_rdma.adapters.kubelet import wire
-from kube_rdma.model.pools.pool import FileMount, Grant, Share
+from kube_rdma.adapters.kubelet import device_plugin
+from kube_rdma.model.pools import FileMount, Grant, Share
 from tests.unit.adapters.kubelet.conftest import make_offer
 
 
 def test_shares_carry_health_and_numa_nodes():
     shares = (Share("a", True, (0, 1)), Share("b", False), Share("c", True, (0,)))
-    devices = wire.device_list(make_offer(shares=shares)).devices
+    devices = device_plugin.device_list(make_offer(shares=shares)).devices
     assert [(d.ID, d.health) for d in devices] == [
         ("a", "Healthy"),
         ("b", "Unhealthy"),
@@ -25,7 +25,9 @@ def test_shares_carry_health_and_numa_nodes():
 
 
 def test_device_nodes_never_allow_mknod():
-    response = wire.container_response(Grant("rdma/hca", ("hca-1",), ("/dev/infiniband/uverbs3",)))
+    response = device_plugin.container_response(
+        Grant("rdma/hca", ("hca-1",), ("/dev/infiniband/uverbs3",))
+    )
     (spec,) = response.devices
     assert spec.container_path == spec.host_path == "/dev/infiniband/uverbs3"
     assert spec.permissions == "rw"
@@ -33,7 +35,7 @@ def test_device_nodes_never_allow_mknod():
 
 def test_mounts_are_read_only():
     mounts = (FileMount("/var/lib/a", "/usr/share/a"),)
-    response = wire.container_response(Grant("rdma/hca", ("hca-1",), (), mounts=mounts))
+    response = device_plugin.container_response(Grant("rdma/hca", ("hca-1",), (), mounts=mounts))
     (mount,) = response.mounts
     assert (mount.host_path, mount.container_path) == ("/var/lib/a", "/usr/share/a")
     assert mount.read_only
@@ -48,12 +50,12 @@ def test_mounts_are_read_only():
     ],
 )
 def test_an_error_keeps_its_sentence(error, status):
-    found = wire.grpc_error(error)
+    found = device_plugin.grpc_error(error)
     assert (found.status, found.message) == (status, str(error))
 
 
 def test_every_kind_of_error_has_a_status():
-    assert {kind for kind, _ in wire.STATUS} == set(KubeError.__subclasses__())
+    assert {kind for kind, _ in device_plugin.STATUS} == set(KubeError.__subclasses__())
 
 
 @given(st.integers(0, 10**6))

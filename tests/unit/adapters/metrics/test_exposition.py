@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from kube_rdma.adapters.metrics.exposition import KeptExposition, exposition
-from kube_rdma.model.metrics.families import Durations, MetricFamily, MetricKind, MetricSeries
+from kube_rdma.model.metrics import Durations, MetricFamily, MetricKind, MetricSeries
 
 GAUGE = MetricFamily("a_gauge", MetricKind.GAUGE, ("device", "port"), "A gauge.", "a test")
 COUNTER = MetricFamily("things_total", MetricKind.COUNTER, ("pod",), "A counter.", "a test")

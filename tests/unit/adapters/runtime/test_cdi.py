@@ -10,15 +10,8 @@ from hypothesis import strategies as st
 from kube_base.errors import Broken, Refused, Unavailable
 from kube_base.frozen import replace
 from kube_rdma.adapters.runtime.cdi import CdiFolder, document, file_name
-from kube_rdma.model.late_binding.binding import (
-    Binding,
-    CdiFile,
-    Edits,
-    PodName,
-    cdi_name,
-    lift_memlock,
-)
-from kube_rdma.model.pools.pool import FileMount
+from kube_rdma.model.late_binding import Binding, CdiFile, Edits, PodName, cdi_name, lift_memlock
+from kube_rdma.model.pools import FileMount
 from kube_rdma_testing.runtime.cdi import FakeCdiRuntime
 
 EDITS = Edits(

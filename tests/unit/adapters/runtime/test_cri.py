@@ -12,8 +12,7 @@ from kube_rdma.adapters.runtime.cri import (
     read_runtime,
     read_sandboxes,
 )
-from kube_rdma.model.late_binding.binding import PodName
-from kube_rdma.model.late_binding.runtime import MadeContainer, PodSandbox, Runtime
+from kube_rdma.model.late_binding import MadeContainer, PodName, PodSandbox, Runtime
 from kube_rdma_testing.runtime.cri import FakeCriRuntime
 
 DIRS = ["/etc/cdi", "/var/run/cdi"]

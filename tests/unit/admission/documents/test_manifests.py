@@ -3,8 +3,7 @@
 import pytest
 
 from kube_base.errors import Refused
-from kube_rdma.admission.documents.manifests import manifests
-from kube_rdma.admission.documents.pod_places import pods
+from kube_rdma.admission.documents.manifests import manifests, pods
 from kube_rdma.lib.text.reader import read_all
 
 POD = "{spec: {containers: [{name: a}]}}"

@@ -12,7 +12,7 @@ from kube_rdma.admission.rules.completions import completions
 from kube_rdma.admission.rules.findings import findings
 from kube_rdma.lib.text.document import of_value, section
 from kube_rdma.lib.text.reader import MOST_OF_MANIFESTS, read_all
-from kube_rdma.model.admission.pod_template import ContainerRole, NodeDemand, PodTemplate
+from kube_rdma.model.admission import ContainerRole, NodeDemand, PodTemplate
 
 POD = """\
 metadata:

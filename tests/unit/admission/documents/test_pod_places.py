@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rdma.admission.documents import pod_manifest
-from kube_rdma.admission.documents.manifests import manifests
-from kube_rdma.admission.documents.pod_places import annotations_above, pods
+from kube_rdma.admission.documents.manifests import annotations_above, manifests, pods
 from kube_rdma.admission.manifest_check import check
 from kube_rdma.attach.rules.requests import ANNOTATION, POD_NETWORKS
 from kube_rdma.lib.text.document import name

@@ -3,13 +3,13 @@
 import pytest
 
 from kube_base.errors import Refused
-from kube_rdma.admission.documents.settings import FIELDS, load
+from kube_rdma.admission.documents.pod_manifest import FIELDS, load_settings
 from kube_rdma.install.rules.presets import DEFAULTS
-from kube_rdma.model.admission.facts import USUAL
+from kube_rdma.model.admission import USUAL
 
 
 def test_nothing_set_is_what_is_usual():
-    assert load((), "x") == USUAL
+    assert load_settings((), "x") == USUAL
 
 
 def test_the_chart_s_own_values_are_what_is_usual():
@@ -17,17 +17,17 @@ def test_the_chart_s_own_values_are_what_is_usual():
     values = DEFAULTS["admission"]["pods"]
     lists = {name: value for name, value in values.items() if isinstance(value, str)}
     assert lists.keys() <= FIELDS.keys()
-    assert load((f"{name}={value}" for name, value in lists.items()), "x") == USUAL
+    assert load_settings((f"{name}={value}" for name, value in lists.items()), "x") == USUAL
 
 
 def test_lists_have_commas_and_the_last_one_counts():
-    settings = load(("mgpuResources=a/b", "mgpuResources=c/d, e/f", "shmSize=16Gi"), "x")
+    settings = load_settings(("mgpuResources=a/b", "mgpuResources=c/d, e/f", "shmSize=16Gi"), "x")
     assert (settings.mgpu, settings.shm_size) == (("c/d", "e/f"), "16Gi")
 
 
 @pytest.mark.parametrize("text", ["mgpuResource=a", "mgpuResources", "", "shmSize=much"])
 def test_anything_else_is_refused(text):
     with pytest.raises(Refused) as caught:
-        load((text,), "--admission-set")
+        load_settings((text,), "--admission-set")
     assert caught.value.where == "--admission-set"
     assert caught.value.remedy

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kube_rdma.admission.rules.completions import ANNOTATION, completions
 from kube_rdma.admission.rules.findings import findings
 from kube_rdma.attach.rules.requests import POD_NETWORKS
-from kube_rdma.model.admission.facts import AdmissionFacts, AdmissionSettings
+from kube_rdma.model.admission import AdmissionFacts, AdmissionSettings
 from tests.kit.admission import VKE, asking, blocks, container, networks, template
 
 ALL = {ANNOTATION: "ipc-lock, shm=16Gi, pod-networks"}

@@ -10,16 +10,11 @@ from hypothesis import strategies as st
 from kube_base.frozen import replace
 from kube_rdma.admission.rules.findings import findings
 from kube_rdma.attach.rules.requests import ANNOTATION, POD_NETWORKS
-from kube_rdma.model.admission.facts import (
-    AdmissionFacts,
-    AdmissionSettings,
-    ClaimFacts,
-    OfferedPool,
-)
+from kube_rdma.model.admission import AdmissionFacts, AdmissionSettings, ClaimFacts, OfferedPool
 from kube_rdma.model.attach.attachment import InterfaceAddress, Network, NetworkKind
 from kube_rdma.model.finding import Severity
 from kube_rdma.model.ipam import IPPool, IPRange, PoolName
-from kube_rdma.model.pools.pool import Bind, Mode, PoolSpec
+from kube_rdma.model.pools import Bind, Mode, PoolSpec
 from tests.kit.admission import VKE, asking, blocks, container, networks, template
 
 LABEL = "vke.node.rdma.mode"

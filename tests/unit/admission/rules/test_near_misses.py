@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from kube_rdma.admission.rules.findings import findings
 from kube_rdma.admission.rules.near_misses import misspelt, near
 from kube_rdma.attach.rules.requests import ANNOTATION, POD_NETWORKS
-from kube_rdma.model.admission.facts import AdmissionFacts, AdmissionSettings
+from kube_rdma.model.admission import AdmissionFacts, AdmissionSettings
 from kube_rdma.model.attach.attachment import Network, NetworkKind
 from kube_rdma.model.finding import Severity
 from tests.kit.admission import asking, blocks, container, networks, template

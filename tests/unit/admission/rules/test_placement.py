@@ -2,9 +2,9 @@
 
 import pytest
 
-from kube_rdma.admission.rules.placement import fixed_mode, possible
-from kube_rdma.model.admission.facts import AdmissionFacts, OfferedPool
-from kube_rdma.model.pools.pool import Mode, PoolSpec
+from kube_rdma.admission.rules.shares import fixed_mode, possible
+from kube_rdma.model.admission import AdmissionFacts, OfferedPool
+from kube_rdma.model.pools import Mode, PoolSpec
 from tests.kit.admission import VKE, asking, template
 
 LABEL = "vke.node.rdma.mode"

@@ -10,13 +10,12 @@ from typing import get_args
 import pytest
 
 from kube_base.errors import Refused
-from kube_rdma.admission.documents import pod_places
-from kube_rdma.claims.claim_configs import PLACES
-from kube_rdma.claims.parameter_document import MOST_LISTED, ClaimParametersObject
+from kube_rdma.admission.documents import manifests
+from kube_rdma.claims.parameters import MOST_LISTED, PLACES, ClaimParametersObject
 from kube_rdma.install.installation import assignment, objects
 from kube_rdma.install.rules.presets import DEFAULTS, PRESETS
-from kube_rdma.model.admission.facts import USUAL
-from kube_rdma.model.claims.device import DRIVER
+from kube_rdma.model.admission import USUAL
+from kube_rdma.model.claims.devices import DRIVER
 
 CLAIMS = "ValidatingAdmissionPolicy", "claims.kube-rdma.io"
 OWN = ("pods-", "workloads-")
@@ -85,7 +84,7 @@ def test_every_kind_of_kubernetes_that_has_a_template_is_looked_at():
         for group in rule["apiGroups"]
         for resource in rule["resources"]
     }
-    assert {(group, f"{kind.lower()}s") for group, kind in pod_places._OWN} <= matched
+    assert {(group, f"{kind.lower()}s") for group, kind in manifests._OWN} <= matched
 
 
 def bindings(policies):

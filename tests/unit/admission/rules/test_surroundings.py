@@ -2,11 +2,9 @@
 
 import pytest
 
-from kube_rdma.admission.rules.findings import findings
-from kube_rdma.admission.rules.surroundings import misplaced
+from kube_rdma.admission.rules.findings import findings, misplaced
 from kube_rdma.attach.rules.requests import ANNOTATION, POD_NETWORKS
-from kube_rdma.model.admission.facts import AdmissionFacts
-from kube_rdma.model.admission.pod_template import AnnotationAbove
+from kube_rdma.model.admission import AdmissionFacts, AnnotationAbove
 from kube_rdma.model.finding import Severity
 from tests.kit.admission import asking, blocks, container, networks, template
 

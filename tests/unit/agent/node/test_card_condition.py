@@ -9,7 +9,7 @@ from kube_base.frozen import replace
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.node import CARDS_HEALTHY, NODE
 from kube_rdma.adapters.cluster.nodes import Nodes
-from kube_rdma.agent.node.card_condition import CardCondition
+from kube_rdma.agent.node.marks import CardCondition
 from kube_rdma.model.device import PortState
 from kube_rdma.reports.node_keeper import WritePace
 from kube_rdma_testing.kubelet.devices import ContainerPlace

@@ -11,15 +11,13 @@ from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.events import Events
 from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.nodes import Nodes
-from kube_rdma.adapters.kubelet.registry import Registry
+from kube_rdma.adapters.kubelet.device_plugin import Registry
 from kube_rdma.agent.compose import AgentOptions, AgentPlaces, LabelWish, labelling
 from kube_rdma.agent.node.cluster_node_events import ClusterNodeEvents
-from kube_rdma.agent.node.labeller import LabelSources, run_labeller
-from kube_rdma.agent.node.node_labels import NodeLabels, host_release
+from kube_rdma.agent.node.node_labels import LabelSources, NodeLabels, host_release, run_labeller
 from kube_rdma.install.installation import objects
-from kube_rdma.pools.rules.labels import table
-from kube_rdma.pools.rules.labels.ownership import NFD_LIST
-from kube_rdma.pools.rules.labels.wanted import HostRelease
+from kube_rdma.pools.rules import labels as table
+from kube_rdma.pools.rules.labels import NFD_LIST, HostRelease
 from kube_rdma.reports.node_keeper import WritePace
 from tests.unit.agent.world import LABEL, NODE_NAME, VKE, World, hard_card, until
 

@@ -10,10 +10,9 @@ from kube_base.frozen import replace
 from kube_client.calls import RequestTiming
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.node import NODE
-from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
-from kube_rdma.agent.node import policies
-from kube_rdma.agent.node.policies import NodePolicies
-from kube_rdma.agent.node.report import NodeReporter
+from kube_rdma.adapters.cluster.kinds.own import NODE_REPORT
+from kube_rdma.agent.node import report as policies
+from kube_rdma.agent.node.report import NodePolicies, NodeReporter
 from kube_rdma.pools.kind import NODE_POLICY, policy_of
 from kube_rdma.reports.cluster_node_reports import NodeReports
 from kube_rdma.reports.node_keeper import WritePace

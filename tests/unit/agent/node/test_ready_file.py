@@ -10,7 +10,7 @@ import pytest
 from kube_base.errors import Unavailable
 from kube_base.frozen import replace
 from kube_rdma.agent.node.ready_file import ReadyFile
-from kube_rdma.model.pools.pool import Mode, Pool, PoolSpec
+from kube_rdma.model.pools import Mode, Pool, PoolSpec
 from kube_rdma.pools.kind import NODE_POLICY
 from kube_rdma.pools.servers import ResourceServers
 from kube_rdma_testing.cluster.server import FakeServer

@@ -10,7 +10,7 @@ from kube_client.calls import RequestTiming
 from kube_client.objects import Cluster
 from kube_client.watching import Synced
 from kube_rdma.adapters.cluster.kinds.node import NODE
-from kube_rdma.adapters.cluster.kinds.node_report import NODE_REPORT
+from kube_rdma.adapters.cluster.kinds.own import NODE_REPORT
 from kube_rdma.agent.node.report import NodeReporter
 from kube_rdma.model.device import PortState
 from kube_rdma.reports.cluster_node_reports import NodeReports

@@ -8,8 +8,8 @@ from kube_base.frozen import replace
 from kube_client.objects import Cluster
 from kube_rdma.adapters.cluster.kinds.node import NODE
 from kube_rdma.adapters.cluster.nodes import Nodes
-from kube_rdma.agent.node.startup_taint import StartupTaint
-from kube_rdma.pools.rules.startup import STARTING_FOR_AUTOSCALER
+from kube_rdma.agent.node.marks import StartupTaint
+from kube_rdma.pools.rules.holdings import STARTING_FOR_AUTOSCALER
 from kube_rdma.reports.node_keeper import WritePace
 from tests.unit.agent.world import LABEL, NODE_NAME, VKE, World, hard_card, until
 

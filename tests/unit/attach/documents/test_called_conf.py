@@ -5,7 +5,7 @@ import json
 import pytest
 
 from kube_base.errors import Refused
-from kube_rdma.attach.documents.called_conf import (
+from kube_rdma.attach.documents.cni_conf import (
     PodNetworksBlock,
     blocks,
     device_info_file,
@@ -17,7 +17,7 @@ from kube_rdma.attach.documents.called_conf import (
 )
 from kube_rdma.model.attach.cni import Call, Verb
 from kube_rdma.model.ipam import InterfaceName
-from kube_rdma.model.late_binding.binding import ContainerId
+from kube_rdma.model.late_binding import ContainerId
 
 
 def call_of(cni_args=(), **config):

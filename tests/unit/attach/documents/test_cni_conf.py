@@ -7,7 +7,7 @@ import pytest
 from kube_base.errors import Refused
 from kube_rdma.attach.documents.cni_conf import built_in, load, names, text_of
 from kube_rdma.model.attach.attachment import CardAddresses, NetworkKind
-from kube_rdma.model.cni_conf import ConfFile
+from kube_rdma.model.attach.cni import ConfFile
 
 PLUGIN = {"type": "host-device", "capabilities": {"ipRanges": True, "deviceID": True}}
 META = {"resourceName": "vke.volcengine.com/rdma", "ipRangesSource": "netDeviceSelf"}

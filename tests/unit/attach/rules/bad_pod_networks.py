@@ -15,9 +15,8 @@ from kube_rdma.model.attach.attachment import (
     NetworkKind,
     NetworkRoute,
 )
-from kube_rdma.model.functions.step import FunctionSettings
-from kube_rdma.model.late_binding.binding import PodName
-from kube_rdma.model.pools.pool import Mode
+from kube_rdma.model.late_binding import PodName
+from kube_rdma.model.pools import FunctionSettings, Mode
 from kube_rdma.model.survey import NamespaceMode
 from tests.kit.pod_networks import SANDBOX, card, given, network, node, planned, share, wish
 

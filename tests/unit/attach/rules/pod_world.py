@@ -10,7 +10,7 @@ from ipaddress import ip_network
 
 from kube_base.frozen import replace
 from kube_rdma.attach.rules.infiniband import guid_of_sysfs
-from kube_rdma.model.attach.pod_view import PodView, SeenLink, SeenRdma, SeenRoute, SeenRule
+from kube_rdma.model.attach.attachment import PodView, SeenLink, SeenRdma, SeenRoute, SeenRule
 from kube_rdma.model.attach.steps import (
     AddAddress,
     AddRoute,
@@ -32,7 +32,7 @@ from kube_rdma.model.attach.steps import (
     SetSysctl,
     TakeLink,
 )
-from kube_rdma.model.functions.step import RebindFunction, ResetFunction, SetFunction
+from kube_rdma.model.pools import RebindFunction, ResetFunction, SetFunction
 from kube_rdma.model.survey import NamespaceMode
 
 INFINIBAND_MAC = 59  # characters of a MAC of 20 octets
@@ -83,7 +83,7 @@ class World:
         return {f"net/ipv6/conf/{one.name}/accept_ra": "1" for one in self.pod.values()}
 
     def view(self):
-        """The fresh look that attach/rules/undo compares with."""
+        """The fresh look that attach/rules/step_table compares with."""
         devices = []
         for name, (there, on) in self.rdma.items():
             if there == "pod" or not self.exclusive:

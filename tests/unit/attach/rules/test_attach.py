@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from kube_base.errors import Refused
 from kube_base.frozen import replace
 from kube_rdma.attach.rules.plan import gid_room, soft_name
-from kube_rdma.attach.rules.step_table import lacks
-from kube_rdma.attach.rules.undo import undo
+from kube_rdma.attach.rules.step_table import lacks, undo
 from kube_rdma.attach.views import describe
 from kube_rdma.model.attach.attachment import (
     AskedAddress,
@@ -19,8 +18,9 @@ from kube_rdma.model.attach.attachment import (
     InterfaceAddress,
     NetworkKind,
     NetworkRoute,
+    PodView,
+    SeenLink,
 )
-from kube_rdma.model.attach.pod_view import PodView, SeenLink
 from kube_rdma.model.attach.steps import (
     AddAddress,
     AddRoute,
@@ -38,8 +38,8 @@ from kube_rdma.model.attach.steps import (
     VirtualKind,
 )
 from kube_rdma.model.card import Card, CardId
-from kube_rdma.model.link import PlannedHostLink
-from kube_rdma.model.pools.pool import Mode
+from kube_rdma.model.device import PlannedHostLink
+from kube_rdma.model.pools import Mode
 from kube_rdma.model.survey import NamespaceMode
 from tests.kit.pod_networks import SANDBOX, card, network, node, planned, pods, share, wish
 from tests.kit.pod_networks import given as leased

@@ -8,10 +8,9 @@ from kube_base.errors import Refused
 from kube_base.frozen import replace
 from kube_rdma.attach.rules.host_links import agree, wanted
 from kube_rdma.attach.rules.seats import seats
-from kube_rdma.model.attach.attachment import HostLink, NetworkKind
-from kube_rdma.model.attach.pod_view import SeenLink
+from kube_rdma.model.attach.attachment import HostLink, NetworkKind, SeenLink
 from kube_rdma.model.attach.steps import MakeLink
-from kube_rdma.model.pools.pool import Mode
+from kube_rdma.model.pools import Mode
 from tests.kit.nodes import device, function, node, seat
 from tests.kit.pod_networks import card, network, planned, share, wish
 from tests.kit.pod_networks import node as network_of

@@ -4,9 +4,8 @@ import pytest
 
 from kube_base.frozen import replace
 from kube_rdma.attach.rules.host_links import agree, may_leave, wanted
-from kube_rdma.model.attach.attachment import NetworkKind
-from kube_rdma.model.attach.pod_view import SeenLink
-from kube_rdma.model.pools.pool import Mode
+from kube_rdma.model.attach.attachment import NetworkKind, SeenLink
+from kube_rdma.model.pools import Mode
 from tests.kit.nodes import node, physical_with_virtual
 from tests.kit.pod_networks import card, network, share, wish
 

@@ -8,20 +8,19 @@ from kube_rdma.attach.rules.infiniband import refuse_taken
 from kube_rdma.attach.rules.requests import NO_GUID, asked_guid
 from kube_rdma.attach.rules.result import as_named
 from kube_rdma.attach.rules.seats import seats
-from kube_rdma.attach.rules.undo import check, undo
+from kube_rdma.attach.rules.step_table import check, undo
 from kube_rdma.attach.views import describe
-from kube_rdma.model.attach.attachment import Attachment, NetworkKind
-from kube_rdma.model.attach.pod_view import PodView, SeenLink, SeenRdma
+from kube_rdma.model.attach.attachment import Attachment, NetworkKind, PodView, SeenLink, SeenRdma
 from kube_rdma.model.attach.steps import AwaitPartition, MakeLink, MoveRdma, TakeLink
-from kube_rdma.model.functions.step import (
+from kube_rdma.model.device import PlannedHostLink
+from kube_rdma.model.pools import (
     FunctionSettings,
     LinkState,
+    Mode,
     RebindFunction,
     ResetFunction,
     SetFunction,
 )
-from kube_rdma.model.link import PlannedHostLink
-from kube_rdma.model.pools.pool import Mode
 from kube_rdma.model.survey import NamespaceMode
 from tests.kit.pod_networks import SANDBOX, card, guid, network, node, place, planned, share, wish
 

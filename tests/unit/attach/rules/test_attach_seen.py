@@ -8,10 +8,9 @@ from kube_base.frozen import replace
 from kube_rdma.attach.rules.plan import plans, soft_name
 from kube_rdma.attach.rules.result import attached, char_paths, edits, rdma_names
 from kube_rdma.attach.rules.seats import seats
-from kube_rdma.model.attach.attachment import NetworkKind
-from kube_rdma.model.attach.pod_view import PodView, SeenLink
+from kube_rdma.model.attach.attachment import NetworkKind, PodView, SeenLink
 from kube_rdma.model.device import CharKind, Gid, GidType
-from kube_rdma.model.pools.pool import DATA_FILES, Mode, Pool, PoolSpec, Share, ShareId
+from kube_rdma.model.pools import DATA_FILES, Mode, Pool, PoolSpec, Share, ShareId
 from kube_rdma.pools.rules.allocation import grant
 from tests.kit.nodes import DOORS, RDMA_CM, device
 from tests.kit.pod_networks import SANDBOX, card, network, node, share, wish

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.attach.rules.step_table import lacks
-from kube_rdma.attach.rules.undo import check, undo, undo_by_plan
+from kube_rdma.attach.rules.step_table import check, lacks, undo, undo_by_plan
 from kube_rdma.model.attach.steps import (
     AddAddress,
     AddRule,
@@ -21,8 +20,7 @@ from kube_rdma.model.attach.steps import (
     SetSysctl,
     TakeLink,
 )
-from kube_rdma.model.functions.step import RebindFunction
-from kube_rdma.model.pools.pool import Mode
+from kube_rdma.model.pools import Mode, RebindFunction
 from tests.kit.pod_networks import card, network, node, planned, pods, share, wish
 from tests.kit.pod_networks import given as leased
 from tests.unit.attach.rules.pod_world import World

@@ -5,20 +5,19 @@ import pytest
 from kube_base.errors import Refused
 from kube_base.frozen import replace
 from kube_rdma.attach.rules.seats import seats
-from kube_rdma.attach.rules.undo import check, undo
+from kube_rdma.attach.rules.step_table import check, undo
 from kube_rdma.attach.rules.vf import places, with_settings
 from kube_rdma.attach.views import describe
-from kube_rdma.model.attach.attachment import HostLink, NetworkKind
-from kube_rdma.model.attach.pod_view import PodView
+from kube_rdma.model.attach.attachment import HostLink, NetworkKind, PodView
 from kube_rdma.model.attach.steps import GiveBackLink, MoveRdma, SetLink
-from kube_rdma.model.functions.step import (
+from kube_rdma.model.pools import (
     FunctionSettings,
     LinkState,
+    Mode,
     ResetFunction,
     SetFunction,
     VlanProtocol,
 )
-from kube_rdma.model.pools.pool import Mode
 from kube_rdma.model.survey import NamespaceMode
 from tests.kit.pod_networks import AS_MADE, card, network, node, place, planned, share, wish
 

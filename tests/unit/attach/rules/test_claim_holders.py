@@ -8,12 +8,11 @@ from hypothesis import strategies as st
 
 from kube_base.errors import Unavailable
 from kube_base.frozen import replace
-from kube_rdma.attach.rules.claim_holders import claims_of, granted, holdings, node_holdings
-from kube_rdma.model.claims.prepared import ClaimName, ClaimUser
-from kube_rdma.model.claims.users import ClaimUse, PodClaims
+from kube_rdma.attach.rules.claim_networks import claims_of, granted, holdings, node_holdings
+from kube_rdma.model.claims.claim import ClaimName, ClaimUse, ClaimUser, PodClaims
 from kube_rdma.model.device import CharKind
-from kube_rdma.model.pools.holding import Holding
-from kube_rdma.model.pools.pool import Attach, Bind, Mode, PoolSpec
+from kube_rdma.model.holdings import Holding
+from kube_rdma.model.pools import Attach, Bind, Mode, PoolSpec
 from kube_rdma.pools.rules.holdings import held_cards
 from kube_rdma.pools.rules.pools import resolve
 from tests.unit.claims.rules.test_prepare import (

@@ -10,23 +10,24 @@ from hypothesis import strategies as st
 
 from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
-from kube_rdma.attach.rules.claim_interfaces import (
+from kube_rdma.attach.rules.claim_networks import (
     ask_of,
     interfaces,
     own_network,
     refuse_uncalled,
     with_claims,
 )
-from kube_rdma.model.attach.attachment import (
-    AskedAddress,
-    NetworkAsk,
-    NetworkKind,
-    NetworkRoute,
+from kube_rdma.model.attach.attachment import AskedAddress, NetworkAsk, NetworkKind, NetworkRoute
+from kube_rdma.model.attach.cni import Wiring
+from kube_rdma.model.claims.claim import (
+    ClaimDevice,
+    ClaimName,
+    ClaimParameters,
+    ClaimShare,
+    NetworkReference,
+    PodClaims,
+    PreparedClaim,
 )
-from kube_rdma.model.claims.parameters import ClaimParameters, NetworkReference
-from kube_rdma.model.claims.prepared import ClaimDevice, ClaimName, ClaimShare, PreparedClaim
-from kube_rdma.model.claims.users import PodClaims
-from kube_rdma.model.cni_conf import Wiring
 
 CLAIM = ClaimName("team", "job-0-nic-x7", "uid-1")
 RAIL = ClaimParameters(network=NetworkReference("rail"))

@@ -13,13 +13,12 @@ from kube_rdma.attach.rules.addresses import of_answer, with_calls
 from kube_rdma.attach.rules.foreign_plugins import refuse_missing
 from kube_rdma.attach.rules.plan import begun, plans
 from kube_rdma.attach.rules.seats import seats
-from kube_rdma.attach.rules.undo import check
+from kube_rdma.attach.rules.step_table import check
 from kube_rdma.attach.views import describe
-from kube_rdma.model.attach.attachment import AskedAddress, NetworkKind, NetworkRoute
+from kube_rdma.model.attach.attachment import AskedAddress, NetworkKind, NetworkRoute, PodView
 from kube_rdma.model.attach.cni import CniResult, LinkAddress, LinkRoute
-from kube_rdma.model.attach.pod_view import PodView
 from kube_rdma.model.attach.steps import AddAddress, CallPlugin
-from kube_rdma.model.pools.pool import Mode
+from kube_rdma.model.pools import Mode
 from tests.kit.pod_networks import SANDBOX, card, network, node, pods, share, wish
 
 CONFIG = {"cniVersion": "1.0.0", "type": "macvlan", "ipam": {"type": "site-ipam"}}

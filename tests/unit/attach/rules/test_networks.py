@@ -7,7 +7,7 @@ import pytest
 from kube_base.errors import Refused
 from kube_rdma.attach.rules.requests import refuse_host_network, wishes
 from kube_rdma.model.attach.attachment import NetworkKind
-from kube_rdma.model.pod import PodState
+from kube_rdma.model.kubernetes import PodState
 from tests.kit.pod_networks import network, planned, wish
 from tests.unit.attach.rules.bad_pod_networks import CASES
 

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.attach.rules.repair import LONGEST, REFUSALS
-from kube_rdma.attach.rules.restarts import AGAIN, is_remade, refused
+from kube_rdma.attach.rules.repair import AGAIN, LONGEST, REFUSALS, is_remade, refused
 from kube_rdma.model.ipam import InterfaceName
-from kube_rdma.model.pod import MIRROR, PodState
+from kube_rdma.model.kubernetes import MIRROR, PodState
 
 KEYS = [("uid-1", None), ("uid-1", InterfaceName("net1")), ("uid-2", None)]
 TRIES = st.lists(st.tuples(st.floats(0.0, 2 * LONGEST), st.sampled_from(KEYS)), max_size=30)

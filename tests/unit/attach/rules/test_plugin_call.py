@@ -10,13 +10,19 @@ from kube_base.errors import Broken, Refused
 from kube_base.frozen import replace
 from kube_rdma.attach.rules.foreign_plugins import attached, plans, refuse_missing
 from kube_rdma.attach.rules.requests import in_order
-from kube_rdma.attach.rules.undo import undo
+from kube_rdma.attach.rules.step_table import undo
 from kube_rdma.attach.views import describe
-from kube_rdma.model.attach.attachment import AskedAddress, NetworkKind, NetworkRoute, PluginResult
+from kube_rdma.model.attach.attachment import (
+    AskedAddress,
+    NetworkKind,
+    NetworkRoute,
+    PluginResult,
+    PodView,
+    SeenLink,
+)
 from kube_rdma.model.attach.cni import Dns
-from kube_rdma.model.attach.pod_view import PodView, SeenLink
 from kube_rdma.model.attach.steps import AddRoute, CallPlugin
-from kube_rdma.model.pools.pool import Mode
+from kube_rdma.model.pools import Mode
 from tests.kit.pod_networks import RESOURCE, card, network, node, planned, share, wish
 
 OTHER = NetworkKind.OTHER

@@ -13,7 +13,7 @@ from kube_rdma.attach.rules.plan import plans
 from kube_rdma.attach.rules.requests import is_asking, refuse_count, refuse_traffic, unknown
 from kube_rdma.attach.rules.requests import wishes as met
 from kube_rdma.attach.rules.seats import seats
-from kube_rdma.attach.rules.undo import undo
+from kube_rdma.attach.rules.step_table import undo
 from kube_rdma.model.attach.attachment import (
     AskedAddress,
     CardAddresses,
@@ -25,8 +25,8 @@ from kube_rdma.model.attach.attachment import (
     NetworkRoute,
 )
 from kube_rdma.model.attach.steps import AddRoute, AddRule, GiveBackLink
-from kube_rdma.model.pod import PodState
-from kube_rdma.model.pools.pool import Mode
+from kube_rdma.model.kubernetes import PodState
+from kube_rdma.model.pools import Mode
 from kube_rdma.model.survey import NamespaceMode
 from tests.kit.pod_networks import RESOURCE, SANDBOX, card, given, link, network, share, wish
 

@@ -17,12 +17,10 @@ from kube_rdma.attach.rules import procedure
 from kube_rdma.attach.rules.plan import plans
 from kube_rdma.attach.rules.procedure import NetworkRequest
 from kube_rdma.attach.rules.seats import seats
-from kube_rdma.model.attach.attachment import NetworkKind
+from kube_rdma.model.attach.attachment import NetworkKind, PodView, SeenLink
 from kube_rdma.model.attach.cni import CniResult, Dns, LinkAddress
-from kube_rdma.model.attach.pod_view import PodView, SeenLink
 from kube_rdma.model.attach.steps import AddRule, CallPlugin
-from kube_rdma.model.functions.step import FunctionSettings
-from kube_rdma.model.pools.pool import Mode
+from kube_rdma.model.pools import FunctionSettings, Mode
 from tests.kit.pod_networks import SANDBOX, card, given, network, node, pods, share, wish
 
 GUID = "02:00:0a:00:00:00:00:01"

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from kube_base.errors import Refused
 from kube_base.frozen import replace
 from kube_rdma.attach.documents.network_definition import load
-from kube_rdma.attach.rules import delegate
+from kube_rdma.attach.rules import foreign_plugins
 from kube_rdma.attach.rules.seats import seats
 from kube_rdma.model.attach.attachment import Plan
-from kube_rdma.model.pools.pool import Mode
+from kube_rdma.model.pools import Mode
 from tests.kit.pod_networks import RESOURCE, card, network, node, share, wish
 
 CARDS = [card(number) for number in range(8)]
@@ -79,7 +79,7 @@ def test_a_meta_plugin_that_knows_no_rails_is_overruled(asked, held):
     before = []
     for number, (one, handed) in enumerate(zip(asked, shares, strict=True)):
         meant = wish(number, rail(one), device_id=handed.share)
-        placed = delegate.seat(meant, shares, before, HOST)
+        placed = foreign_plugins.seat(meant, shares, before, HOST)
         assert placed.card == CARDS[one]
         before.append(Plan(meant.ask.interface, "n", placed.card.id, (), held=placed.share.held))
 
@@ -87,7 +87,7 @@ def test_a_meta_plugin_that_knows_no_rails_is_overruled(asked, held):
 def test_a_meta_plugin_s_choice_counts_for_a_network_of_every_rail():
     shares = tuple(map(share, CARDS))
     meant = wish(0, network("rails", rails=EVERY), device_id=shares[5].share)
-    assert delegate.seat(meant, shares, (), HOST).card == CARDS[5]
+    assert foreign_plugins.seat(meant, shares, (), HOST).card == CARDS[5]
 
 
 @pytest.mark.parametrize(

@@ -28,9 +28,8 @@ from kube_rdma.attach.rules.repair import (
 )
 from kube_rdma.attach.rules.requests import ANNOTATION, POD_NETWORKS
 from kube_rdma.model.attach.attachment import Attachment, Sandbox
-from kube_rdma.model.late_binding.binding import PodName
-from kube_rdma.model.late_binding.runtime import PodSandbox
-from kube_rdma.model.pod import MIRROR, PodState
+from kube_rdma.model.kubernetes import MIRROR, PodState
+from kube_rdma.model.late_binding import PodName, PodSandbox
 
 ASKS = ((ANNOTATION, "rdma"),)
 STATIC = (*ASKS, (MIRROR, "abc"))

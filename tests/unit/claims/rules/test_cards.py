@@ -3,10 +3,10 @@
 from hypothesis import given
 
 from kube_base.frozen import replace
-from kube_rdma.claims.rules.cards import claim_offer
-from kube_rdma.model.claims.offered import TaintEffect
+from kube_rdma.claims.rules.shape import claim_offer
+from kube_rdma.model.claims.devices import TaintEffect
 from kube_rdma.model.device import PortState
-from kube_rdma.model.pools.pool import Bind, Mode
+from kube_rdma.model.pools import Bind, Mode
 from tests.kit.claims import fleet, functions, pool, pools
 from tests.kit.nodes import DOWN, hard_card
 

@@ -8,8 +8,8 @@ from kube_rdma.claims.rules.cel import evaluate
 from kube_rdma.claims.rules.cel.evaluate import MOST_STEPS, Selectors
 from kube_rdma.claims.rules.cel.functions import EvaluationError
 from kube_rdma.claims.rules.cel.syntax import NotEvaluated
-from kube_rdma.model.claims.listed import ListedCapacity, ListedDevice, Version
-from kube_rdma.model.quantity import quantity
+from kube_rdma.model.claims.devices import ListedCapacity, ListedDevice, Version
+from kube_rdma.model.kubernetes import quantity
 
 DRIVER = "d.test"
 DEVICE = ListedDevice(

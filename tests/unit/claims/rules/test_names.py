@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from kube_base.frozen import replace
 from kube_rdma.claims.rules.names import device_name, slice_name, slot_name
 from kube_rdma.model.card import Card, CardId
-from kube_rdma.model.claims.device import DRIVER
-from kube_rdma.model.pools.pool import Mode
+from kube_rdma.model.claims.devices import DRIVER
+from kube_rdma.model.pools import Mode
 from tests.kit.claims import pool
 from tests.kit.nodes import hard_card
 

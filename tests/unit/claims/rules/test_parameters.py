@@ -16,7 +16,7 @@ from kube_rdma.claims.rules.parameters import (
     unbacked,
 )
 from kube_rdma.model.attach.attachment import AskedAddress, NetworkKind
-from kube_rdma.model.claims.parameters import AskedDevices, ClaimParameters, NetworkReference
+from kube_rdma.model.claims.claim import AskedDevices, ClaimParameters, NetworkReference
 
 NOTHING = ClaimParameters()
 BARE = AskedAddress(ip_address("10.0.0.10"))

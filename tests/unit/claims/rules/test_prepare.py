@@ -10,28 +10,26 @@ from hypothesis import strategies as st
 
 from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
-from kube_rdma.claims.rules.cards import claim_offer
-from kube_rdma.claims.rules.health import health
 from kube_rdma.claims.rules.names import device_name, slot_name
 from kube_rdma.claims.rules.prepare import (
     BookingNode,
     answer,
     book,
     devices_of,
+    health,
     rebooked,
     refuse_vanished,
 )
-from kube_rdma.claims.rules.shape import slices
-from kube_rdma.model.claims.device import DRIVER
-from kube_rdma.model.claims.offered import ClaimFeature
-from kube_rdma.model.claims.prepared import (
+from kube_rdma.claims.rules.shape import claim_offer, slices
+from kube_rdma.model.claims.claim import (
     AllocatedClaim,
     AllocatedDevice,
     ClaimName,
     ClaimUser,
     PreparedDevice,
 )
-from kube_rdma.model.pools.pool import Attach, Mode, PoolSpec, ShareId
+from kube_rdma.model.claims.devices import DRIVER, ClaimFeature
+from kube_rdma.model.pools import Attach, Mode, PoolSpec, ShareId
 from kube_rdma.pools.rules.holdings import card_of
 from kube_rdma.pools.rules.pools import resolve
 from tests.kit.nodes import DOORS, DOWN, hard_card, node, nodes, specs

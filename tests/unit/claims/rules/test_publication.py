@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from kube_base.frozen import replace
 from kube_rdma.claims.rules.publication import PoolSite, dropped, publication, written_without
-from kube_rdma.model.claims.offered import (
+from kube_rdma.model.claims.devices import (
     ClaimFeature,
     DeviceTaint,
     OfferedDevice,

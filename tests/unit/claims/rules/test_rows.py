@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.claims.rules.rows import ROWS, row_count, row_sizes
-from kube_rdma.model.claims.offered import OfferedCard
+from kube_rdma.claims.rules.shape import ROWS, row_count, row_sizes
+from kube_rdma.model.claims.devices import OfferedCard
 
 
 def shared(count, resource="rdma/multi"):

@@ -14,10 +14,10 @@ from kube_rdma.claims.rules.serving import (
     refuse_claimed,
     waiting,
 )
-from kube_rdma.model.claims.prepared import ClaimName, ClaimShare, PreparedClaim
-from kube_rdma.model.node import NodeState
-from kube_rdma.model.pools.holding import Holding
-from kube_rdma.model.pools.pool import Mode, Serving, ShareId
+from kube_rdma.model.claims.claim import ClaimName, ClaimShare, PreparedClaim
+from kube_rdma.model.holdings import Holding
+from kube_rdma.model.kubernetes import NodeState
+from kube_rdma.model.pools import Mode, Serving, ShareId
 from kube_rdma.pools.rules.allocation import allocate
 from kube_rdma.pools.rules.holdings import card_of
 from kube_rdma.pools.rules.pools import offer

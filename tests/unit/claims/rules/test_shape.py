@@ -13,12 +13,19 @@ from kube_base.frozen import replace
 from kube_client import wire
 from kube_rdma.adapters.cluster.kinds.offered_slice import OFFERED_SLICE as KIND
 from kube_rdma.adapters.cluster.kinds.offered_slice import published, wanted_slice
-from kube_rdma.claims.rules.cards import DEGRADED, UNHEALTHY, claim_offer
 from kube_rdma.claims.rules.publication import without_times
-from kube_rdma.claims.rules.shape import MOST, MOST_TAINTED, carried, fewer, slices
-from kube_rdma.model.claims.device import DRIVER
-from kube_rdma.model.claims.offered import ClaimFeature, OfferedCard, PublishedSlice
-from kube_rdma.model.pools.pool import Mode
+from kube_rdma.claims.rules.shape import (
+    DEGRADED,
+    MOST,
+    MOST_TAINTED,
+    UNHEALTHY,
+    carried,
+    claim_offer,
+    fewer,
+    slices,
+)
+from kube_rdma.model.claims.devices import DRIVER, ClaimFeature, OfferedCard, PublishedSlice
+from kube_rdma.model.pools import Mode
 from kube_rdma_testing.cluster.resource_slices import faults
 from tests.kit.claims import fleet, functions, pool, pools
 from tests.kit.nodes import DOWN

@@ -6,12 +6,10 @@ import json
 from ipaddress import ip_address
 
 from kube_base.frozen import replace
-from kube_rdma.claims.rules.metadata import FOLDER, files
-from kube_rdma.claims.rules.status import MOST_ADDRESSES, statuses
+from kube_rdma.claims.rules.prepare import FOLDER, MOST_ADDRESSES, device_statuses_of, files
 from kube_rdma.model.attach.attachment import Attached, InterfaceAddress
-from kube_rdma.model.claims.prepared import ClaimName
-from kube_rdma.model.claims.users import PodClaims
-from kube_rdma.model.pools.pool import Attach
+from kube_rdma.model.claims.claim import ClaimName, PodClaims
+from kube_rdma.model.pools import Attach
 from tests.unit.claims.rules.test_prepare import FIRST, MULTI, booked, claim, result, world
 
 NAME = ClaimName("team", "job-0-nic-x7", "uid-claim")
@@ -31,7 +29,7 @@ def conditions(status):
 
 
 def test_a_device_says_what_its_network_made():
-    left, right = statuses(PREPARED, [NET1])
+    left, right = device_statuses_of(PREPARED, [NET1])
     assert conditions(left) == {"Ready": (True, "Prepared"), "NetworkReady": (True, "Attached")}
     assert (left.interface, left.addresses, left.mac) == ("net1", ("10.9.0.4/24",), NET1.mac)
     assert left.conditions[1].message == "net1 of network team/rail has 10.9.0.4/24."
@@ -41,18 +39,18 @@ def test_a_device_says_what_its_network_made():
 
 
 def test_a_device_that_waits_for_its_network_is_not_ready():
-    (status,) = statuses(booked(claim(), world(replace(MULTI, attach=Attach.REQUIRED))))
+    (status,) = device_statuses_of(booked(claim(), world(replace(MULTI, attach=Attach.REQUIRED))))
     assert conditions(status)["Ready"] == (False, "WaitsForNetwork")
 
 
 def test_a_look_at_a_device_has_no_network():
-    (status,) = statuses(booked(claim(result(admin=True))), [NET1])
+    (status,) = device_statuses_of(booked(claim(result(admin=True))), [NET1])
     assert conditions(status)["NetworkReady"] == (False, "NotAttached")
 
 
 def test_no_more_addresses_than_the_field_has_room_for():
     many = tuple(InterfaceAddress(ip_address(f"10.9.0.{n}"), 24) for n in range(40))
-    status, _ = statuses(PREPARED, [replace(NET1, addresses=many)])
+    status, _ = device_statuses_of(PREPARED, [replace(NET1, addresses=many)])
     assert len(status.addresses) == MOST_ADDRESSES
 
 

@@ -14,7 +14,7 @@ from kube_rdma.claims.rules.templates import (
     claim_objects,
     is_long_search,
 )
-from kube_rdma.model.claims.claim_wish import NEWEST, ClaimWish, Reach
+from kube_rdma.model.claims.claim import NEWEST, ClaimWish, Reach
 
 HAS_NUMA = '"numaNode" in device.attributes["resource.kubernetes.io"]'
 ROOT, NUMA = "resource.kubernetes.io/pcieRoot", "resource.kubernetes.io/numaNode"

@@ -7,20 +7,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.claims.rules import capacity, claim_search
+from kube_rdma.claims.rules import search
 from kube_rdma.claims.rules.verdicts import explain_claim, judge
 from kube_rdma.model.claims.claim import (
     AllocationResult,
     Claim,
     ClaimConstraint,
     ClaimNode,
+    ClaimOutcome,
     ClaimRequest,
+    ClaimWorld,
     DeviceClass,
     DeviceToleration,
+    Reason,
     RequestChoices,
 )
-from kube_rdma.model.claims.device import SliceDevice
-from kube_rdma.model.claims.listed import (
+from kube_rdma.model.claims.devices import (
     CapacityPolicy,
     CounterUse,
     ListedCapacity,
@@ -28,9 +30,8 @@ from kube_rdma.model.claims.listed import (
     ListedSlice,
     ListedTaint,
     NodeChoice,
+    SliceDevice,
 )
-from kube_rdma.model.claims.verdict import ClaimOutcome, Reason
-from kube_rdma.model.claims.world import ClaimWorld
 from tests.kit.claim_worlds import world as made_world
 
 DRIVER, NODE = "d.test", ClaimNode("node-1", {"zone": "a"})
@@ -225,8 +226,8 @@ def test_a_long_selector_is_not_repeated_for_each_device(value):
 
 def test_all_nodes_together_have_an_end(monkeypatch):
     """Each search by itself would be let go on to its end."""
-    monkeypatch.setattr(claim_search, "MOST_STEPS", 2_000)
-    monkeypatch.setattr(claim_search, "MOST_STEPS_TOGETHER", 100_000)
+    monkeypatch.setattr(search, "MOST_STEPS", 2_000)
+    monkeypatch.setattr(search, "MOST_STEPS_TOGETHER", 100_000)
     nodes = tuple(ClaimNode(f"node-{number}") for number in range(30))
     devices = [ListedDevice(f"d{number}", attributes={"n": number % 2}) for number in range(30)]
     part = offered(*devices, nodes=NodeChoice(every=True))
@@ -235,7 +236,7 @@ def test_all_nodes_together_have_an_end(monkeypatch):
     looks = [int(one.why.split()[1]) for one in explained.nodes]
     assert {one.outcome for one in explained.nodes} == {ClaimOutcome.NOT_JUDGED}
     assert max(looks) == 2_001
-    assert sum(looks) <= 100_000 // claim_search.STEPS_OF_A_LOOK + len(nodes)
+    assert sum(looks) <= 100_000 // search.STEPS_OF_A_LOOK + len(nodes)
 
 
 def test_the_nearest_node_comes_first_and_the_sentence_names_it():
@@ -254,11 +255,11 @@ def test_the_nearest_node_comes_first_and_the_sentence_names_it():
 def test_a_range_rounds_up_to_its_steps_and_never_takes_more_than_there_is(asks, has, step):
     policy = CapacityPolicy(least=Fraction(1), step=Fraction(step), has_range=True)
     slots = {"slots": ListedCapacity(Fraction(has), policy)}
-    taken = capacity.taken(slots, {"slots": Fraction(asks)})["slots"]
+    taken = search.taken_capacity(slots, {"slots": Fraction(asks)})["slots"]
     assert taken >= max(asks, 1)
     assert (taken - 1) % step == 0
     assert taken < max(asks, 1) + step
-    assert (capacity.objection(slots, {"slots": Fraction(asks)}) is None) == (taken <= has)
+    assert (search.objection(slots, {"slots": Fraction(asks)}) is None) == (taken <= has)
 
 
 @pytest.mark.parametrize(
@@ -266,7 +267,7 @@ def test_a_range_rounds_up_to_its_steps_and_never_takes_more_than_there_is(asks,
     [(400 * 10**9, "400G"), (40 * 2**30, "40Gi"), (16, "16"), (0, "0"), (1024, "1Ki")],
 )
 def test_amounts_are_written_as_people_write_them(amount, text):
-    assert capacity.shown(Fraction(amount)) == text
+    assert search.shown(Fraction(amount)) == text
 
 
 def test_a_made_up_world_is_the_same_each_time():

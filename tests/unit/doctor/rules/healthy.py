@@ -5,13 +5,8 @@ from __future__ import annotations
 from kube_base.frozen import replace
 from kube_rdma.doctor.rules.kubelet import KUBELET_SOCKET, socket_of
 from kube_rdma.model.card import Netdev
-from kube_rdma.model.claims.device import (
-    ClaimedDevice,
-    DeviceSlice,
-    PublishedCard,
-    SliceDevice,
-)
-from kube_rdma.model.device import CharKind, Gid, GidType, Gpu
+from kube_rdma.model.claims.devices import ClaimedDevice, DeviceSlice, PublishedCard, SliceDevice
+from kube_rdma.model.device import CharKind, Gid, GidType, Gpu, PcieLink
 from kube_rdma.model.doctor import (
     AddressRange,
     AddressUse,
@@ -31,10 +26,9 @@ from kube_rdma.model.doctor import (
     ObservedRoute,
     SystemVersions,
 )
-from kube_rdma.model.late_binding.runtime import Runtime
-from kube_rdma.model.pcie import PcieLink
-from kube_rdma.model.pools.holding import Holding
-from kube_rdma.model.pools.pool import Mode, PoolSpec, ShareId
+from kube_rdma.model.holdings import Holding
+from kube_rdma.model.late_binding import Runtime
+from kube_rdma.model.pools import Mode, PoolSpec, ShareId
 from tests.kit.nodes import device, function, node, seat
 
 RESOURCE = "rdma/shared"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from kube_base.frozen import replace
 from kube_rdma.doctor.rules.diagnose import diagnose
-from kube_rdma.doctor.views.report import doctor_document, doctor_page
+from kube_rdma.doctor.views import doctor_document, doctor_page
 from kube_rdma.lib.page import page_text
-from kube_rdma.model.claims.device import DRIVER, ClaimedDevice, SliceDevice
+from kube_rdma.model.claims.devices import DRIVER, ClaimedDevice, SliceDevice
 from kube_rdma.model.device import PortState
 from kube_rdma.model.doctor import CardByClaim
 from kube_rdma.model.finding import Severity
-from kube_rdma.model.pools.holding import Holding
-from kube_rdma.model.pools.pool import ShareId
+from kube_rdma.model.holdings import Holding
+from kube_rdma.model.pools import ShareId
 from tests.unit.doctor.rules.healthy import BY_CLAIM, CLAIMING, DEVICES, LINKS, NIC, SURVEY
 
 

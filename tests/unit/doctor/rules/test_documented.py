@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from kube_rdma.doctor.rules import outliers
+from kube_rdma.doctor.rules import errors
 from kube_rdma.doctor.rules.diagnose import CHECKS
 
 PAGE = Path(__file__).parents[4] / "docs/doctor.md"
@@ -22,7 +22,7 @@ def sections(text):
 def differences(text):
     """What the page has otherwise than the checks."""
     documented = sections(text)
-    wanted = {check.code: check.title for check in CHECKS} | {outliers.CODE: outliers.TITLE}
+    wanted = {check.code: check.title for check in CHECKS} | {errors.CODE: errors.TITLE}
     yield from (f"{code} is not documented" for code in wanted if code not in documented)
     yield from (f"{code} is no code" for code in documented if code not in wanted)
     for code, (title, body) in documented.items():
@@ -35,7 +35,7 @@ def differences(text):
 def test_every_code_is_documented():
     text = PAGE.read_text(encoding="utf-8")
     assert not list(differences(text))
-    of_one_node = [code for code in sections(text) if code != outliers.CODE]
+    of_one_node = [code for code in sections(text) if code != errors.CODE]
     assert of_one_node == [check.code for check in CHECKS]
 
 

@@ -7,7 +7,7 @@ import pytest
 from kube_base.frozen import replace
 from kube_rdma.doctor.rules.diagnose import CHECKS, diagnose
 from kube_rdma.doctor.rules.kubelet import KUBELET_SOCKET, socket_of
-from kube_rdma.model.claims.device import ClaimedDevice, DeviceSlice, SliceDevice
+from kube_rdma.model.claims.devices import ClaimedDevice, DeviceSlice, SliceDevice
 from kube_rdma.model.device import CharKind, LinkLayer, PhysicalState, PortState
 from kube_rdma.model.doctor import (
     ObservedAttachment,
@@ -19,8 +19,7 @@ from kube_rdma.model.doctor import (
     ObservedRoute,
 )
 from kube_rdma.model.finding import Finding, Severity
-from kube_rdma.model.pools.pool import Mode, Selector
-from kube_rdma.model.pools.rdma_limits import RdmaLimits
+from kube_rdma.model.pools import Mode, RdmaLimits, Selector
 from kube_rdma.model.survey import NamespaceMode
 from tests.unit.doctor.rules.healthy import (
     CLAIMING,

@@ -8,12 +8,10 @@ from hypothesis import strategies as st
 
 from kube_base.frozen import replace
 from kube_base.natural import natural
-from kube_rdma.doctor.rules.diagnose import diagnose
-from kube_rdma.doctor.rules.fleet import diagnose_fleet
-from kube_rdma.doctor.rules.outliers import outliers
-from kube_rdma.model.doctor import Observation
+from kube_rdma.doctor.rules.diagnose import diagnose, diagnose_fleet
+from kube_rdma.doctor.rules.errors import outliers
+from kube_rdma.model.doctor import NodeAnswer, Observation
 from kube_rdma.model.finding import Severity
-from kube_rdma.model.fleet import NodeAnswer
 from tests.unit.doctor.rules.healthy import HEALTHY, with_device
 from tests.unit.doctor.rules.test_faults import FAULTS
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.doctor.rules.errors import rises
-from kube_rdma.doctor.rules.majority import Majority, majority
+from kube_rdma.doctor.rules.errors import Majority, majority, rises
 
 VALUES = st.lists(st.sampled_from("abc"), max_size=12)
 

@@ -12,7 +12,7 @@ from kube_base.frozen import replace
 from kube_rdma.adapters.files import bundle
 from kube_rdma.doctor.rules.check import part_of
 from kube_rdma.doctor.rules.diagnose import CHECKS, diagnose
-from kube_rdma.doctor.views.report import doctor_document, doctor_page
+from kube_rdma.doctor.views import doctor_document, doctor_page
 from kube_rdma.lib.page import page_text
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.doctor import Observation, ObservedPod

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kube_base.frozen import replace
+from kube_rdma.doctor.rules.cards import bridges_of
 from kube_rdma.doctor.rules.diagnose import diagnose
-from kube_rdma.doctor.rules.gpu_path import bridges_of
 from kube_rdma.model.device import LinkLayer, PciAddress
 from kube_rdma.model.doctor import ObservedBridge, ObservedDomain, ObservedErrors
 from tests.kit.nodes import seat

@@ -4,7 +4,7 @@ import pytest
 
 from kube_base.frozen import replace
 from kube_rdma.doctor.rules.diagnose import diagnose
-from kube_rdma.doctor.views.report import doctor_document, doctor_page
+from kube_rdma.doctor.views import doctor_document, doctor_page
 from kube_rdma.lib.page import page_text
 from kube_rdma.model.doctor import ObservedQueuePairs
 from kube_rdma.model.finding import Severity

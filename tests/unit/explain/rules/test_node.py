@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 
 from kube_base.frozen import replace
 from kube_rdma.explain.rules.node import basis
-from kube_rdma.model.node import NodeState
-from kube_rdma.model.pools.pool import Attach, Bind, Mode, PoolSpec
-from kube_rdma.model.settings.fabric import FabricProfile
+from kube_rdma.model.kubernetes import NodeState
+from kube_rdma.model.pools import Attach, Bind, Mode, PoolSpec
+from kube_rdma.model.settings import FabricProfile
 from kube_rdma.model.survey import NamespaceMode
-from kube_rdma.pools.rules.health.condition import CardsState
-from kube_rdma.pools.rules.health.evaluate import NodeFacts, evaluate
-from kube_rdma.pools.rules.labels.table import NAMESPACES
+from kube_rdma.pools.rules.condition import CardsState
+from kube_rdma.pools.rules.health import NodeFacts, evaluate
+from kube_rdma.pools.rules.labels import NAMESPACES
 from kube_rdma.pools.rules.modes import terms
 from kube_rdma.reports.rules.node_report import AgentLook, node_report
 from tests.kit import explained as kit

@@ -15,12 +15,7 @@ from kube_rdma.explain.rules.planning import assumed_shares
 from kube_rdma.explain.rules.pod import explain
 from kube_rdma.explain.views import explain_document, explain_page, step_texts
 from kube_rdma.lib.page import page_text
-from kube_rdma.model.admission.pod_template import (
-    ContainerRole,
-    ContainerTemplate,
-    PodTemplate,
-    ResourceAsk,
-)
+from kube_rdma.model.admission import ContainerRole, ContainerTemplate, PodTemplate, ResourceAsk
 from kube_rdma.model.attach.attachment import (
     AskedAddress,
     Attachment,
@@ -33,12 +28,11 @@ from kube_rdma.model.attach.attachment import (
 from kube_rdma.model.doctor import ObservedContainer, ObservedLink, ObservedPod
 from kube_rdma.model.explain import PodEvidence
 from kube_rdma.model.finding import Stage
-from kube_rdma.model.functions.step import FunctionSettings
 from kube_rdma.model.ipam import IPPool, IPRange, PoolName, Route
-from kube_rdma.model.late_binding.binding import ContainerId, PodName
-from kube_rdma.model.node import NodeState
-from kube_rdma.model.pools.pool import Mode, PoolSpec
-from kube_rdma.model.settings.fabric import FabricProfile
+from kube_rdma.model.kubernetes import NodeState
+from kube_rdma.model.late_binding import ContainerId, PodName
+from kube_rdma.model.pools import FunctionSettings, Mode, PoolSpec
+from kube_rdma.model.settings import FabricProfile
 from tests.kit import explained as kit
 
 RAIL = PoolName("rail")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kube_base.frozen import replace
-from kube_rdma.hardware.views.ibdev2netdev import ibdev2netdev
+from kube_rdma.hardware.views.table import ibdev2netdev
 from kube_rdma.model.device import Device, LinkLayer, PhysicalState, Port, PortState
 from kube_rdma.model.survey import NamespaceMode, Survey
 

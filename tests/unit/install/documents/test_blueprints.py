@@ -3,11 +3,11 @@
 import pytest
 import yaml
 
-from kube_rdma.install.described import described
-from kube_rdma.install.documents.blueprints import read
+from kube_rdma.install.documents.installation import read
+from kube_rdma.install.installation import described
 from kube_rdma.install.rules.parts import PARTS
 from kube_rdma.install.rules.presets import DEFAULTS
-from kube_rdma.model.install.blueprint import ABSENT, Hole, Joined, Spread, When, joined, unless
+from kube_rdma.model.install import ABSENT, Hole, Joined, Spread, When, joined, unless
 
 
 def value(text):

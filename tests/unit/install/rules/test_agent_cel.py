@@ -5,7 +5,7 @@ import re
 
 from kube_rdma.attach.documents import network_status
 from kube_rdma.install.rules.agent_cel import ANNOTATIONS, LABELS
-from kube_rdma.model.attach.restart import RESTART
+from kube_rdma.model.attach.attachment import RESTART
 
 WRITTEN = {
     network_status.ANNOTATION,

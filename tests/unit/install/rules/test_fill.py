@@ -2,8 +2,8 @@
 
 import pytest
 
-from kube_rdma.install.rules.fill import filled
-from kube_rdma.model.install.blueprint import Blueprint, Hole, Spread, When, joined, unless
+from kube_rdma.install.rules.parts import filled
+from kube_rdma.model.install import Blueprint, Hole, Spread, When, joined, unless
 
 VALUES = {
     "a": {

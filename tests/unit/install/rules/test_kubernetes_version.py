@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rdma.install.installation import blueprints
-from kube_rdma.install.rules.fill import filled
-from kube_rdma.install.rules.kubernetes_version import SINCE, lacking
+from kube_rdma.install.rules.parts import filled
 from kube_rdma.install.rules.presets import merged
+from kube_rdma.install.rules.release import SINCE, lacking
 
 forms = st.sampled_from(["1.{}", "v1.{}", "v1.{}.3", "v1.{}.5-gke.1100", "1.{}.2+k3s1"])
 

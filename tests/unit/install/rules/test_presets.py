@@ -5,7 +5,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from kube_rdma.install.rules.presets import DEFAULTS, DISTRIBUTIONS, PRESETS, merged, over
-from kube_rdma.model.pools.pool import DATA_FILES
+from kube_rdma.model.pools import DATA_FILES
 from kube_rdma.pools.documents.config import parse
 
 names = st.sampled_from("abc")

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.install.documents.words import Digest, Tag
+from kube_rdma.install.documents.values import Digest, Tag
 from kube_rdma.install.installation import assignment, objects
-from kube_rdma.install.rules.fill import filled
+from kube_rdma.install.rules.parts import filled
 from kube_rdma.install.rules.presets import PRESETS, merged
-from kube_rdma.install.rules.recommended_labels import GROUP, labelled, version_label
-from kube_rdma.model.install.blueprint import Blueprint, Spread
+from kube_rdma.install.rules.release import GROUP, labelled, version_label
+from kube_rdma.model.install import Blueprint, Spread
 
 LABEL = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")  # apimachinery validation
 VALUES = merged({"preset": "vke", "agent": {"podLabels": {"team": "a", f"{GROUP}name": "b"}}})

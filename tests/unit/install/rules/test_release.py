@@ -7,7 +7,7 @@ import pytest
 
 from kube_base.frozen import replace
 from kube_rdma.install.installation import blueprints
-from kube_rdma.install.rules.fill import filled
+from kube_rdma.install.rules.parts import filled
 from kube_rdma.install.rules.presets import PRESETS, merged
 
 # With all that is optional, so that every name is seen.

@@ -3,8 +3,8 @@
 import pytest
 
 from kube_base.frozen import replace
-from kube_rdma.install.rules.retirement import still_needed
-from kube_rdma.model.pod import PodState
+from kube_rdma.install.rules.release import still_needed
+from kube_rdma.model.kubernetes import PodState
 
 NOTE = "kube-rdma.io/network-status"
 POD = PodState("team", "a", "1", annotations=((NOTE, "[]"),), phase="Running")

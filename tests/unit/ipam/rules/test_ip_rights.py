@@ -7,17 +7,24 @@ import pytest
 from kube_base.errors import Broken
 from kube_base.frozen import replace
 from kube_rdma.ipam.rules.blocks import after_rollback, confirm, is_rollback, plan, recall
-from kube_rdma.ipam.rules.borrowing import (
+from kube_rdma.ipam.rules.grant import (
     MOST_WANTS,
+    Shortage,
     has_requests_of,
     has_requests_of_others,
     lendable,
     surplus,
     with_requests_of,
 )
-from kube_rdma.ipam.rules.grant import Shortage
-from kube_rdma.ipam.rules.node_lease import acquisition, fence, is_lease_rollback, is_ours, renewal
-from kube_rdma.ipam.rules.node_state import NodeAddressState, confirmed_bits
+from kube_rdma.ipam.rules.node_state import (
+    NodeAddressState,
+    acquisition,
+    confirmed_bits,
+    fence,
+    is_lease_rollback,
+    is_ours,
+    renewal,
+)
 from kube_rdma.ipam.rules.reclaim import (
     EMPTY,
     conflicts,

@@ -21,8 +21,8 @@ from kube_rdma.ipam.rules.node_state import (
     with_record,
     without_record,
 )
+from kube_rdma.ipam.rules.pools import choose_slice, claim_in, own_part, strays
 from kube_rdma.ipam.rules.reclaim import outside, usage, without_holder
-from kube_rdma.ipam.rules.slices import choose_slice, claim_in, own_part, strays
 from kube_rdma.ipam.rules.subpools import anchor, key_at, mask, offsets, part, slices_from, subpools
 from kube_rdma.model.ipam import (
     AddressRequest,

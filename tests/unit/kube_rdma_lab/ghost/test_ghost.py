@@ -7,9 +7,9 @@ import yaml
 
 from kube_base.errors import Refused
 from kube_base.frozen import replace
-from kube_rdma.adapters.kubelet import wire
+from kube_rdma.adapters.kubelet import device_plugin
 from kube_rdma.model.device import Gpu
-from kube_rdma.model.pools.pool import ShareId
+from kube_rdma.model.pools import ShareId
 from kube_rdma_lab.ghost import install
 from kube_rdma_lab.ghost.claim_driver import CARD_DRIVER, DRIVER, card_slice_spec, slice_spec
 from kube_rdma_lab.ghost.plugin import Ghost, allocate, find_ghosts, offer
@@ -33,14 +33,14 @@ def test_only_devices_of_display_class_are_ghosts(tmp_path):
 
 
 def test_the_kubelet_hears_of_each_ghost_with_its_numa_node():
-    devices = wire.device_list(offer(GHOSTS)).devices
+    devices = device_plugin.device_list(offer(GHOSTS)).devices
     hints = {each.ID: [node.ID for node in each.topology.nodes] for each in devices}
     assert hints == {"0000:23:00.0": [0], "0000:43:00.0": [1], "0000:44:00.0": []}
 
 
 def test_a_container_is_told_its_ghosts_and_gets_no_device_node():
     grant = allocate(offer(GHOSTS), [ShareId("0000:43:00.0"), ShareId("0000:23:00.0")])
-    answer = wire.container_response(grant)
+    answer = device_plugin.container_response(grant)
     assert dict(answer.envs) == {"NVIDIA_VISIBLE_DEVICES": "0000:23:00.0,0000:43:00.0"}
     assert not answer.devices
 

@@ -3,7 +3,7 @@
 import pytest
 
 from kube_base.errors import Refused
-from kube_rdma.adapters.kernel.netlink.uevents import decode
+from kube_rdma.adapters.kernel.netlink.events import decode
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey
 from kube_rdma.model.device import PortState
 from kube_rdma_lab.native import announce, cards, changes, trees

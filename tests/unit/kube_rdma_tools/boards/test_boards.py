@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kube_rdma.cli.main import cli
 from kube_rdma.hardware import machines
-from kube_rdma.model.claims.device import DRIVER
+from kube_rdma.model.claims.devices import DRIVER
 from kube_rdma_tools.boards.board import BoardSeat, CardPool, GpuDriver, board
 from kube_rdma_tools.boards.measure import nearness, pod_sizes
 from kube_rdma_tools.boards.page import PAGE

@@ -7,10 +7,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kube_base.errors import Refused
-from kube_rdma.lib.text import yaml_text
+from kube_rdma.lib.text import yaml_manifests
 from kube_rdma.lib.text.document import MAX_DEPTH, Document, TextPosition
 from kube_rdma.lib.text.reader import read
-from kube_rdma.model.pools.pool import Mode
+from kube_rdma.model.pools import Mode
 from kube_rdma.pools.documents.config import parse
 
 # All that JSON can hold, less what the module's docstring says this reader does not take.
@@ -76,7 +76,7 @@ def test_json_is_read_as_json_reads_it(value, indent, before):
 def both(text):
     """The document by way of JSON, if it is JSON, and by the parser of YAML."""
     results = []
-    for reader in (read, lambda data, source: yaml_text.read(data.decode(), data, source)):
+    for reader in (read, lambda data, source: yaml_manifests.read(data.decode(), data, source)):
         try:
             results.append(reader(text.encode(), "file"))
         except Refused as refused:

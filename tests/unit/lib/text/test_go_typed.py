@@ -8,9 +8,8 @@ from pydantic import Field
 from kube_base.errors import Refused
 from kube_rdma.lib.text.document import of_value
 from kube_rdma.lib.text.faults import validate
-from kube_rdma.lib.text.go_typed import GoTyped
-from kube_rdma.lib.text.ip_words import IpAddress, Label
-from kube_rdma.lib.text.typed import Many
+from kube_rdma.lib.text.typed import GoTyped, Many
+from kube_rdma.lib.text.words import IpAddress, Label
 
 
 class Inner(GoTyped):

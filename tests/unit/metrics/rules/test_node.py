@@ -5,15 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rdma.metrics.rules import families
-from kube_rdma.metrics.rules.node import device_series, pod_device_series, scaled
-from kube_rdma.model.device import PciAddress
-from kube_rdma.model.metrics.families import (
-    DeviceCounters,
-    HolderName,
-    MetricNames,
-    PortCounters,
-)
-from kube_rdma.model.pcie import PcieLink
+from kube_rdma.metrics.rules.series import device_series, pod_device_series, scaled
+from kube_rdma.model.device import PciAddress, PcieLink
+from kube_rdma.model.metrics import DeviceCounters, HolderName, MetricNames, PortCounters
 
 NODE, VKE = (MetricNames.NODE_EXPORTER,), (MetricNames.VKE,)
 COUNTS = st.integers(min_value=0, max_value=(1 << 64) - 1)

@@ -4,20 +4,15 @@ import pytest
 
 from kube_base.frozen import replace
 from kube_rdma.metrics.rules import families
-from kube_rdma.metrics.rules.pods import SeenDevices, away, held_devices, pod_series, with_claims
+from kube_rdma.metrics.rules.series import SeenDevices, away, held_devices, pod_series, with_claims
 from kube_rdma.model.attach.attachment import Attachment, Plan, Sandbox
 from kube_rdma.model.attach.steps import MakeRdma, MoveRdma
 from kube_rdma.model.card import Card, CardId
-from kube_rdma.model.claims.device import DRIVER, ClaimedDevice, PublishedCard, SliceDevice
-from kube_rdma.model.late_binding.binding import ContainerId, PodName
-from kube_rdma.model.metrics.families import (
-    CounterReadings,
-    DeviceCounters,
-    PodPlaceCounters,
-    PortCounters,
-)
-from kube_rdma.model.pools.holding import Holding
-from kube_rdma.model.pools.pool import Mode, Pool, PoolSpec, Share, ShareId
+from kube_rdma.model.claims.devices import DRIVER, ClaimedDevice, PublishedCard, SliceDevice
+from kube_rdma.model.holdings import Holding
+from kube_rdma.model.late_binding import ContainerId, PodName
+from kube_rdma.model.metrics import CounterReadings, DeviceCounters, PodPlaceCounters, PortCounters
+from kube_rdma.model.pools import Mode, Pool, PoolSpec, Share, ShareId
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.pools.rules.claimed_cards import ClaimedCard
 from tests.unit.agent.world import hard_card

@@ -5,12 +5,12 @@ from hypothesis import strategies as st
 
 from kube_base.errors import Broken, Refused, Unavailable
 from kube_rdma.metrics.rules import families
-from kube_rdma.metrics.rules.resources import counted, health_series, resource_series, still
+from kube_rdma.metrics.rules.series import counted, health_series, resource_series, still
 from kube_rdma.metrics.stopwatch import BOUNDS, none_yet, observed, outcome
 from kube_rdma.model.card import CardId
 from kube_rdma.model.errors import HardwareGone
-from kube_rdma.model.pools.pool import Mode
-from kube_rdma.pools.rules.health.damping import HealthChange
+from kube_rdma.model.pools import Mode
+from kube_rdma.pools.rules.absence import HealthChange
 from tests.unit.metrics.rules.test_pods import RDMA, holding, pool
 
 A, B = CardId("a"), CardId("b")

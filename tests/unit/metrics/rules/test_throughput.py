@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from kube_base.frozen import replace
 from kube_rdma.metrics.rules import families
 from kube_rdma.metrics.rules.throughput import busiest, rates, totals
-from kube_rdma.model.metrics.throughput import AgentScrape, ScrapedSample, TrafficKey, TrafficTotals
+from kube_rdma.model.metrics import AgentScrape, ScrapedSample, TrafficKey, TrafficTotals
 
 PORT = {"device": "mlx5_0", "port": "1"}
 POD = {"namespace": "ns", "pod": "train-0", "container": "worker"}

@@ -6,7 +6,7 @@ from kube_base.errors import Refused
 from kube_base.frozen import replace
 from kube_rdma.migrate.rules.node import SERVE, plan_node
 from kube_rdma.model.migrate import MigratingNode, ServingView, SharingPod
-from kube_rdma.pools.documents.serve_label import LABEL
+from kube_rdma.pools.documents.config import SERVE_LABEL
 
 HCA, NIC = "rdma/hca", "rdma/nic"
 NODE = MigratingNode("node-1", {HCA: "1k"})
@@ -21,7 +21,7 @@ def commands(view):
 
 
 def test_it_speaks_of_the_label_of_the_agent():
-    assert SERVE == LABEL
+    assert SERVE == SERVE_LABEL
 
 
 def test_no_pod_comes_while_the_kubelet_has_neither():
@@ -37,8 +37,8 @@ def test_a_node_that_took_no_pods_takes_none_afterwards():
 
 def test_shares_end_before_devices_are_waited_for_and_the_other_way_round():
     there, back = commands(replace(VIEW, resources=(HCA, NIC), classes={HCA: "a", NIC: "b"}))
-    assert [f"{LABEL}=claims" in c for c in there].index(True) == 1
-    assert [f"{LABEL}=plugin" in c for c in back].index(True) == 1
+    assert [f"{SERVE_LABEL}=claims" in c for c in there].index(True) == 1
+    assert [f"{SERVE_LABEL}=plugin" in c for c in back].index(True) == 1
     zero = [n for n, c in enumerate(there) if c.endswith("=0")]
     slices = [n for n, c in enumerate(there) if "resourceslices" in c]
     assert len(zero) == len(slices) == 2

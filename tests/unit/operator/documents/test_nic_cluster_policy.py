@@ -5,8 +5,7 @@ import json
 import pytest
 
 from kube_base.errors import Refused
-from kube_rdma.model.operator.cluster_policy import ComponentImage
-from kube_rdma.model.operator.driver_upgrade import DrainPolicy, UpgradePolicy
+from kube_rdma.model.operator import ComponentImage, DrainPolicy, UpgradePolicy
 from kube_rdma.operator.documents.nic_cluster_policy import load
 
 CONFIG = """{

@@ -13,7 +13,7 @@ from kube_rdma.lib.text.document import section
 from kube_rdma.lib.text.reader import read
 from kube_rdma.operator.documents.nic_cluster_policy import of_spec
 from kube_rdma.operator.rules.driver_sets import driver_image
-from kube_rdma.operator.rules.node_groups import NodeGroup
+from kube_rdma.operator.rules.placement import NodeGroup
 
 FOLDER = Path(__file__).parents[3] / "data" / "nic-cluster-policies"
 GROUP = NodeGroup("amd64", "ubuntu", "24.04", "6.8.0-45-generic")

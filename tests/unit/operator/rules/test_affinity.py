@@ -2,7 +2,7 @@
 
 import pytest
 
-from kube_rdma.operator.rules.affinity import REQUIRED, allows
+from kube_rdma.operator.rules.placement import REQUIRED, allows
 
 LABELS = {"rack": "7", "zone": "a"}
 

@@ -3,24 +3,19 @@
 import pytest
 
 from kube_base.frozen import replace
-from kube_rdma.install.described import described
-from kube_rdma.install.rules.fill import filled
+from kube_rdma.install.installation import described
+from kube_rdma.install.rules.parts import filled
 from kube_rdma.install.rules.presets import DISTRIBUTIONS, merged
-from kube_rdma.model.operator.cluster_policy import (
+from kube_rdma.model.operator import (
     ClusterPolicy,
     ComponentImage,
     DevicePluginSection,
     PeerDriverSection,
     PolicyDriver,
 )
-from kube_rdma.operator.rules.daemon_sets import (
-    DRIVER_ACCOUNT,
-    plugin_objects,
-    sriov_objects,
-)
+from kube_rdma.operator.rules.daemon_sets import DRIVER_ACCOUNT, plugin_objects, sriov_objects
 from kube_rdma.operator.rules.driver_sets import driver_objects, peer_objects
-from kube_rdma.operator.rules.node_groups import CARDS_LABEL, NodeGroup, policy_node
-from kube_rdma.operator.rules.placement import READY_LABEL
+from kube_rdma.operator.rules.placement import CARDS_LABEL, READY_LABEL, NodeGroup, policy_node
 from kube_rdma.operator.rules.sync import components
 
 IMAGE = ComponentImage("registry.example.com/rdma", "kube-rdma", "1.0")

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.operator.rules.drift import holds
+from kube_rdma.operator.rules.daemon_sets import holds
 
 leaves = st.none() | st.booleans() | st.integers() | st.text(max_size=3)
 documents = st.recursive(

@@ -4,23 +4,21 @@ import re
 
 import pytest
 
-from kube_rdma.install.described import described
-from kube_rdma.model.operator.cluster_policy import (
-    ClusterPolicy,
-    ComponentImage,
-    DaemonSetProgress,
-    PolicyDriver,
-)
-from kube_rdma.model.operator.driver_images import (
+from kube_rdma.install.installation import described
+from kube_rdma.model.operator import (
     CONTRACTS,
     OF_0_1,
     OF_1,
     OF_23,
     OF_26,
+    ClusterPolicy,
+    ComponentImage,
+    DaemonSetProgress,
+    PolicyDriver,
     contract_of,
 )
 from kube_rdma.operator.rules.driver_sets import driver_image, driver_objects
-from kube_rdma.operator.rules.node_groups import (
+from kube_rdma.operator.rules.placement import (
     ARCHITECTURE_LABEL,
     CARDS_LABEL,
     DISTRIBUTION_LABEL,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.operator.rules.holders import is_share
+from kube_rdma.operator.rules.driver_sets import is_share
 
 HARMLESS = [
     "cpu",

@@ -1,6 +1,6 @@
 """Nodes are grouped by what a driver's image is built for; one without labels is named."""
 
-from kube_rdma.operator.rules.node_groups import driver_groups, peer_groups, policy_node
+from kube_rdma.operator.rules.placement import driver_groups, peer_groups, policy_node
 
 FEATURE = "feature.node.kubernetes.io"
 

@@ -3,7 +3,7 @@
 import pytest
 
 from kube_base.frozen import replace
-from kube_rdma.model.operator.driver_upgrade import (
+from kube_rdma.model.operator import (
     Close,
     DrainPolicy,
     DriverPlace,

@@ -10,29 +10,32 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from kube_base.frozen import replace
-from kube_rdma.model.operator.cluster_policy import (
+from kube_rdma.model.operator import (
+    Close,
     ClusterPolicy,
     ComponentImage,
-    PeerDriverSection,
-    PolicyDriver,
-    PolicyNode,
-)
-from kube_rdma.model.operator.driver_upgrade import (
-    Close,
     DrainPolicy,
     DriverPod,
     EndDrivers,
     Evict,
     LabelDrivers,
     Open,
+    PeerDriverSection,
+    PolicyDriver,
+    PolicyNode,
     ShareHolder,
     UpgradeNode,
     UpgradePolicy,
     UpgradeStage,
 )
-from kube_rdma.operator.rules.affinity import REQUIRED
-from kube_rdma.operator.rules.node_groups import policy_node
-from kube_rdma.operator.rules.placement import DRIVER_LABEL, PEER_LABEL, READY_LABEL, places
+from kube_rdma.operator.rules.placement import (
+    DRIVER_LABEL,
+    PEER_LABEL,
+    READY_LABEL,
+    REQUIRED,
+    places,
+    policy_node,
+)
 from kube_rdma.operator.rules.upgrade import is_between, is_outdated, refusal, upgrade_plan
 
 NAMES = ("a", "b", "c", "d")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from kube_base.errors import Refused
-from kube_rdma.model.pools.resource_name import is_extended_resource
+from kube_rdma.model.pools import is_extended_resource
 from kube_rdma.pools.documents.config import DIALECTS
 from tests.unit.lib.text.test_documents import JSON
 from tests.unit.pools.documents.test_dialects import WHOLE, read

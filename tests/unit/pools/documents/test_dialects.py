@@ -6,23 +6,22 @@ import pytest
 
 from kube_base.errors import Refused
 from kube_rdma.model.device import CharKind, PciAddress
-from kube_rdma.model.functions.function import FunctionsWish
-from kube_rdma.model.pools.pool import (
+from kube_rdma.model.pools import (
     Attach,
     Bind,
     ExtraInfo,
     FunctionRange,
+    FunctionsWish,
     Mode,
     PoolSpec,
     Preference,
+    RdmaLimits,
     Selector,
     Serving,
     Variables,
 )
-from kube_rdma.model.pools.rdma_limits import RdmaLimits
-from kube_rdma.model.settings.fabric import FabricProfile
-from kube_rdma.pools.documents.config import parse
-from kube_rdma.pools.documents.node_label import label_pools
+from kube_rdma.model.settings import FabricProfile
+from kube_rdma.pools.documents.config import label_pools, parse
 
 ALL_FILES = tuple(CharKind)
 SHARED = {

@@ -7,11 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_base.errors import Refused
-from kube_rdma.attach.rules.settings.files import settings_files
-from kube_rdma.model.late_binding.binding import UsedDevice
-from kube_rdma.model.settings.fabric import FabricProfile
-from kube_rdma.pools.documents.node_policy import load_object
-from kube_rdma.pools.documents.policy_fabric import OWN
+from kube_rdma.attach.rules.settings import settings_files
+from kube_rdma.model.late_binding import UsedDevice
+from kube_rdma.model.settings import FabricProfile
+from kube_rdma.pools.documents.node_policy import OWN, load_object
 
 USED = (UsedDevice("mlx5_0", 1, "net1", gid_index=3),)
 

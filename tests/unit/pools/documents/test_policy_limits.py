@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_base.errors import Refused
-from kube_rdma.model.pools.rdma_limits import MOST, RdmaLimits
+from kube_rdma.model.pools import MOST, RdmaLimits
 from kube_rdma.pools.documents import node_policy
 
 NUMBERS = st.none() | st.integers(1, MOST)

@@ -3,8 +3,8 @@
 import pytest
 
 from kube_base.errors import Refused
-from kube_rdma.model.pools.pool import Serving
-from kube_rdma.pools.documents.serve_label import label_serving
+from kube_rdma.model.pools import Serving
+from kube_rdma.pools.documents.config import label_serving
 
 
 @pytest.mark.parametrize("claims", [True, False])

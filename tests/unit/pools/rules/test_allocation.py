@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kube_base.errors import Refused
 from kube_base.frozen import replace
 from kube_rdma.model.device import CharKind
-from kube_rdma.model.pools.pool import (
+from kube_rdma.model.pools import (
     Bind,
     DeviceInfo,
     ExtraInfo,
@@ -22,8 +22,7 @@ from kube_rdma.model.pools.pool import (
     ShareId,
     Variables,
 )
-from kube_rdma.pools.documents.config import parse
-from kube_rdma.pools.documents.node_label import label_pools
+from kube_rdma.pools.documents.config import label_pools, parse
 from kube_rdma.pools.rules.allocation import (
     allocate,
     card_facts,

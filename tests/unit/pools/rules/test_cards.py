@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kube_base.frozen import replace
 from kube_rdma.model.card import Netdev
 from kube_rdma.model.survey import Verdict
-from kube_rdma.pools.rules.cards import cards, is_vital
+from kube_rdma.pools.rules.selection import cards, is_vital
 from tests.kit.nodes import DOWN, device, function, node, nodes, physical_with_virtual, seat
 
 WHERE = seat(0x81)

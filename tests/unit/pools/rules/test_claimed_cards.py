@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_base.frozen import Frozen, replace
-from kube_rdma.model.claims.device import (
+from kube_rdma.model.claims.devices import (
     DRIVER,
     ClaimedDevice,
     DeviceSlice,

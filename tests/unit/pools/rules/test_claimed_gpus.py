@@ -3,11 +3,17 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.claims.device import ClaimedDevice, ClaimedPod, DeviceSlice, SliceDevice
+from kube_rdma.model.claims.devices import ClaimedDevice, ClaimedPod, DeviceSlice, SliceDevice
 from kube_rdma.model.device import Gpu
-from kube_rdma.model.pools.gpu_use import FreeGpu, HeldGpu
-from kube_rdma.pools.rules.claimed_gpus import claim_gpus, free_claim_gpus, gpus_of, starting
-from kube_rdma.pools.rules.gpus import claimed_gpus, whole
+from kube_rdma.model.holdings import FreeGpu, HeldGpu
+from kube_rdma.pools.rules.topology import (
+    claim_gpus,
+    claimed_gpus,
+    free_claim_gpus,
+    gpus_of,
+    starting,
+    whole,
+)
 from tests.kit.nodes import seat
 
 GPUS = tuple(Gpu(seat(bus, numa=bus >> 7), 0x030200, 0x10DE, 0x2330, "nvidia") for bus in (3, 0x83))

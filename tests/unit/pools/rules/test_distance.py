@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from kube_base.frozen import replace
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.device import PciAddress, PciPosition
-from kube_rdma.model.pools.gpu_use import HeldGpu
-from kube_rdma.pools.rules.distance import Distance, Side, got, rank, way
-from kube_rdma.pools.rules.topology import Nearness
+from kube_rdma.model.holdings import HeldGpu
+from kube_rdma.pools.rules.topology import Distance, Nearness, Side, got, rank, way
 from tests.kit.nodes import device, hard_card, seat
 
 

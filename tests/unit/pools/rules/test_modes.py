@@ -3,7 +3,7 @@
 import pytest
 
 from kube_base.frozen import replace
-from kube_rdma.model.pools.pool import Attach, Bind, Mode, PoolSpec, Preference
+from kube_rdma.model.pools import Attach, Bind, Mode, PoolSpec, Preference
 from kube_rdma.pools.rules.modes import MODES, Takes, terms, with_networks
 
 SPEC = PoolSpec("rdma/hca", Mode.SHARED_MULTI, "c:1:1")

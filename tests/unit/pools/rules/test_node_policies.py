@@ -4,9 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_base.frozen import replace
-from kube_rdma.model.pools.node_policy import ClusterNodePolicy
-from kube_rdma.model.pools.pool import Mode, PoolSpec
-from kube_rdma.pools.rules.node_policies import node_wishes
+from kube_rdma.model.pools import ClusterNodePolicy, Mode, PoolSpec
+from kube_rdma.pools.rules.pools import node_wishes
 
 HCA = PoolSpec("rdma/hca", Mode.HCA, "a")
 LABELS = (("kind", "gpu"), ("zone", "a"))

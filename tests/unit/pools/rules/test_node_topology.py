@@ -6,9 +6,8 @@ import pytest
 
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey
 from kube_rdma.hardware import machines
-from kube_rdma.pools.rules.health.evaluate import node_cards
-from kube_rdma.pools.rules.node_topology import node_topology
-from kube_rdma.pools.rules.topology import Nearness, nearness
+from kube_rdma.pools.rules.health import node_cards
+from kube_rdma.pools.rules.topology import Nearness, nearness, node_topology
 
 
 def groups(topology):

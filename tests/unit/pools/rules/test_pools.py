@@ -7,11 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_base.frozen import replace
-from kube_rdma.model.pools.pool import Attach, Bind, Mode, PoolSpec, Selector
-from kube_rdma.pools.rules.cards import cards
+from kube_rdma.model.pools import Attach, Bind, Mode, PoolSpec, Selector
 from kube_rdma.pools.rules.modes import terms
 from kube_rdma.pools.rules.pools import offer, resolve
-from kube_rdma.pools.rules.selection import why_not
+from kube_rdma.pools.rules.selection import cards, why_not
 from tests.kit.nodes import (
     DOWN,
     RDMA_CM,

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from kube_base.errors import Refused
 from kube_base.frozen import replace
-from kube_rdma.model.pools.gpu_use import FreeGpu
-from kube_rdma.model.pools.pool import Bind, Mode, PoolSpec, Preference
+from kube_rdma.model.holdings import FreeGpu
+from kube_rdma.model.pools import Bind, Mode, PoolSpec, Preference
 from kube_rdma.pools.rules.modes import terms
 from kube_rdma.pools.rules.pools import resolve
 from kube_rdma.pools.rules.preference import prefer

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from kube_base.frozen import replace
 from kube_rdma.model.card import Card, CardId
-from kube_rdma.model.pools.rails import RailRecord
+from kube_rdma.model.pools import RailRecord
 from kube_rdma.pools.rules.rails import numbers, physical, places_of, recorded, without_cards
 from tests.kit.nodes import device, function, hard_card, physical_with_virtual, seat
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kube_base.frozen import replace
 from kube_rdma.model.card import Card, CardId, Netdev, Use
 from kube_rdma.model.device import LinkLayer
-from kube_rdma.model.pools.pool import FunctionRange, Mode, PoolSpec, Selector
+from kube_rdma.model.pools import FunctionRange, Mode, PoolSpec, Selector
 from kube_rdma.pools.rules.selection import asked_uses, spared, why_not
 from tests.kit.nodes import SELECTORS, device, function, nodes, physical_with_virtual, seat
 

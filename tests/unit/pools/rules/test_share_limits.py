@@ -7,10 +7,9 @@ from kube_base.frozen import replace
 from kube_rdma.model.attach.attachment import Attachment, GrantedShare, Plan, Sandbox
 from kube_rdma.model.attach.steps import MakeRdma, MoveRdma
 from kube_rdma.model.card import Card, CardId
-from kube_rdma.model.late_binding.binding import PodName
-from kube_rdma.model.pools.pool import Bind, Mode, Pool, PoolSpec
-from kube_rdma.model.pools.rdma_limits import MOST, DeviceLimits, RdmaLimits
-from kube_rdma.pools.rules.share_limits import device_limits, differing, limited, used_devices
+from kube_rdma.model.late_binding import PodName
+from kube_rdma.model.pools import MOST, Bind, DeviceLimits, Mode, Pool, PoolSpec, RdmaLimits
+from kube_rdma.pools.rules.allocation import device_limits, differing, limited, used_devices
 from tests.unit.agent.conftest import card as device
 
 A, B = "rdma/a", "rdma/b"

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_base.frozen import replace
-from kube_rdma.model.pools.holding import Holding
-from kube_rdma.model.pools.pool import Attach, Bind, Mode, PoolSpec
+from kube_rdma.model.holdings import Holding
+from kube_rdma.model.pools import Attach, Bind, Mode, PoolSpec
 from kube_rdma.pools.rules.modes import terms
 from kube_rdma.pools.rules.staging import StagedPools, stage
 

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_base.frozen import replace
-from kube_rdma.model.node import NodeState, Taint
-from kube_rdma.pools.rules.startup import EFFECT, KEYS, STARTING_FOR_AUTOSCALER, shows, starting
+from kube_rdma.model.kubernetes import NodeState, Taint
+from kube_rdma.pools.rules.holdings import EFFECT, KEYS, STARTING_FOR_AUTOSCALER, shows, starting
 
 NAMES = st.sampled_from(("rdma/a", "rdma/b", "cpu"))
 COUNTS = st.dictionaries(NAMES, st.integers(0, 4))

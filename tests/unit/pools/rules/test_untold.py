@@ -3,11 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.late_binding.binding import PodName
-from kube_rdma.model.pod import MIRROR, PodState
-from kube_rdma.model.pools.holding import Holding, NodeHoldings, RecordedGrant
-from kube_rdma.model.pools.pool import ShareId
-from kube_rdma.pools.rules.untold import completed, running, untold
+from kube_rdma.model.holdings import Holding, NodeHoldings, RecordedGrant
+from kube_rdma.model.kubernetes import MIRROR, PodState
+from kube_rdma.model.late_binding import PodName
+from kube_rdma.model.pools import ShareId
+from kube_rdma.pools.rules.holdings import completed, running, untold
 
 HCA = "rdma/hca"
 

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rdma.model.device import PciAddress
-from kube_rdma.model.pools.pool import Bind, FunctionRange, Mode, PoolSpec, Preference, Selector
+from kube_rdma.model.pools import Bind, FunctionRange, Mode, PoolSpec, Preference, Selector
 from kube_rdma.pools.rules.modes import MODES, terms
-from kube_rdma.pools.rules.wishes import faults, warnings, with_defaults
+from kube_rdma.pools.rules.pools import faults, warnings, with_defaults
 
 ONE = PciAddress("0000:81:00.0")
 TWO = PciAddress("0000:81:00.1")

@@ -4,11 +4,18 @@ import pytest
 
 from kube_base.frozen import replace
 from kube_rdma.model.card import CardId
-from kube_rdma.model.node import NodeState
-from kube_rdma.model.reports.card_grid import CardState
-from kube_rdma.model.reports.cluster import ClusterFacts, ProgramPod, ProgramRole, Workload
-from kube_rdma.model.reports.node_report import NodeReport, ReportedCard, ReportedPort
-from kube_rdma.reports.rules.card_grid import card_grid
+from kube_rdma.model.kubernetes import NodeState
+from kube_rdma.model.reports import (
+    CardState,
+    ClusterFacts,
+    NodeReport,
+    ProgramPod,
+    ProgramRole,
+    ReportedCard,
+    ReportedPort,
+    Workload,
+)
+from kube_rdma.reports.rules.node_report import card_grid
 
 AGENTS = Workload(ProgramRole.AGENT, "kube-rdma", "agent", 1, 1, 1)
 POD = ProgramPod("kube-rdma/agent", "kube-rdma", "agent-1", "node-1", ready=True)

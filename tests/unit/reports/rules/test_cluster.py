@@ -10,25 +10,23 @@ from kube_base.frozen import replace
 from kube_rdma.model.attach.attachment import Network, NetworkKind, NetworkRoute
 from kube_rdma.model.card import CardId
 from kube_rdma.model.finding import NotSeen, Severity
-from kube_rdma.model.node import NodeState
-from kube_rdma.model.reports.cluster import (
+from kube_rdma.model.kubernetes import NodeState
+from kube_rdma.model.reports import (
     AddressPool,
     ClusterEvent,
     ClusterFacts,
     ClusterHealth,
     NodePolicyState,
+    NodeReport,
+    PendingMode,
     PolicyState,
     ProgramPod,
     ProgramRole,
-    WaitingPod,
-    Workload,
-)
-from kube_rdma.model.reports.node_report import (
-    NodeReport,
-    PendingMode,
     ReportedCard,
     ReportedPool,
     ReportedPort,
+    WaitingPod,
+    Workload,
 )
 from kube_rdma.reports.rules.cluster import findings, health
 

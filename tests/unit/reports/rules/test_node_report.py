@@ -7,11 +7,11 @@ from kube_rdma.model.attach.attachment import Attachment, Plan, Sandbox
 from kube_rdma.model.attach.steps import AddRoute
 from kube_rdma.model.card import Function, Netdev, Use
 from kube_rdma.model.device import PortState
-from kube_rdma.model.late_binding.binding import PodName
-from kube_rdma.model.pools.pool import Mode, PoolSpec, Selector
+from kube_rdma.model.late_binding import PodName
+from kube_rdma.model.pools import Mode, PoolSpec, Selector
 from kube_rdma.model.survey import NamespaceMode, Survey
-from kube_rdma.pools.rules.health.condition import CardsState, looked
-from kube_rdma.pools.rules.health.evaluate import NodeFacts, evaluate, node_cards
+from kube_rdma.pools.rules.condition import CardsState, looked
+from kube_rdma.pools.rules.health import NodeFacts, evaluate, node_cards
 from kube_rdma.pools.rules.staging import Pending
 from kube_rdma.reports.rules.node_report import MOST_CARDS, AgentLook, node_report
 from tests.unit.agent.conftest import RDMA_CM, card

@@ -4,14 +4,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_base.frozen import replace
-from kube_rdma.model.functions.function import FunctionsWish
-from kube_rdma.model.pools.node_policy import (
+from kube_rdma.model.pools import (
     ClusterNodePolicy,
+    FunctionsWish,
+    Mode,
     PolicyAtNode,
     PolicyOutcome,
     PolicyRemark,
+    PoolSpec,
 )
-from kube_rdma.model.pools.pool import Mode, PoolSpec
 from kube_rdma.reports.rules.policies import at_node, rollup
 
 POOL = PoolSpec("rdma/hca", Mode.HCA, "NodePolicy a: spec.pools[0]")

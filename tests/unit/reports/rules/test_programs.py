@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kube_rdma.model.reports.cluster import ProgramRole, ProgramTemplate
-from kube_rdma.reports.rules.programs import everybodys, program_role, says
+from kube_rdma.model.reports import ProgramRole, ProgramTemplate
+from kube_rdma.reports.rules.cluster import everybodys, program_role, says
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
 

@@ -6,8 +6,14 @@ from hypothesis import strategies as st
 
 from kube_base.errors import Refused
 from kube_rdma.model.claims.claim import DeviceClass
-from kube_rdma.verify.rules.claimed_nodes import ClaimOffers, amounts, claim_templates, claims_for
-from kube_rdma.verify.rules.copies import fitting, not_started
+from kube_rdma.verify.rules.copies import (
+    ClaimOffers,
+    amounts,
+    claim_templates,
+    claims_for,
+    fitting,
+    not_started,
+)
 
 HELD = "Cards that claims of other pods hold are not measured."
 

@@ -5,9 +5,8 @@ from statistics import median
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.verify.bandwidth import PairStandard
-from kube_rdma.verify.rules.comparison import comparison
-from kube_rdma.verify.rules.verdicts import rate
+from kube_rdma.model.verify import PairStandard
+from kube_rdma.verify.rules.suspects import comparison, rate
 from tests.kit.rails import outcome, pods
 
 AMONG = pods(2, 8)

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.verify.bandwidth_check import BandwidthHistory
-from kube_rdma.verify.rules.due import AGAIN, due
+from kube_rdma.model.verify import BandwidthHistory
+from kube_rdma.verify.rules.pairs import AGAIN, due
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 SPANS = st.timedeltas(timedelta(0), timedelta(days=3))

@@ -5,8 +5,8 @@ from collections import Counter, defaultdict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.verify.bandwidth import PairedPod, Pairing, PodDevice
-from kube_rdma.verify.rules.neighbours import apart, planned, turns_of
+from kube_rdma.model.verify import PairedPod, Pairing, PodDevice
+from kube_rdma.verify.rules.pairs import apart, planned, turns_of
 from tests.kit.rails import pod, pods
 
 RING, STAR = Pairing.RING, Pairing.STAR

@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_base.errors import Refused
-from kube_rdma.model.pools.pool import Mode
-from kube_rdma.model.reports.node_report import NodeReport, ReportedCard, ReportedPool
+from kube_rdma.model.pools import Mode
+from kube_rdma.model.reports import NodeReport, ReportedCard, ReportedPool
 from kube_rdma.verify.rules.copies import asked, pod_for
-from kube_rdma.verify.rules.own_pod import own_pods
+from kube_rdma.verify.rules.pods import own_pods
 
 HCA, IB = "rdma/hca", "rdma/ib"
 

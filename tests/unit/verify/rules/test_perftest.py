@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_base.errors import Unavailable
-from kube_rdma.model.verify.bandwidth import Operation, PerftestRow, PerftestRun, PodDevice
+from kube_rdma.model.verify import Operation, PerftestRow, PerftestRun, PodDevice
 from kube_rdma.verify.rules.perftest import (
     MOST_COLUMNS,
     perftest_words,

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_base.errors import Refused
-from kube_rdma.model.claims.device import PublishedCard
-from kube_rdma.model.verify.bandwidth import PerftestRun, PodDevice
+from kube_rdma.model.claims.devices import PublishedCard
+from kube_rdma.model.verify import PerftestRun, PodDevice
 from kube_rdma.verify.rules.perftest import perftest_words
 from kube_rdma.verify.rules.pods import (
     OWN_STATUS,

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.verify.rules.rails import lonely, with_rails
+from kube_rdma.verify.rules.pods import lonely, with_rails
 from tests.kit.rails import device, pod, pods
 
 

@@ -4,12 +4,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from kube_rdma.model.verify.bandwidth import Pairing, PairStandard, SuspectKind
-from kube_rdma.verify.rules.neighbours import turns_of
-from kube_rdma.verify.rules.rails import with_rails
-from kube_rdma.verify.rules.retries import retries
-from kube_rdma.verify.rules.suspects import suspects
-from kube_rdma.verify.rules.verdicts import rate
+from kube_rdma.model.verify import Pairing, PairStandard, SuspectKind
+from kube_rdma.verify.rules.pairs import retries, turns_of
+from kube_rdma.verify.rules.pods import with_rails
+from kube_rdma.verify.rules.suspects import rate, suspects
 from tests.kit.rails import LINE, device, outcome, pod, pods, rated
 
 CARD, NODE, RAIL, PAIR = SuspectKind

@@ -6,8 +6,8 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.verify.bandwidth import PairedPod, PodDevice
-from kube_rdma.verify.rules.rounds import measurements, rounds, turns
+from kube_rdma.model.verify import PairedPod, PodDevice
+from kube_rdma.verify.rules.pairs import measurements, rounds, turns
 
 PODS = st.integers(0, 33).map(lambda count: [f"pod-{n}" for n in range(count)])
 

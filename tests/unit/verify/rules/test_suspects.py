@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.verify.bandwidth import PairOutcome, PairStandard, PerftestRow, SuspectKind
+from kube_rdma.model.verify import PairOutcome, PairStandard, PerftestRow, SuspectKind
 from kube_rdma.verify.rules import suspects as rule
-from kube_rdma.verify.rules.suspects import suspects
-from kube_rdma.verify.rules.verdicts import rate
+from kube_rdma.verify.rules.suspects import rate, suspects
 
 NOISE = partial(random.Random, 1)  # noise that is the same each time
 SEEDS = st.integers(0, 2**32).map(random.Random)

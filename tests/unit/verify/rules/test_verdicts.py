@@ -6,15 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.verify.bandwidth import (
-    PairOutcome,
-    PairStandard,
-    PerftestRow,
-    Rating,
-    SuspectKind,
-)
-from kube_rdma.verify.rules.suspects import suspects
-from kube_rdma.verify.rules.verdicts import key, rate
+from kube_rdma.model.verify import PairOutcome, PairStandard, PerftestRow, Rating, SuspectKind
+from kube_rdma.verify.rules.suspects import key, rate, suspects
 
 LINE = 100.0
 WELL, SLOW = st.floats(95, 99), st.floats(0.1, 60)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from kube_base.errors import Refused
-from kube_rdma.model.quantity import quantity
+from kube_rdma.model.kubernetes import quantity
 
 
 def amount(text: str | float) -> Fraction:

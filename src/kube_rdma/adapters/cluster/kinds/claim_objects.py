@@ -1,8 +1,8 @@
 """ResourceSlices, ResourceClaims and DeviceClasses with all that the scheduler looks at.
 
 resource.k8s.io/v1 since 1.34 (k8s.io/api v0.36.3, resource/v1/types.go). The kinds of
-resource_slice.py have less, for programs that run all day. Read by explain/claims.py and
-verify/claim_offers.py.
+resource_slice.py have less, for programs that run all day. Read by explain/evidence.py and
+verify/claimed_cards.py.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ from kube_rdma.model.claims.claim import (
     DeviceToleration,
     RequestChoices,
 )
-from kube_rdma.model.claims.device import SliceDevice
-from kube_rdma.model.claims.listed import (
+from kube_rdma.model.claims.devices import (
     AttributeValue,
     CapacityPolicy,
     CounterUse,
@@ -41,6 +40,7 @@ from kube_rdma.model.claims.listed import (
     ListedSlice,
     ListedTaint,
     NodeChoice,
+    SliceDevice,
     Version,
 )
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from kube_client.kinds import ObjectCodec, ObjectKind, Stored
-from kube_rdma.model.node import NodeCondition, NodeState, Taint
-from kube_rdma.model.quantity import quantity
+from kube_rdma.model.kubernetes import NodeCondition, NodeState, Taint, quantity
 
 CARDS_HEALTHY = "kube-rdma.io/CardsHealthy"  # type of the condition that is read and written
 

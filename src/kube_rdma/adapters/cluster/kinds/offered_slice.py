@@ -14,7 +14,7 @@ from kube_base.frozen import replace
 from kube_client.kinds import NOTHING, ObjectCodec, Owner, Stored, Wanted
 from kube_rdma.adapters.cluster.kinds.node import NODE, units
 from kube_rdma.adapters.cluster.kinds.resource_slice import RESOURCE_SLICE
-from kube_rdma.model.claims.offered import (
+from kube_rdma.model.claims.devices import (
     ClaimFeature,
     DeviceCapacity,
     DeviceTaint,
@@ -23,7 +23,7 @@ from kube_rdma.model.claims.offered import (
     RequestPolicy,
     TaintEffect,
 )
-from kube_rdma.model.quantity import quantity_text
+from kube_rdma.model.kubernetes import quantity_text
 
 WITHOUT = "rdma.kube-rdma.io/without"
 """The annotation of a slice that was written without some features."""

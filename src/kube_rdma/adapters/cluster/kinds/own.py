@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
-from kube_client.kinds import ObjectCodec, ObjectKind
+import msgspec
+
+from kube_client.kinds import NOTHING, ObjectCodec, ObjectKind, Stored
+from kube_rdma.model.reports import NodeReportStatus
 
 S = TypeVar("S")
 U = TypeVar("U")
@@ -20,3 +23,32 @@ def own_kind(
 ) -> ObjectKind[S, U]:
     """A kind of kube-rdma, in the version that is served."""
     return ObjectKind("kube-rdma.io", "v1alpha1", kind, plural, namespaced, spec, status)
+
+
+# NodeReports: nothing but a status, and the Node as the owner, so one goes when its node does.
+
+NODE_REPORT = own_kind("NodeReport", "nodereports", NOTHING, ObjectCodec.of(NodeReportStatus))
+
+StoredReport: TypeAlias = Stored[None, NodeReportStatus]
+
+
+# NetworkAttachmentDefinitions of the Network Plumbing Working Group (k8s.cni.cncf.io/v1).
+
+RESOURCE = "k8s.v1.cni.cncf.io/resourceName"
+
+
+class DefinitionSpec(msgspec.Struct, frozen=True):
+    """The whole spec."""
+
+    config: str = ""
+
+
+DEFINITION = ObjectKind(
+    "k8s.cni.cncf.io",
+    "v1",
+    "NetworkAttachmentDefinition",
+    "network-attachment-definitions",
+    namespaced=True,
+    spec=ObjectCodec.of(DefinitionSpec),
+    status=NOTHING,
+)

@@ -5,13 +5,15 @@ The API server checks their form, so a field here is as the API has it, or not t
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from functools import partial
+from typing import Any, TypeAlias
 
 import msgspec
 
-from kube_client.kinds import ObjectCodec, ObjectKind, Owner, Stored
-from kube_rdma.model.attach.restart import RESTART
-from kube_rdma.model.pod import MIRROR, OVER, PodState
+from kube_base.foreign_json import decoded
+from kube_client.kinds import NOTHING, ObjectCodec, ObjectKind, Owner, Stored
+from kube_rdma.model.attach.attachment import RESTART
+from kube_rdma.model.kubernetes import MIRROR, OVER, PodState
 
 READ = frozenset(
     (
@@ -165,3 +167,65 @@ def _owner(pod: Stored[PodSpec, PodStatus], owner: Owner) -> str:
     generation = f"-{pod.label('pod-template-hash')}"
     name = owner.name.removesuffix(generation) if owner.kind == "ReplicaSet" else owner.name
     return f"{owner.kind}/{name}"
+
+
+# DaemonSets and Deployments, and the ConfigMaps that their pods read.
+
+Json = dict[str, Any]
+
+
+class _TemplateSpec(msgspec.Struct, frozen=True):
+    containers: tuple[Container, ...] = ()
+
+
+class _Template(msgspec.Struct, frozen=True):
+    spec: _TemplateSpec = _TemplateSpec()
+
+
+class _Selector(msgspec.Struct, frozen=True, rename="camel"):
+    match_labels: dict[str, str] = {}
+
+
+class WorkloadSpec(msgspec.Struct, frozen=True):
+    """The part of spec that is read of a DaemonSet and a Deployment."""
+
+    template: _Template = _Template()
+    selector: _Selector = _Selector()
+    replicas: int = 1
+
+
+class WorkloadStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """The counts of both kinds."""
+
+    desired_number_scheduled: int = 0
+    number_ready: int = 0
+    number_available: int = 0
+    updated_number_scheduled: int = 0
+    observed_generation: int = 0
+    ready_replicas: int = 0
+    updated_replicas: int = 0
+
+
+DOCUMENT: ObjectCodec[Json] = ObjectCodec(
+    partial(decoded, what=dict[str, Any]), msgspec.json.encode
+)
+_WORKLOAD = ObjectCodec.of(WorkloadSpec, writes=False)
+_COUNTS = ObjectCodec.of(WorkloadStatus, writes=False)
+
+DAEMON_SET = ObjectKind(
+    "apps", "v1", "DaemonSet", "daemonsets", namespaced=True, spec=DOCUMENT, status=_COUNTS
+)
+DAEMON_SETS = DAEMON_SET.read_as(_WORKLOAD, _COUNTS)
+DEPLOYMENTS = ObjectKind(
+    "apps", "v1", "Deployment", "deployments", namespaced=True, spec=_WORKLOAD, status=_COUNTS
+)
+CONFIG_MAP: ObjectKind[Json, None] = ObjectKind(
+    "",
+    "v1",
+    "ConfigMap",
+    "configmaps",
+    namespaced=True,
+    spec=DOCUMENT,
+    status=NOTHING,
+    content="data",
+)

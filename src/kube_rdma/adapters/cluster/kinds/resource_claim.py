@@ -16,11 +16,18 @@ from kube_client.kinds import NOTHING, ObjectCodec, Stored
 from kube_rdma.adapters.cluster.kinds.amounts import amount
 from kube_rdma.adapters.cluster.kinds.pod import POD, Container, ContainerResources
 from kube_rdma.adapters.cluster.kinds.resource_slice import RESOURCE_CLAIM
-from kube_rdma.model.claims.device import DRIVER
-from kube_rdma.model.claims.parameters import ConfigOrigin, OpaqueConfig
-from kube_rdma.model.claims.prepared import AllocatedClaim, AllocatedDevice, ClaimName, ClaimUser
-from kube_rdma.model.claims.status import DeviceStatus
-from kube_rdma.model.claims.users import ClaimUse, PodClaims
+from kube_rdma.model.claims.claim import (
+    AllocatedClaim,
+    AllocatedDevice,
+    ClaimName,
+    ClaimUse,
+    ClaimUser,
+    ConfigOrigin,
+    DeviceStatus,
+    OpaqueConfig,
+    PodClaims,
+)
+from kube_rdma.model.claims.devices import DRIVER
 
 POD_CLAIM = "resource.kubernetes.io/pod-claim-name"  # PodResourceClaimAnnotation, resource/v1
 SLOTS = "slots"  # the capacity of a device that several claims share

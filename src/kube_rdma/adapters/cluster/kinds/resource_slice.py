@@ -1,7 +1,7 @@
 """ResourceSlices and ResourceClaims of any driver (resource.k8s.io/v1 since 1.34; KEP-4381).
 
 Only what says which device sits where, and which a claim has been given. Read by
-claims/claimed_gpus.py, doctor and verify.
+claims/publisher.py, doctor and verify.
 
 Words for network cards are those of DRANET (dra.net/pciAddress, ifName, rdmaDevice, rdma;
 kubernetes-sigs/dranet pkg/apis/attributes.go), of the SR-IOV driver (pciAddress, interfaceName,
@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from kube_client.kinds import NOTHING, ObjectCodec, ObjectKind, Stored
-from kube_rdma.model.claims.device import DeviceSlice, PublishedCard, SliceDevice
+from kube_rdma.model.claims.devices import DeviceSlice, PublishedCard, SliceDevice
 
 GROUP, VERSION = "resource.k8s.io", "v1"
 STANDARD = "resource.kubernetes.io/pciBusID"  # k8s.io/dynamic-resource-allocation/deviceattribute

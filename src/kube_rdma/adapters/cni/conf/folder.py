@@ -19,10 +19,10 @@ from asyncinotify import Event, Inotify, Mask
 from kube_base.errors import KubeError, Refused, Unavailable
 from kube_base.frozen import Frozen
 from kube_base.notices import Notices
-from kube_rdma.adapters.cni.conf import binary
+from kube_rdma.adapters.cni.conf import places as binary
 from kube_rdma.adapters.cni.conf.places import CniPlaces, inside
 from kube_rdma.adapters.inotify import open_inotify
-from kube_rdma.model.cni_conf import SET_ASIDE, ConfFile, ConfPlan, Undone, Wiring
+from kube_rdma.model.attach.cni import SET_ASIDE, ConfFile, ConfPlan, Undone, Wiring
 
 ENDINGS = (".conf", ".conflist", ".json")  # what a runtime looks at
 LARGEST = 1 << 20  # bytes of a file; a larger one is not a configuration
@@ -137,10 +137,10 @@ class Keeper(Frozen):
 
     `host` is the host's root as the agent sees it. `find` says where its runtime looks, which may
     change while it runs; raise KubeError. `decide` is told of the files and of the binaries by
-    name, and plans after attach/rules/cni_conf/conflist. `tell` hears of the first round and of
+    name, and plans after attach/rules/conflist. `tell` hears of the first round and of
     every one that changed something or found another wiring, and once of what hinders it, and when
     that is over. `shut_out` says why it is no use to write once more
-    (attach/rules/cni_conf/exclusive); it is tried all the same, more slowly each time.
+    (attach/rules/conflist); it is tried all the same, more slowly each time.
     """
 
     host: Path

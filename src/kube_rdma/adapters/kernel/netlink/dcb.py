@@ -1,6 +1,6 @@
 """What Data Center Bridging netlink and sysfs say of an interface: PFC, trust and ECN.
 
-For `kube-rdma doctor` alone; doctor/rules/flow_control judges. Numbers and layouts are those of
+For `kube-rdma doctor` alone; doctor/rules/errors judges. Numbers and layouts are those of
 include/uapi/linux/dcbnl.h; what fills them is dcbnl_ieee_fill in net/dcb/dcbnl.c. To read needs no
 right. ECN of RoCE stands in files of MLNX_OFED and DOCA alone; the kernel's own driver has none.
 """
@@ -23,7 +23,7 @@ from kube_rdma.adapters.kernel.netlink.codec import (
     split,
     values_by_type,
 )
-from kube_rdma.adapters.kernel.netlink.rtnl import open_rtnl
+from kube_rdma.adapters.kernel.netlink.rtnl_read import open_rtnl
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsRoot, SysfsTree
 from kube_rdma.model.doctor import ObservedFlowControl
 

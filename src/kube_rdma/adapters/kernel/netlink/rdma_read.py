@@ -7,7 +7,7 @@ include/uapi/rdma/rdma_netlink.h; what fills them is drivers/infiniband/core/nld
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import IntEnum
 
 from kube_base.errors import Unavailable
@@ -15,13 +15,14 @@ from kube_base.frozen import Frozen, replace
 from kube_rdma.adapters.kernel.netlink.codec import (
     Attribute,
     Netlink,
+    decode_attributes,
     encode_attributes,
     number,
     values_by_type,
 )
 from kube_rdma.adapters.kernel.sysfs.devices import DEVICES
 from kube_rdma.adapters.kernel.sysfs.netdev import soft_identity
-from kube_rdma.model.device import Device, PhysicalState, Port, PortState
+from kube_rdma.model.device import Device, PhysicalState, Port, PortState, QueuePair
 from kube_rdma.model.survey import Fault, NamespaceMode, Survey
 
 NETLINK_RDMA = 20  # include/uapi/linux/netlink.h
@@ -251,3 +252,52 @@ def _string(attributes: Mapping[int, bytes], which: Attr) -> str | None:
         return attributes.get(which, b"").rstrip(b"\0").decode() or None
     except UnicodeDecodeError as error:
         raise Unavailable(f"RDMA netlink: {which.name} is not text") from error
+
+
+# Which processes have queue pairs on which devices, by RDMA netlink: what a program really uses.
+
+_QP_GET = 10  # RDMA_NLDEV_CMD_RES_QP_GET
+_RES_U8, _RDMA_RESOURCES_U32 = struct.Struct("=B"), struct.Struct("=I")
+# enum ib_qp_type (include/rdma/ib_verbs.h); a driver has its own, as DC of mlx5 and SRD of EFA.
+_TYPES = {2: "RC", 3: "UC", 4: "UD", 8: "RAW", 9: "XRC", 10: "XRC", 255: "DRIVER"}
+_READY = 3  # IB_QPS_RTS: it may send
+
+
+class _Attr(IntEnum):
+    DEV_INDEX = 1
+    QP = 19  # nested: entries
+    QP_ENTRY = 20  # nested: one queue pair
+    TYPE = 26  # u8
+    STATE = 27  # u8, enum ib_qp_state
+    PID = 28  # u32; objects of the kernel have none
+
+
+def read_queue_pairs() -> tuple[QueuePair, ...]:
+    """Those of processes, on all devices of this thread's network namespace; raise Unavailable."""
+    try:
+        netlink = Netlink(NETLINK_RDMA)
+    except OSError as error:
+        raise Unavailable(f"the kernel offers no RDMA netlink ({error.strerror})") from error
+    pairs: list[QueuePair] = []
+    with netlink:
+        for payload in netlink.ask(NLDEV | Command.GET, dump=True):
+            device = decode_device(payload)
+            which = encode_attributes(
+                [Attribute(_Attr.DEV_INDEX, _RDMA_RESOURCES_U32.pack(device.index))]
+            )
+            for table in netlink.ask(NLDEV | _QP_GET, which, dump=True):
+                pairs += decode_queue_pairs(device.name, table)
+    return tuple(pairs)
+
+
+def decode_queue_pairs(device: str, payload: bytes) -> Iterator[QueuePair]:
+    """Those of processes out of one answer to RES_QP_GET; raise Unavailable for nonsense."""
+    table = values_by_type(payload).get(_Attr.QP, b"")
+    for entry in decode_attributes(table):
+        if entry.type != _Attr.QP_ENTRY:
+            continue
+        fields = values_by_type(entry.value)
+        pid, kind = number(fields, _Attr.PID), number(fields, _Attr.TYPE, _RES_U8)
+        if pid and kind is not None:
+            ready = number(fields, _Attr.STATE, _RES_U8) == _READY
+            yield QueuePair(device, _TYPES.get(kind, str(kind)), pid, ready=ready)

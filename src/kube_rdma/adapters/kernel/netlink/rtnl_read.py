@@ -10,7 +10,8 @@ import errno
 import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from ipaddress import ip_address, ip_network
-from socket import AF_INET, AF_INET6
+from pathlib import Path
+from socket import AF_INET, AF_INET6, NETLINK_ROUTE
 
 from kube_base.errors import Unavailable
 from kube_base.frozen import Frozen, replace
@@ -25,11 +26,14 @@ from kube_rdma.adapters.kernel.netlink.codec import (
     values_by_type,
 )
 from kube_rdma.adapters.kernel.netlink.rtnl_write import GROUP, by_name
-from kube_rdma.model.attach.attachment import LinkWays
-from kube_rdma.model.attach.pod_view import SeenLink, SeenRoute, SeenRule
+from kube_rdma.adapters.kernel.sysfs.netdev import NETDEVS, lower_netdevs
+from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
+from kube_rdma.model.attach.attachment import LinkWays, SeenLink, SeenRoute, SeenRule
 from kube_rdma.model.attach.steps import AddRoute, AddRule
+from kube_rdma.model.card import Function, Netdev
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.ipam import Address, InterfaceName, Subnet
+from kube_rdma.model.survey import Fault, Survey
 
 _GETLINK, _GETADDR, _GETROUTE, _GETRULE = 18, 22, 26, 34
 _LINK = struct.Struct("=BxHiII")  # struct ifinfomsg
@@ -340,3 +344,187 @@ def _address(value: bytes) -> Address:
         return ip_address(value)
     except ValueError as error:
         raise Unavailable(f"routing netlink: an address of {len(value)} bytes") from error
+
+
+# Asking the kernel's routing netlink for the default routes of one network namespace.
+
+_RTNL_GETROUTE, _GETNEXTHOP = 26, 106
+_NEXTHOP = struct.Struct("=BBBxI")  # struct nhmsg
+_PATH = struct.Struct("=HBBi")  # struct rtnexthop: length, flags, hops, interface
+_MEMBER = struct.Struct("=IBBH")  # struct nexthop_grp: id, weight, its upper byte, reserved
+
+_MULTIPATH, _NH_ID = 9, 30  # RTA_*
+_NHA_ID, _NHA_GROUP, _NHA_OIF = 1, 2, 5
+
+
+def open_rtnl() -> Netlink:
+    """A conversation with the routing family of this thread's network namespace."""
+    return Netlink(NETLINK_ROUTE)
+
+
+def default_interfaces(netlink: Netlink) -> tuple[str, ...]:
+    """The interfaces of the main table's default routes, IPv4 and IPv6, each once, sorted.
+
+    Raise Unavailable when the kernel does not answer.
+    """
+    indexes: set[int] = set()
+    nexthops: set[int] = set()
+    for family in (AF_INET, AF_INET6):
+        request = _ROUTE.pack(family, 0, 0, 0, 0, 0, 0, 0, 0)
+        for payload in netlink.ask(_RTNL_GETROUTE, request, dump=True):
+            route_indexes, through = decode_default_route(payload)
+            indexes |= route_indexes
+            nexthops |= through
+    if nexthops:
+        objects = netlink.ask(_GETNEXTHOP, _NEXTHOP.pack(0, 0, 0, 0), dump=True)
+        indexes |= resolve_nexthops(nexthops, objects)
+    return tuple(sorted(set(names(netlink, indexes))))
+
+
+def names(netlink: Netlink, indexes: Iterable[int]) -> Iterator[str]:
+    """The interfaces with these indexes; one that is gone again has no name, nor a route."""
+    for index in indexes:
+        if interface := interface_at(netlink, index):
+            yield interface.seen.name
+
+
+def decode_default_route(payload: bytes) -> tuple[set[int], set[int]]:
+    """The interfaces and nexthop objects of one route; none when it is no default route."""
+    route = decode_unicast(payload)
+    if route is None or route.length or route.table != MAIN_TABLE:
+        return set(), set()
+    through = number(route.attributes, _NH_ID)
+    indexes = {route.out} if route.out else set()
+    indexes |= set(_paths(route.attributes.get(_MULTIPATH, b"")))
+    # The object's interfaces are told beside it unless net.ipv4.nexthop_compat_mode is 0.
+    return indexes, {through} if through and not indexes else set()
+
+
+def resolve_nexthops(wanted: set[int], payloads: tuple[bytes, ...]) -> set[int]:
+    """The interfaces of nexthop objects, groups of them included."""
+    outs: dict[int, int] = {}
+    groups: dict[int, set[int]] = {}
+    for payload in payloads:
+        _, attributes = split(_NEXTHOP, payload)
+        me = number(attributes, _NHA_ID) or 0
+        group = attributes.get(_NHA_GROUP, b"")
+        whole = len(group) - len(group) % _MEMBER.size
+        groups[me] = {member for member, *_ in _MEMBER.iter_unpack(group[:whole])}
+        if out := number(attributes, _NHA_OIF):
+            outs[me] = out
+    members = set(wanted).union(*(groups.get(me, set()) for me in wanted))
+    return {outs[me] for me in members if me in outs}
+
+
+def _paths(multipath: bytes) -> Iterator[int]:
+    """The interfaces of a multipath route's hops; each hop says how long it is."""
+    at = 0
+    while len(multipath) - at >= _PATH.size:
+        length, _, _, index = _PATH.unpack_from(multipath, at)
+        if length < _PATH.size:
+            raise Unavailable("routing netlink: a hop of a route is cut short")
+        yield index
+        at += (length + 3) & ~3
+
+
+# Which network functions the node itself is reached through: default routes, its own addresses.
+
+
+def read_default_routes() -> tuple[str, ...]:
+    """The interfaces with a default route in this thread's network namespace, sorted.
+
+    Raise Unavailable when the kernel does not say.
+    """
+    try:
+        netlink = open_rtnl()
+    except OSError as error:
+        raise Unavailable(f"the kernel offers no routing netlink ({error.strerror})") from error
+    with netlink:
+        return default_interfaces(netlink)
+
+
+def read_holders(own: Mapping[str, str]) -> dict[str, str]:
+    """By interface which address of the node it has; `own` says by address what it is.
+
+    Raise Unavailable when the kernel does not say.
+    """
+    if not own:
+        return {}
+    words = {ip_address(text): word for text, word in own.items()}
+    try:
+        netlink = open_rtnl()
+    except OSError as error:
+        raise Unavailable(f"the kernel offers no routing netlink ({error.strerror})") from error
+    with netlink:
+        return {name: words[address] for name, address in address_holders(netlink, words)}
+
+
+def merge_routes(survey: Survey, root: Path, interfaces: Collection[str]) -> Survey:
+    """The Survey with `routed`, and default_route of every function's interface that is among them.
+
+    An interface carries the route of whatever stands on it: every slave of a bond, every port of a
+    bridge, the parent of a vlan (class/net/X/lower_* below `root`). An interface that the tree does
+    not show is a fault, for then the routes may be those of another network namespace.
+    """
+    tree = SysfsTree(root)
+    carriers = _with_lower(tree, interfaces)
+    faults = [
+        Fault(
+            f"{NETDEVS}/{name}",
+            "has a default route and is not there: is /sys of another network namespace?",
+        )
+        for name in interfaces
+        if not tree.holds(f"{NETDEVS}/{name}")
+    ]
+    return replace(
+        survey,
+        functions=tuple(_routed(function, carriers) for function in survey.functions),
+        faults=(*survey.faults, *tree.faults, *faults),
+        routed=tuple(sorted(carriers.union(survey.routed or ()))),
+    )
+
+
+def merge_holders(survey: Survey, root: Path, holders: Mapping[str, str]) -> Survey:
+    """The same for addresses of the node: `routed`, and `needed` of functions' interfaces.
+
+    `holders` says by interface what the address is.
+    """
+    tree = SysfsTree(root)
+    below = {
+        name: word for top, word in sorted(holders.items()) for name in _with_lower(tree, [top])
+    }
+    return replace(
+        survey,
+        functions=tuple(_needed(function, below) for function in survey.functions),
+        faults=(*survey.faults, *tree.faults),
+        routed=None if survey.routed is None else tuple(sorted({*survey.routed, *below})),
+    )
+
+
+def _with_lower(tree: SysfsTree, interfaces: Collection[str]) -> frozenset[str]:
+    """These interfaces and all that they stand on."""
+    carriers: set[str] = set()
+    pending = list(interfaces)
+    while pending:
+        name = pending.pop()
+        if name not in carriers:
+            carriers.add(name)
+            pending += lower_netdevs(tree, name)
+    return frozenset(carriers)
+
+
+def _routed(function: Function, carriers: Collection[str]) -> Function:
+    if not any(netdev.name in carriers for netdev in function.netdevs):
+        return function
+    netdevs = (replace(n, default_route=n.name in carriers) for n in function.netdevs)
+    return replace(function, netdevs=tuple(netdevs))
+
+
+def _needed(function: Function, words: Mapping[str, str]) -> Function:
+    if not any(netdev.name in words for netdev in function.netdevs):
+        return function
+
+    def with_word(netdev: Netdev) -> Netdev:
+        return replace(netdev, needed=words.get(netdev.name))
+
+    return replace(function, netdevs=tuple(map(with_word, function.netdevs)))

@@ -30,7 +30,7 @@ from kube_rdma.adapters.kernel.pod.errors import (
     no_physical,
     setting_refused,
 )
-from kube_rdma.model.functions.step import (
+from kube_rdma.model.pools import (
     FunctionPlace,
     FunctionSettings,
     LinkState,

@@ -19,11 +19,10 @@ from kube_rdma.model.attach.steps import (
     SetLink,
     TakeLink,
 )
-from kube_rdma.model.device import PciAddress, PortState
+from kube_rdma.model.device import PciAddress, PlannedHostLink, PortState
 from kube_rdma.model.errors import HardwareGone
-from kube_rdma.model.functions.step import FunctionPlace
 from kube_rdma.model.ipam import Address
-from kube_rdma.model.link import PlannedHostLink
+from kube_rdma.model.pools import FunctionPlace
 
 _REMEDIES: Mapping[int, str] = {
     errno.EINVAL: "Ask for what this kind of link and its card allow",

@@ -20,9 +20,8 @@ from typing import NoReturn, TypeVar
 
 from kube_base.errors import Refused, Unavailable
 from kube_rdma.adapters.kernel.netlink.codec import Netlink
-from kube_rdma.adapters.kernel.netlink.rtnl import open_rtnl
-from kube_rdma.adapters.kernel.netlink.rtnl_read import interfaces
-from kube_rdma.model.link import PodLink
+from kube_rdma.adapters.kernel.netlink.rtnl_read import interfaces, open_rtnl
+from kube_rdma.model.device import PodLink
 
 T = TypeVar("T")
 Namespace = int | Path

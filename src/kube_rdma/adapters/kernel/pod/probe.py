@@ -12,24 +12,101 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address
 
 from kube_base.errors import Unavailable
 from kube_rdma.adapters.kernel.netlink.codec import Netlink
-from kube_rdma.adapters.kernel.netlink.rtnl_read import interface_named
+from kube_rdma.adapters.kernel.netlink.rtnl_read import Interface, interface_named
 from kube_rdma.adapters.kernel.netlink.rtnl_write import mac_bytes
-from kube_rdma.adapters.kernel.pod.announce import packet_socket
 from kube_rdma.adapters.kernel.pod.errors import ETHERNET, address_in_use, no_carrier, no_link_here
 from kube_rdma.adapters.kernel.pod.namespaces import open_inside
-from kube_rdma.model.attach.steps import Probe
-from kube_rdma.model.ipam import Address
+from kube_rdma.model.attach.steps import Announce, Probe
+from kube_rdma.model.ipam import Address, InterfaceName
+
+# Telling the neighbours who has an address now, from a socket that was opened in the pod.
+
+_ARP, _IPV4, _REQUEST = 0x0806, 0x0800, 1  # ETH_P_ARP, ETH_P_IP, ARPOP_REQUEST
+_BROADCAST = b"\xff" * 6
+_ADVERTISEMENT, _OVERRIDE, _TARGET_MAC = 136, 0x20000000, 2
+_ALL_NODES = "ff02::1"
+
+_CLOSER = ThreadPoolExecutor(1, "announcer")  # one thread for all pods
+
+
+class Announcer:
+    """Sends for one pod; `link` shows an interface of it, or raises Unavailable.
+
+    One packet socket for all: closing it waits until no processor can still use it (synchronize_net
+    in packet_release, net/packet/af_packet.c), some 15 ms each time, which no pod should wait for.
+    """
+
+    def __init__(self, namespace: int, link: Callable[[InterfaceName], Interface]) -> None:
+        self._namespace = namespace
+        self._link = link
+        self._packet: socket.socket | None = None
+
+    def close(self) -> None:
+        """Close what was opened, where nobody waits for it."""
+        if self._packet:
+            _CLOSER.submit(self._packet.close)
+            self._packet = None
+
+    def announce(self, step: Announce) -> None:
+        """Send it once. Never raises: a link that is down or no Ethernet has nobody to tell."""
+        with suppress(OSError, Unavailable):
+            link = self._link(step.name)
+            if link.hardware != ETHERNET:
+                return
+            mac = mac_bytes(link.seen.mac)
+            if isinstance(step.address, IPv4Address):
+                frame = arp_announcement(mac, step.address)
+                self._packets().sendto(frame, (step.name, _ARP))
+            else:
+                self._advertise(step, step.address, mac)
+
+    def _packets(self) -> socket.socket:
+        if self._packet is None:
+            self._packet = open_inside(self._namespace, packet_socket)
+        return self._packet
+
+    def _advertise(self, step: Announce, address: IPv6Address, mac: bytes) -> None:
+        with open_inside(self._namespace, _raw) as raw:
+            raw.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS, 255)
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, step.name.encode())
+            raw.bind((str(address), 0))
+            raw.sendto(advertisement(mac, address), (_ALL_NODES, 0))
+
+
+def arp_announcement(mac: bytes, address: IPv4Address) -> bytes:
+    """The Ethernet frame."""
+    head = _BROADCAST + mac + struct.pack("!H", _ARP)
+    kind = struct.pack("!HHBBH", ETHERNET, _IPV4, len(mac), 4, _REQUEST)
+    return head + kind + mac + address.packed + bytes(len(mac)) + address.packed
+
+
+def advertisement(mac: bytes, address: IPv6Address) -> bytes:
+    """The ICMPv6 message; the kernel fills in its checksum (RFC 3542, section 3.1)."""
+    head = struct.pack("!BBHI", _ADVERTISEMENT, 0, 0, _OVERRIDE)
+    return head + address.packed + struct.pack("!BB", _TARGET_MAC, 1) + mac
+
+
+def packet_socket() -> socket.socket:
+    """For whole Ethernet frames of this namespace; it hears none until it is bound."""
+    return socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+
+
+def _raw() -> socket.socket:
+    return socket.socket(socket.AF_INET6, socket.SOCK_RAW, socket.IPPROTO_ICMPV6)
+
 
 _TIMES, _PAUSE = 3, 0.1  # questions, and the seconds after each in which answers are waited for
 _LATE = 256  # frames that may lie in the socket when the time is over, about as many as it holds
 _CARRIER_PAUSE = 0.02  # seconds between two looks
-_ARP, _IPV4, _IPV6, _ICMPV6 = 0x0806, 0x0800, 0x86DD, 58
-_REQUEST, _SOLICITATION, _ADVERTISEMENT, _TARGET_MAC = 1, 135, 136, 2
-_BROADCAST, _HOPS = b"\xff" * 6, 255
+_PROBE_ARP, _PROBE_IPV4, _IPV6, _ICMPV6 = 0x0806, 0x0800, 0x86DD, 58
+_PROBE_REQUEST, _SOLICITATION, _PROBE_ADVERTISEMENT, _PROBE_TARGET_MAC = 1, 135, 136, 2
+_PROBE_BROADCAST, _HOPS = b"\xff" * 6, 255
 _NOBODY, _SOLICITED = IPv6Address("::"), IPv6Address("ff02::1:ff00:0")
 _HEAD = 14  # bytes of an Ethernet header
 
@@ -62,9 +139,16 @@ def probe(step: Probe, namespace: int, netlink: Netlink, patience: float) -> Non
 
 def arp_probe(mac: bytes, address: IPv4Address) -> bytes:
     """The Ethernet frame."""
-    kind = struct.pack("!HHBBH", ETHERNET, _IPV4, len(mac), 4, _REQUEST)
+    kind = struct.pack("!HHBBH", ETHERNET, _PROBE_IPV4, len(mac), 4, _PROBE_REQUEST)
     nobody = bytes(4)
-    return _ethernet(_BROADCAST, mac, _ARP) + kind + mac + nobody + bytes(6) + address.packed
+    return (
+        _ethernet(_PROBE_BROADCAST, mac, _PROBE_ARP)
+        + kind
+        + mac
+        + nobody
+        + bytes(6)
+        + address.packed
+    )
 
 
 def solicitation(mac: bytes, address: IPv6Address) -> bytes:
@@ -87,11 +171,13 @@ def arp_speaker(frame: bytes, address: Address) -> bytes | None:
 def advertiser(frame: bytes, address: Address) -> bytes | None:
     """The MAC of who advertises the address in this frame."""
     packet = frame[_HEAD:]
-    is_advertisement = len(packet) >= 64 and packet[6] == _ICMPV6 and packet[40] == _ADVERTISEMENT
+    is_advertisement = (
+        len(packet) >= 64 and packet[6] == _ICMPV6 and packet[40] == _PROBE_ADVERTISEMENT
+    )
     if not is_advertisement or packet[48:64] != address.packed:
         return None
     option = packet[64:72]
-    return option[2:] if option[:2] == bytes((_TARGET_MAC, 1)) else frame[6:12]
+    return option[2:] if option[:2] == bytes((_PROBE_TARGET_MAC, 1)) else frame[6:12]
 
 
 def frames(packet: socket.socket, until: float) -> Iterator[bytes]:
@@ -116,7 +202,7 @@ def _talk(
 ) -> tuple[int, bytes, Callable[[bytes, Address], bytes | None]]:
     """Of the address's family: the protocol, the question, and who speaks in an answer."""
     if isinstance(address, IPv4Address):
-        return _ARP, arp_probe(mac, address), arp_speaker
+        return _PROBE_ARP, arp_probe(mac, address), arp_speaker
     return _IPV6, solicitation(mac, address), advertiser
 
 

@@ -5,7 +5,7 @@
             pod.run(step)
 
 attach/rules/plan plans, the journal keeps, this runs: links.py speaks routing netlink,
-netlink/rdma_write.py RDMA netlink, gids.py waits, sysctl.py, probe.py and announce.py do what their
+netlink/rdma_write.py RDMA netlink, gids.py waits, links.py, probe.py and announce.py do what their
 names say. Plain functions that block; a program calls them in a thread. The fake is
 kube_rdma_testing/kernel/network.py.
 """
@@ -22,23 +22,31 @@ from kube_base.frozen import replace
 from kube_rdma.adapters.kernel.netlink.codec import Netlink
 from kube_rdma.adapters.kernel.netlink.rdma_read import NETLINK_RDMA
 from kube_rdma.adapters.kernel.netlink.rdma_write import PodRdma, devices, make_device, netdev_of
-from kube_rdma.adapters.kernel.netlink.rtnl import open_rtnl
-from kube_rdma.adapters.kernel.netlink.rtnl_read import seen_links, seen_routes, seen_rules
+from kube_rdma.adapters.kernel.netlink.rtnl_read import (
+    open_rtnl,
+    seen_links,
+    seen_routes,
+    seen_rules,
+)
 from kube_rdma.adapters.kernel.netlink.rtnl_vf import reset_function, seen_functions, set_function
-from kube_rdma.adapters.kernel.pod.announce import Announcer
 from kube_rdma.adapters.kernel.pod.errors import namespace_gone, no_rdma
 from kube_rdma.adapters.kernel.pod.gids import DEVICES, PATIENCE, await_gid, listed, pci_of
-from kube_rdma.adapters.kernel.pod.links import PodLinks, remove_returned, restore_on_node
+from kube_rdma.adapters.kernel.pod.links import (
+    PodLinks,
+    read_sysctl,
+    remove_returned,
+    restore_on_node,
+    write_sysctl,
+)
 from kube_rdma.adapters.kernel.pod.namespaces import Namespace, open_inside
-from kube_rdma.adapters.kernel.pod.probe import probe
-from kube_rdma.adapters.kernel.pod.sysctl import read_sysctl, write_sysctl
+from kube_rdma.adapters.kernel.pod.probe import Announcer, probe
 from kube_rdma.adapters.kernel.sriov.rebind import FunctionDrivers
 from kube_rdma.adapters.kernel.sysfs.pod import PodSysfs
 from kube_rdma.model.attach import steps
-from kube_rdma.model.attach.pod_view import PodView, SeenLink, SeenRdma
+from kube_rdma.model.attach.attachment import PodView, SeenLink, SeenRdma
 from kube_rdma.model.device import PciAddress
-from kube_rdma.model.functions.step import FunctionPlace, RebindFunction, ResetFunction, SetFunction
 from kube_rdma.model.ipam import Address, InterfaceName
+from kube_rdma.model.pools import FunctionPlace, RebindFunction, ResetFunction, SetFunction
 
 _HERE = "/proc/thread-self/ns/net"
 

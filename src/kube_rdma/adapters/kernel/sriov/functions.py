@@ -1,6 +1,6 @@
 """Makes and removes the virtual functions of a card: sriov_numvfs, one change of a card at a time.
 
-pools/rules/functions/plan plans a SetFunctions, agent runs it here in a thread. The kernel takes
+pools/rules/functions plans a SetFunctions, agent runs it here in a thread. The kernel takes
 a number only where there is none (sriov_numvfs_store, drivers/pci/iov.c), so a change goes by way
 of zero. Where functions get addresses (addresses.py), the kernel binds no drivers until they have
 them: drivers ask for them once. Whoever else changes a card may lock its folder in sysfs likewise;
@@ -15,13 +15,25 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from hashlib import blake2b
 from pathlib import Path
 
 import structlog
 
 from kube_base.errors import KubeError, Refused, Unavailable
 from kube_rdma.adapters.kernel import locks
-from kube_rdma.model.functions.function import SetFunctions
+from kube_rdma.adapters.kernel.netlink.codec import Netlink
+from kube_rdma.adapters.kernel.netlink.rtnl_read import Interface, interfaces, open_rtnl
+from kube_rdma.adapters.kernel.netlink.rtnl_vf import set_function
+from kube_rdma.adapters.kernel.pod.errors import INFINIBAND
+from kube_rdma.model.device import PlannedHostLink
+from kube_rdma.model.pools import (
+    FunctionPlace,
+    FunctionSettings,
+    LinkState,
+    SetFunction,
+    SetFunctions,
+)
 
 NUMBER, AUTOPROBE = "sriov_numvfs", "sriov_drivers_autoprobe"
 PROBE = "drivers_probe"  # of the bus: binds a driver to the function whose address is written
@@ -251,3 +263,55 @@ _MEANINGS = {
     errno.ENOSYS: _NO_DRIVER,
     errno.ERANGE: ("it cannot have so many virtual functions", "Write what sriov_totalvfs says"),
 }
+
+
+# Addresses that virtual functions have from the beginning: a MAC, on InfiniBand the GUIDs.
+
+_MAC, _GUID = 6, 8  # octets
+_PORT = 23  # characters of the GUID at the end of an IPoIB interface's address
+
+
+def give_addresses(act: SetFunctions, numbers: Sequence[int]) -> None:
+    """Tell the physical function the addresses of its virtual ones of these numbers.
+
+    Raise Refused for what its driver does not take, Unavailable when it has no interface here.
+    """
+    with open_rtnl() as node:
+        tell(node, act, numbers)
+
+
+def tell(node: Netlink, act: SetFunctions, numbers: Sequence[int]) -> None:
+    """As give_addresses, on the node's socket."""
+    above = _interface(node, act)
+    for number in numbers:
+        place = FunctionPlace(
+            PlannedHostLink(above.seen.index, above.seen.name), act.physical, number
+        )
+        set_function(node, SetFunction(place, settings(above, number), FunctionSettings()))
+
+
+def settings(above: Interface, number: int) -> FunctionSettings:
+    """What the virtual function of this number has for its own."""
+    if above.hardware == INFINIBAND:
+        guid = made_of(above.seen.mac[-_PORT:], number, _GUID)
+        return FunctionSettings(link_state=LinkState.AUTO, node_guid=guid, port_guid=guid)
+    return FunctionSettings(mac=made_of(above.permanent_mac or above.seen.mac, number, _MAC))
+
+
+def made_of(own: str, number: int, octets: int) -> str:
+    """An address of one interface, marked as given by who runs the network and not by a vendor."""
+    address = bytearray(blake2b(f"{own.lower()}/{number}".encode(), digest_size=octets).digest())
+    address[0] = address[0] & 0xFC | 0x02
+    return address.hex(":")
+
+
+def _interface(node: Netlink, act: SetFunctions) -> Interface:
+    """By its function; where the kernel does not say that (before 5.14), by its name."""
+    candidates = [one for one in interfaces(node) if not one.seen.virtual]
+    for interface in candidates:
+        if interface.seen.pci == act.physical:
+            return interface
+    for interface in candidates:
+        if interface.seen.pci is None and interface.seen.name == act.name:
+            return interface
+    raise Unavailable(f"{act.name} has no interface here, so the addresses cannot be set.")

@@ -1,6 +1,6 @@
 """What interfaces of the node are used for: addresses, routes, what stands on them.
 
-agent/virtual_functions asks before virtual functions go, pools/rules/functions/plan decides;
+agent/virtual_functions asks before virtual functions go, pools/rules/functions decides;
 the loop of role plugin asks before a card of its own accord belongs to a pool that moves it.
 Only interfaces of which sysfs and routing netlink tell the same are answered for: /sys may be
 another namespace's. A macvlan inside a pod is seen by its MAC alone, which its parent takes frames
@@ -19,16 +19,16 @@ from socket import AF_BRIDGE
 
 from kube_base.errors import Unavailable
 from kube_rdma.adapters.kernel.netlink.codec import Netlink, decode_attributes
-from kube_rdma.adapters.kernel.netlink.rtnl import open_rtnl
 from kube_rdma.adapters.kernel.netlink.rtnl_read import (
     dynamic_addresses,
+    open_rtnl,
     seen_links,
     seen_routes,
     seen_rules,
 )
 from kube_rdma.adapters.kernel.sysfs.netdev import upper_netdevs
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
-from kube_rdma.model.attach.pod_view import SeenLink, SeenRoute, SeenRule
+from kube_rdma.model.attach.attachment import SeenLink, SeenRoute, SeenRule
 from kube_rdma.model.card import Use
 from kube_rdma.model.ipam import Address, Subnet
 

@@ -23,7 +23,7 @@ from kube_rdma.adapters.kernel.pod.gids import DEVICES
 from kube_rdma.adapters.kernel.sriov.functions import locked, write_attribute
 from kube_rdma.model.attach.steps import AwaitPartition
 from kube_rdma.model.device import PciAddress, PortState
-from kube_rdma.model.functions.step import RebindFunction
+from kube_rdma.model.pools import RebindFunction
 
 PATIENCE = 30.0  # seconds; a function of mlx5 takes one to three
 FABRIC_PATIENCE = 10.0  # seconds; a subnet manager sweeps every few ones

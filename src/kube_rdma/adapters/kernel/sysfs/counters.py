@@ -12,20 +12,19 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from kube_base.errors import KubeError
 from kube_base.frozen import Frozen
-from kube_rdma.adapters.kernel.sysfs.devices import DEVICES
-from kube_rdma.adapters.kernel.sysfs.pcie_text import lane_speed, lanes
-from kube_rdma.model.device import PciAddress
-from kube_rdma.model.metrics.families import (
-    CounterReadings,
-    DeviceCounters,
-    PortCounters,
-)
-from kube_rdma.model.pcie import PcieLink
+from kube_rdma.adapters.kernel.sysfs.devices import DEVICES, port_states
+from kube_rdma.adapters.kernel.sysfs.pci import lane_speed, lanes
+from kube_rdma.adapters.kernel.sysfs.pod import mount_inside
+from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
+from kube_rdma.model.attach.attachment import Sandbox
+from kube_rdma.model.device import PciAddress, PcieLink, PhysicalState, PortState
+from kube_rdma.model.metrics import CounterReadings, DeviceCounters, PodPlaceCounters, PortCounters
 
 MOST_FILES = 256  # of a folder of counters; the longest of a driver of today has below 100
 LISTED_LOOKS = 16  # for which the names of counters hold
@@ -304,3 +303,65 @@ def _pci_of(device: int) -> PciAddress | None:
     except OSError:
         return None
     return PciAddress(name) if _PCI.fullmatch(name) else None
+
+
+# The counters of RDMA devices that were moved into pods, read inside of the pods' namespaces.
+
+Mount = Callable[[int], int]
+"""A descriptor of the root of a sysfs of the namespace behind a descriptor."""
+
+
+def read_inside(
+    sandboxes: Iterable[Sandbox], mount: Mount = mount_inside
+) -> tuple[tuple[PodPlaceCounters, ...], int]:
+    """What the sandboxes' namespaces show, and how many of them could not be entered.
+
+    One that is gone, or whose path leads to a later namespace, is neither: its pod has ended.
+    """
+    read, failures = [], 0
+    for sandbox in sandboxes:
+        try:
+            namespace = os.open(sandbox.netns_path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            failures += Path(sandbox.netns_path).exists()
+            continue
+        try:
+            if os.fstat(namespace).st_ino == sandbox.netns_inode:
+                read.append(PodPlaceCounters(sandbox.netns_inode, _readings(namespace, mount)))
+        except (OSError, KubeError):
+            failures += 1
+        finally:
+            os.close(namespace)
+    return tuple(read), failures
+
+
+def _readings(namespace: int, mount: Mount) -> CounterReadings:
+    root = mount(namespace)
+    try:
+        return read_counters(root)
+    finally:
+        os.close(root)
+
+
+# The states of InfiniBand ports, read again and nothing else.
+
+
+class PortReading(Frozen):
+    """The states of one port; UNKNOWN of a port that is not there any more."""
+
+    device: str
+    number: int
+    state: PortState
+    physical_state: PhysicalState
+
+
+def read_states(root: Path, ports: Iterable[tuple[str, int]]) -> tuple[PortReading, ...]:
+    """The states of `ports` (device name and port number) below the sysfs `root`, in their order.
+
+    Two files a port; never raises for what the tree holds or lacks.
+    """
+    tree = SysfsTree(root)
+    return tuple(
+        PortReading(device, number, *port_states(tree, f"{DEVICES}/{device}/ports/{number}"))
+        for device, number in ports
+    )

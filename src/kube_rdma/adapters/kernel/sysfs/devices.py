@@ -14,8 +14,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from kube_base.frozen import replace
-from kube_rdma.adapters.kernel.sysfs.functions import read_functions
-from kube_rdma.adapters.kernel.sysfs.netdev import DeviceSite, bond_above, find_site, netdev_name
+from kube_rdma.adapters.kernel.sysfs.netdev import (
+    DeviceSite,
+    bond_above,
+    find_site,
+    netdev_name,
+    read_functions,
+)
 from kube_rdma.adapters.kernel.sysfs.pci import PciTree
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsRoot, SysfsTree
 from kube_rdma.model.device import (

@@ -9,11 +9,16 @@ function is read once, and of a virtual one no file whose content follows from i
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+import struct
+from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
+from pathlib import Path
 
-from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
-from kube_rdma.model.device import Gpu, PciAddress, PciPosition
+from kube_base.errors import Unavailable
+from kube_rdma.adapters.kernel.sysfs.tree import SysfsRoot, SysfsTree
+from kube_rdma.model.device import Gpu, PciAddress, PcieLink, PciPosition
+from kube_rdma.model.doctor import ObservedBridge, ObservedDomain
+from kube_rdma.model.survey import Survey
 
 FUNCTIONS = "bus/pci/devices"
 
@@ -205,3 +210,143 @@ class PciTree:
             return None if text is None else int(text, 16)
         self._tree.blame(path, f"says {text!r}, which is not of its form")
         return None
+
+
+# Reads what decides how data goes between card and GPU: ACS of PCIe ports, domains of an IOMMU.
+
+_SYSFS = Path("/sys")
+_CONVENTIONAL, _WHOLE = 256, 4096  # bytes; PCI_CFG_SPACE_SIZE, PCI_CFG_SPACE_EXP_SIZE
+_EXTENDED = 0x100  # where extended capabilities begin
+_ACS, _ACS_CONTROL = 0x0D, 0x06  # PCI_EXT_CAP_ID_ACS, PCI_ACS_CTRL (uapi/linux/pci_regs.h)
+_MOST = (_WHOLE - _EXTENDED) // 8  # capabilities; the list of a broken device may be a circle
+_HEADER, _REGISTER = struct.Struct("<I"), struct.Struct("<H")
+
+
+def read_bridges(
+    ports: Iterable[PciAddress], sysfs: SysfsRoot | None = None
+) -> tuple[ObservedBridge, ...]:
+    """ACS Control of these ports; raise Unavailable where it cannot be read of any of them."""
+    tree = SysfsTree(sysfs or _SYSFS)
+    return tuple(ObservedBridge(pci, _acs_of(tree, pci)) for pci in ports)
+
+
+def acs_control(config: bytes) -> int | None:
+    """ACS Control in a function's configuration, 0 without ACS; None where too little is there."""
+    if len(config) == _CONVENTIONAL:
+        return 0
+    if len(config) < _WHOLE:
+        return None
+    at = next((at for number, at in _capabilities(config) if number == _ACS), None)
+    if at is None or at + _ACS_CONTROL + _REGISTER.size > _WHOLE:
+        return 0
+    return int(_REGISTER.unpack_from(config, at + _ACS_CONTROL)[0])
+
+
+def read_domains(
+    functions: Iterable[PciAddress], sysfs: SysfsRoot | None = None
+) -> tuple[ObservedDomain, ...]:
+    """The types of these functions' IOMMU domains; raise Unavailable where a group tells none.
+
+    A function without a group has no IOMMU in front of it.
+    """
+    tree = SysfsTree(sysfs or _SYSFS)
+    if not tree.holds("kernel/iommu_groups"):
+        raise Unavailable("/sys/kernel/iommu_groups is not there")
+    return tuple(_domains(tree, functions))
+
+
+def _domains(tree: SysfsTree, functions: Iterable[PciAddress]) -> Iterator[ObservedDomain]:
+    for pci in functions:
+        group = tree.link(f"{FUNCTIONS}/{pci}/iommu_group")
+        if group is None:
+            continue
+        kind = tree.text(f"kernel/iommu_groups/{group}/type", required=False)
+        if kind is None:
+            raise Unavailable(f"the kernel does not tell the type of IOMMU group {group}")
+        yield ObservedDomain(pci, kind)
+
+
+def _acs_of(tree: SysfsTree, pci: PciAddress) -> int:
+    config = tree.data(f"{FUNCTIONS}/{pci}/config")
+    control = acs_control(config) if config else None
+    if control is None:
+        raise Unavailable(
+            f"the configuration of PCIe port {pci} cannot be read as a whole, which takes "
+            "CAP_SYS_ADMIN"
+        )
+    return control
+
+
+def _capabilities(config: bytes) -> Iterator[tuple[int, int]]:
+    """Numbers and places of extended capabilities: 16 bits number, 4 version, 12 next."""
+    at = _EXTENDED
+    for _ in range(_MOST):
+        header = int(_HEADER.unpack_from(config, at)[0])
+        yield header & 0xFFFF, at
+        at = header >> 20 & 0xFFC
+        if at < _EXTENDED:
+            return
+
+
+# What the kernel writes of a PCIe link, for the metrics and for the doctor.
+
+_LANES = re.compile(r"[0-9]{1,3}")
+_SPEED = re.compile(r"([0-9]{1,3}(?:\.[0-9])?) GT/s")
+_UNKNOWN = 255  # PCIE_LNK_WIDTH_UNKNOWN of include/linux/pci.h
+
+
+def lanes(text: str) -> int:
+    """How many; 0 where it is not told."""
+    number = int(text) if _LANES.fullmatch(text) else 0
+    return number if number < _UNKNOWN else 0
+
+
+def lane_speed(text: str) -> float:
+    """GT/s of a lane; 0 where it is not told."""
+    match = _SPEED.match(text)
+    return float(match[1]) if match else 0.0
+
+
+# Reads the PCIe links of RDMA cards: what they run at, and what card and slot can.
+
+
+def read_pcie(survey: Survey, sysfs: SysfsRoot | None = None) -> tuple[PcieLink, ...]:
+    """The links of all cards with an RDMA device; raise Unavailable where none says anything.
+
+    A virtual function has no link of its own, so that of its card is read.
+    """
+    tree = SysfsTree(sysfs or _SYSFS)
+    seats = tuple(_seats(survey))
+    links = tuple(link for seat in seats if (link := _link(tree, seat)))
+    if seats and not links:
+        raise Unavailable("the kernel tells no PCIe link of any card")
+    return links
+
+
+def _seats(survey: Survey) -> Iterator[PciPosition]:
+    """Where the cards are, each once."""
+    of_devices = (device.seat for device in survey.devices if device.seat)
+    wanted = dict.fromkeys(seat.physical_function or seat.pci for seat in of_devices)
+    seats = {one.seat.pci: one.seat for one in survey.functions}
+    return (seats[pci] for pci in wanted if pci in seats)
+
+
+def _link(tree: SysfsTree, seat: PciPosition) -> PcieLink | None:
+    """The link of a card; None where its speed or its width is not told."""
+    ends = seat.path[-2:]  # the slot, if it is not the root complex itself, and the card
+    speed, width = _speed(tree, seat.pci, "current"), _width(tree, seat.pci, "current")
+    speeds = [one for pci in ends if (one := _speed(tree, pci, "max"))]
+    widths = [one for pci in ends if (one := _width(tree, pci, "max"))]
+    if not (speed and width and speeds and widths):
+        return None
+    return PcieLink(seat.pci, width, speed, min(widths), min(speeds))
+
+
+def _speed(tree: SysfsTree, pci: PciAddress, which: str) -> float:
+    """GT/s of a lane; 0 where it is not told."""
+    return lane_speed(tree.text(f"{FUNCTIONS}/{pci}/{which}_link_speed", required=False) or "")
+
+
+def _width(tree: SysfsTree, pci: PciAddress, which: str) -> int:
+    """Lanes; 0 where they are not told."""
+    return lanes(tree.text(f"{FUNCTIONS}/{pci}/{which}_link_width", required=False) or "")

@@ -5,7 +5,7 @@ JSON files what RDMA netlink said and which interfaces carry the default routes.
 stands in a table below, name by name, so that nothing else of a machine leaves it. Links stay
 links, relative as in sysfs; the functions they lead to are copied once. Left out: unused GIDs,
 which the survey passes over as well. Lost: why a file could not be read; in the copy it is missing.
-What the doctor knows otherwise than by files is added by doctor/unfiled.
+What the doctor knows otherwise than by files is added by doctor/pod.
 """
 
 # ruff: noqa: PTH103, PTH112, PTH113, PTH114, PTH115, PTH123, PTH211
@@ -80,7 +80,7 @@ _GROUP = _Rule("type")
 _NETDEVS = {"net": _Rule(folders={_ANY: _NETDEV}), "driver": _EMPTY, "iommu_group": _GROUP}
 _RELATED = _Rule(_ATTRIBUTES, _NETDEVS)
 _FUNCTION = _Rule(_ATTRIBUTES, {**_NETDEVS, rf"physfn|virtfn{_NUMBER}": _RELATED})
-# Of the PCIe ports above functions alone: it has their ACS (pci_paths.py).
+# Of the PCIe ports above functions alone: it has their ACS (pci.py).
 _BRIDGE = _Rule(f"{_ATTRIBUTES}|config", _NETDEVS)
 _DEVICE = _Rule(
     "node_guid|node_type|fw_ver|parent",

@@ -16,7 +16,7 @@ from pathlib import Path
 from kube_rdma.adapters.kernel.sysfs.pci import FUNCTIONS
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsRoot, SysfsTree
 from kube_rdma.model.device import PciAddress
-from kube_rdma.model.settings.topology_file import PciFacts, PlacedNet, Processor, TopologyFacts
+from kube_rdma.model.settings import PciFacts, PlacedNet, Processor, TopologyFacts
 
 _SYSFS, _CPUINFO = Path("/sys"), Path("/proc/cpuinfo")
 _NODES = "devices/system/node"

@@ -1,6 +1,6 @@
 """Whether a selector takes a device, as the scheduler evaluates it.
 
-Called by claims/rules/claim_search for each device that is not in use. The variable `device` is
+Called by claims/rules/search for each device that is not in use. The variable `device` is
 that of k8s.io/dynamic-resource-allocation v0.36.3, cel/compile.go: an attribute or capacity without
 a domain has its driver's, and a domain that the device lacks is an empty map.
 
@@ -38,7 +38,7 @@ from kube_rdma.claims.rules.cel.syntax import (
     Steps,
     parsed,
 )
-from kube_rdma.model.claims.listed import ListedDevice, Version
+from kube_rdma.model.claims.devices import ListedDevice, Version
 
 MOST_STEPS = 100_000  # of one selector for one device
 MOST_STEPS_TOGETHER = 5_000_000  # of all nodes, devices and selectors

@@ -18,7 +18,7 @@ from typing import Any
 
 from kube_base.frozen import Frozen
 from kube_rdma.claims.rules.cel.syntax import NotEvaluated
-from kube_rdma.model.quantity import quantity
+from kube_rdma.model.kubernetes import quantity
 
 _INT64 = range(-(2**63), 2**63)
 _WHOLE = r"(?:0|[1-9][0-9]*)"

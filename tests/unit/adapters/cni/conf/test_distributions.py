@@ -15,12 +15,11 @@ from kube_base.errors import Refused
 from kube_rdma.adapters.cni.conf.folder import ConfFolder, FolderTiming, remove
 from kube_rdma.adapters.cni.conf.places import find, inside
 from kube_rdma.adapters.runtime.cri import SOCKETS
-from kube_rdma.attach.rules.cni_conf.conflist import ENTRY, unplan
-from kube_rdma.attach.rules.cni_conf.files import plugins, type_of
+from kube_rdma.attach.rules.conflist import ENTRY, plugins, type_of, unplan
 from kube_rdma.install.installation import blueprints
-from kube_rdma.install.rules.fill import filled
+from kube_rdma.install.rules.parts import filled
 from kube_rdma.install.rules.presets import merged
-from kube_rdma.model.cni_conf import PLUGIN, Wiring
+from kube_rdma.model.attach.cni import PLUGIN, Wiring
 from tests.unit.adapters.cni.conf.host import Host
 
 LISTS = Path(__file__).parents[4] / "data/conflists"

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from kube_base.errors import Refused
 from kube_rdma.adapters.cni.conf.folder import FolderTiming, Writes
-from kube_rdma.attach.rules.cni_conf.conflist import plan
-from kube_rdma.attach.rules.cni_conf.exclusive import ENOUGH, shut_out
-from kube_rdma.model.cni_conf import PLUGIN, SET_ASIDE, ConfFile, ConfPlan, Undone, Wiring
+from kube_rdma.attach.rules.conflist import ENOUGH, plan, shut_out
+from kube_rdma.model.attach.cni import PLUGIN, SET_ASIDE, ConfFile, ConfPlan, Undone, Wiring
 from kube_rdma_testing.cni.cilium import FILE, LIST, FakeCilium
 from tests.unit.adapters.cni.conf.host import Host
 

@@ -10,10 +10,10 @@ import pytest
 
 from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
-from kube_rdma.adapters.cni.conf import binary
+from kube_rdma.adapters.cni.conf import places
 from kube_rdma.adapters.cni.conf.folder import ConfFolder, FolderTiming, remove
-from kube_rdma.attach.rules.cni_conf.conflist import plan, unplan
-from kube_rdma.model.cni_conf import HOOK_PROGRAM, IPAM_PLUGIN, PLUGIN, ConfFile, ConfPlan, Wiring
+from kube_rdma.attach.rules.conflist import plan, unplan
+from kube_rdma.model.attach.cni import HOOK_PROGRAM, IPAM_PLUGIN, PLUGIN, ConfFile, ConfPlan, Wiring
 from tests.unit.adapters.cni.conf.host import AT_ONCE, OTHERS, PLACES, Host, chain
 
 LIST = '{"cniVersion": "1.0.0", "name": "net", "plugins": [{"type": "bridge"}]}'
@@ -282,25 +282,25 @@ async def test_it_all_can_be_undone(host, name, text):
 
 def test_the_binary_is_written_only_when_it_differs(tmp_path):
     """The same content is left alone; other content or rights are replaced in one step."""
-    assert binary.install(b"one", tmp_path)
+    assert places.install(b"one", tmp_path)
     before = (tmp_path / PLUGIN).stat().st_ino
-    assert not binary.install(b"one", tmp_path)
+    assert not places.install(b"one", tmp_path)
     assert (tmp_path / PLUGIN).stat().st_ino == before
     (tmp_path / PLUGIN).chmod(0o644)
-    assert binary.install(b"one", tmp_path)
-    assert binary.install(b"two", tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(binary.NAMES)
+    assert places.install(b"one", tmp_path)
+    assert places.install(b"two", tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(places.NAMES)
     (tmp_path / IPAM_PLUGIN).unlink()
-    assert binary.install(b"two", tmp_path)
+    assert places.install(b"two", tmp_path)
 
 
 def test_a_hook_outlives_a_roll_back_to_a_shim_that_knows_none(tmp_path):
     """Only the plugins' names are written by an agent from before hooks."""
-    binary.install(b"knows hooks", tmp_path)
+    places.install(b"knows hooks", tmp_path)
     for name in (PLUGIN, IPAM_PLUGIN):
-        binary.replace(tmp_path / name, b"knows none", 0o755)
+        places.replace(tmp_path / name, b"knows none", 0o755)
     assert (tmp_path / HOOK_PROGRAM).read_bytes() == b"knows hooks"
-    binary.uninstall(tmp_path)
+    places.uninstall(tmp_path)
     assert not list(tmp_path.iterdir())
 
 
@@ -308,7 +308,7 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path):
     """A file in the place of a folder: the sentence names what was to be changed."""
     (tmp_path / "file").touch()
     with pytest.raises(Unavailable, match=r"file/kube-rdma cannot be changed"):
-        binary.install(b"one", tmp_path / "file")
+        places.install(b"one", tmp_path / "file")
     with pytest.raises(Unavailable, match=r"file cannot be used"):
         ConfFolder(tmp_path / "file").read()
     made = ConfPlan(Wiring.CHAIN, "a.conf", (ConfFile("a.conf", LONE),))
@@ -319,8 +319,8 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path):
 def test_an_installation_without_a_shim_says_so(tmp_path):
     """A checkout has none; what was built for this machine is found."""
     with pytest.raises(Unavailable, match=r"has no shim for"):
-        binary.shim(tmp_path)
+        places.shim(tmp_path)
     path = tmp_path / platform.machine() / PLUGIN
     path.parent.mkdir()
     path.write_bytes(b"elf")
-    assert binary.shim(tmp_path) == b"elf"
+    assert places.shim(tmp_path) == b"elf"

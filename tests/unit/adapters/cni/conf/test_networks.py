@@ -9,12 +9,19 @@ import pytest
 
 from kube_rdma.adapters.cni import protocol as wire
 from kube_rdma.adapters.cni.conf.folder import FolderTiming, remove
-from kube_rdma.attach.rules.cni_conf.callers import Role, role
-from kube_rdma.attach.rules.cni_conf.conflist import ENTRY, plan, unplan
-from kube_rdma.attach.rules.cni_conf.files import plugins, type_of
+from kube_rdma.attach.rules.callers import Role, role
+from kube_rdma.attach.rules.conflist import ENTRY, plan, plugins, type_of, unplan
 from kube_rdma.attach.rules.requests import ANNOTATION
-from kube_rdma.model.attach.cni import CniInterface, CniResult, LinkAddress, LinkRoute
-from kube_rdma.model.cni_conf import ANNOTATIONS, PLUGIN, ConfFile, Wiring
+from kube_rdma.model.attach.cni import (
+    ANNOTATIONS,
+    PLUGIN,
+    CniInterface,
+    CniResult,
+    ConfFile,
+    LinkAddress,
+    LinkRoute,
+    Wiring,
+)
 from tests.kit.libcni import as_given, previous, valid
 from tests.unit.adapters.cni.conf.host import Host
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from kube_base.errors import Unavailable
 from kube_rdma.adapters.kernel.netlink.codec import Attribute, encode_attributes
-from kube_rdma.adapters.kernel.netlink.rdma_resources import decode_queue_pairs
-from kube_rdma.model.queue_pairs import QueuePair
+from kube_rdma.adapters.kernel.netlink.rdma_read import decode_queue_pairs
+from kube_rdma.model.device import QueuePair
 
 NESTED = 0x8000  # NLA_F_NESTED
 QP, ENTRY, LQPN, TYPE, STATE, PID, KERN_NAME = 19, 20, 21, 26, 27, 28, 29

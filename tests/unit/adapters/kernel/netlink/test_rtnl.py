@@ -13,14 +13,17 @@ from hypothesis import strategies as st
 
 from kube_base.errors import Unavailable
 from kube_rdma.adapters.kernel.netlink.codec import Attribute, encode_attributes
-from kube_rdma.adapters.kernel.netlink.default_routes import read_default_routes, read_holders
-from kube_rdma.adapters.kernel.netlink.rtnl import (
+from kube_rdma.adapters.kernel.netlink.rtnl_read import (
     decode_default_route,
+    decode_interface,
+    interfaces,
     names,
     open_rtnl,
+    read_default_routes,
+    read_holders,
     resolve_nexthops,
+    seen_links,
 )
-from kube_rdma.adapters.kernel.netlink.rtnl_read import decode_interface, interfaces, seen_links
 
 MAIN, LOCAL = 254, 255
 UNICAST, UNREACHABLE = 1, 7

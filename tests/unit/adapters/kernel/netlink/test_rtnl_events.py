@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rdma.adapters.kernel.netlink.codec import Message, encode
-from kube_rdma.adapters.kernel.netlink.rtnl_events import News, RtnlEvent, RtnlEvents, decode
+from kube_rdma.adapters.kernel.netlink.events import News, RtnlEvent, RtnlEvents, decode_link_event
 from kube_rdma_testing.kernel.listeners import FakeRtnlEvents
 
 KERNEL = 0
@@ -31,30 +31,33 @@ ADDRESS = struct.pack("=BBBBI", 2, 24, 0, 0, 9)  # struct ifaddrmsg of interface
     ],
 )
 def test_links_and_addresses_are_told_with_their_interface(kind, body, event):
-    assert decode(encode(Message(kind, 0, 0, body)), KERNEL) == (event,)
+    assert decode_link_event(encode(Message(kind, 0, 0, body)), KERNEL) == (event,)
 
 
 def test_one_datagram_may_tell_several_things():
     datagram = encode(Message(16, 0, 0, LINK)) + encode(Message(20, 0, 0, ADDRESS))
-    assert [event.news for event in decode(datagram, KERNEL)] == [News.LINK, News.ADDRESS]
+    assert [event.news for event in decode_link_event(datagram, KERNEL)] == [
+        News.LINK,
+        News.ADDRESS,
+    ]
 
 
 def test_only_the_kernel_is_believed():
-    assert decode(encode(Message(16, 0, 0, LINK)), 4711) == ()
+    assert decode_link_event(encode(Message(16, 0, 0, LINK)), 4711) == ()
 
 
 def test_other_messages_are_passed_over():
-    assert decode(encode(Message(24, 0, 0, LINK)), KERNEL) == ()
-    assert decode(encode(Message(16, 0, 0, b"\0")), KERNEL) == ()
+    assert decode_link_event(encode(Message(24, 0, 0, LINK)), KERNEL) == ()
+    assert decode_link_event(encode(Message(16, 0, 0, b"\0")), KERNEL) == ()
 
 
 def test_what_cannot_be_read_may_have_been_anything():
-    assert decode(b"\x01\x02", KERNEL) == (RtnlEvent(News.LOST),)
+    assert decode_link_event(b"\x01\x02", KERNEL) == (RtnlEvent(News.LOST),)
 
 
 @given(st.binary(max_size=200))
 def test_garbage_is_no_error(garbage):
-    assert all(isinstance(event, RtnlEvent) for event in decode(garbage, KERNEL))
+    assert all(isinstance(event, RtnlEvent) for event in decode_link_event(garbage, KERNEL))
 
 
 async def test_the_listener_opens_and_closes_and_can_be_cancelled():
@@ -70,7 +73,7 @@ async def test_the_listener_opens_and_closes_and_can_be_cancelled():
 # answers with two events, of the link and of the address 127.0.0.1 that it gives itself.
 SCRIPT = """
 import asyncio, fcntl, socket, struct
-from kube_rdma.adapters.kernel.netlink.rtnl_events import News, RtnlEvents
+from kube_rdma.adapters.kernel.netlink.events import News, RtnlEvents
 
 async def main():
     heard = set()

@@ -23,7 +23,7 @@ from kube_rdma.adapters.kernel.netlink.rtnl_vf import (
     sent,
     set_function,
 )
-from kube_rdma.model.functions.step import (
+from kube_rdma.model.pools import (
     FunctionSettings,
     LinkState,
     ResetFunction,

@@ -21,8 +21,8 @@ from kube_rdma.adapters.kernel.netlink.rtnl_read import (
     decode_route,
     decode_rule,
 )
-from kube_rdma.adapters.kernel.pod.announce import advertisement, arp_announcement
-from kube_rdma.model.attach.pod_view import SeenRoute, SeenRule
+from kube_rdma.adapters.kernel.pod.probe import advertisement, arp_announcement
+from kube_rdma.model.attach.attachment import SeenRoute, SeenRule
 from kube_rdma.model.attach.steps import (
     AddAddress,
     AddRoute,
@@ -33,7 +33,7 @@ from kube_rdma.model.attach.steps import (
     TakeLink,
     VirtualKind,
 )
-from kube_rdma.model.link import PlannedHostLink
+from kube_rdma.model.device import PlannedHostLink
 
 CREATE_ONLY, CREATE_OR_REPLACE = 0x600, 0x500
 PARENT = PlannedHostLink(7, "eth1")

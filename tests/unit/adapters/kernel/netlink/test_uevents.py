@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.adapters.kernel.netlink.uevents import LOST, Uevent, Uevents, decode
+from kube_rdma.adapters.kernel.netlink.events import LOST, Uevent, Uevents, decode
 from kube_rdma_testing.kernel.listeners import FakeUevents
 
 KERNEL = 0

@@ -20,7 +20,7 @@ import kube_rdma
 from kube_base.errors import Refused, Unavailable
 from kube_rdma.adapters.kernel.pod import namespaces
 from kube_rdma.adapters.kernel.pod.namespaces import links_inside, make_namespace, open_inside
-from kube_rdma.model.link import PodLink
+from kube_rdma.model.device import PodLink
 from kube_rdma_testing.kernel.namespaces import FakeNamespaces
 
 HERE = Path("/proc/thread-self/ns/net")

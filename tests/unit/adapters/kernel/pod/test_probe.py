@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rdma.adapters.kernel.pod import probe
-from kube_rdma.adapters.kernel.pod.announce import advertisement, arp_announcement
 from kube_rdma.adapters.kernel.pod.probe import (
+    advertisement,
     advertiser,
+    arp_announcement,
     arp_probe,
     arp_speaker,
     frames,

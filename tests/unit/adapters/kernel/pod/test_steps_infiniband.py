@@ -33,8 +33,9 @@ from kube_rdma.model.attach.steps import (
     TakeLink,
     VirtualKind,
 )
-from kube_rdma.model.device import PciAddress
-from kube_rdma.model.functions.step import (
+from kube_rdma.model.device import PciAddress, PlannedHostLink
+from kube_rdma.model.ipam import InterfaceName
+from kube_rdma.model.pools import (
     FunctionPlace,
     FunctionSettings,
     LinkState,
@@ -42,8 +43,6 @@ from kube_rdma.model.functions.step import (
     ResetFunction,
     SetFunction,
 )
-from kube_rdma.model.ipam import InterfaceName
-from kube_rdma.model.link import PlannedHostLink
 from kube_rdma_testing.kernel.network_kernel import FakeKernel
 from tests.kit.pod_networks import WIDE_MADE
 

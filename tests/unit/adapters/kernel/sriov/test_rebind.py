@@ -19,7 +19,7 @@ from kube_rdma.adapters.kernel.sriov.rebind import FunctionDrivers
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey
 from kube_rdma.model.attach.steps import AwaitPartition
 from kube_rdma.model.device import PciAddress
-from kube_rdma.model.functions.step import RebindFunction
+from kube_rdma.model.pools import RebindFunction
 from kube_rdma_lab.native.tree_text import unpack
 
 TREE = Path(__file__).parents[4] / "data/trees/mlx5-ib-pf-vfs/tree.txt"

@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 from kube_base.errors import Refused, Unavailable
 from kube_base.frozen import replace
-from kube_rdma.adapters.kernel.sriov.addresses import made_of, tell
+from kube_rdma.adapters.kernel.sriov.functions import made_of, tell
 from kube_rdma.attach.rules.infiniband import is_usable_guid
-from kube_rdma.model.functions.function import SetFunctions
-from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings, LinkState
-from kube_rdma.model.link import PlannedHostLink
+from kube_rdma.model.device import PlannedHostLink
+from kube_rdma.model.pools import FunctionPlace, FunctionSettings, LinkState, SetFunctions
 from tests.unit.adapters.kernel.vf_answers import INDEX, PLACE, Kernel, answer, function
 
 ACT = SetFunctions(PLACE.pci, "ens1f0", 0, 3)

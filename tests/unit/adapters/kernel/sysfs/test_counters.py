@@ -12,12 +12,11 @@ from kube_base.errors import Unavailable
 from kube_base.frozen import replace
 from kube_rdma.adapters.kernel.pod.namespaces import make_namespace
 from kube_rdma.adapters.kernel.sysfs import counters
-from kube_rdma.adapters.kernel.sysfs.counters import CounterFiles, as_number
+from kube_rdma.adapters.kernel.sysfs.counters import CounterFiles, as_number, read_inside
 from kube_rdma.adapters.kernel.sysfs.pod import mount_inside
-from kube_rdma.adapters.kernel.sysfs.pod_counters import read_inside
 from kube_rdma.model.attach.attachment import Sandbox
-from kube_rdma.model.late_binding.binding import ContainerId, PodName
-from kube_rdma.model.pcie import PcieLink
+from kube_rdma.model.device import PcieLink
+from kube_rdma.model.late_binding import ContainerId, PodName
 from kube_rdma_testing.kernel.tree import remove_device, write_tree
 from kube_rdma_testing.kernel.tree_counters import write_counters
 from kube_rdma_testing.kernel.tree_links import FULL, write_link

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kube_base.frozen import replace
-from kube_rdma.adapters.kernel.netlink.default_routes import merge_holders, merge_routes
+from kube_rdma.adapters.kernel.netlink.rtnl_read import merge_holders, merge_routes
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey, survey_tree
 from kube_rdma.adapters.kernel.sysfs.record import ROUTES_FILE
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree

@@ -6,8 +6,8 @@ import pytest
 
 from kube_base.errors import Unavailable
 from kube_base.frozen import replace
-from kube_rdma.adapters.kernel.sysfs.pcie import read_pcie
-from kube_rdma.model.pcie import PcieLink
+from kube_rdma.adapters.kernel.sysfs.pci import read_pcie
+from kube_rdma.model.device import PcieLink
 from tests.kit.nodes import device, function, node, seat
 
 SLOT = "0000:80:01.0"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from kube_rdma.adapters.kernel.sysfs.counters import PortReading, read_states
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey
-from kube_rdma.adapters.kernel.sysfs.port_watch import PortReading, read_states
 from kube_rdma.model.device import PhysicalState, PortState
 from kube_rdma_lab.native.tree_text import unpack
 from kube_rdma_testing.kernel.tree import remove_device

@@ -18,7 +18,7 @@ from kube_rdma.adapters.kernel.sysfs.recorded_text import RecordedText, read_ent
 from kube_rdma.adapters.kernel.sysfs.topology_facts import facts_of
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.hardware import machines
-from kube_rdma.model.settings.topology_file import PlacedNet
+from kube_rdma.model.settings import PlacedNet
 from kube_rdma_lab.native.tree_text import unpack
 
 LINKS = """\

@@ -4,7 +4,7 @@ import pytest
 
 from kube_rdma.adapters.kernel.sysfs.topology_facts import facts_of, read_processor
 from kube_rdma.model.device import PciAddress, PciPosition
-from kube_rdma.model.settings.topology_file import PciFacts, PlacedNet, Processor
+from kube_rdma.model.settings import PciFacts, PlacedNet, Processor
 
 PORT, CARD = PciAddress("0000:00:01.0"), PciAddress("0000:01:00.0")
 NET = PlacedNet("mlx5_0", PciPosition(CARD, "pci0000:00", (PORT, CARD), 0), 0)

@@ -1,1 +1,0 @@
-"""The CNI plugins of others, in the host's folder of binaries."""

@@ -1,0 +1,491 @@
+"""Calling CNI plugins of others: ADD along a list, DEL back along it, CHECK.
+
+    plugins = Plugins(Host(root=Path("/host"), folder=PurePosixPath("/opt/cni/bin"), …))
+    result = plugins.add(call, sandbox)
+
+attach/rules/foreign_plugins makes the calls, attach/executor journals them.
+What libcni does for a container runtime is done here for one interface. Plugins see the host's
+root, and the pod's namespace at the path that the runtime named: they compare it between calls, and
+hand it to daemons. Plain functions that block; a program calls them in a thread. The fake host is
+kube_rdma_testing/cni/plugins.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, suppress
+from pathlib import Path, PurePosixPath
+from time import monotonic
+from typing import IO, Protocol
+
+import msgspec
+
+from kube_base.errors import KubeError, Refused, Unavailable
+from kube_base.foreign_json import Undecodable, decoded
+from kube_base.frozen import Frozen
+from kube_rdma.adapters.cni import protocol
+from kube_rdma.adapters.cni import protocol as results
+from kube_rdma.model.attach.attachment import PluginResult, Sandbox
+from kube_rdma.model.attach.cni import Code, Verb
+from kube_rdma.model.attach.steps import CallPlugin, PluginConf
+from kube_rdma.model.ipam import InterfaceName
+
+# One run of a binary: bytes in, bytes out, within bounds of time and size.
+
+PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+MOST = 1 << 20  # bytes of output
+PATIENCE = 60.0  # seconds
+CHROOT_FAILED, CANNOT_RUN, NOT_FOUND = 125, 126, 127  # of chroot(1); 126 and 127 of shells too
+
+_PIECE = 1 << 16
+
+
+class ProcessOutcome(Frozen):
+    """How a run ended; a `code` below 0 is the signal that ended it."""
+
+    code: int
+    out: bytes = b""
+    errors: bytes = b""
+
+
+def command(root: Path, program: Path) -> tuple[str, ...]:
+    """What to run, so that `program` sees the host's root; raise Unavailable without chroot."""
+    if root == Path("/"):
+        return (str(program),)
+    chroot = shutil.which("chroot", path=PATH)
+    if chroot is None:
+        raise Unavailable(f"There is no chroot in {PATH}, which CNI plugins below {root} need.")
+    return (chroot, str(root), str(program))
+
+
+def run(
+    words: Sequence[str],
+    environment: Mapping[str, str],
+    text: bytes,
+    *,
+    patience: float = PATIENCE,
+    most: int = MOST,
+) -> ProcessOutcome:
+    """Run it to its end with `text` as input.
+
+    It gets this environment and no more. After `patience` seconds, or with more output than `most`
+    bytes, it is killed with all that it started. Raise Unavailable then, OSError when it cannot be
+    started.
+    """
+    with (
+        open(os.memfd_create("cni"), "w+b") as given,  # noqa: PTH123  it is never full, as a pipe is
+        subprocess.Popen(
+            words,
+            stdin=_filled(given, text),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=dict(environment),
+            cwd="/",
+            start_new_session=True,
+        ) as process,
+    ):
+        try:
+            return _read(process, patience, most)
+        finally:
+            if process.returncode is None:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+
+
+def late(seconds: float) -> Unavailable:
+    """It did not end in time."""
+    return Unavailable(f"it did not end within {seconds:g} s and was killed")
+
+
+def flood(most: int) -> Unavailable:
+    """It said too much."""
+    return Unavailable(f"it wrote more than {most} bytes and was killed")
+
+
+def _filled(file: IO[bytes], text: bytes) -> IO[bytes]:
+    file.write(text)
+    file.flush()
+    file.seek(0)
+    return file
+
+
+def _read(process: subprocess.Popen[bytes], patience: float, most: int) -> ProcessOutcome:
+    """Until the process itself has ended: what it leaves running may hold its output open."""
+    assert process.stdout is not None
+    assert process.stderr is not None
+    buffers: dict[int, bytearray] = {}
+    end = monotonic() + patience
+    with selectors.DefaultSelector() as selector, closing(_Ended(process.pid)) as ended:
+        for pipe in (process.stdout, process.stderr):
+            os.set_blocking(pipe.fileno(), False)
+            buffers[pipe.fileno()] = bytearray()
+            selector.register(pipe.fileno(), selectors.EVENT_READ)
+        selector.register(ended.fileno, selectors.EVENT_READ)
+        over = False
+        while not over:
+            ready = [key.fd for key, _ in selector.select(max(0.0, end - monotonic()))]
+            if not ready:
+                raise late(patience)
+            over = ended.fileno in ready
+            for fd in tuple(buffers) if over else [fd for fd in ready if fd in buffers]:
+                if _take(fd, buffers[fd], most) and not over:
+                    selector.unregister(fd)
+    out, errors = buffers.values()
+    return ProcessOutcome(process.wait(), bytes(out), bytes(errors))
+
+
+def _take(pipe: int, into: bytearray, most: int) -> bool:
+    """Read what is there; whether that was its end."""
+    with suppress(BlockingIOError):
+        while piece := os.read(pipe, _PIECE):
+            into += piece
+            if len(into) > most:
+                raise flood(most)
+        return True
+    return False
+
+
+class _Ended:
+    """A descriptor that can be read once a process has ended (pidfd_open(2), Linux 5.3)."""
+
+    def __init__(self, pid: int) -> None:
+        self.fileno = os.pidfd_open(pid)
+
+    def close(self) -> None:
+        os.close(self.fileno)
+
+
+# What a CNI plugin is told and what it answers, as the specification 1.1.0 writes it.
+
+# Codes of the specification that the asker caused ("Error"); all others may pass.
+_CALLER = {
+    Code.VERSION: "the plugin does not speak this cniVersion",
+    2: "the plugin does not know a field of it",
+    Code.ENVIRONMENT: "the plugin does not accept what it got about the pod",
+    Code.DECODE: "the plugin cannot read it",
+    Code.CONFIGURATION: "the plugin does not accept it",
+}
+_SHOWN = 300  # characters of what a plugin says without a form
+
+
+class _Error(msgspec.Struct):
+    code: int
+    msg: str = ""
+    details: str = ""
+
+
+def environment(
+    verb: Verb, sandbox: Sandbox, interface: InterfaceName, netns: str, folder: str
+) -> dict[str, str]:
+    """All variables of a call; `netns` is empty when the namespace is gone."""
+    pod = sandbox.pod
+    arguments = {
+        "IgnoreUnknown": "1",
+        "K8S_POD_NAMESPACE": pod.namespace,
+        "K8S_POD_NAME": pod.name,
+        "K8S_POD_INFRA_CONTAINER_ID": sandbox.container,
+        "K8S_POD_UID": sandbox.uid,
+    }
+    return {
+        "CNI_COMMAND": str(verb),
+        "CNI_CONTAINERID": sandbox.container,
+        "CNI_NETNS": netns,
+        "CNI_IFNAME": interface,
+        "CNI_ARGS": ";".join(f"{key}={value}" for key, value in arguments.items()),
+        "CNI_PATH": folder,
+        "PATH": PATH,
+    }
+
+
+def asking(folder: str, verb: str = "VERSION") -> dict[str, str]:
+    """The variables of a question about no pod: which versions a plugin speaks, or STATUS."""
+    return {"CNI_COMMAND": verb, "CNI_PATH": folder, "PATH": PATH}
+
+
+def config(plugin: PluginConf, previous: bytes | None) -> bytes:
+    """The configuration with the result of the plugins before."""
+    if previous is None:
+        return plugin.config
+    return json.dumps(decoded(plugin.config) | {"prevResult": decoded(previous)}).encode()
+
+
+def result(kind: str, answer: bytes) -> bytes:
+    """The result of an ADD, checked to be an object; raise Unavailable for anything else."""
+    try:
+        document = decoded(answer)
+    except Undecodable:
+        document = None
+    if not isinstance(document, dict):
+        raise Unavailable(
+            f"The CNI plugin {kind} answered ADD with something that is not a result: "
+            f"{_words(answer)}."
+        )
+    return answer
+
+
+def addresses(kind: str, answer: bytes, interface: InterfaceName, netns: str) -> bytes:
+    """An IPAM plugin's result as that of the interface which has its addresses.
+
+    CHECK and DEL get this, as from any plugin that calls one. Raise Unavailable for an answer
+    without an address.
+    """
+    try:
+        is_given = bool(protocol.decoded_result(answer).addresses)
+    except ValueError as error:
+        raise Unavailable(
+            f"The IPAM plugin {kind} answered ADD with something that cannot be read: {error}."
+        ) from error
+    if not is_given:
+        raise Unavailable(f"The IPAM plugin {kind} answered ADD without an address.")
+    document = decoded(answer)
+    place = {"interfaces": [{"name": interface, "sandbox": netns}]}
+    ips = [{**ip, "interface": 0} for ip in document["ips"]]
+    return json.dumps(document | place | {"ips": ips}).encode()
+
+
+def failure(kind: str, verb: Verb, outcome: ProcessOutcome, root: str) -> KubeError:
+    """What a plugin that did not end with 0 says, and who has to act."""
+    try:
+        error = decoded(outcome.out, _Error)
+    except Undecodable:
+        return _unformed(kind, verb, outcome, root)
+    reason = ": ".join(filter(None, (_line(error.msg), _line(error.details)))) or "no reason"
+    act = f"CNI plugin {kind} refuses {verb} with code {error.code}: {reason}"
+    if error.code in _CALLER:
+        remedy = f"Change the configuration of the network: {_CALLER[error.code]}"
+        return Refused(f"the {act}", remedy=remedy)
+    return Unavailable(f"The {act}.")
+
+
+def not_started(kind: str, outcome: ProcessOutcome, root: str) -> Refused | None:
+    """The refusal where chroot itself, or the way to the plugin's binary, has failed."""
+    if root == "/" or outcome.out or outcome.code not in _NOT_STARTED:
+        return None
+    problem = f"the CNI plugin {kind} cannot be run below {root}: {_words(outcome.errors)}"
+    return Refused(problem, remedy=_NOT_STARTED[outcome.code].format(root=root))
+
+
+def _unformed(kind: str, verb: Verb, outcome: ProcessOutcome, root: str) -> KubeError:
+    """It ended without a word in the form of the specification, or was never started."""
+    if error := not_started(kind, outcome, root):
+        return error
+    words = _words(outcome.errors or outcome.out)
+    by = f"was ended by signal {-outcome.code}" if outcome.code < 0 else f"ended {outcome.code}"
+    return Unavailable(f"The CNI plugin {kind} {by} at {verb} and said: {words}.")
+
+
+_NOT_STARTED: Mapping[int, str] = {
+    CHROOT_FAILED: "Give the agent the capability SYS_CHROOT, and mount the host's root, or "
+    "folders of it, at {root}",
+    CANNOT_RUN: "Make the file a program for this machine that may be executed",
+    NOT_FOUND: "Mount what it needs below {root} too: its loader and libraries, or its interpreter",
+}
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split()).rstrip(".")
+
+
+def _words(text: bytes) -> str:
+    """The end of what a plugin wrote, on one line."""
+    return _line(text.decode(errors="replace"))[-_SHOWN:] or "nothing"
+
+
+_KEEPS_RESULTS = (0, 4, 0)  # from here on CHECK and DEL are told what ADD answered
+
+
+class Binaries(Protocol):
+    """The host's folder of CNI binaries; `root` and `folder` are for messages and plugins."""
+
+    root: str
+    folder: str
+
+    def names(self) -> tuple[str, ...]:
+        """What can be run there, sorted; raise Unavailable when it cannot be read."""
+
+    def inode(self, path: str) -> int | None:
+        """Of a file as the plugins see it; None when they see none."""
+
+    def run(self, name: str, environment: Mapping[str, str], text: bytes) -> ProcessOutcome:
+        """Run one to its end; raise Refused without it, Unavailable when it gives no answer."""
+
+
+class Plugins:
+    """Calls for the interfaces of pods. Those for one sandbox come one after the other."""
+
+    def __init__(self, binaries: Binaries) -> None:
+        self._binaries = binaries
+
+    @property
+    def folder(self) -> str:
+        """Where the binaries are, as the host names it."""
+        return self._binaries.folder
+
+    def installed(self) -> tuple[str, ...]:
+        """The plugins that can be called; raise Unavailable when the folder cannot be read."""
+        return self._binaries.names()
+
+    def ready(self, call: CallPlugin) -> None:
+        """Raise Refused or Unavailable for plugins that this machine cannot run.
+
+        They are asked for their VERSION, which changes nothing: one that cannot be run at ADD could
+        not be at DEL either, and would hold the pod forever.
+        """
+        for plugin in call.plugins:
+            outcome = self._run(plugin.type, asking(self._binaries.folder), b"{}")
+            if outcome.code and (error := not_started(plugin.type, outcome, self._root)):
+                raise error
+
+    def add(self, call: CallPlugin, sandbox: Sandbox) -> PluginResult:
+        """Make the interface, or have addresses for it; the answer of the last plugin.
+
+        Whatever it raises, delete() has to follow: Refused when the asker must change something,
+        Unavailable when a plugin fails.
+        """
+        netns = self._netns_path(sandbox)
+        variables = self._variables(Verb.ADD, call, sandbox, netns)
+        previous = None
+        for plugin in call.plugins:
+            previous = result(plugin.type, self._call(plugin, variables, previous))
+        assert previous is not None  # no list is empty
+        if call.addresses:
+            previous = addresses(call.plugins[0].type, previous, call.name, netns)
+        return PluginResult(call.name, previous, results.dns_of(previous))
+
+    def check(self, call: CallPlugin, sandbox: Sandbox, result: PluginResult | None) -> None:
+        """Ask each whether all is as it made it; raise as add, with what is wrong."""
+        if not call.check or not _keeps_results(call):
+            return
+        variables = self._variables(Verb.CHECK, call, sandbox, self._netns_path(sandbox))
+        for plugin in call.plugins:
+            self._call(plugin, variables, result.document if result else None)
+
+    def status(self, plugin: PluginConf) -> None:
+        """Ask whether it could serve an ADD; raise as add, with why not."""
+        self._call(plugin, asking(self._binaries.folder, Verb.STATUS), None)
+
+    def delete(self, call: CallPlugin, sandbox: Sandbox, result: PluginResult | None) -> None:
+        """Take it back, all or what there is of it, also when the pod's namespace is gone.
+
+        Raise as add. It may be called again, and without an ADD.
+        """
+        visible = self._binaries.inode(sandbox.netns_path) == sandbox.netns_inode
+        netns = sandbox.netns_path if visible else ""
+        variables = self._variables(Verb.DEL, call, sandbox, netns)
+        previous = result.document if result and _keeps_results(call) else None
+        for plugin in reversed(call.plugins):
+            self._call(plugin, variables, previous)
+
+    def _netns_path(self, sandbox: Sandbox) -> str:
+        """The path of the namespace; raise when the plugins do not see it there."""
+        path, root = sandbox.netns_path, self._root
+        if self._binaries.inode(path) == sandbox.netns_inode:
+            return path
+        if root == "/":
+            raise Unavailable(f"The network namespace {path} is gone.")
+        folder = PurePosixPath(path).parent
+        if self._binaries.inode(str(folder)) is None:
+            raise Refused(
+                f"CNI plugins do not see the pod's namespace {path}",
+                remedy=f"Mount the host's {folder} at {root}{folder} in the agent's pod, with "
+                "mountPropagation: HostToContainer",
+            )
+        raise Unavailable(
+            f"CNI plugins do not see the pod's namespace {path}: it is gone, or the mount at "
+            f"{root}{folder} lacks mountPropagation: HostToContainer."
+        )
+
+    def _variables(
+        self, verb: Verb, call: CallPlugin, sandbox: Sandbox, netns: str
+    ) -> dict[str, str]:
+        return environment(verb, sandbox, call.name, netns, self._binaries.folder)
+
+    def _call(
+        self, plugin: PluginConf, variables: Mapping[str, str], previous: bytes | None
+    ) -> bytes:
+        """What it answers; raise with what it says when it fails."""
+        outcome = self._run(plugin.type, variables, config(plugin, previous))
+        if outcome.code:
+            verb = Verb(variables["CNI_COMMAND"])
+            raise failure(plugin.type, verb, outcome, self._root)
+        return outcome.out
+
+    def _run(self, name: str, variables: Mapping[str, str], text: bytes) -> ProcessOutcome:
+        try:
+            return self._binaries.run(name, variables, text)
+        except Unavailable as error:
+            raise Unavailable(f"The CNI plugin {name} gives no answer: {error}.") from error
+
+    @property
+    def _root(self) -> str:
+        return self._binaries.root
+
+
+class HostPlugins:
+    """The real folder. `root` is the host's root as the agent sees it, `folder` is as on the host.
+
+    `inside` says where the agent reaches a path of the host, with its links followed as the host
+    would.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        folder: PurePosixPath,
+        inside: Callable[[PurePosixPath], Path],
+        patience: float = PATIENCE,
+    ) -> None:
+        self.root, self.folder = str(root), str(folder)
+        self._root, self._folder, self._inside = root, folder, inside
+        self._patience = patience
+
+    def names(self) -> tuple[str, ...]:
+        """As Binaries.names."""
+        try:
+            file_names = sorted(path.name for path in self._inside(self._folder).iterdir())
+        except FileNotFoundError:
+            return ()
+        except OSError as error:
+            raise Unavailable(f"{self.folder} cannot be read ({error.strerror}).") from error
+        return tuple(name for name in file_names if self._can_run(name))
+
+    def inode(self, path: str) -> int | None:
+        """As Binaries.inode."""
+        try:
+            return self._inside(PurePosixPath(path)).stat().st_ino
+        except OSError:
+            return None
+
+    def run(self, name: str, environment: Mapping[str, str], text: bytes) -> ProcessOutcome:
+        """As Binaries.run."""
+        if not self._can_run(name):
+            raise not_there(name, self.folder)
+        words = command(self._root, Path(self._folder / name))
+        try:
+            return run(words, environment, text, patience=self._patience)
+        except OSError as error:
+            raise Unavailable(f"it cannot be started ({error.strerror})") from error
+
+    def _can_run(self, name: str) -> bool:
+        path = self._inside(self._folder / name)
+        return path.is_file() and os.access(path, os.X_OK)
+
+
+def not_there(name: str, folder: str) -> Refused:
+    """The plugin was taken away since it was planned with."""
+    return Refused(
+        f"the host has no CNI plugin {name} that can be run",
+        remedy=f"Install {name} in {folder} again: only it can take back what it made",
+        where=folder,
+    )
+
+
+def _keeps_results(call: CallPlugin) -> bool:
+    parts = call.version.split(".")
+    return tuple(int(part) for part in parts if part.isdecimal()) >= _KEEPS_RESULTS

@@ -1,0 +1,261 @@
+"""The rdma controller of control groups: what a pod may take of each RDMA device.
+
+The files are `rdma.max` and `rdma.current` of the pod's group (Linux Documentation/admin-guide/
+cgroup-v2.rst, "RDMA"; kernel/cgroup/rdma.c). A line is `rxe0 hca_handle=2 hca_object=max`. Both
+files have a line for every device that counts, of all network namespaces, so a device without a
+line does not count. In-tree all do, for the core registers them (drivers/infiniband/core/cgroup.c).
+What a process makes is counted in its group and in all groups above; beyond a limit verbs fail with
+EAGAIN. The limits of a device end when it is unregistered: a driver's restart takes them along.
+
+Nobody else writes these files. The kubelet and runc switch every controller on in the groups that
+they make (opencontainers/cgroups v0.0.6 fs2/create.go); where that has not been done it is done
+here, down to the pod's parent.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Protocol
+
+from kube_base.errors import Refused, Unavailable
+from kube_base.frozen import Frozen
+from kube_rdma.model.pools import DeviceLimits, DeviceUse, RdmaLimits
+
+# The files of the node's control groups, at the place where the agent sees them.
+
+HOST_CGROUPS = PurePosixPath("/sys/fs/cgroup")
+"""On the node; the agent sees the node's root at another place."""
+
+
+class CgroupFiles(Protocol):
+    """Paths are below the root of the hierarchy, which is ""; all raise OSError."""
+
+    def read(self, path: str) -> str:
+        """The text of a file."""
+
+    def write(self, path: str, text: str) -> None:
+        """Write a file, in one call of the kernel."""
+
+    def groups(self, path: str) -> tuple[str, ...]:
+        """The names of the groups in a group, sorted."""
+
+    def is_group(self, path: str) -> bool:
+        """Whether there is such a group."""
+
+
+class HostCgroups:
+    """The real ones."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def read(self, path: str) -> str:
+        """As CgroupFiles.read."""
+        return (self._root / path).read_text()
+
+    def write(self, path: str, text: str) -> None:
+        """As CgroupFiles.write; a file that is not there is not made."""
+        with (self._root / path).open("r+b", buffering=0) as file:
+            file.write(text.encode())
+
+    def groups(self, path: str) -> tuple[str, ...]:
+        """As CgroupFiles.groups."""
+        return tuple(sorted(one.name for one in (self._root / path).iterdir() if one.is_dir()))
+
+    def is_group(self, path: str) -> bool:
+        """As CgroupFiles.is_group."""
+        return (self._root / path).is_dir()
+
+
+# Where the control group of a pod is.
+
+_CLASSES = ("burstable", "besteffort")
+_SLICE = ".slice"
+_DEPTH = 4  # groups above kubepods: a node in a container has two or three
+_OTHERS = frozenset({"system.slice", "user.slice", "init.scope"})
+
+
+def places(kubepods: str, uid: str) -> tuple[str, ...]:
+    """Where the group of a pod may be below the group `kubepods`."""
+    if not kubepods.endswith(_SLICE):
+        return tuple(f"{above}/pod{uid}" for above in (kubepods, *_below(kubepods)))
+    stem, pod = kubepods.rpartition("/")[2].removesuffix(_SLICE), uid.replace("-", "_")
+    classes = ((f"{kubepods}/{stem}-{one}{_SLICE}", f"{stem}-{one}") for one in _CLASSES)
+    parents = ((kubepods, stem), *classes)
+    return tuple(f"{above}/{prefix}-pod{pod}{_SLICE}" for above, prefix in parents)
+
+
+def pod_group(files: CgroupFiles, uid: str) -> str:
+    """The path of a pod's group; raise Unavailable where it has none."""
+    for kubepods in _kubepods(files):
+        for place in places(kubepods, uid):
+            if files.is_group(place):
+                return place
+    raise Unavailable(
+        f"The node has no control group of the pod with uid {uid}: the kubelet makes one for each "
+        "pod, unless its configuration says cgroupsPerQOS: false."
+    )
+
+
+def _below(kubepods: str) -> tuple[str, ...]:
+    return tuple(f"{kubepods}/{one}" for one in _CLASSES)
+
+
+def _kubepods(files: CgroupFiles) -> tuple[str, ...]:
+    """Every group of this name, the uppermost first: a node may hold other nodes in containers."""
+    level, places_of_it = [""], []
+    for _ in range(_DEPTH):
+        below = [
+            f"{above}/{name}".lstrip("/")
+            for above in level
+            for name in _groups(files, above)
+            if name not in _OTHERS
+        ]
+        places_of_it += [path for path in below if _is_kubepods(path.rpartition("/")[2])]
+        level = [path for path in below if not _is_kubepods(path.rpartition("/")[2])]
+    return tuple(places_of_it)
+
+
+def _is_kubepods(name: str) -> bool:
+    return name in ("kubepods", f"kubepods{_SLICE}") or name.endswith(f"-kubepods{_SLICE}")
+
+
+def _groups(files: CgroupFiles, path: str) -> tuple[str, ...]:
+    """Without any where the group has just ended."""
+    try:
+        return files.groups(path)
+    except OSError:
+        return ()
+
+
+CONTROLLER = "rdma"
+_HANDLES, _OBJECTS, _NO_LIMIT = "hca_handle", "hca_object", "max"
+_REMOVE = "remove rdmaLimits from the pools of this node"
+
+
+class RdmaGroup(Frozen):
+    """A pod's group as the kernel shows it, one entry for each device that counts.
+
+    There is none where the controller is off.
+    """
+
+    limits: tuple[DeviceLimits, ...]
+    current: tuple[DeviceUse, ...]
+
+
+class RdmaGroups:
+    """The groups of a node's pods: found by the pod's uid, which the kubelet has, then by path."""
+
+    def __init__(self, files: CgroupFiles) -> None:
+        self._files = files
+
+    def find(self, uid: str) -> str:
+        """The path of a pod's group; raise Unavailable where it has none."""
+        return pod_group(self._files, uid)
+
+    def read(self, group: str) -> RdmaGroup:
+        """What is limited and taken; raise Unavailable where the group cannot be read."""
+        try:
+            return RdmaGroup(
+                tuple(read_limits(self._files.read(f"{group}/rdma.max"))),
+                tuple(read_current(self._files.read(f"{group}/rdma.current"))),
+            )
+        except FileNotFoundError:
+            return RdmaGroup((), ())
+        except OSError as error:
+            raise _unreadable(group, error) from error
+
+    def write(self, group: str, wanted: Sequence[DeviceLimits]) -> None:
+        """Write these limits; a device that is gone has none. Raise Unavailable."""
+        for limits in wanted:
+            try:
+                self._files.write(f"{group}/rdma.max", line(limits))
+            except OSError as error:
+                if error.errno != errno.ENODEV:
+                    raise _unreadable(group, error) from error
+
+    def switch_on(self, uid: str) -> str:
+        """Have the controller on in a pod's group, and return its path.
+
+        Raise Refused where the node cannot limit, Unavailable where it cannot be done now.
+        """
+        self._refuse_unable()
+        group = self.find(uid)
+        above = ""
+        for name in group.split("/"):
+            self._switch_on(above)
+            above = f"{above}/{name}".lstrip("/")
+        return group
+
+    def _refuse_unable(self) -> None:
+        try:
+            controllers = self._files.read("cgroup.controllers").split()
+        except FileNotFoundError:
+            raise Refused(
+                "this node has cgroup v1, in which pods have no limits of RDMA objects",
+                remedy=f"Boot it with cgroup v2, or {_REMOVE}",
+            ) from None
+        except OSError as error:
+            raise _unreadable("the root group", error) from error
+        if CONTROLLER not in controllers:
+            raise Refused(
+                "the kernel of this node has no rdma controller of control groups",
+                remedy=f"Take a kernel with CONFIG_CGROUP_RDMA, or {_REMOVE}",
+            )
+
+    def _switch_on(self, group: str) -> None:
+        """Have the kernel limit the groups in this one."""
+        path = f"{group}/cgroup.subtree_control".lstrip("/")
+        try:
+            if CONTROLLER not in self._files.read(path).split():
+                self._files.write(path, f"+{CONTROLLER}")
+        except OSError as error:
+            raise Unavailable(
+                f"The rdma controller cannot be switched on in /sys/fs/cgroup/{group} of the node "
+                f"({error.strerror})."
+            ) from error
+
+
+def line(limits: DeviceLimits) -> str:
+    """A line of rdma.max."""
+    handles, objects = limits.limits.handles, limits.limits.objects
+    return f"{limits.device} {_HANDLES}={_written(handles)} {_OBJECTS}={_written(objects)}"
+
+
+def read_limits(text: str) -> Iterator[DeviceLimits]:
+    """The lines of rdma.max."""
+    for device, pairs in _lines(text):
+        yield DeviceLimits(device, RdmaLimits(pairs.get(_HANDLES), pairs.get(_OBJECTS)))
+
+
+def read_current(text: str) -> Iterator[DeviceUse]:
+    """The lines of rdma.current."""
+    for device, pairs in _lines(text):
+        yield DeviceUse(device, pairs.get(_HANDLES) or 0, pairs.get(_OBJECTS) or 0)
+
+
+def _lines(text: str) -> Iterator[tuple[str, dict[str, int | None]]]:
+    """Devices with their numbers; what a later kernel counts besides is passed by."""
+    for words in map(str.split, text.splitlines()):
+        if words:
+            yield words[0], dict(_pairs(words[1:]))
+
+
+def _pairs(words: Iterable[str]) -> Iterator[tuple[str, int | None]]:
+    for name, _, value in (word.partition("=") for word in words):
+        if value == _NO_LIMIT:
+            yield name, None
+        elif value.isascii() and value.isdecimal():
+            yield name, int(value)
+
+
+def _written(number: int | None) -> str:
+    return _NO_LIMIT if number is None else str(number)
+
+
+def _unreadable(group: str, error: OSError) -> Unavailable:
+    return Unavailable(
+        f"The limits of RDMA objects of {group} cannot be read or written ({error.strerror})."
+    )

@@ -1,0 +1,206 @@
+"""Listening to a netlink multicast group: what the kernel announces, as it comes.
+
+events.py and events.py say what an announcement means; how one listens is the same for both
+and stands here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from enum import StrEnum
+from typing import Generic, Self, TypeVar
+
+from kube_base.errors import Unavailable
+from kube_base.frozen import Frozen
+from kube_rdma.adapters.kernel.netlink.codec import decode as messages
+from kube_rdma.adapters.kernel.netlink.codec import values_by_type
+
+Event = TypeVar("Event")
+
+_BUFFER = 1 << 16
+_QUEUE = 1 << 20  # bytes; a card with many functions, or a hundred starting pods, come in one burst
+
+
+class Listener(Generic[Event]):
+    """``async with listener as events: async for event in events``.
+
+    The socket listens from `async with` on, in the network namespace of that moment, so a Survey
+    taken after it misses nothing. `decode` gets a datagram and the netlink port of its sender (0 is
+    the kernel); `lost` is yielded when the kernel had to drop announcements.
+    """
+
+    def __init__(
+        self,
+        family: int,
+        groups: int,
+        decode: Callable[[bytes, int], Iterable[Event]],
+        lost: Event,
+    ) -> None:
+        self._family = family
+        self._groups = groups
+        self._decode = decode
+        self._lost = lost
+        self._socket: socket.socket | None = None
+        self._waiting: deque[Event] = deque()
+
+    async def __aenter__(self) -> Self:
+        """Raise OSError when the kernel does not allow to listen."""
+        kind = socket.SOCK_RAW | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
+        listener = socket.socket(socket.AF_NETLINK, kind, self._family)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _QUEUE)
+            listener.bind((0, self._groups))
+        except OSError:
+            listener.close()
+            raise
+        self._socket = listener
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._socket:
+            self._socket.close()
+            self._socket = None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        assert self._socket, "listen with `async with` first"
+        loop = asyncio.get_running_loop()
+        while not self._waiting:
+            try:
+                data, (sender, _) = await loop.sock_recvfrom(self._socket, _BUFFER)
+            except OSError as error:
+                if error.errno != errno.ENOBUFS:
+                    raise
+                return self._lost
+            self._waiting.extend(self._decode(data, sender))
+        return self._waiting.popleft()
+
+
+# What changes on the node, told by the kernel: the agent's reason to take a new Survey.
+
+_NETLINK_KOBJECT_UEVENT = 15  # include/uapi/linux/netlink.h
+_KERNEL_GROUP = 1  # group 2 carries what udev sends on
+
+SUBSYSTEMS = frozenset({"infiniband", "infiniband_verbs", "infiniband_mad", "net"})
+_RDMA_CM = "infiniband/rdma_cm"
+
+LOST = "lost"  # not an action of the kernel: events were dropped, anything may have changed
+
+
+class Uevent(Frozen):
+    """One announcement: `action` is the kernel's word (add, remove, change, move …) or LOST."""
+
+    action: str
+    subsystem: str = ""
+    devpath: str = ""
+    properties: tuple[tuple[str, str], ...] = ()
+
+
+def decode(datagram: bytes, sender: int) -> Uevent | None:
+    """An event about RDMA or interfaces; None for any other, and for what the kernel did not send.
+
+    `sender` is the netlink port it came from: 0 is the kernel, and only the kernel is believed.
+    """
+    if sender != 0:
+        return None
+    _, *lines = datagram.decode(errors="replace").split("\0")
+    pairs = tuple((key, value) for key, is_, value in (x.partition("=") for x in lines) if is_)
+    properties = dict(pairs)
+    subsystem = properties.get("SUBSYSTEM", "")
+    is_cm = subsystem == "misc" and properties.get("DEVNAME") == _RDMA_CM
+    if "ACTION" not in properties or not (subsystem in SUBSYSTEMS or is_cm):
+        return None
+    return Uevent(properties["ACTION"], subsystem, properties.get("DEVPATH", ""), pairs)
+
+
+class Uevents(Listener[Uevent]):
+    """The kernel's events, as they come: ``async with Uevents() as uevents: async for …``."""
+
+    def __init__(self) -> None:
+        super().__init__(_NETLINK_KOBJECT_UEVENT, _KERNEL_GROUP, _decoded, Uevent(LOST))
+
+
+def _decoded(datagram: bytes, sender: int) -> tuple[Uevent, ...]:
+    event = decode(datagram, sender)
+    return (event,) if event else ()
+
+
+# What changes on the node's interfaces and addresses, told by the kernel's routing netlink.
+
+_GROUPS = 0x1 | 0x10 | 0x100  # RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV6_IFADDR
+_LINK_SIZE = 16  # of struct ifinfomsg
+_IFNAME, _LINKINFO, _INFO_KIND = 3, 18, 1
+_INDEX = struct.Struct("=4xI")  # the same place in struct ifinfomsg and struct ifaddrmsg
+
+
+class News(StrEnum):
+    """What an event is about; LOST: events were dropped, anything may have changed."""
+
+    LINK = "link"
+    LINK_GONE = "link gone"
+    ADDRESS = "address"
+    ADDRESS_GONE = "address gone"
+    LOST = "lost"
+
+
+_TYPES = {16: News.LINK, 17: News.LINK_GONE, 20: News.ADDRESS, 21: News.ADDRESS_GONE}
+
+
+class RtnlEvent(Frozen):
+    """One announcement about the interface with this index (0: about none in particular).
+
+    Of a link also its name and kind (IFLA_INFO_KIND), as far as they are told.
+    """
+
+    news: News
+    interface: int = 0
+    name: str = ""
+    kind: str = ""
+
+
+def decode_link_event(datagram: bytes, sender: int) -> tuple[RtnlEvent, ...]:
+    """The events of one datagram; none for what the kernel did not send or nobody can read.
+
+    `sender` is the netlink port it came from: 0 is the kernel, and only the kernel is believed.
+    """
+    if sender != 0:
+        return ()
+    try:
+        netlink_messages = messages(datagram)
+    except Unavailable:
+        return (RtnlEvent(News.LOST),)
+    return tuple(
+        _event(_TYPES[message.type], message.payload)
+        for message in netlink_messages
+        if message.type in _TYPES and len(message.payload) >= _INDEX.size
+    )
+
+
+def _event(news: News, payload: bytes) -> RtnlEvent:
+    (interface,) = _INDEX.unpack_from(payload)
+    if news not in (News.LINK, News.LINK_GONE):
+        return RtnlEvent(news, interface)
+    try:
+        attributes = values_by_type(payload[_LINK_SIZE:])
+        info = values_by_type(attributes.get(_LINKINFO, b""))
+    except Unavailable:
+        return RtnlEvent(news, interface)
+    return RtnlEvent(news, interface, _text(attributes, _IFNAME), _text(info, _INFO_KIND))
+
+
+def _text(attributes: Mapping[int, bytes], which: int) -> str:
+    return attributes.get(which, b"").rstrip(b"\0").decode(errors="replace")
+
+
+class RtnlEvents(Listener[RtnlEvent]):
+    """The kernel's events, as they come: ``async with RtnlEvents() as events: async for …``."""
+
+    def __init__(self) -> None:
+        super().__init__(socket.NETLINK_ROUTE, _GROUPS, decode_link_event, RtnlEvent(News.LOST))

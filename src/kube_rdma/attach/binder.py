@@ -1,0 +1,445 @@
+"""Late binding as it is done: promises and bindings in the journal, device files for the runtime.
+
+attach/rules/late_binding decides each time out of what is known at that moment; here it is
+gathered, and what was decided is done in the order that survives a crash: the journal first, the
+file after it, and backwards when something ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import structlog
+
+from kube_base.errors import KubeError, Refused, Unavailable
+from kube_base.frozen import Frozen, field, replace
+from kube_base.notices import Notices
+from kube_rdma.adapters.journal.journal import Journal
+from kube_rdma.adapters.kernel.sysfs.topology_facts import facts_of
+from kube_rdma.adapters.runtime.cdi import CdiFolder
+from kube_rdma.adapters.runtime.settings import SettingsFolder
+from kube_rdma.attach.late_binding import EarlySettings, LateBinding
+from kube_rdma.attach.rules.late_binding import (
+    Asked,
+    AskPod,
+    Known,
+    Start,
+    Wait,
+    Write,
+    bind,
+    doubtful,
+    gate,
+    holders,
+    is_taken_over,
+    promise,
+    stale,
+    suffices,
+)
+from kube_rdma.attach.rules.requests import is_asking
+from kube_rdma.attach.rules.settings import (
+    as_asked,
+    known_devices,
+    settings_files,
+    together,
+    topology_file,
+    used_devices,
+)
+from kube_rdma.lib.records import Records, in_the_log
+from kube_rdma.model.attach.attachment import Sandbox
+from kube_rdma.model.card import Card, CardId
+from kube_rdma.model.device import PodLink
+from kube_rdma.model.holdings import Holding
+from kube_rdma.model.kubernetes import PodState
+from kube_rdma.model.late_binding import (
+    Binding,
+    CdiFile,
+    ContainerId,
+    Edits,
+    HeldShare,
+    Nonce,
+    PodSandbox,
+    Promise,
+    RuntimeHook,
+    UsedDevice,
+    at_start,
+    lift_memlock,
+    merge_settings,
+)
+from kube_rdma.model.pools import Attach, Bind, Grant, Pool, PoolSpec, ShareId
+from kube_rdma.model.settings import PlacedNet, TopologyFacts
+from kube_rdma.pools.kubelet_view import KubeletView
+from kube_rdma.pools.rules.allocation import grant, granted_cards
+from kube_rdma.pools.rules.health import LinksInside
+from kube_rdma.pools.rules.modes import terms, with_networks
+
+if TYPE_CHECKING:
+    from kube_rdma.adapters.cluster.nodes import Pods
+
+SWEEP_SECONDS = 30.0
+
+log = structlog.get_logger()
+
+
+async def always(_: PodState) -> bool:
+    """Without a meta-plugin, every network that a pod asks for is for kube-rdma."""
+    return True
+
+
+class BinderDependencies(Frozen):
+    """Whom the binder needs.
+
+    `networks`: pods get networks from the agent. `shim` is a path of the host.
+    `links_inside` shows a namespace's links, blocks and raises KubeError. `sandboxes` are those of
+    the runtime; it raises Unavailable. `concerned` tells of
+    a pod that asks for networks whether one of them is for kube-rdma to make; Refused: it is to
+    have none on this node. `tell` takes a sentence for each record that cannot be read. In the
+    folder `early` lies what containers are told whose devices Allocate gives.
+    """
+
+    journal: Journal[Promise | Binding]
+    cdi: CdiFolder
+    kubelet: KubeletView
+    pods: Pods
+    links_inside: Callable[[Path], tuple[PodLink, ...]]
+    sandboxes: Callable[[], Awaitable[Sequence[PodSandbox]]]
+    networks: bool = False
+    shim: Callable[[], str | None] = lambda: None
+    settings: SettingsFolder = field(default_factory=SettingsFolder)
+    early: Path | None = None
+    topology: Callable[[Sequence[PlacedNet]], TopologyFacts] = facts_of
+    concerned: Callable[[PodState], Awaitable[bool]] = always
+    tell: Callable[[str], None] = in_the_log
+
+
+class Binder(LateBinding):
+    """What Allocate, CNI and PreStartContainer ask for; one call at a time changes anything."""
+
+    def __init__(self, neighbours: BinderDependencies) -> None:
+        """Read the journal; records that cannot be read are reported, and block nothing."""
+        self._to = neighbours
+        self._records = Records(neighbours.journal, neighbours.tell)
+        self._turn = asyncio.Lock()
+        self._notices = Notices()
+        self._pools: Mapping[str, Pool] = {}
+        self._early = EarlySettings(neighbours.early, neighbours.cdi, neighbours.shim)
+        self._absent: Mapping[str, float] = {}
+
+    @property
+    def _promises(self) -> tuple[Promise, ...]:
+        return tuple(one for one in self._records.values if isinstance(one, Promise))
+
+    @property
+    def _bindings(self) -> tuple[Binding, ...]:
+        return tuple(one for one in self._records.values if isinstance(one, Binding))
+
+    def possible(self, specs: Sequence[PoolSpec]) -> tuple[PoolSpec, ...]:
+        """The wishes, for this node can bind late; what networks change says pools/rules/modes."""
+        return tuple(with_networks(spec) if self._to.networks else spec for spec in specs)
+
+    def offered(self, pools: Mapping[str, Pool]) -> None:
+        """Take note of what is offered now, by resource."""
+        self._pools = pools
+        self._early.offered(pools)
+
+    async def promise(self, pool: Pool, given: Grant) -> Grant:
+        """Journal a promise of what Allocate grants; the answer names it and holds no device.
+
+        With `attach: none` nothing is promised: the answer is the grant, with settings.
+        """
+        given = await self._early.give(pool, given)
+        if terms(pool.spec).attach is Attach.NONE:
+            return given
+        async with self._turn:
+            made = promise(
+                given,
+                Nonce(secrets.token_hex(8)),
+                time.time(),
+                self._promises,
+                self._bindings,
+            )
+            await self._records.put(_promise_name(made.nonce), made)
+        return replace(given, char_paths=(), cdi=(*given.cdi, made.cdi))
+
+    async def start(self, pool: Pool, shares: Sequence[ShareId]) -> None:
+        """Return when the container that holds exactly these shares may start; raise Refused."""
+        resource, attach = pool.spec.resource, terms(pool.spec).attach
+        if pool.spec.bare_ids and is_taken_over(self._promises, resource, shares):
+            return
+        asked: Asked | None = None
+        while True:
+            async with self._turn:
+                holdings = await self._holdings()
+                facts = await self._gather_facts(holdings)
+                try:
+                    decision = gate(facts, resource, shares, attach, asked, time.monotonic())
+                except Refused as error:
+                    why = asked.why if asked else None
+                    raise why or self._unsure(resource) or error from None
+                match decision:
+                    case Start():
+                        return
+                    case AskPod():
+                        asked = await self._asked(facts, resource, shares)
+                        continue
+                    case Write(pod, uid, promises):
+                        for promise in promises:
+                            sandbox = Sandbox(at_start(promise.nonce), pod, uid, "", 0)
+                            given = self._edits(
+                                promise, {}, holdings, asked.annotations if asked else {}
+                            )
+                            await self._bind(promise, sandbox, given)
+                        continue
+            assert isinstance(decision, Wait)
+            await asyncio.sleep(decision.seconds)
+
+    async def attach(
+        self,
+        sandbox: Sandbox,
+        edits: Mapping[HeldShare, Edits] = MappingProxyType({}),
+        annotations: Mapping[str, str] = MappingProxyType({}),
+        holdings: Sequence[Holding] | None = None,
+    ) -> tuple[Promise, ...]:
+        """CNI ADD: bind every promise of the pod in this sandbox; raise KubeError.
+
+        `edits` says by share what was made for the pod; other shares stand for the cards' nodes.
+        `annotations` are the pod's. `holdings` are all of it; None: the kubelet is asked.
+        """
+        async with self._turn:
+            if not self._promises:
+                return ()
+            if holdings is None or (
+                holdings and not suffices(holdings, self._promises, self._bindings)
+            ):
+                holdings = await self._holdings()
+            facts = await self._gather_facts(holdings)
+            decided = bind(facts, sandbox.pod, sandbox.uid, sandbox.container)
+            for outdated in decided.outdated:
+                await self._end(outdated)
+            for promise in decided.promises:
+                given = self._edits(promise, edits, holdings, annotations)
+                await self._bind(promise, sandbox, given)
+        return decided.promises
+
+    async def detach(self, container: ContainerId) -> None:
+        """CNI DEL: end what is bound in this sandbox; nothing there is not an error."""
+        async with self._turn:
+            for binding in [b for b in self._bindings if b.container == container]:
+                await self._end(binding)
+            await asyncio.to_thread(self._to.cdi.remove, container)
+
+    async def links_inside(self, node: Sequence[Card]) -> LinksInside:
+        """The pod and its links for each card that sits inside one, which this node cannot see."""
+        bound = {card: binding for binding in self._bindings for card in binding.cards}
+        hidden = (card.id for card in node if card.function and not card.function.netdevs)
+        inside = {card: bound[card] for card in hidden if card in bound and bound[card].netns}
+        # A pod with many cards has one namespace, which is entered once.
+        paths = {binding.netns for binding in inside.values()}
+        links = {netns: await self._links(netns) for netns in paths}
+        return {card: (str(one.pod), links[one.netns]) for card, one in inside.items()}
+
+    def cards(self) -> frozenset[CardId] | None:
+        """The cards that are promised to pods or bound; None where a record is not understood.
+
+        A share of a whole pool stands for all of its cards, so nobody has one by it.
+        """
+        if self._records.foreign_names:
+            return None
+        whole = {
+            resource for resource, pool in self._pools.items() if terms(pool.spec).bind is Bind.POOL
+        }
+        records = (one for one in self._records.values if one.resource not in whole)
+        return frozenset(card for one in records for card in one.cards)
+
+    async def held(self) -> tuple[Holding, ...]:
+        """As LateBinding.held."""
+        async with self._turn:
+            facts = await self._gather_facts(())
+        living = (one for one in facts.bindings if one.container not in facts.gone)
+        return tuple(
+            Holding(one.pod.namespace, one.pod.name, "", one.resource, one.shares) for one in living
+        )
+
+    async def sweep(self) -> None:
+        """Forget what nobody needs any more, again and again, until cancelled."""
+        while True:
+            try:
+                await self.forget()
+                self._notices.over("sweep")
+            except KubeError as error:
+                self._notices.warn(log, "stale bindings not removed", "sweep", str(error))
+            await asyncio.sleep(SWEEP_SECONDS)
+
+    async def forget(self) -> None:
+        """Forget once; raise Unavailable when the kubelet or the disk does not answer."""
+        async with self._turn:
+            await self._early.renew()
+            facts = await self._gather_facts(await self._holdings())
+            old = stale(facts, self._absent, time.monotonic())
+            self._absent = old.absent
+            for file in old.files:
+                await asyncio.to_thread(self._to.cdi.remove, file.container, file.nonce)
+                await asyncio.to_thread(self._to.settings.remove, file.container, file.nonce)
+            for binding in old.bindings:
+                log.info(
+                    "binding ended without DEL",
+                    pod=str(binding.pod),
+                    cards=",".join(binding.cards),
+                )
+                await self._end(binding)
+            for promise in old.promises:
+                await self._records.remove(_promise_name(promise.nonce))
+
+    async def _bind(self, promise: Promise, sandbox: Sandbox, given: Edits) -> None:
+        binding = Binding(
+            nonce=promise.nonce,
+            container=sandbox.container,
+            pod=sandbox.pod,
+            uid=sandbox.uid,
+            netns=sandbox.netns_path,
+            resource=promise.resource,
+            shares=promise.shares,
+            cards=promise.cards,
+            cdi=promise.cdi,
+            when=time.time(),
+        )
+        if self._records.get(_binding_name(binding)) is None:
+            await self._records.put(_binding_name(binding), binding)
+        hooks = await asyncio.to_thread(self._hooks, binding, given)
+        await asyncio.to_thread(self._to.cdi.write, binding, replace(given, hooks=hooks))
+        log.info("bound", pod=str(binding.pod), cards=",".join(binding.cards), cdi=binding.cdi)
+
+    async def _end(self, binding: Binding) -> None:
+        """The file goes first: without it no container starts any more."""
+        await asyncio.to_thread(self._to.cdi.remove, binding.container, binding.nonce)
+        await asyncio.to_thread(self._to.settings.remove, binding.container, binding.nonce)
+        await self._records.forget(_binding_name(binding))
+
+    def _hooks(self, binding: Binding, given: Edits) -> tuple[RuntimeHook, ...]:
+        """What the runtime runs for the container, where the host has it; for its settings, too."""
+        shim = self._to.shim()
+        if shim is None:
+            return ()
+        pool = self._pools.get(binding.resource)
+        places = tuple(device.place for device in given.used if device.place)
+        topology = topology_file(places, self._to.topology(places)) if places else ""
+        files = settings_files(given.used, pool.spec.fabric if pool else None, topology)
+        if not files:
+            return (lift_memlock(shim),)
+        folder = self._to.settings.write(binding.container, binding.nonce, files)
+        return lift_memlock(shim), merge_settings(shim, str(folder))
+
+    def _edits(
+        self,
+        promise: Promise,
+        edits: Mapping[HeldShare, Edits],
+        holdings: Sequence[Holding],
+        annotations: Mapping[str, str],
+    ) -> Edits:
+        """What the container gets: nodes of what its networks made, else of the promised cards.
+
+        With them the devices that it is told of: all of its container's, whatever the resource.
+        """
+        made = [edits[held].char_paths for held in promise.held if held in edits]
+        paths = {path for each in made for path in each} if made else self._card_nodes(promise)
+        held = together(promise.held, holdings)
+        card_devices = {one: self._card_devices(*one) for one in held if one not in edits}
+        used = used_devices(held, edits, card_devices)
+        return Edits(tuple(sorted(paths)), used=as_asked(used, annotations))
+
+    def _card_nodes(self, promise: Promise) -> Sequence[str]:
+        """The device nodes of the promised cards as they are now."""
+        pool = self._pools.get(promise.resource)
+        if pool is None:
+            raise Unavailable(f"{promise.resource} is not advertised on this node now.")
+        shares = [pool.index[name] for name in promise.shares if name in pool.index]
+        return grant(pool, shares).char_paths
+
+    def _card_devices(self, resource: str, share: ShareId) -> tuple[UsedDevice, ...]:
+        """The devices of the cards that a share stands for; none of what is others'."""
+        pool = self._pools.get(resource)
+        if pool is None or share not in pool.index:
+            return ()
+        return known_devices(granted_cards(pool, [pool.index[share]]))
+
+    async def _holdings(self) -> tuple[Holding, ...]:
+        """What the kubelet says of all pods; raise Unavailable when it does not."""
+        holdings = await self._to.kubelet.holdings()
+        if holdings is None:
+            raise Unavailable("The kubelet does not report which pod holds which shares.")
+        return holdings
+
+    async def _gather_facts(self, holdings: Sequence[Holding]) -> Known:
+        """What the rules decide by. The files are read before the bindings, see Known."""
+        files = await asyncio.to_thread(self._to.cdi.present)
+        foreign = self._records.foreign_names
+        files = tuple(file for file in files if _binding_name(file) not in foreign)
+        promises, bindings, held = self._promises, self._bindings, holders(holdings)
+        gone = await asyncio.to_thread(_gone, bindings)
+        if doubted := doubtful(promises, bindings, held):
+            living = [one for one in await self._to.sandboxes() if one.ready]
+            uids, pods = {one.uid for one in living}, {one.pod for one in living}
+            gone |= {
+                one.container
+                for one in doubted
+                if not (one.uid in uids if one.uid else one.pod in pods)
+            }
+        pools = (pool for pool in self._pools.values() if terms(pool.spec).owns)
+        owned = {card.id for pool in pools for card in pool.cards}
+        return Known(promises, bindings, files, held, gone, owned)
+
+    def _unsure(self, resource: str) -> Unavailable | None:
+        """Why a container waits that another version of kube-rdma may have promised its shares."""
+        if not self._records.foreign_names:
+            return None
+        return Unavailable(
+            f"what was promised for {resource} may stand in a record that this version of "
+            "kube-rdma does not understand: run the version that wrote it again."
+        )
+
+    async def _asked(self, facts: Known, resource: str, shares: Sequence[ShareId]) -> Asked:
+        """What the pod that holds these shares asks for.
+
+        Why it cannot have networks on this node counts where it has none: it may have got one
+        before, and then its containers start again.
+        """
+        pods = {facts.holders[resource, s] for s in shares if (resource, s) in facts.holders}
+        asked = Asked()
+        for name in pods:
+            pod = await self._to.pods.read(name.namespace, name.name)
+            asked = Asked(pod.runtime_uid, dict(pod.annotations)) if pod else Asked()
+            try:
+                if pod and is_asking(pod) and await self._to.concerned(pod):
+                    return replace(asked, networked=True)
+            except Refused as error:
+                return replace(asked, networked=True, why=error)
+        return asked
+
+    async def _links(self, netns: str) -> tuple[PodLink, ...]:
+        try:
+            return await asyncio.to_thread(self._to.links_inside, Path(netns))
+        except KubeError as error:
+            log.warning("pod network namespace not readable", netns=netns, why=str(error))
+            return ()
+
+
+def _gone(bindings: Iterable[Binding]) -> frozenset[ContainerId]:
+    """Sandboxes whose network namespace is gone, where the host's namespaces can be seen."""
+    return frozenset(
+        one.container
+        for one in bindings
+        if one.netns and Path(one.netns).parent.is_dir() and not Path(one.netns).exists()
+    )
+
+
+def _promise_name(nonce: Nonce) -> str:
+    return f"promise-{nonce}"
+
+
+def _binding_name(bound: Binding | CdiFile) -> str:
+    return f"binding-{bound.container}-{bound.nonce}"

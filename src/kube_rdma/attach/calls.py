@@ -1,0 +1,590 @@
+"""The runtime's door: one call for all networks of a pod, which its annotation names.
+
+The agent is called behind the cluster's own plugin. Interfaces are reported to the pod, by its
+annotations, and not to the runtime: the result is about the cluster's network, which stays as the
+earlier plugins made it. A pod that asks for nothing is let through at once. Through this door GC
+and STATUS come too, and the ADD that repair.py makes late.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+from ipaddress import ip_interface
+from typing import TYPE_CHECKING
+
+import structlog
+
+from kube_base.errors import Broken, KubeError, Refused, Unavailable
+from kube_base.frozen import Frozen, replace
+from kube_rdma.adapters.files.device_info import DeviceInfoFolder
+from kube_rdma.attach.annotated_networks import (
+    AnnotatedNetworks,
+    asking,
+    claimed_definitions,
+    meant,
+)
+from kube_rdma.attach.attach import (
+    Again,
+    AskedNetworks,
+    AttachDependencies,
+    AttachPipeline,
+    AttachRequest,
+    AttachResult,
+    sandbox_of,
+)
+from kube_rdma.attach.node_view import NodeContext
+from kube_rdma.attach.rules import foreign_plugins
+from kube_rdma.attach.rules.addresses import owner
+from kube_rdma.attach.rules.callers import Role, role, stranded, turned
+from kube_rdma.attach.rules.claim_networks import ask_of, with_claims
+from kube_rdma.attach.rules.procedure import NetworkRequest
+from kube_rdma.attach.rules.requests import (
+    DEFAULT_NETWORK,
+    POD_NETWORKS,
+    SHARED,
+    default_refused,
+    is_asking,
+    names_default,
+    names_networks,
+    refuse_count,
+    refuse_host_network,
+    refuse_isolated,
+)
+from kube_rdma.attach.rules.seats import is_link
+from kube_rdma.model.attach.attachment import Attached, Attachment, AttachmentKey, NetworkAsk
+from kube_rdma.model.attach.cni import (
+    Call,
+    CniAttachment,
+    CniResult,
+    LinkAddress,
+    LinkRoute,
+    Verb,
+    Wiring,
+)
+from kube_rdma.model.attach.steps import PluginConf
+from kube_rdma.model.card import CardId
+from kube_rdma.model.claims.claim import ClaimDevice
+from kube_rdma.model.ipam import FIRST, NicRequest, Owner, PodUid, PoolName, is_default
+from kube_rdma.model.kubernetes import PodState
+from kube_rdma.model.late_binding import ContainerId, PodName
+from kube_rdma.model.pools import DeviceInfo
+
+if TYPE_CHECKING:
+    from kube_rdma.attach.node_view import NodeView
+
+log = structlog.get_logger()
+
+
+class SandboxNetworks:
+    """What the runtime calls for, and what repair.py compares with its sandboxes."""
+
+    is_within = False
+
+    def __init__(self, dependencies: AttachDependencies, pipeline: AttachPipeline) -> None:
+        self._needs = dependencies
+        self._pipeline = pipeline
+
+    async def answer(self, call: Call) -> CniResult:
+        """What the runtime gets; raise KubeError."""
+        key = AttachmentKey(call.container)
+        match call.verb:
+            case Verb.ADD:
+                return await self._pipeline.add(call, self)
+            case Verb.DEL:
+                return await self._pipeline.delete(call, key)
+            case Verb.CHECK if self._needs.attachments.has(key):
+                return await self._pipeline.check(call, key)
+            case Verb.GC:
+                await self._gc(call)
+            case Verb.STATUS:
+                await self._status(call)
+        return CniResult()
+
+    async def request(self, call: Call) -> AttachRequest | None:
+        """As Door.request: what the pod's annotation asks for."""
+        if call.pod is None or call.netns is None:
+            return None  # no pod of Kubernetes
+        pod = await self._needs.node.pod(call.pod, call.uid)
+        if pod is None:
+            raise Unavailable(f"The API server has no pod {call.pod} with uid {call.uid} yet.")
+        await _refuse_replaced(pod, call.network, self._needs.node)
+        asked = asking(pod, call.network)
+        devices = await self._needs.node.claimed(call.pod)
+        if not asked.asks:
+            await self._refuse_idle(call.pod, asked)
+            if not devices:
+                held = await self._needs.node.settle(sandbox_of(call, self._needs.inode)[0], pod)
+                if held and self._needs.limits:  # of a claim that another pod brought here
+                    await self._needs.limits.hold(pod.runtime_uid, self._needs.node.granted(held))
+                return None
+        refuse_host_network(pod, asked.asks, asked.annotation)
+        sandbox, netns = sandbox_of(call, self._needs.inode)
+        return AttachRequest(
+            key=AttachmentKey(call.container),
+            sandbox=sandbox,
+            netns=netns,
+            uid=PodUid(pod.uid),
+            pod=pod,
+            again=Again.ANSWERED,
+            networks=partial(_asked, asked, devices, self._needs),
+        )
+
+    async def report(self, call: Call, request: AttachRequest, result: AttachResult) -> CniResult:
+        """As Door.report: the pod's annotations have it all."""
+        assert request.pod
+        await self._needs.node.tell(request.pod, result.interfaces, call)
+        return CniResult()
+
+    @property
+    def attachments(self) -> tuple[Attachment, ...]:
+        """Every attachment of a whole pod that the journal has."""
+        by_key = self._needs.attachments.by_key
+        return tuple(one for key, one in by_key.items() if key.interface is None)
+
+    @property
+    def foreign(self) -> frozenset[ContainerId]:
+        """The sandboxes whose attachment another version of kube-rdma has made."""
+        keys = self._needs.attachments.foreign
+        return frozenset(key.container for key in keys if key.interface is None)
+
+    def now(self) -> float:
+        """Take this before the runtime is asked which containers live, for `collect`."""
+        return self._needs.giver.now()
+
+    async def end_lost(self, container: ContainerId) -> None:
+        """End an attachment whose sandbox no longer exists; raise KubeError."""
+        await self._pipeline.end(AttachmentKey(container))
+
+    async def collect(self, living: frozenset[ContainerId], since: float) -> None:
+        """As AttachPipeline.collect."""
+        await self._pipeline.collect(living, since)
+
+    async def _refuse_idle(self, pod: PodName, asked: AnnotatedNetworks) -> None:
+        """Refuse a list without a network of kube-rdma beside shares that would be for one."""
+        if asked.annotation == POD_NETWORKS:
+            refuse_count((), self._needs.node.granted(await self._needs.node.holdings(pod)))
+
+    async def _gc(self, call: Call) -> None:
+        """End what the runtime does not know any more; one that cannot be ended holds up no other.
+
+        An attachment without an answered ADD may be under way, and is the recovery's.
+        """
+        since = self.now()
+        living = frozenset(one.container for one in call.valid)
+        failed: list[KubeError] = []
+        for attachment in self.attachments:
+            container = attachment.sandbox.container
+            if container not in living and attachment.complete:
+                log.info("orphaned attachment detected", pod=str(attachment.sandbox.pod))
+                try:
+                    await self.end_lost(container)
+                except KubeError as error:
+                    failed.append(error)
+        await self.collect(living, since)
+        if failed:
+            raise failed[0]
+
+    async def _status(self, call: Call) -> None:
+        """In the cluster's own network an error would make the node NotReady, for all pods."""
+        from kube_rdma.attach.documents.cni_conf import ipam_plugin
+
+        if call.marked:
+            return
+        if problems := await self._needs.giver.check():
+            raise Broken(" ".join(map(str, problems)))
+        if plugin := ipam_plugin(call):
+            await self._needs.attachments.status(PluginConf(plugin, call.config))
+
+
+async def _asked(
+    annotated: AnnotatedNetworks, devices: Sequence[ClaimDevice], needs: AttachDependencies
+) -> AskedNetworks:
+    """All entries of a pod's annotation and of its claims, with the documents that they name."""
+    asks, definitions = await meant(annotated, needs.node, needs.everybodys)
+    if devices:
+        claimed = tuple(map(ask_of, devices))
+        refuse_isolated(annotated.namespace, claimed, needs.everybodys)
+        definitions |= await claimed_definitions(devices, needs.node)
+        asks = with_claims(asks, claimed)
+    networks = tuple(one.network for one in definitions.values())
+    ipam = {name: one.ipam for name, one in definitions.items()}
+    return AskedNetworks(NetworkRequest(asks, networks), ipam)
+
+
+async def _refuse_replaced(pod: PodState, cluster: str, node: NodeView) -> None:
+    """Raise Refused for a pod that wants another network in place of the cluster's.
+
+    Multus reads this annotation, looks for a lone name in its own namespace, and calls that network
+    first. Behind the cluster's network it can only be obeyed where it names this very one.
+    """
+    from kube_rdma.attach.documents import networks
+
+    if not names_default(pod.annotations):
+        return
+    text = dict(pod.annotations)[DEFAULT_NETWORK]
+    wanted = networks.asks(text, SHARED, DEFAULT_NETWORK)
+    if len(wanted) != 1:
+        raise Refused(
+            f"it names {len(wanted)} networks, and a pod has one default network",
+            remedy="Keep one of them",
+            where=f"pod {pod.namespace}/{pod.name}: {DEFAULT_NETWORK}",
+        )
+    if not await _is_cluster_network(wanted[0], cluster, node):
+        raise default_refused(pod, f"{wanted[0].namespace}/{wanted[0].network}", cluster)
+
+
+async def _is_cluster_network(ask: NetworkAsk, cluster: str, node: NodeView) -> bool:
+    """Whether an entry means the network of this name in the node's CNI configuration.
+
+    A document does so by an empty text, or with the name and the plugin of that configuration.
+    """
+    from kube_rdma.attach.documents.cni_conf import network_name, plugin_type
+
+    document = await node.written(ask.namespace, ask.network)
+    if document is None:
+        return (ask.namespace, ask.network) == (SHARED, cluster)
+    config, _ = document
+    if not config.strip():
+        return ask.network == cluster
+    if (network_name(config) or ask.network) != cluster:
+        return False
+    return plugin_type(config) == plugin_type(await node.configured_text(cluster) or b"")
+
+
+# The door of meta-plugins: one network a call, for a caller that has read the pod's annotation.
+
+
+class DelegatedNetworks:
+    """What meta-plugins call for; without `infos` they learn nothing of devices."""
+
+    is_within = False
+
+    def __init__(
+        self,
+        dependencies: AttachDependencies,
+        pipeline: AttachPipeline,
+        infos: DeviceInfoFolder | None = None,
+    ) -> None:
+        self._needs = dependencies
+        self._pipeline = pipeline
+        self._infos = infos
+
+    async def answer(self, call: Call) -> CniResult:
+        """What the caller gets for ADD, CHECK and DEL; raise KubeError."""
+        key = AttachmentKey(call.container, call.interface)
+        match call.verb:
+            case Verb.ADD:
+                return await self._pipeline.add(call, self)
+            case Verb.CHECK:
+                return await self._pipeline.check(call, key)
+            case _:
+                return await self._pipeline.delete(call, key)
+
+    async def request(self, call: Call) -> AttachRequest | None:
+        """As Door.request: the one network whose configuration came."""
+        if call.pod is None:
+            raise Refused(
+                "the call names no pod of Kubernetes",
+                remedy="The caller has to pass CNI_ARGS on as the runtime gave them",
+                where=f"network {call.network}",
+            )
+        pod = await self._needs.node.pod(call.pod, call.uid)
+        if pod is None:
+            raise Unavailable(f"The API server has no pod {call.pod} with uid {call.uid} yet.")
+        sandbox, netns = sandbox_of(call, self._needs.inode)
+        return AttachRequest(
+            key=AttachmentKey(call.container, call.interface),
+            sandbox=sandbox,
+            netns=netns,
+            uid=PodUid(pod.uid),
+            pod=pod,
+            again=Again.ANEW,
+            networks=partial(_delegate_asked, call, pod, self._needs),
+        )
+
+    async def report(self, call: Call, request: AttachRequest, result: AttachResult) -> CniResult:
+        """As Door.report: the caller gets a whole result, the pod the annotation about RDMA."""
+        (interface,), (plan,) = result.interfaces, result.plans
+        await self._describe_device(call, interface)
+        others = frozenset(one.interface for one in result.beside)
+        assert request.pod
+        await self._needs.node.tell_own(request.pod, result.interfaces, others)
+        return foreign_plugins.result(plan, interface, call.netns_path)
+
+    async def _describe_device(self, call: Call, interface: Attached) -> None:
+        """Write the file of the capability CNIDeviceInfoFile; without it the pod runs as well."""
+        from kube_rdma.attach.documents.cni_conf import device_info_file
+
+        path = device_info_file(call)
+        if path and self._infos and interface.pci:
+            names = (interface.rdma_device,) if interface.rdma_device else ()
+            info = DeviceInfo(interface.pci, names, interface.physical)
+            try:
+                await asyncio.to_thread(self._infos.write_for_plugin, path, info)
+            except Unavailable as error:
+                log.warning("device info file not written", why=str(error))
+
+
+async def _delegate_asked(call: Call, pod: PodState, needs: AttachDependencies) -> AskedNetworks:
+    """The network that the configuration means, its pool made, and what the pod asks of it."""
+    from kube_rdma.attach.documents import cni_conf
+
+    node = needs.node
+    came = await origin(call, pod, node)
+    definition, ask = cni_conf.network(call, came.name, came.resource)
+    refuse_isolated(pod.namespace, (ask,), needs.everybodys)  # whatever its caller lets pods name
+    if cni_conf.is_built_in(call.config):
+        pool = await node.has_pool(PoolName(cni_conf.DEFAULT_NETWORK))
+        definition = cni_conf.built_in(ask.namespace, pool=pool)
+    await node.bring(definition.ipam)
+    network = definition.network
+    request = NetworkRequest((ask,), (network,), called=True, table=came.table)
+    return AskedNetworks(request, {network.name: definition.ipam})
+
+
+class Origin(Frozen):
+    """The network's name with its namespace, and its resource where it is tied to one.
+
+    `table`: the caller leads what comes from the interface's addresses through this routing table.
+    """
+
+    name: str
+    resource: str | None = None
+    table: int | None = None
+
+
+async def origin(call: Call, pod: PodState, node: NodeView) -> Origin:
+    """Which of the pod's networks a call is about; raise Unavailable when nobody tells."""
+    from kube_rdma.attach.documents import cni_conf, networks, pod_networks
+
+    annotations = dict(pod.annotations)
+    asks: tuple[NetworkAsk, ...] = ()
+    with suppress(Refused):  # the caller has understood it
+        asks = networks.asks(annotations.get(networks.ANNOTATION, ""), pod.namespace)
+    with suppress(Refused):  # likewise
+        first = networks.asks(annotations.get(DEFAULT_NETWORK, ""), SHARED)
+        asks += tuple(replace(one, interface=FIRST) for one in first)
+    if by_definition := await _of_definition(call, asks, node):
+        return by_definition
+    name = f"{pod.namespace}/{call.network}"
+    resource = cni_conf.resource(call.config)
+    for block in cni_conf.blocks(annotations.get(pod_networks.ANNOTATION, "")):
+        if (block.interface, block.network) == (call.interface, call.network):
+            if resource is None and (text := await node.configured_text(call.network)):
+                resource = cni_conf.resource(text)
+            return Origin(name, resource, block.table)
+    return Origin(name, resource)
+
+
+async def _of_definition(call: Call, asks: Sequence[NetworkAsk], node: NodeView) -> Origin | None:
+    """The entry whose network this is, by the name in its configuration.
+
+    The interface alone does not say it: a caller that gives each pod networks of its own besides
+    counts those first. Of a deleted document only the interface is left.
+    """
+    from kube_rdma.attach.documents.cni_conf import network_name
+
+    documents: dict[str, tuple[bytes, str | None] | None] = {}
+    for ask in sorted(asks, key=lambda ask: ask.interface != call.interface):
+        name = f"{ask.namespace}/{ask.network}"
+        if name not in documents:
+            documents[name] = await node.written(ask.namespace, ask.network)
+        if document := documents[name]:
+            config, resource = document
+            if call.network in (ask.network, network_name(config)):
+                return Origin(name, resource or None)
+    gone = [name for name, document in documents.items() if document is None]
+    mine = [f"{ask.namespace}/{ask.network}" for ask in asks if ask.interface == call.interface]
+    return next((Origin(name) for name in mine if name in gone), None)
+
+
+# The door of other CNI plugins: addresses for the interfaces that they make (kube-rdma-ipam).
+
+
+class PluginAddresses:
+    """The calls of other plugins on this node."""
+
+    is_within = True
+
+    def __init__(self, dependencies: AttachDependencies, pipeline: AttachPipeline) -> None:
+        self._needs = dependencies
+        self._pipeline = pipeline
+
+    async def answer(self, call: Call) -> CniResult:
+        """Addresses and routes for ADD, nothing for the rest; raise KubeError."""
+        match call.verb:
+            case Verb.ADD:
+                return await self._pipeline.add(call, self)
+            case Verb.DEL:
+                key = AttachmentKey(call.container, call.interface)
+                return await self._pipeline.delete(call, key, within=True)
+            case Verb.CHECK | Verb.STATUS:
+                await self._check(call)
+        return CniResult()
+
+    async def request(self, call: Call) -> AttachRequest | None:
+        """As Door.request: the pool that the ipam block names, for this interface."""
+        sandbox, netns = sandbox_of(call, self._needs.inode)
+        return AttachRequest(
+            key=AttachmentKey(call.container, call.interface),
+            sandbox=sandbox,
+            netns=netns,
+            uid=PodUid(call.uid),
+            pod=None,
+            again=Again.KEPT,
+            nics=(await self._nic(call),),
+        )
+
+    async def report(self, call: Call, request: AttachRequest, result: AttachResult) -> CniResult:
+        """As Door.report; where its interface is, only the plugin knows."""
+        from kube_rdma.attach.documents import cni_conf
+
+        conf, _, _ = cni_conf.addresses(call)
+        (given,) = result.given
+        routes = (*conf.routes, *(LinkRoute(one.to, one.via) for one in given.routes))
+        if call.interface != FIRST:  # the plugin would put them into the pod's main table
+            routes = tuple(one for one in routes if not is_default(one.to))
+        return CniResult(
+            addresses=tuple(
+                LinkAddress(ip_interface((one.address, one.prefix)), one.gateway)
+                for one in given.addresses
+            ),
+            routes=routes,
+            dns=conf.dns,
+        )
+
+    async def _nic(self, call: Call) -> NicRequest:
+        """What is asked of the pools; raise Refused with all faults of the block."""
+        from kube_rdma.attach.documents import cni_conf
+        from kube_rdma.ipam.ip_conf import nic_request
+
+        conf, wanted, device = cni_conf.addresses(call)
+        by_rail = any(rail is not None for rail, _ in conf.pools)
+        rail = await self._rail(call, device) if by_rail else None
+        if nic := nic_request(conf, call.interface, rail, wanted, await self._owner(call)):
+            return nic
+        raise Refused(
+            "the ipam block names no pool",
+            remedy='Write "ipam": {"type": "kube-rdma-ipam", "pool": "rail-0"}',
+            where=f"network {call.network}",
+        )
+
+    async def _check(self, call: Call) -> None:
+        """For STATUS what is wrong anywhere on the node, for CHECK what concerns the container."""
+        problems = [str(one) for one in await self._needs.giver.check()]
+        if call.verb is Verb.CHECK:
+            problems = [one for one in problems if call.container in one]
+        if problems:
+            raise Broken(" ".join(problems))
+
+    async def _owner(self, call: Call) -> Owner | None:
+        pod = await self._needs.node.pod(call.pod, call.uid) if call.pod else None
+        return owner(pod, call.interface) if pod else None
+
+    async def _rail(self, call: Call, device: str | None) -> int | None:
+        """The rail of the card that the plugin works on; Refused where nothing says which."""
+        links = (await self._needs.node.host()).links
+        link = next((one for one in links if device and is_link(one, device)), None)
+        rail = self._needs.node.rail(CardId(link.pci)) if link and link.pci else None
+        if rail is not None:
+            return rail
+        raise Refused(
+            f"the ipam block has a pool for each rail, and {device or 'nothing'} is not "
+            "the interface of a card with a rail on this node",
+            remedy='Add "master": "ens2f0" or the resource of the cards, or name one "pool"',
+            where=f"network {call.network}",
+        )
+
+
+# Every CNI call of this node goes from here to its door: one socket, three kinds of callers.
+
+SWEEP_SECONDS = 60.0
+
+
+class CniRouter:
+    """Has the procedure and its doors; `infos` are for DelegatedNetworks.
+
+    `context` says who should call the agent by the host's configuration now.
+    """
+
+    def __init__(
+        self,
+        dependencies: AttachDependencies,
+        context: NodeContext,
+        infos: DeviceInfoFolder | None = None,
+    ) -> None:
+        self._needs = dependencies
+        self._context = context
+        self.pipeline = AttachPipeline(dependencies)
+        self.pods = SandboxNetworks(dependencies, self.pipeline)
+        self._interfaces = DelegatedNetworks(dependencies, self.pipeline, infos)
+        self._addresses = PluginAddresses(dependencies, self.pipeline)
+
+    async def answer(self, call: Call) -> CniResult:
+        """What the caller gets; raise KubeError."""
+        match role(call):
+            case Role.ADDRESSES:
+                return await self._addresses.answer(call)
+            case Role.DELEGATE:
+                self._refuse_stranded(call)
+                return await self._interfaces.answer(call)
+            case Role.UNTOLD if self._is_delegated(call.container):
+                return await self._interfaces.answer(call)
+            case _:
+                return await self._behind_others(call)
+
+    async def run(self) -> None:
+        """Look after sandboxes that ended without a DEL, until cancelled."""
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            await self.pipeline.sweep()
+
+    async def missed(self, attachment: CniAttachment) -> None:
+        """Do a DEL that came while nobody answered, of which the note says no more than this."""
+        if not self._is_delegated(attachment.container):
+            await self.pipeline.end(AttachmentKey(attachment.container))
+        await self.pipeline.end(AttachmentKey(attachment.container, attachment.interface))
+
+    def _refuse_stranded(self, call: Call) -> None:
+        """Raise Unavailable where a pod would get kube-rdma's network in place of the cluster's.
+
+        While no other configuration is left, a runtime takes `rdma` for the cluster's network. That
+        one is for Cello to call: a pod that has only it cannot talk to the cluster.
+        """
+        from kube_rdma.attach.documents.cni_conf import is_built_in
+
+        lone = call.interface == FIRST and self._context.wiring is not Wiring.DELEGATE
+        if lone and is_built_in(call.config):
+            raise stranded(call)
+
+    async def _behind_others(self, call: Call) -> CniResult:
+        """Where a meta-plugin reads the annotation, the agent does not: no interface comes twice.
+
+        What the runtime tells of a pod that asks for nothing is enough; nobody else is asked.
+        """
+        if call.verb is Verb.ADD and self._asks_nothing(call):
+            return CniResult()
+        if call.verb is Verb.ADD and self._context.wiring is Wiring.DELEGATE and call.pod:
+            pod = await self._needs.node.pod(call.pod, call.uid)
+            if pod and (is_asking(pod) or names_default(pod.annotations)):
+                raise turned(call)
+            return CniResult()
+        return await self.pods.answer(call)
+
+    def _asks_nothing(self, call: Call) -> bool:
+        """Whether a pod surely has no network of kube-rdma's, by its annotations or by a claim."""
+        is_plain = call.annotations is not None and _is_plain(call.annotations)
+        return is_plain and not (call.pod and self._needs.node.has_claims(call.pod))
+
+    def _is_delegated(self, container: ContainerId) -> bool:
+        """Whether its interfaces end one by one, and not all with the first."""
+        keys = self._needs.attachments.keys
+        one_by_one = any(key.container == container and key.interface for key in keys)
+        return one_by_one and AttachmentKey(container) not in keys
+
+
+def _is_plain(annotations: Iterable[tuple[str, str]]) -> bool:
+    return not names_networks(annotations) and not names_default(annotations)

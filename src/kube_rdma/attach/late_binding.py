@@ -1,0 +1,304 @@
+"""Late binding: what Allocate promised is bound when the pod's network is attached, or at start.
+
+    Allocate ─ promise ─► journal    CNI ADD ─ bind ─► journal, CDI file    PreStart ─ gate ─► ok
+
+attach/rules/late_binding decides, adapters/journal and adapters/runtime keep and write
+(docs/decisions/0009). `NoLateBinding` is what an agent has whose runtime is not known to read CDI
+files: its pools give plain device nodes in the Allocate reply, and settings as mounts beside them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+import structlog
+
+from kube_base.errors import KubeError, Unavailable
+from kube_base.frozen import replace
+from kube_base.notices import Notices
+from kube_rdma.adapters.runtime.cdi import CdiFolder
+from kube_rdma.adapters.runtime.settings import Shelf
+from kube_rdma.attach.rules.late_binding import SETTLED
+from kube_rdma.attach.rules.settings import (
+    BIN,
+    SettingsWay,
+    cdi_device,
+    folder_name,
+    known_devices,
+    mounts,
+    pool_files,
+    way,
+)
+from kube_rdma.model.attach.attachment import Sandbox
+from kube_rdma.model.card import Card, CardId
+from kube_rdma.model.holdings import Holding
+from kube_rdma.model.late_binding import ContainerId, Edits, HeldShare, lift_memlock, merge_settings
+from kube_rdma.model.pools import Attach, Grant, Pool, PoolSpec, ShareId
+from kube_rdma.pools.rules.allocation import granted_cards
+from kube_rdma.pools.rules.health import LinksInside
+from kube_rdma.pools.rules.modes import terms
+
+# Settings of containers whose network nobody knows yet: what Allocate adds to its answer.
+
+log = structlog.get_logger()
+
+
+class EarlySettings:
+    """One per agent. `folder` is the host's; None: its disk is not here, and nothing can be given.
+
+    `cdi` is None where the runtime is not known to read CDI files; `shim` is a path of the host.
+    """
+
+    def __init__(
+        self,
+        folder: Path | None = None,
+        cdi: CdiFolder | None = None,
+        shim: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        self._mounted = Shelf(folder / "mounted", 0o755) if folder else None
+        self._merged = Shelf(folder / "merged", 0o700) if folder else None
+        self._cdi = cdi
+        self._shim = shim
+        self._offered: frozenset[str] = frozenset()
+        self._turn = asyncio.Lock()  # who writes files
+        self._notices = Notices()
+
+    def offered(self, resources: Iterable[str]) -> None:
+        """Take note of what is offered now: beside another resource no device is named."""
+        self._offered = frozenset(resources)
+
+    async def give(self, pool: Pool, grant: Grant) -> Grant:
+        """The grant with its container's settings, unless these come when it is bound."""
+        shim = self._shim()
+        how = way(terms(pool.spec).attach, cdi=self._cdi is not None, shim=shim is not None)
+        if how is SettingsWay.BOUND:
+            return grant
+        name, files = _settings_of(pool, grant, alone=self._offered == {grant.resource})
+        try:
+            async with self._turn:
+                if how is SettingsWay.MOUNTED:
+                    given = await self._mount(grant, name, files)
+                else:
+                    given = await self._name(grant, name, files, shim)
+        except Unavailable as error:
+            self._tell(error)
+            return grant
+        self._notices.over("settings")
+        return given
+
+    async def renew(self) -> None:
+        """Write the CDI files that a boot took, and those of another shim.
+
+        The kubelet goes on giving what Allocate answered before it.
+        """
+        if not (self._merged and self._cdi and (shim := self._shim())):
+            return
+        try:
+            async with self._turn:
+                for name in await asyncio.to_thread(self._merged.names):
+                    folder = self._merged.folder(name)
+                    await asyncio.to_thread(self._share, self._cdi, folder, shim)
+        except Unavailable as error:
+            self._tell(error)
+
+    async def _name(
+        self, grant: Grant, name: str, files: Mapping[str, str], shim: str | None
+    ) -> Grant:
+        """The grant with the CDI device of these settings."""
+        if self._merged is None or self._cdi is None or shim is None:
+            return grant
+        folder = await asyncio.to_thread(self._merged.put, name, files)
+        if await asyncio.to_thread(self._share, self._cdi, folder, shim):
+            await asyncio.sleep(SETTLED)  # until the runtime has seen the file
+        return replace(grant, cdi=(*grant.cdi, cdi_device(name)))
+
+    async def _mount(self, grant: Grant, name: str, files: Mapping[str, str]) -> Grant:
+        """The grant with the folder of these settings, and one of the script."""
+        if self._mounted is None:
+            return grant
+        folder = await asyncio.to_thread(self._mounted.put, name, files)
+        script = await asyncio.to_thread(self._mounted.put, BIN, {})
+        made = mounts(grant.resource, str(folder), str(script))
+        return replace(grant, mounts=(*grant.mounts, *made))
+
+    def _tell(self, error: Unavailable) -> None:
+        self._notices.warn(log, "settings not given", "settings", str(error))
+
+    def _share(self, cdi: CdiFolder, folder: Path, shim: str) -> bool:
+        hooks = lift_memlock(shim), merge_settings(shim, str(folder))
+        return cdi.share(cdi_device(folder.name), Edits(hooks=hooks))
+
+
+def _settings_of(pool: Pool, grant: Grant, *, alone: bool) -> tuple[str, dict[str, str]]:
+    """The name of the folder for whoever is granted this, and its files."""
+    shares = [pool.index[name] for name in grant.shares]
+    used = known_devices(granted_cards(pool, shares) if alone else pool.cards)
+    name = folder_name(pool.spec.resource, used if alone else ())
+    return name, pool_files(used, pool.spec.fabric, alone=alone)
+
+
+class LateBinding:
+    """What role `plugin` asks; without more, nothing is bound late."""
+
+    def possible(self, specs: Sequence[PoolSpec]) -> tuple[PoolSpec, ...]:
+        """The wishes, with `attach` as this node can do it."""
+        return tuple(specs)
+
+    def offered(self, pools: Mapping[str, Pool]) -> None:
+        """Take note of what is offered now, by resource."""
+
+    async def promise(self, pool: Pool, grant: Grant) -> Grant:
+        """The grant as Allocate answers it: with a name for what will be bound later."""
+        return grant
+
+    async def start(self, pool: Pool, shares: Sequence[ShareId]) -> None:
+        """Return when the container that holds these shares may start; raise Refused before."""
+
+    async def links_inside(self, node: Sequence[Card]) -> LinksInside:
+        """The pod and its links for each card of the node that sits inside one."""
+        return {}
+
+    def cards(self) -> frozenset[CardId] | None:
+        """The cards that are promised to pods or bound; None where a record is not understood."""
+        return frozenset()
+
+    async def held(self) -> tuple[Holding, ...]:
+        """What is bound for pods that run, whatever the kubelet knows; raise Unavailable."""
+        return ()
+
+    async def follow(self, changed: Callable[[], None]) -> None:
+        """Call `changed` whenever `possible` may answer otherwise; return when it never will."""
+
+    async def sweep(self) -> None:
+        """Forget what nobody needs any more, until cancelled."""
+
+    async def attach(
+        self,
+        sandbox: Sandbox,
+        edits: Mapping[HeldShare, Edits],
+        annotations: Mapping[str, str],
+        holdings: Sequence[Holding] | None = None,
+    ) -> object:
+        """Bind every promise of a pod: to `edits` of its shares, else to the cards' own nodes.
+
+        `annotations` are the pod's. `holdings` are all of it; None: the kubelet is asked.
+        """
+
+    async def detach(self, container: ContainerId) -> None:
+        """End what is bound in a sandbox."""
+
+
+class NoLateBinding(LateBinding):
+    """No late binding on this node; `why` is said once for each resource that wishes for it."""
+
+    def __init__(self, why: str, early: EarlySettings | None = None) -> None:
+        self._why = why
+        self._early = early or EarlySettings()
+        self._notices = Notices()  # by resource
+
+    def possible(self, specs: Sequence[PoolSpec]) -> tuple[PoolSpec, ...]:
+        """Every wish without late binding."""
+        for spec in specs:
+            if terms(spec).attach is Attach.NONE:
+                continue
+            event = "devices are given at Allocate, not bound to the pod's network"
+            self._notices.warn(log, event, spec.resource, self._why, resource=spec.resource)
+        return tuple(replace(spec, attach=Attach.NONE) for spec in specs)
+
+    def offered(self, pools: Mapping[str, Pool]) -> None:
+        """Take note of what is offered now, by resource."""
+        self._early.offered(pools)
+
+    async def promise(self, pool: Pool, grant: Grant) -> Grant:
+        """The grant itself, with settings."""
+        return await self._early.give(pool, grant)
+
+
+# Late binding that began without: the runtime is asked again until it is known to read CDI files.
+
+ASK_SECONDS = 60.0
+
+
+class AskedAgain(LateBinding):
+    """`never` until `ask` answers that CDI works; from then on the one that `make` opens.
+
+    `ask` says whether, and why. `make` raises KubeError, and is tried again.
+    """
+
+    def __init__(
+        self,
+        never: NoLateBinding,
+        ask: Callable[[], Awaitable[tuple[bool, str]]],
+        make: Callable[[], LateBinding],
+        seconds: float = ASK_SECONDS,
+    ) -> None:
+        self._to: LateBinding = never
+        self._ask = ask
+        self._make = make
+        self._seconds = seconds
+        self._works = asyncio.Event()
+
+    async def follow(self, changed: Callable[[], None]) -> None:
+        """Ask until it works, then call `changed`."""
+        while not self._works.is_set():
+            await asyncio.sleep(self._seconds)
+            works, why = await self._ask()
+            if not works:
+                continue
+            try:
+                self._to = self._make()
+            except KubeError as error:
+                log.warning("late binding not available", why=str(error))
+                continue
+            log.info("late binding available", why=why)
+            self._works.set()
+            changed()
+
+    async def sweep(self) -> None:
+        """Forget what nobody needs any more, once anything is promised, until cancelled."""
+        await self._works.wait()
+        await self._to.sweep()
+
+    def possible(self, specs: Sequence[PoolSpec]) -> tuple[PoolSpec, ...]:
+        """The wishes, with `attach` as this node can do it."""
+        return self._to.possible(specs)
+
+    def offered(self, pools: Mapping[str, Pool]) -> None:
+        """Take note of what is offered now, by resource."""
+        self._to.offered(pools)
+
+    async def promise(self, pool: Pool, grant: Grant) -> Grant:
+        """The grant as Allocate answers it."""
+        return await self._to.promise(pool, grant)
+
+    async def start(self, pool: Pool, shares: Sequence[ShareId]) -> None:
+        """Return when the container that holds these shares may start; raise Refused before."""
+        await self._to.start(pool, shares)
+
+    async def links_inside(self, node: Sequence[Card]) -> LinksInside:
+        """The pod and its links for each card of the node that sits inside one."""
+        return await self._to.links_inside(node)
+
+    def cards(self) -> frozenset[CardId] | None:
+        """The cards that are promised to pods or bound; None where a record is not understood."""
+        return self._to.cards()
+
+    async def held(self) -> tuple[Holding, ...]:
+        """What is bound for pods that run, whatever the kubelet knows."""
+        return await self._to.held()
+
+    async def attach(
+        self,
+        sandbox: Sandbox,
+        edits: Mapping[HeldShare, Edits],
+        annotations: Mapping[str, str],
+        holdings: Sequence[Holding] | None = None,
+    ) -> object:
+        """Bind every promise of a pod."""
+        return await self._to.attach(sandbox, edits, annotations, holdings)
+
+    async def detach(self, container: ContainerId) -> None:
+        """End what is bound in a sandbox."""
+        await self._to.detach(container)

@@ -1,1 +1,0 @@
-"""Binds a container's shares to cards when it starts, not when the kubelet allocates."""

@@ -1,0 +1,279 @@
+"""What a pod has by its claims, in the terms in which shares of a device plugin are held.
+
+    pod's claims ─┐
+    journal ──────┴► Holding ─► GrantedShare ─► the same attach, IPAM and settings rules
+
+The kubelet prepares a claim once, however many pods use it, so the pod itself tells which claims it
+has (spec.resourceClaims, status.resourceClaimStatuses, status.extendedResourceClaimStatus). A claim
+that no container names is the pod's all the same: networks are asked for that way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
+
+from kube_base.errors import Refused, Unavailable
+from kube_base.frozen import replace
+from kube_rdma.model.attach.attachment import GrantedShare, Network, NetworkAsk, NetworkKind
+from kube_rdma.model.attach.cni import Wiring
+from kube_rdma.model.claims.claim import (
+    ClaimDevice,
+    ClaimShare,
+    NetworkReference,
+    PodClaims,
+    PreparedClaim,
+)
+from kube_rdma.model.holdings import Holding
+from kube_rdma.model.ipam import InterfaceName
+from kube_rdma.model.pools import Attach, Pool
+from kube_rdma.pools.rules.modes import terms
+
+NOBODY = ""  # the container of a share that no container names
+
+
+def claims_of(pod: PodClaims, prepared: Iterable[PreparedClaim]) -> tuple[PreparedClaim, ...]:
+    """The bookings of the pod's claims.
+
+    Of two with one name, whose older one the kubelet has yet to give back, it is the one that was
+    reserved for this pod, else the later one.
+    """
+    names = {claim for _, claim in pod.claims}
+    mine: dict[str, PreparedClaim] = {}
+    for booking in sorted(prepared, key=lambda claim: (_is_reserved(claim, pod), claim.when)):
+        if booking.claim.namespace == pod.namespace and booking.claim.name in names:
+            mine[booking.claim.name] = booking
+    return tuple(mine[name] for name in sorted(mine))
+
+
+def holdings(pod: PodClaims, prepared: Iterable[PreparedClaim]) -> tuple[Holding, ...]:
+    """What the pod's containers hold by claims, share by share.
+
+    A share that several containers name is held by each of them; that of a request for
+    administrators (adminAccess) is held by nobody, for no network is attached to it.
+    """
+    return tuple(
+        Holding(pod.namespace, pod.name, container, share.resource, (share.share,))
+        for claim in claims_of(pod, prepared)
+        for share in claim.shares
+        if not share.admin
+        for container in _containers(pod, claim, share)
+    )
+
+
+def node_holdings(
+    prepared: Iterable[PreparedClaim], pods: Mapping[str, PodClaims]
+) -> tuple[Holding, ...]:
+    """What is held on the node by claims; pods are by uid.
+
+    A claim whose pods are not known is held by whom it was reserved for when it was prepared, and
+    by a pod of the claim's own name where that says nothing: a card that is booked is not free.
+    """
+    listed = tuple(prepared)
+    held = {one for pod in pods.values() for one in holdings(pod, listed)}
+    seen = {(one.resource, share) for one in held for share in one.shares}
+    for claim in listed:
+        names = [user.name for user in claim.users if user.resource == "pods"] or [claim.claim.name]
+        held |= {
+            Holding(claim.claim.namespace, name, NOBODY, share.resource, (share.share,))
+            for share in claim.shares
+            if not share.admin and (share.resource, share.share) not in seen
+            for name in names
+        }
+    return tuple(sorted(held, key=lambda one: (one.namespace, one.pod, one.container, one.shares)))
+
+
+def granted(
+    held: Sequence[Holding], prepared: Iterable[PreparedClaim], pools: Mapping[str, Pool]
+) -> tuple[GrantedShare, ...]:
+    """The shares among these that are held by claims, each once, with the cards as they are now.
+
+    Raise Unavailable for one whose pool or card is not on this node now: without it a network would
+    be attached to another card. Shares of a device plugin are not looked at.
+    """
+    booked = {(s.resource, s.share): s for claim in prepared for s in claim.shares}
+    shares = {
+        (one.resource, share): one.container
+        for one in reversed(held)
+        for share in reversed(one.shares)
+        if (one.resource, share) in booked
+    }
+    return tuple(
+        _granted(booked[key], container, pools)
+        for key, container in reversed(tuple(shares.items()))
+    )
+
+
+def _granted(share: ClaimShare, container: str, pools: Mapping[str, Pool]) -> GrantedShare:
+    pool = pools.get(share.resource)
+    if pool is None:
+        raise Unavailable(f"{share.resource} is not allocatable on this node now.")
+    row = terms(pool.spec)
+    by_id = {card.id: card for card in pool.cards}
+    lost = [name for name in share.cards if name not in by_id]
+    if lost and len(lost) == len(share.cards):
+        raise Unavailable(f"{share.resource} has no card {', '.join(lost)} on this node now.")
+    early = row.attach is Attach.NONE
+    return GrantedShare(
+        container=container,
+        resource=share.resource,
+        share=share.share,
+        cards=tuple(by_id[name] for name in share.cards if name in by_id),
+        mode=pool.spec.mode,
+        bind=row.bind,
+        early=early,
+        char_paths=share.char_paths if early else (),
+        slots=share.slots,
+        device_files=pool.spec.device_files,
+    )
+
+
+def _is_reserved(claim: PreparedClaim, pod: PodClaims) -> bool:
+    return any(user.uid == pod.uid for user in claim.users)
+
+
+def _containers(pod: PodClaims, claim: PreparedClaim, share: ClaimShare) -> Iterator[str]:
+    """The containers that name the share's request, or NOBODY."""
+    own_names = {name for name, real in pod.claims if real == claim.claim.name}
+    request = share.request.partition("/")[0]
+    users = [
+        use.container for use in pod.uses if use.claim in own_names and use.request in ("", request)
+    ]
+    yield from dict.fromkeys(users) or (NOBODY,)
+
+
+# Which interfaces a pod gets by the parameters of its claims, beside those of its annotation.
+
+_UNNAMED = InterfaceName("")
+
+
+def interfaces(pod: PodClaims, prepared: Iterable[PreparedClaim]) -> tuple[ClaimDevice, ...]:
+    """The devices of the pod's claims that become interfaces, in the order of the pod's claims."""
+    by_name = {one.claim.name: one for one in claims_of(pod, prepared)}
+    names = dict.fromkeys(name for _, name in pod.claims if name in by_name)
+    return tuple(
+        ClaimDevice(by_name[name].claim, share)
+        for name in names
+        for share in by_name[name].shares
+        if share.makes_interface
+    )
+
+
+def refuse_uncalled(prepared: PreparedClaim, wiring: Wiring) -> None:
+    """Raise for parameters that nobody would follow, because the agent is not called for the pod.
+
+    Refused behind a meta-plugin, which calls it for the networks of the annotation alone;
+    Unavailable while nobody calls it.
+    """
+    share = next((one for one in prepared.shares if one.makes_interface), None)
+    if share is None or wiring is Wiring.CHAIN:
+        return
+    where = ClaimDevice(prepared.claim, share).source
+    if wiring is Wiring.NONE:
+        raise Unavailable(
+            f"{where}: its parameters ask for an interface, and kube-rdma is not in the CNI "
+            "configuration of this node yet. Wait until it is; the kubelet tries again."
+        )
+    raise Refused(
+        "its parameters ask for an interface, and on this node a meta-plugin (Multus) calls "
+        "kube-rdma only for networks that the pod's annotation names",
+        remedy="Remove the parameters from class and claim, and name the network in "
+        "k8s.v1.cni.cncf.io/networks",
+        where=where,
+    )
+
+
+def ask_of(device: ClaimDevice) -> NetworkAsk:
+    """What a device asks for, as an entry of an annotation would; "" is an interface to number."""
+    wanted, share = device.share.parameters, device.share
+    network = wanted.network or NetworkReference(_own_name(device))
+    return NetworkAsk(
+        namespace=network.namespace or device.claim.namespace,
+        network=network.name,
+        interface=wanted.interface or _UNNAMED,
+        source=device.source,
+        addresses=wanted.addresses or (),
+        mac=wanted.mac,
+        guid=wanted.guid,
+        routes=wanted.routes or (),
+        default=bool(wanted.default_route),
+        held=(share.resource, share.share),
+        mtu=wanted.mtu,
+    )
+
+
+def own_network(device: ClaimDevice) -> Network | None:
+    """The network that parameters without one describe themselves; None where they name one."""
+    wanted = device.share.parameters
+    if wanted.network is not None:
+        return None
+    return Network(
+        name=f"{device.claim.namespace}/{_own_name(device)}",
+        kind=wanted.kind or NetworkKind.CARD,
+        source=device.source,
+        mode=wanted.mode or "",
+        resource=device.share.resource,
+        pools=(wanted.pool,) if wanted.pool else (),
+    )
+
+
+def with_claims(
+    annotated: Sequence[NetworkAsk], claimed: Sequence[NetworkAsk]
+) -> tuple[NetworkAsk, ...]:
+    """All entries of a pod, each with an interface of its own; those of claims come last.
+
+    Raise Refused for a name that two of them have.
+    """
+    entries = list(annotated)
+    open_entries = [n for n, entry in enumerate(entries) if entry.device_id is None]
+    for ask in claimed:
+        same = (n for n in open_entries if _network(entries[n]) == _network(ask))
+        if (place := next(same, None)) is None:
+            entries.append(ask)
+        else:
+            open_entries.remove(place)
+            entries[place] = _together(entries[place], ask)
+    return _numbered(entries)
+
+
+def _together(entry: NetworkAsk, ask: NetworkAsk) -> NetworkAsk:
+    """An entry of the annotation with what the parameters say besides."""
+    return replace(
+        entry,
+        addresses=entry.addresses or ask.addresses,
+        mac=entry.mac or ask.mac,
+        guid=entry.guid or ask.guid,
+        routes=entry.routes or ask.routes,
+        default=entry.default or (ask.default and not entry.default_routes),
+        held=ask.held,
+        mtu=ask.mtu,
+    )
+
+
+def _numbered(entries: Sequence[NetworkAsk]) -> tuple[NetworkAsk, ...]:
+    """The unnamed get net1, net2 and so on, by their place where that is free."""
+    first: dict[str, NetworkAsk] = {}
+    for entry in entries:
+        if entry.interface and first.setdefault(entry.interface, entry) is not entry:
+            problem = f"the interface {entry.interface} is that of {first[entry.interface].source}"
+            remedy = "Write another name, or leave interface out"
+            raise Refused(f"{problem} too", remedy=remedy, where=entry.source)
+    named: list[NetworkAsk] = []
+    for place, entry in enumerate(entries, 1):
+        if entry.interface:
+            named.append(entry)
+            continue
+        free = next(name for n in count(place) if (name := InterfaceName(f"net{n}")) not in first)
+        first[free] = entry
+        named.append(replace(entry, interface=free))
+    return tuple(named)
+
+
+def _network(ask: NetworkAsk) -> tuple[str, str]:
+    return ask.namespace, ask.network
+
+
+def _own_name(device: ClaimDevice) -> str:
+    """No name of an object, so that no annotation and no definition can mean the same."""
+    request = device.share.request.replace("/", ".")
+    return f"{device.claim.name}:{request}"

@@ -1,0 +1,637 @@
+"""Where kube-rdma stands in a node's CNI configuration: files in, changed files out.
+
+A runtime takes the first file that is a network, in the order of the names (libcni ConfFiles,
+containerd go-cni loadFromConfDir, CRI-O ocicni). Into that one its entry is put behind the others,
+once, and everything else in it stays as it is. A file with a lone plugin has no room for a second
+one: a list of its own is then put before it, with both plugins, and removed to undo it. Where a
+meta-plugin (meta_plugins) comes first it is the one that calls kube-rdma; nothing is chained: the
+entry is also taken out of the copy of the cluster's list that such a plugin may keep in its own
+file, and an own list that it calls for the cluster's network stays, without it. The entry bears
+a mark, by which the agent tells its calls from those for a network of its type.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from json.decoder import scanstring  # type: ignore[attr-defined]  # not in typeshed
+from types import MappingProxyType
+from typing import Any
+
+from kube_base.errors import Refused
+from kube_base.foreign_json import Undecodable, decoded
+from kube_base.frozen import Frozen, replace
+from kube_rdma.attach.rules.requests import (
+    ANNOTATION,
+    POD_NETWORKS,
+    POD_NETWORKS_DEFINITION,
+    RESOURCE,
+)
+from kube_rdma.lib.phrases import listed
+from kube_rdma.model.attach.cni import (
+    ANNOTATIONS,
+    BUILT_IN,
+    CHAINED,
+    PLUGIN,
+    SET_ASIDE,
+    ConfFile,
+    ConfPlan,
+    Undone,
+    Wiring,
+)
+from kube_rdma.model.kubernetes import PodState
+
+# Puts a plugin into the text of a list and takes it out, and leaves every other byte as it is.
+
+_DECODER = json.JSONDecoder()
+_SPACE = " \t\n\r"
+
+Span = tuple[int, int]
+
+
+def appended(text: str, entry: str) -> str:
+    """The list with one more plugin behind the last one, on a line of its own if that is on one."""
+    spans = _plugins(text)
+    begin, end = spans[-1]
+    before = len(text[:begin].rstrip(_SPACE))
+    return f"{text[:end]},{text[before:begin]}{entry}{text[end:]}"
+
+
+def removed(text: str, place: int) -> str:
+    """The list without its plugin at a place that is not the first."""
+    spans = _plugins(text)
+    return text[: spans[place - 1][1]] + text[spans[place][1] :]
+
+
+def _plugins(text: str) -> list[Span]:
+    """Where the elements of the member "plugins" of the outermost object begin and end.
+
+    The text is such a list; of several members of that name the last one counts, as in Go.
+    """
+    spans: list[Span] = []
+    at = _skip(text, _skip(text, 0) + 1)
+    while text[at] == '"':
+        key, at = scanstring(text, at + 1)
+        at = _skip(text, _skip(text, at) + 1)
+        if key == "plugins":
+            spans = _elements(text, at)
+        at = _skip(text, _end(text, at))
+        if text[at] == ",":
+            at = _skip(text, at + 1)
+    return spans
+
+
+def _elements(text: str, at: int) -> list[Span]:
+    """Those of the array that begins here; none of anything else."""
+    spans: list[Span] = []
+    while text[at] in "[,":
+        at = _skip(text, at + 1)
+        if text[at] == "]":
+            break
+        end = _end(text, at)
+        spans.append((at, end))
+        at = _skip(text, end)
+    return spans
+
+
+def _end(text: str, at: int) -> int:
+    return _DECODER.raw_decode(text, at)[1]
+
+
+def _skip(text: str, at: int) -> int:
+    while text[at : at + 1] and text[at] in _SPACE:
+        at += 1
+    return at
+
+
+# The files of a node's CNI configuration as a runtime takes them.
+
+ENDINGS = (".conf", ".conflist", ".json")
+
+Document = dict[str, Any]
+Network = tuple[ConfFile, Document]
+
+
+def documents(files: Iterable[ConfFile]) -> list[Network]:
+    """All that can be read as an object, in the order of a runtime; it passes over the rest."""
+    readable = []
+    for file in sorted(files, key=lambda file: file.name.encode()):
+        if not file.name.endswith(ENDINGS):
+            continue
+        try:
+            document = decoded(file.text)
+        except Undecodable:
+            continue
+        if isinstance(document, dict):
+            readable.append((file, document))
+    return readable
+
+
+def networks(files: Iterable[ConfFile]) -> list[Network]:
+    """Those that a runtime would take, in its order."""
+    return [(file, document) for file, document in documents(files) if _is_network(file, document)]
+
+
+def is_list(document: Document) -> bool:
+    """Whether it is a list of plugins, and not a lone one."""
+    return isinstance(document.get("plugins"), list) and not type_of(document)
+
+
+def plugins(document: Document) -> list[Any]:
+    """The plugins of a list, or the lone one."""
+    return list(document["plugins"]) if is_list(document) else [document]
+
+
+def first_type(document: Document) -> str:
+    """The type of the plugin that makes the interface."""
+    return type_of(next(iter(plugins(document)), None))
+
+
+def type_of(plugin: object) -> str:
+    """The name of a plugin's binary; empty for what is not a plugin."""
+    binary = plugin.get("type") if isinstance(plugin, dict) else None
+    return binary if isinstance(binary, str) else ""
+
+
+def _is_network(file: ConfFile, document: Document) -> bool:
+    if file.name.endswith(".conflist"):
+        listed = document.get("plugins")
+        return isinstance(listed, list) and bool(listed) and all(map(type_of, listed))
+    return bool(type_of(document))
+
+
+# Whether somebody keeps kube-rdma out of the node's CNI configuration, and what people can do.
+
+# By the type of a plugin in the cluster's list, the first or, where it is chained, a later one.
+GUARDS: Mapping[str, str] = MappingProxyType({"cilium-cni": "Cilium"})
+
+ENOUGH = 2
+"""Writes undone at once before it is no coincidence: once its owner may just have started."""
+
+
+def guard(document: Document) -> str:
+    """The product in this list that may keep all others out of the folder; "" for none."""
+    return next((GUARDS[kind] for kind in map(type_of, plugins(document)) if kind in GUARDS), "")
+
+
+def shut_out(plan: ConfPlan, undone: Undone) -> Refused | None:
+    """The refusal to write once more, where the guard of the default surely undoes it again."""
+    if not plan.guard or (undone.at_once < ENOUGH and not undone.set_aside):
+        return None
+    acts = [f"renamed {', '.join(undone.set_aside)} to *{SET_ASIDE}"] if undone.set_aside else []
+    if undone.at_once >= ENOUGH:
+        acts.append("took kube-rdma out again within a second, each time")
+    return Refused(
+        f"{plan.guard} {' and '.join(acts)}; so no pod is given its networks at its start",
+        remedy=f"Upgrade {plan.guard} (1.14 or newer) with --set cni.exclusive=false",
+        where=plan.default,
+    )
+
+
+# CNI plugins that read a pod's annotation and call others for it: what each reads, whom it calls.
+
+
+class MetaPlugin(Frozen):
+    """A product, and the annotation of a pod that it reads."""
+
+    product: str
+    reads: str
+
+
+# By the type in a configuration. Thick and thin Multus are one.
+META_PLUGINS: Mapping[str, MetaPlugin] = MappingProxyType(
+    {
+        "multus": MetaPlugin("Multus", ANNOTATION),
+        "multus-shim": MetaPlugin("Multus", ANNOTATION),
+        "genie": MetaPlugin("CNI-Genie", ANNOTATION),
+        "cello-meta": MetaPlugin("Cello", POD_NETWORKS),
+    }
+)
+
+CHAINER = "cello-chainer"  # the cluster's network where Cello's configuration names no other
+
+# Behind Cello a network of a pod is a configuration of the node: kube-rdma's, last in order
+# so that no runtime takes it for the cluster's.
+RDMA_CONF = "zz-kube-rdma.conf"
+RDMA = "rdma"
+
+# The plugin that VKE's own configuration `rdma` calls.
+CELLO_RDMA = "cello-rdma"
+
+
+class ConfiguredMetaPlugin(Frozen):
+    """A meta-plugin that is called for each pod, and the file that it stands in."""
+
+    plugin: MetaPlugin
+    file: str
+
+
+def readers(foreign: Sequence[Network]) -> tuple[ConfiguredMetaPlugin, ...]:
+    """The meta-plugins that are called for each pod, the outermost first; none: there is none.
+
+    `foreign` are the files of others, of which the runtime takes the first. Raise Refused for two
+    of which only one can serve the pods.
+    """
+    here, *others = foreign
+    stacked: list[ConfiguredMetaPlugin] = []
+    while metas := [one for one in plugins(here[1]) if _is_meta(one)]:
+        own = [ConfiguredMetaPlugin(META_PLUGINS[type_of(one)], here[0].name) for one in metas]
+        _refuse_beside((*own, *_beside(here)))
+        _refuse_twice(stacked, own[0])
+        stacked += own
+        below = _below(here, metas[0], others)
+        if below is None:
+            break
+        others = [one for one in others if one is not below]
+        here = below
+    _refuse_idle(stacked, others)
+    return tuple(stacked)
+
+
+def kept(document: Document) -> list[Document]:
+    """The networks that meta-plugins of this file have in it, instead of naming their files."""
+    lists = [one.get("delegates") for one in plugins(document) if _is_meta(one)]
+    delegates = [each for one in lists if isinstance(one, list) for each in one]
+    return [one for one in delegates if isinstance(one, dict)]
+
+
+def is_called(name: str, networks: Sequence[Network]) -> bool:
+    """Whether a meta-plugin names just this file as the cluster's network."""
+    metas = (one for _, document in networks for one in plugins(document) if _is_meta(one))
+    return any(_cluster(one).rpartition("/")[2] == name for one in metas)
+
+
+def unread(pod: PodState, read: Mapping[str, str]) -> Refused | None:
+    """Why a pod gets no networks here: nobody reads the annotation that names them.
+
+    `read` are the annotations that are read, with the product that does so.
+    """
+    asked = dict(pod.annotations)
+    requests = {
+        ANNOTATION: asked.get(ANNOTATION, ""),
+        POD_NETWORKS: asked.get(POD_NETWORKS, "") + asked.get(POD_NETWORKS_DEFINITION, ""),
+    }
+    missed = [key for key, text in requests.items() if text.strip() and key not in read]
+    if not read or not missed:
+        return None
+    products = listed(list(dict.fromkeys(read.values())))
+    return Refused(
+        f"the networks of pods on this node are made by {products}, which does not read "
+        f"{missed[0]}, so the pod gets none of those that it names there",
+        remedy=f"Name them in the annotation {' or '.join(read)}",
+        where=f"pod {pod.namespace}/{pod.name}",
+    )
+
+
+def rdma_conf() -> ConfFile:
+    """The configuration by which Cello calls kube-rdma for blocks of a pod that name ``rdma``."""
+    document = {
+        "cniVersion": "1.0.0",
+        "name": RDMA,
+        "type": PLUGIN,
+        BUILT_IN: True,
+        "capabilities": {"deviceID": True, "ips": True, "mac": True},
+        "meta": {"resourceName": RESOURCE},
+    }
+    return ConfFile(RDMA_CONF, json.dumps(document, indent=2) + "\n")
+
+
+def _is_meta(plugin: object) -> bool:
+    return type_of(plugin) in META_PLUGINS
+
+
+def _cluster(meta: Document) -> str:
+    """What a meta-plugin calls for the cluster's network: a path, or the name of a network."""
+    network = meta.get("clusterNetwork")
+    if META_PLUGINS[type_of(meta)].reads == POD_NETWORKS:
+        network = meta.get("defaultCni") or CHAINER
+    return network if isinstance(network, str) else ""
+
+
+def _below(here: Network, meta: Document, others: Sequence[Network]) -> Network | None:
+    """The cluster's network as this meta-plugin has it: in another file, or in its own."""
+    wanted = _cluster(meta)
+    if not wanted:
+        inner = kept(here[1])
+        return (here[0], inner[0]) if inner else None
+    name = wanted.rpartition("/")[2]
+    if "/" in wanted:
+        return next((one for one in others if one[0].name == name), None)
+    return next((one for one in others if one[1].get("name") == name), None)
+
+
+def _beside(here: Network) -> Iterator[ConfiguredMetaPlugin]:
+    """Meta-plugins that one has in its own file to call for each pod, besides the first network."""
+    for document in kept(here[1])[1:]:
+        for meta in filter(_is_meta, plugins(document)):
+            yield ConfiguredMetaPlugin(META_PLUGINS[type_of(meta)], here[0].name)
+
+
+def _refuse_beside(claimants: Sequence[ConfiguredMetaPlugin]) -> None:
+    if len(claimants) > 1:
+        remedy = "Keep one of them, or let one call the other as the cluster's network"
+        raise _two(claimants[0], claimants[1], remedy)
+
+
+def _refuse_twice(above: Sequence[ConfiguredMetaPlugin], below: ConfiguredMetaPlugin) -> None:
+    for reader in above:
+        if reader.plugin.reads == below.plugin.reads:
+            remedy = (
+                f"Both read {below.plugin.reads}: let {reader.plugin.product} call the plugin of "
+                "the cluster's network itself"
+            )
+            raise _two(reader, below, remedy)
+
+
+def _refuse_idle(active: Sequence[ConfiguredMetaPlugin], others: Sequence[Network]) -> None:
+    """Files that the runtime does not take and nobody names: one of two products is left over."""
+    products = {one.plugin.product for one in active}
+    for file, document in others if active else ():
+        for meta in filter(_is_meta, plugins(document)):
+            other = ConfiguredMetaPlugin(META_PLUGINS[type_of(meta)], file.name)
+            if other.plugin.product not in products:
+                remedy = (
+                    "Remove the file of the one that is no longer used, or let the first name the "
+                    "other's file as the cluster's network"
+                )
+                raise _two(active[0], other, remedy)
+
+
+def _two(first: ConfiguredMetaPlugin, second: ConfiguredMetaPlugin, remedy: str) -> Refused:
+    return Refused(
+        f"two meta-plugins claim the pods of this node: {first.plugin.product} in {first.file} "
+        f"and {second.plugin.product} in {second.file}",
+        remedy=remedy,
+        where="CNI configuration",
+    )
+
+
+# What VKE's component leaves in a node's CNI configuration when it is uninstalled.
+
+SAVED = ".kube-rdma-saved"  # the end of a name that no runtime and no Cello reads
+
+
+def left_by_vke(files: Iterable[ConfFile]) -> tuple[str, ...]:
+    """The names of the files that hold the component's own network."""
+    return tuple(
+        file.name
+        for file, document in documents(files)
+        if document.get("name") == RDMA and first_type(document) == CELLO_RDMA
+    )
+
+
+ENTRY: dict[str, Any] = {"type": PLUGIN, CHAINED: True, "capabilities": {ANNOTATIONS: True}}
+
+# Names of kube-rdma's own list, the first that sorts before the file it stands in for.
+OWN_LISTS = ("00-kube-rdma.conflist", "0-kube-rdma.conflist", "!kube-rdma.conflist")
+OWN_FILES = (*OWN_LISTS, RDMA_CONF)
+
+# Who calls kube-rdma, for people.
+_SENTENCES = {
+    Wiring.CHAIN: "Pods get networks from kube-rdma, which is chained in {}.",
+    Wiring.DELEGATE: (
+        "Pods get networks from the meta-plugin of {}; kube-rdma is not chained and makes those of "
+        "its own type when it is called for them."
+    ),
+    Wiring.NONE: "This node has no CNI configuration yet, so nothing calls kube-rdma.",
+}
+
+# Before this version there were no lists, and no previous result that could be passed on.
+OLDEST = (0, 3, 0)
+
+
+def plan(files: tuple[ConfFile, ...]) -> ConfPlan:
+    """What to change so that kube-rdma is called once for each pod; `files` are all of the folder.
+
+    Raise Refused when the configuration cannot be chained, or two meta-plugins claim the pods.
+    """
+    present = networks(files)
+    foreign = [one for one in present if not _is_ours(one)]
+    if not foreign:
+        return _compared(files, {}, ConfPlan(Wiring.NONE))
+    wanted = {file.name: without(file.text) for file, _ in foreign}
+    default, document = foreign[0]
+    if meta := readers(foreign):
+        wanted |= _still_called(present)
+        goal, more = _behind(meta, default.name, documents(files))
+        return _compared(files, wanted | more, goal)
+    _refuse_old(default, document)
+    name = default.name
+    if is_list(document):
+        wanted[name] = chained(default.text)
+    else:
+        wanted[_own_name(default)] = _written(_wrapped(document, ENTRY))
+    return _compared(files, wanted, ConfPlan(Wiring.CHAIN, name, guard=guard(document)))
+
+
+def unplan(files: tuple[ConfFile, ...]) -> ConfPlan:
+    """What to change so that nothing calls kube-rdma any more."""
+    present = networks(files)
+    wanted = {file.name: without(file.text) for file, _ in present if file.name not in OWN_FILES}
+    stays = _still_called(present)
+    notes = tuple(
+        f"{name} stays, without kube-rdma: a meta-plugin calls it for the cluster's network"
+        for name in stays
+    )
+    return _compared(files, wanted | stays, ConfPlan(Wiring.NONE, notes=notes))
+
+
+def named_by_pods(
+    files: Iterable[ConfFile], installed: Collection[str]
+) -> tuple[tuple[ConfFile, ...], tuple[str, ...]]:
+    """The files that a pod may mean by a name, and the names of those that are passed over.
+
+    kube-rdma's own `rdma` says nothing that the agent does not know. That of VKE's own component
+    outlives it; without its plugin (`installed` are the node's) it would block every pod.
+    """
+    over = () if CELLO_RDMA in installed else left_by_vke(files)
+    kept_files = (one for one in files if one.name not in (RDMA_CONF, *over))
+    return tuple(kept_files), over
+
+
+def with_leftovers(made: ConfPlan, over: Collection[str]) -> ConfPlan:
+    """The plan with a sentence for each file that named_by_pods passes over, as its pods fare.
+
+    Cello passes over nothing: it calls the plugin that is gone, and the pod does not start.
+    """
+    if POD_NETWORKS not in dict(made.readers):
+        notes = (
+            f"{name} is passed over, for its plugin {CELLO_RDMA} is not there" for name in over
+        )
+        return replace(made, notes=(*made.notes, *notes))
+    wrong = {_answers(name, CELLO_RDMA) for name in over}
+    right = (
+        f"Pods that name {RDMA} fail until {name} is removed, for its plugin {CELLO_RDMA} is not "
+        "there; then they go to kube-rdma"
+        for name in over
+    )
+    return replace(made, notes=(*(note for note in made.notes if note not in wrong), *right))
+
+
+def name_of(files: tuple[ConfFile, ...], default: str) -> str:
+    """The name of the network in the file `default`, which is that of the cluster; "" for none."""
+    names = [document.get("name") for file, document in networks(files) if file.name == default]
+    return str(names[0] or "") if names else ""
+
+
+def describe_plan(made: ConfPlan) -> str:
+    """Who calls kube-rdma by this plan, as a sentence."""
+    readers = (f"{product} reads {key}." for key, product in made.readers)
+    notes = (f"{note}." for note in made.notes)
+    return " ".join((_SENTENCES[made.wiring].format(made.default), *readers, *notes))
+
+
+def chained(text: str) -> str:
+    """A list with the entry in it once, behind another; the very same text if it is so already.
+
+    Where it is just to be put in, all else stays as it is written.
+    """
+    document = decoded(text)
+    listed = document["plugins"]
+    places = [place for place, plugin in enumerate(listed) if _is_entry(plugin)]
+    if not places:
+        return appended(text, json.dumps(ENTRY))
+    # Others may stand behind it: one that wants to be last too would be fought endlessly.
+    if len(places) == 1 and places[0] > 0:
+        if ENTRY.items() <= listed[places[0]].items():
+            return text
+        listed[places[0]] = ENTRY
+    else:
+        document["plugins"] = [one for one in listed if not _is_entry(one)] + [ENTRY]
+    return _written(document)
+
+
+def without(text: str) -> str:
+    """A file without the entry, also in the lists that a meta-plugin keeps; else the same text.
+
+    Where it stands in the file's own list alone, all else stays as it is written.
+    """
+    document = decoded(text)
+    lists = [plugin_list for plugin_list in (document, *kept(document)) if is_list(plugin_list)]
+    left = [(plugin_list, _others(plugin_list["plugins"])) for plugin_list in lists]
+    changed = [
+        (plugin_list, others) for plugin_list, others in left if others != plugin_list["plugins"]
+    ]
+    if len(changed) == 1 and changed[0][0] is document and not _is_marked(document["plugins"][0]):
+        listed = document["plugins"]
+        for place in reversed([n for n, one in enumerate(listed) if n and _is_entry(one)]):
+            text = removed(text, place)
+        return text
+    for plugin_list, others in changed:
+        plugin_list["plugins"] = others
+    return _written(document) if changed else text
+
+
+def _others(listed: Sequence[Any]) -> list[Any]:
+    """The plugins of a list without the entry, which was always put behind another plugin.
+
+    What has no mark and comes first is a network of kube-rdma's type that has nothing to say.
+    """
+    return [
+        one
+        for place, one in enumerate(listed)
+        if not (_is_entry(one) if place else _is_marked(one))
+    ]
+
+
+def _behind(
+    meta: Sequence[ConfiguredMetaPlugin], default: str, present: Sequence[Network]
+) -> tuple[ConfPlan, dict[str, str]]:
+    """What holds behind these meta-plugins, and kube-rdma's file there, by its name."""
+    read = tuple((one.plugin.reads, one.plugin.product) for one in meta)
+    goal = ConfPlan(Wiring.DELEGATE, default, readers=read)
+    if POD_NETWORKS not in dict(read):
+        return goal, {}
+    others = [one for one in present if one[1].get("name") == RDMA and one[0].name != RDMA_CONF]
+    if not others:
+        conf = rdma_conf()
+        return goal, {conf.name: conf.text}
+    file, document = others[0]
+    kind = first_type(document)
+    notes = () if kind == PLUGIN else (_answers(file.name, kind),)
+    return replace(goal, notes=notes), {}
+
+
+def _answers(name: str, kind: str) -> str:
+    return f"Pods that name {RDMA} go to {kind} until {name} is removed, then to kube-rdma"
+
+
+def _still_called(present: Sequence[Network]) -> dict[str, str]:
+    """An own list that a meta-plugin has found and calls, as its lone plugin is now."""
+    return {
+        file.name: _plain(file, document, present)
+        for file, document in present
+        if file.name in OWN_LISTS and is_called(file.name, present)
+    }
+
+
+def _plain(own: ConfFile, document: Document, present: Sequence[Network]) -> str:
+    """An own list without the entry; the file that it stands in for may have changed since."""
+    for file, lone in present:
+        stands_in = not is_list(lone) and lone.get("name") == document.get("name")
+        if stands_in and file.name not in OWN_FILES and type_of(lone) not in META_PLUGINS:
+            return _written(_wrapped(lone))
+    return without(own.text)
+
+
+def _is_ours(network: Network) -> bool:
+    return network[0].name in OWN_FILES
+
+
+def _is_entry(plugin: object) -> bool:
+    """Whether it is kube-rdma's entry, with its mark or as written before there was one.
+
+    A plugin of this type with anything to say is a network of its own, and somebody else's.
+    """
+    return _is_marked(plugin) or plugin == {"type": PLUGIN}
+
+
+def _is_marked(plugin: object) -> bool:
+    if not isinstance(plugin, dict):
+        return False
+    return type_of(plugin) == PLUGIN and plugin.get(CHAINED) is True
+
+
+def _refuse_old(default: ConfFile, document: dict[str, Any]) -> None:
+    version = document.get("cniVersion")
+    try:
+        numbers = tuple(int(part) for part in str(version or "0.1.0").split("."))
+    except ValueError:
+        numbers = ()
+    if numbers < OLDEST:
+        raise Refused(
+            f"cniVersion is {version!r}, and a second plugin needs 0.3.0 or newer",
+            remedy='Set "cniVersion" to the newest that all its plugins list in supportedVersions '
+            "when they are run with CNI_COMMAND=VERSION",
+            where=default.name,
+        )
+
+
+def _own_name(default: ConfFile) -> str:
+    for name in OWN_LISTS:
+        if name.encode() < default.name.encode():
+            return name
+    raise Refused(
+        "no list of kube-rdma can be put before it, its name sorts too early",
+        remedy="Give the file a name that begins with a digit, or make it a .conflist",
+        where=default.name,
+    )
+
+
+def _wrapped(document: Document, *behind: Document) -> Document:
+    """The list that libcni itself makes of a lone plugin (ConfListFromConf), with others in it."""
+    head: Document = {key: document[key] for key in ("cniVersion", "name") if key in document}
+    return {**head, "plugins": [document, *behind]}
+
+
+def _written(document: Document) -> str:
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _compared(files: Iterable[ConfFile], wanted: dict[str, str], goal: ConfPlan) -> ConfPlan:
+    current = {file.name: file.text for file in files}
+    writes = tuple(
+        ConfFile(name, text) for name, text in wanted.items() if current.get(name) != text
+    )
+    removes = tuple(name for name in current if name in OWN_FILES and name not in wanted)
+    return replace(goal, writes=writes, removes=removes)

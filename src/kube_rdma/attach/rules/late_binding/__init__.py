@@ -1,1 +1,0 @@
-"""Decides which promise stands for which container, and when that may start."""

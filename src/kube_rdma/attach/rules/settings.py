@@ -1,0 +1,354 @@
+"""Settings of a container out of what it really got: NCCL, UCX and MPI use these devices alone.
+
+Late binding writes them when the pod's network is attached, for GID indexes are known only then;
+the shim merges them with the container's own (shim/settings.c), which win. Variables that a program
+has in its environment win over both. What Allocate can tell of a pool is `pool_files`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from xml.etree.ElementTree import Element, SubElement
+
+from kube_base.frozen import replace
+from kube_rdma.model.card import Card
+from kube_rdma.model.device import LinkLayer, PciAddress, PortState
+from kube_rdma.model.holdings import Holding
+from kube_rdma.model.late_binding import SETTINGS_KIND, Edits, HeldShare, UsedDevice
+from kube_rdma.model.pools import Attach, FileMount
+from kube_rdma.model.settings import FabricProfile, PciFacts, PlacedNet, Processor, TopologyFacts
+
+ANNOTATION = "kube-rdma.io/settings"  # of a pod
+NONE, TOPOLOGY = "none", "topology"  # what it may say: no settings, or NCCL's topology file too
+TOPOLOGY_FILE = "nccl-topology.xml"
+_TOPOLOGY_PATH = f"/etc/kube-rdma/{TOPOLOGY_FILE}"  # in the container, as shim/settings.c has it
+# Before 1.19 UCX takes the version of an address from a field that only NVIDIA's drivers fill, and
+# drops all datagrams of others without a word (openucx/ucx#10209); so it finds no peer there.
+_ANY_VENDOR = "UCX_UD_VERBS_ETH_DGID_CHECK=n"
+# Open MPI takes UCX by itself for NVIDIA's cards alone (opal/mca/common/ucx, pml_ucx_devices).
+_ANY_DEVICE = "pml_ucx_devices = any"
+_TIMEOUT_US = 4.096  # of an acknowledgement, times 2^timeout (InfiniBand, Local ACK Timeout)
+_HEAD = "# By kube-rdma, of the RDMA devices that this container was given.\n"
+_LATER = "# No GID index: which one is the container's own is known in it alone. See nccl_env.sh.\n"
+_OTHERS = (
+    "# No device and no GID index: a container may hold devices of other resources besides. See "
+    "nccl_env.sh.\n"
+)
+
+
+def as_asked(used: Sequence[UsedDevice], annotations: Mapping[str, str]) -> tuple[UsedDevice, ...]:
+    """What a pod with these annotations is told of its devices: all, all but places, or nothing."""
+    asked = annotations.get(ANNOTATION)
+    if asked == NONE:
+        return ()
+    if asked == TOPOLOGY:
+        return tuple(used)
+    return tuple(replace(device, place=None) for device in used)
+
+
+def settings_files(
+    used: Sequence[UsedDevice], fabric: FabricProfile | None = None, topology: str = ""
+) -> dict[str, str]:
+    """The files by name, none without devices; `fabric` is what the pool says of its own.
+
+    With a `topology` (attach/rules/settings) NCCL is told of that file.
+    """
+    if not used:
+        return {}
+    nccl, ucx = _named(used)
+    gid, why = _gid_index(used)
+    if gid is not None:
+        nccl.append(f"NCCL_IB_GID_INDEX={gid}")
+        ucx.append(f"UCX_IB_GID_INDEX={gid}")
+    if topology:
+        nccl.append(f"NCCL_TOPO_FILE={_TOPOLOGY_PATH}")
+    files = _files(nccl, [*ucx, *_vendors(used)], fabric, why)
+    return {**files, TOPOLOGY_FILE: topology} if topology else files
+
+
+def pool_files(
+    used: Sequence[UsedDevice], fabric: FabricProfile | None, *, alone: bool
+) -> dict[str, str]:
+    """The same where nobody knows yet who holds the shares of these devices.
+
+    Only where the resource is `alone` on its node are devices named: a container with shares of
+    another one would be kept from those.
+    """
+    nccl, ucx = _named(used) if used and alone else ([], [])
+    why = _gid_index(used)[1] if alone else _OTHERS
+    return _files(nccl, [*ucx, *_vendors(used)], fabric, why)
+
+
+def _named(used: Sequence[UsedDevice]) -> tuple[list[str], list[str]]:
+    """The lines that name devices, for NCCL and for UCX.
+
+    NCCL takes a name for the beginning of names, so it is told to take whole ones (``=``), of at
+    most 32 devices (NCCL's user guide, NCCL_IB_HCA).
+    """
+    ports = ",".join(dict.fromkeys(f"{one.name}:{one.port}" for one in used))
+    return [f"NCCL_IB_HCA=={ports}"], [f"UCX_NET_DEVICES={ports}"]
+
+
+def _vendors(used: Sequence[UsedDevice]) -> Iterator[str]:
+    if not all(one.infiniband for one in used):
+        yield _ANY_VENDOR
+
+
+def _files(
+    nccl: Iterable[str], ucx: Iterable[str], fabric: FabricProfile | None, why: str
+) -> dict[str, str]:
+    if fabric is not None:
+        nccl, ucx = (*nccl, *_nccl_fabric(fabric)), (*ucx, *_ucx_fabric(fabric))
+    return {
+        "nccl.conf": "".join((_HEAD, why, *(f"{line}\n" for line in nccl))),
+        "ucx.conf": "".join((_HEAD, why, *(f"{line}\n" for line in ucx))),
+        "openmpi-mca-params.conf": f"{_HEAD}{_ANY_DEVICE}\n",
+    }
+
+
+def _nccl_fabric(fabric: FabricProfile) -> Iterator[str]:
+    """Parameters of NCCL's queue pairs (src/transport/net_ib, NCCL_PARAM)."""
+    for name, value in (
+        ("NCCL_IB_TC", fabric.traffic_class),
+        ("NCCL_IB_SL", fabric.service_level),
+        ("NCCL_IB_TIMEOUT", fabric.timeout),
+        ("NCCL_IB_RETRY_CNT", fabric.retry_count),
+        ("NCCL_IB_QPS_PER_CONNECTION", fabric.qps_per_connection),
+    ):
+        if value is not None:
+            yield f"{name}={value}"
+    yield from (f"{name}={value}" for name, value in fabric.variables if name.startswith("NCCL_"))
+
+
+def _ucx_fabric(fabric: FabricProfile) -> Iterator[str]:
+    """The same of UCX, for all of its transports (UCX_IB_) and the connected ones (UCX_RC_).
+
+    It takes a time, and rounds it to an exponent itself (uct_ib_to_qp_fabric_time).
+    """
+    timeout = None if fabric.timeout is None else f"{_TIMEOUT_US * 2**fabric.timeout:.3f}us"
+    for name, value in (
+        ("UCX_IB_TRAFFIC_CLASS", fabric.traffic_class),
+        ("UCX_IB_SL", fabric.service_level),
+        ("UCX_RC_TIMEOUT", timeout),
+        ("UCX_RC_RETRY_COUNT", fabric.retry_count),
+    ):
+        if value is not None:
+            yield f"{name}={value}"
+    yield from (f"{name}={value}" for name, value in fabric.variables if name.startswith("UCX_"))
+
+
+def _gid_index(used: Sequence[UsedDevice]) -> tuple[int | None, str]:
+    """The index that all devices of Ethernet have, or None, and why, as a line of comment.
+
+    NCCL and UCX know one for all devices: where these differ, or one has none, it is left out and
+    said. On InfiniBand programs need none.
+    """
+    ethernet = [one for one in used if not one.infiniband]
+    if any(not one.interface for one in ethernet):
+        return None, _LATER
+    indexes = {one.gid_index for one in ethernet}
+    if len(indexes) == 1:
+        return indexes.pop(), ""
+    if not ethernet:
+        return None, ""
+    shown = ", ".join(
+        f"{one.name} {'none' if one.gid_index is None else one.gid_index}" for one in ethernet
+    )
+    return None, f"# No GID index, for there is one for all devices, and theirs are: {shown}.\n"
+
+
+# Which RDMA devices a container uses, out of all that it holds: the names that its settings have.
+
+
+def known_devices(cards: Iterable[Card]) -> tuple[UsedDevice, ...]:
+    """The ports of usable cards that have a link, each as a device of no interface yet."""
+    return tuple(
+        UsedDevice(
+            device.name,
+            port.number,
+            "",
+            infiniband=port.link_layer is LinkLayer.INFINIBAND,
+            place=PlacedNet(device.name, device.seat or card.seat, card.numa_node),
+        )
+        for card in cards
+        if card.usable
+        for device in card.devices
+        for port in device.ports
+        if port.state is PortState.ACTIVE
+    )
+
+
+def together(held: Collection[HeldShare], holdings: Sequence[Holding]) -> frozenset[HeldShare]:
+    """All shares of the containers that hold one of these, and these.
+
+    Pod resources leave init containers out, so what nobody holds stands for itself.
+    """
+    by_container: dict[tuple[str, str, str], set[HeldShare]] = {}
+    for holding in holdings:
+        container = (holding.namespace, holding.pod, holding.container)
+        shares = by_container.setdefault(container, set())
+        shares.update((holding.resource, share) for share in holding.shares)
+    wanted = set(held)
+    return frozenset(wanted.union(*(each for each in by_container.values() if each & wanted)))
+
+
+def used_devices(
+    held: Collection[HeldShare],
+    edits: Mapping[HeldShare, Edits],
+    card_devices: Mapping[HeldShare, Sequence[UsedDevice]],
+) -> tuple[UsedDevice, ...]:
+    """The devices of these shares, each once, sorted by resource and share.
+
+    `edits` say by share what networks made; a resource that has any is told by these alone, as its
+    device nodes are. `card_devices` are those of a share's cards, for the others.
+    """
+    networked = {resource for resource, share in held if (resource, share) in edits}
+
+    def devices() -> Iterator[UsedDevice]:
+        for share in sorted(held):
+            if share in edits:
+                yield from edits[share].used
+            elif share[0] not in networked:
+                yield from card_devices.get(share, ())
+
+    return tuple(dict.fromkeys(devices()))
+
+
+# How a container gets its settings: THE decision, and what of them is known at Allocate.
+
+OWN_FOLDER = "/usr/share/kube-rdma"  # in containers: no image and no pod has anything there
+BIN = "bin"  # what holds nccl_env.sh, for their PATH
+_LONGEST = 100  # characters of a folder's name that people read
+
+
+class SettingsWay(StrEnum):
+    """How the settings come into a container."""
+
+    BOUND = "bound"
+    NAMED = "named"
+    MOUNTED = "mounted"
+
+
+def way(attach: Attach, *, cdi: bool, shim: bool) -> SettingsWay:
+    """That of a container with such shares; `shim`: the host has it, for the runtime to run.
+
+    Without CDI nothing is bound late, whatever the wish says.
+    """
+    if not (cdi and shim):
+        return SettingsWay.MOUNTED
+    return SettingsWay.NAMED if attach is Attach.NONE else SettingsWay.BOUND
+
+
+def folder_name(resource: str, used: Sequence[UsedDevice]) -> str:
+    """Of the settings of such shares; without device names there is one folder for all."""
+    names = ",".join(dict.fromkeys(one.name for one in used))
+    text = f"{resource.replace('/', '_')}@{names}" if names else resource.replace("/", "_")
+    if len(text) <= _LONGEST:
+        return text
+    return f"{text[:_LONGEST]}-{_digest(text)}"
+
+
+def cdi_device(folder: str) -> str:
+    """The qualified CDI device that stands for a folder of settings."""
+    readable = re.sub(r"[^A-Za-z0-9]+", "-", folder).strip("-")
+    return f"{SETTINGS_KIND}={readable}-{_digest(folder)}"
+
+
+def mounts(resource: str, folder: str, script: str) -> tuple[FileMount, ...]:
+    """Where a container sees a folder of the host, and that of the script."""
+    return (
+        FileMount(script, f"{OWN_FOLDER}/{BIN}"),
+        FileMount(folder, f"{OWN_FOLDER}/{resource}"),
+    )
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+# NCCL's topology file: where RDMA devices sit, for those that NCCL does not find by itself.
+
+VERSION = "1"  # NCCL_TOPO_XML_VERSION
+LONGEST = 254  # characters of a value that NCCL reads (xmlGetValue, MAX_STR_LEN)
+_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,64}")  # NCCL knows no escapes
+_BRIDGE, _NETWORK = "0x060400", "0x020000"  # where sysfs does not say
+_X86 = "x86_64"
+
+
+def topology_file(nets: Sequence[PlacedNet], facts: TopologyFacts) -> str:
+    """The text of the file; none without a device that can be named in it."""
+    nets = [net for net in nets if _NAME.fullmatch(net.name)]
+    if not nets:
+        return ""
+    top = Element("system", version=VERSION)
+    numa_nodes = {*facts.masks, *(_numa_node(net) for net in nets)}
+    cpus = {numa: _cpu(top, numa, facts) for numa in sorted(numa_nodes)}
+    for net in sorted(nets, key=lambda net: (net.seat.path if net.seat else (), net.name)):
+        above = cpus[_numa_node(net)]
+        for pci in _seen_by_nccl(net.seat.path) if net.seat else ():
+            above = _pci(above, pci, facts, is_card=net.seat is not None and pci == net.seat.pci)
+        nic = above.find("nic")
+        SubElement(SubElement(above, "nic") if nic is None else nic, "net", name=net.name)
+    return "\n".join(_lines(top)) + "\n"
+
+
+def _numa_node(net: PlacedNet) -> int:
+    numa_node = net.seat.numa_node if net.seat else net.numa_node
+    return -1 if numa_node is None else numa_node
+
+
+def _seen_by_nccl(path: Sequence[PciAddress]) -> Sequence[PciAddress]:
+    """From the top down. NCCL goes up two steps at once, so it sees one port of each switch."""
+    return path[::-1][::2][::-1]
+
+
+def _cpu(top: Element, numa: int, facts: TopologyFacts) -> Element:
+    cpu = SubElement(top, "cpu", numaid=str(numa))
+    mask = facts.masks.get(numa, "")
+    if 0 < len(mask) <= LONGEST:
+        cpu.set("affinity", mask)
+    if facts.processor:
+        for name, value in _processor(facts.processor):
+            cpu.set(name, value)
+    return cpu
+
+
+def _processor(processor: Processor) -> Iterator[tuple[str, str]]:
+    """The family is CPUID's two parts as NCCL has put them together; newer ones take both ways."""
+    yield "arch", processor.arch
+    if processor.arch == _X86:
+        base = min(processor.family, 0xF)
+        yield "vendor", processor.vendor
+        yield "familyid", str(base + (processor.family - base << 4))
+        yield "modelid", str(processor.model)
+
+
+def _pci(above: Element, pci: PciAddress, facts: TopologyFacts, *, is_card: bool) -> Element:
+    for sub in above.findall("pci"):
+        if sub.get("busid") == pci:
+            return sub
+    own = facts.functions.get(pci, PciFacts())
+    element = SubElement(above, "pci", busid=pci)
+    element.set("class", own.pci_class or (_NETWORK if is_card else _BRIDGE))
+    for name in ("vendor", "device", "subsystem_vendor", "subsystem_device"):
+        if value := getattr(own, name):
+            element.set(name, value)
+    element.set("link_speed", own.link_speed)
+    element.set("link_width", str(own.link_width))
+    return element
+
+
+def _lines(element: Element, depth: int = 0) -> Iterable[str]:
+    """NCCL's reader takes no declaration, and no blank before the end of an element."""
+    words = "".join(f' {name}="{value}"' for name, value in element.items())
+    indent = "  " * depth
+    if not len(element):
+        yield f"{indent}<{element.tag}{words}/>"
+        return
+    yield f"{indent}<{element.tag}{words}>"
+    for sub in element:
+        yield from _lines(sub, depth + 1)
+    yield f"{indent}</{element.tag}>"

@@ -1,1 +1,0 @@
-"""Decides what programs in a container read of its devices: settings of NCCL, UCX."""

@@ -1,0 +1,630 @@
+"""The search for devices of a claim on a node: in the scheduler's order, the first choice wins.
+
+Called by claims/rules/verdicts. As k8s.io/dynamic-resource-allocation v0.36.3 has it,
+structured/internal/incubating/allocator_incubating.go, with the gates that Kubernetes 1.36 has on
+by default. tests/lab/native/test_claim_verdicts.py holds both against each other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+
+from kube_base.frozen import Frozen
+from kube_rdma.claims.rules.cel.evaluate import MOST_STEPS_TOGETHER, Selectors
+from kube_rdma.claims.rules.cel.functions import EvaluationError
+from kube_rdma.claims.rules.pools import DevicePool, is_for, pools_of
+from kube_rdma.model.claims.claim import (
+    Claim,
+    ClaimConstraint,
+    ClaimNode,
+    ClaimRequest,
+    ClaimWorld,
+    DeviceClass,
+    Objection,
+    Reason,
+)
+from kube_rdma.model.claims.devices import (
+    AttributeValue,
+    CapacityPolicy,
+    ListedCapacity,
+    ListedDevice,
+    ListedSlice,
+    ListedTaint,
+    SliceDevice,
+    Version,
+)
+from kube_rdma.model.kubernetes import cut
+
+# What devices of a claim have to share or to differ in, while the devices are chosen.
+
+
+class ConstraintState:
+    """One constraint, with the values of the devices that are chosen."""
+
+    def __init__(self, constraint: ClaimConstraint) -> None:
+        self.constraint = constraint
+        self._values: dict[str, AttributeValue] = {}  # by request; of a match one without a name
+        self._count = 0
+
+    def add(self, request: ClaimRequest, driver: str, device: ListedDevice) -> str:
+        """Take a device; if it may not be, say why."""
+        if not self._concerns(request):
+            return ""
+        name = self.constraint.attribute
+        value = attribute(driver, device, name)
+        text = self._against(name, value)
+        if text:
+            return text
+        if self.constraint.distinct:
+            self._values[_base(request)] = value
+        elif not self._count:
+            self._values[""] = value
+        self._count += 1
+        return ""
+
+    def remove(self, request: ClaimRequest) -> None:
+        """The choice of a device is taken back."""
+        if not self._concerns(request):
+            return
+        self._count -= 1
+        if self.constraint.distinct:
+            self._values.pop(_base(request), None)
+
+    def copied(self) -> ConstraintState:
+        """Another one with the same devices."""
+        other = ConstraintState(self.constraint)
+        other._values, other._count = dict(self._values), self._count
+        return other
+
+    def _against(self, name: str, value: AttributeValue) -> str:
+        if value is None:
+            return f"it has no attribute {name}"
+        others = self._values.values() if self._count else ()
+        if self.constraint.distinct:
+            if any(_same(value, one) for one in others):
+                return f"{name} is {_shown(value)}, as of a device chosen before"
+            return ""
+        other = next((one for one in others if not _same(value, one)), None)
+        if other is None:
+            return ""
+        return f"{name} is {_shown(value)}, of the device chosen before {_shown(other)}"
+
+    def _concerns(self, request: ClaimRequest) -> bool:
+        names = self.constraint.requests
+        return not names or request.name in names or _base(request) in names
+
+
+def attribute(driver: str, device: ListedDevice, name: str) -> AttributeValue:
+    """An attribute by its full name; the driver's own stand in its slices without a domain."""
+    if name in device.attributes:
+        return device.attributes[name]
+    domain, slash, bare = name.partition("/")
+    return device.attributes.get(bare) if slash and domain == driver else None
+
+
+def _base(request: ClaimRequest) -> str:
+    return request.name.partition("/")[0]
+
+
+def _same(left: AttributeValue, right: AttributeValue) -> bool:
+    return type(left) is type(right) and left == right
+
+
+def _shown(value: AttributeValue) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value.text if isinstance(value, Version) else str(value)
+
+
+# How much of a device's capacities a request takes, and whether that much is left.
+
+Amounts = Mapping[str, Fraction]
+_NOTHING: Amounts = {}
+
+
+def taken_capacity(capacities: Mapping[str, ListedCapacity], asked: Amounts) -> dict[str, Fraction]:
+    """What a request takes of each capacity of a device."""
+    return {name: _taken(asked.get(name), one) for name, one in capacities.items()}
+
+
+def objection(
+    capacities: Mapping[str, ListedCapacity],
+    asked: Amounts,
+    used: Amounts = _NOTHING,
+    chosen: Amounts = _NOTHING,
+) -> Objection | None:
+    """What is against a device: `used` is what others hold of it, `chosen` this claim already."""
+    missing = sorted(set(asked) - set(capacities))
+    if missing:
+        return Objection(Reason.CAPACITY_UNKNOWN, f"it has no capacity {missing[0]}")
+    for name, capacity in sorted(capacities.items()):
+        amount = _taken(asked.get(name), capacity)
+        if _breaks(amount, capacity.policy):
+            text = f"{shown(amount)} of {name} is not among the amounts that it allows"
+            return Objection(Reason.CAPACITY, text)
+        left = capacity.value - used.get(name, 0) - chosen.get(name, 0)
+        if amount > left:
+            text = f"{shown(amount)} of {name} is wanted, {shown(left)} is left"
+            return Objection(Reason.CAPACITY, f"{text} of {shown(capacity.value)}")
+    return None
+
+
+def shown(amount: Fraction) -> str:
+    """A number as people write it, the shortest way: 400G, 16, 40Gi."""
+    plain = str(amount) if amount.denominator == 1 else f"{float(amount):g}"
+    texts = (f"{amount // unit}{suffix}" for suffix, unit in _UNITS if amount % unit == 0)
+    return min((plain, *texts), key=len) if amount else plain
+
+
+_UNITS = (
+    *((suffix, 1000 ** (power + 1)) for power, suffix in enumerate("kMGTPE")),
+    *((f"{suffix}i", 1024 ** (power + 1)) for power, suffix in enumerate("KMGTPE")),
+)
+
+
+def _taken(asked: Fraction | None, capacity: ListedCapacity) -> Fraction:
+    policy = capacity.policy
+    if asked is None:
+        default = policy.default if policy else None
+        return capacity.value if default is None else default
+    if policy is None:
+        return asked
+    if policy.least is not None:
+        return _up_to_step(asked, policy, policy.least)
+    return min((one for one in policy.values if asked <= one), default=asked)
+
+
+def _up_to_step(asked: Fraction, policy: CapacityPolicy, least: Fraction) -> Fraction:
+    if asked < least or policy.step is None:
+        return max(asked, least)
+    step, start = math.ceil(policy.step), math.ceil(least)
+    return Fraction(start - (start - math.ceil(asked)) // step * step)
+
+
+def _breaks(amount: Fraction, policy: CapacityPolicy | None) -> bool:
+    """Whether the policy forbids it; the default never is."""
+    if policy is None or amount == policy.default:
+        return False
+    if policy.has_range:
+        if policy.most is not None and amount > policy.most:
+            return True
+        if policy.step is None:
+            return False
+        offset = math.ceil(amount) - math.ceil(policy.least or 0)
+        return offset % math.ceil(policy.step) != 0
+    return bool(policy.values) and amount not in policy.values
+
+
+# Who has what of devices while a claim is being allocated: others, and the claim's choices so
+# far.
+
+_KEEPING_AWAY = ("NoSchedule", "NoExecute")
+_Counters = dict[str, dict[str, Fraction]]
+
+
+class Candidate(Frozen):
+    """A device that a node can reach, with its slice and its pool."""
+
+    id: SliceDevice
+    device: ListedDevice
+    part: ListedSlice
+    pool: DevicePool
+
+
+class DeviceChoice(Frozen):
+    """A device that is chosen for a request, and what the request takes of it."""
+
+    request: ClaimRequest
+    candidate: Candidate
+    capacity: Mapping[str, Fraction]
+    counted: bool  # its counters were taken
+
+
+class DeviceState:
+    """What is left. Choices are taken back in the opposite order."""
+
+    def __init__(self, others: Iterable[Claim], constraints: Iterable[ConstraintState]) -> None:
+        self._holders: dict[SliceDevice, str] = {}
+        self._shared: dict[SliceDevice, str] = {}
+        self._used: dict[SliceDevice, dict[str, Fraction]] = {}
+        self._available: dict[str, _Counters] = {}
+        self._consumed: dict[str, _Counters] = defaultdict(lambda: defaultdict(dict))
+        self._constraints = tuple(constraints)
+        self.choices: list[DeviceChoice] = []
+        for claim in others:
+            self._hold(claim)
+
+    def in_use(self, request: ClaimRequest, id_: SliceDevice) -> Objection | None:
+        """Whether somebody has the whole device; admin access minds only this claim's choices."""
+        for choice in self.choices:
+            if choice.candidate.id == id_ and not choice.candidate.device.shared:
+                return Objection(Reason.IN_USE, f"it is chosen for request {choice.request.name}")
+        if not request.admin and id_ in self._holders:
+            return Objection(Reason.IN_USE, f"claim {self._holders[id_]} holds it")
+        return None
+
+    def short(self, request: ClaimRequest, candidate: Candidate) -> Objection | None:
+        """What is against the device for want of capacity."""
+        chosen: dict[str, Fraction] = {}
+        for choice in self._shares(candidate):
+            _add(chosen, choice.capacity)
+        used = self._used.get(candidate.id, {})
+        return objection(candidate.device.capacity, request.capacity, used, chosen)
+
+    def take(self, request: ClaimRequest, candidate: Candidate) -> Objection | None:
+        """Choose a device that the request's selectors take, or say what is against it.
+
+        A constraint that took it before another refused it takes it back, as one of the scheduler.
+        """
+        objection = self._occupied(request, candidate)
+        if objection:
+            return objection
+        added: list[ConstraintState] = []
+        for state in self._constraints:
+            text = state.add(request, candidate.id.driver, candidate.device)
+            if text:
+                objection = Objection(Reason.CONSTRAINT, text)
+                break
+            added.append(state)
+        objection = objection or self.short(request, candidate)
+        if objection:
+            _take_back(added, request)
+            return objection
+        counted = self._needs_counters(candidate)
+        if counted:
+            self._consume(candidate, 1)
+        taken = (
+            taken_capacity(candidate.device.capacity, request.capacity)
+            if candidate.device.shared
+            else {}
+        )
+        self.choices.append(DeviceChoice(request, candidate, taken, counted))
+        return None
+
+    def against(self, request: ClaimRequest, candidate: Candidate) -> Objection | None:
+        """What `take` would answer; nothing changes."""
+        kept = self._constraints
+        self._constraints = tuple(state.copied() for state in kept)
+        try:
+            objection = self.take(request, candidate)
+            if objection is None:
+                self.give_back()
+        finally:
+            self._constraints = kept
+        return objection
+
+    def give_back(self) -> None:
+        """Take the last choice back."""
+        last = self.choices.pop()
+        _take_back(self._constraints, last.request)
+        if last.counted:
+            self._consume(last.candidate, -1)
+
+    def _occupied(self, request: ClaimRequest, candidate: Candidate) -> Objection | None:
+        objection = self.in_use(request, candidate.id)
+        if objection is None and self._needs_counters(candidate):
+            objection = self._counters_short(candidate)
+        return objection or _tainted(request, candidate.device.taints)
+
+    def _hold(self, claim: Claim) -> None:
+        holder = f"{claim.namespace}/{claim.name}"
+        for held in claim.held or ():
+            if held.admin:
+                continue
+            if held.share is None:
+                self._holders[held.device] = holder
+                continue
+            self._shared[held.device] = holder
+            if held.capacity:
+                _add(self._used.setdefault(held.device, {}), held.capacity)
+
+    def _shares(self, candidate: Candidate) -> list[DeviceChoice]:
+        """The choices of a device that may be had several times."""
+        return [
+            choice
+            for choice in self.choices
+            if choice.candidate.id == candidate.id and candidate.device.shared
+        ]
+
+    def _needs_counters(self, candidate: Candidate) -> bool:
+        """A device that somebody shares already has taken its counters."""
+        shared = candidate.device.shared and (
+            candidate.id in self._used or bool(self._shares(candidate))
+        )
+        return bool(candidate.device.uses) and not shared
+
+    def _counters_short(self, candidate: Candidate) -> Objection | None:
+        name = candidate.pool.name
+        if name not in self._available:
+            self._available[name] = self._left(candidate.pool)
+        self._consume(candidate, 1)
+        try:
+            for counter_set, counters in self._available[name].items():
+                consumed = self._consumed[name].get(counter_set, {})
+                for counter, left in counters.items():
+                    want = consumed.get(counter, Fraction(0))
+                    if left < want:
+                        return _counter_objection(candidate, counter_set, counter, left - want)
+        finally:
+            self._consume(candidate, -1)
+        return None
+
+    def _left(self, pool: DevicePool) -> _Counters:
+        left = {name: dict(counters) for name, counters in pool.counter_sets.items()}
+        for part in (*pool.slices, *pool.elsewhere):
+            for device in part.devices:
+                id_ = SliceDevice(pool.driver, pool.name, device.name)
+                if id_ in self._holders or id_ in self._shared:
+                    for use in device.uses:
+                        for counter, amount in use.counters.items():
+                            left[use.counter_set][counter] -= amount
+        return left
+
+    def _consume(self, candidate: Candidate, sign: int) -> None:
+        consumed = self._consumed[candidate.pool.name]
+        for use in candidate.device.uses:
+            counters = consumed[use.counter_set]
+            for counter, amount in use.counters.items():
+                counters[counter] = counters.get(counter, Fraction(0)) + sign * amount
+
+
+def _take_back(states: Sequence[ConstraintState], request: ClaimRequest) -> None:
+    for state in reversed(states):
+        state.remove(request)
+
+
+def _add(sums: dict[str, Fraction], more: Mapping[str, Fraction]) -> None:
+    for name, amount in more.items():
+        sums[name] = sums.get(name, Fraction(0)) + amount
+
+
+def _counter_objection(candidate: Candidate, name: str, counter: str, over: Fraction) -> Objection:
+    own = next(
+        (use.counters.get(counter) for use in candidate.device.uses if use.counter_set == name), 0
+    )
+    want, left = Fraction(own or 0), Fraction(own or 0) + over
+    text = f"{shown(want)} of counter {name}/{counter} is wanted"
+    return Objection(Reason.COUNTER, f"{text}, {shown(max(left, Fraction(0)))} is left")
+
+
+def _tainted(request: ClaimRequest, taints: Iterable[ListedTaint]) -> Objection | None:
+    for taint in taints:
+        if taint.effect in _KEEPING_AWAY and not _tolerated(request, taint):
+            value = f"={taint.value}" if taint.value else ""
+            text = f"taint {taint.key}{value}:{taint.effect} is not tolerated"
+            return Objection(Reason.TAINT, text)
+    return None
+
+
+def _tolerated(request: ClaimRequest, taint: ListedTaint) -> bool:
+    """resourceclaim/devicetoleration.go of the same module: an operator it knows not takes none."""
+    for toleration in request.tolerations:
+        fits = toleration.effect in ("", taint.effect) and toleration.key in ("", taint.key)
+        equal = toleration.operator in ("", "Equal") and toleration.value == taint.value
+        if fits and (equal or toleration.operator == "Exists"):
+            return True
+    return False
+
+
+MOST_RESULTS = 32  # AllocationResultsMaxSize of k8s.io/api v0.36.3, resource/v1/types.go
+MOST_STEPS = 20_000
+"""After so many looks at a device nobody waits longer: the scheduler ends after ten seconds."""
+_MOST_SHOWN = 400  # characters of a selector, for each device that it does not take
+STEPS_OF_A_LOOK = 5  # of those that judging a claim on all nodes may take
+
+
+class ClaimRefused(ValueError):
+    """The scheduler gives the claim up, on every node: a sentence without its stop."""
+
+
+class NotJudged(ValueError):
+    """It would take too long to say."""
+
+
+class _TooManyDevices(Exception):
+    """This way the claim would get more devices than it may have."""
+
+
+class _PreparedRequest(Frozen):
+    """A request with its class, and how many devices it wants: `all_of` are those of mode All."""
+
+    request: ClaimRequest
+    device_class: DeviceClass
+    count: int
+    all_of: tuple[Candidate, ...] | None = None
+
+
+class BestAttempt(Frozen):
+    """How far the search came: its choices, and the request that it found no more devices for."""
+
+    choices: tuple[DeviceChoice, ...]
+    request: int
+    wanted: int
+
+
+class ClaimSearch:
+    """One claim on one node."""
+
+    def __init__(self, world: ClaimWorld, node: ClaimNode, selectors: Selectors) -> None:
+        self.claim, self.node = world.claim, node
+        self._selectors = selectors
+        self.pools = pools_of(node, world.slices)
+        self.candidates = tuple(
+            Candidate(id_, device, part, pool)
+            for pool in self.pools
+            for id_, device, part in pool.devices()
+        )
+        self._classes = {one.name: one for one in world.classes}
+        self.state = _fresh(world)
+        self._usable = tuple(
+            one for one in self.candidates if not one.pool.incomplete and not one.pool.invalid
+        )
+        self._selected: dict[tuple[str, SliceDevice], Objection | None] = {}
+        self._steps = 0
+        self._asked: tuple[tuple[_PreparedRequest, ...], ...] = ()
+        self.best = BestAttempt((), 0, 0)
+
+    def search(self) -> tuple[DeviceChoice, ...] | None:
+        """The devices that the claim would get, None if there is no way.
+
+        Raise ClaimRefused, NotJudged, or NotEvaluated for a selector.
+        """
+        requests = self.claim.requests
+        self._asked = tuple(tuple(map(self._prepared, one.choices)) for one in requests)
+        least = sum(min(one.count for one in choices) for choices in self._asked)
+        if least > MOST_RESULTS:
+            raise ClaimRefused(f"it asks for {least} devices, and a claim gets {MOST_RESULTS}")
+        self.best = BestAttempt((), -1, least)  # every place that the search comes to is deeper
+        try:
+            return tuple(self.state.choices) if self._request(0) else None
+        except _TooManyDevices as error:
+            raise ClaimRefused(f"it would get more than {MOST_RESULTS} devices") from error
+
+    def to_best(self, world: ClaimWorld) -> None:
+        """Choose again what the deepest attempt had chosen, after a search without success."""
+        self.state = _fresh(world)
+        for choice in self.best.choices:
+            self.state.take(choice.request, choice.candidate)
+
+    def objection(self, request: ClaimRequest, candidate: Candidate) -> Objection | None:
+        """What is against a device beside the choices so far, the scheduler's first reason."""
+        if candidate.pool.incomplete:
+            text = f"pool {candidate.pool.name} is incomplete: {candidate.pool.incomplete}"
+            return Objection(Reason.POOL_INCOMPLETE, text)
+        if candidate.pool.invalid:
+            text = f"pool {candidate.pool.name} is invalid: {candidate.pool.invalid}"
+            return Objection(Reason.POOL_INVALID, text)
+        return self._unfit(request, candidate) or self.state.against(request, candidate)
+
+    def _prepared(self, request: ClaimRequest) -> _PreparedRequest:
+        device_class = self._classes.get(request.device_class)
+        if device_class is None:
+            raise ClaimRefused(f"there is no DeviceClass {request.device_class}")
+        if not request.every:
+            return _PreparedRequest(request, device_class, request.count)
+        for pool in self.pools:
+            fault = pool.incomplete or pool.invalid
+            if fault:
+                text = f"request {request.name} asks for all devices, and pool {pool.name}"
+                raise ClaimRefused(f"{text} cannot be used now: {fault}")
+        self._look(len(self.candidates))
+        devices = tuple(
+            one
+            for one in self.candidates
+            if not (self._unselected(request, one) or self.state.short(request, one))
+        )
+        return _PreparedRequest(request, device_class, len(devices), devices)
+
+    def _unfit(self, request: ClaimRequest, candidate: Candidate) -> Objection | None:
+        """What is against a device before it is tried."""
+        return (
+            self.state.in_use(request, candidate.id)
+            or self._unselected(request, candidate)
+            or self.state.short(request, candidate)
+        )
+
+    def _unselected(self, request: ClaimRequest, candidate: Candidate) -> Objection | None:
+        key = (request.name, candidate.id)
+        if key not in self._selected:
+            self._selected[key] = self._judged(request, candidate)
+        return self._selected[key]
+
+    def _judged(self, request: ClaimRequest, candidate: Candidate) -> Objection | None:
+        device_class = self._classes[request.device_class]
+        for selector in device_class.selectors:
+            if not self._takes(selector, candidate, f"class {device_class.name}"):
+                text = f"class {device_class.name} does not select it: {cut(selector, _MOST_SHOWN)}"
+                return Objection(Reason.CLASS_SELECTOR, text)
+        for selector in request.selectors:
+            if not self._takes(selector, candidate, f"request {request.name}"):
+                text = f"the selector does not take it: {cut(selector, _MOST_SHOWN)}"
+                return Objection(Reason.SELECTOR, text)
+        if candidate.part.per_device and not is_for(candidate.device.nodes, self.node):
+            return Objection(Reason.NODE_SELECTOR, "it is for other nodes")
+        return None
+
+    def _takes(self, selector: str, candidate: Candidate, whose: str) -> bool:
+        try:
+            return self._selectors.take(selector, candidate.id.driver, candidate.device)
+        except EvaluationError as error:
+            text = f"a selector of {whose} has no value for device {candidate.id.name}: {error}"
+            raise ClaimRefused(f"{text} ({cut(selector, _MOST_SHOWN)})") from error
+
+    def _request(self, index: int) -> bool:
+        """Find devices for this request and all behind it."""
+        if index == len(self._asked):
+            return True
+        exceeded = True
+        for choice in self._asked[index]:
+            try:
+                done = self._fill(index, choice, 0, 0)
+            except _TooManyDevices:
+                continue
+            exceeded = False
+            if done:
+                return True
+        if exceeded:
+            raise _TooManyDevices
+        return False
+
+    def _fill(self, index: int, asked: _PreparedRequest, number: int, start: int) -> bool:
+        """Find the device of this number for the request, and all that come after it."""
+        self._look()
+        self._note(index, asked, number)
+        if asked.all_of == ():
+            return False
+        if number >= asked.count:
+            return self._request(index + 1)
+        if len(self.state.choices) + asked.count - number > MOST_RESULTS:
+            raise _TooManyDevices
+        if asked.all_of is not None:
+            return self._all_of(index, asked, number, asked.all_of[number])
+        for place in range(start, len(self._usable)):
+            self._look()
+            candidate = self._usable[place]
+            if self._unfit(asked.request, candidate) or self.state.take(asked.request, candidate):
+                continue
+            if self._behind(index, asked, number, place + 1):
+                return True
+        return False
+
+    def _all_of(
+        self, index: int, asked: _PreparedRequest, number: int, candidate: Candidate
+    ) -> bool:
+        objection = self.state.take(asked.request, candidate)
+        if objection and objection.reason == Reason.CONSTRAINT:
+            what = f"request {asked.request.name} asks for all devices"
+            raise ClaimRefused(f"{what}, and of {candidate.id.name} {objection.text}")
+        return objection is None and self._behind(index, asked, number, 0)
+
+    def _behind(self, index: int, asked: _PreparedRequest, number: int, start: int) -> bool:
+        """Go on behind a device that is taken; take it back if that leads nowhere."""
+        done = False
+        try:
+            done = self._fill(index, asked, number + 1, start)
+        finally:
+            if not done:
+                self.state.give_back()
+        return done
+
+    def _look(self, devices: int = 1) -> None:
+        self._steps += devices
+        self._selectors.steps += devices * STEPS_OF_A_LOOK
+        if self._steps > MOST_STEPS or self._selectors.steps > MOST_STEPS_TOGETHER:
+            raise NotJudged(f"after {self._steps} looks at a device there is no answer")
+
+    def _note(self, index: int, asked: _PreparedRequest, number: int) -> None:
+        """Remember the search's deepest place."""
+        choices = self.state.choices
+        if (len(choices), index) <= (len(self.best.choices), self.best.request):
+            return
+        behind = sum(min(one.count for one in more) for more in self._asked[index + 1 :])
+        wanted = len(choices) - number + max(asked.count, 1) + behind
+        self.best = BestAttempt(tuple(choices), index, wanted)
+
+
+def _fresh(world: ClaimWorld) -> DeviceState:
+    return DeviceState(world.others, map(ConstraintState, world.claim.constraints))

@@ -1,0 +1,319 @@
+"""What a doctor found, for people and programs: `kube-rdma doctor`.
+
+Roots first, each with evidence, cause and fix; behind them in short what follows from them; last
+what was not seen, and one line that says it all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from kube_base.frozen import asdict
+from kube_rdma.lib.page import (
+    Line,
+    Page,
+    PageState,
+    Part,
+    Sentence,
+    also,
+    counted,
+    ended,
+    first_names,
+    folded,
+    labelled,
+    not_seen,
+    state_of,
+    titled,
+)
+from kube_rdma.model.claims.devices import DRIVER
+from kube_rdma.model.doctor import (
+    CardByClaim,
+    Diagnosis,
+    FleetDiagnosis,
+    FleetFinding,
+    FleetPlace,
+    NodeDiagnosis,
+    Observation,
+)
+from kube_rdma.model.finding import Finding, Severity
+
+MARKS: Mapping[Severity, str] = {Severity.ERROR: "✗", Severity.WARNING: "!", Severity.ADVICE: "·"}
+_PROGRAMS = 3  # that are named; a job may have a hundred
+_FOLLOWING = " " * len("    Cause  ")
+
+
+def doctor_page(seen: Observation, diagnosis: Diagnosis) -> Page:
+    """The whole."""
+    roots = [one for one in diagnosis.findings if not one.follows]
+    alike = folded(roots, _names(seen))
+    return (
+        (Sentence(_head(seen), "    "),),
+        tuple(_claimed(diagnosis)),
+        tuple(_uses(diagnosis)),
+        *(tuple(_root_parts(one, others, diagnosis)) for one, others in alike),
+        tuple(_unseen(seen, diagnosis)),
+        (Sentence(_verdict(diagnosis)),),
+    )
+
+
+def doctor_document(seen: Observation, diagnosis: Diagnosis) -> dict[str, object]:
+    """The same as JSON values. Keys are stable: they are added to, never renamed or removed."""
+    return {
+        "node": seen.node,
+        "pod": seen.pod.title if seen.pod else None,
+        "taken": seen.taken,
+        "findings": [
+            {
+                "code": one.code,
+                "severity": one.severity.value,
+                "about": one.subject,
+                "evidence": one.problem,
+                "cause": one.cause,
+                "fix": one.remedy,
+                "follows": one.follows or None,
+            }
+            for one in diagnosis.findings
+        ],
+        "claimed": [
+            {
+                "container": one.container,
+                "driver": one.driver,
+                "pool": one.pool,
+                "device": one.device,
+                "card": one.card or None,
+                "rdmaDevice": one.rdma or None,
+            }
+            for one in diagnosis.claimed
+        ],
+        "uses": [
+            {
+                "container": one.container,
+                "pinnedBytes": one.pinned,
+                "queuePairs": None if one.pairs is None else list(map(asdict, one.pairs)),
+            }
+            for one in diagnosis.uses
+        ],
+        "passed": list(diagnosis.passed),
+        "notSeen": [asdict(one) for one in diagnosis.unseen],
+        "blanks": [asdict(one) for one in seen.not_seen],
+    }
+
+
+def _claimed(diagnosis: Diagnosis) -> Iterator[Part]:
+    """The cards that the pod has by claims, by driver, and what of them nobody here can check."""
+    for driver in dict.fromkeys(one.driver for one in diagnosis.claimed):
+        mine = (one for one in diagnosis.claimed if one.driver == driver)
+        cards = dict.fromkeys(f"{_card(one)} in {one.container}" for one in mine)
+        text = f"Cards by claims of driver {driver}: {', '.join(cards)}."
+        if driver != DRIVER:
+            text += (
+                " Not checked: whether they have the networks, addresses and MTU that their claims "
+                "ask for; only the driver knows its parameters."
+            )
+        yield Sentence(text, "    ")
+
+
+def _uses(diagnosis: Diagnosis) -> Iterator[Part]:
+    """What each container with a card uses of RDMA now, as far as that was seen."""
+    for use in diagnosis.uses:
+        words = [
+            f"{counted(one.count, f'{one.type} queue pair')} on {one.device}"
+            f"{_by(one.programs)}, {one.ready} connected"
+            for one in use.pairs or ()
+        ]
+        if use.pinned:
+            words.append(f"{use.pinned / (1 << 20):.1f} MiB of memory pinned")
+        if words:
+            other = f" No queue pair on {', '.join(use.unused)}." if use.unused else ""
+            yield Sentence(f"In use by {use.container}: {'; '.join(words)}.{other}", "    ")
+
+
+def _by(programs: Sequence[str]) -> str:
+    return f" of {first_names(programs, _PROGRAMS)}" if programs else ""
+
+
+def _card(card: CardByClaim) -> str:
+    name = card.rdma or card.device
+    return f"{name} ({card.card})" if card.card else name
+
+
+def _names(seen: Observation) -> frozenset[str]:
+    """What the cards of the node are called: devices, interfaces, functions."""
+    if seen.survey is None:
+        return frozenset()
+    cards = seen.survey.devices
+    ports = {port.netdev for card in cards for port in card.ports}
+    return frozenset(
+        filter(None, {*(card.name for card in cards), *(card.pci for card in cards), *ports})
+    )
+
+
+def _head(seen: Observation) -> str:
+    where = f"{seen.pod.title} on {seen.node}" if seen.pod else f"node {seen.node}"
+    facts = [where]
+    if seen.survey is not None:
+        count = len(seen.survey.devices)
+        facts.append(f"{count} RDMA device{'' if count == 1 else 's'}")
+        facts.append(f"namespace mode {seen.survey.namespace_mode}")
+    if seen.versions and seen.versions.kernel:
+        facts.append(f"Linux {seen.versions.kernel}")
+    if seen.versions and seen.versions.kubelet:
+        facts.append(f"Kubernetes {seen.versions.kubelet}")
+    if seen.versions and seen.versions.vpc_cni:
+        facts.append(f"vpc-cni {seen.versions.vpc_cni}")
+    if seen.runtime:
+        facts.append(f"{seen.runtime.name} {seen.runtime.version}")
+    return " · ".join(facts)
+
+
+def _root_parts(root: Finding, others: Sequence[str], diagnosis: Diagnosis) -> Iterator[Part]:
+    """A root, of what else it is true, and the codes that follow from it."""
+    yield titled(MARKS[root.severity], root)
+    yield from labelled({"Seen": root.problem, "Cause": root.cause, "Fix": root.remedy})
+    yield from also(others)
+    after = [one for one in diagnosis.findings if one.follows == root.code]
+    is_first = root == next(one for one in diagnosis.findings if one.code == root.code)
+    if after and is_first:
+        names = dict.fromkeys(f"{one.code} {one.subject}".rstrip() for one in after)
+        yield Sentence(f"{_FOLLOWING}and so: {', '.join(names)}", f"{_FOLLOWING}  ")
+
+
+def _unseen(seen: Observation, diagnosis: Diagnosis) -> Iterator[Part]:
+    if diagnosis.unseen:
+        names = ", ".join(f"{one.title} ({one.code})" for one in diagnosis.unseen)
+        yield Sentence(f"? Not checked: {names}.", "    ", PageState.UNKNOWN)
+    yield from not_seen(seen.not_seen)
+
+
+def _verdict(diagnosis: Diagnosis) -> str:
+    roots = [one for one in diagnosis.findings if not one.follows]
+    errors = sum(one.is_error for one in roots)
+    others = len(roots) - errors
+    checks = f"{len(diagnosis.passed)} checks passed"
+    if diagnosis.unseen:
+        checks += f", {len(diagnosis.unseen)} could not be made"
+    if errors:
+        return f"{counted(errors, 'error')}, {counted(others, 'note')}; {checks}."
+    if others:
+        much = "Too little was seen" if diagnosis.is_blind else "No error"
+        return f"{much}, {counted(others, 'note')}; {checks}."
+    if diagnosis.is_blind:
+        return f"Too little was seen to rule out problems; {checks}."
+    return f"Nothing is wrong in what was seen; {checks}."
+
+
+# What a doctor found on many nodes, for people and programs: `kube-rdma doctor --all-nodes`.
+
+_NAMES = 8  # nodes and subjects that are named in a line; -o json has all of them
+_INDENT = "    "
+
+
+def fleet_page(fleet: FleetDiagnosis) -> Page:
+    """The whole."""
+    roots = [one for one in fleet.findings if not one.follows]
+    return (
+        (Line(_fleet_head(fleet)),),
+        *(tuple(_fleet_root_parts(one, fleet)) for one in roots),
+        tuple(_dark(fleet.nodes)),
+        (Sentence(_fleet_verdict(fleet, roots)),),
+    )
+
+
+def fleet_document(fleet: FleetDiagnosis) -> dict[str, object]:
+    """The same as JSON values. Keys are stable: they are added to, never renamed or removed."""
+    return {
+        "nodes": [_node(one) for one in fleet.nodes],
+        "findings": [
+            {
+                "code": one.code,
+                "severity": one.severity.value,
+                "cause": one.cause,
+                "follows": one.follows or None,
+                "count": len(one.nodes),
+                "nodes": list(one.nodes),
+                "places": [_place(place) for place in one.places],
+            }
+            for one in fleet.findings
+        ],
+    }
+
+
+def _node(node: NodeDiagnosis) -> dict[str, object]:
+    """A node, which was seen if it has a diagnosis."""
+    diagnosis = node.diagnosis
+    return {
+        "node": node.node,
+        "answered": diagnosis is not None,
+        "why": node.why or None,
+        "errors": sum(one.is_error for one in diagnosis.findings) if diagnosis else None,
+        "passed": list(diagnosis.passed) if diagnosis else [],
+        "notSeen": [asdict(one) for one in diagnosis.unseen] if diagnosis else [],
+    }
+
+
+def _place(place: FleetPlace) -> dict[str, object]:
+    finding = place.finding
+    return {
+        "node": place.node,
+        "about": finding.subject,
+        "evidence": finding.problem,
+        "fix": finding.remedy,
+    }
+
+
+def _fleet_head(fleet: FleetDiagnosis) -> str:
+    answered = sum(one.diagnosis is not None for one in fleet.nodes)
+    return f"{counted(len(fleet.nodes), 'node')} with an agent · {answered} answered"
+
+
+def _fleet_root_parts(root: FleetFinding, fleet: FleetDiagnosis) -> Iterator[Part]:
+    """A root with its nodes, the evidence of the first, and the codes that follow from it."""
+    subjects = _some(dict.fromkeys(place.finding.subject for place in root.places))
+    count = f"{len(root.nodes)} of {len(fleet.nodes)} nodes"
+    mark = MARKS[root.severity]
+    yield Line(f"{mark} {root.code}  {count}  {subjects}".rstrip(), state_of(mark))
+    first = root.places[0]
+    differs = any(place.finding.problem != first.finding.problem for place in root.places)
+    texts = {
+        "Nodes": _some(root.nodes),
+        "Seen": f"{f'{first.node}: ' if differs else ''}{first.finding.problem}",
+        "Cause": root.cause,
+        "Fix": first.finding.remedy,
+    }
+    yield from labelled(texts)
+    after = [one.code for one in fleet.findings if one.follows == root.code]
+    if after and root == next(one for one in fleet.findings if one.code == root.code):
+        yield Line(f"{_INDENT}       and so: {', '.join(dict.fromkeys(after))}")
+
+
+def _dark(nodes: Sequence[NodeDiagnosis]) -> Iterator[Sentence]:
+    """Nodes of which too little was seen; those with one reason in one line."""
+    reasons: dict[str, list[str]] = {}
+    for node in nodes:
+        if node.is_dark:
+            blind = "Most checks could not be made; see kube-rdma doctor node/NAME"
+            why = blind if node.diagnosis else node.why
+            # A reason that names its node is the same reason on another one.
+            reasons.setdefault(why.replace(node.node, "NODE"), []).append(node.node)
+    for why, names in reasons.items():
+        reason = why.replace("NODE", names[0]) if len(names) == 1 else why
+        text = f"? Not seen: {_some(names)}. {ended(reason)}"
+        yield Sentence(text, _INDENT, PageState.UNKNOWN)
+
+
+def _fleet_verdict(fleet: FleetDiagnosis, roots: Sequence[FleetFinding]) -> str:
+    errors = sum(one.severity.value == "error" for one in roots)
+    ill = sum(bool(one.diagnosis and one.diagnosis.ill) for one in fleet.nodes)
+    dark = sum(one.is_dark for one in fleet.nodes)
+    rest = f"; of {counted(dark, 'node')} too little was seen" if dark else ""
+    if errors:
+        others = counted(len(roots) - errors, "note")
+        return f"{counted(errors, 'error')} on {counted(ill, 'node')}, {others}{rest}."
+    if dark or not fleet.nodes:
+        return f"Too little was seen to rule out problems{rest}."
+    notes = f", {counted(len(roots), 'note')}" if roots else ""
+    return f"No error on {counted(len(fleet.nodes), 'node')}{notes}."
+
+
+def _some(names: Iterable[str]) -> str:
+    return first_names(list(filter(None, names)), _NAMES)

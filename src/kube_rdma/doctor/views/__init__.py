@@ -1,1 +1,0 @@
-"""Shows findings of a node, and of all nodes."""

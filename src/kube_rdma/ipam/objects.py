@@ -1,0 +1,466 @@
+"""The documents that programs write for each other: IPBlock, and a node's lease.
+
+An IPBlock says which node holds which addresses of a block, in texts that people can read with
+kubectl. A node's lease is a coordination.k8s.io Lease; what that kind has no field for stands in
+its annotations. Whoever edits one by hand gets a sentence that names object and field.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from ipaddress import ip_address
+from typing import Annotated, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta, field
+
+from kube_base.errors import Refused
+from kube_base.foreign_json import Undecodable, decoded
+from kube_base.frozen import Frozen, replace
+from kube_rdma.lib.text.document import shown
+from kube_rdma.lib.text.words import LABEL, address, bits_of, span, spans_of, written
+from kube_rdma.lib.text.words import address as read_address
+from kube_rdma.model import ipam
+from kube_rdma.model.ipam import (
+    BorrowQueue,
+    BorrowRequest,
+    Family,
+    IPPool,
+    NodeName,
+    PoolName,
+    Usage,
+)
+from kube_rdma.model.ipam import Version as ObjectVersion
+from kube_rdma.model.kubernetes import (
+    NOT_OBSERVED,
+    Condition,
+    Sentence,
+    SparsePart,
+    StatusPart,
+    Word,
+    condition,
+    cut,
+    observed,
+    stalled,
+)
+
+T = TypeVar("T")
+
+LEASE_PREFIX = "ipam."  # of the object's name, before the node's: kubelets have leases too
+LEASE_LABEL = ("kube-rdma.io/lease", "ipam")
+_ANNOTATION = "kube-rdma.io/ipam-"
+_NODE = "^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$"
+_UNDO = "Restore the former value"
+_REPAIR = "Delete the block only when no pod uses an address of it; else restore the former value"
+_ADDRESS = "an IP address"
+_SPAN = "an address, a subnet or a range of addresses"
+_EACH = Meta(max_length=ipam.BLOCK_ADDRESSES)
+Address = Annotated[str, Meta(max_length=45)]
+Span = Annotated[str, Meta(max_length=91)]
+_WHY = re.compile(r"(?P<problem>.*?)(?: - at `\$(?P<path>.*)`)?", re.DOTALL)
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
+
+
+class BlockHolding(SparsePart, forbid_unknown_fields=True):
+    """A node and its part of the block."""
+
+    node: Annotated[str, Meta(pattern=_NODE, max_length=253)]
+    """node is the name of the node."""
+    addresses: Annotated[tuple[Span, ...], _EACH] = ()
+    """addresses are the addresses that only this node can give to pods: single addresses, or two
+    ends with a dash. Example: 10.0.0.64-10.0.0.70.
+    """
+
+
+class BlockPin(SparsePart, forbid_unknown_fields=True):
+    """The last address of an owner."""
+
+    owner: Annotated[str, Meta(max_length=384)]
+    """owner is the interface of a pod, as namespace/pod/interface, or a node and its slice, as
+    node/name/address. Example: default/train-0/net1.
+    """
+    address: Address
+    """address is the address that the owner had last. Example: 10.0.0.70."""
+
+
+class IPBlockSpec(SparsePart, forbid_unknown_fields=True):
+    """The addresses of a block, and which node holds which of them."""
+
+    network: Annotated[str, Meta(pattern=f"^{LABEL.pattern}$", max_length=63)]
+    """network is the address space of the block, as in spec.network of an IPPool."""
+    first: Address
+    """first is the first of the 64 addresses. Example: 10.0.0.64."""
+    edition: Annotated[int, Meta(ge=0)] = 0
+    """edition is a number that every write of the block raises by one."""
+    holdings: Annotated[tuple[BlockHolding, ...], _EACH] = ()
+    """holdings say which node holds which addresses of the block. An address in no entry is free.
+    """
+    pins: Annotated[tuple[BlockPin, ...], _EACH] = ()
+    """pins are the last addresses of pods of StatefulSets, and the last slices of nodes. A pod or
+    node that comes again gets them back if possible; others get them only when no other is free.
+    """
+
+
+class IPBlockObject(StatusPart):
+    """IPBlock records which node holds which of 64 addresses of a network.
+
+    Only kube-rdma writes it: a change by hand can give an address to two pods.
+    """
+
+    api_version: Literal["kube-rdma.io/v1alpha1"]
+    kind: Literal["IPBlock"]
+    spec: IPBlockSpec
+    """spec says which addresses the block has, and which nodes hold them."""
+
+
+class LeaseSpec(SparsePart, forbid_unknown_fields=True):
+    """The fields of a coordination.k8s.io Lease that kube-rdma writes; any other is a fault."""
+
+    # An int32 of the API server, which others may fill too.
+    duration: Annotated[int, Meta(ge=1, le=2**31 - 1)] = field(name="leaseDurationSeconds")
+    journal: ipam.JournalId = field(name="holderIdentity", default=ipam.JournalId(""))
+
+
+class _LeaseNotes(StatusPart, forbid_unknown_fields=True):
+    """The annotations, without their prefix."""
+
+    boot: ipam.BootId
+    beat: str
+    fenced: Literal["true", "false"] = "false"
+
+
+def decode_block(data: bytes) -> ipam.Block:
+    """The spec of an IPBlock, still without its version; raise Refused that names the field."""
+    spec = _part(data, IPBlockSpec, "spec")
+    first = _value(address, spec.first, _ADDRESS, "spec.first")
+    if int(first) % ipam.BLOCK_ADDRESSES:
+        below = ip_address(int(first) - int(first) % ipam.BLOCK_ADDRESSES)
+        problem = f"{first} does not begin a block of {ipam.BLOCK_ADDRESSES} addresses"
+        raise Refused(problem, remedy=f"{_UNDO}, perhaps {below}", where="spec.first")
+    key = ipam.BlockKey(ipam.NetworkName(spec.network), ipam.Family(first.version), int(first))
+    holdings = (
+        ipam.NodeHolding(
+            ipam.NodeName(holding.node),
+            bits_of(key, _spans(key, holding.addresses, f"spec.holdings[{n}].addresses")),
+        )
+        for n, holding in enumerate(spec.holdings)
+    )
+    pins = (
+        ipam.Pin(ipam.Owner(pin.owner), _place(key, pin.address, f"spec.pins[{n}].address"))
+        for n, pin in enumerate(spec.pins)
+    )
+    return ipam.Block(key, tuple(holdings), tuple(pins), spec.edition)
+
+
+def encode_block(block: ipam.Block) -> bytes:
+    """The spec that `decode_block` reads."""
+    key = block.key
+    holdings = (BlockHolding(h.node, tuple(spans_of(key, h.bits))) for h in block.holdings)
+    pins = (BlockPin(pin.owner, str(key.address(pin.offset))) for pin in block.pins)
+    first = str(key.address(0))
+    return msgspec.json.encode(
+        IPBlockSpec(key.network, first, block.edition, tuple(holdings), tuple(pins))
+    )
+
+
+def lease_name(node: ipam.NodeName) -> str:
+    """The name of a node's lease."""
+    return f"{LEASE_PREFIX}{node}"
+
+
+def decode_lease(data: bytes) -> LeaseSpec:
+    """Journal and duration in a Lease's spec; raise Refused that names the field."""
+    return _part(data, LeaseSpec, "spec")
+
+
+def lease_spec(lease: ipam.NodeLease) -> LeaseSpec:
+    """The spec that says a lease; a part of a second becomes a whole one."""
+    return LeaseSpec(math.ceil(lease.duration), lease.journal)
+
+
+def lease(
+    name: str, spec: LeaseSpec, annotations: Mapping[str, str], version: ipam.Version | None = None
+) -> ipam.NodeLease:
+    """The value of a Lease object; raise Refused that names object and annotation."""
+    if not name.startswith(LEASE_PREFIX):
+        remedy = f"Take its label {LEASE_LABEL[0]} away"
+        raise Refused("it is not a node's lease for IPAM", remedy=remedy, where=f"Lease {name}")
+    ours = {
+        key.removeprefix(_ANNOTATION): value
+        for key, value in annotations.items()
+        if key.startswith(_ANNOTATION)
+    }
+    place = f"Lease {name}: metadata.annotations"
+    notes = _part(msgspec.json.encode(ours), _LeaseNotes, place)
+    return ipam.NodeLease(
+        ipam.NodeName(name.removeprefix(LEASE_PREFIX)),
+        spec.journal,
+        notes.boot,
+        _value(_count, notes.beat, "a number", f"{place}.beat"),
+        float(spec.duration),
+        notes.fenced == "true",
+        version,
+    )
+
+
+def lease_annotations(lease: ipam.NodeLease) -> dict[str, str]:
+    """What a Lease's spec has no field for."""
+    notes = {"boot": lease.boot, "beat": str(lease.heartbeat), "fenced": str(lease.fenced).lower()}
+    return {_ANNOTATION + key: value for key, value in notes.items()}
+
+
+def _part(data: bytes, kind: type[T], where: str) -> T:
+    """The part of an object at `where`; its fault is named by field."""
+    try:
+        return decoded(data, kind)
+    except Undecodable as error:
+        match = _WHY.fullmatch(error.why)
+        problem, path = (match["problem"], match["path"] or "") if match else (error.why, "")
+        if unknown := _UNKNOWN.fullmatch(problem):
+            problem, path = "there is no such field", f"{path}.{unknown[1]}"
+        raise Refused(problem, remedy=_UNDO, where=where + path) from None
+
+
+def _value(read: Callable[[str], T], text: str, what: str, where: str) -> T:
+    try:
+        return read(text)
+    except ValueError:
+        raise Refused(f"{shown(text)} is not {what}", remedy=_UNDO, where=where) from None
+
+
+def _count(text: str) -> int:
+    if not re.fullmatch("[0-9]{1,20}", text):  # one a second for longer than there are clusters
+        raise ValueError(text)
+    return int(text)
+
+
+def _spans(key: ipam.BlockKey, texts: Iterable[str], where: str) -> Iterator[ipam.Span]:
+    for n, text in enumerate(texts):
+        place = f"{where}[{n}]"
+        yield _inside(key, _value(span, text, _SPAN, place), place)
+
+
+def _place(key: ipam.BlockKey, text: str, where: str) -> int:
+    pinned = _value(address, text, _ADDRESS, where)
+    return int(_inside(key, ipam.Span(pinned, pinned), where).first) - key.first
+
+
+def _inside(key: ipam.BlockKey, ends: ipam.Span, where: str) -> ipam.Span:
+    """The addresses, all of which are of the block."""
+    family_fits = ends.first.version == key.family
+    if (
+        family_fits
+        and key.first <= int(ends.first)
+        and int(ends.last) < key.first + ipam.BLOCK_ADDRESSES
+    ):
+        return ends
+    raise Refused(f"{written(ends)} is outside of the block", remedy=_REPAIR, where=where)
+
+
+# The status of an IPPool: how full it is, which nodes lack addresses, what is wrong.
+
+MOST = 2**53 - 1  # a /64 has more; then the number means: at least so many
+MOST_USAGES = 2 * 1025  # families and rails
+MOST_WANTS = 16_384  # what an object has room for
+MOST_CONFLICTS = 64  # that are written; earlier releases wrote all
+LongText = Annotated[str, Meta(max_length=4096)]  # 64 subnets
+FamilyName = Literal["IPv4", "IPv6"]
+
+
+class UsageEntry(SparsePart, kw_only=True):
+    """Addresses of one family, for one rail or for all NICs without one of their own."""
+
+    family: FamilyName
+    """family is the family of the addresses: IPv4 or IPv6."""
+    rail: int | None = None
+    """rail is the rail whose NICs get these addresses. Left out: NICs whose rail has no range of
+    its own.
+    """
+    size: int
+    """size is the number of addresses that pods can get, without excluded and reserved ones; with
+    perNode, of all addresses of the slices. 9007199254740991 means this many or more.
+    """
+    held: int
+    """held is the number of addresses that nodes hold: for pods, resting, or in advance."""
+    free: int
+    """free is the number of addresses that no node holds."""
+    nodes: int
+    """nodes is the number of nodes that hold addresses."""
+
+
+class WantEntry(SparsePart, kw_only=True):
+    """A node that cannot serve a pod, and asks the others to give back."""
+
+    node: Word
+    """node is the node that lacks addresses for a pod."""
+    family: FamilyName
+    """family is the family of the addresses that the node lacks: IPv4 or IPv6."""
+    rail: int | None = None
+    """rail is the rail that the addresses are for. Left out: NICs whose rail has no range of its
+    own.
+    """
+    count: int
+    """count is the number of addresses that the node lacks."""
+    address: Word | None = None
+    """address is the certain address that a pod waits for. Left out: any address will do."""
+
+    def __post_init__(self) -> None:
+        """ValueError when what was read is no address."""
+        if self.address is not None:
+            read_address(self.address)
+
+
+class IPPoolStatus(StatusPart):
+    """The whole status; nodes write `wants`, the controller all the rest."""
+
+    observed_generation: int = NOT_OBSERVED
+    """observedGeneration is metadata.generation of the pool that this status is about. -1: no
+    controller has looked at the pool.
+    """
+    ranges: LongText = ""
+    """ranges is the list of the pool's subnets as one text, for kubectl get."""
+    used: Word = ""
+    """used is the number of addresses that nodes hold, as a text for kubectl get. With two families
+    it has both numbers. Example: 12 v4, 8 v6.
+    """
+    free: Word = ""
+    """free is the number of addresses that no node holds, as a text for kubectl get. With two
+    families it has both numbers. Example: 12 v4, 8 v6.
+    """
+    usage: Annotated[tuple[UsageEntry, ...], Meta(max_length=MOST_USAGES)] = ()
+    """usage says how full the pool is, in one entry for each address family and rail."""
+    wants: Annotated[tuple[WantEntry, ...], Meta(max_length=MOST_WANTS)] = ()
+    """wants are the requests of nodes that lack addresses for pods. Nodes with spare addresses give
+    them back. A node removes its entries when it no longer waits.
+    """
+    conditions: Annotated[tuple[Condition, ...], Meta(max_length=16)] = ()
+    """conditions are Ready and NearlyFull. Ready: the pool can be used, and no address has two
+    holders. NearlyFull: nodes hold at least 90 percent of the addresses of a family and rail. A
+    pool that cannot be used as it is written has Stalled too.
+    """
+    conflicts: Annotated[tuple[Sentence, ...], Meta(max_length=16 * MOST_CONFLICTS)] = ()
+    """conflicts are sentences about addresses that two nodes hold by their IPBlocks, and about
+    IPBlocks that cannot be read: until they can, usage stays as it was. Empty: there are none.
+    """
+
+
+class PoolFindings(Frozen):
+    """What the controller found out about one pool.
+
+    `generation` is that of the object it looked at. `broken` says why the pool cannot be used at
+    all, `scarce` which parts are nearly full, `conflicts` which addresses two nodes hold, and
+    which IPBlocks of its network cannot be read.
+    """
+
+    generation: int
+    usages: Sequence[Usage] = ()
+    broken: str = ""
+    scarce: Sequence[str] = ()
+    conflicts: Sequence[str] = ()
+
+
+def borrow_queue(
+    pool: PoolName, status: IPPoolStatus | None, version: ObjectVersion
+) -> BorrowQueue:
+    """The borrow queue that a pool's status holds."""
+    requests = tuple(
+        BorrowRequest(
+            NodeName(each.node),
+            _family(each.family),
+            each.rail,
+            each.count,
+            read_address(each.address) if each.address else None,
+        )
+        for each in (status.wants if status else ())
+    )
+    return BorrowQueue(pool, requests, version)
+
+
+def with_wants(status: IPPoolStatus | None, requests: Iterable[BorrowRequest]) -> IPPoolStatus:
+    """The status with these requests as its `wants`, everything else as it was."""
+    entries = tuple(
+        WantEntry(
+            node=each.node,
+            family=_name(each.family),
+            rail=each.rail,
+            count=each.count,
+            address=str(each.address) if each.address else None,
+        )
+        for each in requests
+    )
+    return replace(status or IPPoolStatus(), wants=entries)
+
+
+def pool_status(
+    old: IPPoolStatus | None, pool: IPPool | None, findings: PoolFindings, now: str
+) -> IPPoolStatus:
+    """The status that says `findings`; wants stay. `now` is a time as in RFC 3339, for changes.
+
+    Without `pool` its spec is not understood, as `findings` say.
+    """
+    before = old or IPPoolStatus()
+    usage = tuple(
+        UsageEntry(
+            family=_name(each.family),
+            rail=each.rail,
+            size=min(each.size, MOST),
+            held=min(each.held, MOST),
+            free=min(each.free, MOST),
+            nodes=each.nodes,
+        )
+        for each in findings.usages
+    )
+    return replace(
+        before,
+        observed_generation=findings.generation,
+        ranges=cut(", ".join(str(each.subnet) for each in (pool.ranges if pool else ())), 4096),
+        used=counted((each.family, each.held) for each in findings.usages),
+        free=counted((each.family, each.free) for each in findings.usages),
+        usage=usage,
+        conditions=observed(_conditions(before.conditions, findings, now), findings.generation),
+        conflicts=tuple(cut(each) for each in findings.conflicts[:MOST_CONFLICTS]),
+    )
+
+
+def counted(parts: Iterable[tuple[Family, int]]) -> str:
+    """Numbers of addresses, summed by family: ``12``, or ``12 v4, 8 v6``."""
+    sums: dict[Family, int] = {}
+    for family, count in parts:
+        sums[family] = sums.get(family, 0) + count
+    if len(sums) == 1:
+        return "".join(_short(count) for count in sums.values())
+    return ", ".join(f"{_short(count)} v{family}" for family, count in sorted(sums.items()))
+
+
+def _short(count: int) -> str:
+    return str(count) if count < 10**9 else f"{count:.1e}".replace("e+", "e")
+
+
+def _conditions(
+    old: tuple[Condition, ...], findings: PoolFindings, now: str
+) -> tuple[Condition, ...]:
+    """Ready and NearlyFull; Stalled where only another spec helps."""
+    ready = ("Usable", "Nodes give addresses of it.")
+    if findings.broken:
+        ready = ("Refused", findings.broken)
+    elif findings.conflicts:
+        ready = ("Conflict", findings.conflicts[0])
+    full = ("Room", "There is room.")
+    if findings.scarce:
+        full = ("Scarce", " ".join(f"{each}." for each in findings.scarce))
+    usable = not (findings.broken or findings.conflicts)
+    return (
+        condition(old, now, "Ready", usable, ready),
+        condition(old, now, "NearlyFull", bool(findings.scarce), full),
+        *stalled(old, now, ready if findings.broken else None),
+    )
+
+
+def _family(name: FamilyName) -> Family:
+    return Family.V4 if name == "IPv4" else Family.V6
+
+
+def _name(family: Family) -> FamilyName:
+    return "IPv4" if family is Family.V4 else "IPv6"

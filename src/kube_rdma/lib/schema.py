@@ -1,0 +1,333 @@
+"""Custom resource definitions, made from the models that read the objects.
+
+The API server wants a structural schema: no $ref, no title, each null said as nullable. What
+pydantic writes of documents of people, and struct_schema of those of programs, is turned into that
+here, so that nothing is written by hand twice.
+cli/definitions lists the kinds, tools/crds writes config/crds. The rules are Kubernetes'
+"Specifying a structural schema".
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from functools import cache
+from itertools import pairwise
+from types import ModuleType, NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
+
+import yaml
+from msgspec import Meta, Struct, structs
+from pydantic import BaseModel
+
+from kube_base.frozen import Frozen
+from kube_rdma.model.kubernetes import NOT_OBSERVED, Condition
+
+# What a field is for: the sentence below it in its model, for whoever asks for a schema.
+
+
+def sentences(model: type) -> dict[str, str]:
+    """The sentences of a model's fields, by attribute; a field without one is missing.
+
+    A sentence is the text that follows the field in the class, as PEP 257 calls it an attribute
+    docstring. Fields of base classes have theirs there.
+    """
+    texts: dict[str, str] = {}
+    for part in reversed(model.__mro__):
+        if part.__module__.startswith("kube_rdma."):
+            texts |= _in_class(sys.modules[part.__module__]).get(part.__name__, {})
+    return texts
+
+
+def add(schema: dict[str, Any], aliases: dict[str, str], model: type) -> None:
+    """Write the sentences into the properties of a JSON schema, which are named by `aliases`."""
+    properties = schema.get("properties", {})
+    for field, text in sentences(model).items():
+        if isinstance(part := properties.get(aliases.get(field, field)), dict):
+            part["description"] = text
+
+
+@cache
+def _in_class(module: ModuleType) -> dict[str, dict[str, str]]:
+    tree = ast.parse(inspect.getsource(module))
+    classes = (node for node in tree.body if isinstance(node, ast.ClassDef))
+    return {each.name: dict(_in_body(each.body)) for each in classes}
+
+
+def _in_body(body: list[ast.stmt]) -> Iterator[tuple[str, str]]:
+    for field, below in pairwise(body):
+        match field, below:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(text))),
+            ):
+                yield name, " ".join(text.split())
+
+
+# The JSON schema of a Struct, for what programs write: the statuses of kinds, whole reports.
+
+LIST_KEYS = "x-kubernetes-list-map-keys"
+
+Json: TypeAlias = dict[str, Any]
+
+_PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean"}
+
+
+def struct_schema(kind: type[Struct]) -> Json:
+    """The schema of a Struct's documents, with the sentence of each field."""
+    fields = structs.fields(kind)
+    schema: Json = {
+        "description": kind.__doc__,
+        "properties": {each.encode_name: _field(each) for each in fields},
+        "type": "object",
+    }
+    if required := [each.encode_name for each in fields if each.required]:
+        schema["required"] = required
+    if kind is Condition:  # so a client that applies one condition takes no other away
+        schema[LIST_KEYS] = ["type"]
+    add(schema, {each.name: each.encode_name for each in fields}, kind)
+    return dict(sorted(schema.items()))
+
+
+def _field(field: structs.FieldInfo) -> Json:
+    part = {"description": "", **_of_type(field.type)}
+    if field.required or field.default in ((), None):
+        return part
+    return {"default": field.default, **part}
+
+
+def _of_type(hint: Any) -> Json:
+    """The keywords of a type, in the order in which pydantic writes them."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _limited(_of_type(arguments[0]), arguments[1])
+    if origin in (Union, UnionType):
+        (real,) = (each for each in arguments if each is not NoneType)
+        return {"anyOf": [_of_type(real), {"type": "null"}]}
+    if origin is tuple:
+        return {"items": _of_type(arguments[0]), "type": "array"}
+    if origin is Literal:
+        return {"enum": list(arguments), "type": "string"}
+    return _of_class(getattr(hint, "__supertype__", hint))
+
+
+def _of_class(kind: type) -> Json:
+    if issubclass(kind, Struct):
+        return struct_schema(kind)
+    if issubclass(kind, Enum):
+        return {"enum": [each.value for each in kind], "type": "string"}
+    return {"type": _PLAIN[kind]}
+
+
+def _limited(schema: Json, meta: Meta) -> Json:
+    longest = "maxItems" if schema["type"] == "array" else "maxLength"
+    limits = {longest: meta.max_length, "minimum": meta.ge, "pattern": meta.pattern}
+    schema |= {keyword: limit for keyword, limit in limits.items() if limit is not None}
+    return dict(sorted(schema.items()))
+
+
+GROUP = "kube-rdma.io"
+VERSION = "v1alpha1"
+CATEGORY = "kube-rdma"
+
+
+LIST_TYPE = "x-kubernetes-list-type"
+OBSERVED = ["observedGeneration"]
+
+_KEPT = frozenset(
+    (
+        *("type", "description", "pattern", "enum", "format", "nullable", "required", "default"),
+        *("minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "maxProperties"),
+    )
+)
+
+
+LOOKAROUND = re.compile(r"\(\?<?[=!]")
+"""What a pattern of Go's may not have: the API server and Helm refuse the whole schema for it."""
+
+
+class Column(Frozen):
+    """A column of kubectl; `path` leads to one value. A `wide` one is shown by `-o wide` alone."""
+
+    name: str
+    path: str
+    type: str = "string"
+    wide: bool = False
+
+
+class ResourceDefinition(Frozen):
+    """One kind of the group. A model with a status gets the subresource.
+
+    `short` is a name that kubectl takes in place of the plural; all kinds of this project's group
+    are in the category kube-rdma, so `kubectl get kube-rdma` shows them.
+    """
+
+    model: type[BaseModel | Struct]
+    plural: str
+    short: str = ""
+    columns: tuple[Column, ...] = ()
+    group: str = GROUP
+    namespaced: bool = False
+
+    @property
+    def kind(self) -> str:
+        """The name of the kind, as the model's field says it."""
+        (kind,) = structural(self.model)["properties"]["kind"]["enum"]
+        return str(kind)
+
+    @property
+    def name(self) -> str:
+        """Of the object: ippools.kube-rdma.io."""
+        return f"{self.plural}.{self.group}"
+
+
+def definition(resource: ResourceDefinition) -> Json:
+    """The CustomResourceDefinition of a kind."""
+    schema = structural(resource.model)
+    parts = schema["properties"]
+    version_sentence = f"apiVersion is {resource.group}/{VERSION}."
+    parts["apiVersion"] = {"description": version_sentence, "type": "string"}
+    parts["kind"] = {"description": f"kind is {resource.kind}.", "type": "string"}
+    parts["metadata"] = _metadata(parts.get("metadata", {}))
+    if "spec" in parts:
+        schema["required"] = ["spec"]
+    else:  # a report, whose metadata is all that somebody may write by hand
+        del schema["required"]
+    has_status = "status" in parts
+    if has_status:
+        parts["status"].pop("nullable", None)
+        if parts["status"].get("required", OBSERVED) == OBSERVED and "spec" in parts:
+            _not_observed(parts["status"])
+    version: Json = {"name": VERSION, "served": True, "storage": True}
+    if has_status:
+        version["subresources"] = {"status": {}}
+    version["additionalPrinterColumns"] = [_column(each) for each in resource.columns]
+    version["schema"] = {"openAPIV3Schema": schema}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": resource.name},
+        "spec": {
+            "group": resource.group,
+            "scope": "Namespaced" if resource.namespaced else "Cluster",
+            "names": _names(resource),
+            "versions": [version],
+        },
+    }
+
+
+def _not_observed(status: Json) -> None:
+    """A new object has a status at once, which says that no program has looked at it yet.
+
+    Without one kstatus calls a new object current (fluxcd/cli-utils@v1.2.2
+    pkg/kstatus/status/status.go, checkReadyCondition), and nobody waits for it.
+    """
+    (name,) = OBSERVED
+    if name in status["properties"]:
+        status["default"] = {name: NOT_OBSERVED}
+
+
+def _column(column: Column) -> Json:
+    written = {"name": column.name, "type": column.type, "jsonPath": column.path}
+    return {**written, "priority": 1} if column.wide else written
+
+
+def _names(resource: ResourceDefinition) -> Json:
+    names: Json = {
+        "kind": resource.kind,
+        "listKind": f"{resource.kind}List",
+        "plural": resource.plural,
+        "singular": resource.kind.lower(),
+    }
+    if resource.short:
+        names["shortNames"] = [resource.short]
+    if resource.group == GROUP:
+        names["categories"] = [CATEGORY]
+    return names
+
+
+def text(resource: ResourceDefinition) -> str:
+    """The definition as YAML, as config/crds holds it."""
+    plain = json.loads(json.dumps(definition(resource)))  # nothing twice: YAML would refer to it
+    return yaml.safe_dump(plain, sort_keys=False, width=100)
+
+
+def structural(model: type[BaseModel | Struct]) -> Json:
+    """The structural schema of a model's documents."""
+    made = _json_schema(model)
+    return _converted(made, made.get("$defs", {}))
+
+
+@cache
+def _json_schema(model: type[BaseModel | Struct]) -> Mapping[str, Any]:
+    """What takes most of the time of a definition, which asks several times."""
+    if issubclass(model, BaseModel):
+        return model.model_json_schema()
+    return struct_schema(model)
+
+
+def _converted(schema: Mapping[str, Any], parts: Mapping[str, Json]) -> Json:
+    """One node of the schema, and all below it."""
+    if "$ref" in schema:
+        part = parts[schema["$ref"].removeprefix("#/$defs/")]
+        return _converted({**part, **{k: v for k, v in schema.items() if k != "$ref"}}, parts)
+    if "anyOf" in schema:
+        real = [each for each in schema["anyOf"] if each != {"type": "null"}]
+        if len(real) != 1:
+            raise TypeError(f"a structural schema has no choice between types: {schema}")
+        rest = {key: value for key, value in schema.items() if key != "anyOf"}
+        return {**_converted({**real[0], **rest}, parts), "nullable": True}
+    converted = _own_keywords(schema)
+    if "properties" in schema:
+        inner = schema["properties"].items()
+        converted["properties"] = {name: _converted(each, parts) for name, each in inner}
+    if schema.get("additionalProperties") is True:
+        converted["x-kubernetes-preserve-unknown-fields"] = True
+    for key in ("items", "additionalProperties"):
+        if isinstance(schema.get(key), Mapping):
+            converted[key] = _converted(schema[key], parts)
+            converted[key].pop("description", None)  # the field's sentence says it
+    return _list_type(converted) | converted if "items" in converted else converted
+
+
+def _list_type(array: Json) -> Json:
+    """How server-side apply merges a list: as a whole, or by the keys that its elements name."""
+    keys = array["items"].pop(LIST_KEYS, None)
+    if keys is None:
+        return {LIST_TYPE: "atomic"}
+    return {LIST_TYPE: "map", LIST_KEYS: keys}
+
+
+def _own_keywords(schema: Mapping[str, Any]) -> Json:
+    """What one node says itself. Of defaults only those stay that a person would want to see."""
+    keywords = {
+        key: value
+        for key, value in schema.items()
+        if key in _KEPT or key.startswith("x-kubernetes-")
+    }
+    if LOOKAROUND.search(keywords.get("pattern", "")):
+        del keywords["pattern"]  # Go's expressions have none; the model has a rule in CEL for it
+    if keywords.get("default", 0) in (None, "", []):
+        del keywords["default"]
+    if "const" in schema:
+        keywords["enum"] = [schema["const"]]
+    for strict, limit in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
+        if strict in schema:
+            keywords |= {limit: schema[strict], strict: True}
+    if "description" in keywords:
+        keywords["description"] = " ".join(keywords["description"].split())
+    return keywords
+
+
+def _metadata(schema: Json) -> Json:
+    """Of metadata a definition may restrict the name alone, and not even describe it.
+
+    "must not specify anything other than name and generateName" (apiextensions' validation).
+    """
+    name = schema.get("properties", {}).get("name")
+    return {"type": "object", "properties": {"name": name}} if name else {"type": "object"}

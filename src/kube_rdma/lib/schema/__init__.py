@@ -1,1 +1,0 @@
-"""Makes definitions and reference pages of kinds at the API server from their models."""

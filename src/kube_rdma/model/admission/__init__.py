@@ -1,1 +1,0 @@
-"""A pod before it runs, and what is known beside it."""

@@ -1,0 +1,74 @@
+"""Who holds which shares, as the kubelet knows it.
+
+adapters/kubelet reads it from the pod resources API, and from the kubelet's own record on the disk;
+it joins a share to the pod that Allocate does not name.
+"""
+
+from __future__ import annotations
+
+from kube_base.frozen import Frozen
+from kube_rdma.model.claims.devices import ClaimedDevice
+from kube_rdma.model.device import PciPosition
+from kube_rdma.model.late_binding import PodName
+from kube_rdma.model.pools import ShareId
+
+
+class Holding(Frozen):
+    """What one container holds of one resource; `shares` and `numa_nodes` are sorted."""
+
+    namespace: str
+    pod: str
+    container: str
+    resource: str
+    shares: tuple[ShareId, ...]
+    numa_nodes: tuple[int, ...] = ()  # those that the shares are near to
+
+
+class Allocatable(Frozen):
+    """A healthy device of this node, given away or not; `numa_nodes` are sorted."""
+
+    resource: str
+    share: ShareId
+    numa_nodes: tuple[int, ...] = ()
+
+
+class NodeHoldings(Frozen):
+    """All that the containers of a node hold: shares of device plugins, and devices by claims.
+
+    `pods` are those that the kubelet told of, whether they hold anything or not.
+    """
+
+    shares: tuple[Holding, ...] = ()
+    devices: tuple[ClaimedDevice, ...] = ()
+    pods: tuple[PodName, ...] = ()
+
+
+class RecordedGrant(Frozen):
+    """What the kubelet wrote down for a container, before that started; `shares` are sorted.
+
+    `uid` is the pod's, of a static pod the one that its runtime knows. A record outlives its pod
+    until the kubelet writes again.
+    """
+
+    uid: str
+    container: str
+    resource: str
+    shares: tuple[ShareId, ...]
+
+
+# Where GPUs sit, as far as it matters for the cards beside them.
+
+
+class FreeGpu(Frozen):
+    """A GPU that no container holds."""
+
+    numa_nodes: tuple[int, ...]
+    seat: PciPosition | None = None
+
+
+class HeldGpu(Frozen):
+    """A GPU of a container; `name` is its PCI address, else what its own plugin calls it."""
+
+    name: str
+    numa_nodes: tuple[int, ...]
+    seat: PciPosition | None = None

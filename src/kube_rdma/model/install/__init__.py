@@ -1,1 +1,0 @@
-"""Objects with holes, of which an installation is filled, and the values that fill them."""

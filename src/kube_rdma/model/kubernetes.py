@@ -1,0 +1,224 @@
+"""A node as the API server knows it, as far as kube-rdma looks: what it is called, what it offers.
+
+adapters/cluster reads it, programs compare it with what the kernel and the kubelet say.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from fractions import Fraction
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from kube_base.frozen import Frozen, replace
+
+
+class Taint(Frozen):
+    """What keeps pods away; `effect` is NoSchedule, PreferNoSchedule or NoExecute."""
+
+    key: str
+    effect: str
+    value: str = ""
+
+
+class NodeCondition(Frozen):
+    """What one condition of a node says; `status` is True, False or Unknown."""
+
+    status: str
+    reason: str  # one word, CamelCase
+    message: str
+
+
+class NodeState(Frozen):
+    """One Node object. Labels, annotations and allocatable are sorted by name.
+
+    `allocatable` counts whole units of the resource: cores, bytes, shares; a fraction is cut off.
+    `ready` is None while nothing is known of the kubelet, `cards` while nobody judged them.
+    """
+
+    name: str
+    uid: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
+    annotations: tuple[tuple[str, str], ...] = ()
+    allocatable: tuple[tuple[str, int], ...] = ()
+    kubelet_version: str = ""  # v1.36.3
+    runtime_version: str = ""  # containerd://2.4.2
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+    ready: bool | None = None
+    cards: NodeCondition | None = None  # kube-rdma.io/CardsHealthy
+    addresses: tuple[tuple[str, str], ...] = ()  # type and address, as ("InternalIP", "10.0.0.7")
+
+
+class LabelChange(Frozen):
+    """Labels and annotations of a node that get another value; None takes one away."""
+
+    labels: Mapping[str, str | None]
+    annotations: Mapping[str, str | None]
+
+
+# A pod as the API server knows it, as far as attaching networks and cards needs it.
+
+MIRROR = "kubernetes.io/config.mirror"  # what the kubelet writes at the object of a static pod
+
+OVER = ("Succeeded", "Failed")
+"""Phases of pods of which no container runs again."""
+
+
+class PodState(Frozen):
+    """One Pod object. Labels and annotations are sorted by name.
+
+    A pod that was deleted and made anew has the same name and another `uid`.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    annotations: tuple[tuple[str, str], ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
+    host_network: bool = False
+    node: str = ""  # empty until it is scheduled
+    phase: str = ""  # Pending, Running, Succeeded, Failed, Unknown
+    deleting: bool = False  # it was asked to end
+    owner: str = ""  # who makes another pod in its place; of a ReplicaSet without its hash
+    created: str = ""  # RFC 3339, as the API server wrote it
+
+    @property
+    def controlled(self) -> bool:
+        """Whether an owner makes another pod in its place (ownerReferences)."""
+        return bool(self.owner)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no container of it runs again."""
+        return self.phase in OVER
+
+    @property
+    def is_static(self) -> bool:
+        """Whether its manifest is a file of the node; then the object is only its mirror."""
+        return MIRROR in dict(self.annotations)
+
+    @property
+    def runtime_uid(self) -> str:
+        """Its uid as kubelet and runtime know it: that of a static pod is another one than here."""
+        return dict(self.annotations).get(MIRROR, self.uid)
+
+
+# Parts of a status that several kinds have: conditions, texts with an end, how times are written.
+
+LONGEST = 512  # characters of a sentence
+LONGEST_MESSAGE = 32_768  # characters of a condition's message, as in meta/v1
+NOT_OBSERVED = -1  # the observedGeneration of an object that no program has looked at
+_CUT = "…"
+
+Sentence = Annotated[str, Meta(max_length=LONGEST)]
+Word = Annotated[str, Meta(max_length=253)]
+
+
+class StatusPart(Frozen, rename="camel"):
+    """A part of a status: what a newer version adds is not a fault."""
+
+
+class SparsePart(StatusPart, omit_defaults=True):
+    """A part that leaves out what has its default."""
+
+
+class Condition(SparsePart):
+    """As meta/v1 Condition. In a list there is one of each type (lib/schema)."""
+
+    type: Word
+    """type is the name of the condition. Example: Ready."""
+    status: Literal["True", "False", "Unknown"]
+    """status is True if the condition holds, False if it does not, Unknown if it is not known."""
+    reason: Word
+    """reason is why the condition has this status, in one word that programs can compare."""
+    message: Annotated[str, Meta(max_length=LONGEST_MESSAGE)]
+    """message is why the condition has this status, in a sentence for people."""
+    last_transition_time: Word
+    """lastTransitionTime is when status last changed, in RFC 3339. Example: 2026-11-22T12:00:00Z.
+    """
+    observed_generation: int | None = None
+    """observedGeneration is the metadata.generation of the object that this condition is about.
+    Left out: the object has no spec.
+    """
+
+
+def moment(now: datetime) -> str:
+    """A time as a status has it (RFC 3339), in whole seconds."""
+    return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def condition(
+    before: Iterable[Condition], now: str, kind: str, holds: bool, words: tuple[str, str]
+) -> Condition:
+    """The condition of a type with its reason and message.
+
+    It holds since `now`, unless one of those before had the same status already.
+    """
+    status: Literal["True", "False"] = "True" if holds else "False"
+    same = (each for each in before if (each.type, each.status) == (kind, status))
+    since = next((each.last_transition_time for each in same), now)
+    reason, message = words
+    return Condition(kind, status, reason, cut(message, LONGEST_MESSAGE), since)
+
+
+def stalled(
+    before: Iterable[Condition], now: str, why: tuple[str, str] | None
+) -> tuple[Condition, ...]:
+    """The condition Stalled, with its reason and message; none where nothing is stalled.
+
+    kstatus (fluxcd/cli-utils@v1.2.2 pkg/kstatus/status/generic.go) reads it: whoever waits for the
+    object gives up at once. So it is for what only another spec can mend.
+    """
+    return (condition(before, now, "Stalled", True, why),) if why else ()
+
+
+def observed(conditions: Iterable[Condition], generation: int) -> tuple[Condition, ...]:
+    """The conditions as those of an object of this metadata.generation."""
+    return tuple(replace(each, observed_generation=generation) for each in conditions)
+
+
+def cut(text: str, longest: int = LONGEST) -> str:
+    """At most so many characters of a text; an end that is cut off shows."""
+    return text if len(text) <= longest else text[: longest - len(_CUT)] + _CUT
+
+
+# Quantities of Kubernetes (resource.Quantity): what ``1k``, ``500m`` or ``2Gi`` is.
+
+_QUANTITY = re.compile(r"([+-]?[0-9]*\.?[0-9]*)([eE][+-]?[0-9]+|[numkMGTPE]|[KMGTPE]i|)")
+_MOST_SIGNS = 64  # of a text; what an API server writes has 20
+_MOST_POWER = 36  # it keeps no number of more than 19 digits; a larger one would fill the memory
+_SUFFIXES = {
+    suffix: Fraction(10) ** power for power, suffix in zip(range(-9, 0, 3), "num", strict=True)
+}
+_THOUSANDS = ("", *"kMGTPE")
+_SUFFIXES |= {suffix: Fraction(1000) ** n for n, suffix in enumerate(_THOUSANDS) if suffix}
+_SUFFIXES |= {f"{suffix}i": Fraction(1024) ** (n + 1) for n, suffix in enumerate("KMGTPE")}
+
+
+def quantity(text: str) -> Fraction:
+    """What a quantity is: 1k is 1000, 500m one half, 1Ki 1024; ValueError for another text."""
+    match = _QUANTITY.fullmatch(text) if len(text) <= _MOST_SIGNS else None
+    if not match or not any(c.isdigit() for c in match[1]):
+        raise ValueError(f"not a quantity: {text!r:.80}")
+    number, suffix = Fraction(match[1]), match[2]
+    if suffix in _SUFFIXES:
+        number *= _SUFFIXES[suffix]
+    elif suffix:
+        power = int(suffix[1:])
+        if abs(power) > _MOST_POWER:
+            raise ValueError(f"not a quantity of Kubernetes: {text!r}")
+        number *= Fraction(10) ** power
+    return number
+
+
+def quantity_text(number: int) -> str:
+    """A whole number as the API server writes a quantity: 16, 1k, 400G, 2500M."""
+    power = 0
+    while number and not number % 1000 and power < len(_THOUSANDS) - 1:
+        number //= 1000
+        power += 1
+    return f"{number}{_THOUSANDS[power]}"

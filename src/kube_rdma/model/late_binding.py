@@ -1,0 +1,198 @@
+"""What is promised at Allocate and bound when a pod's network is attached: Promise and Binding.
+
+The kubelet asks for a container's devices before the pod has a network, so Allocate only names a
+CDI device (Promise); what that name stands for is written later (Binding) and looked up by the
+runtime when it creates the container (docs/decisions/0009). Both are journalled.
+attach/rules/late_binding decides about them, adapters/runtime writes the CDI files.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NewType
+
+from kube_base.frozen import Frozen
+from kube_rdma.model.card import CardId
+from kube_rdma.model.pools import FileMount, ShareId
+from kube_rdma.model.settings import PlacedNet
+
+Nonce = NewType("Nonce", str)
+"""Tells one Allocate from every other: lower-case letters and digits, at random."""
+
+ContainerId = NewType("ContainerId", str)
+"""CNI_CONTAINERID: the sandbox of a pod, never one of its containers. Fresh for each sandbox."""
+
+HeldShare = tuple[str, ShareId]
+"""Resource and id: two resources may use the same ids."""
+
+CDI_KIND = "kube-rdma.io/hca"
+SETTINGS_KIND = "kube-rdma.io/settings"
+"""Kind of CDI devices that are settings alone (attach/rules/settings)."""
+
+
+def cdi_name(shares: tuple[ShareId, ...], nonce: Nonce) -> str:
+    """The qualified CDI device of one Allocate, named after its first share.
+
+    A device name begins and ends with a letter or digit and has ``_ - . :`` inside (CDI SPEC.md);
+    other characters of the share, as the @ of a soft device, become ``_``.
+    """
+    share = re.sub(r"[^A-Za-z0-9_.:-]", "_", shares[0]).lstrip("_.:-")
+    return f"{CDI_KIND}={share}-{nonce}" if share else f"{CDI_KIND}={nonce}"
+
+
+def at_start(nonce: Nonce) -> ContainerId:
+    """Stands for the sandbox of a pod without a network of kube-rdma: CNI never names that one."""
+    return ContainerId(f"start-{nonce}")
+
+
+class PodName(Frozen):
+    """A pod as pod resources name it: without its UID."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        """namespace/name, as in messages of Kubernetes."""
+        return f"{self.namespace}/{self.name}"
+
+
+class Promise(Frozen):
+    """What one Allocate answered: a CDI device that will stand for these shares.
+
+    `replaces`: promises of the same shares that were bound by then. The kubelet allocates for all
+    containers of a pod before its network is attached, so they were another pod's, which is over.
+    """
+
+    nonce: Nonce
+    resource: str
+    shares: tuple[ShareId, ...]
+    cards: tuple[CardId, ...]
+    cdi: str
+    when: float  # seconds of the wall clock; which of two came later, where nothing else tells
+    replaces: tuple[Nonce, ...] = ()
+
+    @property
+    def held(self) -> frozenset[HeldShare]:
+        """Its shares, each with the resource."""
+        return frozenset((self.resource, share) for share in self.shares)
+
+
+class Binding(Frozen):
+    """A promise kept in one sandbox. It holds all it needs, the promise may be forgotten first."""
+
+    nonce: Nonce
+    container: ContainerId
+    pod: PodName
+    uid: str  # of the pod; "" where nobody told it: pod resources do not
+    netns: str  # path of the network namespace; "" where the pod has no network of kube-rdma
+    resource: str
+    shares: tuple[ShareId, ...]
+    cards: tuple[CardId, ...]
+    cdi: str
+    when: float  # seconds of the wall clock, for people
+
+    @property
+    def held(self) -> frozenset[HeldShare]:
+        """Its shares, each with the resource."""
+        return frozenset((self.resource, share) for share in self.shares)
+
+
+class RuntimeHook(Frozen):
+    """A program of the host that the runtime runs for a container at a stage of its life.
+
+    The stages are those of the OCI runtime specification (config.md, "POSIX-platform Hooks").
+    """
+
+    stage: str
+    path: str
+    args: tuple[str, ...]  # the program's own name first
+
+
+class UsedDevice(Frozen):
+    """An RDMA device as a container uses it, by one interface of its pod.
+
+    Without an `interface` it is a card's own, which the container may open: nobody knows yet by
+    which of its GIDs. `gid_index` is that of the interface's first address, None without one and on
+    InfiniBand.
+    `place` is for the topology file of its container, None where that is not asked for.
+    """
+
+    name: str
+    port: int
+    interface: str
+    infiniband: bool = False
+    gid_index: int | None = None
+    place: PlacedNet | None = None
+
+
+def lift_memlock(shim: str) -> RuntimeHook:
+    """What lifts a container's limit of locked memory, by the shim at this path of the host."""
+    return RuntimeHook("createRuntime", shim, ("kube-rdma", "hook", "memlock"))
+
+
+def merge_settings(shim: str, folder: str) -> RuntimeHook:
+    """What merges the settings in this folder of the host with the container's own."""
+    return RuntimeHook("createContainer", shim, ("kube-rdma", "hook", "settings", folder))
+
+
+class Edits(Frozen):
+    """What a CDI device adds to its container; device nodes keep the paths of the host."""
+
+    char_paths: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    mounts: tuple[FileMount, ...] = ()
+    hooks: tuple[RuntimeHook, ...] = ()
+    used: tuple[UsedDevice, ...] = ()  # what it is told of its devices; no edit of the runtime's
+
+
+class CdiFile(Frozen):
+    """A CDI file of kube-rdma, known to be there `since` then (monotonic clock, seconds)."""
+
+    nonce: Nonce
+    container: ContainerId
+    since: float
+
+
+# The container runtime of a node by its own words, its sandboxes, and how a container was made.
+
+
+class Runtime(Frozen):
+    """What makes containers here.
+
+    `cdi`: whether it injects CDI devices, None when it does not say. `cdi_dirs`: where it looks for
+    their files, none when it does not say. `cni_conf` and `cni_binaries`: where it looks for CNI,
+    nothing when it does not say.
+    """
+
+    name: str  # containerd, cri-o
+    version: str  # as the runtime writes it: v2.4.2, 1.7.13~ds1
+    cdi: bool | None = None
+    cdi_dirs: tuple[str, ...] = ()
+    cni_conf: str = ""
+    cni_binaries: tuple[str, ...] = ()
+
+
+class PodSandbox(Frozen):
+    """A sandbox of a pod. One that is not `ready` was stopped, or was never made to the end.
+
+    `created`: nanoseconds of the wall clock, good to tell the newest of one pod.
+    """
+
+    container: ContainerId
+    pod: PodName
+    uid: str  # as the kubelet told it: that of a static pod is another one in the API
+    ready: bool
+    created: int = 0
+
+
+class MadeContainer(Frozen):
+    """What a container was made with, by its OCI spec.
+
+    `variables` are those of its first process, from pod, image and CDI alike. `nodes` are the paths
+    of its device files. `mounts` are the paths in it where something of the host lies, with the
+    host's path.
+    """
+
+    variables: tuple[tuple[str, str], ...] = ()
+    nodes: tuple[str, ...] = ()
+    mounts: tuple[tuple[str, str], ...] = ()

@@ -1,1 +1,0 @@
-"""What Allocate promised, what stands for it later, and the runtime that starts the container."""

@@ -1,1 +1,0 @@
-"""What Prometheus is given, and what moves over RDMA devices between two scrapes."""

@@ -1,0 +1,479 @@
+"""What images of the cards' driver are called, and what they need of their pod, by release.
+
+    image and version of a policy ─► contract_of ─► operator/rules/driver_sets
+
+The rows are NVIDIA's operator's at its tags: manifests/sta(g|t)e-ofed-driver and state_ofed.go of
+Mellanox/network-operator. An image's name and version tell the row, as no field of a policy does.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import Any
+
+from kube_base.frozen import Frozen, field
+
+# What the coming and going of drivers is decided on, node by node, and the acts it comes to.
+
+DRIVER_FIELDS = "kube-rdma.io/driver-fields"  # annotation of drivers' pods: another is outdated
+
+
+class DrainPolicy(Frozen):
+    """Which holders may be evicted; the others are waited for. Words and defaults are kubectl's.
+
+    `selector` is a label selector of pods, "" for all; `seconds` end the evictions, 0 never.
+    """
+
+    selector: str = ""
+    force: bool = False  # also pods that no controller would make anew
+    delete_empty_dir: bool = False  # also pods whose emptyDir volumes would be lost
+    seconds: int = 300
+
+
+class UpgradePolicy(Frozen):
+    """How a policy wants its drivers upgraded; `parallel` nodes at a time, 0 for all.
+
+    `automatic` is about other images alone: first loads and removals go on without it.
+    """
+
+    automatic: bool = False
+    parallel: int = 1
+    drain: DrainPolicy | None = None
+    wait_for: str = ""  # a label selector of pods whose end is waited for besides
+
+    @property
+    def drains(self) -> DrainPolicy | None:
+        """The drain, as far as nodes are emptied at all."""
+        return self.drain if self.automatic else None
+
+
+class DriverPod(Frozen):
+    """A driver's pod on a node: `unloads` when it ends takes the cards' driver away.
+
+    `current`: it is of the DaemonSet's present template.
+    """
+
+    name: str
+    uid: str
+    current: bool
+    ready: bool
+    deleting: bool = False
+    unloads: bool = True  # False: a driver on top of it, such as that of peer memory
+
+
+class DriverPlace(Frozen):
+    """Where a driver belongs: the node's label `key`, its value, and which it should have.
+
+    "" is no label, and so no driver. `unloads` as of its pods.
+    """
+
+    key: str
+    has: str = ""
+    wants: str = ""
+    unloads: bool = True
+
+
+class ShareHolder(Frozen):
+    """A pod that holds RDMA shares of its node; one that `stays` is not to be evicted.
+
+    It would be there again at once (of a DaemonSet, or of a file on the node), or the policy's
+    drain leaves it alone.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    deleting: bool = False
+    stays: bool = False
+
+    def __str__(self) -> str:
+        """As people write it."""
+        return f"{self.namespace}/{self.name}"
+
+
+class UpgradeNode(Frozen):
+    """One node: its drivers' pods and what stands against their coming and going.
+
+    `missing`: a driver's pod that should be there is not. `closed` nodes take no pods, by whoever's
+    will; `ours` were closed by the operator, and `changing` ones among them for a change that it
+    makes itself. `carries` says what the node needs its cards for, and is not known of one that is
+    not `reported`; one that is `away` is not ready.
+    """
+
+    name: str
+    pods: tuple[DriverPod, ...] = ()
+    missing: bool = False
+    holders: tuple[ShareHolder, ...] = ()
+    closed: bool = False
+    ours: bool = False
+    changing: bool = False
+    carries: tuple[str, ...] = ()
+    places: tuple[DriverPlace, ...] = ()  # the driver of the cards first
+    away: bool = False
+    closed_seconds: float = 0.0  # since it was closed for a change
+    reported: bool = True
+
+
+class UpgradeStage(StrEnum):
+    """How far a node is."""
+
+    CURRENT = "current"
+    STARTING = "starting"  # its driver ends or begins
+    CLOSED = "closed"  # its holders are being evicted
+    WAITING_FOR_PODS = "waiting for pods"
+    WAITING_FOR_OTHERS = "waiting for other nodes"
+    REFUSED = "refused"
+    AWAY = "away"  # the node is not ready
+    MANUAL = "manual"  # the policy has people end the drivers
+
+
+class NodeStage(Frozen):
+    """The stage of one node, with a sentence where somebody may have to act."""
+
+    node: str
+    stage: UpgradeStage
+    sentence: str = ""
+
+
+class Close(Frozen):
+    """Let a node take no pods, for a `change` of its drivers or while one of them starts."""
+
+    node: str
+    change: bool = True
+
+
+class Open(Frozen):
+    """Let it take pods again."""
+
+    node: str
+
+
+class Evict(Frozen):
+    """End a holder, as a drain does."""
+
+    node: str
+    pod: ShareHolder
+
+
+class EndDrivers(Frozen):
+    """End drivers' pods of a node, those on top first; their DaemonSets make new ones."""
+
+    node: str
+    pods: tuple[DriverPod, ...]
+
+
+class LabelDrivers(Frozen):
+    """Write labels of a node, by which drivers' DaemonSets choose it; None takes one away."""
+
+    node: str
+    labels: tuple[tuple[str, str | None], ...]
+
+
+UpgradeAct = Close | Open | Evict | EndDrivers | LabelDrivers
+
+
+class UpgradePlan(Frozen):
+    """What a look comes to: acts in their order, and the stage of each node, by name."""
+
+    acts: tuple[UpgradeAct, ...] = ()
+    stages: tuple[NodeStage, ...] = ()
+
+
+class UpgradeState(Frozen):
+    """How far the upgrade of all nodes is; `reason` is for programs, `message` a sentence."""
+
+    current: bool
+    reason: str
+    message: str = ""
+
+
+# What a NicClusterPolicy wants on the nodes of a cluster, and how far that has come.
+
+
+class ComponentName(StrEnum):
+    """The parts of a policy, by the names that its status has for them; in the order of v0.1.0.
+
+    Later releases put the SR-IOV plugin behind the shared one.
+    """
+
+    DRIVER = "state-OFED"
+    DEVICE_PLUGIN = "state-RDMA-device-plugin"
+    SRIOV_PLUGIN = "state-SRIOV-device-plugin"
+    PEER_DRIVER = "state-NV-Peer"
+
+
+PLUGINS = (ComponentName.DEVICE_PLUGIN, ComponentName.SRIOV_PLUGIN)
+
+
+class AppliedState(StrEnum):
+    """How far a part is, as the status spells it; a part that nobody asks for is ignored."""
+
+    READY = "ready"
+    NOT_READY = "notReady"
+    IGNORE = "ignore"
+    ERROR = "error"
+
+
+class ComponentImage(Frozen):
+    """An image as a policy names it: the three parts of which each component makes its tag.
+
+    A version may be a digest, ``sha256:`` with 64 digits: it names one image, whatever its tag.
+    """
+
+    repository: str
+    image: str
+    version: str
+
+    @property
+    def digest(self) -> str:
+        """The version, where it is one."""
+        return self.version if ":" in self.version else ""
+
+
+class PolicyDriver(Frozen):
+    """The driver of the cards; `env` are entries of its container, as in a pod.
+
+    `probes` has fields of the container's probes that are not to have their usual values, by the
+    name of the probe, and `resources` its requests and limits.
+    """
+
+    image: ComponentImage
+    env: tuple[dict[str, object], ...] = ()
+    grace_seconds: int = 300  # until a driver that ends is killed
+    precompiled: bool = False  # an image for each kernel, of those that have both
+    probes: dict[str, dict[str, int]] = field(default_factory=dict)
+    resources: dict[str, Any] | None = None
+
+
+class DevicePluginSection(Frozen):
+    """A device plugin; `config` is the text of its configuration, checked already.
+
+    None: its ConfigMap is the administrator's. With `networks` the image is kube-rdma's and puts
+    networks into pods besides.
+    """
+
+    image: ComponentImage
+    config: str | None
+    networks: bool = False
+    resources: tuple[str, ...] = ()  # that the configuration offers
+    requirements: dict[str, Any] | None = None  # of its container, as in a pod
+
+
+class PeerDriverSection(Frozen):
+    """The peer-memory driver; `gpu_driver_path` is where the GPU driver's files are on a node."""
+
+    image: ComponentImage
+    gpu_driver_path: str = ""
+
+
+class PolicyNote(Frozen):
+    """A sentence about a field that has no effect, or another than people may think.
+
+    The sentence names the field.
+    """
+
+    path: tuple[str | int, ...]  # below spec
+    sentence: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        """As people read it."""
+        return self.sentence
+
+
+class ClusterPolicy(Frozen):
+    """One policy. A section that is None is not wanted; `notes` name fields without effect."""
+
+    name: str
+    namespace: str
+    uid: str
+    created: str = ""  # RFC 3339
+    driver: PolicyDriver | None = None
+    device_plugin: DevicePluginSection | None = None
+    sriov_plugin: DevicePluginSection | None = None
+    peer_driver: PeerDriverSection | None = None
+    upgrades: UpgradePolicy = UpgradePolicy()
+    pull_secrets: tuple[str, ...] = ()
+    tolerations: tuple[dict[str, object], ...] = ()
+    affinity: dict[str, Any] | None = None  # to nodes, as in a pod; only what is required counts
+    notes: tuple[PolicyNote, ...] = ()
+
+    @property
+    def plugins(self) -> tuple[DevicePluginSection, ...]:
+        """The device plugins that it wants."""
+        return tuple(filter(None, (self.device_plugin, self.sriov_plugin)))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it wants nothing that kube-rdma deploys."""
+        return not (self.driver or self.peer_driver or self.plugins)
+
+
+class PolicyNode(Frozen):
+    """A node as its labels tell it: a driver's image is chosen by them; "" where one is missing."""
+
+    name: str
+    architecture: str = ""  # amd64
+    distribution: str = ""  # ubuntu
+    release: str = ""  # 18.04
+    kernel: str = ""  # 4.15.0-109-generic
+    has_cards: bool = False
+    has_gpus: bool = False
+    closed: bool = False  # it takes no pods
+    ours: bool = False  # the operator closed it
+    changing: bool = False  # for a change of its drivers
+    closed_since: str = ""  # RFC 3339, of a change
+    away: bool = False  # it is not ready
+    labels: tuple[tuple[str, str], ...] = ()
+    addresses: tuple[str, ...] = ()  # those by which the API server knows it
+
+
+class ComponentStatus(Frozen):
+    """How far one part of a policy is; `reason` is a word for programs, `message` a sentence."""
+
+    component: ComponentName
+    state: AppliedState
+    reason: str
+    message: str = ""
+
+
+class DaemonSetProgress(Frozen):
+    """What the API server counts of a DaemonSet's pods; `current`: its status is of this spec.
+
+    `unpulled` says which image the kubelet of some node cannot pull, "" where there is none.
+    """
+
+    desired: int = 0
+    available: int = 0
+    current: bool = True
+    unpulled: str = ""
+
+
+VENDOR_LABEL = "nvidia.com/ofed-driver"  # by it the vendor's own drivers keep off a node
+_FIRST_NAME = "ofed-driver"
+_LATER_NAMES = ("mofed", "doca-driver")
+_NUMBERS = re.compile(r"(\d{1,4})\.(\d{1,4})(?:[.-]|$)")
+
+
+class HostFolder(Frozen):
+    """A folder or file of the node, and where the container has it; `kind` as of a hostPath."""
+
+    name: str
+    host: str
+    mount: str
+    propagation: str = ""
+    read_only: bool = False
+    kind: str = "DirectoryOrCreate"
+
+
+class DriverContract(Frozen):
+    """One row: the forms of an image's name, and the pod that the image is made for.
+
+    `kernel_form` is that of images that were built for one kernel, "" where `form` has the kernel
+    already, or no such images are known. `ready` is the file that an image makes when its modules
+    are loaded.
+    """
+
+    releases: str
+    form: str
+    container: str
+    ready: str
+    folders: tuple[HostFolder, ...]
+    kernel_form: str = ""
+    env: tuple[tuple[str, str], ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
+    levelled: bool = True  # the container has the SELinux level s0
+
+
+DRIVER_FILES = "/run/mellanox/drivers"  # headers and modules, for the peer-memory driver
+_SHARED = HostFolder("run-mofed", DRIVER_FILES, DRIVER_FILES, "Bidirectional")
+_NETWORK = HostFolder("etc-network", "/etc/network", "/etc/network")
+_OF_1 = (
+    _SHARED,
+    _NETWORK,
+    HostFolder("host-etc", "/etc", "/host/etc", kind=""),
+    HostFolder("host-usr", "/usr", "/host/usr", kind=""),
+    HostFolder("host-udev", "/lib/udev", "/host/lib/udev", kind=""),
+)
+_OF_23 = (
+    *_OF_1,
+    HostFolder("host-run-udev", "/run/udev", "/run/udev", read_only=True, kind=""),
+    HostFolder("host-lib-modules", "/lib/modules", "/host/lib/modules", kind=""),
+)
+_INVENTORY = "/mnt/drivers-inventory"
+_IB_CORE = "/etc/modprobe.d/ib_core.conf"
+_OF_26 = (
+    *_OF_23,
+    HostFolder("drivers-inventory", "/var/opt/mofed-container/inventory", _INVENTORY),
+    HostFolder("host-ib-core", _IB_CORE, _IB_CORE, kind="FileOrCreate"),
+    HostFolder("dev-infiniband", "/dev/infiniband", "/dev/infiniband"),
+)
+_BY_VERSION = "{repository}/{image}-{version}"
+_BY_TAG = "{repository}/{image}:{version}"
+_LABELS = ((VENDOR_LABEL, ""),)
+
+OF_0_1 = DriverContract(
+    "0.1.0",
+    f"{_BY_VERSION}:{{architecture}}-{{system}}-kver{{kernel}}",
+    "ofed-driver-container",
+    "/.driver-ready",
+    (_SHARED, _NETWORK),
+    levelled=False,
+)
+OF_1 = DriverContract(
+    "0.2 to 1.2",
+    f"{_BY_VERSION}:{{system}}-{{architecture}}",
+    "mofed-container",
+    "/.driver-ready",
+    _OF_1,
+    labels=_LABELS,
+)
+OF_23 = DriverContract(
+    "1.3 to 24.1",
+    f"{_BY_TAG}-{{system}}-{{architecture}}",
+    "mofed-container",
+    "/.driver-ready",
+    _OF_23,
+    env=(("CREATE_IFNAMES_UDEV", "true"),),
+    labels=_LABELS,
+)
+OF_26 = DriverContract(
+    "24.4 to 26.7",
+    f"{_BY_TAG}-{{system}}-{{architecture}}",
+    "mofed-container",
+    f"{DRIVER_FILES}/.driver-ready",
+    _OF_26,
+    kernel_form=f"{_BY_TAG}-{{kernel}}-{{system}}-{{architecture}}",
+    env=(
+        ("CREATE_IFNAMES_UDEV", "true"),
+        ("NVIDIA_NIC_DRIVERS_INVENTORY_PATH", _INVENTORY),
+    ),
+    labels=_LABELS,
+)
+CONTRACTS = (OF_0_1, OF_1, OF_23, OF_26)
+CONTAINERS = tuple(dict.fromkeys(row.container for row in CONTRACTS))
+
+# From which version of an image a row counts: 24.04-0.4.0.0-0 moved the file (a92dae57 of
+# Mellanox/network-operator), 5.7-0.1.2.0 the version (newMofedImageFormatVersion of its v1.3.0).
+_SINCE = (((24, 4), OF_26), ((5, 7), OF_23))
+
+
+def contract_of(image: ComponentImage) -> DriverContract:
+    """The row of an image: by its name where that was used for one row alone, else by its version.
+
+    A digest says no version: then doca-driver is of the last row, and mofed of the one before. An
+    image of another name, as people build them, is of 0.1.0 unless its version is a later one's.
+    """
+    if image.image == _FIRST_NAME:
+        return OF_0_1
+    if image.digest:
+        return {"doca-driver": OF_26, "mofed": OF_23}.get(image.image, OF_0_1)
+    if image.version.startswith("doca"):  # doca3.5.0-26.07-0.7.0.0-0, since 25.7
+        return OF_26
+    numbers = _NUMBERS.match(image.version)
+    version = (int(numbers[1]), int(numbers[2])) if numbers else (0, 0)
+    for first, row in _SINCE:
+        if version >= first:
+            return row
+    return OF_1 if image.image in _LATER_NAMES else OF_0_1

@@ -1,0 +1,436 @@
+"""What one node says of itself: its cards, its pools, what waits and what is wrong.
+
+reports/rules/node_report makes it of each look of the agent, reports/node_report makes it the
+status of an object: lists and texts have an end there, so an object has one too, and columns of
+kubectl, which show one value each, have texts of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from functools import cached_property
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from kube_base.frozen import Frozen, field
+from kube_rdma.model.attach.attachment import Network
+from kube_rdma.model.card import CardId
+from kube_rdma.model.finding import NotSeen
+from kube_rdma.model.kubernetes import Condition, NodeState, Sentence, SparsePart, StatusPart, Word
+from kube_rdma.model.measures import Bandwidth, gbps
+from kube_rdma.model.pools import PolicyAtNode
+
+
+class ReportedPort(SparsePart):
+    """A port of an RDMA device."""
+
+    device: Word
+    """device is the RDMA device of the port. Example: mlx5_0."""
+    number: int
+    """number is the number of the port on its device. Example: 1."""
+    state: Word
+    """state is the state of the port as the kernel spells it; a port carries traffic if it is
+    ACTIVE. Other values are DOWN, INIT, ARMED, ACTIVE_DEFER, NOP and UNKNOWN.
+    """
+    link_layer: Word
+    """linkLayer is what the port speaks: InfiniBand, Ethernet (RoCE) or Unknown."""
+    rate: Bandwidth | None = None
+    """rate is the speed of the port in bit/s, a quantity. Left out: the kernel does not tell it.
+    Example: 400G.
+    """
+    rate_gbps: float | None = None
+    """rateGbps is the old form of rate, in Gbit/s; it goes with the next release. Agents of the
+    release before write it.
+    """
+    netdev: Word | None = None
+    """netdev is the network interface of the port, of Ethernet or IPoIB. Left out: the node sees
+    none. Example: ens2f0np0.
+    """
+
+    @property
+    def gbps(self) -> float | None:
+        """The rate as a number; None where the kernel does not tell it."""
+        return self.rate_gbps if self.rate is None else gbps(self.rate)
+
+
+class ReportedCard(SparsePart):
+    """A card, in a pool or not; the operator reads `carries` and `addresses` before it acts."""
+
+    id: Annotated[CardId, Meta(max_length=253)]
+    """id is the name of the card that survives renames and reboots, mostly its PCI address.
+    Example: 0000:81:00.0.
+    """
+    name: Word
+    """name is what people call the card: its RDMA devices, else its interfaces, else its id.
+    Example: mlx5_0.
+    """
+    resources: Annotated[tuple[Word, ...], Meta(max_length=16)] = ()
+    """resources are the resource names whose pools have the card. Left out: no pool has it.
+    Example: [rdma/hca].
+    """
+    numa_node: int | None = None
+    """numaNode is the NUMA node that the card is near to. Left out: it is not known."""
+    ports: Annotated[tuple[ReportedPort, ...], Meta(max_length=16)] = ()
+    """ports are the ports of the card's RDMA devices. Left out: the node sees no RDMA device of it.
+    """
+    reasons: Annotated[tuple[Sentence, ...], Meta(max_length=8)] = ()
+    """reasons are why the card cannot be given to pods. Left out: the card is healthy. Example: no
+    port is ACTIVE; port 1 is DOWN (Disabled).
+    """
+    gone: bool | None = None
+    """gone is true if a pool had the card and the node no longer has it. Left out: the card is
+    there.
+    """
+    carries: Annotated[tuple[Sentence, ...], Meta(max_length=8)] = ()
+    """carries is what the node itself uses the card for: its default route, further routes, mounted
+    storage. The operator does not change the driver of such a node. Left out: none of these.
+    """
+    addresses: Annotated[tuple[Word, ...], Meta(max_length=16)] = ()
+    """addresses are the IP addresses of the node on the card's interfaces, without prefix length.
+    Left out: none. Example: [192.0.2.7].
+    """
+
+
+class ReportedPool(SparsePart):
+    """A resource as the kubelet is told of it."""
+
+    resource: Word
+    """resource is the resource name that pods ask for. Example: rdma/hca."""
+    mode: Word
+    """mode is how the pool gives its cards to pods: hca, exclusive, shared, shared-multi or sriov.
+    """
+    shares: int
+    """shares is how many shares the agent tells the kubelet of, healthy or not."""
+    healthy: int
+    """healthy is how many of these shares are healthy; the kubelet gives no others to pods."""
+    cards: int
+    """cards is how many cards the pool has, healthy or not."""
+    serve: Word = ""
+    """serve is claims where pods get the cards as devices of claims. The kubelet lists no share
+    then, and kubectl describe node shows 0. Left out: the device plugin serves the pool.
+    """
+
+    @property
+    def by_claims(self) -> bool:
+        """Whether claims serve the pool."""
+        return self.serve == "claims"
+
+    def __str__(self) -> str:
+        """rdma/hca 1000/1000, and by which way if it is not the device plugin."""
+        way = " by claims" if self.by_claims else ""
+        return f"{self.resource} {self.healthy}/{self.shares}{way}"
+
+
+class PendingMode(SparsePart):
+    """A wish for a resource that waits."""
+
+    resource: Word
+    """resource is the resource name that the change is for. Example: rdma/hca."""
+    mode: Word
+    """mode is the mode that the resource is to have. Example: shared."""
+    sentence: Sentence = field(name="message")
+    """message is what the change waits for, such as pods that have to end."""
+
+
+class NodeReport(SparsePart):
+    """What the agent of the node saw at its last look."""
+
+    version: Word = field(name="agentVersion")
+    """agentVersion is the version of kube-rdma that the agent of the node has. Example: 0.1.0."""
+    cards: Annotated[tuple[ReportedCard, ...], Meta(max_length=256)] = ()
+    """cards are all cards of the node's pools, and other RDMA cards that could be used. Where there
+    is no room for all, unhealthy ones are kept before others.
+    """
+    rejected: Annotated[tuple[ReportedCard, ...], Meta(max_length=64)] = ()
+    """rejected are RDMA cards that no pool has and that cannot be used, with the reasons. Left out:
+    none.
+    """
+    pools: Annotated[tuple[ReportedPool, ...], Meta(max_length=64)] = ()
+    """pools are the resources that the agent offers to the kubelet. Left out: none."""
+    pending: Annotated[tuple[PendingMode, ...], Meta(max_length=64)] = ()
+    """pending are resources whose configured mode is not in force yet, and what each waits for.
+    Left out: none.
+    """
+    refusals: Annotated[tuple[Sentence, ...], Meta(max_length=16)] = ()
+    """refusals are sentences about configuration that the agent does not understand. Left out:
+    none.
+    """
+    troubles: Annotated[tuple[Sentence, ...], Meta(max_length=16)] = ()
+    """troubles are sentences about configuration that contradicts itself or the node, such as two
+    pools that name one card. Left out: none.
+    """
+    rerouted: Annotated[tuple[Sentence, ...], Meta(max_length=64)] = ()
+    """rerouted are pods whose default route leads through an interface of a network, which they
+    may have asked for. Left out: none. Example: train/worker-0 by net1.
+    """
+    omitted: int = 0
+    """omitted is how many cards had no room in cards and rejected. Left out: none."""
+    policies: Annotated[tuple[PolicyAtNode, ...], Meta(max_length=64)] = ()
+    """policies are the NodePolicies that select the node, with what became of each. Left out: none.
+    """
+
+    @property
+    def pooled(self) -> tuple[ReportedCard, ...]:
+        """The cards that pools have or had."""
+        return tuple(card for card in self.cards if card.resources or card.gone)
+
+    @property
+    def ill(self) -> tuple[ReportedCard, ...]:
+        """Those of them that cannot be given away."""
+        return tuple(card for card in self.pooled if card.reasons)
+
+
+class ReportSummary(SparsePart):
+    """The columns of kubectl."""
+
+    cards: int
+    """cards is how many cards the pools of the node have, cards that are gone included."""
+    healthy: int
+    """healthy is how many of these cards can be given to pods."""
+    pools: Word = ""
+    """pools is each resource with its healthy shares and all of them, and "by claims" where claims
+    serve it. Example: rdma/hca 1000/1000.
+    """
+    mode: Word = ""
+    """mode is the mode of the pools, or several with commas between them. Example: hca."""
+    pending: Word = ""
+    """pending is each resource that waits and the mode that it is to have. Left out: none waits.
+    Example: rdma/hca to shared.
+    """
+    problems: Word = ""
+    """problems is the first problem, and how many others there are. Left out: there is none.
+    Example: mlx5_3: no port is ACTIVE (+2).
+    """
+
+
+class NodeReportStatus(NodeReport, kw_only=True):
+    """A report as the status of its object: short enough, with what people ask for first."""
+
+    summary: ReportSummary
+    """summary has a short text or number for each column of kubectl get."""
+    conditions: Annotated[tuple[Condition, ...], Meta(max_length=16)] = ()
+    """conditions are CardsHealthy, ConfigurationAccepted, ConfigurationApplied and Ready. Ready is
+    True if the three others are True.
+    """
+
+
+class NodeReportObject(StatusPart):
+    """NodeReport says which RDMA cards a node has, what its agent offers, and what is wrong.
+
+    The agent of the node writes it. It has the name of its node, and is deleted with it.
+    """
+
+    api_version: Literal["kube-rdma.io/v1alpha1"]
+    kind: Literal["NodeReport"]
+    status: NodeReportStatus | None = None
+    """status is what the agent of the node reports. The agent restores it when another client
+    changes it.
+    """
+
+
+# A cluster at one moment as its API server tells it, and what is wrong with it.
+
+# Without these nothing can be told of a cluster's health.
+_ESSENTIAL = frozenset(
+    {"nodes", "DaemonSets and Deployments", "pods of agents and controllers", "NodeReport"}
+)
+
+
+class ProgramRole(StrEnum):
+    """Which of kube-rdma's programs a workload runs."""
+
+    AGENT = "agent"
+    CONTROLLER = "controller"
+
+
+class ProgramTemplate(Frozen):
+    """A container of a workload: its image, and command and arguments in one."""
+
+    workload: str  # name of the DaemonSet or Deployment
+    image: str
+    words: tuple[str, ...] = ()
+
+
+class Workload(Frozen):
+    """A DaemonSet of agents or a Deployment of a controller.
+
+    `networks`: it gives pods their networks. `reports`: its agents have role node, so they report.
+    """
+
+    role: ProgramRole
+    namespace: str
+    name: str
+    desired: int
+    ready: int
+    updated: int
+    image: str = ""
+    networks: bool = False
+    reports: bool = False
+
+    @property
+    def title(self) -> str:
+        """What people call it."""
+        return f"{self.namespace}/{self.name}"
+
+
+class ProgramPod(Frozen):
+    """A pod of a workload; `why` is what its container waits for, or why it ended."""
+
+    workload: str  # its title
+    namespace: str
+    name: str
+    node: str
+    ready: bool
+    why: str = ""
+    restarts: int = 0
+
+
+class PolicyState(Frozen):
+    """What a NicClusterPolicy says of itself."""
+
+    title: str  # with its namespace; without, where the definition is for the whole cluster
+    state: str
+    reason: str
+    notes: tuple[str, ...] = ()  # of conditions that do not hold
+    ours: bool = True  # kube-rdma's operator wrote the status
+
+
+class NodePolicyState(Frozen):
+    """What a NodePolicy says of itself; `seen` False: no controller has looked at this version.
+
+    `reason` and `message` are of the first condition that does not hold, empty where all do.
+    """
+
+    name: str
+    seen: bool = False
+    nodes: int = 0
+    applied: int = 0
+    pending: int = 0
+    refused: int = 0
+    overruled: int = 0
+    reason: str = ""
+    message: str = ""
+
+
+class AddressPool(Frozen):
+    """What an IPPool says of itself; `broken` and `scarce` are sentences, "" where all is well."""
+
+    name: str
+    ranges: str
+    used: str
+    free: str
+    broken: str = ""
+    scarce: str = ""
+    short: tuple[str, ...] = ()  # nodes that cannot serve a pod
+    routed: bool = False  # it has a default route
+
+
+class ClusterEvent(Frozen):
+    """The last word about a node or a pod; `last` is a time as in RFC 3339."""
+
+    kind: str
+    namespace: str
+    name: str
+    reason: str
+    note: str
+    last: str = ""
+
+
+class WaitingPod(Frozen):
+    """A pod that has not started; `resources` are the extended ones that it asks for."""
+
+    namespace: str
+    name: str
+    node: str = ""
+    resources: tuple[str, ...] = ()
+    networks: bool = False  # its annotations ask for networks
+
+    @property
+    def title(self) -> str:
+        """Namespace and name."""
+        return f"{self.namespace}/{self.name}"
+
+
+class ClusterFacts(Frozen, dict=True):
+    """All that is read. Of objects of kube-rdma's kinds None also means: no such kind."""
+
+    nodes: tuple[NodeState, ...] | None = None
+    workloads: tuple[Workload, ...] | None = None
+    pods: tuple[ProgramPod, ...] | None = None
+    reports: Mapping[str, NodeReport] | None = None
+    policies: tuple[PolicyState, ...] | None = None
+    node_policies: tuple[NodePolicyState, ...] | None = None
+    pools: tuple[AddressPool, ...] | None = None
+    networks: tuple[Network, ...] | None = None
+    waiting: tuple[WaitingPod, ...] | None = None
+    events: tuple[ClusterEvent, ...] | None = None
+    guarded: bool | None = None  # the policy that holds agents to their nodes is in force
+    missing: tuple[str, ...] = field(default=())  # kinds that are not installed
+    not_seen: tuple[NotSeen, ...] = ()
+
+    @cached_property
+    def agents(self) -> Mapping[str, tuple[ProgramPod, ...]]:
+        """The pods of agents on each node."""
+        titles = {w.title for w in self.workloads or () if w.role is ProgramRole.AGENT}
+        pods: dict[str, tuple[ProgramPod, ...]] = {}
+        for pod in self.pods or ():
+            if pod.workload in titles and pod.node:
+                pods[pod.node] = (*pods.get(pod.node, ()), pod)
+        return pods
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether a part was not read without which nothing can be told."""
+        return any(one.part in _ESSENTIAL for one in self.not_seen)
+
+    @property
+    def is_unreported(self) -> bool:
+        """Whether agents report their nodes, and the kind that they write is not installed."""
+        return "NodeReport" in self.missing and any(w.reports for w in self.workloads or ())
+
+    @property
+    def hides_cards(self) -> bool:
+        """Whether nothing is known of the nodes' cards, though somebody tells of them."""
+        return self.is_unreported or any(one.part == "NodeReport" for one in self.not_seen)
+
+
+class ClusterHealth(StrEnum):
+    """How a cluster is."""
+
+    HEALTHY = "healthy"
+    PROBLEMS = "problems"
+    UNKNOWN = "unknown"
+
+
+# The cards of all nodes as a grid: a row for each node, a place for each card.
+
+
+class CardState(StrEnum):
+    """How a card is, as far as its node tells; in the order of a legend."""
+
+    WELL = "can be given to pods"
+    PORT_DOWN = "can be given, a port carries no data"
+    ILL = "cannot be given"
+    GONE = "gone"
+    UNSEEN = "not known: no agent reports it now"
+
+
+class GridCard(Frozen):
+    """A card at its place; `why` is the first reason that it is not well."""
+
+    name: str
+    state: CardState
+    why: str = ""
+
+
+class GridRow(Frozen):
+    """A node with its cards by PCI address, which is how rails are numbered without a policy.
+
+    `why` is what is wrong with the node's agent or report, "" where they are well.
+    """
+
+    node: str
+    cards: tuple[GridCard, ...]
+    why: str = ""

@@ -1,1 +1,0 @@
-"""The proof that pods reach each other by RDMA: what is asked for, run and measured."""

@@ -1,0 +1,276 @@
+"""Finds cards whose interface another program has taken out of the node: DRANET, another plugin.
+
+Between what the agent's records say and pools/rules/health, which gives such a card a
+reason. An interface that is not in the node's network namespace is in a pod's, and whose pod that
+is nobody can see from here. Two sorts of pods may have it: those of kube-rdma, each of which the
+kubelet or a record of the agent knows, and all others, beside which the card cannot be given away.
+
+The same goes for a card whose RDMA device left while its function is there: its module was taken
+out, its driver unbound, or a firmware that recovers is through with the function and not yet with
+the device (mlx5_ib is an auxiliary driver of its own beside mlx5_core). Where cards stay on the
+node nothing but trouble does that, so it is believed at once.
+
+One look proves nothing, for what was seen and what was recorded are of different moments, and a
+driver that starts has no interface yet. So an absence that no record explains has to last. And a
+pod that has ended is forgotten by the kubelet before the last plugin gave the interface back.
+
+What a device plugin tells of a card that a pod holds stays as it was: such a card is not judged
+here. A running pod would lose nothing by it, because the kubelet ends none whose device is
+Unhealthy. But it refuses one that it admits again, as after a reboot: "previously allocated devices
+are no longer healthy" (devicesToAllocate, pkg/kubelet/cm/devicemanager/manager.go). In mode hca a
+share stands for all cards, so nobody holds one; a share stays healthy while one card is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+from kube_base.frozen import Frozen, field, replace
+from kube_rdma.lib.phrases import no_carrier
+from kube_rdma.model.attach.attachment import Attachment
+from kube_rdma.model.attach.steps import TakeLink
+from kube_rdma.model.card import USER_SPACE, Card, CardId, Function
+from kube_rdma.model.device import LinkLayer, PodLink
+
+# What is told of a card's health: bad news at once, good news when it has lasted.
+
+HOLD = 1.0  # seconds that a card has to stay good after its first return; doubled by each further
+LONGEST_HOLD = 30.0
+WINDOW = 60.0  # seconds after which a return is forgotten, and a card that is gone
+
+VANISHED = "it is gone: dmesg may say whether its driver or the machine has let it go"
+
+
+class Health(Frozen):
+    """What is known of one card; times are seconds of one clock that never goes back.
+
+    `reported` is what was last said of it. `good_at` is when it may be called good if it stays so,
+    None while it is bad or gone. `returns` are when it came back within the last WINDOW.
+    """
+
+    reported: bool
+    good_at: float | None
+    returns: tuple[float, ...] = ()
+    gone_at: float | None = None
+
+
+class HealthChange(Frozen):
+    """What is new about a card: a line in the log, an Event, another list for the kubelet."""
+
+    card: CardId
+    healthy: bool
+    reasons: tuple[str, ...]  # none exactly when it is healthy
+
+
+class Assessment(Frozen):
+    """How the cards are to be told, and what to hand in the next time.
+
+    `again` is in how many seconds to look once more although nothing was announced, None: never.
+    """
+
+    health: Mapping[CardId, Health]
+    cards: tuple[Card, ...]
+    changes: tuple[HealthChange, ...]
+    again: float | None
+
+
+def assess(before: Mapping[CardId, Health], cards: Sequence[Card], now: float) -> Assessment:
+    """Judge the cards as they are `now`, `before` being the health of the last assessment.
+
+    The first sight of a card is believed, good or bad, and told. A card that was bad or gone has to
+    be good for its hold without a break; until then it has a reason against it. The hold doubles
+    with each return within WINDOW up to LONGEST_HOLD, so a link that flaps stays unhealthy. A card
+    that is gone for WINDOW is forgotten.
+    """
+    remembered = {name: was for name, was in before.items() if not _forgotten(was, now)}
+    present = {card.id: _seen(remembered.get(card.id), card, now) for card in cards}
+    gone = {
+        name: Health(False, None, was.returns, now if was.gone_at is None else was.gone_at)
+        for name, was in remembered.items()
+        if name not in present
+    }
+    changes = [
+        HealthChange(card.id, present[card.id].reported, _reported_reasons(card, present[card.id]))
+        for card in cards
+        if card.id not in remembered
+        or remembered[card.id].reported is not present[card.id].reported
+    ]
+    changes += [
+        HealthChange(name, False, (VANISHED,)) for name in gone if remembered[name].reported
+    ]
+    held = (health.good_at for health in present.values() if not health.reported)
+    waits = [good_at - now for good_at in held if good_at is not None]
+    judged = tuple(replace(card, reasons=_reasons(card, present[card.id])) for card in cards)
+    return Assessment(present | gone, judged, tuple(changes), min(waits, default=None))
+
+
+def _forgotten(was: Health, now: float) -> bool:
+    return was.gone_at is not None and now - was.gone_at >= WINDOW
+
+
+def _seen(was: Health | None, card: Card, now: float) -> Health:
+    """The health of a card that is there."""
+    if was is None:
+        return Health(card.usable, now if card.usable else None)
+    returns = tuple(at for at in was.returns if now - at < WINDOW)
+    if not card.usable:
+        return Health(False, None, returns)
+    if was.good_at is None:
+        good_at = now + min(HOLD * 2 ** len(returns), LONGEST_HOLD)
+        return Health(False, good_at, (*returns, now))
+    return Health(now >= was.good_at, was.good_at, returns)
+
+
+def _reasons(card: Card, health: Health) -> tuple[str, ...]:
+    """What stands against the card now: its own reasons, or that it is held back."""
+    if card.reasons or health.reported or health.good_at is None:
+        return card.reasons
+    hold = health.good_at - health.returns[-1]
+    return _flapping(health) or (f"it has just come back and has to stay good for {hold:g} s",)
+
+
+def _reported_reasons(card: Card, health: Health) -> tuple[str, ...]:
+    """The reasons for a Change to the bad: also why it may be long until the next one."""
+    return () if health.reported else (*card.reasons, *_flapping(health))
+
+
+def _flapping(health: Health) -> tuple[str, ...]:
+    count = len(health.returns)
+    remedy = "check the cable, the transceiver and the switch port"
+    return (f"flapping: came back {count} times in a minute; {remedy}",) if count > 1 else ()
+
+
+def with_missing_nodes(cards: Sequence[Card], missing: Collection[str]) -> tuple[Card, ...]:
+    """The cards with a reason for each of their device nodes that is among the `missing` paths."""
+    return tuple(replace(card, reasons=(*card.reasons, *_missing(card, missing))) for card in cards)
+
+
+def _missing(card: Card, missing: Collection[str]) -> Iterator[str]:
+    for char in (char for device in card.devices for char in device.char_devices):
+        if char.path in missing:
+            folder, _, name = char.path.rpartition("/")
+            remedy = f"mknod {char.path} c {char.major} {char.minor}"
+            yield f"{name} is missing in {folder}: {remedy}, or load its module again"
+
+
+def inside_pod(card: Card, pod: str, links: Sequence[PodLink]) -> Card:
+    """The card with what its interfaces say in the namespace of `pod` (namespace/name).
+
+    A card with an interface here is not there: what `links` show is then another one's. Of a card
+    none of whose interfaces is among the links nothing is known, so nothing is said.
+    """
+    if card.function is None or card.function.netdevs:
+        return card
+    own = (link for link in links if link.pci == card.pci and link.up and link.carrier is False)
+    reasons = (f"in pod {pod}: {no_carrier(link.name)}" for link in own)
+    return replace(card, reasons=(*card.reasons, *reasons))
+
+
+MOVED = (
+    "its interface is not on the node, and no pod of kube-rdma has it: another program moved it, "
+    "or its driver made none"
+)
+
+DEVICE_GONE = (
+    "its RDMA device is gone and its function is there: dmesg may say whether a module or another "
+    "program took it"
+)
+
+CONFIRM = HOLD
+"""Seconds for which no record may explain an absence. A card whose port was DOWN while it moved is
+held back as long, so it is not called good in between."""
+
+ENDING = 30.0
+"""The same after a pod of kube-rdma had the card: whoever moved its interface gives it back."""
+
+ASK = 10.0
+"""Seconds until the next look while the records cannot be read."""
+
+_VARIANT = "vfio"  # in the name of each variant driver of vfio-pci: mlx5_vfio_pci
+
+
+class Absences(Frozen):
+    """The cards that are `away`, all or a part of them not on the node; hand it in the next time.
+
+    `ours` were last known to be with a pod of kube-rdma. `due` says of the others when they may be
+    called `moved`, in seconds of one clock that never goes back. `again` is in how many seconds to
+    look once more although nothing was announced, None: never.
+    """
+
+    away: frozenset[CardId] = frozenset()
+    ours: frozenset[CardId] = frozenset()
+    due: Mapping[CardId, float] = field(default_factory=dict)
+    moved: frozenset[CardId] = frozenset()
+    again: float | None = None
+
+
+def absent(
+    before: Absences,
+    node: Sequence[Card],
+    explained: Collection[CardId] | None,
+    now: float,
+    bare: Collection[CardId] = (),
+) -> Absences:
+    """The absences `now`; `before` are those of the last look.
+
+    `bare` are the cards that had an RDMA device and show none (see `is_bare`); they are away too.
+    `explained` are the cards that pods of kube-rdma have, or are getting. None: nobody can say;
+    then no card is called moved that was not, and none is forgiven but by its return.
+    """
+    away = frozenset(card.id for card in node if is_away(card) or card.id in bare)
+    if explained is None:
+        due = {name: before.due[name] for name in away & before.moved}
+        return Absences(away, before.ours & away, due, frozenset(due), ASK if away else None)
+    ours = away.intersection(explained)
+    patience = {name: ENDING if name in before.ours else CONFIRM for name in away - ours}
+    due = {name: before.due.get(name, now + seconds) for name, seconds in patience.items()}
+    moved = frozenset(name for name, when in due.items() if when <= now)
+    waits = (due[name] - now for name in due.keys() - moved)
+    return Absences(away, ours, due, moved, min(waits, default=None))
+
+
+def is_away(card: Card) -> bool:
+    """Whether a card lacks the interface that it should have on the node.
+
+    That of a function without an RDMA device, if a driver of the kernel has it. Else that of its
+    ports: RoCE and iWARP stand on one (ib_device_get_netdev). InfiniBand does without, as IPoIB may
+    not be loaded, and so does EFA, whose link layer is unspecified.
+    """
+    ports = [port for device in card.devices for port in device.ports]
+    if any(port.netdev for port in ports):  # of eRDMA it is another function's
+        return False
+    if card.function:
+        if card.function.netdevs or not card.function.driver or _for_programs(card.function):
+            return False
+        if not card.devices:
+            return True
+    elif not any(device.auxiliary for device in card.devices):
+        return False  # a soft device goes with its interface; of the others too little is known
+    return bool(ports) and all(port.link_layer is LinkLayer.ETHERNET for port in ports)
+
+
+def is_bare(card: Card) -> bool:
+    """Whether nothing shows an RDMA device on a function that the kernel, or nobody, drives.
+
+    It is trouble of a card that had one. A function of a driver for user space was given away.
+    """
+    return card.function is not None and not card.devices and not _for_programs(card.function)
+
+
+def _for_programs(function: Function) -> bool:
+    """Whether its driver hands it to a program or a virtual machine."""
+    driver = function.driver or ""
+    return driver in USER_SPACE or _VARIANT in driver
+
+
+def attached_cards(attachments: Iterable[Attachment]) -> Iterator[CardId]:
+    """Yield the cards of these records: those that pods were given, and those whose link moves.
+
+    A record is on the disk before the first link moves, and goes when the last one is back.
+    """
+    for plan in (plan for attachment in attachments for plan in attachment.plans):
+        if plan.card:
+            yield plan.card
+        yield from (
+            CardId(step.pci) for step in plan.steps if isinstance(step, TakeLink) and step.pci
+        )

@@ -1,1 +1,0 @@
-"""Decides how many virtual functions each card gets, and what has to wait."""

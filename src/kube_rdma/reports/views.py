@@ -1,0 +1,488 @@
+"""A cluster's health for people and programs: `kube-rdma status`.
+
+First what runs where, then what is wrong with the next step, last one line that says it all. What
+is wrong comes from reports/rules/cluster. Nodes that are alike are one row, and problems that are
+alike one problem: a page of 64 nodes with eight cards each is to be read on a screen.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from html import escape
+from typing import TypeAlias
+
+from kube_base.frozen import Frozen, asdict
+from kube_base.natural import natural
+from kube_rdma.lib.page import (
+    Block,
+    Line,
+    Page,
+    PageTable,
+    Part,
+    Sentence,
+    also,
+    counted,
+    ended,
+    folded,
+    marked,
+    not_seen,
+    shortened,
+    titled,
+)
+from kube_rdma.lib.svg import BOLD, END, LETTER, MIDDLE, PictureSize, Tone, heading, picture, text
+from kube_rdma.model.finding import Finding
+from kube_rdma.model.kubernetes import NodeState
+from kube_rdma.model.reports import (
+    CardState,
+    ClusterFacts,
+    ClusterHealth,
+    GridCard,
+    GridRow,
+    NodeReport,
+    ProgramPod,
+    ProgramRole,
+    ReportedPool,
+)
+
+_NONE = "-"
+_WELL, _ILL, _ADVICE, _UNKNOWN = "✓", "✗", "!", "?"
+_PROGRAMS = ("", "PROGRAM", "NAME", "READY", "IMAGE")
+_NODES = ("", "NODE", "AGENT", "CARDS", "SHARES HEALTHY", "ALLOCATABLE", "MODE", "VERSION")
+_POLICIES = ("", "POLICY", "STATE")
+_NODE_POLICIES = ("", "NODE POLICY", "NODES", "APPLIED", "PENDING", "REFUSED", "OVERRULED")
+_POOLS = ("", "ADDRESSES", "USED", "FREE", "RANGES")
+_FEW = 20  # rows of nodes without a problem: a thousand of them are no news
+_ALIKE, _ALIKE_POOLS = 3, 2  # nodes, pools; more that say the same are one row, one word
+_SPARE = ("ALLOCATABLE", "MODE", "VERSION", "IMAGE")  # columns; the last one goes first
+_CUT = ("IMAGE", "RANGES", "SHARES HEALTHY", "ALLOCATABLE", "NAME", "NODE", "POLICY")
+_NUMBER = re.compile(r"\d+")
+_NodeCells: TypeAlias = tuple[str, ...]
+
+
+def status_page(
+    facts: ClusterFacts,
+    findings: Sequence[Finding],
+    *,
+    problems_only: bool = False,
+    wide: bool = False,
+) -> Page:
+    """The whole, or with `problems_only` what is not well; a `wide` one has a row for each node."""
+    marks = _marks(findings)
+    most = None if wide else _FEW
+    tables = (
+        (_PROGRAMS, _program_rows(facts, marks)),
+        (_NODES, _node_rows(facts, marks, most)),
+        (_POLICIES, _policy_rows(facts, marks)),
+        (_NODE_POLICIES, _node_policy_rows(facts, marks)),
+        (_POOLS, _pool_rows(facts, marks)),
+    )
+    programs, nodes, *others = (_table(head, rows, problems_only) for head, rows in tables)
+    return (
+        programs,
+        nodes,
+        () if problems_only else tuple(_rest(facts, marks, most)),
+        *others,
+        tuple(
+            part
+            for finding, alike in folded(findings, _pods(facts))
+            for part in _parts(finding, alike)
+        ),
+        tuple(not_seen(facts.not_seen, "read")),
+        (Sentence(_verdict(facts, findings)),),
+    )
+
+
+def node_names(
+    facts: ClusterFacts, findings: Sequence[Finding], *, problems_only: bool = False
+) -> list[str]:
+    """What `-o name` prints: nodes with an agent or a report, those with a problem first."""
+    rows = _alike(facts, _marks(findings)).items()
+    return [
+        f"node/{name}"
+        for (mark, *_), names in rows
+        if not (problems_only and mark == _WELL)
+        for name in names
+    ]
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]], problems_only: bool) -> Block:
+    """A table of the rows that are asked for, nothing without any."""
+    kept = marked(row for row in rows if not (problems_only and row[0] == _WELL))
+    return (PageTable(head, kept, spare=_SPARE, cut=_CUT),) if kept else ()
+
+
+def status_document(
+    facts: ClusterFacts, findings: Sequence[Finding], health: ClusterHealth
+) -> dict[str, object]:
+    """The same as JSON values. Keys are stable: they are added to, never renamed or removed."""
+    reports, pods = facts.reports or {}, facts.agents
+    return {
+        "health": health.value,
+        "problems": [
+            {
+                "code": each.code,
+                "about": each.subject,
+                "sentence": each.problem,
+                "nextStep": each.remedy,
+                "advice": not each.is_error,
+            }
+            for each in findings
+        ],
+        "unread": [{"what": each.part, "why": each.why} for each in facts.not_seen],
+        "notInstalled": list(facts.missing),
+        "programs": [
+            {
+                "role": each.role.value,
+                "namespace": each.namespace,
+                "name": each.name,
+                "desired": each.desired,
+                "ready": each.ready,
+                "updated": each.updated,
+                "image": each.image,
+            }
+            for each in facts.workloads or ()
+        ],
+        "nodes": [
+            _node_document(node, reports.get(node.name), pods.get(node.name, ()))
+            for node in facts.nodes or ()
+        ],
+        "policies": [asdict(each) for each in facts.policies or ()],
+        "nodePolicies": [asdict(each) for each in facts.node_policies or ()],
+        "addressPools": [asdict(each) for each in facts.pools or ()],
+    }
+
+
+def _marks(findings: Sequence[Finding]) -> Mapping[str, str]:
+    """The mark of each object that something is wrong with."""
+    marks: dict[str, str] = {}
+    for finding in findings:
+        if finding.subject:
+            mark = _mark(finding)
+            marks[finding.subject] = _ILL if _ILL in (mark, marks.get(finding.subject)) else mark
+    return marks
+
+
+def _mark(finding: Finding) -> str:
+    return _ILL if finding.is_error else _ADVICE
+
+
+def _program_rows(facts: ClusterFacts, marks: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
+    for program in facts.workloads or ():
+        kind = "daemonset" if program.role is ProgramRole.AGENT else "deployment"
+        mark = marks.get(f"{kind}/{program.title}", _WELL)
+        if program.ready < program.desired:
+            mark = _ILL
+        ready = f"{program.ready}/{program.desired}"
+        yield mark, program.role.value, program.title, ready, program.image
+
+
+def _alike(facts: ClusterFacts, marks: Mapping[str, str]) -> dict[_NodeCells, list[str]]:
+    """The names of the nodes by what is to be said of them, those with a problem first."""
+    pods, reports = facts.agents, facts.reports or {}
+    ours = [n for n in facts.nodes or () if n.name in pods or n.name in reports]
+    rows: dict[_NodeCells, list[str]] = {}
+    for node in sorted(ours, key=lambda one: natural(one.name)):
+        agent = _agent(pods.get(node.name, ()))
+        mark = _UNKNOWN if facts.hides_cards else _WELL
+        if facts.pods is None:
+            agent = _NONE
+        elif node.name not in pods:
+            mark = _ILL
+        mark = marks.get(f"node/{node.name}", mark)
+        cells = (mark, agent, *_report_cells(node, reports.get(node.name)))
+        rows.setdefault(cells, []).append(node.name)
+    return dict(sorted(rows.items(), key=lambda row: row[0][0] == _WELL))
+
+
+def _node_rows(
+    facts: ClusterFacts, marks: Mapping[str, str], most: int | None
+) -> Iterator[tuple[str, ...]]:
+    """A row for each node, and one for all that are alike where they are more than a few.
+
+    `most` are the rows of nodes that are well; None is a row for each node.
+    """
+    left = most or 0
+    for (mark, *cells), names in _alike(facts, marks).items():
+        if mark == _WELL and most is not None and left <= 0:
+            continue
+        left -= 1 if mark == _WELL else 0
+        if len(names) > _ALIKE and most is not None:
+            yield (mark, f"{names[0]} and {len(names) - 1} alike", *cells)
+        else:
+            yield from ((mark, name, *cells) for name in names)
+
+
+def _report_cells(node: NodeState, report: NodeReport | None) -> tuple[str, str, str, str, str]:
+    if report is None:
+        return (_NONE,) * 5
+    allocatable = dict(node.allocatable)
+    pools = report.pools
+    healthy: list[str] = []
+    free: list[str] = []
+    for name, alike in _same_pools(pools, allocatable).items():
+        often = f"{len(alike)} × " if len(alike) > 1 else ""
+        words = str(alike[0]).removeprefix(alike[0].resource)
+        healthy.append(f"{often}{name}{words}")
+        free.append(f"{often}{allocatable.get(alike[0].resource, 0)}")
+    return (
+        f"{len(report.pooled) - len(report.ill)}/{len(report.pooled)}",
+        ", ".join(healthy) or _NONE,
+        ", ".join(free) or _NONE,
+        ", ".join(dict.fromkeys(p.mode for p in pools)) or _NONE,
+        report.version,
+    )
+
+
+def _same_pools(
+    pools: Sequence[ReportedPool], allocatable: Mapping[str, int]
+) -> dict[str, list[ReportedPool]]:
+    """Pools by name; those whose names differ in a number alone and that say the same, as one."""
+    groups: dict[tuple[str, str, int], list[ReportedPool]] = {}
+    for pool in pools:
+        name = _NUMBER.sub("*", pool.resource)
+        words = str(pool).removeprefix(pool.resource)
+        groups.setdefault((name, words, allocatable.get(pool.resource, 0)), []).append(pool)
+    named: dict[str, list[ReportedPool]] = {}
+    for (name, _, _), alike in groups.items():
+        if len(alike) > _ALIKE_POOLS and name not in named:
+            named[name] = alike
+        else:
+            named |= {pool.resource: [pool] for pool in alike}
+    # One that differs from the others is what a reader looks for.
+    return dict(sorted(named.items(), key=lambda row: len(row[1])))
+
+
+def _agent(pods: Sequence[ProgramPod]) -> str:
+    """How the agents of a node are: two are possible, for two examples beside each other."""
+    if not pods:
+        return "missing"
+    ready = sum(pod.ready for pod in pods)
+    if ready < len(pods):
+        return "not ready" if not ready else f"{ready} of {len(pods)} ready"
+    return "ready" if len(pods) == 1 else f"{ready} ready"
+
+
+def _pods(facts: ClusterFacts) -> frozenset[str]:
+    """The names of the programs' pods, which are in sentences about their nodes."""
+    return frozenset(pod.name for pod in facts.pods or ())
+
+
+def _rest(facts: ClusterFacts, marks: Mapping[str, str], most: int | None) -> Iterator[Line]:
+    """Which nodes the table leaves out."""
+    rows = _alike(facts, marks)
+    well = [names for (mark, *_), names in rows.items() if mark == _WELL]
+    hidden = 0 if most is None else sum(map(len, well[most:]))
+    ours = sum(map(len, rows.values()))
+    others = len(facts.nodes or ()) - ours
+    if hidden:
+        yield Line(f"{hidden} more nodes are well.")
+    if others and ours:
+        yield Line(f"{others} {'node has' if others == 1 else 'nodes have'} no agent.")
+
+
+def _policy_rows(facts: ClusterFacts, marks: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
+    for policy in facts.policies or ():
+        mark = marks.get(f"nicclusterpolicy/{policy.title}", _WELL)
+        yield mark, policy.title, policy.state or "unseen"
+
+
+def _node_policy_rows(facts: ClusterFacts, marks: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
+    for policy in facts.node_policies or ():
+        mark = marks.get(f"nodepolicy/{policy.name}", _WELL)
+        counts = (policy.nodes, policy.applied, policy.pending, policy.refused, policy.overruled)
+        yield mark, policy.name, *(str(n) if policy.seen else _NONE for n in counts)
+
+
+def _pool_rows(facts: ClusterFacts, marks: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
+    for pool in facts.pools or ():
+        mark = marks.get(f"ippool/{pool.name}", _WELL)
+        yield mark, pool.name, pool.used or _NONE, pool.free or _NONE, pool.ranges or _NONE
+
+
+def _parts(finding: Finding, others: Sequence[str]) -> Iterator[Part]:
+    """Its code and object, the sentence, the next step below it, and of what else it is true."""
+    yield titled(_mark(finding), finding)
+    yield Sentence(f"    {ended(finding.problem)}", "    ")
+    yield Sentence(f"    → {ended(finding.remedy)}", "      ")
+    yield from also(others)
+
+
+def _verdict(facts: ClusterFacts, findings: Sequence[Finding]) -> str:
+    wrong = sum(one.is_error for one in findings)
+    advice = len(findings) - wrong
+    hints = f" {counted(advice, 'piece')} of advice." if advice else ""
+    if wrong:
+        more = counted(len(facts.not_seen), "part")
+        rest = f" {more} could not be read." if facts.not_seen else ""
+        return f"{counted(wrong, 'problem')}.{rest}{hints}"
+    if facts.not_seen:
+        count = counted(len(facts.not_seen), "part")
+        return f"No problem in what could be read; {count} could not be read.{hints}"
+    if facts.is_unreported:
+        return f"No problem in what could be read; no agent reports cards and pools.{hints}"
+    return f"All is well.{hints}"
+
+
+def _node_document(
+    node: NodeState, report: NodeReport | None, pods: Sequence[ProgramPod]
+) -> dict[str, object]:
+    allocatable = dict(node.allocatable)
+    made: dict[str, object] = {
+        "name": node.name,
+        "agents": [
+            {"namespace": pod.namespace, "name": pod.name, "ready": pod.ready, "why": pod.why}
+            for pod in pods
+        ],
+        "report": None,
+    }
+    if report:
+        made["report"] = {
+            "agentVersion": report.version,
+            "cards": len(report.pooled),
+            "healthy": len(report.pooled) - len(report.ill),
+            "pools": [
+                asdict(pool) | {"allocatable": allocatable.get(pool.resource, 0)}
+                for pool in report.pools
+            ],
+        }
+    return made
+
+
+# The state of all cards as a picture: `kube-rdma status --svg`.
+
+_CELL, _LINE = 22, 20  # pixels of a card's place
+_ACROSS = 16  # cards of a node in one line; further ones are below
+_WIDE, _CARD_GRID_SVG_FEW = 800, 4  # pixels of a page; rows that are not divided into columns
+_MARGIN, _HEAD, _GAP = 20, 74, 16
+_LONGEST = 24  # letters of a node's name; the middle of a longer one is left out
+_TONES = (
+    Tone("well", "#4a90c2", "#5aa9dd"),
+    Tone("port", "#c98a00", "#e3b341"),
+    Tone("bad", "#c4460b", "#f0763a"),
+    Tone("gone", "#c4460b", "#f0763a", of="stroke"),
+    Tone("unseen", "#7b8794", "#8b98a5", of="stroke"),
+    Tone("cross", "#ffffff", "#0d1117", of="stroke"),
+    Tone("stripe", "#f3f6f9", "#161b22"),
+)
+
+
+class _Grid(Frozen):
+    """How rows are laid out: letters of names, cards in a line, rows in each column of nodes."""
+
+    name: int
+    across: int
+    columns: tuple[tuple[GridRow, ...], ...]
+
+    @property
+    def width(self) -> int:
+        """Of a column of nodes."""
+        return self.name + self.across * _CELL
+
+
+def card_grid_svg(rows: Sequence[GridRow], title: str) -> str:
+    """The whole picture; `title` is what people call the cluster."""
+    grid = _laid_out(rows)
+    states = Counter(card.state for row in rows for card in row.cards)
+    head = f"{counted(len(rows), 'node')}, {counted(states.total(), 'card')}"
+    parts = [
+        heading(_MARGIN, title),
+        text(_MARGIN, 50, f"{head}. Columns are rails: cards of a node by PCI address.", "faint"),
+    ]
+    bottom = _HEAD
+    for number, column in enumerate(grid.columns):
+        left = _MARGIN + number * (grid.width + _GAP)
+        parts += _column(column, grid, left)
+        bottom = max(bottom, _HEAD + 8 + sum(map(_height, column)))
+    right = _MARGIN + len(grid.columns) * (grid.width + _GAP) - _GAP
+    if not rows:
+        parts.append(text(_MARGIN, bottom + 12, "No node has an agent or a report.", "faint"))
+    legend = list(_legend(states, bottom + 26, max(right, _WIDE - _MARGIN)))
+    size = PictureSize(max(right + _MARGIN, _WIDE), bottom + 26 + 22 * len(states) + 6)
+    return picture(size, f"{title}: {head}", _TONES, (*parts, *legend))
+
+
+def _laid_out(rows: Sequence[GridRow]) -> _Grid:
+    """As many columns of nodes beside each other as a page takes, all about as high."""
+    letters = min(_LONGEST, max((len(row.node) for row in rows), default=0))
+    across = min(_ACROSS, max((len(row.cards) for row in rows), default=0))
+    across = max(across, 4)  # room for what stands instead of cards
+    name = round(LETTER * letters) + 14
+    most = max(1, (_WIDE - 2 * _MARGIN + _GAP) // (name + across * _CELL + _GAP))
+    high = max(_CARD_GRID_SVG_FEW, -(-len(rows) // most))
+    columns = tuple(tuple(rows[start : start + high]) for start in range(0, len(rows), high))
+    return _Grid(name, across, columns)
+
+
+def _height(row: GridRow) -> int:
+    return _LINE * max(1, -(-len(row.cards) // _ACROSS))
+
+
+def _column(rows: Sequence[GridRow], grid: _Grid, left: int) -> Iterator[str]:
+    first = left + grid.name
+    for rail in range(min(grid.across, max(len(row.cards) for row in rows))):
+        yield text(first + rail * _CELL + _CELL // 2, _HEAD, str(rail), "faint", MIDDLE)
+    top = _HEAD + 8
+    for number, row in enumerate(rows):
+        if not number % 2:
+            yield (
+                f'<rect class="stripe" x="{left - 4}" y="{top}" width="{grid.width + 8}" '
+                f'height="{_height(row)}"/>'
+            )
+        is_well = all(card.state is CardState.WELL for card in row.cards) and not row.why
+        name = text(
+            first - 10,
+            top + 14,
+            shortened(row.node, _LONGEST),
+            more=END + ("" if is_well else BOLD),
+        )
+        yield f"<g><title>{escape(row.node)}</title>{name}</g>"
+        if not row.cards:
+            yield text(first + 4, top + 14, row.why or "no cards", "faint")
+        for place, card in enumerate(row.cards):
+            line, rail = divmod(place, _ACROSS)
+            x = first + rail * _CELL + _CELL // 2
+            yield from _card_grid_svg_mark(card, x, top + line * _LINE + _LINE // 2, row.node)
+        top += _height(row)
+
+
+def _card_grid_svg_mark(card: GridCard, x: int, y: int, node: str) -> Iterator[str]:
+    """A card's place with its tip."""
+    tip = f"{node} {card.name}: {card.why or card.state}"
+    yield f'<g class="card"><title>{escape(tip)}</title>{_shape(card.state, x, y)}</g>'
+
+
+def _shape(state: CardState, x: int, y: int) -> str:
+    match state:
+        case CardState.WELL:
+            return f'<circle class="well" cx="{x}" cy="{y}" r="5"/>'
+        case CardState.PORT_DOWN:
+            return f'<path class="port" d="M {x - 7} {y + 6} L {x} {y - 7} L {x + 7} {y + 6} Z"/>'
+        case CardState.ILL:
+            return (
+                f'<rect class="bad" x="{x - 7}" y="{y - 7}" width="14" height="14" rx="2"/>'
+                f'<path class="cross" d="M {x - 3} {y - 3} L {x + 3} {y + 3} '
+                f'M {x + 3} {y - 3} L {x - 3} {y + 3}" stroke-width="2" fill="none"/>'
+            )
+        case CardState.GONE:
+            return (
+                f'<rect class="gone" x="{x - 6.5}" y="{y - 6.5}" width="13" height="13" rx="2" '
+                'fill="none" stroke-width="1.5" stroke-dasharray="3 2"/>'
+            )
+        case _:
+            return (
+                f'<circle class="unseen" cx="{x}" cy="{y}" r="4.5" fill="none" stroke-width="1.5"/>'
+            )
+
+
+def _legend(states: Counter[CardState], top: int, right: int) -> Iterator[str]:
+    """A line for each state that a card has, with how many have it."""
+    yield f'<path class="faint" d="M {_MARGIN} {top - 10} H {right} v 1 H {_MARGIN} Z"/>'
+    y = top + 10
+    for state in CardState:
+        if states[state]:
+            yield _shape(state, _MARGIN + 8, y)
+            yield text(_MARGIN + 70, y + 4, str(states[state]), more=END + BOLD)
+            yield text(_MARGIN + 80, y + 4, state)
+            y += 22

@@ -1,0 +1,616 @@
+"""What `kube-rdma verify pods` and `nodes` show: whose fault it is, on one screen, and the verdict.
+
+Of a big cluster a row for each pair would be thousands, and a map is wider than a screen: both are
+there for those who ask. The rest is cut to the height of a terminal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from itertools import groupby
+from typing import Any
+
+from kube_base.errors import Refused
+from kube_base.frozen import Frozen, replace
+from kube_base.natural import natural
+from kube_rdma.lib.page import Line, Page, PageRow, PageTable, state_of, wrapped
+from kube_rdma.lib.svg import PictureSize, Tone, heading, picture, text
+from kube_rdma.model.verify import (
+    PairedPod,
+    Pairing,
+    PairKey,
+    PairOutcome,
+    PairProof,
+    PerftestRun,
+    RatedPair,
+    Rating,
+    RunComparison,
+    Suspect,
+    SuspectKind,
+)
+
+# Figures of all pairs as a map: for a terminal in letters, for a page as SVG.
+
+_SHADES = "·░▒▓█"  # from nothing to the best
+_FAILED, _SELF, _NOBODY = "✗", " ", " "
+_FEW = 9  # pods whose figures fit beside each other
+_CELL, _FONT, _LETTER = 44, 12, 7.2  # pixels; a letter is that wide at most
+# From worst to best: dark red, orange, light, blue. Told apart by people who see no red or green.
+_COLOURS = ("#8c2d04", "#e6842a", "#f6e8c3", "#67a9cf", "#2166ac")
+_GREY = "#bbbbbb"
+
+
+def pods_of(rated: Sequence[RatedPair]) -> list[str]:
+    """The titles in the order of a map's rows: w-2 before w-10."""
+    return sorted({end for p in rated for end in (p.outcome.client, p.outcome.server)}, key=natural)
+
+
+def rails_of(rated: Sequence[RatedPair]) -> list[int]:
+    """The rails that were measured."""
+    return sorted({pair.outcome.rail for pair in rated})
+
+
+def heat_map_text(rated: Sequence[RatedPair], *, latency: bool) -> list[str]:
+    """A line for each client: figures while these fit, else shades."""
+    pods, cells = pods_of(rated), _cells(rated)
+    best = _best(rated, latency=latency)
+    numbers = [str(number) for number in range(1, len(pods) + 1)]
+    few = len(pods) <= _FEW
+    width = max(7 if few else 2, len(numbers[-1]) + 1)
+    name = max(map(len, pods)) + len(numbers[-1]) + 1
+    lines = ["".join((" " * name, *(number.rjust(width) for number in numbers)))]
+    for number, client in zip(numbers, pods, strict=True):
+        head = f"{number.rjust(len(numbers[-1]))} {client}".ljust(name)
+        entries = (_entry(cells.get((client, s)), best, few=few, latency=latency) for s in pods)
+        lines.append("".join((head, *(entry.rjust(width) for entry in entries))).rstrip())
+    return lines
+
+
+def heat_map_svg(rated: Sequence[RatedPair], title: str, *, latency: bool) -> str:
+    """The same as a picture of its own; a cell's tooltip has its devices and what is wrong."""
+    pods, cells = pods_of(rated), _cells(rated)
+    best = _best(rated, latency=latency)
+    margin = round(_LETTER * max(map(len, pods), default=0)) + 50
+    side = margin + _CELL * len(pods)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{side + 20}" height="{side + 40}">',
+        f'<g font-family="sans-serif" font-size="{_FONT}">',
+        '<rect width="100%" height="100%" fill="white"/>',
+        f'<text x="10" y="24" font-size="16">{escape(title)}</text>',
+    ]
+    for place, pod in enumerate(pods):
+        middle = margin + _CELL * place + _CELL // 2
+        label = escape(pod)
+        parts.append(f'<text x="{margin - 8}" y="{middle + 4}" text-anchor="end">{label}</text>')
+        turned = f'transform="rotate(-60 {middle} {margin - 8})"'
+        parts.append(f'<text x="{middle}" y="{margin - 8}" {turned}>{label}</text>')
+    for row, client in enumerate(pods):
+        for column, server in enumerate(pods):
+            pair = cells.get((client, server))
+            if pair is not None:
+                parts += _picture(
+                    pair, (margin + _CELL * row, margin + _CELL * column), best, latency=latency
+                )
+    return "\n".join((*parts, "</g></svg>\n"))
+
+
+def _cells(rated: Sequence[RatedPair]) -> Mapping[tuple[str, str], RatedPair]:
+    """The worst rail of each two; the other direction too where nobody has measured that."""
+    ways: dict[tuple[str, str], RatedPair] = {}
+    for pair in sorted(rated, key=lambda p: list(Rating).index(p.rating)):
+        ways[pair.outcome.client, pair.outcome.server] = pair
+    return {(server, client): pair for (client, server), pair in ways.items()} | ways
+
+
+def pair_figure(pair: RatedPair, *, latency: bool) -> float | None:
+    """What stands for a pair, in the unit of its run; None where it failed."""
+    row = pair.outcome.standing(latency=latency)
+    return None if row is None else row.figure
+
+
+def _best(rated: Sequence[RatedPair], *, latency: bool) -> float:
+    figures = [f for p in rated if (f := pair_figure(p, latency=latency)) is not None]
+    return (min if latency else max)(figures, default=0.0)
+
+
+def goodness(figure: float, best: float, *, latency: bool) -> float:
+    """From 0 to 1, beside the best."""
+    if latency:
+        return best / figure if figure > 0 else 1.0
+    return figure / best if best > 0 else 1.0
+
+
+def _entry(pair: RatedPair | None, best: float, *, few: bool, latency: bool) -> str:
+    if pair is None:
+        return _NOBODY
+    figure = pair_figure(pair, latency=latency)
+    if figure is None:
+        return _FAILED
+    if few:
+        return f"{'!' if pair.rating is Rating.SLOW else ''}{figure:.4g}"
+    share = goodness(figure, best, latency=latency)
+    return _SHADES[min(int(share * len(_SHADES)), len(_SHADES) - 1)] * 2
+
+
+def _picture(
+    pair: RatedPair, place: tuple[int, int], best: float, *, latency: bool
+) -> Iterator[str]:
+    y, x = place
+    figure = pair_figure(pair, latency=latency)
+    if figure is None:
+        colour, label, ink = _GREY, _FAILED, "black"
+    else:
+        share = goodness(figure, best, latency=latency)
+        step = min(int(share * len(_COLOURS)), len(_COLOURS) - 1)
+        colour, label = _COLOURS[step], f"{figure:.3g}"
+        ink = "black" if step in (1, 2, 3) else "white"
+    edge = ' stroke="black" stroke-width="2"' if pair.rating is not Rating.WELL else ""
+    tip = f"{pair.outcome.client} → {pair.outcome.server}: {pair.why or label}"
+    yield (
+        f'<g><title>{escape(tip)}</title><rect x="{x + 1}" y="{y + 1}" width="{_CELL - 2}" '
+        f'height="{_CELL - 2}" fill="{colour}"{edge}/>'
+    )
+    centre = f'x="{x + _CELL // 2}" y="{y + _CELL // 2 + 4}"'
+    yield f'<text {centre} text-anchor="middle" fill="{ink}">{label}</text></g>'
+
+
+_MARKS = {Rating.WELL: "✓", Rating.SLOW: "!", Rating.FAILED: "✗"}
+_RIGHT = (4, 5)
+_OF_MAP = 3  # pods from which on a map says more than rows
+_NAMES = 3  # of those that are left out for one reason
+_LOOK = {
+    SuspectKind.CARD: "Look at the card's cable and port, and at the card",
+    SuspectKind.NODE: "Look at what the node's cards share: PCIe, driver, power, settings",
+    SuspectKind.RAIL: "Look at what the rail's cards share: the leaf switch behind them",
+    SuspectKind.PAIR: "Look at what lies between the two; no end of it is bad with most others",
+}
+
+
+def unit(run: PerftestRun) -> str:
+    """Of a run's figures."""
+    return "µs" if run.latency else "Gb/s"
+
+
+class PairTable:
+    """A table whose rows come one by one, so its widths are known before its rows."""
+
+    def __init__(self, pods: Sequence[PairedPod], run: PerftestRun) -> None:
+        """For measurements among these pods."""
+        devices = [device.name for pod in pods for device in pod.devices]
+        title = max((len(pod.title) for pod in pods), default=0)
+        device = 2 * max(map(len, devices), default=0) + 3
+        head = ("", "CLIENT", "SERVER", "DEVICES", unit(run), "OF LINE")
+        wide = (1, title, title, device, 8, 7)
+        columns = tuple(max(a, len(b)) for a, b in zip(wide, head, strict=True))
+        self._run = run
+        self._table = PageTable(head, (), _RIGHT, columns=columns)
+
+    @property
+    def head(self) -> Page:
+        """The names of the columns."""
+        return ((self._table,),)
+
+    def row(self, outcome: PairOutcome) -> Page:
+        """A measurement as it came; what it is worth is known when all are there."""
+        row = outcome.standing(latency=self._run.latency)
+        devices = " → ".join(outcome.devices)
+        mark, figure, share = "✗", "-", "-"
+        if row is not None:
+            mark, figure = "", f"{row.figure:.2f}"
+            if outcome.line_gbps and not self._run.latency:
+                share = f"{row.figure / outcome.line_gbps:.0%}"
+        cells = (mark, outcome.client, outcome.server, devices, figure, share)
+        return ((replace(self._table, rows=(PageRow(cells, state_of(mark)),), headless=True),),)
+
+
+def proof_page(proof: PairProof, width: int, height: int = 24, *, verbose: bool = False) -> Page:
+    """The map, where it fits, what is wrong, one line that says it all; on one screen.
+
+    It is wrapped here already, for lines of it are counted.
+    """
+    mark = "✓" if proof.is_well else "?" if proof.holds else "✗"
+    last = _lines(f"{mark} {verdict(proof, details=False)}", width, "")
+    room = max(height - len(last) - 4, 4)  # blank lines, and the prompt behind it
+    most = None if verbose else room // 2
+    wrong = _cut(_suspect_lines(proof, width) or _pair_lines(proof, width), most)
+    absent = _cut(_absent_lines(proof, width), None if verbose else room // 4)
+    below = (*wrong, *absent, *_comparison_lines(proof, width))
+    drawn: Sequence[str] = ()
+    if len(pods_of(proof.rated)) >= _OF_MAP:
+        drawn = heat_map_text(proof.rated, latency=proof.run.latency)
+        fits = len(drawn) + len(below) <= room and max(map(len, drawn)) <= width
+        drawn = drawn if verbose or fits else ()
+    return tuple(map(Line, drawn)), below, tuple(last)
+
+
+def _lines(text: str, width: int, indent: str) -> list[Line]:
+    """A sentence, wrapped; its mark has the colour of what it stands for."""
+    first, *others = wrapped(text, width, indent)
+    return [Line(first, state_of(first[0])), *map(Line, others)]
+
+
+def _cut(lines: list[Line], most: int | None) -> list[Line]:
+    """So many of them, and how many there are besides."""
+    if most is None or len(lines) <= most:
+        return lines
+    more = f"  … {len(lines) - most + 1} more lines: --verbose, or -o json"
+    return [*lines[: most - 1], Line(more)]
+
+
+def _suspect_lines(proof: PairProof, width: int) -> list[Line]:
+    """A line for each, and behind those of a kind where to look."""
+    lines: list[Line] = []
+    for kind, group in groupby(proof.suspects, lambda suspect: suspect.kind):
+        for suspect in group:
+            lines += _lines(f"✗ {suspect_text(suspect, unit(proof.run))}.", width, "    ")
+        lines += _lines(f"    → {_LOOK[kind]}.", width, "      ")
+    return lines
+
+
+def suspect_text(suspect: Suspect, its_unit: str) -> str:
+    """Who it is, and what its pairs have."""
+    who = _who(suspect)
+    why = suspect.why.rstrip(".")
+    if suspect.of == 1:
+        return f"{who}: {why}"
+    count = f"{suspect.pairs} of {suspect.of} pairs"
+    if suspect.median is None:
+        return f"{who}: {count} failed: {why}"
+    due = "" if suspect.due is None else f" (due {_short(suspect.due)})"
+    return f"{who}: {count} at ~{_short(suspect.median)} {its_unit}{due}"
+
+
+def _who(suspect: Suspect) -> str:
+    who = {
+        SuspectKind.CARD: f"{suspect.node} {suspect.device}",
+        SuspectKind.NODE: f"{suspect.node}, all devices",
+        SuspectKind.RAIL: f"rail {suspect.rail} ({suspect.device})",
+        SuspectKind.PAIR: f"{suspect.node} → {suspect.peer}",
+    }[suspect.kind]
+    if not suspect.peer_device:
+        return who
+    return f"{who} ({suspect.device} → {suspect.peer_device})"
+
+
+def _short(figure: float) -> str:
+    """Three digits, of big figures all."""
+    return f"{figure:.0f}" if figure >= 100 else f"{figure:.3g}"
+
+
+def _pair_lines(proof: PairProof, width: int) -> list[Line]:
+    """Each bad pair, where none is to blame more than the others."""
+    lines: list[Line] = []
+    for pair in proof.rated:
+        if pair.why:
+            text = f"{_MARKS[pair.rating]} {_between(pair)}: {pair.why.rstrip('.')}."
+            lines += _lines(text, width, "    ")
+    return lines
+
+
+def _absent_lines(proof: PairProof, width: int) -> list[Line]:
+    """Who takes no part; those for the same reason together."""
+    names: dict[str, list[str]] = {}
+    for name, why in proof.left_out:
+        names.setdefault(why.rstrip("."), []).append(name)
+    lines: list[Line] = []
+    for why, those in names.items():
+        shown = ", ".join(those[:_NAMES]) + (", …" if len(those) > _NAMES else "")
+        text = f"! {shown} takes no part: {why}."
+        if len(those) > 1:
+            text = f"! {len(those)} take no part: {why} ({shown})."
+        lines += _lines(text, width, "    ")
+    return lines
+
+
+def _comparison_lines(proof: PairProof, width: int) -> list[Line]:
+    """The run beside an earlier one as a whole; what single pairs lost is told of them."""
+    compared = proof.comparison
+    if compared is None:
+        return []
+    text = f"Beside the earlier run: {_pairs(compared.pairs)}"
+    if compared.before is not None and compared.now is not None:
+        its_unit = unit(proof.run)
+        text += f", median {compared.before:.2f} → {compared.now:.2f} {its_unit}"
+    if compared.missing:
+        text += f"; {_pairs(compared.missing)} of it not measured now"
+    return _lines(f"{text}.", width, "    ")
+
+
+def _between(pair: RatedPair) -> str:
+    outcome = pair.outcome
+    return f"{outcome.client} → {outcome.server} ({' → '.join(outcome.devices)})"
+
+
+def verdict(proof: PairProof, *, details: bool = True) -> str:
+    """All of it in one sentence; with `details` the first suspect has its figures."""
+    rated, run = proof.rated, proof.run
+    rows = [pair.outcome.standing(latency=run.latency) for pair in rated]
+    figures = sorted(row.figure for row in rows if row is not None)
+    if not rated:
+        return "Nothing was measured: at least two pods with RDMA devices are needed."
+    count = _pairs(len(rated))
+    spread = f"{figures[0]:.2f} to {figures[-1]:.2f} {unit(run)}" if figures else "no figure"
+    if proof.is_well:
+        return f"All is well: {count}, {spread}."
+    rest = "".join(f"; {gap}" for gap in _gaps(proof))
+    if proof.holds:
+        return f"Well as far as it goes: {count}, {spread}{rest}."
+    wrong = sum(pair.rating is not Rating.WELL for pair in rated)
+    whose = ""
+    if proof.suspects:
+        more = f", and {len(proof.suspects) - 1} more" if len(proof.suspects) > 1 else ""
+        text = suspect_text(proof.suspects[0], unit(run))
+        whose = f"; {text}{more}" if details else f"; look at {_who(proof.suspects[0])}{more}"
+    return f"Not well: {wrong} of {count}, {spread}{whose}{rest}."
+
+
+def _gaps(proof: PairProof) -> Iterator[str]:
+    """What was to be measured and was not."""
+    if proof.unseen:
+        yield f"{proof.unseen} could not take part"
+    why = "it was interrupted" if proof.interrupted else "the time of the run was over"
+    if proof.unmeasured:
+        yield f"{_pairs(proof.unmeasured)} not measured, as {why}"
+    elif proof.interrupted:
+        yield f"{why} before its end"
+
+
+def _pairs(count: int) -> str:
+    return "1 pair" if count == 1 else f"{count} pairs"
+
+
+def proof_document(proof: PairProof) -> dict[str, object]:
+    """The same as JSON values. Keys are stable: they are added to, never renamed or removed.
+
+    `figure`, `median` and `due` are in `unit` everywhere; `unmeasured` counts pairs,
+    `unseen` those of `leftOut` that had to take part.
+    """
+    return {
+        "well": proof.is_well,
+        "unit": "us" if proof.run.latency else "Gb/s",
+        "test": perftest_name(proof.run),
+        "pairing": proof.pairing.value,
+        "interrupted": proof.interrupted,
+        "pairs": [_pair_document(pair, proof.run) for pair in proof.rated],
+        "suspects": [_suspect_document(suspect) for suspect in proof.suspects],
+        "unmeasured": proof.unmeasured,
+        "unseen": proof.unseen,
+        "against": _comparison_document(proof.comparison),
+        "leftOut": [{"name": name, "why": why} for name, why in proof.left_out],
+    }
+
+
+def _comparison_document(compared: RunComparison | None) -> dict[str, object] | None:
+    """Null where the run is compared with none."""
+    if compared is None:
+        return None
+    return {
+        "pairs": compared.pairs,
+        "missing": compared.missing,
+        "medianBefore": compared.before,
+        "medianNow": compared.now,
+    }
+
+
+def perftest_name(run: PerftestRun) -> str:
+    """perftest's name of it."""
+    return f"ib_{run.operation}_{'lat' if run.latency else 'bw'}"
+
+
+def _suspect_document(suspect: Suspect) -> dict[str, object]:
+    """What does not belong to its kind is null."""
+    return {
+        "kind": suspect.kind.value,
+        "node": suspect.node or None,
+        "device": suspect.device or None,
+        "rail": suspect.rail,
+        "peer": suspect.peer or None,
+        "peerDevice": suspect.peer_device or None,
+        "pairs": suspect.pairs,
+        "of": suspect.of,
+        "median": suspect.median,
+        "due": suspect.due,
+        "why": suspect.why or None,
+    }
+
+
+def _pair_document(pair: RatedPair, run: PerftestRun) -> dict[str, object]:
+    outcome = pair.outcome
+    row = outcome.standing(latency=run.latency)
+    return {
+        "client": outcome.client,
+        "server": outcome.server,
+        "rail": outcome.rail,
+        "devices": list(outcome.devices),
+        "lineGbps": outcome.line_gbps,
+        "figure": None if row is None else row.figure,
+        "rating": pair.rating.value,
+        "why": pair.why,
+        "rows": [
+            {
+                "bytes": measured.size,
+                "iterations": measured.iterations,
+                "figure": measured.figure,
+                "percentile99": measured.percentile_99,
+            }
+            for measured in outcome.rows
+        ],
+    }
+
+
+def earlier_figures(
+    document: Any, run: PerftestRun, where: str, pairing: Pairing | None = None
+) -> Mapping[PairKey, float]:
+    """The figures of an earlier run's document; Refused when it is none, or of another test.
+
+    Rails that were measured all at once are not compared with rails one at a time: `pairing` has
+    to be the same, unless it is None. Documents of before 0.2 have none, and were of all pairs.
+    """
+    mine = perftest_name(run)
+    if not isinstance(document, dict) or not isinstance(document.get("pairs"), list):
+        raise Refused(
+            "it is not a result of kube-rdma verify",
+            remedy="Give a file that `kube-rdma verify … -o json` has written",
+            where=where,
+        )
+    if document.get("test") != mine:
+        raise Refused(
+            f"it is of {document.get('test')}, and this run is of {mine}",
+            remedy="Give a result of the same test",
+            where=where,
+        )
+    theirs = document.get("pairing", Pairing.ALL.value)
+    if pairing is not None and theirs != pairing.value:
+        raise Refused(
+            f"it has --pairs {theirs}, and this run has --pairs {pairing.value}",
+            remedy="Give a result of the same pairs, or say what it has",
+            where=where,
+        )
+    figures: dict[tuple[str, str, int], float] = {}
+    for pair in document["pairs"]:
+        try:
+            if pair["figure"] is not None:
+                figures[str(pair["client"]), str(pair["server"]), int(pair["rail"])] = float(
+                    pair["figure"]
+                )
+        except (KeyError, TypeError, ValueError):
+            continue  # what cannot be read is compared with nothing
+    return figures
+
+
+# A map for each rail of what a run measured, with a legend: `kube-rdma verify --svg`.
+
+_WIDE, _MARGIN, _HEAD, _GAP = 800, 20, 74, 18
+_SMALLEST, _LARGEST, _PANEL = 3, 20, 168  # pixels: of a mark, and of a rail's map as a rule
+_TITLE, _LEGEND = 24, 20
+# From best to worst; told apart by people who see no red or green, and by their lightness.
+_SHARES = (
+    (0.9, Tone("best", "#2166ac", "#4393c3"), "at least 90 % of the best"),
+    (0.7, Tone("good", "#67a9cf", "#2a6f97"), "70 to 90 %"),
+    (0.4, Tone("half", "#f2b04a", "#d98e1f"), "40 to 70 %"),
+    (0.0, Tone("poor", "#8c2d04", "#d1495b"), "less than 40 %"),
+)
+_RAIL_MAPS_FAILED = Tone("failed", "#8c2d04", "#f0763a", of="stroke")
+_UNTOLD = Tone("untold", "#e4e9ef", "#21262d")
+_WORDS = {
+    _RAIL_MAPS_FAILED.name: "the pair failed",
+    _UNTOLD.name: "not measured",
+    "missed": "a dot: less than is due, so the pair is not well",
+}
+_MISSED = Tone("missed", "#111820", "#ffffff")
+
+
+class _Layout(Frozen):
+    """Pixels of a mark and of a map, and how many maps stand beside each other."""
+
+    mark: int
+    side: int
+    across: int
+
+    def place(self, number: int) -> tuple[int, int]:
+        """The upper left corner of a map."""
+        row, column = divmod(number, self.across)
+        step = self.side + _GAP
+        return _MARGIN + column * step, _HEAD + _TITLE + row * (step + _TITLE)
+
+
+def rail_maps_svg(rated: Sequence[RatedPair], title: str, *, latency: bool) -> str:
+    """The whole picture; `title` says what was measured, and in which unit."""
+    pods, rails = pods_of(rated), rails_of(rated)
+    layout = _laid_out(len(pods))
+    figures = [f for pair in rated if (f := pair_figure(pair, latency=latency)) is not None]
+    best = (min if latency else max)(figures, default=0.0)
+    parts = [
+        heading(_MARGIN, title),
+        text(
+            _MARGIN,
+            52,
+            f"A map for each of {len(rails)} rails. Rows are clients, columns servers, from "
+            f"{pods[0]} to {pods[-1]}. The best is {best:.4g}.",
+            "faint",
+        ),
+    ]
+    seen: set[str] = set()
+    for number, rail in enumerate(rails):
+        of_rail = [pair for pair in rated if pair.outcome.rail == rail]
+        corner = layout.place(number)
+        bad = sum(pair.rating is not Rating.WELL for pair in of_rail)
+        words = f"rail {rail}" + (f" · {bad} not well" if bad else "")
+        parts.append(text(corner[0], corner[1] - 7, words))
+        cells = _rail_maps_cells(of_rail)
+        for row, client in enumerate(pods):
+            for column, server in enumerate(pods):
+                at = corner[0] + column * layout.mark, corner[1] + row * layout.mark
+                if client != server:
+                    kinds = _kinds(cells.get((client, server)), best, latency=latency)
+                    seen |= set(kinds)
+                    parts += _mark(cells.get((client, server)), kinds, at, layout.mark)
+    _, y = layout.place(len(rails) - 1)
+    bottom = y + layout.side + _GAP + 8
+    legend = list(_legend(seen, bottom))
+    size = PictureSize(_WIDE, bottom + _LEGEND * len(legend) // 2 + 8)
+    tones = (*(tone for _, tone, _ in _SHARES), _RAIL_MAPS_FAILED, _UNTOLD, _MISSED)
+    return picture(size, f"{title}, a map for each rail", tones, (*parts, *legend))
+
+
+def _laid_out(pods: int) -> _Layout:
+    """Maps as large as is usual; of many pods as large as their smallest marks need."""
+    mark = max(_SMALLEST, min(_LARGEST, _PANEL // max(pods, 1)))
+    side = mark * pods
+    return _Layout(mark, side, max(1, (_WIDE - 2 * _MARGIN + _GAP) // (side + _GAP)))
+
+
+def _rail_maps_cells(rated: Sequence[RatedPair]) -> Mapping[tuple[str, str], RatedPair]:
+    """Of two measurements of a pair, such as a retry, the later; the other way where none is."""
+    ways = {(pair.outcome.client, pair.outcome.server): pair for pair in rated}
+    return {(server, client): pair for (client, server), pair in ways.items()} | ways
+
+
+def _kinds(pair: RatedPair | None, best: float, *, latency: bool) -> tuple[str, ...]:
+    """The classes of a mark's parts."""
+    if pair is None:
+        return (_UNTOLD.name,)
+    figure = pair_figure(pair, latency=latency)
+    if figure is None:
+        return (_RAIL_MAPS_FAILED.name,)
+    share = goodness(figure, best, latency=latency)
+    tone = next(tone.name for least, tone, _ in _SHARES if share >= least)
+    return (tone,) if pair.rating is Rating.WELL else (tone, _MISSED.name)
+
+
+def _mark(
+    pair: RatedPair | None, kinds: Sequence[str], at: tuple[int, int], size: int
+) -> Iterator[str]:
+    parts = "".join(_shape(kind, at, size) for kind in kinds)
+    if pair is None:
+        yield parts
+        return
+    ends = pair.outcome.devices
+    tip = (
+        f"{pair.outcome.client} {ends[0]} → {pair.outcome.server} {ends[1]}: "
+        f"{pair.why or pair.outcome.failure or 'ok'}"
+    )
+    yield f"<g><title>{escape(tip)}</title>{parts}</g>"
+
+
+def _shape(kind: str, at: tuple[int, int], size: int) -> str:
+    x, y = at
+    inner = size - 1
+    if kind == _MISSED.name:
+        middle = f'cx="{x + inner / 2:g}" cy="{y + inner / 2:g}"'
+        return f'<circle class="missed" {middle} r="{max(1.0, size / 6):g}"/>'
+    if kind == _RAIL_MAPS_FAILED.name:
+        cross = f"M{x},{y} l{inner},{inner} M{x + inner},{y} l{-inner},{inner}"
+        return f'<path class="failed" fill="none" d="{cross}"/>'
+    return f'<rect class="{kind}" x="{x}" y="{y}" width="{inner}" height="{inner}"/>'
+
+
+def _legend(seen: set[str], top: int) -> Iterator[str]:
+    """A line for each kind that the maps have: its mark, and what it means."""
+    words = {tone.name: meaning for _, tone, meaning in _SHARES} | _WORDS
+    shown = [kind for kind in words if kind in seen]
+    for number, kind in enumerate(shown):
+        y = top + number * _LEGEND
+        yield _shape(kind, (_MARGIN, y), 14)
+        yield text(_MARGIN + 24, y + 11, words[kind], "faint")

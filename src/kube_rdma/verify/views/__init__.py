@@ -1,1 +1,0 @@
-"""Shows what `kube-rdma verify` measured: tables, verdicts, a map of all pairs."""

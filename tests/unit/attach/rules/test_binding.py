@@ -1,0 +1,341 @@
+"""Promises and bindings: each decision by an example; test_bound_node.py has all at work."""
+
+import pytest
+
+from kube_base.errors import Refused
+from kube_base.frozen import replace
+from kube_rdma.attach.rules.late_binding import (
+    GRACE,
+    SETTLED,
+    Asked,
+    AskPod,
+    BindDecision,
+    Known,
+    Stale,
+    Start,
+    Wait,
+    Write,
+    bind,
+    doubtful,
+    gate,
+    promise,
+    stale,
+    suffices,
+)
+from kube_rdma.model.holdings import Holding
+from kube_rdma.model.late_binding import Binding, CdiFile, PodName, Promise, at_start
+from kube_rdma.model.pools import Attach, Grant
+
+HCA = "rdma/hca"
+POD, OTHER = PodName("default", "a"), PodName("default", "b")
+
+
+def promised(nonce="n1", shares=("s1",), **change):
+    return Promise(nonce, HCA, shares, ("card",), f"kube-rdma.io/hca=s1-{nonce}", 0.0, **change)
+
+
+def bound(nonce="n1", container="c1", pod=POD, uid="u1", shares=("s1",), netns="/ns"):
+    return Binding(nonce, container, pod, uid, netns, HCA, shares, ("card",), "x", 0.0)
+
+
+def started(nonce="n1", pod=POD, uid="u1", **change):
+    """A binding of a pod without a network."""
+    return bound(nonce, at_start(nonce), pod, uid, netns="", **change)
+
+
+def known(promises=(), bindings=(), files=(), held=None, gone=()):
+    held = {"s1": POD} if held is None else held
+    holders = {(HCA, share): pod for share, pod in held.items()}
+    return Known(tuple(promises), tuple(bindings), tuple(files), holders, gone)
+
+
+def ask(what, attach=Attach.REQUIRED, networked=True, now=10.0, ids=("s1",)):
+    said = None if networked is None else Asked("u1", networked=networked)
+    return gate(what, HCA, ids, attach, said, now)
+
+
+SETTLED_FILE = CdiFile("n1", "c1", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("held", "shares", "enough"),
+    [
+        (("s1", "s2"), ("s1",), True),
+        (("s1",), ("s2",), True),
+        ((), ("s1",), True),
+        (("s1",), ("s1", "s2"), False),
+    ],
+)
+def test_what_one_pod_holds_tells_whose_a_promise_is(held, shares, enough):
+    """Unless the promise is of a share besides, which another pod may hold."""
+    holding = Holding("default", "a", "main", HCA, held)
+    assert suffices([holding], [promised(shares=shares)]) is enough
+
+
+def test_a_binding_of_another_pod_with_a_share_of_this_one_needs_all_holdings():
+    """n0 was for a pod of before; another pod has it bound, and only its own holdings tell so."""
+    holding = Holding("default", "a", "main", HCA, ("s1", "s3"))
+    mine = promised(shares=("s1", "s3"))
+    assert suffices([holding], [mine])
+    assert not suffices([holding], [mine], [bound("n0", "c2", shares=("s1", "s2"))])
+
+
+@pytest.mark.parametrize(("later", "bound_too"), [(2.0, False), (-1.0, True)])
+def test_a_share_that_went_on_to_another_pod_was_for_nobody_here(later, bound_too):
+    """n1 is of a pod that ended without a sandbox; the other pod's init container has s3 now.
+
+    Pod resources leave that out. A clock that stepped back between the two tells nothing.
+    """
+    old, mine = promised(shares=("s1", "s3")), replace(promised("n2"), when=1.0)
+    others = replace(promised("n3", ("s2", "s3")), when=later)
+    what = known([old, mine, others], held={"s1": POD, "s2": OTHER})
+    wanted = (old, mine) if bound_too else (mine,)
+    assert bind(what, POD, "u1", "c1") == BindDecision(wanted, ())
+
+
+def test_starts_when_attached():
+    """Promise, binding and a file that the runtime has seen: go."""
+    assert ask(known([promised()], [bound()], [SETTLED_FILE])) == Start()
+
+
+def test_waits_until_the_runtime_has_seen_the_file():
+    """A young file is not trusted yet; asked again after that time, it is."""
+    file = CdiFile("n1", "c1", 9.98)
+    answer = ask(known([promised()], [bound()], [file]))
+    assert isinstance(answer, Wait)
+    assert answer.seconds == pytest.approx(SETTLED - 0.02)
+    again = ask(known([promised()], [bound()], [file]), now=10.0 + answer.seconds + 1e-6)
+    assert again == Start()
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        known([promised()]),
+        known([promised()], [bound()]),
+        known([promised()], [], [SETTLED_FILE]),
+        known([promised()], [bound()], [replace(SETTLED_FILE, container="c2")]),
+        known([promised()], [bound()], [SETTLED_FILE], gone=["c1"]),
+        known([promised()], [bound(pod=OTHER)], [SETTLED_FILE]),
+        known([promised(), promised("n2", replaces=("n1",))], [bound()], [SETTLED_FILE]),
+        known([promised(), promised("n2")], [bound()], [SETTLED_FILE]),
+    ],
+    ids=[
+        "no binding",
+        "no file",
+        "a file without binding",
+        "another sandbox's file",
+        "a dead sandbox's file",
+        "another pod's file",
+        "the file of the pod before",
+        "one of two promises",
+    ],
+)
+def test_does_not_start_without_its_own_file(what):
+    """The sentence names pod, card and share, and what to do."""
+    with pytest.raises(Refused) as caught:
+        ask(what)
+    assert caught.value.problem == "no network of pod default/a is attached to card for share s1"
+    assert "k8s.v1.cni.cncf.io/networks" in caught.value.remedy
+    assert "CNI plugin of kube-rdma" in caught.value.remedy
+
+
+def test_a_pool_that_binds_at_allocate_has_no_gate():
+    """Nothing was promised, so nothing is missing."""
+    assert ask(known(), Attach.NONE) == Start()
+
+
+def test_auto_writes_for_a_pod_without_a_network():
+    """What is missing is bound at the start; with a network it is refused as ever."""
+    what = known([promised(), promised("n2")], [started("n2")])
+    what = replace(what, files=(CdiFile("n2", at_start("n2"), 0.0),))
+    assert ask(what, Attach.AUTO, networked=False) == Write(POD, "u1", (promised(),))
+    with pytest.raises(Refused):
+        ask(what, Attach.AUTO, networked=True)
+
+
+def test_auto_asks_only_what_decides():
+    """A container that starts again has its binding, whatever its pod asks for."""
+    assert ask(known([promised()]), Attach.AUTO, networked=None) == AskPod()
+    file = CdiFile("n1", "c1", 0.0)
+    assert ask(known([promised()], [bound()], [file]), Attach.AUTO, networked=None) == Start()
+    with pytest.raises(Refused):
+        ask(known([promised()]), Attach.REQUIRED, networked=None)
+
+
+def test_auto_does_not_write_while_another_pod_is_attached():
+    """The sandbox of the pod before has to be gone first."""
+    what = known([promised("n2", replaces=("n1",))], [bound(pod=OTHER)])
+    with pytest.raises(Refused, match="still attached to pod default/b, sandbox c1"):
+        ask(what, Attach.AUTO, networked=False)
+    assert isinstance(ask(replace(what, gone=["c1"]), Attach.AUTO, networked=False), Write)
+
+
+def test_a_lost_promise_asks_for_a_new_pod():
+    """The kubelet knows a CDI name that we do not; only a new Allocate helps."""
+    with pytest.raises(Refused, match=r"nothing was promised for share s1.*Create the pod again"):
+        ask(known())
+
+
+def test_shares_that_no_pod_holds():
+    """Pod resources leave out what init containers alone hold, so the remedy says it."""
+    with pytest.raises(Refused, match=r"no pod holds share s1 .* not in its init containers alone"):
+        ask(known([promised()], held={}))
+    with pytest.raises(
+        Refused, match="several pods hold share s1 and 1 more: default/a, default/b"
+    ):
+        ask(known(held={"s1": POD, "s2": OTHER}), ids=("s1", "s2"))
+
+
+def test_add_binds_every_promise_of_the_pod():
+    """Also of an init container that holds more than is listed; none of others."""
+    init, app = promised("n1", ("s1", "s2")), promised("n2")
+    others = promised("n3", ("s3",)), promised("n4", ("s1", "s3"))
+    what = known([init, app, *others], held={"s1": POD, "s3": OTHER})
+    assert bind(what, POD, "u1", "c1") == BindDecision((init, app), ())
+
+
+def test_add_again_changes_nothing():
+    """The same sandbox is no hindrance to itself."""
+    what = known([promised()], [bound()])
+    assert bind(what, POD, "u1", "c1") == BindDecision((promised(),), ())
+
+
+def test_a_new_sandbox_ends_the_old_one_of_its_pod():
+    """Two files of one CDI name would be none for the runtime."""
+    what = known([promised()], [bound()])
+    assert bind(what, POD, "u1", "c2") == BindDecision((promised(),), (bound(),))
+
+
+def test_add_refuses_a_share_of_a_living_sandbox():
+    """Of the pod before, even when it has the same name."""
+    what = known([promised("n2", replaces=("n1",))], [bound()])
+    with pytest.raises(Refused, match=r"share s1 is still attached to pod default/a, sandbox c1"):
+        bind(what, POD, "u2", "c2")
+    assert bind(replace(what, gone=["c1"]), POD, "u2", "c2").promises == what.promises
+
+
+def test_what_the_pod_before_left_is_not_held_against_the_next_but_one():
+    """Pod b took an old promise of two shares for its own; the other one is pod a's by now."""
+    old, of_b = promised("n0", ("s1", "s2")), promised("n1", ("s1",))
+    of_a = promised("n2", ("s2",), replaces=("n0",))
+    bindings = [
+        bound("n0", "c1", OTHER, "u-b", ("s1", "s2")),
+        bound("n1", "c1", OTHER, "u-b", ("s1",)),
+    ]
+    what = known([old, of_b, of_a], bindings, held={"s1": OTHER, "s2": POD})
+    assert bind(what, POD, "u-a", "c2") == BindDecision((of_a,), (bindings[0],))
+    forgotten = replace(what, holders={(HCA, "s2"): POD})  # pod b was deleted by force
+    with pytest.raises(Refused, match=r"share s2 is still attached to pod default/b, sandbox c1"):
+        bind(forgotten, POD, "u-a", "c2")
+
+
+@pytest.mark.parametrize(
+    ("binding", "owned"),
+    [
+        (started(pod=OTHER), False),
+        (started(pod=OTHER, uid=""), False),
+        (started(uid="u0"), False),
+        (started(pod=OTHER, shares=("s9",)), True),
+        (bound(pod=OTHER, shares=("s9",)), True),
+    ],
+    ids=["its share", "of an older record", "of its name", "its own card", "that has a network"],
+)
+def test_what_a_living_pod_has_is_not_given_to_another(binding, owned):
+    """With a network and without one; a card of its own by any of its shares."""
+    what = known([promised("n2")], [binding])
+    what = replace(what, owned=("card",) if owned else ())
+    with pytest.raises(Refused, match=r"still (attached to|held by) pod default/"):
+        ask(what, Attach.AUTO, networked=False)
+    with pytest.raises(Refused, match=r"still (attached to|held by) pod default/"):
+        bind(what, POD, "u1", "c2")
+    gone = replace(what, gone=[binding.container])
+    assert isinstance(ask(gone, Attach.AUTO, networked=False), Write)
+    assert bind(gone, POD, "u1", "c2").promises == (promised("n2"),)
+
+
+@pytest.mark.parametrize(
+    "binding",
+    [started(), started(uid=""), started(pod=OTHER, shares=("s9",)), bound(uid="")],
+    ids=["its own", "its own by an older record", "another share of a shared card", "no uid"],
+)
+def test_what_is_no_other_pods_is_given(binding):
+    what = known([promised("n2")], [binding])
+    assert isinstance(ask(what, Attach.AUTO, networked=False), Write)
+
+
+def test_the_runtime_is_asked_about_what_the_kubelet_may_have_forgotten():
+    """Not about pods that have a network, nor about those that the kubelet knows."""
+    mine, replaced = started(), started("n0")
+    promises = [promised("n0"), promised("n1", replaces=("n0",))]
+    bindings = [mine, replaced, bound("n0", "c0")]
+    assert doubtful(promises, bindings, {(HCA, "s1"): POD}) == (replaced,)
+    for held in ({}, {(HCA, "s1"): OTHER}):
+        assert doubtful(promises, bindings, held) == (mine, replaced)
+
+
+def test_the_promise_of_the_pod_before_counts_no_more():
+    """Its sandbox is gone, and so is its file: neither ADD nor the gate asks for it."""
+    new = promised("n2", replaces=("n1",))
+    what = known([promised(), new], [bound("n2", "c2", uid="u2")], [CdiFile("n2", "c2", 0.0)])
+    assert bind(what, POD, "u2", "c2").promises == (new,)
+    assert ask(what) == Start()
+
+
+def test_allocate_of_bound_shares_begins_a_new_generation():
+    """What was bound before was another pod's; what was not may be of the same pod."""
+    old, same = promised("n1"), promised("n2")
+    grant = Grant(HCA, ("s1", "s@2"), (), cards=("card",))
+    made = promise(grant, "n3", 5.0, [old, same], [bound("n1")])
+    assert made.replaces == ("n1",)
+    assert (made.cdi, made.cards) == ("kube-rdma.io/hca=s1-n3", ("card",))
+
+
+def test_nothing_is_forgotten_while_it_is_held():
+    """However long it takes."""
+    what = known([promised()], [bound()], [SETTLED_FILE])
+    first = stale(what, {}, 0.0)
+    assert stale(what, first.absent, 10 * GRACE) == first
+    assert first == Stale((), (), (), {})
+
+
+def test_a_promise_is_forgotten_after_the_grace():
+    """It counts from when the share was first missing, and again from the start when it is back."""
+    what = known([promised()], held={})
+    first = stale(what, {}, 100.0)
+    assert first.absent == {"n1": 100.0}
+    assert stale(what, first.absent, 100.0 + GRACE).promises == ()
+    assert stale(what, first.absent, 100.1 + GRACE).promises == (promised(),)
+    assert stale(known([promised()]), first.absent, 120.0).absent == {}
+
+
+def test_a_living_sandbox_is_never_forgotten():
+    """A pod that was deleted by force goes on for a while, and so does its binding."""
+    what = known([promised()], [bound()], [SETTLED_FILE], held={})
+    found = stale(what, {"n1": 0.0}, 10 * GRACE)
+    assert (found.promises, found.bindings, found.files) == ((promised(),), (), ())
+    assert stale(known([], [started()], held={}), {}, 0.0).bindings == ()
+    assert stale(known([], [started()], held={}, gone=["start-n1"]), {}, 0.0).bindings
+
+
+def test_a_dead_sandbox_whose_delete_never_came():
+    """It ends at once when its shares went to the next pod, else after the grace."""
+    dead = known([promised()], [bound()], [SETTLED_FILE], gone=["c1"])
+    assert stale(dead, {}, 0.0).bindings == ()
+    late = stale(dead, {"c1": 0.0}, GRACE + 1)
+    assert (late.bindings, late.files, late.promises) == ((bound(),), (SETTLED_FILE,), ())
+    given_on = replace(dead, promises=(promised(), promised("n2", replaces=("n1",))))
+    now = stale(given_on, {}, 0.0)
+    assert (now.bindings, now.files, now.promises) == ((bound(),), (SETTLED_FILE,), (promised(),))
+
+
+def test_a_file_without_binding_is_a_leftover():
+    """The agent was killed while it removed it."""
+    assert stale(known([promised()], files=[SETTLED_FILE]), {}, 0.0).files == (SETTLED_FILE,)
+
+
+def test_replaced_promises_go_first():
+    """Were the newer one removed alone, the older would count again."""
+    old, new = promised("n2"), promised("n1", replaces=("n2",))
+    found = stale(known([new, old], held={}), {"n1": 0.0}, GRACE + 1)
+    assert found.promises == (old, new)

@@ -1,0 +1,160 @@
+"""Which devices are usable: verbs need an open door and a port that carries traffic."""
+
+from __future__ import annotations
+
+import pytest
+
+from kube_base.frozen import replace
+from kube_rdma.model.device import (
+    CharDevice,
+    CharKind,
+    Device,
+    Gid,
+    GidType,
+    LinkLayer,
+    PciAddress,
+    PciPosition,
+    PhysicalState,
+    Port,
+    PortState,
+)
+from kube_rdma.model.survey import NamespaceMode, Survey
+from kube_rdma.pools.rules.health import judge, notes
+
+GID = Gid(1, "fe80:0000:0000:0000:bace:f6ff:fe0a:1c50", GidType.ROCE_V2, "eth1")
+UP = Port(1, PortState.ACTIVE, PhysicalState.LINK_UP, LinkLayer.ETHERNET, 100.0, "eth1", (GID,))
+UVERBS = CharDevice(CharKind.UVERBS, "/dev/infiniband/uverbs0", 231, 192)
+RDMA_CM = CharDevice(CharKind.RDMA_CM, "/dev/infiniband/rdma_cm", 10, 58)
+CARD = Device(
+    name="mlx5_0",
+    identity="0000:81:00.0",
+    node_guid=None,
+    node_type="CA",
+    driver="mlx5_core",
+    firmware=None,
+    pci=PciAddress("0000:81:00.0"),
+    numa_node=None,
+    ports=(UP,),
+    char_devices=(UVERBS,),
+)
+
+
+def reasons_against(device):
+    (verdict,) = judge(Survey((device,), RDMA_CM, NamespaceMode.SHARED))
+    assert verdict.usable is not bool(verdict.reasons)
+    return verdict.reasons
+
+
+def down(state, physical, layer=LinkLayer.ETHERNET, netdev="eth1"):
+    return replace(UP, state=state, physical_state=physical, link_layer=layer, netdev=netdev)
+
+
+def test_a_card_with_a_door_and_an_active_port_is_usable():
+    assert reasons_against(CARD) == ()
+
+
+def test_one_active_port_of_two_is_enough():
+    other = replace(down(PortState.DOWN, PhysicalState.POLLING), number=2)
+    assert reasons_against(replace(CARD, ports=(UP, other))) == ()
+
+
+def test_without_uverbs_the_module_is_named():
+    assert reasons_against(replace(CARD, char_devices=())) == (
+        "no uverbs device, so no program can open it: modprobe ib_uverbs",
+    )
+
+
+def test_without_ports_there_is_nothing_to_carry_traffic():
+    assert reasons_against(replace(CARD, ports=())) == (
+        "no port: the driver has registered none, dmesg may say why",
+    )
+
+
+IB = LinkLayer.INFINIBAND
+REMEDIES = [
+    (down(PortState.DOWN, PhysicalState.DISABLED), "ip link set eth1 up"),
+    (down(PortState.DOWN, PhysicalState.DISABLED, netdev=None), "set its interface up"),
+    (down(PortState.DOWN, PhysicalState.POLLING), "cable and the switch port behind eth1"),
+    (down(PortState.DOWN, PhysicalState.POLLING, netdev=None), "cable and the switch port"),
+    (down(PortState.INIT, PhysicalState.LINK_UP, IB, None), "opensm"),
+    (down(PortState.DOWN, PhysicalState.DISABLED, IB, None), "ibportstate"),
+    (down(PortState.UNKNOWN, PhysicalState.UNKNOWN), "could not be read"),
+]
+
+
+@pytest.mark.parametrize(("port", "remedy"), REMEDIES)
+def test_a_port_that_is_not_active_comes_with_state_and_remedy(port, remedy):
+    (reason,) = reasons_against(replace(CARD, ports=(port,)))
+    assert reason.startswith(f"no port is ACTIVE; port 1 is {port.state} ({port.physical_state}): ")
+    assert remedy in reason
+
+
+def test_every_reason_is_given_at_once():
+    assert len(reasons_against(replace(CARD, char_devices=(), ports=()))) == 2
+
+
+@pytest.mark.parametrize("sm_lid", [None, 7])
+@pytest.mark.parametrize("state", [PortState.INIT, PortState.ARMED])
+def test_a_subnet_manager_is_missing_or_named_by_its_lid(state, sm_lid):
+    port = replace(down(state, PhysicalState.LINK_UP, IB, None), sm_lid=sm_lid)
+    (reason,) = reasons_against(replace(CARD, ports=(port,)))
+    assert ("no subnet manager" in reason) is (sm_lid is None)
+    assert ("manager at LID 7" in reason) is (sm_lid == 7)
+
+
+def test_a_virtual_link_that_is_down_is_raised_on_the_physical_function():
+    physical, virtual = PciAddress("0000:41:00.0"), PciAddress("0000:41:00.1")
+    seat = PciPosition(virtual, "pci0000:40", (virtual,), None, physical)
+    port = down(PortState.DOWN, PhysicalState.LINK_UP, IB, None)
+    (reason,) = reasons_against(replace(CARD, pci=virtual, seat=seat, ports=(port,)))
+    assert "virtual link is down, on 0000:41:00.0" in reason
+
+
+@pytest.mark.parametrize(
+    ("port", "remedy"),
+    [
+        (replace(UP, gids=()), "port 1 has no GID: ip link set eth1 up and give it an IP address"),
+        (replace(UP, gids=(), netdev=None), "set its interface up"),
+        (replace(UP, gids=(), bond="bond0"), "use the device that carries bond0"),
+    ],
+)
+def test_a_roce_port_without_a_gid_cannot_be_addressed(port, remedy):
+    (reason,) = reasons_against(replace(CARD, ports=(port,)))
+    assert reason.startswith("no peer can address it; port 1 has no GID: ")
+    assert remedy in reason
+
+
+@pytest.mark.parametrize(
+    ("kind", "layer"),
+    [("RNIC", LinkLayer.ETHERNET), ("unspecified", LinkLayer.UNKNOWN), ("CA", IB)],
+)
+def test_only_roce_needs_a_gid(kind, layer):
+    port = replace(UP, gids=(), link_layer=layer)
+    assert reasons_against(replace(CARD, node_type=kind, ports=(port,))) == ()
+
+
+@pytest.mark.parametrize(("kind", "usable"), [("CA", True), ("RNIC", False), ("unspecified", True)])
+def test_a_missing_connection_manager_refuses_iwarp_alone(kind, usable):
+    survey = Survey((replace(CARD, node_type=kind),), None, NamespaceMode.SHARED)
+    (verdict,) = judge(survey)
+    assert verdict.usable is usable
+    assert usable or "modprobe rdma_ucm" in verdict.reasons[0]
+
+
+@pytest.mark.parametrize(("kind", "said"), [("CA", 1), ("RNIC", 1), ("unspecified", 0)])
+def test_a_missing_connection_manager_is_noted_where_it_could_be_used(kind, said):
+    survey = Survey((replace(CARD, node_type=kind),), None, NamespaceMode.SHARED)
+    assert sum("modprobe rdma_ucm" in note for note in notes(survey)) == said
+
+
+def test_exclusive_mode_is_noted_and_shared_mode_is_not():
+    shared = Survey((CARD,), RDMA_CM, NamespaceMode.SHARED)
+    assert notes(shared) == ()
+    (note,) = notes(replace(shared, namespace_mode=NamespaceMode.EXCLUSIVE))
+    assert "one network namespace each" in note
+
+
+def test_verdicts_come_in_the_order_of_the_survey():
+    other = replace(CARD, name="mlx5_1", char_devices=())
+    verdicts = judge(Survey((CARD, other), RDMA_CM, NamespaceMode.SHARED))
+    assert [(v.device.name, v.usable) for v in verdicts] == [("mlx5_0", True), ("mlx5_1", False)]
