@@ -1,4 +1,4 @@
-"""A plugin of pytest: which files of the product a test goes through, for tests/house/test_flows.py.
+"""A plugin of pytest that writes which files of the product a test goes through (test_flows.py).
 
 `pytest -p tests.visited` writes them, one a line, to the file that KUBE_RDMA_VISITED names. A file
 counts when a function of it is called, but not below a fake: what a fake calls is its own.

@@ -13,6 +13,7 @@ import pytest
 from .tree import ROOT
 
 UNIT = "tests/unit"
+OPERATOR = "test_on_each_node_the_driver_comes_first_and_the_others_when_it_is_ready"
 FLOWS = {
     "a card, ListAndWatch, Allocate": (
         47,
@@ -33,8 +34,7 @@ FLOWS = {
     ),
     "a NicClusterPolicy": (
         34,
-        f"{UNIT}/operator/test_reconcile.py::"
-        "test_on_each_node_the_driver_comes_first_and_the_others_when_it_is_ready",
+        f"{UNIT}/operator/test_reconcile.py::{OPERATOR}",
     ),
 }
 
