@@ -268,11 +268,16 @@ async def telling(events):
 
 
 async def written(door, name):
-    """The Events about an object, as on the wire."""
+    """The Events of kube-rdma about an object, as on the wire; a real cluster has others of it."""
     query = (("fieldSelector", "metadata.namespace=default"),)
     request = wire.ApiRequest("list", "events.k8s.io", "v1", "events", "default", query=query)
     found = msgspec.json.decode(await door.other.write(request))["items"]
-    return [event for event in found if event["regarding"]["name"] == name]
+    return [
+        event
+        for event in found
+        if event["regarding"]["name"] == name
+        and event["reportingController"].startswith("kube-rdma.io/")
+    ]
 
 
 async def test_events(door, node):
