@@ -42,7 +42,7 @@ class CgroupFiles(Protocol):
         """The names of the groups in a group, sorted."""
 
     def is_group(self, path: str) -> bool:
-        """Whether there is such a group."""
+        """Return whether the group exists."""
 
 
 class HostCgroups:
@@ -52,20 +52,20 @@ class HostCgroups:
         self._root = root
 
     def read(self, path: str) -> str:
-        """As CgroupFiles.read."""
+        """Read a file, see CgroupFiles.read."""
         return (self._root / path).read_text()
 
     def write(self, path: str, text: str) -> None:
-        """As CgroupFiles.write; a file that is not there is not made."""
+        """Write a file, see CgroupFiles.write; raise for one that does not exist."""
         with (self._root / path).open("r+b", buffering=0) as file:
             file.write(text.encode())
 
     def groups(self, path: str) -> tuple[str, ...]:
-        """As CgroupFiles.groups."""
+        """Return the groups below, see CgroupFiles.groups."""
         return tuple(sorted(one.name for one in (self._root / path).iterdir() if one.is_dir()))
 
     def is_group(self, path: str) -> bool:
-        """As CgroupFiles.is_group."""
+        """Return whether the group exists, see CgroupFiles.is_group."""
         return (self._root / path).is_dir()
 
 
@@ -78,7 +78,7 @@ _OTHERS = frozenset({"system.slice", "user.slice", "init.scope"})
 
 
 def places(kubepods: str, uid: str) -> tuple[str, ...]:
-    """Where the group of a pod may be below the group `kubepods`."""
+    """Return the paths that a pod's group may have below the group `kubepods`."""
     if not kubepods.endswith(_SLICE):
         return tuple(f"{above}/pod{uid}" for above in (kubepods, *_below(kubepods)))
     stem, pod = kubepods.rpartition("/")[2].removesuffix(_SLICE), uid.replace("-", "_")
@@ -156,7 +156,7 @@ class RdmaGroups:
         return pod_group(self._files, uid)
 
     def read(self, group: str) -> RdmaGroup:
-        """What is limited and taken; raise Unavailable where the group cannot be read."""
+        """Return limits and usage of a group; raise Unavailable where it cannot be read."""
         try:
             return RdmaGroup(
                 tuple(read_limits(self._files.read(f"{group}/rdma.max"))),

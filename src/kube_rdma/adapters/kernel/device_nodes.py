@@ -24,7 +24,7 @@ _CHANGED = CHANGED | Mask.ONLYDIR
 
 
 def missing(paths: Iterable[str], folder: Path) -> frozenset[str]:
-    """Those of `paths` (CharDevice.path) that have no node in `folder`.
+    """Return the `paths` (CharDevice.path) that have no node in `folder`.
 
     `folder` is the host's /dev/infiniband as the agent sees it, which may be mounted elsewhere.
     """

@@ -32,7 +32,7 @@ _SPARE = 1024
 
 
 def ask_kernel(interface: str, message: bytes) -> bytes:
-    """What the kernel writes over a message about an interface; OSError where it refuses."""
+    """Send a message about an interface and return what the kernel wrote over it; raise OSError."""
     name = interface.encode()
     if len(name) > _LONGEST:
         raise OSError(0, "the kernel has no interface of such a long name")
@@ -60,7 +60,7 @@ def read_statistics(interface: str, ask: Ask = ask_kernel) -> Mapping[str, int]:
 
 
 def _count(answer: bytes) -> int:
-    """How many statistics there are; 0 where the driver does not know the set."""
+    """Return the number of statistics; 0 where the driver does not know the set."""
     _, _, sets, count = _SETS.unpack(answer)
     return min(int(count), _MOST) if sets else 0
 

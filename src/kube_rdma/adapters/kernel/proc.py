@@ -51,12 +51,12 @@ def read_neighbours(proc: Path = Path("/proc")) -> tuple[ObservedNeighbour, ...]
 def read_settings(
     paths: tuple[str, ...], proc: Path = Path("/proc")
 ) -> tuple[tuple[str, str], ...]:
-    """Those of these sysctls that are there, with their values."""
+    """Return those of these sysctls that exist, with their values."""
     return tuple(_settings(paths, proc))
 
 
 def read_hypervisor(proc: Path = Path("/proc")) -> bool:
-    """Whether this is a virtual machine, by the flag of x86 processors; raise Unavailable.
+    """Return whether this is a virtual machine, by the flag of x86 processors; raise Unavailable.
 
     X86_FEATURE_HYPERVISOR, arch/x86/include/asm/cpufeatures.h. Other processors do not tell it.
     """
@@ -109,7 +109,7 @@ def program(pid: int, proc: Path = Path("/proc")) -> str:
 
 
 def processes_of(uid: str, proc: Path = Path("/proc")) -> dict[str, tuple[int, ...]]:
-    """By id of the container its processes, of the pod with this uid; the lowest comes first.
+    """Return the processes of the pod with this uid by container id, the lowest first.
 
     Without the host's process namespace there are none.
     """

@@ -45,7 +45,8 @@ _TELLING = frozenset({"mlx5_core"})
 def read_flow_control(
     interfaces: Iterable[tuple[str, str]], sysfs: SysfsRoot | None = None
 ) -> tuple[ObservedFlowControl, ...]:
-    """What these interfaces say, each with its driver; raise Unavailable where none says anything.
+    """Return flow control of interfaces given with their drivers; raise Unavailable where none
+    answers.
 
     One whose driver has no Data Center Bridging is left out.
     """
@@ -59,7 +60,7 @@ def read_flow_control(
 
 
 def decode_flow_control(payload: bytes, interface: str, driver: str) -> ObservedFlowControl:
-    """What one answer says; raise Unavailable when it is cut short."""
+    """Decode one answer; raise Unavailable when it is cut short."""
     _, attributes = split(_MESSAGE, payload)
     ieee = values_by_type(attributes.get(_IEEE, b""))
     pfc = ieee.get(_PFC, b"")
@@ -87,7 +88,7 @@ def _answers(
 
 
 def request(interface: str) -> bytes:
-    """What asks for all that IEEE 802.1Qaz has of an interface."""
+    """Return the request for all that IEEE 802.1Qaz has of an interface."""
     name = Attribute(_IFNAME, interface.encode() + b"\0")
     return _MESSAGE.pack(AF_UNSPEC, _IEEE_GET, 0) + encode_attributes([name])
 

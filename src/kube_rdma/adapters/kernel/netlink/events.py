@@ -141,7 +141,7 @@ _INDEX = struct.Struct("=4xI")  # the same place in struct ifinfomsg and struct 
 
 
 class News(StrEnum):
-    """What an event is about; LOST: events were dropped, anything may have changed."""
+    """The subject of an event; LOST: events were dropped, anything may have changed."""
 
     LINK = "link"
     LINK_GONE = "link gone"

@@ -100,7 +100,7 @@ class LinkView(Frozen):
 
 
 def read_links() -> LinkView:
-    """What RDMA netlink shows in this thread's network namespace.
+    """Return the RDMA devices of this thread's network namespace.
 
     Raise Unavailable when the kernel has no RDMA at all or does not list its devices; what fails
     after that (an old kernel without a namespace mode, a device that has just gone) is a fault.
@@ -273,7 +273,7 @@ class _Attr(IntEnum):
 
 
 def read_queue_pairs() -> tuple[QueuePair, ...]:
-    """Those of processes, on all devices of this thread's network namespace; raise Unavailable."""
+    """Return the queue pairs of processes in this thread's network namespace; raise Unavailable."""
     try:
         netlink = Netlink(NETLINK_RDMA)
     except OSError as error:
@@ -291,7 +291,7 @@ def read_queue_pairs() -> tuple[QueuePair, ...]:
 
 
 def decode_queue_pairs(device: str, payload: bytes) -> Iterator[QueuePair]:
-    """Those of processes out of one answer to RES_QP_GET; raise Unavailable for nonsense."""
+    """Yield queue pairs of processes in an answer to RES_QP_GET; raise Unavailable for nonsense."""
     table = values_by_type(payload).get(_Attr.QP, b"")
     for entry in decode_attributes(table):
         if entry.type != _Attr.QP_ENTRY:

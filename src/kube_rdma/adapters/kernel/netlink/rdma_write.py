@@ -143,7 +143,7 @@ class PodRdma(Frozen):
             _move(self.pod, device, namespace)
 
     def find(self, netlink: Netlink, act: MoveRdma | GiveBackRdma) -> LinkDevice | None:
-        """By its function where it has one, else by its name."""
+        """Return the device by its PCI function where the act has one, else by its name."""
         rdma_devices = tuple(map(decode_device, netlink.ask(NLDEV | Command.GET, dump=True)))
         named = next((one for one in rdma_devices if one.name == act.device), None)
         if act.pci is None or (named and self.pci_of(named.name) in (act.pci, None)):

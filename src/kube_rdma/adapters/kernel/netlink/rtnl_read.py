@@ -75,11 +75,13 @@ class Interface(Frozen):
     carrier: bool | None = None  # as Netdev.carrier: None while the interface is down
 
     def is_called(self, name: str) -> bool:
-        """Whether nobody else in its namespace can have `name`."""
+        """Return whether the link holds `name`, which is unique in its namespace."""
         return name == self.seen.name or name in self.alternative_names
 
     def ours(self, mark: str) -> bool:
-        """Whether it carries `mark`, or was made by kube-rdma a moment ago and has none yet."""
+        """Return whether the link carries `mark`, or was made by kube-rdma a moment ago and has
+        none yet.
+        """
         return self.seen.alias == mark or (not self.seen.alias and self.group == GROUP)
 
 
@@ -130,7 +132,7 @@ def seen_named(netlink: Netlink, names: Iterable[str]) -> tuple[SeenLink, ...]:
 
 
 def _addresses(netlink: Netlink, index: int = 0) -> dict[int, list[tuple[Address, int]]]:
-    """By index the addresses of every link, of one alone where the kernel can filter."""
+    """Return addresses by link index; of one link alone where the kernel can filter."""
     addresses: dict[int, list[tuple[Address, int]]] = {}
     for payload in netlink.ask(_GETADDR, _ADDRESS.pack(0, 0, 0, 0, index), dump=True):
         for at, address, length in decode_address(payload):
@@ -151,7 +153,7 @@ def address_holders(
 
 
 def dynamic_addresses(netlink: Netlink) -> frozenset[tuple[int, Address]]:
-    """By index the addresses that end by themselves, as `ip address` calls them `dynamic`."""
+    """Return index and address of each address that expires (`dynamic` in `ip address`)."""
     payloads = netlink.ask(_GETADDR, _ADDRESS.pack(0, 0, 0, 0, 0), dump=True)
     return frozenset(
         (index, address)
@@ -169,7 +171,7 @@ def seen_routes(netlink: Netlink, links: Iterable[SeenLink]) -> tuple[SeenRoute,
 
 
 def link_ways(netlink: Netlink, links: Iterable[SeenLink]) -> tuple[LinkWays, ...]:
-    """How the node uses each of these links; one that it does not use is left out.
+    """Return how the node uses each of these links; unused ones are left out.
 
     A route of several next hops names no single link, and is not told.
     """
@@ -254,7 +256,7 @@ def decode_address(payload: bytes) -> Iterator[tuple[int, Address, int]]:
 
 
 def is_permanent(payload: bytes) -> bool:
-    """Whether the address of one answer to GETADDR stays until somebody removes it.
+    """Return whether the address of one answer to GETADDR stays until somebody removes it.
 
     What DHCP clients and router advertisements give has a lifetime (IFA_F_PERMANENT is not set).
     """
@@ -444,7 +446,7 @@ def read_default_routes() -> tuple[str, ...]:
 
 
 def read_holders(own: Mapping[str, str]) -> dict[str, str]:
-    """By interface which address of the node it has; `own` says by address what it is.
+    """Return, by interface, the description in `own` of the node's address that it has.
 
     Raise Unavailable when the kernel does not say.
     """

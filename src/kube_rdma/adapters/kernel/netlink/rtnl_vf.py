@@ -83,7 +83,7 @@ class Setting(Frozen):
 
 
 def set_function(node: Netlink, step: SetFunction) -> None:
-    """As SetFunction says. Raise Refused for what the card cannot, Unavailable when it is gone."""
+    """Set a virtual function; raise Refused where the card cannot, Unavailable when it is gone."""
     physical = _find(node, step.place)
     if physical is None:
         raise no_physical(step.place)
@@ -98,7 +98,7 @@ def set_function(node: Netlink, step: SetFunction) -> None:
 
 
 def reset_function(node: Netlink, undo: ResetFunction) -> None:
-    """As ResetFunction says.
+    """Take the settings of a virtual function back.
 
     Some drivers know no way back from an administrative MAC (be2net, qed: EINVAL for zeros). It
     stays with the function then, and the next pod's MAC replaces it.
@@ -120,7 +120,7 @@ def reset_function(node: Netlink, undo: ResetFunction) -> None:
 def seen_functions(
     node: Netlink, places: Collection[FunctionPlace]
 ) -> tuple[tuple[FunctionPlace, FunctionSettings], ...]:
-    """What these are set to, those that are there; each physical function is asked once."""
+    """Return the settings of the functions that exist; each physical function is asked once."""
     above = {place.pci: place for place in places}
     physical = {pci: _find(node, place) for pci, place in above.items()}
     return tuple(
@@ -189,13 +189,13 @@ def decode_physical(payload: bytes) -> Physical:
 
 
 def sent(body: bytes) -> FunctionSettings:
-    """What a request of `changes` sets."""
+    """Decode the settings in a request made by `changes`."""
     listed = dict(_attributes(body[_LINK.size :]))[_VFINFO_LIST]
     return _settings(dict(_attributes(dict(_attributes(listed))[_VF_INFO])), ETHERNET)
 
 
 def _find(node: Netlink, place: FunctionPlace) -> Physical | None:
-    """By its index at planning, which is one answer; else by its function among all.
+    """Return the physical function: by its index at planning, else by its PCI function among all.
 
     In switchdev mode it has many interfaces, and one of them alone tells of virtual functions.
     """
@@ -210,7 +210,7 @@ def _find(node: Netlink, place: FunctionPlace) -> Physical | None:
 
 
 def _is(physical: Physical, place: FunctionPlace) -> bool:
-    """By its function; where the kernel does not say that, index and name have to agree."""
+    """Compare PCI functions; where the kernel names none, index and name have to agree."""
     seen = physical.interface.seen
     return seen.pci == place.pci if physical.seated else seen.name == place.physical.name
 

@@ -57,12 +57,12 @@ _MODES: Mapping[steps.VirtualKind, Mapping[str, int]] = {
 
 
 def interim_name(mark: steps.Mark) -> InterfaceName:
-    """What a link is called until it can have its own name; the same for the same mark."""
+    """Return the temporary name of a link with this mark, used until it can have its own."""
     return InterfaceName(f"kr{hashlib.blake2b(mark.encode(), digest_size=6).hexdigest()}")
 
 
 class NetlinkRequest(Frozen):
-    """What Netlink.ask is given: the kind of message, its own flags, what follows the header."""
+    """One request for Netlink.ask: kind of message, its flags, the payload behind the header."""
 
     kind: int
     flags: int

@@ -50,7 +50,7 @@ def errno_of(error: BaseException) -> int | None:
 
 
 def refusal(code: int) -> Unavailable:
-    """What netlink/codec.py raises for an errno without a sentence: the fake's kernel speaks so."""
+    """Return the error that netlink/codec.py raises for an errno without a sentence (for fakes)."""
     error = Unavailable(f"the kernel refuses: {os.strerror(code)}")
     error.__cause__ = OSError(code, os.strerror(code))
     return error
@@ -73,7 +73,7 @@ def mtu_too_large(name: str, mtu: int, parent: str, most: int) -> Refused:
 
 
 def invalid_link(step: MakeLink, parent_mtu: int, hardware: int) -> Refused | None:
-    """What EINVAL for a new link means, if the parent explains it."""
+    """Return the meaning of EINVAL for a new link, if its parent explains it."""
     if step.kind.value in {"macvlan", "ipvlan"} and hardware == INFINIBAND:
         return Refused(
             f"{step.kind} {step.name} cannot be made: {step.parent.name} is InfiniBand",

@@ -51,7 +51,7 @@ def listed(devices: Path, device: str) -> tuple[tuple[str, Address], ...]:
 
 
 def gid_table(device: str, devices: Path = DEVICES) -> GidTable:
-    """How full a device's table is, the fullest port's; Unavailable when it is not there."""
+    """Return the usage of a device's fullest GID table; raise Unavailable without the device."""
     tables = []
     for port in _ports(devices / device):
         types = [entry.type for entry in _entries(port, gap=None)]

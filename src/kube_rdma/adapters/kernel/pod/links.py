@@ -81,7 +81,7 @@ class PodLinks(Frozen):
         self._do(rtnl_write.rename_link(link.seen.index, step.name), act)
 
     def _send_new(self, step: steps.MakeLink) -> None:
-        """Of a parent in the pod, its index is known there alone."""
+        """Request a link whose parent is in the pod, where alone its index is known."""
         if not step.inside:
             _send(self.node, rtnl_write.make_link(step, self.namespace))
             return
@@ -225,7 +225,7 @@ class PodLinks(Frozen):
                 raise
 
     def _on_node(self, step: steps.TakeLink) -> Interface | None:
-        """By its index at planning, which is one small answer; else among all."""
+        """Return the link by its index at planning, which is one small answer; else among all."""
         here = interface_at(self.node, step.link.index)
         if here and pick([here], step, step.link.name):
             return here
@@ -335,7 +335,7 @@ def _restore_ways(node: Netlink, index: int, undo: steps.GiveBackLink) -> None:
 
 
 def _rename(netlink: Netlink, link: Interface, name: str) -> bool:
-    """Whether it is called so now; somebody may have taken the name since it was looked for.
+    """Rename a link and return whether it has the name now; another one may have taken it.
 
     That may be systemd-udevd, which gives the name to this very link, so a refusal is a reason to
     look again.
@@ -485,7 +485,7 @@ def check_path(path: str) -> None:
 
 
 def judged(path: str, value: str, error: OSError) -> KubeError:
-    """What the errno of a sysctl means."""
+    """Return the error that the errno of a sysctl means."""
     if error.errno == errno.ENOENT:
         return Refused(f"the pod has no sysctl {path}", remedy="Name one that its kernel has")
     if error.errno in {errno.EROFS, errno.EACCES, errno.EPERM}:

@@ -34,7 +34,7 @@ _DENIED = frozenset({errno.EPERM, errno.EACCES})
 
 
 def open_inside(namespace: Namespace, opener: Callable[[], T]) -> T:
-    """What `opener`, called inside the namespace, opens there.
+    """Call `opener` inside a namespace and return what it opened.
 
     `opener` opens one descriptor and returns it; it must not start threads, which would stay in the
     namespace. Raise Unavailable when the namespace is gone, Refused when it may not be entered or
@@ -52,7 +52,7 @@ def make_namespace() -> int:
 
 
 def _apart(enter: Callable[[], None], opener: Callable[[], T]) -> T:
-    """What `opener` opens in a thread that was brought elsewhere by `enter`."""
+    """Call `opener` in a thread that `enter` has brought elsewhere, and return what it opened."""
     results: SimpleQueue[Callable[[], T]] = SimpleQueue()
 
     def inside() -> None:

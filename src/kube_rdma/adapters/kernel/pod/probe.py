@@ -181,7 +181,7 @@ def advertiser(frame: bytes, address: Address) -> bytes | None:
 
 
 def frames(packet: socket.socket, until: float) -> Iterator[bytes]:
-    """What comes until then; frames for others, of another VLAN for example, are left out.
+    """Yield frames until then; those for others, such as of another VLAN, are left out.
 
     A process that gets no processor for a while finds the time over and answers in the socket:
     these count too, up to a number that nobody who floods the network can raise.
@@ -200,7 +200,7 @@ def frames(packet: socket.socket, until: float) -> Iterator[bytes]:
 def _talk(
     mac: bytes, address: Address
 ) -> tuple[int, bytes, Callable[[bytes, Address], bytes | None]]:
-    """Of the address's family: the protocol, the question, and who speaks in an answer."""
+    """Return for an address's family: protocol, question, the function that reads an answer."""
     if isinstance(address, IPv4Address):
         return _PROBE_ARP, arp_probe(mac, address), arp_speaker
     return _IPV6, solicitation(mac, address), advertiser
@@ -219,7 +219,7 @@ def _ethernet(to: bytes, mac: bytes, protocol: int) -> bytes:
 
 
 def _checksum(data: bytes) -> int:
-    """Of the Internet protocols (RFC 1071); `data` has an even length."""
+    """Return the checksum of the Internet protocols (RFC 1071); `data` has an even length."""
     total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)

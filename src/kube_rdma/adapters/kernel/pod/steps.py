@@ -59,7 +59,7 @@ class PodNetwork(Protocol):
 
     @property
     def inode(self) -> int | None:
-        """Of the namespace, None when it is gone."""
+        """Return the inode of the namespace, None when it is gone."""
 
     def run(self, step: steps.Step) -> None:
         """Do it; nothing when it is done already.
@@ -78,7 +78,7 @@ class PodNetwork(Protocol):
         """The interfaces alone, with their addresses."""
 
     def look(self, sysctls: Sequence[str] = (), functions: Sequence[FunctionPlace] = ()) -> PodView:
-        """What is there now; `sysctls` are paths to read besides, `functions` the node's to ask."""
+        """Return the state now; `sysctls` are paths to read, `functions` the node's to ask."""
 
 
 @contextmanager
@@ -151,23 +151,23 @@ class LivePod:
 
     @property
     def inode(self) -> int | None:
-        """Of the namespace."""
+        """Return the inode of the namespace."""
         return os.fstat(self._links.namespace).st_ino
 
     def run(self, step: steps.Step) -> None:
-        """As PodNetwork.run."""
+        """Run a step, see PodNetwork.run."""
         self._run[type(step)](step)
 
     def undo(self, undo: steps.Undo) -> None:
-        """As PodNetwork.undo."""
+        """Undo a step, see PodNetwork.undo."""
         self._undo[type(undo)](undo)
 
     def links(self) -> tuple[SeenLink, ...]:
-        """As PodNetwork.links."""
+        """Return the links, see PodNetwork.links."""
         return seen_links(self._links.pod)
 
     def look(self, sysctls: Sequence[str] = (), functions: Sequence[FunctionPlace] = ()) -> PodView:
-        """As PodNetwork.look."""
+        """Return the state, see PodNetwork.look."""
         pod = self._links.pod
         links = seen_links(pod)
         read = ((path, read_sysctl(self._links.namespace, path)) for path in sysctls)
@@ -250,7 +250,7 @@ class GonePod:
         raise namespace_gone()
 
     def undo(self, undo: steps.Undo) -> None:
-        """As PodNetwork.undo; only a card's link is left to restore, with what is the node's."""
+        """Undo a step; only a card's link is left to restore, with the node's settings."""
         if isinstance(undo, steps.GiveBackLink):
             restore_on_node(self._node, undo)
         elif isinstance(undo, ResetFunction):

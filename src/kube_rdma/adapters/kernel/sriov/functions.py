@@ -224,7 +224,7 @@ def _gone(name: str) -> Unavailable:
 
 
 def _judged(place: Path, act: SetFunctions, error: OSError) -> KubeError:
-    """What an errno of the two files means."""
+    """Return the error that an errno of the two files means."""
     if not (place / NUMBER).exists():
         return _gone(act.name)
     if error.errno == errno.EBUSY:
@@ -281,7 +281,7 @@ def give_addresses(act: SetFunctions, numbers: Sequence[int]) -> None:
 
 
 def tell(node: Netlink, act: SetFunctions, numbers: Sequence[int]) -> None:
-    """As give_addresses, on the node's socket."""
+    """Set addresses on the node's socket, see give_addresses."""
     above = _interface(node, act)
     for number in numbers:
         place = FunctionPlace(
@@ -291,7 +291,7 @@ def tell(node: Netlink, act: SetFunctions, numbers: Sequence[int]) -> None:
 
 
 def settings(above: Interface, number: int) -> FunctionSettings:
-    """What the virtual function of this number has for its own."""
+    """Return the own settings of the virtual function with this number."""
     if above.hardware == INFINIBAND:
         guid = made_of(above.seen.mac[-_PORT:], number, _GUID)
         return FunctionSettings(link_state=LinkState.AUTO, node_guid=guid, port_guid=guid)
@@ -306,7 +306,9 @@ def made_of(own: str, number: int, octets: int) -> str:
 
 
 def _interface(node: Netlink, act: SetFunctions) -> Interface:
-    """By its function; where the kernel does not say that (before 5.14), by its name."""
+    """Return the interface by PCI function; by name where the kernel does not tell it (before
+    5.14).
+    """
     candidates = [one for one in interfaces(node) if not one.seen.virtual]
     for interface in candidates:
         if interface.seen.pci == act.physical:

@@ -44,7 +44,7 @@ _GROUP_BIT = 0x01  # in the first octet of a MAC
 def read_uses(
     names: Collection[str], sysfs: Path = _SYSFS, nfs: Path = NFS_SERVERS
 ) -> dict[str, Use]:
-    """What these interfaces are used for; one that is not surely this namespace's is left out.
+    """Return the use of each interface; one that is not surely this namespace's is left out.
 
     Raise Unavailable when the kernel does not say.
     """
@@ -118,14 +118,14 @@ def _way(routes: Sequence[SeenRoute], server: Address) -> str | None:
 
 
 def _same(tree: SysfsTree, link: SeenLink) -> bool:
-    """Whether sysfs shows this very link, and not one of its name elsewhere."""
+    """Return whether sysfs shows this very link, and not one of its name elsewhere."""
     place = f"class/net/{link.name}"
     index = tree.text(f"{place}/ifindex", required=False)
     return (index, tree.text(f"{place}/address", required=False)) == (str(link.index), link.mac)
 
 
 def _guests(netlink: Netlink) -> Iterator[tuple[int, str]]:
-    """By index the single MACs that interfaces take frames for besides their own."""
+    """Yield index and MAC of unicast addresses that interfaces receive for besides their own."""
     request = _NEIGHBOUR.pack(AF_BRIDGE, 0, 0, 0, 0)
     for payload in netlink.ask(_GETNEIGH, request, dump=True):
         yield from decode_guest(payload)

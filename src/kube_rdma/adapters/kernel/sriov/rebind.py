@@ -52,7 +52,8 @@ class FunctionDrivers:
         self._lock_patience = lock_patience
 
     def rebind(self, step: RebindFunction) -> None:
-        """As RebindFunction says; nothing where the node has its RDMA device with the GUID.
+        """Bind a function's driver anew; do nothing where the node has its RDMA device with the
+        GUID.
 
         Raise Refused when /sys may not be written, Unavailable when the function is gone, busy, or
         does not come up in time.
@@ -74,7 +75,7 @@ class FunctionDrivers:
             self._await(step)
 
     def await_partition(self, step: AwaitPartition, inside: Path | None) -> None:
-        """As AwaitPartition says; `inside` is the device's folder where a pod has it."""
+        """Wait for a partition; `inside` is the device's folder where a pod has it."""
         deadline = time.monotonic() + self._fabric_patience
         while True:
             pkeys = set(self._partitions(step, inside))

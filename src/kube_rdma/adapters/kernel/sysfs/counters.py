@@ -103,7 +103,7 @@ def read_counters(
 
 
 def count_gids(root: int, port: PortName) -> int | None:
-    """How many entries of a port's GID table are used; None when it has none."""
+    """Return the number of used entries of a port's GID table; None when it has none."""
     with _folder(f"{DEVICES}/{port[0]}/ports/{port[1]}/gids", root) as table:
         if table is None:
             return None
@@ -284,7 +284,7 @@ def _names(folder: int | None) -> list[str]:
 
 
 def _is_function(device: int) -> bool:
-    """Whether a device that is open is that of a virtual function."""
+    """Return whether an open device is that of a virtual function."""
     try:
         os.stat("device/physfn", dir_fd=device)
     except OSError:
@@ -314,7 +314,7 @@ Mount = Callable[[int], int]
 def read_inside(
     sandboxes: Iterable[Sandbox], mount: Mount = mount_inside
 ) -> tuple[tuple[PodPlaceCounters, ...], int]:
-    """What the sandboxes' namespaces show, and how many of them could not be entered.
+    """Return counters of the sandboxes' namespaces, and how many could not be entered.
 
     One that is gone, or whose path leads to a later namespace, is neither: its pod has ended.
     """

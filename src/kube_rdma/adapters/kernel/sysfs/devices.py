@@ -261,7 +261,7 @@ def _char_devices(tree: SysfsTree, devices: tuple[str, ...]) -> dict[str, list[C
 
 
 def _chars_of(tree: SysfsTree, device: str) -> tuple[CharDevice, ...]:
-    """Those of one device, which hardware lists beside it; a soft one is looked for among all."""
+    """Return character devices: hardware lists them beside the device, a soft one is among all."""
     chars = []
     for folder in _CHARS:
         beside = f"{DEVICES}/{device}/device/{folder.rpartition('/')[2]}"

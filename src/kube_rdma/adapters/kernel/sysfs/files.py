@@ -36,7 +36,7 @@ class SysfsFiles:
         return _read(f"{self._root}/{path}")
 
     def names(self, path: str) -> list[str]:
-        """What a folder holds, in no order."""
+        """Return the names in a folder, in no order."""
         with os.scandir(f"{self._root}/{path}") as entries:
             return [entry.name for entry in entries]
 
@@ -53,23 +53,23 @@ class SysfsFiles:
             os.close(folder)
 
     def target(self, path: str) -> str:
-        """What a link leads to, as it stands."""
+        """Return the target of a link, as it stands."""
         return os.readlink(f"{self._root}/{path}")  # noqa: PTH115  # a Path costs more
 
     def place(self, path: str) -> str | None:
-        """Where a path really is once its links are followed; None for out of the tree."""
+        """Return the real path, links followed; None for one out of the tree."""
         real = _real_path(f"{self._root}/{path}")
         if real.startswith(f"{self._shown}/"):
             return real[len(self._shown) + 1 :]
         return None
 
     def holds(self, path: str) -> bool:
-        """Whether something is at a path, links followed."""
+        """Return whether something exists at a path, links followed."""
         return os.path.exists(f"{self._root}/{path}")  # noqa: PTH110  # a Path costs more
 
 
 def _same(root: Path, real: str) -> bool:
-    """Whether both lead to one place; what is not there is no descriptor either."""
+    """Return whether both paths lead to one place; a missing one does not."""
     try:
         return root.samefile(real)
     except OSError:
@@ -77,7 +77,7 @@ def _same(root: Path, real: str) -> bool:
 
 
 def _real_path(path: str) -> str:
-    """Where a path that exists really is, once its links are followed; raise OSError without.
+    """Return the real path of one that exists, links followed; raise OSError without.
 
     The kernel knows (proc_pid_fd(5)): three system calls, where os.path.realpath has one for each
     name on the way. Nothing is opened by O_PATH, so no FIFO blocks and no device hears of it.

@@ -50,7 +50,7 @@ class DeviceSite(Frozen):
 
 
 def is_auxiliary(name: str) -> bool:
-    """Whether a device's name is one of the auxiliary bus: mlx5_core.sf.4."""
+    """Return whether a name is of the auxiliary bus, such as mlx5_core.sf.4."""
     return _AUXILIARY.fullmatch(name) is not None
 
 
@@ -75,17 +75,17 @@ def bond_above(tree: SysfsTree, netdev: str) -> str | None:
 
 
 def master_above(tree: SysfsTree, netdev: str) -> str | None:
-    """What `netdev` is enslaved to: a bond, a bridge, a VRF."""
+    """Return the master of `netdev`: a bond, a bridge, a VRF."""
     return tree.link(f"class/net/{netdev}/master")
 
 
 def is_bond(tree: SysfsTree, netdev: str) -> bool:
-    """Whether `netdev` is a bonding interface."""
+    """Return whether `netdev` is a bonding interface."""
     return tree.holds(f"class/net/{netdev}/bonding")
 
 
 def is_paravirtual(tree: SysfsTree, netdev: str) -> bool:
-    """Whether `netdev` is one that a hypervisor gives to its virtual machine.
+    """Return whether `netdev` is an interface that a hypervisor gives to its virtual machine.
 
     Bonds and bridges have no device. What is enslaved to such an interface carries its traffic.
     """

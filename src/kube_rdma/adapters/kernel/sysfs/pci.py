@@ -167,7 +167,7 @@ class PciTree:
         )
 
     def _physical_place(self, function: str, physical: str) -> str | None:
-        """Where `physical`, which the function's physfn names, is: beside it as a rule."""
+        """Return the place of `physical`, the target of physfn: beside the function as a rule."""
         beside = f"{function.rpartition('/')[0]}/{physical}"
         if beside in self._seats:
             return beside
@@ -296,7 +296,7 @@ _UNKNOWN = 255  # PCIE_LNK_WIDTH_UNKNOWN of include/linux/pci.h
 
 
 def lanes(text: str) -> int:
-    """How many; 0 where it is not told."""
+    """Return the number of lanes; 0 where it is not shown."""
     number = int(text) if _LANES.fullmatch(text) else 0
     return number if number < _UNKNOWN else 0
 
@@ -324,7 +324,7 @@ def read_pcie(survey: Survey, sysfs: SysfsRoot | None = None) -> tuple[PcieLink,
 
 
 def _seats(survey: Survey) -> Iterator[PciPosition]:
-    """Where the cards are, each once."""
+    """Yield the position of each card once."""
     of_devices = (device.seat for device in survey.devices if device.seat)
     wanted = dict.fromkeys(seat.physical_function or seat.pci for seat in of_devices)
     seats = {one.seat.pci: one.seat for one in survey.functions}

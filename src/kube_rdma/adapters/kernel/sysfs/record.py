@@ -40,7 +40,7 @@ _UNUSED_GID = b"0000:0000:0000:0000:0000:0000:0000:0000"
 
 
 class _Rule(Frozen):
-    """What is copied of a folder: names of files and, with the rule for what is in it, of folders.
+    """A rule for copying a folder: patterns of files and, each with its own rule, of folders.
 
     A name is a regular expression. A link is copied, and what it leads to if a folder's name it is.
     """
@@ -143,7 +143,7 @@ def record(
 
 
 def recorded_links(sysfs: Path) -> LinkView | None:
-    """What RDMA netlink said when `sysfs` was recorded; None when the tree does not tell.
+    """Return what RDMA netlink showed when `sysfs` was recorded; None when the tree does not say.
 
     Raise Unavailable as read_links did then, Refused when the file is not what `record` writes.
     """
@@ -288,7 +288,7 @@ def _is_function(name: str) -> bool:
 
 
 def _ask_netlink(ask: Callable[[], LinkView | tuple[str, ...] | None]) -> dict[str, object] | None:
-    """What a door to netlink answers, as the JSON file has it; None when there is nothing."""
+    """Call a reader of netlink and return its answer as the JSON file has it; None for nothing."""
     try:
         answer = ask()
     except Unavailable as error:

@@ -100,7 +100,7 @@ class RecordedText:
         return self._file(f"{place}{last}", path)
 
     def names(self, path: str) -> list[str]:
-        """What a folder holds."""
+        """Return the names in a folder."""
         place = self._real(path)
         if place not in self._folders:
             raise _error(errno.ENOTDIR, path)
@@ -118,7 +118,7 @@ class RecordedText:
                 yield index, error
 
     def target(self, path: str) -> str:
-        """What a link leads to, as it stands."""
+        """Return the target of a link, as it stands."""
         place, last = self._above(path)
         entry = f"{place}{last}"
         if entry in self._links:
@@ -126,14 +126,14 @@ class RecordedText:
         raise _error(errno.EINVAL if self._is_present(entry) else errno.ENOENT, path)
 
     def place(self, path: str) -> str | None:
-        """Where a path really is once its links are followed; None for out of the tree."""
+        """Return the real path, links followed; None for one out of the tree."""
         try:
             return self._real(path) or None
         except PermissionError:
             return None
 
     def holds(self, path: str) -> bool:
-        """Whether something is at a path, links followed."""
+        """Return whether something exists at a path, links followed."""
         try:
             self._real(path)
         except OSError:
@@ -175,7 +175,7 @@ class RecordedText:
         return f"{folder}/" if folder else "", last
 
     def _real(self, path: str) -> str:
-        """Where a path is, walked name by name; PermissionError for out of the tree."""
+        """Return a path, walked name by name; raise PermissionError for one out of the tree."""
         place: list[str] = []
         pending, links = path.split("/")[::-1], 0
         while pending:

@@ -44,7 +44,7 @@ def facts_of(nets: Iterable[PlacedNet], sysfs: SysfsRoot | None = None) -> Topol
 
 
 def read_processor(cpuinfo: Path = _CPUINFO, machine: str | None = None) -> Processor | None:
-    """What the first processor is; None on a machine that NCCL has no word for."""
+    """Return the first processor; None on a machine that NCCL has no word for."""
     arch = _ARCHES.get(machine or platform.machine())
     if arch is None:
         return None

@@ -37,7 +37,7 @@ class SysfsTree:
         self.faults.append(Fault(path, reason))
 
     def text(self, path: str, *, required: bool = True) -> str | None:
-        """What a file says, without surrounding white space; None when it says nothing.
+        """Return the text of a file without surrounding white space; None when it is empty.
 
         Saying nothing is a fault only when `required`; being unreadable or not text always is.
         """
@@ -94,7 +94,7 @@ class SysfsTree:
         silent: bool = False,
         empty: bool = False,
     ) -> dict[int, str]:
-        """What the files named `indexes` in a directory say, without those that say nothing.
+        """Return the texts of files named by `indexes` in a directory, without empty ones.
 
         A table has up to 1024 entries, so the path is walked once for all of them. That an entry
         says nothing is not a fault where it may be `silent`, an empty one where it may be `empty`.
@@ -132,7 +132,7 @@ class SysfsTree:
         return None
 
     def place(self, path: str, *, required: bool = False) -> str | None:
-        """Where a path really is, relative to the root, once its links are followed.
+        """Return the real path relative to the root, links followed.
 
         A link that leads out of the tree is not followed: a recorded tree says nothing about the
         machine it is read on.
@@ -148,7 +148,7 @@ class SysfsTree:
         return place
 
     def holds(self, path: str) -> bool:
-        """Whether something is at `path`, links followed."""
+        """Return whether something exists at `path`, links followed."""
         return self._store.holds(path)
 
     def _decode(self, path: str, data: bytes, index: int | None = None) -> str | None:
